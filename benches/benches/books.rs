@@ -1,5 +1,6 @@
-//! Books of a whole Nasdaq day: what an update costs, and what the feed's beginning anew costs in the middle of it. And the
-//! way of a packet to its channel, where there is one and where there are 500. For instructions instead of time:
+//! Books of a whole Nasdaq day: what an update costs, and what the feed's beginning anew costs in
+//! the middle of it. And the way of a packet to its channel, where there is one and where there are 500.
+//! For instructions instead of time:
 //! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='packets::measured*' packets feed-500 40`.
 
 use core::hint::black_box;

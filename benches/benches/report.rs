@@ -1,11 +1,13 @@
-//! The table that decides: every figure that the project promises, measured side by side, printed with its verdict and
-//! written to `target/bench/report.json`. `QUICK=1` takes fewer samples; `RECORD=1` appends what was measured to
-//! `docs/figures/history.jsonl` and makes `docs/figures.md` again.
+//! The table that decides: every figure that the project promises, measured side by side, printed
+//! with its verdict and written to `target/bench/report.json`. `QUICK=1` takes fewer samples;
+//! `RECORD=1` appends what was measured to `docs/figures/history.jsonl` and makes `docs/figures.md`
+//! again.
 //!
-//! How: one core, pinned; contenders take turns (A B A B …); medians with the lowest and highest sample beside them;
-//! ratios turn by turn. Instructions come from callgrind, because they are the same whatever else the machine does.
-//! Allocations are those that the global allocator of this binary has seen, system calls those that strace has seen of
-//! the binary `packets`. A two-core figure is dropped and taken again where the distance of the cores changed meanwhile.
+//! How: one core, pinned; contenders take turns (A B A B …); medians with the lowest and highest
+//! sample beside them; ratios turn by turn. Instructions come from callgrind, because they are the
+//! same whatever else the machine does. Allocations are those that the global allocator of this
+//! binary has seen, system calls those that strace has seen of the binary `packets`. A two-core
+//! figure is dropped and taken again where the distance of the cores changed meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -89,7 +91,8 @@ struct Report {
     lines: Vec<Line>,
     /// The same for the history, but those that were skipped.
     figures: Vec<Figure>,
-    /// Where the next line stands on the page, and the line that it belongs to if it is part of one.
+    /// Where the next line stands on the page, and the line that it belongs to if it is part of
+    /// one.
     section: Section,
     head: String,
     start: time::Instant,
@@ -261,7 +264,8 @@ impl Report {
         measure(&mut Live { add: &mut |line| self.add(line), cores, packets: PACKETS });
     }
 
-    /// The hand-off, between two looks at how far the cores are from each other. Returns the looks, in ns one way.
+    /// The hand-off, between two looks at how far the cores are from each other. Returns the looks,
+    /// in ns one way.
     fn two_cores(&mut self) -> Vec<[f64; 2]> {
         const TRIES: usize = 5;
         self.section = Section::Memory;
@@ -344,8 +348,9 @@ impl Report {
     }
 }
 
-/// The promise about hand-offs is for two cores that share a cache, as where the incumbent was measured: a line takes 20
-/// to 65 ns from one to the other there. A virtual machine may be given cores of two dies for minutes: 190 ns and more.
+/// The promise about hand-offs is for two cores that share a cache, as where the incumbent was
+/// measured: a line takes 20 to 65 ns from one to the other there. A virtual machine may be given
+/// cores of two dies for minutes: 190 ns and more.
 const NEIGHBORS_NS: f64 = 100.0;
 
 /// Nanoseconds for taking an mbuf and giving it back, 32 at a time, as a burst does.

@@ -1,5 +1,6 @@
-//! Single packets against sub-bursts, warm and cold, with small and large tables: the figures behind
-//! `docs/decisions/0001-single-packets.md`. Each line's shapes take turns. `QUICK=1` takes fewer samples.
+//! Single packets against sub-bursts, warm and cold, with small and large tables: the figures
+//! behind `docs/decisions/0001-single-packets.md`. Each line's shapes take turns. `QUICK=1` takes
+//! fewer samples.
 
 use wirepath_benches::sampling::interleave;
 use wirepath_benches::single_packets::{Shape, Spread, Workshop};

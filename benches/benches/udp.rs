@@ -1,5 +1,5 @@
-//! The whole receive path under other conditions than the table's, and the way out. A figure is for one packet; feeding
-//! the wire and taking frames off it does not count.
+//! The whole receive path under other conditions than the table's, and the way out. A figure is for
+//! one packet; feeding the wire and taking frames off it does not count.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::time;

@@ -21,8 +21,8 @@ pub fn two() -> Option<[usize; 2]> {
     }
 }
 
-/// Nanoseconds that a cache line takes from one core to the other, one way: the median of many short games of
-/// ping-pong.
+/// Nanoseconds that a cache line takes from one core to the other, one way: the median of many
+/// short games of ping-pong.
 pub fn line_ns(cores: [usize; 2]) -> f64 {
     const GAMES: usize = 201;
     const TURNS: u32 = 64;

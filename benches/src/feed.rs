@@ -1,5 +1,6 @@
-//! The feed handler's app under its worker: heartbeats of as many channels as are asked for, in an order that no predictor
-//! knows. A heartbeat that repeats the last one changes nothing, so what is measured is the way to the channel and back.
+//! The feed handler's app under its worker: heartbeats of as many channels as are asked for, in an
+//! order that no predictor knows. A heartbeat that repeats the last one changes nothing, so what is
+//! measured is the way to the channel and back.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -6,7 +6,8 @@ use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Burst, Pool};
 use wirepath::time::Instant;
 
-/// A port whose sending half feeds what is measured, and whose receiving half takes what comes back.
+/// A port whose sending half feeds what is measured, and whose receiving half takes what comes
+/// back.
 pub struct Feeder {
     // Before the pool: what holds mbufs goes first.
     burst: Burst,

@@ -1,9 +1,11 @@
-//! Four nodes with work, forwarding from one memory device to another: parse, lookup, TTL and IP checksum, MAC rewrite.
+//! Four nodes with work, forwarding from one memory device to another: parse, lookup, TTL and IP
+//! checksum, MAC rewrite.
 //!
 //! ```text
 //!  device A ─▶ Parse ─▶ Lookup ─▶ Age ─▶ Rewrite ─▶ device B
 //! ```
-//! They are written as a user of the framework would write them: each checks or changes one thing and hands on.
+//! They are written as a user of the framework would write them: each checks or changes one thing
+//! and hands on.
 
 use core::net::SocketAddrV4;
 use std::time;

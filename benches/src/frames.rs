@@ -10,7 +10,8 @@ use wirepath::wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
 
 /// Bytes before the payload.
 pub const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
-/// Bytes of the frame that the table speaks of: one cache line, as a NIC delivers it (without its check sequence).
+/// Bytes of the frame that the table speaks of: one cache line, as a NIC delivers it (without its
+/// check sequence).
 pub const FRAME_LEN: usize = 64;
 /// Payload of that frame.
 pub const PAYLOAD_LEN: usize = FRAME_LEN - HEADERS_LEN;
@@ -32,7 +33,8 @@ pub enum UdpChecksum {
     Right,
 }
 
-/// Group number `idx` of many. Neighboring groups, as exchanges number them, on eight ports in turn.
+/// Group number `idx` of many. Neighboring groups, as exchanges number them, on eight ports in
+/// turn.
 pub fn group(idx: u32) -> SocketAddrV4 {
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(233, 54, 0, 0).to_bits() + idx);
     SocketAddrV4::new(address, 26_400 + (idx % 8) as u16)
@@ -72,8 +74,8 @@ pub fn frame_of(destination: SocketAddrV4, payload: &[u8], checksum: UdpChecksum
     bytes
 }
 
-/// Numbers below `bound` in an order without a pattern that a branch predictor or a prefetcher could learn. The same
-/// `seed` gives the same order.
+/// Numbers below `bound` in an order without a pattern that a branch predictor or a prefetcher
+/// could learn. The same `seed` gives the same order.
 pub fn shuffled(bound: u32, count: usize, seed: u64) -> Vec<u32> {
     let mut state = seed;
     core::iter::repeat_with(|| {

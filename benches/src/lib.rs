@@ -1,4 +1,5 @@
-//! What the benches share: the measured paths as values that can be fed and drained, and ways to compare them fairly.
+//! What the benches share: the measured paths as values that can be fed and drained, and ways to
+//! compare them fairly.
 //!
 //! ```text
 //!  frames ─▶ receiver (the product's path)       ┐
@@ -6,8 +7,8 @@
 //!         ├▶ forwarder (four nodes with work)    │
 //!         └▶ connectx (drivers on software NICs) ┘
 //! ```
-//! `make bench` runs the criterion benches of the parts and `benches/report.rs`, which prints the table that decides
-//! and appends it to the history of figures.
+//! `make bench` runs the criterion benches of the parts and `benches/report.rs`, which prints the
+//! table that decides and appends it to the history of figures.
 
 pub mod frames;
 

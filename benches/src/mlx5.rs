@@ -1,4 +1,5 @@
-//! The mlx5 device's own rings, over plain memory: what a NIC would have written stands there before the measurement begins.
+//! The mlx5 device's own rings, over plain memory: what a NIC would have written stands there
+//! before the measurement begins.
 
 use wirepath::counters::Block;
 use wirepath::device::RxQueue;

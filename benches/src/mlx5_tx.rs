@@ -1,5 +1,5 @@
-//! The sending half of the mlx5 device over plain memory: what would leave stands in the ring, and who plays the NIC completes it
-//! outside of what is measured.
+//! The sending half of the mlx5 device over plain memory: what would leave stands in the ring, and
+//! who plays the NIC completes it outside of what is measured.
 
 use wirepath::counters::Block;
 use wirepath::device::mlx5::Mlx5Tx;

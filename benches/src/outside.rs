@@ -1,5 +1,6 @@
-//! What other programs see of a run: valgrind counts instructions, strace counts system calls. They look at binaries that send
-//! packets through a measured path: `packets`, and `connectx` on software NICs.
+//! What other programs see of a run: valgrind counts instructions, strace counts system calls. They
+//! look at binaries that send packets through a measured path: `packets`, and `connectx` on
+//! software NICs.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::parent_id;
@@ -9,8 +10,8 @@ use std::process::Command;
 /// Why a figure is missing, with what to install.
 pub type Missing = String;
 
-/// A binary that is looked at. It is told a path and a number of rounds, measures in functions whose names begin with `measured`, and says
-/// at its end `packets` and how many.
+/// A binary that is looked at. It is told a path and a number of rounds, measures in functions
+/// whose names begin with `measured`, and says at its end `packets` and how many.
 pub struct Subject {
     /// What starts it, and whoever looks at it.
     launcher: Vec<OsString>,
@@ -29,8 +30,8 @@ impl Subject {
         Self { launcher: words.map(OsStr::to_owned).collect(), ..self }
     }
 
-    /// Instructions a packet in its measured functions, counted by callgrind. The same on every run, whatever else the machine
-    /// does.
+    /// Instructions a packet in its measured functions, counted by callgrind. The same on every
+    /// run, whatever else the machine does.
     pub fn instructions(&self, path: &str) -> Result<f64, Missing> {
         const ROUNDS: &str = "40";
         let name = Path::new(&self.binary).file_name().unwrap_or_default().display();
@@ -45,8 +46,8 @@ impl Subject {
         Ok(instructions / numbers(&output, "packets")?[0])
     }
 
-    /// System calls a packet, of the thread that runs [`between_marks`] and between its marks: what set-up, harness and
-    /// other threads call is not the loop's.
+    /// System calls a packet, of the thread that runs [`between_marks`] and between its marks: what
+    /// set-up, harness and other threads call is not the loop's.
     pub fn system_calls(&self, path: &str) -> Result<f64, Missing> {
         const ROUNDS: &str = "4000";
         let output = self.run(&["strace", "-f", "-o", "/dev/stderr"], path, ROUNDS)?;
@@ -81,8 +82,9 @@ impl Subject {
 /// How launchers tell that there is no such program, as shells do.
 const NOT_FOUND: i32 = 127;
 
-/// Runs what is measured between two marks that [`Subject::system_calls`] finds in what strace prints. The mark is a
-/// system call that changes nothing and that nothing else in these programs makes.
+/// Runs what is measured between two marks that [`Subject::system_calls`] finds in what strace
+/// prints. The mark is a system call that changes nothing and that nothing else in these programs
+/// makes.
 pub fn between_marks<T>(run: impl FnOnce() -> T) -> T {
     let _ = parent_id();
     let result = run();
@@ -90,8 +92,8 @@ pub fn between_marks<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Calls that a thread makes between a first and a second of its marks, a third and a fourth, and so on, in lines of
-/// strace, each of which begins with the thread's id.
+/// Calls that a thread makes between a first and a second of its marks, a third and a fourth, and
+/// so on, in lines of strace, each of which begins with the thread's id.
 fn calls_between_marks(output: &str) -> Result<usize, Missing> {
     const MARK: &str = "getppid(";
     let (mut marker, mut is_measured, mut count) = (None, false, 0);

@@ -1,5 +1,5 @@
-//! The product's receive path as a value: a memory device, [`Worker::poll_once`], Ethernet, IPv4, UDP, and an app that
-//! reads each payload.
+//! The product's receive path as a value: a memory device, [`Worker::poll_once`], Ethernet, IPv4,
+//! UDP, and an app that reads each payload.
 
 use std::time;
 
@@ -41,8 +41,8 @@ pub struct Reception {
 }
 
 impl Default for Reception {
-    /// The first line of the table: one consumer in one group from any source, frames of 64 bytes, bursts of 32, and
-    /// no UDP checksum, as where the floor was measured.
+    /// The first line of the table: one consumer in one group from any source, frames of 64 bytes,
+    /// bursts of 32, and no UDP checksum, as where the floor was measured.
     fn default() -> Self {
         Self {
             groups: 1,

@@ -1,5 +1,5 @@
-//! Fair comparison on a machine that others use as well: contenders take turns (A B A B …), and what is said of each is
-//! the median with the lowest and the highest sample beside it.
+//! Fair comparison on a machine that others use as well: contenders take turns (A B A B …), and
+//! what is said of each is the median with the lowest and the highest sample beside it.
 
 /// One contender: a sample is nanoseconds an item, over some hundred microseconds.
 pub type Contender<'a> = &'a mut dyn FnMut() -> f64;
@@ -31,7 +31,8 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// Lets the contenders take `rounds` turns each, after one that does not count. For no rounds nobody runs.
+/// Lets the contenders take `rounds` turns each, after one that does not count. For no rounds
+/// nobody runs.
 pub fn interleave<const N: usize>(rounds: usize, contenders: [Contender<'_>; N]) -> [Samples; N] {
     let mut contenders = contenders;
     let mut samples = [const { Samples(Vec::new()) }; N];

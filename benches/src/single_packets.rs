@@ -1,11 +1,13 @@
-//! The same work in two shapes: each packet through all nodes, or each node over all packets of a burst.
+//! The same work in two shapes: each packet through all nodes, or each node over all packets of a
+//! burst.
 //!
 //! ```text
 //!  single       p1: Ethernet IPv4 UDP table   p2: Ethernet IPv4 UDP table   p3 …
 //!  sub-bursts   Ethernet: p1 p2 p3 …   IPv4: p1 p2 p3 …   UDP: p1 p2 p3 …   table: p1 p2 p3 …
 //! ```
-//! Both ask for the headers of a whole burst before they begin. What sub-bursts can do better is to ask for the buckets
-//! of all flows before the first is read; a single packet can have that too, if a look at the raw frames goes before.
+//! Both ask for the headers of a whole burst before they begin. What sub-bursts can do better is to
+//! ask for the buckets of all flows before the first is read; a single packet can have that too, if
+//! a look at the raw frames goes before.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! smoltcp on the same wire: its device reads bursts of 32 from the same memory device into the same kind of buffers, and
-//! lends the bytes without a further copy.
+//! smoltcp on the same wire: its device reads bursts of 32 from the same memory device into the
+//! same kind of buffers, and lends the bytes without a further copy.
 
 use core::net::SocketAddrV4;
 use std::time;

@@ -1,4 +1,5 @@
-//! The table that decides: one line a figure, with what was promised and a verdict. As text for people, and as JSON.
+//! The table that decides: one line a figure, with what was promised and a verdict. As text for
+//! people, and as JSON.
 
 use core::fmt;
 
@@ -102,7 +103,8 @@ impl Line {
         self.what.trim_start()
     }
 
-    /// The line as a record of the history, below `head` where it is a part; `None` if it was skipped.
+    /// The line as a record of the history, below `head` where it is a part; `None` if it was
+    /// skipped.
     pub fn figure(&self, section: Section, head: &str) -> Option<Figure> {
         let found = self.found.as_ref().ok()?;
         Some(Figure {

@@ -1,5 +1,5 @@
-//! A node of your own in forty lines: drops datagrams that are too small to be ours, counts the rest, and sits
-//! between IPv4 and UDP without either knowing.
+//! A node of your own in forty lines: drops datagrams that are too small to be ours, counts the
+//! rest, and sits between IPv4 and UDP without either knowing.
 //!
 //! `cargo run --release -p wirepath --example custom_node`
 

@@ -1,10 +1,11 @@
-//! wirepath inside a trading engine that has a loop of its own: the engine calls `poll_once` when it likes, between its
-//! other work, and a tick that arrives fires an order on the same stack frame.
+//! wirepath inside a trading engine that has a loop of its own: the engine calls `poll_once` when
+//! it likes, between its other work, and a tick that arrives fires an order on the same stack
+//! frame.
 //!
 //! `cargo run --release -p wirepath --example embedded`
 //!
-//! The "exchange" here is a second worker on the other end of a wire of plain memory, polled by the same loop. On a
-//! NIC only the device changes.
+//! The "exchange" here is a second worker on the other end of a wire of plain memory, polled by the
+//! same loop. On a NIC only the device changes.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::error::Error;

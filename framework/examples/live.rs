@@ -1,10 +1,11 @@
-//! The shortest live receiver: joins a group on an interface that stays the kernel's, and prints the rate each second until
-//! Ctrl-C.
+//! The shortest live receiver: joins a group on an interface that stays the kernel's, and prints
+//! the rate each second until Ctrl-C.
 //!
-//! `cargo run --release -p wirepath --example live -- eth1 239.1.1.1 9000` (as root, or with the capabilities that the error
-//! names)
+//! `cargo run --release -p wirepath --example live -- eth1 239.1.1.1 9000` (as root, or with the
+//! capabilities that the error names)
 //!
-//! Everything else that arrives on the interface, ssh included, goes on to the kernel. `wirepath stats` shows the counters.
+//! Everything else that arrives on the interface, ssh included, goes on to the kernel.
+//! `wirepath stats` shows the counters.
 
 mod cli;
 

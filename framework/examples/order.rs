@@ -1,10 +1,11 @@
-//! A tick that arrives over UDP fires an order over TCP within the same `poll_once`: the order stands prepared,
-//! headers, checksums and all, and only its price is written in.
+//! A tick that arrives over UDP fires an order over TCP within the same `poll_once`: the order
+//! stands prepared, headers, checksums and all, and only its price is written in.
 //!
 //! `cargo run --release -p wirepath --example order`
 //!
-//! The exchange is a second worker on the other end of a wire of plain memory. The same trader on a NIC, as root, at an address that the
-//! kernel does not have, with ticks of 239.1.1.1:9000 and a gateway of yours: `… --example order -- eth1 10.0.0.2/24 10.0.0.1:9100`.
+//! The exchange is a second worker on the other end of a wire of plain memory. The same trader on a
+//! NIC, as root, at an address that the kernel does not have, with ticks of 239.1.1.1:9000 and a
+//! gateway of yours: `… --example order -- eth1 10.0.0.2/24 10.0.0.1:9100`.
 
 mod cli;
 mod port;
@@ -33,7 +34,8 @@ const CONSUMER: ConsumerId = ConsumerId(1);
 /// What an order looks like; the price goes in at `PRICE_AT`.
 const ORDER: &[u8; 40] = b"BUY 100 WIRE @ 0000000000 IOC ACCOUNT 7\n";
 const PRICE_AT: usize = 15;
-/// A gateway that refuses, or is gone, is called again after so long: often enough for a restart, and no flood.
+/// A gateway that refuses, or is gone, is called again after so long: often enough for a restart,
+/// and no flood.
 const CALL_AGAIN: Duration = Duration::from_secs(5);
 
 pub(crate) type End<A> = Worker<MemoryRx, MemoryTx, HostStack, A>;

@@ -1,9 +1,10 @@
-//! An echo over TCP, and a client that finds out whether it is one: both ends in one process, over a wire of plain memory.
+//! An echo over TCP, and a client that finds out whether it is one: both ends in one process, over
+//! a wire of plain memory.
 //!
 //! `cargo run --release -p wirepath --example tcp_echo`
 //!
-//! The same echo on a NIC, as root, at an address that the kernel does not have: `… --example tcp_echo -- eth1 10.0.0.2/24`, and
-//! `nc 10.0.0.2 7` on another host.
+//! The same echo on a NIC, as root, at an address that the kernel does not have:
+//! `… --example tcp_echo -- eth1 10.0.0.2/24`, and `nc 10.0.0.2 7` on another host.
 
 mod cli;
 mod port;
@@ -28,7 +29,8 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 7);
 /// Bytes that go there and back.
 const LEN: usize = 1 << 20;
 
-/// Sends back what comes. Where the peer does not read, no more is taken from it either: its window closes.
+/// Sends back what comes. Where the peer does not read, no more is taken from it either: its window
+/// closes.
 #[derive(Default)]
 struct Echo {
     link: port::Link,

@@ -1,6 +1,7 @@
-//! Two workers and a watcher: the feed worker owns the queue, decodes ticks and hands them on; the strategy worker gets
-//! every one of them over a lossless ring; a screen that is slow on purpose watches over a lossy ring and knows
-//! exactly what it missed. Packets never change threads, only what was read out of them.
+//! Two workers and a watcher: the feed worker owns the queue, decodes ticks and hands them on; the
+//! strategy worker gets every one of them over a lossless ring; a screen that is slow on purpose
+//! watches over a lossy ring and knows exactly what it missed. Packets never change threads, only
+//! what was read out of them.
 //!
 //! `cargo run --release -p wirepath --example two_workers`
 
@@ -31,7 +32,8 @@ struct Tick {
     price: u64,
 }
 
-/// Decodes and hands on. A lossless ring that is full makes it wait for the strategy in its own `tick`.
+/// Decodes and hands on. A lossless ring that is full makes it wait for the strategy in its own
+/// `tick`.
 struct Feed {
     strategy: spsc::lossless::Producer<Tick>,
     screen: spsc::lossy::Writer<Tick>,

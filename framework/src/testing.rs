@@ -1,7 +1,8 @@
 //! What tests need that an application does not: here with the feature `testing`.
 //!
 //! - [`conformance`]: the suite that each device passes, for devices of one's own.
-//! - [`fault`]: a device around another that loses, reorders, duplicates and damages frames by a seed.
+//! - [`fault`]: a device around another that loses, reorders, duplicates and damages frames by a
+//!   seed.
 //! - [`mlx5`]: the rings of a ConnectX in plain memory, and a NIC that plays the other side.
 
 pub mod conformance {
@@ -22,7 +23,8 @@ pub mod mlx5 {
 
 #[doc(hidden)]
 pub mod proto {
-    //! The machines by themselves, for the tests and benches of this repository. They change without notice.
+    //! The machines by themselves, for the tests and benches of this repository. They change
+    //! without notice.
     pub use crate::proto::claim::*;
     pub use crate::proto::demux::*;
     pub use crate::proto::fragmentation::*;

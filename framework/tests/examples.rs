@@ -1,4 +1,5 @@
-//! The examples as an operator meets them who gets something wrong: a sentence that says what to do.
+//! The examples as an operator meets them who gets something wrong: a sentence that says what to
+//! do.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::error::Error;

@@ -10,7 +10,8 @@
 //! # Ok::<(), hugepages::MapError>(())
 //! ```
 //!
-//! Everything here happens before the first packet, so it may read files and allocate. Linux only. Miri cannot run
+//! Everything here happens before the first packet, so it may read files and allocate. Linux only.
+//! Miri cannot run
 //! [`Mapping`]: it has neither hugepages nor `mbind`.
 #![deny(unsafe_code)]
 
@@ -41,5 +42,6 @@ pub use sysfs::{Limit, Machine, Memory, Mount, Pool, Roots, SysfsError, Transpar
 
 /// 2 MiB in bytes: the hugepage that every x86-64 has.
 pub const TWO_MIB: u64 = 2 << 20;
-/// 1 GiB in bytes: the hugepage that servers have; best reserved at boot, when memory is not yet in pieces.
+/// 1 GiB in bytes: the hugepage that servers have; best reserved at boot, when memory is not yet in
+/// pieces.
 pub const ONE_GIB: u64 = 1 << 30;

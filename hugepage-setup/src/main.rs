@@ -1,4 +1,5 @@
-//! `hugepage-setup`: says what hugepages a machine has, what it should have, and does what is missing.
+//! `hugepage-setup`: says what hugepages a machine has, what it should have, and does what is
+//! missing.
 //!
 //! Exit codes: 0 it is so, 1 it is not, 2 the command line is wrong.
 
@@ -15,13 +16,15 @@ use hugepages::{
     Target,
 };
 
-/// Hugepages: what is, what should be, and the step between. Never takes pages from somebody who uses them.
+/// Hugepages: what is, what should be, and the step between. Never takes pages from somebody who
+/// uses them.
 #[derive(Parser)]
 #[command(name = "hugepage-setup", version = env!("VERSION_AND_COMMIT"))]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
-    /// Read and write /sys, /proc and /etc below this directory (a copy of another machine's, or a test's)
+    /// Read and write /sys, /proc and /etc below this directory (a copy of another machine's, or a
+    /// test's)
     #[arg(long, global = true, value_name = "DIR", hide_short_help = true)]
     root: Option<PathBuf>,
 }
@@ -59,7 +62,8 @@ struct Change {
     /// Print what would be done and written; change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Make it outlive a reboot: a file in /etc/sysctl.d, or the words for the kernel command line (1 GiB pages, one node)
+    /// Make it outlive a reboot: a file in /etc/sysctl.d, or the words for the kernel command line
+    /// (1 GiB pages, one node)
     #[arg(long)]
     persist: bool,
     /// Give back pages beyond the number, but only if nobody uses any of them
@@ -136,7 +140,8 @@ fn apply(roots: &Roots, change: &Change, target: &Target) -> Result<(), String> 
     }
 }
 
-/// Counts, then maps one page and touches it: the count alone does not show a cgroup's limit or that all are taken.
+/// Counts, then maps one page and touches it: the count alone does not show a cgroup's limit or
+/// that all are taken.
 fn check(roots: &Roots, amount: &Amount) -> Result<(), String> {
     let machine = discover(roots)?;
     let target = amount.of(amount.count().unwrap_or(1), Bound::AtLeast);
@@ -194,7 +199,8 @@ fn discover(roots: &Roots) -> Result<Machine, String> {
 
 /// A reader that has gone (`| head`) is no reason to fail; a full disk is.
 fn print(text: &str) -> Result<(), String> {
-    // Names of mounts and control groups are others' to choose, and a terminal obeys what it does not show.
+    // Names of mounts and control groups are others' to choose, and a terminal obeys what it does
+    // not show.
     let text = text.replace(|letter: char| letter.is_control() && letter != '\n', "?");
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -1,14 +1,17 @@
-//! Anonymous memory from the kernel: hugepages or small ones, bound to a node, touched, locked, given back on drop.
+//! Anonymous memory from the kernel: hugepages or small ones, bound to a node, touched, locked,
+//! given back on drop.
 //!
-//! The only file of this crate with `unsafe`: the memory calls have no safe form in std. Its invariants:
+//! The only file of this crate with `unsafe`: the memory calls have no safe form in std. Its
+//! invariants:
 //!
-//! 1. A `Pages` owns `start..start + len`: one range that `mmap` gave us, page-aligned, readable and writable, of which
-//!    nobody else knows. It is unmapped once, on drop.
+//! 1. A `Pages` owns `start..start + len`: one range that `mmap` gave us, page-aligned, readable
+//!    and writable, of which nobody else knows. It is unmapped once, on drop.
 //! 2. The kernel hands anonymous pages out zeroed, so every byte is initialised from the start.
-//! 3. After [`Mapping::map`] returned, touching any byte cannot raise SIGBUS: hugepages were all faulted in, and a refusal
-//!    became an error; anonymous small pages have no file behind them that could be missing.
-//! 4. The calls made on a range (mbind, madvise, mlock) get exactly the range of a living `Pages` and change neither its
-//!    bytes nor its addresses. `MADV_DONTNEED` and its like are not used.
+//! 3. After [`Mapping::map`] returned, touching any byte cannot raise SIGBUS: hugepages were all
+//!    faulted in, and a refusal became an error; anonymous small pages have no file behind them
+//!    that could be missing.
+//! 4. The calls made on a range (mbind, madvise, mlock) get exactly the range of a living `Pages`
+//!    and change neither its bytes nor its addresses. `MADV_DONTNEED` and its like are not used.
 //!
 //! It is not for Miri, which has neither hugepages nor mbind.
 
@@ -24,10 +27,11 @@ use crate::{ONE_GIB, TWO_MIB};
 /// x86-64 and the usual arm64; a kernel of 16 or 64 KiB pages rounds up further by itself.
 const SMALL: u64 = 4096;
 
-/// A range of zeroed memory. It may move between threads and be shared; who writes where is the owner's business.
+/// A range of zeroed memory. It may move between threads and be shared; who writes where is the
+/// owner's business.
 ///
-/// A child process does not get it (`MADV_DONTFORK`): copy-on-write would otherwise move the parent's pages away under a
-/// NIC that writes to them.
+/// A child process does not get it (`MADV_DONTFORK`): copy-on-write would otherwise move the
+/// parent's pages away under a NIC that writes to them.
 #[derive(Debug)]
 pub struct Mapping {
     pages: Pages,
@@ -45,17 +49,20 @@ enum Lock {
 }
 
 impl Mapping {
-    /// Maps what `request` says. The kernel zeroes the pages, which takes 0.1 s for each GiB, and seconds where a hypervisor
-    /// has to find the memory first.
+    /// Maps what `request` says. The kernel zeroes the pages, which takes 0.1 s for each GiB, and
+    /// seconds where a hypervisor has to find the memory first.
     ///
-    /// Hugepages are always touched here, also without `populate`: on a node, in a cpuset or under a cgroup's limit the
-    /// reservation that `mmap` makes does not bind, and the first touch would end the process with SIGBUS.
+    /// Hugepages are always touched here, also without `populate`: on a node, in a cpuset or under
+    /// a cgroup's limit the reservation that `mmap` makes does not bind, and the first touch would
+    /// end the process with SIGBUS.
     ///
     /// # Errors
-    /// See [`MapError`]. With [`PageChoice::Best`] a lack of hugepages is no error but a [`Fallback`] in the mapping; a
-    /// refused lock is never one but a [`LockWarning`] in the mapping.
+    /// See [`MapError`]. With [`PageChoice::Best`] a lack of hugepages is no error but a
+    /// [`Fallback`] in the mapping; a refused lock is never one but a [`LockWarning`] in the
+    /// mapping.
     pub fn map(request: &MapRequest) -> Result<Self, MapError> {
-        // The counters only explain; where /sys is hidden (some containers) mapping works without them.
+        // The counters only explain; where /sys is hidden (some containers) mapping works without
+        // them.
         let machine = Machine::discover(&Roots::default()).unwrap_or_default();
         if request.len == 0 {
             return Err(MapError::Empty);
@@ -85,14 +92,16 @@ impl Mapping {
         self.pages.len
     }
 
-    /// All bytes, zero at first. Safe code's way in; who hands [`Mapping::as_ptr`] to a device keeps away from it.
+    /// All bytes, zero at first. Safe code's way in; who hands [`Mapping::as_ptr`] to a device
+    /// keeps away from it.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: invariants 1 and 2: we own the range and its bytes are initialised; 3: touching it is defined; the
-        // borrow of self is exclusive.
+        // SAFETY: invariants 1 and 2: we own the range and its bytes are initialised; 3: touching
+        // it is defined; the borrow of self is exclusive.
         unsafe { slice::from_raw_parts_mut(self.pages.start.as_ptr(), self.pages.len) }
     }
 
-    /// Bytes of one page: 1 GiB, 2 MiB or 4 KiB. Transparent hugepages count as 4 KiB: the kernel may split them any time.
+    /// Bytes of one page: 1 GiB, 2 MiB or 4 KiB. Transparent hugepages count as 4 KiB: the kernel
+    /// may split them any time.
     pub fn page_size(&self) -> usize {
         self.page_size as usize
     }
@@ -102,7 +111,8 @@ impl Mapping {
         self.node
     }
 
-    /// Whether the memory can never be swapped out: hugepages always, small pages if the lock was asked for and granted.
+    /// Whether the memory can never be swapped out: hugepages always, small pages if the lock was
+    /// asked for and granted.
     pub fn locked(&self) -> bool {
         matches!(self.lock, Lock::Locked)
     }
@@ -140,13 +150,16 @@ impl Mapping {
         };
         let pages = Pages::map(len, huge_flags(page_size)).map_err(shortage)?;
         pages.bind(request.node, machine)?;
-        // The kernel answers EFAULT where a touch would have raised SIGBUS: too few pages on the node, or a cgroup's limit.
+        // The kernel answers EFAULT where a touch would have raised SIGBUS: too few pages on the
+        // node, or a cgroup's limit.
         pages.populate().map_err(shortage)?;
-        // Hugepages are never swapped out, so there is nothing to lock (mlock would only measure them by its limit).
+        // Hugepages are never swapped out, so there is nothing to lock (mlock would only measure
+        // them by its limit).
         Ok(Self { pages, page_size, node: request.node, lock: Lock::Locked, fallback: None })
     }
 
-    /// Small pages. Where they stand in for hugepages they are aligned for transparent ones, and those are asked for.
+    /// Small pages. Where they stand in for hugepages they are aligned for transparent ones, and
+    /// those are asked for.
     fn map_small(request: &MapRequest, machine: &Machine, shortage: Option<Shortage>) -> Result<Self, MapError> {
         let align = if shortage.is_some() { TWO_MIB } else { SMALL };
         let len = round_up(request.len, align)?;
@@ -175,10 +188,12 @@ impl Mapping {
     }
 }
 
-/// Locks all memory that the process has and will have, so that no page of code or data is ever fetched from a disk.
+/// Locks all memory that the process has and will have, so that no page of code or data is ever
+/// fetched from a disk.
 ///
-/// Refused where RLIMIT_MEMLOCK binds this process: from then on every new allocation would count towards it, and the
-/// first one beyond (a thread's stack, a pool) would end the process instead of leaving it unlocked.
+/// Refused where RLIMIT_MEMLOCK binds this process: from then on every new allocation would count
+/// towards it, and the first one beyond (a thread's stack, a pool) would end the process instead of
+/// leaving it unlocked.
 ///
 /// # Errors
 /// The kernel's refusal, with the limit and the ways to raise it. Nothing is locked then.
@@ -192,24 +207,28 @@ pub fn lock_all() -> Result<(), LockAllError> {
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }).map_err(refused)
 }
 
-/// Whether this process may lock more than `limit` bytes. It is tried, because a capability listed in /proc may be one
-/// of a container's user namespace, which the kernel does not ask here. The addresses have no memory behind them.
+/// Whether this process may lock more than `limit` bytes. It is tried, because a capability listed
+/// in /proc may be one of a container's user namespace, which the kernel does not ask here. The
+/// addresses have no memory behind them.
 fn lock_beyond(limit: u64) -> io::Result<()> {
     let len = limit.saturating_add(SMALL) as usize;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: without an address and without MAP_FIXED the kernel picks a free range, so nothing of ours is replaced.
+    // SAFETY: without an address and without MAP_FIXED the kernel picks a free range, so nothing of
+    // ours is replaced.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: exactly the range above; ONFAULT touches nothing.
     let result = check(unsafe { libc::mlock2(start, len, libc::MLOCK_ONFAULT) });
-    // SAFETY: exactly the range above, of which nobody else knows; a failure would leave addresses unused.
+    // SAFETY: exactly the range above, of which nobody else knows; a failure would leave addresses
+    // unused.
     unsafe { libc::munmap(start, len) };
     result
 }
 
-/// Refuses what would bring the out-of-memory killer: it ends somebody else's process rather than fail ours.
+/// Refuses what would bring the out-of-memory killer: it ends somebody else's process rather than
+/// fail ours.
 fn check_memory(wanted: u64, node: Option<u32>, machine: &Machine) -> Result<(), MapError> {
     let memory = machine.memory_of(node);
     if memory.total > 0 && wanted > memory.available {
@@ -255,8 +274,8 @@ struct Pages {
     len: usize,
 }
 
-// SAFETY: invariant 1: the range belongs to this value alone, not to a thread, and a shared reference gives out only its
-// address and length.
+// SAFETY: invariant 1: the range belongs to this value alone, not to a thread, and a shared
+// reference gives out only its address and length.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -264,7 +283,8 @@ unsafe impl Sync for Pages {}
 impl Pages {
     fn map(len: usize, extra_flags: libc::c_int) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | extra_flags;
-        // SAFETY: without an address and without MAP_FIXED the kernel picks a free range, so nothing of ours is replaced.
+        // SAFETY: without an address and without MAP_FIXED the kernel picks a free range, so
+        // nothing of ours is replaced.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -275,7 +295,8 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Maps `align` bytes more than wanted and gives back what lies before and after the aligned part.
+    /// Maps `align` bytes more than wanted and gives back what lies before and after the aligned
+    /// part.
     fn map_aligned(len: usize, align: usize) -> io::Result<Self> {
         let wide = Self::map(len + align, 0)?;
         let before = wide.start.as_ptr().align_offset(align);
@@ -288,13 +309,15 @@ impl Pages {
     fn split(self, at: usize) -> (Self, Self) {
         assert!(at <= self.len, "a range is split inside itself: {at} of {}", self.len);
         let whole = std::mem::ManuallyDrop::new(self);
-        // SAFETY: invariant 1: at is at most len, so the sum stays within the range or one past its end.
+        // SAFETY: invariant 1: at is at most len, so the sum stays within the range or one past its
+        // end.
         let middle = unsafe { whole.start.add(at) };
         (Self { start: whole.start, len: at }, Self { start: middle, len: whole.len - at })
     }
 
-    /// Binds the range to a node before its first touch. On a machine with that one node there is nothing to bind, so a
-    /// kernel without NUMA or a container without the right (seccomp forbids mbind) is no obstacle there.
+    /// Binds the range to a node before its first touch. On a machine with that one node there is
+    /// nothing to bind, so a kernel without NUMA or a container without the right (seccomp forbids
+    /// mbind) is no obstacle there.
     fn bind(&self, node: Option<u32>, machine: &Machine) -> Result<(), MapError> {
         const MASK_WORDS: usize = 16; // 1024 nodes, the most that Linux can be built for (CONFIG_NODES_SHIFT 10)
         let Some(node) = node else {
@@ -340,7 +363,8 @@ impl Pages {
         check(unsafe { libc::mlock(self.start.as_ptr().cast(), self.len) })
     }
 
-    /// One advice that keeps bytes and addresses (invariant 4). Signals interrupt a long population: it goes on.
+    /// One advice that keeps bytes and addresses (invariant 4). Signals interrupt a long
+    /// population: it goes on.
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         let keeps = [libc::MADV_POPULATE_WRITE, libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE, libc::MADV_DONTFORK];
         assert!(keeps.contains(&advice), "advice {advice} is not known to keep the memory's contents");
@@ -353,7 +377,8 @@ impl Pages {
         }
     }
 
-    /// How many bytes of the range lie in transparent hugepages right now, by /proc/self/smaps; 0 where that is hidden.
+    /// How many bytes of the range lie in transparent hugepages right now, by /proc/self/smaps; 0
+    /// where that is hidden.
     fn transparent_bytes(&self) -> u64 {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         let (start, end) = (self.start.addr().get(), self.start.addr().get() + self.len);

@@ -1,4 +1,5 @@
-//! These run on this machine's real memory and need no reservation; those that need one are in tests/machine.rs.
+//! These run on this machine's real memory and need no reservation; those that need one are in
+//! tests/machine.rs.
 
 use super::*;
 
@@ -40,8 +41,9 @@ fn more_hugepages_than_memory_are_a_shortage() {
 
 #[test]
 fn touch_that_would_raise_sigbus_is_an_error() {
-    // Without a reservation mmap promises more pages than the kernel has; the first touch beyond them raises SIGBUS. A
-    // node's or a cgroup's limit has the same effect on reserved pages, and this one needs no other machine.
+    // Without a reservation mmap promises more pages than the kernel has; the first touch beyond
+    // them raises SIGBUS. A node's or a cgroup's limit has the same effect on reserved pages, and
+    // this one needs no other machine.
     let machine = Machine::discover(&Roots::default()).unwrap();
     let Some(pool) = machine.pool(TWO_MIB, None) else {
         println!("SKIPPED touch_that_would_raise_sigbus_is_an_error: this kernel has no hugepages");

@@ -22,8 +22,8 @@ pub fn node_of_cpu(machine: &Machine, cpu: u32) -> Option<u32> {
     machine.nodes.iter().find(|node| node.cpus.contains(&cpu)).map(|node| node.id)
 }
 
-/// The node that network interface `name` is plugged into. `None` for a virtual one, or where the firmware does not say
-/// (the kernel then writes -1).
+/// The node that network interface `name` is plugged into. `None` for a virtual one, or where the
+/// firmware does not say (the kernel then writes -1).
 ///
 /// # Errors
 /// The kernel's file is there but unreadable, or holds no number.
@@ -59,7 +59,8 @@ fn read_node(folder: &Path, id: u32) -> Result<Node, SysfsError> {
     Ok(Node {
         id,
         cpus,
-        // The kernel gives no MemAvailable by node. File pages and reclaimable slab can be dropped, as it reckons itself.
+        // The kernel gives no MemAvailable by node. File pages and reclaimable slab can be dropped,
+        // as it reckons itself.
         memory: Memory {
             total: bytes("MemTotal:"),
             available: bytes("MemFree:") + bytes("Active(file):") + bytes("Inactive(file):") + bytes("SReclaimable:"),

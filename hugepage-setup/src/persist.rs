@@ -1,8 +1,9 @@
-//! Makes a reservation outlive a reboot: a file for sysctl where that is enough, else words for the kernel's command line.
+//! Makes a reservation outlive a reboot: a file for sysctl where that is enough, else words for the
+//! kernel's command line.
 //!
-//! sysctl's `vm.nr_hugepages` knows only the default page size and no nodes, and runs when memory may already be in pieces;
-//! so 1 GiB pages and single nodes go on the command line, which only the operator can change (each boot loader has its
-//! own way).
+//! sysctl's `vm.nr_hugepages` knows only the default page size and no nodes, and runs when memory
+//! may already be in pieces; so 1 GiB pages and single nodes go on the command line, which only the
+//! operator can change (each boot loader has its own way).
 
 use std::fs;
 use std::io::Write;
@@ -13,8 +14,8 @@ use crate::reserve::{ReserveError, boot_parameters};
 use crate::sysfs::{self, Machine, Roots, SysfsError};
 use crate::{ONE_GIB, format_size};
 
-/// Our file below `/etc/sysctl.d`. Files are read in the order of their names, the last one wins: 60 is after a
-/// distribution's (10 to 50) and before an operator's last word (99).
+/// Our file below `/etc/sysctl.d`. Files are read in the order of their names, the last one wins:
+/// 60 is after a distribution's (10 to 50) and before an operator's last word (99).
 const FILE: &str = "sysctl.d/60-hugepage-setup.conf";
 
 /// How a reservation will outlive a reboot.
@@ -26,7 +27,8 @@ pub enum Persistence {
         path: PathBuf,
         /// Its whole text.
         text: String,
-        /// Pages it asks for; more than the target where an earlier file asked for more and giving back was not asked for.
+        /// Pages it asks for; more than the target where an earlier file asked for more and giving
+        /// back was not asked for.
         pages: u64,
         /// Other files that set the same value; the last in the order of names wins.
         rivals: Vec<PathBuf>,
@@ -61,8 +63,8 @@ impl Persistence {
         Ok(Self::File { rivals: find_rivals(roots, &path)?, path, text, pages })
     }
 
-    /// Writes the file, or does nothing where there is none to write. The file is replaced as a whole: a reader sees the old
-    /// text or the new one.
+    /// Writes the file, or does nothing where there is none to write. The file is replaced as a
+    /// whole: a reader sees the old text or the new one.
     ///
     /// # Errors
     /// Not root, a read-only `/etc`, a full disk.
@@ -96,7 +98,8 @@ fn find_rivals(roots: &Roots, own: &Path) -> Result<Vec<PathBuf>, SysfsError> {
     Ok(rivals)
 }
 
-/// The last `vm.nr_hugepages = <n>` of a sysctl file (sysctl.conf(5): `/` may stand for `.`, `-` before a key ignores errors).
+/// The last `vm.nr_hugepages = <n>` of a sysctl file (sysctl.conf(5): `/` may stand for `.`, `-`
+/// before a key ignores errors).
 fn nr_hugepages(text: &str) -> Option<u64> {
     text.lines()
         .filter_map(|line| line.split_once('='))

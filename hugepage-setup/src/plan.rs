@@ -12,7 +12,8 @@ use crate::{ONE_GIB, TWO_MIB, format_size};
 pub struct Target {
     /// Bytes of one page.
     pub page_size: u64,
-    /// On this node; `None` is the whole machine, where the kernel spreads the pages over its nodes.
+    /// On this node; `None` is the whole machine, where the kernel spreads the pages over its
+    /// nodes.
     pub node: Option<u32>,
     /// Pages altogether, those in use included.
     pub pages: u64,
@@ -70,10 +71,12 @@ impl fmt::Display for Step {
 /// What has to be done on `machine` to reach `target`.
 ///
 /// # Errors
-/// There is no such page size or node, the memory does not suffice, or pages should be given back while some are in use.
+/// There is no such page size or node, the memory does not suffice, or pages should be given back
+/// while some are in use.
 pub fn decide(machine: &Machine, target: &Target) -> Result<Step, ReserveError> {
     let pool = find_pool(machine, target)?;
-    // Surplus pages vanish with their user, so they do not count as reserved; a raise turns them into reserved ones.
+    // Surplus pages vanish with their user, so they do not count as reserved; a raise turns them
+    // into reserved ones.
     let now = pool.persistent();
     if target.pages > now {
         check_memory(machine, target, pool)?;
@@ -82,7 +85,8 @@ pub fn decide(machine: &Machine, target: &Target) -> Result<Step, ReserveError> 
     if target.pages == now || target.bound == Bound::AtLeast {
         return Ok(Step::Nothing);
     }
-    // The kernel counts promised pages for the whole machine only, so one promise anywhere protects every node.
+    // The kernel counts promised pages for the whole machine only, so one promise anywhere protects
+    // every node.
     let promised = machine.pool(target.page_size, None).map_or(0, |pool| pool.reserved);
     match pool.in_use().max(promised) {
         0 => Ok(Step::Lower(now - target.pages)),
@@ -90,8 +94,9 @@ pub fn decide(machine: &Machine, target: &Target) -> Result<Step, ReserveError> 
     }
 }
 
-/// What the machine must keep for everything else: a sixteenth, at most 1 GiB. With less, page cache and kernel buffers
-/// are squeezed until the out-of-memory killer chooses somebody; hugepages are never given back under pressure.
+/// What the machine must keep for everything else: a sixteenth, at most 1 GiB. With less, page
+/// cache and kernel buffers are squeezed until the out-of-memory killer chooses somebody; hugepages
+/// are never given back under pressure.
 pub fn memory_kept(memory: Memory) -> u64 {
     (memory.total / 16).min(ONE_GIB)
 }

@@ -41,7 +41,8 @@ pub(crate) fn machine(machine: &Machine) -> String {
     text
 }
 
-/// One row for each page size and node: what is, what should be, what to do. "All" is the whole machine.
+/// One row for each page size and node: what is, what should be, what to do. "All" is the whole
+/// machine.
 pub(crate) fn table(machine: &Machine, decision: Option<Decision<'_>>) -> String {
     let mut rows = vec![
         ["page size", "node", "pages", "free", "in use", "surplus", "should be", "to do"].map(str::to_owned).to_vec(),

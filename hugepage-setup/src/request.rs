@@ -1,4 +1,5 @@
-//! What a program asks of [`crate::Mapping`], and the words in which it is told what it did not get.
+//! What a program asks of [`crate::Mapping`], and the words in which it is told what it did not
+//! get.
 
 use std::fmt;
 use std::io;
@@ -16,10 +17,11 @@ pub struct MapRequest {
     pub page: PageChoice,
     /// Only memory of this NUMA node; `None` is wherever the kernel finds it.
     pub node: Option<u32>,
-    /// Never swapped out. Hugepages never are; small pages are locked with `mlock`, which has a limit.
+    /// Never swapped out. Hugepages never are; small pages are locked with `mlock`, which has a
+    /// limit.
     pub lock: bool,
-    /// Small pages are touched now rather than in the middle of a burst. Hugepages are always touched now: see
-    /// [`crate::Mapping::map`].
+    /// Small pages are touched now rather than in the middle of a burst. Hugepages are always
+    /// touched now: see [`crate::Mapping::map`].
     pub populate: bool,
 }
 
@@ -33,8 +35,8 @@ impl MapRequest {
 /// Which pages to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PageChoice {
-    /// 1 GiB pages if the request nearly fills them and they are free, else 2 MiB pages, else small ones, which the
-    /// mapping then reports as a [`Fallback`].
+    /// 1 GiB pages if the request nearly fills them and they are free, else 2 MiB pages, else small
+    /// ones, which the mapping then reports as a [`Fallback`].
     #[default]
     Best,
     /// 2 MiB pages or an error.
@@ -46,9 +48,10 @@ pub enum PageChoice {
 }
 
 impl PageChoice {
-    /// Whether `len` bytes fill 1 GiB pages well enough. One sixteenth may be left over: a pool's size is a sum of many
-    /// parts and never a round number, and a smaller allowance would in practice choose 2 MiB always; a larger one takes
-    /// from the machine what nobody uses (64 MiB a page is about what a worker's pool needs).
+    /// Whether `len` bytes fill 1 GiB pages well enough. One sixteenth may be left over: a pool's
+    /// size is a sum of many parts and never a round number, and a smaller allowance would in
+    /// practice choose 2 MiB always; a larger one takes from the machine what nobody uses (64 MiB a
+    /// page is about what a worker's pool needs).
     pub(crate) fn fills_one_gib(len: u64) -> bool {
         let waste = (ONE_GIB - len % ONE_GIB) % ONE_GIB;
         waste <= len / 16
@@ -74,8 +77,8 @@ pub enum MapError {
     },
     /// Too few hugepages, and the request did not allow others.
     Shortage(Shortage),
-    /// Small pages beyond what the machine or node has left. Refused before touching, because the kernel would make room
-    /// by killing a process.
+    /// Small pages beyond what the machine or node has left. Refused before touching, because the
+    /// kernel would make room by killing a process.
     Memory {
         /// Bytes wanted.
         wanted: u64,
@@ -146,7 +149,8 @@ pub enum ShortageCause {
     TooFew,
     /// This kernel or CPU has no pages of that size.
     NoSuchSize,
-    /// Enough are free, and the kernel refused all the same, with this errno: a limit of the cgroup or cpuset.
+    /// Enough are free, and the kernel refused all the same, with this errno: a limit of the cgroup
+    /// or cpuset.
     Refused(i32),
 }
 
@@ -200,7 +204,8 @@ fn place(node: Option<u32>) -> String {
     node.map_or_else(|| "this machine".to_owned(), |node| format!("NUMA node {node}"))
 }
 
-/// A mapping of small pages where hugepages were wanted: why, and what it costs. Print it where the operator looks.
+/// A mapping of small pages where hugepages were wanted: why, and what it costs. Print it where the
+/// operator looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fallback {
     /// What was missing.
@@ -210,8 +215,9 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// The price in one sentence. The two figures are from a Zen 4 machine: a random cache line among 8192 pages, 17.9 ns
-    /// with 2 MiB pages and 22.2 ns with 4 KiB pages, the difference being TLB misses.
+    /// The price in one sentence. The two figures are from a Zen 4 machine: a random cache line
+    /// among 8192 pages, 17.9 ns with 2 MiB pages and 22.2 ns with 4 KiB pages, the difference
+    /// being TLB misses.
     pub const COST: &str = "a random access among 8192 pages takes about 22 ns instead of 18 ns (on a Zen 4), the memory may move and \
         a NIC needs a translation entry for every 4 KiB of it instead of every 2 MiB";
 }
@@ -227,7 +233,8 @@ impl fmt::Display for Fallback {
 pub enum Transparent {
     /// The kernel has none or has them switched off.
     Off(TransparentMode),
-    /// Asked for, and the kernel has put that many bytes in transparent 2 MiB pages so far; it may take them back.
+    /// Asked for, and the kernel has put that many bytes in transparent 2 MiB pages so far; it may
+    /// take them back.
     Advised {
         /// Bytes in such pages; 0 as long as the memory is not touched.
         bytes: u64,
@@ -254,7 +261,8 @@ impl fmt::Display for Transparent {
     }
 }
 
-/// Memory that was to be locked and is not: the kernel may swap it out. The mapping is good otherwise.
+/// Memory that was to be locked and is not: the kernel may swap it out. The mapping is good
+/// otherwise.
 #[derive(Debug)]
 pub struct LockWarning {
     /// Bytes that were to be locked.

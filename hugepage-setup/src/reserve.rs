@@ -1,7 +1,8 @@
 //! Changes the kernel's reservation, and believes only what it reads back.
 //!
-//! A write to `nr_hugepages` always succeeds, with as many pages as the kernel could find; so success is the number that
-//! stands there afterwards (Documentation/admin-guide/mm/hugetlbpage.rst).
+//! A write to `nr_hugepages` always succeeds, with as many pages as the kernel could find; so
+//! success is the number that stands there afterwards
+//! (Documentation/admin-guide/mm/hugetlbpage.rst).
 
 use std::fmt;
 use std::fs::{self, File};
@@ -57,7 +58,8 @@ pub enum Advice {
     DropCaches,
     /// Push what is in use together.
     Compact,
-    /// Reserve at boot, while memory is in one piece, with these words on the kernel's command line.
+    /// Reserve at boot, while memory is in one piece, with these words on the kernel's command
+    /// line.
     Boot(String),
 }
 
@@ -73,8 +75,8 @@ impl fmt::Display for Advice {
     }
 }
 
-/// Brings the reservation to `target`: reads, decides ([`plan::decide`]), writes and reads back, while other users of this
-/// library wait. Takes up to seconds where the kernel has to move memory.
+/// Brings the reservation to `target`: reads, decides ([`plan::decide`]), writes and reads back,
+/// while other users of this library wait. Takes up to seconds where the kernel has to move memory.
 ///
 /// # Errors
 /// See [`ReserveError`]. Fewer pages than asked for is no error but [`Outcome::Partial`].
@@ -82,7 +84,8 @@ pub fn reserve(roots: &Roots, target: &Target) -> Result<Outcome, ReserveError> 
     reserve_through(roots, target, write_count)
 }
 
-/// As [`reserve`], with the write to the kernel's file as an argument: a test's kernel grants what the test says.
+/// As [`reserve`], with the write to the kernel's file as an argument: a test's kernel grants what
+/// the test says.
 fn reserve_through(
     roots: &Roots,
     target: &Target,
@@ -95,7 +98,8 @@ fn reserve_through(
     let path = pool_folder(roots, target).join("nr_hugepages");
     let failed = |why| ReserveError::from_write(&path, why);
     let guard = File::options().write(true).open(&path).map_err(failed)?;
-    // Two of us that both read 0 and then write 8 and 4 would together shrink. The lock ends with the guard.
+    // Two of us that both read 0 and then write 8 and 4 would together shrink. The lock ends with
+    // the guard.
     guard.lock().map_err(failed)?;
     let step = plan::decide(&Machine::discover(roots)?, target)?;
     let before = read_persistent(roots, target)?;
@@ -113,8 +117,9 @@ fn reserve_through(
     }
 }
 
-/// The words on the kernel's command line that reserve `target` at boot (Documentation/admin-guide/kernel-parameters.txt,
-/// hugepagesz= and hugepages=; by node since Linux 5.16).
+/// The words on the kernel's command line that reserve `target` at boot
+/// (Documentation/admin-guide/kernel-parameters.txt, hugepagesz= and hugepages=; by node since
+/// Linux 5.16).
 pub fn boot_parameters(target: &Target) -> String {
     let size = format_option(target.page_size);
     match target.node {
@@ -125,7 +130,8 @@ pub fn boot_parameters(target: &Target) -> String {
 
 fn advise(target: &Target) -> Vec<Advice> {
     let boot = Advice::Boot(boot_parameters(target));
-    // A free gibibyte in one piece is rare on a machine that has run for a day, whatever is dropped or moved.
+    // A free gibibyte in one piece is rare on a machine that has run for a day, whatever is dropped
+    // or moved.
     match target.page_size >= ONE_GIB {
         true => vec![boot, Advice::Compact, Advice::DropCaches],
         false => vec![Advice::DropCaches, Advice::Compact, boot],

@@ -82,7 +82,8 @@ fn another_raise_while_waiting_is_not_undone() {
     holder.lock().unwrap();
     let roots = machine.roots();
     let waiting = std::thread::spawn(move || reserve(&roots, &target(4)));
-    // Long enough that the other thread has read 0 and waits; were it slower, it would read 8, which must give the same.
+    // Long enough that the other thread has read 0 and waits; were it slower, it would read 8,
+    // which must give the same.
     std::thread::sleep(std::time::Duration::from_millis(50));
     fs::write(machine.path(TOTAL), "8\n").unwrap();
     holder.unlock().unwrap();

@@ -1,8 +1,10 @@
-//! Sizes as people write them: `512M`, `1G`, `2 MiB`. Units are powers of two, as in the kernel's own options.
+//! Sizes as people write them: `512M`, `1G`, `2 MiB`. Units are powers of two, as in the kernel's
+//! own options.
 
 use std::fmt;
 
-/// Reads a size in bytes: a whole number and K, M, G or T (with or without `B` or `iB`), or plain bytes.
+/// Reads a size in bytes: a whole number and K, M, G or T (with or without `B` or `iB`), or plain
+/// bytes.
 ///
 /// # Errors
 /// Names what is wrong with the text and what a good one looks like.
@@ -29,7 +31,8 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     number.checked_mul(1 << shift).ok_or_else(|| error(SizeFault::TooLarge))
 }
 
-/// Writes a size the way people read it: the largest unit that leaves a whole number, else one digit after the point.
+/// Writes a size the way people read it: the largest unit that leaves a whole number, else one
+/// digit after the point.
 pub fn format_size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let Some((unit, scale)) = UNITS.into_iter().find(|(_, scale)| bytes >= *scale) else {
@@ -41,7 +44,8 @@ pub fn format_size(bytes: u64) -> String {
     format!("{:.1} {unit}", bytes as f64 / scale as f64)
 }
 
-/// Writes a page size as an option of this tool, of the kernel and of its file names: `2M`, `1G`, `64K`.
+/// Writes a page size as an option of this tool, of the kernel and of its file names: `2M`, `1G`,
+/// `64K`.
 pub(crate) fn format_option(page_size: u64) -> String {
     format_size(page_size).replace(' ', "").replace("iB", "")
 }

@@ -1,8 +1,8 @@
 //! What the kernel says about hugepages, read once into plain values.
 //!
-//! Sources: Documentation/admin-guide/mm/hugetlbpage.rst (the counters), Documentation/ABI/testing/sysfs-kernel-mm-hugepages,
-//! proc(5) (meminfo, limits, mounts). Nothing here writes; a tree in a temporary directory serves the tests as well as
-//! `/sys` and `/proc` do.
+//! Sources: Documentation/admin-guide/mm/hugetlbpage.rst (the counters),
+//! Documentation/ABI/testing/sysfs-kernel-mm-hugepages, proc(5) (meminfo, limits, mounts). Nothing
+//! here writes; a tree in a temporary directory serves the tests as well as `/sys` and `/proc` do.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::{self, CgroupLimit};
 use crate::numa::{self, Node};
 
-/// Where the machine's files hang. [`Roots::default`] is this machine; tests hang a made-up one below a directory.
+/// Where the machine's files hang. [`Roots::default`] is this machine; tests hang a made-up one
+/// below a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// `/sys`
@@ -49,7 +50,8 @@ pub struct Machine {
     pub memory: Memory,
     /// RLIMIT_MEMLOCK of this process.
     pub memlock: Limit,
-    /// Mounted hugetlbfs file systems. Anonymous mappings, as [`crate::Mapping`] makes them, need none.
+    /// Mounted hugetlbfs file systems. Anonymous mappings, as [`crate::Mapping`] makes them, need
+    /// none.
     pub mounts: Vec<Mount>,
     /// Limits on hugepages by the control groups this process is in.
     pub cgroup: Vec<CgroupLimit>,
@@ -58,7 +60,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads the trees. A file or folder that is absent means "this kernel has none of it"; what is there must make sense.
+    /// Reads the trees. A file or folder that is absent means "this kernel has none of it"; what is
+    /// there must make sense.
     ///
     /// # Errors
     /// A file that is present but unreadable, or whose number is not one.
@@ -98,8 +101,9 @@ impl Machine {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// The memory of one node, or of the whole machine. Where one node is the whole machine, the kernel's own reckoning of
-    /// what is available holds for both; it is the better one, and hypervisors that add memory late only keep that up.
+    /// The memory of one node, or of the whole machine. Where one node is the whole machine, the
+    /// kernel's own reckoning of what is available holds for both; it is the better one, and
+    /// hypervisors that add memory late only keep that up.
     pub fn memory_of(&self, node: Option<u32>) -> Memory {
         match node.and_then(|id| self.node(id)) {
             Some(node) if self.nodes.len() > 1 => node.memory,
@@ -117,9 +121,11 @@ pub struct Pool {
     pub total: u64,
     /// Pages that no process has touched yet (`free_hugepages`).
     pub free: u64,
-    /// Free pages that are promised to a mapping (`resv_hugepages`). The kernel does not count these by node: 0 there.
+    /// Free pages that are promised to a mapping (`resv_hugepages`). The kernel does not count
+    /// these by node: 0 there.
     pub reserved: u64,
-    /// Pages beyond the reservation, which go back to the system when they become free (`surplus_hugepages`).
+    /// Pages beyond the reservation, which go back to the system when they become free
+    /// (`surplus_hugepages`).
     pub surplus: u64,
 }
 
@@ -149,7 +155,8 @@ pub struct Memory {
     pub available: u64,
 }
 
-/// A resource limit in bytes; `None` is unlimited, and what a machine without `/proc` is taken to have.
+/// A resource limit in bytes; `None` is unlimited, and what a machine without `/proc` is taken to
+/// have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limit {
     /// What the kernel enforces.
@@ -208,7 +215,8 @@ impl fmt::Display for SysfsError {
 
 impl std::error::Error for SysfsError {}
 
-/// The pools in one `hugepages` folder. Entries that are not called `hugepages-<n>kB` are somebody else's.
+/// The pools in one `hugepages` folder. Entries that are not called `hugepages-<n>kB` are somebody
+/// else's.
 pub(crate) fn read_pools(folder: &Path) -> Result<Vec<Pool>, SysfsError> {
     let mut pools = Vec::new();
     for name in list(folder)? {
@@ -221,7 +229,8 @@ pub(crate) fn read_pools(folder: &Path) -> Result<Vec<Pool>, SysfsError> {
     Ok(pools)
 }
 
-/// One pool. The first two counters must be there; the kernel leaves the others out of a node's folder or of old versions.
+/// One pool. The first two counters must be there; the kernel leaves the others out of a node's
+/// folder or of old versions.
 pub(crate) fn read_pool(folder: &Path, page_size: u64) -> Result<Pool, SysfsError> {
     let optional = |name: &str| match folder.join(name) {
         path if path.exists() => read_number(&path),

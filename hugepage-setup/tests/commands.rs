@@ -169,7 +169,8 @@ fn without_root_the_command_is_named() {
     let machine = fake_machine(12);
     // The made-up files are this user's: only another user is refused.
     let binary = machine.path().join("hugepage-setup");
-    // By a process of its own: while we hold a file open for writing, a test that forks beside us makes it "busy" to execute.
+    // By a process of its own: while we hold a file open for writing, a test that forks beside us
+    // makes it "busy" to execute.
     assert!(Command::new("cp").arg(BINARY).arg(&binary).status().unwrap().success());
     fs::set_permissions(machine.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(binary);

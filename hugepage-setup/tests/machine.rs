@@ -1,7 +1,8 @@
-//! The library and the binary on this machine's real hugepages. Needs root to reserve; says so where it is not.
+//! The library and the binary on this machine's real hugepages. Needs root to reserve; says so
+//! where it is not.
 //!
-//! Others use the machine: at most 16 pages are reserved beyond what is there, and they are given back afterwards only if
-//! the count is still ours and nobody uses any.
+//! Others use the machine: at most 16 pages are reserved beyond what is there, and they are given
+//! back afterwards only if the count is still ours and nobody uses any.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
 use std::fmt::Display;
@@ -20,7 +21,8 @@ use tempfile::TempDir;
 const BINARY: &str = env!("CARGO_BIN_EXE_hugepage-setup");
 const NOBODY: u32 = 65534;
 
-/// So many more free pages than there were; given back on drop. Only one test at a time has one, across processes too.
+/// So many more free pages than there were; given back on drop. Only one test at a time has one,
+/// across processes too.
 struct Reservation {
     before: u64,
     now: u64,
@@ -31,7 +33,8 @@ impl Reservation {
     /// `None` after saying why.
     fn take(test: &str, pages: u64) -> Option<Self> {
         assert!(pages <= 16, "others use this machine");
-        // A lock on the kernel's folder leaves nothing behind; reserve() itself locks a file inside.
+        // A lock on the kernel's folder leaves nothing behind; reserve() itself locks a file
+        // inside.
         let Ok(turn) = File::open("/sys/kernel/mm/hugepages") else {
             println!("SKIPPED {test}: this kernel has no hugepages");
             return None;
@@ -185,7 +188,8 @@ fn again(name: &str, change: impl FnOnce(&mut Command) -> &mut Command) {
     let folder = TempDir::new().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("machine");
-    // By a process of its own: while we hold a file open for writing, a test that forks beside us makes it "busy" to execute.
+    // By a process of its own: while we hold a file open for writing, a test that forks beside us
+    // makes it "busy" to execute.
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap().success());
     let mut command = Command::new(copy);
     command.args(["--exact", name, "--nocapture"]).env("AGAIN", "1").current_dir("/");
@@ -250,8 +254,8 @@ fn lock_all_names_the_limit_when_refused() {
 fn process_under_a_limit_can_allocate_after_lock_all() {
     let test = "process_under_a_limit_can_allocate_after_lock_all";
     if !is_again() {
-        // With one thread and one heap the process has less memory than the usual limit of 8 MiB, so the kernel itself
-        // would lock all of it, and then refuse what comes later.
+        // With one thread and one heap the process has less memory than the usual limit of 8 MiB,
+        // so the kernel itself would lock all of it, and then refuse what comes later.
         return again(test, |command| as_nobody(command.env("MALLOC_ARENA_MAX", "1").arg("--test-threads=1")));
     }
     let limit = Machine::discover(&Roots::default()).unwrap().memlock.soft;

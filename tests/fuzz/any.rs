@@ -1,13 +1,15 @@
-//! libFuzzer's driver for any of the targets in `wirepath_tests::fuzz`: `TARGET` in the environment says which.
+//! libFuzzer's driver for any of the targets in `wirepath_tests::fuzz`: `TARGET` in the environment
+//! says which.
 //!
 //! ```text
 //! make fuzz FUZZ_SECONDS=60                            every target
 //! make fuzz TARGETS="pipeline tcp"                      these
 //! make fuzz TARGETS=pipeline FUZZ_SANITIZER=none        without the address sanitizer, twice as fast
 //! ```
-//! Finds go to `fuzz/finds`, which git does not see. The corpus takes those that reach something new and are small: run
-//! `cargo fuzz run any` as `scripts/fuzz` does, with `-merge=1` and `corpus/TARGET` first. An input that fails is written
-//! to `fuzz/artifacts`: put it into the corpus under a name that says what failed, then mend the code.
+//! Finds go to `fuzz/finds`, which git does not see. The corpus takes those that reach something
+//! new and are small: run `cargo fuzz run any` as `scripts/fuzz` does, with `-merge=1` and
+//! `corpus/TARGET` first. An input that fails is written to `fuzz/artifacts`: put it into the
+//! corpus under a name that says what failed, then mend the code.
 #![no_main]
 
 use std::sync::LazyLock;

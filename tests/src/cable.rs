@@ -1,5 +1,6 @@
-//! Two ports of ConnectX NICs that a cable joins, as a rig of the conformance suite: real ones (`make metal`), or two made of software
-//! in this process. What is posted at the near end arrives at the far one.
+//! Two ports of ConnectX NICs that a cable joins, as a rig of the conformance suite: real ones
+//! (`make metal`), or two made of software in this process. What is posted at the near end arrives
+//! at the far one.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::rc::Rc;
@@ -38,7 +39,8 @@ pub struct Cable {
     pub config: Mlx5Config,
     /// Bytes of data in a buffer to receive into: less than a frame has is a chain.
     pub data_room: usize,
-    /// How long a frame may take. None where NICs of software move when they are polled, and not otherwise.
+    /// How long a frame may take. None where NICs of software move when they are polled, and not
+    /// otherwise.
     pub patience: Duration,
 }
 

@@ -1,6 +1,6 @@
-//! Queues of software ConnectXs for tests that run under `softhca run --manual`: the model moves when a queue is turned, and time passes by
-//! the turn, so that a test does the same whenever it runs. Made to be read in a test: what cannot work panics, and the
-//! panic is the report.
+//! Queues of software ConnectXs for tests that run under `softhca run --manual`: the model moves
+//! when a queue is turned, and time passes by the turn, so that a test does the same whenever it
+//! runs. Made to be read in a test: what cannot work panics, and the panic is the report.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The corpus: small inputs that together reach what a target reaches, in `tests/corpus/<target>/`.
 //!
-//! `wirepath-fuzz-seeds` writes the seeds; a fuzzer adds what it finds, minimised (`cargo fuzz cmin`), and each input
-//! that ever failed stays.
+//! `wirepath-fuzz-seeds` writes the seeds; a fuzzer adds what it finds, minimised
+//! (`cargo fuzz cmin`), and each input that ever failed stays.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,8 @@ pub fn read(target: &Target) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Runs a target on an input. Where it fails, the sentence says on what (`origin`), with the input in hexadecimal.
+/// Runs a target on an input. Where it fails, the sentence says on what (`origin`), with the input
+/// in hexadecimal.
 pub fn check(target: &Target, input: &[u8], origin: &str) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input))).map_err(|_| {
         let digits: String = input.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -109,7 +109,8 @@ impl Frame {
     }
 }
 
-/// The packet of a TCP segment without data, from the first of two hosts to the second. Options are whole words.
+/// The packet of a TCP segment without data, from the first of two hosts to the second. Options are
+/// whole words.
 pub fn segment(ends: [Ipv4Addr; 2], fields: &TcpFields, options: &[u8]) -> Vec<u8> {
     data_segment(ends, fields, options, &[])
 }
@@ -134,8 +135,9 @@ pub fn data_segment([source, destination]: [Ipv4Addr; 2], fields: &TcpFields, op
     [ipv4.as_bytes(), tcp.as_bytes(), options, data].concat()
 }
 
-/// Makes the checksums of an IPv4 header and of an ICMP or IGMP message right and takes that of a UDP header away, so that
-/// damage elsewhere reaches the checks behind. Leaves alone what is no IPv4 frame.
+/// Makes the checksums of an IPv4 header and of an ICMP or IGMP message right and takes that of a
+/// UDP header away, so that damage elsewhere reaches the checks behind. Leaves alone what is no
+/// IPv4 frame.
 pub fn mend(bytes: &mut [u8]) {
     let Ok(frame) = EthernetFrame::parse(bytes) else { return };
     let start = frame.header_len();

@@ -1,5 +1,6 @@
-//! What the tests across packages share: the fuzz targets with their corpus, a rig around a whole worker, inputs
-//! made from a seed, network namespaces, a live port or a whole host in one, and the kernel's packet sockets as their peers.
+//! What the tests across packages share: the fuzz targets with their corpus, a rig around a whole
+//! worker, inputs made from a seed, network namespaces, a live port or a whole host in one, and the
+//! kernel's packet sockets as their peers.
 
 pub mod cable;
 pub mod connectx;

@@ -1,11 +1,12 @@
-//! An echo over a wire that loses, between two machines in virtual time: how long it takes, and what the senders had to wait for. From a
-//! seed; nothing but the machines decides.
+//! An echo over a wire that loses, between two machines in virtual time: how long it takes, and
+//! what the senders had to wait for. From a seed; nothing but the machines decides.
 //!
 //! ```text
 //!  client: sends LEN bytes, hears them ── DELAY, each frame lost by chance, both ways ── server: sends back what comes
 //! ```
 //!
-//! The wire loses from when both ends are connected, as what a lost SYN costs is the same for everybody (RFC 6298 2.1: a second).
+//! The wire loses from when both ends are connected, as what a lost SYN costs is the same for
+//! everybody (RFC 6298 2.1: a second).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;

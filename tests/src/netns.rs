@@ -1,10 +1,12 @@
-//! Network namespaces for tests that need live ports: made under names that say whose they are, entered by single threads,
-//! removed when the test ends. What a killed run left behind is removed by the next one.
+//! Network namespaces for tests that need live ports: made under names that say whose they are,
+//! entered by single threads, removed when the test ends. What a killed run left behind is removed
+//! by the next one.
 //!
 //! Entering a namespace is `setns(2)`, for which the standard library has no call.
 //!
 //! Invariants:
-//! 1. Descriptors passed to system calls are open: they are borrowed from a `File` for the call. No addresses are passed.
+//! 1. Descriptors passed to system calls are open: they are borrowed from a `File` for the call. No
+//!    addresses are passed.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,7 +28,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace whose loopback is up and that speaks no IPv6, so that nothing moves that a test did not send.
+    /// Makes a namespace whose loopback is up and that speaks no IPv6, so that nothing moves that a
+    /// test did not send.
     ///
     /// # Errors
     /// In words, where the machine does not let us: no root, no iproute2.
@@ -69,7 +72,8 @@ impl Namespace {
         Command::new("ip").args(inside).args(arguments).output()
     }
 
-    /// Makes a veth pair: `here` in this namespace, `there` in `other`, which may be this one. Both are up.
+    /// Makes a veth pair: `here` in this namespace, `there` in `other`, which may be this one. Both
+    /// are up.
     ///
     /// # Errors
     /// What `ip` said.
@@ -80,8 +84,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Runs `act` on a thread of its own inside the namespace, and hands back what it returns. A panic in it is the
-    /// caller's.
+    /// Runs `act` on a thread of its own inside the namespace, and hands back what it returns. A
+    /// panic in it is the caller's.
     pub fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
         run_in(&self.name, act)
     }
@@ -151,7 +155,8 @@ fn remove_those_of_the_dead() {
     }
 }
 
-/// Whether the process is no more. One that was killed and not yet waited for is still listed, but runs no program.
+/// Whether the process is no more. One that was killed and not yet waited for is still listed, but
+/// runs no program.
 fn is_dead(pid: &str) -> bool {
     fs::read_link(Path::new("/proc").join(pid).join("exe")).is_err()
 }

@@ -1,14 +1,15 @@
-//! Inside `softhca run`: what the software ConnectX of this process counts and complains of, and its steps. The preload library exports
-//! these functions; outside of it they are not there.
+//! Inside `softhca run`: what the software ConnectX of this process counts and complains of, and
+//! its steps. The preload library exports these functions; outside of it they are not there.
 //!
 //! Invariants:
-//! 1. `dlsym` finds symbols by name in what is loaded, and what it finds stays loaded; the signatures are those of the preload
-//!    library (tests/softhca/preload/src/entry.rs).
+//! 1. `dlsym` finds symbols by name in what is loaded, and what it finds stays loaded; the
+//!    signatures are those of the preload library (tests/softhca/preload/src/entry.rs).
 //! 2. Texts are borrowed for the call, with a zero behind them or with their own length.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-/// A count of all open devices together, `tx_frames`, or of one, `mlx5_1.tx_frames`. `None` outside, and where nobody counts that.
+/// A count of all open devices together, `tx_frames`, or of one, `mlx5_1.tx_frames`. `None`
+/// outside, and where nobody counts that.
 pub fn counter(name: &str) -> Option<u64> {
     let function = symbol(c"softhca_counter")?;
     let name = CString::new(name).ok()?;
@@ -38,7 +39,8 @@ pub fn diagnoses() -> Vec<String> {
     }
 }
 
-/// Lets every open device do what became due; how much that was. With `--manual` nothing moves otherwise.
+/// Lets every open device do what became due; how much that was. With `--manual` nothing moves
+/// otherwise.
 pub fn step(budget: usize) -> usize {
     let Some(function) = symbol(c"softhca_step") else { return 0 };
     // SAFETY: 1.
@@ -48,7 +50,8 @@ pub fn step(budget: usize) -> usize {
     }
 }
 
-/// Objects that the program has in its devices, open descriptors included: 0 where nothing is left behind, and outside.
+/// Objects that the program has in its devices, open descriptors included: 0 where nothing is left
+/// behind, and outside.
 pub fn objects() -> usize {
     let Some(function) = symbol(c"softhca_objects") else { return 0 };
     // SAFETY: 1.
@@ -58,8 +61,9 @@ pub fn objects() -> usize {
     }
 }
 
-/// Has the kernel refuse the command of this number (mlx5.md 3.4; `None`: any but those that destroy) that comes after `skip` of them,
-/// by one errno; 0 takes that back. Whether an earlier such wish had not come true. Needs `--abi write`.
+/// Has the kernel refuse the command of this number (mlx5.md 3.4; `None`: any but those that
+/// destroy) that comes after `skip` of them, by one errno; 0 takes that back. Whether an earlier
+/// such wish had not come true. Needs `--abi write`.
 pub fn refuse(command: Option<u32>, skip: u32, errno: i32) -> bool {
     let Some(function) = symbol(c"softhca_refuse") else { return false };
     // SAFETY: 1.

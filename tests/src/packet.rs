@@ -1,11 +1,12 @@
-//! Packet sockets (packet(7)): frames to and from the kernel as they are, for peers that speak no protocol of ours. A frame that
-//! comes in has its outer VLAN tag taken off by the kernel, which tells of it beside the frame.
+//! Packet sockets (packet(7)): frames to and from the kernel as they are, for peers that speak no
+//! protocol of ours. A frame that comes in has its outer VLAN tag taken off by the kernel, which
+//! tells of it beside the frame.
 //!
 //! `unsafe`, because the standard library has no such sockets, and libc's functions take addresses.
 //!
 //! Invariants:
-//! 1. Every address comes from a reference or slice that is borrowed until the call has returned, and the length beside it is
-//!    the one of what it points to.
+//! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
+//!    and the length beside it is the one of what it points to.
 //! 2. What the kernel writes into is plain data: any bytes are a valid value.
 //! 3. A descriptor that the kernel returns is new and has no other owner.
 
@@ -103,7 +104,8 @@ impl PacketSocket {
         message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control));
-        // SAFETY: the message names frame, address and control, all borrowed mutably for the call with their lengths (1, 2).
+        // SAFETY: the message names frame, address and control, all borrowed mutably for the call
+        // with their lengths (1, 2).
         let len = check(unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) } as i32)?;
         frame.truncate(len as usize);
         if from.sll_pkttype == PACKET_OUTGOING {
@@ -129,13 +131,14 @@ impl PacketSocket {
 
 /// What the kernel says beside a frame of its tag.
 fn tag(message: &libc::msghdr) -> Option<Tag> {
-    // SAFETY: the kernel has set length and bytes of the control buffer, which is still borrowed (1); the macro checks that
-    // a header fits.
+    // SAFETY: the kernel has set length and bytes of the control buffer, which is still borrowed
+    // (1); the macro checks that a header fits.
     let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
     if (header.cmsg_level, header.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
         return None;
     }
-    // SAFETY: a message of this type is a `tpacket_auxdata`, plain data (2), behind its header in the buffer (1).
+    // SAFETY: a message of this type is a `tpacket_auxdata`, plain data (2), behind its header in
+    // the buffer (1).
     let told: libc::tpacket_auxdata =
         unsafe { libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned() };
     (told.tp_status & STATUS_VLAN_VALID != 0).then_some((told.tp_vlan_tpid, told.tp_vlan_tci))

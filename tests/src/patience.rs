@@ -1,5 +1,5 @@
-//! The conformance suite counts polls and reads no clock; a NIC, and a kernel on a busy machine, take time. So where nothing comes a
-//! receiving half lets time pass before it says so.
+//! The conformance suite counts polls and reads no clock; a NIC, and a kernel on a busy machine,
+//! take time. So where nothing comes a receiving half lets time pass before it says so.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::time::Duration;
@@ -8,8 +8,8 @@ use wirepath::device::{RxQueue, RxState};
 use wirepath::mem::{Burst, Pool};
 use wirepath::time::{Clock, Instant, MonotonicClock};
 
-/// Silence after which no more frames are on the way. A NIC needs microseconds; a process that shares two cores with twenty others gets one
-/// of them again after some 60 ms.
+/// Silence after which no more frames are on the way. A NIC needs microseconds; a process that
+/// shares two cores with twenty others gets one of them again after some 60 ms.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 /// Polls without a frame after which the suite gives up.
 const DRY_POLLS: u32 = 1_000;
@@ -18,7 +18,8 @@ const REFRESH_POLLS: u32 = 50;
 /// Between two polls while nothing comes: who makes the frame come may need the core.
 const PAUSE: Duration = Duration::from_micros(5);
 
-/// A receiving half that says a thousand times in a row that nothing came only after its patience is over.
+/// A receiving half that says a thousand times in a row that nothing came only after its patience
+/// is over.
 pub struct PatientRx<R, C = MonotonicClock> {
     rx: R,
     clock: C,

@@ -1,5 +1,5 @@
-//! Ports for tests: AF_XDP devices with one queue, on both ends of a veth pair between two namespaces. Made to be read in
-//! a test: what cannot work panics, and the panic is the report.
+//! Ports for tests: AF_XDP devices with one queue, on both ends of a veth pair between two
+//! namespaces. Made to be read in a test: what cannot work panics, and the panic is the report.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::sync::Arc;
@@ -17,10 +17,12 @@ use crate::netns::Namespace;
 
 /// The first EtherType for experiments: no stack on the way answers it.
 pub const EXPERIMENT: Rule = Rule { ethertype: Some(EtherType(0x88b5)), ..Rule::ALL };
-/// Long enough for a machine whose two cores have a dozen other things to do, short enough to wait for.
+/// Long enough for a machine whose two cores have a dozen other things to do, short enough to wait
+/// for.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Two namespaces, joined: `near` with `veth0` and 10.9.0.1, `far` with `veth1` and 10.9.0.2. Says why where there is no such thing.
+/// Two namespaces, joined: `near` with `veth0` and 10.9.0.1, `far` with `veth1` and 10.9.0.2. Says
+/// why where there is no such thing.
 pub struct Wire {
     /// The end of `veth0`.
     pub near: Namespace,
@@ -144,8 +146,8 @@ impl Port {
     }
 }
 
-/// Opens a device, also shortly after another one was dropped: a program that a test of this process is just starting has its
-/// descriptors for a moment.
+/// Opens a device, also shortly after another one was dropped: a program that a test of this
+/// process is just starting has its descriptors for a moment.
 pub fn open(config: &AfXdpConfig) -> AfXdpDevice {
     let start = std::time::Instant::now();
     loop {

@@ -1,10 +1,12 @@
-//! A worker on one end of a wire in memory and a hand that pushes frames in at the other: the whole pipeline, from the
-//! device to the app and back out, with the books of packets kept by the public counters alone.
+//! A worker on one end of a wire in memory and a hand that pushes frames in at the other: the whole
+//! pipeline, from the device to the app and back out, with the books of packets kept by the public
+//! counters alone.
 //!
 //! ```text
 //!   hand ── wire ── device (with faults, or plain) ── worker: Ethernet ─ Ipv4 ─ Udp ─ Listener ── wire ── hand
 //! ```
-//! The nodes are those of a listener that is no host, or whatever [`Rig::with_nodes`] is told to build.
+//! The nodes are those of a listener that is no host, or whatever [`Rig::with_nodes`] is told to
+//! build.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -133,7 +135,8 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
         Self { worker, hand_rx, hand_tx, hand_pool, wire_room, block, now: Instant::from_nanos(1) }
     }
 
-    /// Puts a frame on the wire; false where the wire is full. Longer ones than it carries end there, counted.
+    /// Puts a frame on the wire; false where the wire is full. Longer ones than it carries end
+    /// there, counted.
     pub fn inject(&mut self, frame: &[u8]) -> bool {
         self.hand_tx.reap();
         let Some(mbuf) = self.hand_pool.alloc_copy(frame) else { return false };
@@ -165,8 +168,8 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
             app.held_max = 0;
             app.held.clear();
         });
-        // A ring that faults made full is stalled for up to 33 turns. With a pool of one buffer, each fragment waits for
-        // the one before it to run out of time.
+        // A ring that faults made full is stalled for up to 33 turns. With a pool of one buffer,
+        // each fragment waits for the one before it to run out of time.
         let mut quiet = 0;
         while quiet < 40 {
             let received = self.poll(Duration::from_millis(1));
@@ -186,10 +189,11 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
         self.block.snapshot()
     }
 
-    /// received = delivered + Σ named drops + still held, as far as frames have come into the pipeline.
+    /// received = delivered + Σ named drops + still held, as far as frames have come into the
+    /// pipeline.
     ///
-    /// Of the fragments of a whole datagram one goes on; the others are merged into it. Frames of our own that wait for
-    /// their neighbor are held too, and were not received.
+    /// Of the fragments of a whole datagram one goes on; the others are merged into it. Frames of
+    /// our own that wait for their neighbor are held too, and were not received.
     pub fn assert_conserved(&self) {
         let snapshot = self.snapshot();
         let sum = |suffix: &str| sum(&snapshot, suffix);
@@ -203,9 +207,9 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
         assert_eq!(self.worker.pool().unnamed(), 0, "an mbuf ended without a name");
     }
 
-    /// After [`Rig::settle`]: what went onto the wire, and what faults added, was delivered or dropped by name; what
-    /// the app sent is on the wire or dropped by name; nothing is held, and all buffers are at home but the `stock`
-    /// that a device keeps for itself.
+    /// After [`Rig::settle`]: what went onto the wire, and what faults added, was delivered or
+    /// dropped by name; what the app sent is on the wire or dropped by name; nothing is held, and
+    /// all buffers are at home but the `stock` that a device keeps for itself.
     pub fn assert_settled(&self, stock: usize) {
         self.assert_ended(stock);
         let snapshot = self.snapshot();
@@ -229,7 +233,8 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
     }
 }
 
-/// Frames that came into the pipeline and have ended: delivered, merged, taken by a node, or dropped by name.
+/// Frames that came into the pipeline and have ended: delivered, merged, taken by a node, or
+/// dropped by name.
 fn ended(snapshot: &Snapshot) -> u64 {
     let is_of_the_pipeline = |name: &str| !name.contains("/device/") && !name.contains("/egress/");
     // These two count what they drop among what came to them.
@@ -251,7 +256,8 @@ pub fn sum(snapshot: &Snapshot, suffix: &str) -> u64 {
     sum_of(snapshot, |name| name.ends_with(suffix))
 }
 
-/// The sum of the drops whose names `of` wants. Those of the hand that feeds the wire are nobody's business.
+/// The sum of the drops whose names `of` wants. Those of the hand that feeds the wire are nobody's
+/// business.
 pub fn drops(snapshot: &Snapshot, of: impl Fn(&str) -> bool) -> u64 {
     sum_of(snapshot, |name| name.contains("/drop/") && of(name))
 }

@@ -1,12 +1,14 @@
-//! Frames through a veth pair between two namespaces, AF_XDP on both ends, as many as asked for and as fast as the machine can.
-//! Each carries its number; at the end the counters of both ends and of the kernel between them must add up to the frame.
+//! Frames through a veth pair between two namespaces, AF_XDP on both ends, as many as asked for and
+//! as fast as the machine can. Each carries its number; at the end the counters of both ends and of
+//! the kernel between them must add up to the frame.
 //!
 //! ```text
 //!  near: AfXdpTx ─▶ veth0 ─────────────▶ veth1 ─▶ program ─▶ rx ring ─▶ AfXdpRx: far
 //!                     └ its queue full      └──── ring or pool empty: counted by the kernel, and by name by us
 //! ```
 //!
-//! The sender does not wait for the receiver, so a machine with other work to do loses frames: those count by name as well.
+//! The sender does not wait for the receiver, so a machine with other work to do loses frames:
+//! those count by name as well.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::fmt;
@@ -50,7 +52,8 @@ pub struct Balance {
     pub away: usize,
     /// Buffers of either end that went home without a reason.
     pub unnamed: u64,
-    /// Things that must not happen, by the names of their counters: rings and descriptors that the kernel did not like.
+    /// Things that must not happen, by the names of their counters: rings and descriptors that the
+    /// kernel did not like.
     pub faults: Vec<(String, u64)>,
     /// From the first frame to the last.
     pub took: Duration,
@@ -130,7 +133,8 @@ pub fn run(soak: &Soak, progress: &mut dyn FnMut(String)) -> Result<Balance, Str
     });
     let took = start.elapsed();
     let (near_dropped, far_dropped) = (dropped(&near, "veth0", "TX:")?, dropped(&far, "veth1", "RX:")?);
-    // Behind the driver a frame that finds no room is nobody's but the socket's, and what the device counts never came so far.
+    // Behind the driver a frame that finds no room is nobody's but the socket's, and what the
+    // device counts never came so far.
     let (kernel_dropped, kernel_says) = match soak.mode {
         Mode::Generic => (near_dropped + far_dropped, None),
         Mode::Native | Mode::Auto => (near_dropped, Some(far_dropped)),
@@ -230,7 +234,8 @@ fn receive(soak: &Soak, shared: &Shared) -> End {
     let start = Clock::now();
     let (mut frames, mut next, mut last) = (0, 0, start);
     let mut burst = Burst::new();
-    // A frame may still be on its way when the sender is done; on a busy machine for as long as it is not scheduled.
+    // A frame may still be on its way when the sender is done; on a busy machine for as long as it
+    // is not scheduled.
     while !shared.done.load(Ordering::Acquire) || last.elapsed() < Duration::from_millis(500) {
         let now = Instant::from_nanos(start.elapsed().as_nanos() as u64 + 1);
         if rx.receive(&mut burst, 32, &pool, now) == 0 {

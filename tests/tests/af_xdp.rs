@@ -1,5 +1,6 @@
-//! A port shared with the kernel, through its life: rules that change under traffic, frames that are not ours, processes
-//! that die, links that flap, interfaces that are renamed or go away. Everything happens in namespaces of the test's own.
+//! A port shared with the kernel, through its life: rules that change under traffic, frames that
+//! are not ours, processes that die, links that flap, interfaces that are renamed or go away.
+//! Everything happens in namespaces of the test's own.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -27,8 +28,8 @@ fn rules_change_under_traffic_without_losing_a_frame() {
     change_rules_under_traffic(&wire, 40, 50_000, 500);
 }
 
-/// As above, where nearly every change is another program, as the rules stand in it; now and then they are one too many for that. The
-/// kernel takes 12 ms to exchange one, so there are fewer.
+/// As above, where nearly every change is another program, as the rules stand in it; now and then
+/// they are one too many for that. The kernel takes 12 ms to exchange one, so there are fewer.
 #[test]
 fn few_rules_change_under_traffic_without_losing_a_frame() {
     let Some(wire) = wire("few_rules_change_under_traffic_without_losing_a_frame") else { return };
@@ -36,11 +37,13 @@ fn few_rules_change_under_traffic_without_losing_a_frame() {
     change_rules_under_traffic(&wire, 7, 5_000, 50);
 }
 
-/// While `frames` come, rules come too, and the ones before go once there are more than `rules_max` beside the one of the frames.
+/// While `frames` come, rules come too, and the ones before go once there are more than `rules_max`
+/// beside the one of the frames.
 fn change_rules_under_traffic(wire: &Wire, rules_max: usize, frames: u64, changes_min: u32) {
     let (received, ready, failed) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // The sender never has more on the way than the receiver's ring holds, so a frame that is missing was lost by us.
+        // The sender never has more on the way than the receiver's ring holds, so a frame that is
+        // missing was lost by us.
         scope.spawn(|| {
             wire.near.run(|| {
                 let mut port = Port::open(&config("veth0"), &[]);
@@ -66,7 +69,8 @@ fn change_rules_under_traffic(wire: &Wire, rules_max: usize, frames: u64, change
                     expected += 1;
                 }
                 received.store(expected, Ordering::Relaxed);
-                // Rules of every shape come and go: updates of the map, new programs, tags on and off.
+                // Rules of every shape come and go: updates of the map, new programs, tags on and
+                // off.
                 ids.push(port.device.steer(&odd_rule(changes), 0).unwrap());
                 if ids.len() > rules_max {
                     port.device.unsteer(ids.remove((changes as usize * 7) % rules_max)).unwrap();
@@ -274,7 +278,8 @@ fn empty_pool_loses_nothing_unnamed() {
             }
             assert!(port.until(|port| (port.tx.reap(), port.tx.in_flight()).1 == 0));
         });
-        // Starved: the frames that the kernel has buffers for come, and are kept; then nothing comes any more.
+        // Starved: the frames that the kernel has buffers for come, and are kept; then nothing
+        // comes any more.
         let mut kept: Vec<Mbuf> = Vec::new();
         while kept.len() < 256 {
             kept.extend(port.burst());
@@ -307,7 +312,8 @@ fn frames_that_come_one_at_a_time_find_room_for_ever() {
                 let frames = port.receive_some(1);
                 assert_eq!((frames.len(), &frames[0][42..46]), (1, &number.to_be_bytes()[..]), "{mode:?}");
             }
-            // What few frames took is given back with the next turn, also where nothing comes with it.
+            // What few frames took is given back with the next turn, also where nothing comes with
+            // it.
             assert!(port.burst().is_empty());
             assert_eq!((port.pool.in_use(), port.pool.unnamed()), (256, 0), "{mode:?}");
             let lost = ["rx/drop/kernel_dropped", "rx/drop/rx_ring_full", "rx/kernel_fill_empty"];

@@ -1,4 +1,5 @@
-//! The suite that every device passes, on AF_XDP over a veth pair: in the driver and behind it, with both lengths of chunks.
+//! The suite that every device passes, on AF_XDP over a veth pair: in the driver and behind it,
+//! with both lengths of chunks.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::rc::Rc;

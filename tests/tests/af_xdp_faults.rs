@@ -1,6 +1,6 @@
-//! What happens to a port when the ground moves: interfaces and namespaces that go away under traffic, workers that panic,
-//! processes that abort, frames that are too long for any way there is. Afterwards nothing is attached, nothing hangs, and the
-//! next start works.
+//! What happens to a port when the ground moves: interfaces and namespaces that go away under
+//! traffic, workers that panic, processes that abort, frames that are too long for any way there
+//! is. Afterwards nothing is attached, nothing hangs, and the next start works.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::process::{Command, Output};
@@ -16,8 +16,8 @@ use wirepath_tests::port::{
     EXPERIMENT, PATIENCE, Port, Wire, config, frame, has_program, number, open, pool, sentence, wait_until, wire,
 };
 
-/// A port of a namespace that has lost its interface: what is in flight comes home, both halves close, and a new interface of
-/// the same name works.
+/// A port of a namespace that has lost its interface: what is in flight comes home, both halves
+/// close, and a new interface of the same name works.
 fn ends_and_starts_again<T>(mut port: Port, again: impl FnOnce() -> T) {
     assert!(port.until(|port| (port.receive(), port.rx.state()).1 == RxState::Ended));
     port.send(&frame(1, 64));

@@ -1,4 +1,5 @@
-//! `make soak` in small: what a hundred million frames prove in two minutes, some hundred thousand try in seconds.
+//! `make soak` in small: what a hundred million frames prove in two minutes, some hundred thousand
+//! try in seconds.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::time::Duration;

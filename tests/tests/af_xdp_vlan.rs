@@ -1,5 +1,6 @@
-//! VLAN frames between a port of ours and a packet socket of the kernel: tagged, priority-tagged and twice tagged, in the driver and
-//! behind it. The kernel of a test machine may have no VLAN interfaces, so the peer makes its tags itself.
+//! VLAN frames between a port of ours and a packet socket of the kernel: tagged, priority-tagged
+//! and twice tagged, in the driver and behind it. The kernel of a test machine may have no VLAN
+//! interfaces, so the peer makes its tags itself.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use wirepath::device::af_xdp::{AfXdpConfig, Mode};

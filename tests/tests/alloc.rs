@@ -1,11 +1,13 @@
-//! The loop allocates nothing and asks the kernel nothing: packets through a whole worker on the memory device, from the
-//! wire to the app and its answer back onto the wire, under an allocator that counts and a filter that kills.
+//! The loop allocates nothing and asks the kernel nothing: packets through a whole worker on the
+//! memory device, from the wire to the app and its answer back onto the wire, under an allocator
+//! that counts and a filter that kills.
 //!
 //! Invariants of the unsafe code, which std offers in no safe form:
-//! 1. Every call of the allocator goes to the system allocator unchanged, and so does the caller's promise about it.
+//! 1. Every call of the allocator goes to the system allocator unchanged, and so does the caller's
+//!    promise about it.
 //! 2. The counter is a thread-local without a destructor, so counting allocates nothing itself.
-//! 3. The child of a fork has one thread and takes no lock that another thread may have held: it polls, it makes the
-//!    system calls named here, and it ends without a destructor.
+//! 3. The child of a fork has one thread and takes no lock that another thread may have held: it
+//!    polls, it makes the system calls named here, and it ends without a destructor.
 //! 4. Pointers given to the kernel are of live locals of the right type.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a panic here is the report
@@ -19,7 +21,8 @@ use wirepath::time::{Clock, Duration, TscClock};
 use wirepath_tests::frames::Frame;
 use wirepath_tests::rig::{Rig, RigConfig, consumer};
 
-/// Packets of a run; a debug build is some twenty times slower and must not take longer than a few seconds.
+/// Packets of a run; a debug build is some twenty times slower and must not take longer than a few
+/// seconds.
 const PACKETS: u64 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
 /// Packets before the counting begins.
 const WARM_UP: u64 = 10_000;
@@ -51,8 +54,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A worker whose app keeps a few datagrams and answers all; and what is sent to it: one frame in sixteen comes in
-/// fragments, one is nobody's.
+/// A worker whose app keeps a few datagrams and answers all; and what is sent to it: one frame in
+/// sixteen comes in fragments, one is nobody's.
 struct Traffic {
     rig: Rig<MemoryQueue>,
     frames: Vec<Vec<u8>>,
@@ -133,8 +136,8 @@ enum Ended {
 /// What the child answers where it cannot be confined.
 const NO_FILTER: i32 = 77;
 
-/// Runs `act` in a child process in which every system call but the last one is death; `None` where the kernel does not
-/// offer that. What `act` returns is the exit code.
+/// Runs `act` in a child process in which every system call but the last one is death; `None` where
+/// the kernel does not offer that. What `act` returns is the exit code.
 fn in_confined_child(act: impl FnOnce() -> u8) -> Option<Ended> {
     // SAFETY: invariant 3.
     let child = unsafe { libc::fork() };
@@ -153,8 +156,8 @@ fn in_confined_child(act: impl FnOnce() -> u8) -> Option<Ended> {
     Some(Ended::Exit(libc::WEXITSTATUS(status))).filter(|ended| *ended != Ended::Exit(NO_FILTER))
 }
 
-/// Forbids all system calls but `exit_group`. A filter and not seccomp's strict mode, which also forbids to read the
-/// time stamp counter, and that is allowed to a worker.
+/// Forbids all system calls but `exit_group`. A filter and not seccomp's strict mode, which also
+/// forbids to read the time stamp counter, and that is allowed to a worker.
 fn confine() -> bool {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const SKIP_UNLESS_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;

@@ -1,7 +1,9 @@
-//! Real captures through a whole worker on the pcap device beside an independent decoder (etherparse), frame by frame:
-//! the same datagrams in the same order with the same bytes, and the nodes' counters say what the decoder saw.
+//! Real captures through a whole worker on the pcap device beside an independent decoder
+//! (etherparse), frame by frame: the same datagrams in the same order with the same bytes, and the
+//! nodes' counters say what the decoder saw.
 //!
-//! The captures are not part of the repository (docs/captures.md); a test that misses its file says so.
+//! The captures are not part of the repository (docs/captures.md); a test that misses its file says
+//! so.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::fs;
@@ -82,8 +84,8 @@ struct Decoded {
     datagrams: Vec<Seen>,
 }
 
-/// The frames of a file, read without our reader: classic little-endian pcap in microseconds, or enhanced packet blocks
-/// of a little-endian pcapng in microseconds, plain or gzip.
+/// The frames of a file, read without our reader: classic little-endian pcap in microseconds, or
+/// enhanced packet blocks of a little-endian pcapng in microseconds, plain or gzip.
 fn frames(path: &PathBuf) -> Vec<(u64, Vec<u8>)> {
     let file = BufReader::new(fs::File::open(path).unwrap());
     let mut bytes = Vec::new();
@@ -181,8 +183,8 @@ fn replay<D: Device>(mut device: D, capture: &Capture) -> (Vec<Seen>, Snapshot) 
     (worker.into_app().0, block.snapshot())
 }
 
-/// Any station, any destination; two of the captures were made on the sending host, before its NIC finished the
-/// checksums.
+/// Any station, any destination; two of the captures were made on the sending host, before its NIC
+/// finished the checksums.
 fn stack(scope: &Scope) -> UdpStack {
     let ipv4 = Ipv4Config { accept: Accept::Any, ..Ipv4Config::new(HashSeed::new(3, 4)) };
     let udp = UdpConfig { checksum: ChecksumPolicy::AcceptPartial };

@@ -1,6 +1,6 @@
-//! received = delivered + Σ named drops + still held, to the frame, from the device to the app: for any frames, over any
-//! bad network, with hardly a buffer to spare, reading nothing but the public counters. And when all has run out of
-//! time, nothing is held and every buffer is at home.
+//! received = delivered + Σ named drops + still held, to the frame, from the device to the app: for
+//! any frames, over any bad network, with hardly a buffer to spare, reading nothing but the public
+//! counters. And when all has run out of time, nothing is held and every buffer is at home.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -30,7 +30,8 @@ enum Step {
     Frame(Vec<u8>),
     /// A frame, some bytes of it changed, the header checksum made right again or not.
     Damaged(Vec<u8>, Vec<(Index, u8)>, bool),
-    /// The fragments of a datagram in another order, one of them perhaps missing and one of them perhaps twice.
+    /// The fragments of a datagram in another order, one of them perhaps missing and one of them
+    /// perhaps twice.
     Fragments(Frame, usize, Index, Option<Index>, Option<Index>),
     Poll(u32),
     /// The other side takes the answers off the wire.

@@ -1,5 +1,5 @@
-//! What dependencies are, by `deny.toml`: permissively licensed, from the registry, each once. `cargo deny` says the same in
-//! `make lint` where it is installed; this says it everywhere.
+//! What dependencies are, by `deny.toml`: permissively licensed, from the registry, each once.
+//! `cargo deny` says the same in `make lint` where it is installed; this says it everywhere.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::BTreeMap;
@@ -33,8 +33,8 @@ fn listed(key: &str) -> Vec<String> {
     code.flat_map(|line| line.split('"').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// Whether one of the alternatives of an SPDX expression is allowed in all its parts. A bracket stands around
-/// alternatives only, and an exception only widens its licence.
+/// Whether one of the alternatives of an SPDX expression is allowed in all its parts. A bracket
+/// stands around alternatives only, and an exception only widens its licence.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let expression = expression.replace('/', " OR ");
     let alternative = |one: &str| {

@@ -1,5 +1,6 @@
-//! exchange-sim in one network namespace, a receiver of both lines in another, a veth between them: what both lines lost
-//! is asked for and comes, so that nothing is missing in the end. Needs root and iproute2.
+//! exchange-sim in one network namespace, a receiver of both lines in another, a veth between them:
+//! what both lines lost is asked for and comes, so that nothing is missing in the end. Needs root
+//! and iproute2.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io;
@@ -171,8 +172,8 @@ impl Receiver {
     }
 }
 
-/// Publishes in one namespace and receives in the other. What was sent, what was received, and packets that a member of
-/// line A heard beside the publisher.
+/// Publishes in one namespace and receives in the other. What was sent, what was received, and
+/// packets that a member of line A heard beside the publisher.
 fn play(exchange: &Namespace, receiver: &Namespace, loopback: bool) -> (Published, Receiver, u64) {
     let settings = settings();
     let publication = Publication {

@@ -1,5 +1,5 @@
-//! `feed-handler run` against the Linux kernel's own sockets, to the message: what `make run` shows in some seconds, in two, and
-//! what it does about an interface that it cannot have.
+//! `feed-handler run` against the Linux kernel's own sockets, to the message: what `make run` shows
+//! in some seconds, in two, and what it does about an interface that it cannot have.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{Ipv4Addr, UdpSocket};
@@ -27,10 +27,12 @@ use wirepath_tests::packet::PacketSocket;
 const EXCHANGE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const OWN: &str = "owner = \"own\"\n[host]\naddresses = [\"10.77.0.2/24\"]\n";
 const SHARED: &str = "igmp = \"kernel\"\n";
-/// Frames of a ring that holds the whole day: a receiver that does not get its turn, on a busy machine, loses none.
+/// Frames of a ring that holds the whole day: a receiver that does not get its turn, on a busy
+/// machine, loses none.
 const RX_RING: usize = 8192;
 
-/// An exchange in `far`, and `near` with `veth0`, where the feed handler runs. Says why where there is no such thing.
+/// An exchange in `far`, and `near` with `veth0`, where the feed handler runs. Says why where there
+/// is no such thing.
 struct Wire {
     near: Namespace,
     far: Namespace,
@@ -78,7 +80,8 @@ impl Wire {
         let lines =
             settings().lines.map(|line| format!("{{ group = \"{}\", port = {} }}", line.group, settings().port));
         let channel = format!("[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\nlines = [{}]\n", lines.join(", "));
-        // A sender on a busy machine may be away between A and B for longer than lines of one site ever differ.
+        // A sender on a busy machine may be away between A and B for longer than lines of one site
+        // ever differ.
         let books = "[arbitration]\nwindow_us = 2000000\n[books]\norders = 65536\nlevels = 65536\ninstruments = 64\n";
         std::fs::write(&config, format!("{books}[port]\ninterface = \"veth0\"\nrx_ring = {RX_RING}\n{port}{channel}"))
             .unwrap();
@@ -90,7 +93,8 @@ impl Wire {
         self.listen(plan, |_| meanwhile()).map(|(summary, _)| summary)
     }
 
-    /// The same, with the notices that were given. `meanwhile` may look at how many frames were received, as of the last second.
+    /// The same, with the notices that were given. `meanwhile` may look at how many frames were
+    /// received, as of the last second.
     fn listen(
         &self,
         plan: &RunPlan,
@@ -123,7 +127,8 @@ impl Wire {
         .map_err(|error| error.to_string())
     }
 
-    /// Sends a day through ordinary sockets, faster than it would happen; the truth about it, and the frames that it took.
+    /// Sends a day through ordinary sockets, faster than it would happen; the truth about it, and
+    /// the frames that it took.
     fn publish(&self) -> (Truth, u64) {
         self.far.run(|| {
             let settings = settings();
@@ -158,7 +163,8 @@ impl Wire {
     }
 }
 
-/// Until so many frames were received, or until it is clear that they never will be: then the comparison tells what is missing.
+/// Until so many frames were received, or until it is clear that they never will be: then the
+/// comparison tells what is missing.
 fn wait_for(sent: u64, received: &AtomicU64) {
     for _ in 0..600 {
         if received.load(Ordering::Relaxed) >= sent {
@@ -248,7 +254,8 @@ fn day_is_received_on_the_queues_of_a_connectx() {
     assert!(receiver.wait().unwrap().success(), "see above");
 }
 
-/// The receiving process: says `ready`, and compares what it has with the truth once it has as much as the other one `sent`.
+/// The receiving process: says `ready`, and compares what it has with the truth once it has as much
+/// as the other one `sent`.
 fn receive_until_told(meeting: &Path) {
     let plan = planned(&meeting.join("feed.toml"), &["--truth", meeting.join("truth.json").to_str().unwrap()]);
     let (stop, mut looks) = (StopFlag::new(), 0);
@@ -257,7 +264,8 @@ fn receive_until_told(meeting: &Path) {
         Event::Progress(progress) => {
             let sent = std::fs::read_to_string(meeting.join("sent")).ok().and_then(|sent| sent.parse().ok());
             looks += 1;
-            // The limit is for a day that never comes whole: then the comparison tells what is missing.
+            // The limit is for a day that never comes whole: then the comparison tells what is
+            // missing.
             if sent.is_some_and(|sent: u64| progress.packets >= sent) || looks == 120 {
                 stop.stop();
             }
@@ -325,7 +333,8 @@ fn feature_that_the_file_demands_and_the_firmware_lacks_is_told_and_nothing_star
 fn what_comes_to_our_host_beside_the_feed_is_accounted_for() {
     let Some(wire) = wire("what_comes_to_our_host_beside_the_feed_is_accounted_for") else { return };
     let beside = || {
-        // The kernel asks for us by ARP, then sends to a port of ours and to one of a group that nobody wants.
+        // The kernel asks for us by ARP, then sends to a port of ours and to one of a group that
+        // nobody wants.
         let group = settings().lines[0].group.address();
         let socket = wire.far.run(|| UdpSocket::bind((EXCHANGE, 0))).unwrap();
         socket.send_to(b"to us", (Ipv4Addr::new(10, 77, 0, 2), 9)).unwrap();
@@ -389,8 +398,8 @@ fn switch_is_told_at_the_end_that_groups_are_left() {
     assert_eq!(summary.failures, Vec::<String>::new());
     let mut left = Vec::new();
     while let Ok(received) = link.receive(Duration::from_millis(100)) {
-        // Behind Ethernet and an IPv4 header with router alert: a report of version 3 whose records all change to include
-        // nobody (RFC 3376 4.2.12), 8 bytes each.
+        // Behind Ethernet and an IPv4 header with router alert: a report of version 3 whose records
+        // all change to include nobody (RFC 3376 4.2.12), 8 bytes each.
         let Some(report) = received.frame.get(38..).filter(|message| message[0] == 0x22) else { continue };
         let leaves = report[8..].chunks_exact(8).filter(|record| record[..4] == [3, 0, 0, 0]);
         left.extend(leaves.map(|record| Ipv4Addr::new(record[4], record[5], record[6], record[7])));

@@ -1,13 +1,14 @@
-//! The drawing of the house in executable form: an arrow between the floors of `framework` may only point down.
-//! It reads what the code imports; a link in a comment is not an arrow.
+//! The drawing of the house in executable form: an arrow between the floors of `framework` may only
+//! point down. It reads what the code imports; a link in a comment is not an arrow.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::path::{Path, PathBuf};
 
-/// Each floor and those below that it may name. `counters` lies under all: words in memory, `core` and `std` only.
-/// `door of X` is what X itself exports, not its modules: a pipeline knows the contract of devices but no device, a
-/// worker holds machines and does not look into them. Tests build frames and need a concrete device: they may name every
-/// floor that stands above their own in this list, and its inside.
+/// Each floor and those below that it may name. `counters` lies under all: words in memory, `core`
+/// and `std` only. `door of X` is what X itself exports, not its modules: a pipeline knows the
+/// contract of devices but no device, a worker holds machines and does not look into them. Tests
+/// build frames and need a concrete device: they may name every floor that stands above their own
+/// in this list, and its inside.
 const FLOORS: [(&str, &[&str]); 11] = [
     ("counters", &[]),
     ("time", &[]),
@@ -87,8 +88,8 @@ fn wrong_arrows(file: &Path, text: &str) -> Vec<String> {
     wrong
 }
 
-/// Of `device::{Offload, TxQueue}` the word `device`. A group at the root is `{`, which no floor may name: one `use` a
-/// floor keeps the arrows readable, here and for people.
+/// Of `device::{Offload, TxQueue}` the word `device`. A group at the root is `{`, which no floor
+/// may name: one `use` a floor keeps the arrows readable, here and for people.
 fn first_name(path: &str) -> &str {
     let end = path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len());
     &path[..end.max(1)]

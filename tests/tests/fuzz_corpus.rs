@@ -1,4 +1,5 @@
-//! The corpus through the targets, and a little fuzzing without a fuzzer: mutations from a fixed seed.
+//! The corpus through the targets, and a little fuzzing without a fuzzer: mutations from a fixed
+//! seed.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +7,8 @@ use wirepath_tests::corpus;
 use wirepath_tests::fuzz::{TARGETS, Target};
 use wirepath_tests::mutate::{Random, mutate};
 
-/// Mutations of a target, and the time after which a slow one is content with fewer: a debug build on a slow machine
-/// stays below a minute for all of them together.
+/// Mutations of a target, and the time after which a slow one is content with fewer: a debug build
+/// on a slow machine stays below a minute for all of them together.
 const MUTATIONS: usize = 3_000;
 const TIME_MAX: Duration = Duration::from_millis(1_500);
 

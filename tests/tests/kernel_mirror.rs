@@ -1,5 +1,5 @@
-//! The mirror against the real kernel: each scene is played in a network namespace of its own, and changes things with `ip`
-//! as an operator does. Needs root and iproute2.
+//! The mirror against the real kernel: each scene is played in a network namespace of its own, and
+//! changes things with `ip` as an operator does. Needs root and iproute2.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::Ipv4Addr;
@@ -95,7 +95,8 @@ fn kernel_gives_the_same_answers() {
         let mut scene = Scene::new();
         for _ in 0..40 {
             for _ in 0..4 {
-                // Some of these the kernel refuses: a route that is there already, one to remove that is not.
+                // Some of these the kernel refuses: a route that is there already, one to remove
+                // that is not.
                 ip_quietly(&random.change());
             }
             for _ in 0..20 {
@@ -156,7 +157,8 @@ fn overrun_socket_is_caught_up_with_a_dump() {
         let block = Block::heap();
         let mut mirror = Mirror::open(&block.scope("test")).unwrap();
         let (follower, host) = follow(&mut mirror, 8);
-        // Nobody listens meanwhile: more events than the socket has room for, far more than the ring has.
+        // Nobody listens meanwhile: more events than the socket has room for, far more than the
+        // ring has.
         let flood: String =
             (0..40_000).map(|n| format!("route replace 10.2.0.0/16 via 10.0.0.{}\n", n % 200 + 2)).collect();
         batch(&flood);
@@ -543,8 +545,9 @@ fn ip_quietly(arguments: &str) {
     Command::new("ip").args(arguments.split(' ')).output().unwrap();
 }
 
-/// Where the kernel sends packets from eth1's address. Not asked for a socket that is bound to eth1: for such it takes a
-/// destination without a route to be on the link (ip_route_output_key_hash_rcu), which nobody wants on a wire.
+/// Where the kernel sends packets from eth1's address. Not asked for a socket that is bound to
+/// eth1: for such it takes a destination without a route to be on the link
+/// (ip_route_output_key_hash_rcu), which nobody wants on a wire.
 fn answer_of_the_kernel(destination: &str) -> String {
     let ask = ["route", "get", destination, "from", "10.0.0.1"];
     let output = Command::new("ip").args(ask).output().unwrap();

@@ -1,5 +1,5 @@
-//! Going live against the Linux kernel: a port that is shared with it, and one that is ours. Everything happens in namespaces
-//! of the test's own.
+//! Going live against the Linux kernel: a port that is shared with it, and one that is ours.
+//! Everything happens in namespaces of the test's own.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::{Read, Write};
@@ -28,7 +28,8 @@ const SESSION: u16 = 5_000;
 /// Long enough for a machine with two busy cores.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// `near` with `veth0`, where we are, and `far` with `veth1` and 10.9.0.2, where the kernel is. Says why where there is none.
+/// `near` with `veth0`, where we are, and `far` with `veth1` and 10.9.0.2, where the kernel is.
+/// Says why where there is none.
 struct Wire {
     near: Namespace,
     far: Namespace,
@@ -291,7 +292,8 @@ fn shared_port_sends_by_the_kernels_neighbours() {
     });
 }
 
-/// Connects to the far kernel's `port` and from there to ours, and has what is sent come back; nobody is reset.
+/// Connects to the far kernel's `port` and from there to ours, and has what is sent come back;
+/// nobody is reset.
 fn echo(live: &mut Live, far: &Namespace) {
     let listener = far.run(|| TcpListener::bind((FAR, EXCHANGE)).unwrap());
     let options = ConnectionOptions::default();

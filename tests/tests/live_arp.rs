@@ -1,5 +1,5 @@
-//! ARP against the Linux kernel: it finds us and we find it, also when one of us moves, keeps silent, or takes the other's
-//! address.
+//! ARP against the Linux kernel: it finds us and we find it, also when one of us moves, keeps
+//! silent, or takes the other's address.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{Ipv4Addr, UdpSocket};

@@ -1,6 +1,7 @@
-//! A bond of two AF_XDP ports, both over one pool and turned by one thread, against a switch that floods. The kernels of the test machines
-//! have no bonding, so the legs are two ordinary cables and the test says which one is active; that the kernel's word gets there is
-//! proved beside `Follower::steer_bond`.
+//! A bond of two AF_XDP ports, both over one pool and turned by one thread, against a switch that
+//! floods. The kernels of the test machines have no bonding, so the legs are two ordinary cables
+//! and the test says which one is active; that the kernel's word gets there is proved beside
+//! `Follower::steer_bond`.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::BTreeSet;

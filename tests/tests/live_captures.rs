@@ -1,6 +1,7 @@
-//! Recorded market data on a live wire: the captures of docs/captures.md, sent by AF_XDP on one end of a veth at the pace at
-//! which they were recorded, or a stated multiple of it, and received by a host of ours on the other. Nothing may be
-//! missing that has no name: sent = received + named drops, and the datagrams are the recorded ones in their order.
+//! Recorded market data on a live wire: the captures of docs/captures.md, sent by AF_XDP on one end
+//! of a veth at the pace at which they were recorded, or a stated multiple of it, and received by a
+//! host of ours on the other. Nothing may be missing that has no name: sent = received + named
+//! drops, and the datagrams are the recorded ones in their order.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::BTreeSet;
@@ -43,8 +44,9 @@ impl Frame {
 }
 
 impl Frame {
-    /// A frame recorded on a loopback interface, which no wire carries and no host takes, as it would be on a wire: to the
-    /// station of its group, from an address that a neighbor may have, with the checksums that a NIC would have computed.
+    /// A frame recorded on a loopback interface, which no wire carries and no host takes, as it
+    /// would be on a wire: to the station of its group, from an address that a neighbor may have,
+    /// with the checksums that a NIC would have computed.
     fn onto_the_wire(self) -> Self {
         const IP: usize = 14;
         const UDP: usize = IP + ipv4::HEADER_LEN;
@@ -79,7 +81,8 @@ fn replay(test: &str, name: &str, pace: Pace, frames_expected: usize) {
     let frames: Vec<_> = read(&path).into_iter().map(Frame::onto_the_wire).collect();
     let expected: Vec<_> = frames.iter().filter_map(Frame::datagram).collect();
     assert_eq!((frames.len(), expected.len()), (frames_expected, frames_expected), "every frame carries a datagram");
-    // A busy machine may keep the worker from its queue for as long as it likes: the ring holds a whole capture.
+    // A busy machine may keep the worker from its queue for as long as it likes: the ring holds a
+    // whole capture.
     let own = LiveConfig::own(NEAR);
     let device = AfXdpConfig { rx_ring_len: 16_384, ..own.device.clone() };
     let live = Live::start(&wire.near, &LiveConfig { device, buffers: 18_000, ..own }).unwrap();

@@ -1,7 +1,8 @@
-//! What an app sends before its worker's first turn, as the examples do, is answered to it and not to the kernel: over AF_XDP, on a port
-//! of our own and on one that is shared.
+//! What an app sends before its worker's first turn, as the examples do, is answered to it and not
+//! to the kernel: over AF_XDP, on a port of our own and on one that is shared.
 //!
-//! Time stands still in these tests: what is lost is not sent again, so an answer that came to the kernel is never made up for.
+//! Time stands still in these tests: what is lost is not sent again, so an answer that came to the
+//! kernel is never made up for.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{SocketAddrV4, TcpListener, UdpSocket};

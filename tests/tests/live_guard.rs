@@ -1,5 +1,6 @@
-//! A process dies, and the kernel at the other end of its TCP connections learns it: by a guardian that reads what is open from
-//! shared memory. The process opens its connections by hand (`guarded`), so that what the roster says of them can be off.
+//! A process dies, and the kernel at the other end of its TCP connections learns it: by a guardian
+//! that reads what is open from shared memory. The process opens its connections by hand
+//! (`guarded`), so that what the roster says of them can be off.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::fs::Permissions;
@@ -169,7 +170,8 @@ fn guard(directory: &Path, target: &Target) -> Receiver<Report> {
     told
 }
 
-/// The far end in a VLAN, where one is wanted. Says on which interface; none where the kernel has no VLANs.
+/// The far end in a VLAN, where one is wanted. Says on which interface; none where the kernel has
+/// no VLANs.
 fn lay_vlan(wire: &Wire, vlan: u16) -> Option<String> {
     if vlan == 0 {
         return Some(FAR.into());
@@ -239,7 +241,8 @@ fn process_that_leaves_without_closing_is_told_too() {
     assert_eq!(told.recv_timeout(PATIENCE).unwrap().connections.len(), 1);
 }
 
-/// A process is killed while its link is down; `back` has it come back. Within the guardian's patience, all peers learn it.
+/// A process is killed while its link is down; `back` has it come back. Within the guardian's
+/// patience, all peers learn it.
 fn link_is_down_at_the_end(test: &str, case: Case, back: impl FnOnce(&Guarded)) {
     let Some(mut guarded) = Guarded::start(test, case) else { return };
     let told = guarded.guard();
@@ -344,7 +347,8 @@ fn process_guards_itself() {
     guarded.peers_are_reset();
 }
 
-/// Neither the environment nor the name of the program says whom it guards, as whoever starts it chooses both.
+/// Neither the environment nor the name of the program says whom it guards, as whoever starts it
+/// chooses both.
 #[test]
 fn process_whose_file_gives_it_rights_guards_itself() {
     let case = Case { count: 2, spawns: true, is_setuid: true, ..ONE };

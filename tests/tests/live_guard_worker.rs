@@ -1,4 +1,5 @@
-//! Our TCP over AF_XDP, connected to a kernel, dies: the kernel's ends learn it by the guardian that the process has spawned.
+//! Our TCP over AF_XDP, connected to a kernel, dies: the kernel's ends learn it by the guardian
+//! that the process has spawned.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -49,7 +50,8 @@ impl Guarded {
         writeln!(self.child.stdin.as_mut().unwrap(), "{what}").unwrap();
     }
 
-    /// All ends of the kernel's read what was sent, and then that the connection was reset, and say how long after `begin`.
+    /// All ends of the kernel's read what was sent, and then that the connection was reset, and say
+    /// how long after `begin`.
     fn peers_are_reset(&mut self, begin: Instant) {
         for peer in &mut self.peers {
             peer.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -92,12 +94,14 @@ fn peers_that_have_got_data_are_reset_behind_it() {
 
 #[test]
 fn data_on_its_way_does_not_hide_the_reset() {
-    // More than the kernel's window: the peer does not read, so the worker dies with data in flight and data unsent.
+    // More than the kernel's window: the peer does not read, so the worker dies with data in flight
+    // and data unsent.
     killed_worker_is_told("data_on_its_way_does_not_hide_the_reset", 3, 200_000);
 }
 
-/// The kernel forgets the MAC address of who was behind a link that is lost, and nobody is left to tell it: a peer that lacks data cannot say where
-/// it is, unless the guardian answers for the dead.
+/// The kernel forgets the MAC address of who was behind a link that is lost, and nobody is left to
+/// tell it: a peer that lacks data cannot say where it is, unless the guardian answers for the
+/// dead.
 #[test]
 fn peers_that_lack_data_behind_a_link_that_comes_back_are_reset() {
     let test = "peers_that_lack_data_behind_a_link_that_comes_back_are_reset";

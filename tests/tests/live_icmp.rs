@@ -1,5 +1,5 @@
-//! ICMP against the Linux kernel and its unmodified tools: what answers to ping and traceroute, and who is told when
-//! something goes wrong with a datagram.
+//! ICMP against the Linux kernel and its unmodified tools: what answers to ping and traceroute, and
+//! who is told when something goes wrong with a datagram.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::ErrorKind;
@@ -190,7 +190,8 @@ fn traceroute_arrives_by_udp_and_by_icmp() {
     live.stop();
 }
 
-/// We behind a router: the far namespace, with another link to the one beyond, whose frames are shorter.
+/// We behind a router: the far namespace, with another link to the one beyond, whose frames are
+/// shorter.
 struct Routed {
     beyond: Namespace,
     wire: Wire,

@@ -1,6 +1,6 @@
-//! Our IGMP against the Linux bridge: a switch with snooping and a querier, whose membership table is read back. A port
-//! keeps getting a group only while somebody behind it answers the queries, so what arrives for longer than the membership
-//! interval proves that ours does.
+//! Our IGMP against the Linux bridge: a switch with snooping and a querier, whose membership table
+//! is read back. A port keeps getting a group only while somebody behind it answers the queries, so
+//! what arrives for longer than the membership interval proves that ours does.
 //!
 //! ```text
 //!                ┌──────── bridge `br0`, snooping ────────┐
@@ -8,8 +8,8 @@
 //!                └──────────╥──────────────────╥──────────┘ p3
 //!                sender: kernel, 10.9.0.2    router
 //! ```
-//! The bridge asks by version 2 or 3 itself. It cannot ask by version 1, so for that one a second host of ours, the router,
-//! sends the queries.
+//! The bridge asks by version 2 or 3 itself. It cannot ask by version 1, so for that one a second
+//! host of ours, the router, sends the queries.
 #![allow(clippy::unwrap_used)] // a panic here is a failed test
 
 use std::net::{Ipv4Addr, UdpSocket};
@@ -32,8 +32,8 @@ use wirepath_tests::netns::Namespace;
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 9, 1, 1);
 const PORT: u16 = 9_000;
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
-/// The bridge forgets a port that has not reported for so long: two and a half query intervals; by version 1 a little more
-/// than the 10 s that an answer may take (RFC 2236 4).
+/// The bridge forgets a port that has not reported for so long: two and a half query intervals; by
+/// version 1 a little more than the 10 s that an answer may take (RFC 2236 4).
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_millis(2_500);
 const MEMBERSHIP_INTERVAL_V1: Duration = Duration::from_millis(10_500);
 
@@ -93,7 +93,8 @@ impl Switch {
             self.bridge.ip(&["link", "set", &port, "master", "br0"])?;
         }
         self.bridge.ip(&["link", "set", "br0", "up"])?;
-        // Apart, because it floods for one response interval from then on, and at first that would be the default of 10 s.
+        // Apart, because it floods for one response interval from then on, and at first that would
+        // be the default of 10 s.
         self.bridge.ip(&["link", "set", "br0", "type", "bridge", "mcast_querier", querier])?;
         self.sender.ip(&["addr", "add", &format!("{THEIRS}/24"), "dev", FAR])?;
         self.sender.ip(&["addr", "add", "10.9.0.3/24", "dev", FAR])?;
@@ -125,8 +126,8 @@ impl Switch {
         String::from_utf8_lossy(&shown.stdout).trim().parse().unwrap()
     }
 
-    /// Waits until the switch keeps to itself what nobody has joined. After the first query it floods for as long as
-    /// members may take to answer.
+    /// Waits until the switch keeps to itself what nobody has joined. After the first query it
+    /// floods for as long as members may take to answer.
     fn wait_for_snooping(&self) {
         let socket = self.socket(THEIRS);
         let unwanted: Ipv4Addr = [239, 9, 9, 9].into();
@@ -318,7 +319,8 @@ fn membership_is_told_again_when_the_link_comes_back() {
     live.stop();
 }
 
-/// A general query of version 1, as a router of that time sends it: no router alert, no maximum response time.
+/// A general query of version 1, as a router of that time sends it: no router alert, no maximum
+/// response time.
 fn version_1_query() -> Vec<u8> {
     let message = IgmpMessage::Query(IgmpQuery {
         version: IgmpVersion::V1,

@@ -1,5 +1,5 @@
-//! A port that the kernel has too: its addresses, routes, neighbors and link change while flows run, and the flows follow
-//! without a restart. What no rule of ours names stays the kernel's.
+//! A port that the kernel has too: its addresses, routes, neighbors and link change while flows
+//! run, and the flows follow without a restart. What no rule of ours names stays the kernel's.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{Ipv4Addr, UdpSocket};

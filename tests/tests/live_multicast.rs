@@ -1,5 +1,5 @@
-//! Who gets what of a multicast group on one host: two processes of ours, a kernel's socket, and the senders among them. What is
-//! found here is written down in docs/multicast.md.
+//! Who gets what of a multicast group on one host: two processes of ours, a kernel's socket, and
+//! the senders among them. What is found here is written down in docs/multicast.md.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -219,7 +219,8 @@ fn second_process_on_the_interface_is_told_who_has_it() {
     live.stop();
 }
 
-/// One host with three interfaces at a switch: ours, that of another process of ours, and the kernel's.
+/// One host with three interfaces at a switch: ours, that of another process of ours, and the
+/// kernel's.
 struct Switch {
     wire: Wire,
     live: Live,

@@ -1,5 +1,5 @@
-//! The front door on an interface that is the kernel's too: the example of an order for a tick, against a kernel that sends
-//! the ticks and reads the orders.
+//! The front door on an interface that is the kernel's too: the example of an order for a tick,
+//! against a kernel that sends the ticks and reads the orders.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::fs;

@@ -1,4 +1,5 @@
-//! TCP against the Linux kernel: connections in both directions, whose bytes come whole whatever the wire does.
+//! TCP against the Linux kernel: connections in both directions, whose bytes come whole whatever
+//! the wire does.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::{ErrorKind, Read};
@@ -165,7 +166,8 @@ fn lose(namespace: &Namespace, interface: &str, per_mille: u32) {
     assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
 }
 
-/// What the kernel lets the namespace take: a new one may not have those that the kernel calls restricted.
+/// What the kernel lets the namespace take: a new one may not have those that the kernel calls
+/// restricted.
 fn congestion_controls(namespace: &Namespace) -> Vec<String> {
     let all = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     let path = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -288,7 +290,8 @@ fn bulk_comes_whole_where_bits_flip() {
     faulty("bulk_comes_whole_where_bits_flip", "corrupted", Faults { corruption: 0.01, ..Faults::NONE });
 }
 
-/// The fault device leaves alone what the connection still holds: our data is damaged on its arrival.
+/// The fault device leaves alone what the connection still holds: our data is damaged on its
+/// arrival.
 #[test]
 fn bulk_comes_whole_to_the_kernel_where_bytes_change() {
     let test = "bulk_comes_whole_to_the_kernel_where_bytes_change";
@@ -410,7 +413,8 @@ fn reset_of_ours_in_the_middle_ends_the_connection() {
 fn peer_that_is_gone_is_found_by_keepalive() {
     let Some((wire, live)) = start("peer_that_is_gone_is_found_by_keepalive") else { return };
     let listener = peer::listener(&wire.far, 0);
-    // Linux answers one probe in 500 ms (tcp_invalid_ratelimit), and a busy machine some of them late.
+    // Linux answers one probe in 500 ms (tcp_invalid_ratelimit), and a busy machine some of them
+    // late.
     let (idle, interval) = (Duration::from_millis(600), Duration::from_millis(600));
     let keepalive = Some(Keepalive { idle, interval, count: 5 });
     let options = ConnectionOptions { keepalive, ..ConnectionOptions::default() };
@@ -490,8 +494,8 @@ fn kernel_with_the_port_keeps_its_own_connections() {
 
 const MANY: usize = 10_000;
 
-/// Leave to have so many sockets: one test at a time, as the kernel's ends are descriptors of this process. Says
-/// aloud that `test` is skipped where there are not so many.
+/// Leave to have so many sockets: one test at a time, as the kernel's ends are descriptors of this
+/// process. Says aloud that `test` is skipped where there are not so many.
 fn descriptors(test: &str) -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -686,8 +690,8 @@ fn iperf3_measures_both_ways() {
 const GIBIBYTE: u64 = 1 << 30;
 /// Each way, connected by the end that sends nothing, and both ways at once.
 const GIBIBYTES: [Way; 3] = [(Opens::Them, GIBIBYTE, 0), (Opens::Us, 0, GIBIBYTE), (Opens::Us, GIBIBYTE, GIBIBYTE)];
-/// A round trip takes some 100 µs here. With the usual 200 ms both ends would wait nearly all the time where many frames are lost: a gibibyte
-/// took the better part of an hour.
+/// A round trip takes some 100 µs here. With the usual 200 ms both ends would wait nearly all the
+/// time where many frames are lost: a gibibyte took the better part of an hour.
 const RTO_MIN: Duration = Duration::from_millis(5);
 
 #[test]

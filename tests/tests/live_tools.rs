@@ -1,5 +1,5 @@
-//! Multicast from programs that know nothing of us, and to them: socat, iperf 2 and sockperf, each where it is installed. What
-//! was sent is what was received.
+//! Multicast from programs that know nothing of us, and to them: socat, iperf 2 and sockperf, each
+//! where it is installed. What was sent is what was received.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::Ipv4Addr;
@@ -39,7 +39,8 @@ fn send(live: &Live, datagrams: impl Iterator<Item = Vec<u8>>) {
     }
 }
 
-/// UDP datagrams that the far kernel has sent, whatever its programs say: iperf counts one that it does not send.
+/// UDP datagrams that the far kernel has sent, whatever its programs say: iperf counts one that it
+/// does not send.
 fn sent_by_kernel(wire: &Wire) -> usize {
     let tables = wire.far.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).unwrap();
     let mut lines = tables.lines().filter(|line| line.starts_with("Udp:")).map(str::split_whitespace);

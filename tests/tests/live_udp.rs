@@ -1,5 +1,5 @@
-//! Datagrams of every size between a host of ours and sockets of the Linux kernel: to one, to a group and to all, in both
-//! directions, in as many fragments as they need.
+//! Datagrams of every size between a host of ours and sockets of the Linux kernel: to one, to a
+//! group and to all, in both directions, in as many fragments as they need.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::BTreeSet;
@@ -37,15 +37,16 @@ impl Contents {
     }
 }
 
-/// Each byte at the borders (no payload, one fragment more, the largest), and a stride through the rest.
+/// Each byte at the borders (no payload, one fragment more, the largest), and a stride through the
+/// rest.
 fn borders() -> BTreeSet<usize> {
     let fragments = (1..=44).flat_map(|count| count * 1_480 - 16..=count * 1_480);
     let largest = SIZE_MAX - 7..=SIZE_MAX;
     (0..=64).chain(fragments).chain(largest).chain((64..SIZE_MAX).step_by(97)).collect()
 }
 
-/// The kernel sends each size to `to_us`, we send the same back to `to_them`, and both compare every byte. One at a time, so
-/// that nothing may be missing.
+/// The kernel sends each size to `to_us`, we send the same back to `to_them`, and both compare
+/// every byte. One at a time, so that nothing may be missing.
 fn exchange(test: &str, to_us: Ipv4Addr, to_them: Ipv4Addr, sizes: impl IntoIterator<Item = usize>) {
     if let Some(wire) = Wire::new(test) {
         exchange_over(wire, to_us, to_them, sizes);
@@ -176,7 +177,8 @@ fn datagram_that_lacks_a_fragment_is_a_named_drop_and_told() {
     let Some(wire) = Wire::new("datagram_that_lacks_a_fragment_is_a_named_drop_and_told") else { return };
     let own = LiveConfig::own(NEAR);
     let ipv4 = Ipv4Config { reassembly_timeout: Duration::from_millis(50), ..own.stack.ipv4 };
-    // Of the fragments on one queue only the first has ports: a rule with a port leaves the others to the kernel.
+    // Of the fragments on one queue only the first has ports: a rule with a port leaves the others
+    // to the kernel.
     let rules = vec![Rule::arp(), Rule::udp(OURS, OUR_PORT)];
     let live =
         Live::start(&wire.near, &LiveConfig { rules, stack: HostStackConfig { ipv4, ..own.stack }, ..own }).unwrap();

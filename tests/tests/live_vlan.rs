@@ -1,6 +1,6 @@
-//! VLANs on a port of ours: three of them on one queue (none, 20, and 5 in a provider's 100), each a host with its own address,
-//! and a port that is all in one. The kernels of the test machines have no 802.1Q, so the far end is a packet socket, which makes and
-//! reads its tags itself.
+//! VLANs on a port of ours: three of them on one queue (none, 20, and 5 in a provider's 100), each
+//! a host with its own address, and a port that is all in one. The kernels of the test machines
+//! have no 802.1Q, so the far end is a packet socket, which makes and reads its tags itself.
 //!
 //! ```text
 //!  near: AF_XDP ─▶ Trunk ─▶ 10.9.0.1 │ 10.9.20.1 │ 10.9.5.1        veth0 ═══ veth1        far: packet socket, 10.9.x.2
@@ -183,8 +183,8 @@ fn vlan_tags(tags: &[Tag]) -> VlanTags {
 }
 
 impl<W: Turn> Scene<W> {
-    /// Turns the worker until the far end gets a frame that `wanted` recognizes: its tags from the outside in, and the frame
-    /// without them.
+    /// Turns the worker until the far end gets a frame that `wanted` recognizes: its tags from the
+    /// outside in, and the frame without them.
     fn expect<T>(&mut self, what: &str, mut wanted: impl FnMut(&[Tag], &[u8]) -> Option<T>) -> T {
         let start = std::time::Instant::now();
         while start.elapsed() < PATIENCE {
@@ -298,7 +298,8 @@ fn echo_reply_of(frame: &[u8]) -> Option<(Ipv4Addr, u16, Vec<u8>)> {
 fn question_is_answered_in_its_own_vlan_with_the_address_of_that_vlan() {
     check("question_is_answered_in_its_own_vlan_with_the_address_of_that_vlan", |scene| {
         for (tags, network) in LEGS {
-            // An address of another VLAN is not here: the first answer is the one to the second question.
+            // An address of another VLAN is not here: the first answer is the one to the second
+            // question.
             scene.peer.send(tags, arp(ArpOperation::Request, network, ANYBODY, ours(network ^ 1)));
             let (answered, arp) = scene.ask(tags, network, ours(network));
             assert_eq!((&answered[..], arp.sender_ip(), arp.sender_mac()), (tags, ours(network), OUR_MAC));
@@ -398,7 +399,8 @@ fn membership_is_reported_in_its_vlan_only() {
     });
 }
 
-/// A port of ours that is in VLAN 5 of a provider's VLAN 100 altogether, as a feed handler's `vlan = "100.5"` makes it.
+/// A port of ours that is in VLAN 5 of a provider's VLAN 100 altogether, as a feed handler's
+/// `vlan = "100.5"` makes it.
 fn tagged_port(mode: Mode) -> (Tagged, Block) {
     let (block, stop) = (Block::heap(), StopFlag::new());
     let addresses = vec![Ipv4Prefix::new(ours(5), 24).unwrap()];

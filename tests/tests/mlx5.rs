@@ -1,5 +1,6 @@
-//! The suite that every device passes, on the mlx5 device: two software ConnectXs back to back under unmodified rdma-core, strict and
-//! hostile, by both kernel interfaces, with each way to receive and to send. Each test starts itself anew under `softhca run`.
+//! The suite that every device passes, on the mlx5 device: two software ConnectXs back to back
+//! under unmodified rdma-core, strict and hostile, by both kernel interfaces, with each way to
+//! receive and to send. Each test starts itself anew under `softhca run`.
 //!
 //! `make metal` runs it on two ports of real NICs that a cable joins.
 #![allow(clippy::unwrap_used)] // a panic here is the report

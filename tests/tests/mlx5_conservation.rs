@@ -1,6 +1,7 @@
-//! Nothing is lost without a name, whatever befalls: on a hostile software ConnectX that loses frames, reorders them, delays
-//! completions, fails descriptors and drops the link, each frame that was sent was received once, or is in a count of ours,
-//! or in one of the NIC for what only it can see. Each seed is another course of events; the one that fails is named.
+//! Nothing is lost without a name, whatever befalls: on a hostile software ConnectX that loses
+//! frames, reorders them, delays completions, fails descriptors and drops the link, each frame that
+//! was sent was received once, or is in a count of ours, or in one of the NIC for what only it can
+//! see. Each seed is another course of events; the one that fails is named.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::HashSet;
@@ -18,9 +19,11 @@ const SEEDS: [u64; 6] = [1, 2, 3, 5, 8, 13];
 /// Descriptors of thousand that fail, where each carries several frames.
 const FAILED_SENDS: u32 = 40;
 const FRAMES: u64 = 3_000;
-/// Turns after which nothing more comes, whatever is delayed: 8 steps for a completion, 64 for a link.
+/// Turns after which nothing more comes, whatever is delayed: 8 steps for a completion, 64 for a
+/// link.
 const DRY: usize = 200;
-/// What of a frame's way only the NIC sees: it was lost on the wire, its port was down, its ring was in error.
+/// What of a frame's way only the NIC sees: it was lost on the wire, its port was down, its ring
+/// was in error.
 const UNSEEN: [&str; 3] = ["mlx5_1.rx_lost", "tx_link_down", "mlx5_1.rx_not_ready"];
 
 fn frame(number: u64) -> Vec<u8> {
@@ -30,7 +33,8 @@ fn frame(number: u64) -> Vec<u8> {
     frame
 }
 
-/// Sends under all misfortunes at once, of which `send` of thousand descriptors are to fail, and draws the balance.
+/// Sends under all misfortunes at once, of which `send` of thousand descriptors are to fail, and
+/// draws the balance.
 fn balances(test: &str, send: u32, change: impl Fn(Mlx5Config) -> Mlx5Config) {
     for seed in SEEDS {
         let hostile = format!("{seed},delay=8,loss=10,reorder=20,send={send},receive=5,link=3");

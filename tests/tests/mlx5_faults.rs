@@ -1,5 +1,6 @@
-//! The mlx5 device when something breaks, on a hostile software ConnectX: errors of descriptors, a link that comes and goes. What a
-//! frame is lost by has a name, every buffer comes home, and the queue goes on. Each test starts itself anew under `softhca run`.
+//! The mlx5 device when something breaks, on a hostile software ConnectX: errors of descriptors, a
+//! link that comes and goes. What a frame is lost by has a name, every buffer comes home, and the
+//! queue goes on. Each test starts itself anew under `softhca run`.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use softhca::testing::is_inside;
@@ -12,11 +13,12 @@ use wirepath_tests::connectx::{End, config, open, pool};
 use wirepath_tests::nic;
 
 const EXPERIMENT: Rule = Rule { ethertype: Some(EtherType(0x88b5)), ..Rule::ALL };
-/// Turns after which nothing more comes, whatever a hostile NIC delays: 8 steps for a completion, 64 for a link.
+/// Turns after which nothing more comes, whatever a hostile NIC delays: 8 steps for a completion,
+/// 64 for a link.
 const DRY: usize = 200;
 
-/// Whether this is the test itself, under `softhca run` with two NICs that move when they are turned and that have these chances, of
-/// thousand, for misfortunes.
+/// Whether this is the test itself, under `softhca run` with two NICs that move when they are
+/// turned and that have these chances, of thousand, for misfortunes.
 fn inside(test: &str, chances: &str) -> bool {
     let hostile = format!("11,delay=8,loss=0,reorder=0,{chances}");
     is_inside(test, &["--strict", "--devices", "2", "--manual", "--hostile", &hostile])
@@ -28,7 +30,8 @@ fn frame(seed: usize) -> Vec<u8> {
     frame
 }
 
-/// Sends `count` frames from `near` to `far` in portions; what arrived, in the order in which it did.
+/// Sends `count` frames from `near` to `far` in portions; what arrived, in the order in which it
+/// did.
 fn transfer(near: &mut End, far: &mut End, count: usize) -> Vec<Vec<u8>> {
     let frames: Vec<_> = (0..count).map(frame).collect();
     let mut received = Vec::new();

@@ -1,5 +1,6 @@
-//! A live port on a ConnectX made of software, at one end of a veth, whose wants change while it runs. Each test is two
-//! processes: it starts itself anew under `softhca run` at our end, and is the sender at the other.
+//! A live port on a ConnectX made of software, at one end of a veth, whose wants change while it
+//! runs. Each test is two processes: it starts itself anew under `softhca run` at our end, and is
+//! the sender at the other.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -44,8 +45,8 @@ impl Drop for Process {
     }
 }
 
-/// Sends to the group and to our address from the far end of a veth, over and over, while the same test, started anew, runs
-/// at ours.
+/// Sends to the group and to our address from the far end of a veth, over and over, while the same
+/// test, started anew, runs at ours.
 fn beside_a_sender(test: &str) {
     let namespaces = softhca::testing::missing().map_or_else(|| Ok((Namespace::new()?, Namespace::new()?)), Err);
     let (near, far) = match namespaces {
@@ -142,7 +143,8 @@ fn group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel() {
 
     ours.port.unwant(&group).unwrap();
     assert!(!is_member());
-    // What is in the ring still comes: a datagram to us that was sent later has overtaken none of it.
+    // What is in the ring still comes: a datagram to us that was sent later has overtaken none of
+    // it.
     for _ in 0..4 {
         let before = ours.worker.app().host;
         ours.until("our own come", |counts| counts.host > before);
@@ -159,7 +161,8 @@ fn group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel() {
     assert_eq!(nic::diagnoses(), Vec::<String>::new());
 }
 
-/// What the NIC's stamp says by the worker's clock lies between the turn before the send and the one that found it.
+/// What the NIC's stamp says by the worker's clock lies between the turn before the send and the
+/// one that found it.
 #[test]
 fn datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock() {
     let test = "datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock";

@@ -1,5 +1,6 @@
-//! What the mlx5 device does for frames and tells of them, from one strict software ConnectX to another: VLAN tags, times, checksums,
-//! segmentation. Each test starts itself anew under `softhca run`.
+//! What the mlx5 device does for frames and tells of them, from one strict software ConnectX to
+//! another: VLAN tags, times, checksums, segmentation. Each test starts itself anew under
+//! `softhca run`.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::SocketAddrV4;
@@ -235,7 +236,8 @@ fn paced_queue_sends_no_faster_also_after_an_error() {
         }
     }
     received += far.receive_all(8).len() as u64;
-    // Bits by kilobits a second are milliseconds. The first may go at once, and the first after each reset.
+    // Bits by kilobits a second are milliseconds. The first may go at once, and the first after
+    // each reset.
     let (elapsed, resets) = (start.elapsed(), near.count("tx/resets"));
     let least_ns = (received - 1 - resets) * frame.len() as u64 * 8 * 1_000_000 / u64::from(KBPS);
     assert!(resets > 0 && received > 3 * resets, "{received} frames, {resets} resets");

@@ -1,8 +1,8 @@
-//! The mlx5 device at one end of a veth, and at the other somebody who knows nothing of it: DPDK's own mlx5 driver, or the Linux kernel's
-//! sockets. Both count the same.
+//! The mlx5 device at one end of a veth, and at the other somebody who knows nothing of it: DPDK's
+//! own mlx5 driver, or the Linux kernel's sockets. Both count the same.
 //!
-//! Each test is two processes, each with a software ConnectX of its own: the test starts itself anew under `softhca run`, and the two
-//! meet in a directory. What cannot run here is said.
+//! Each test is two processes, each with a software ConnectX of its own: the test starts itself
+//! anew under `softhca run`, and the two meet in a directory. What cannot run here is said.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -26,7 +26,8 @@ use wirepath_tests::nic;
 
 /// Frames that DPDK sends, at least.
 const RECEIVED_MIN: u64 = 200_000;
-/// Frames that it is sent. Nobody tells us when to wait, so there are no more than fit the socket of a model that has not begun to read.
+/// Frames that it is sent. Nobody tells us when to wait, so there are no more than fit the socket
+/// of a model that has not begun to read.
 const SENT: u64 = 100_000;
 /// Datagrams that the kernel sends back.
 const DATAGRAMS: u64 = 20_000;
@@ -262,7 +263,8 @@ fn what_we_send_one_frame_a_descriptor_is_received_by_dpdk() {
 
 // The kernel sends back what it gets.
 
-/// Checksums are the device's, both ways: the kernel looks at ours, and hands its own on unfinished.
+/// Checksums are the device's, both ways: the kernel looks at ours, and hands its own on
+/// unfinished.
 #[test]
 fn kernels_socket_sends_back_every_datagram() {
     let test = "kernels_socket_sends_back_every_datagram";

@@ -1,6 +1,7 @@
-//! What keeps the mlx5 device from starting, each told in one sentence that says what to do, and nothing left behind in the NIC: no
-//! open descriptor, no queue, no rule, no registered memory, and every buffer in its pool. On software ConnectXs under rdma-core; each
-//! test starts itself anew under `softhca run`.
+//! What keeps the mlx5 device from starting, each told in one sentence that says what to do, and
+//! nothing left behind in the NIC: no open descriptor, no queue, no rule, no registered memory, and
+//! every buffer in its pool. On software ConnectXs under rdma-core; each test starts itself anew
+//! under `softhca run`.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::Ipv4Addr;
@@ -31,7 +32,8 @@ fn refused(config: &Mlx5Config) -> String {
     said
 }
 
-/// The port is open, its queue is not: in which words. What there was before the queue is all there is.
+/// The port is open, its queue is not: in which words. What there was before the queue is all there
+/// is.
 fn queue_refused(device: &mut Mlx5Device, idx: u16, buffers: usize) -> String {
     let (pool, block, before) = (pool(buffers, 1518), Block::heap(), nic::objects());
     let said = match device.take_queue(idx).unwrap().open(&pool, &block.scope("port")) {
@@ -75,7 +77,8 @@ fn device_of_another_vendor_is_told() {
     if !is_inside("device_of_another_vendor_is_told", &["--devices", "2"]) {
         return;
     }
-    // Amazon's EFA, by its PCI numbers: its provider has the ABI version of mlx5's. The mount is in a namespace of our own.
+    // Amazon's EFA, by its PCI numbers: its provider has the ABI version of mlx5's. The mount is in
+    // a namespace of our own.
     let directory = tempfile::TempDir::new().unwrap();
     let modalias = directory.path().join("modalias");
     std::fs::write(&modalias, "pci:v00001D0Fd0000EFA0sv00001D0Fsd0000EFA0bc02sc00i00\n").unwrap();
@@ -134,7 +137,8 @@ fn full_flow_table_is_told_with_the_rule_and_the_others_stay() {
     let opened = End::open(&mut device, 0);
     (2..4).for_each(|port| _ = device.steer(&rule(port), 1).unwrap());
     has(&queue_refused(&mut device, 1, 1024), &["UDP to 239.1.2.3:3", "queue 1 of mlx5_0", "holds 2 rules"]);
-    // Those of the queue that is closed are out again: there is room for one, beside the one that stayed.
+    // Those of the queue that is closed are out again: there is room for one, beside the one that
+    // stayed.
     let before = nic::objects();
     device.steer(&rule(4), 0).unwrap();
     assert_eq!(device.steer(&rule(5), 0), Err(SteerError::TableFull { rules_max: 2 }));
@@ -175,8 +179,8 @@ fn machine_out_of_memory_is_told() {
     has(&queue_refused(&mut device, 0, 1024), &["no memory for registering the pool", "use a smaller pool"]);
 }
 
-/// Starts a port and its queues while the kernel refuses the command behind `skip` others: whether it came to that one. Wherever it
-/// stops, it says why, and what was there before is all there is.
+/// Starts a port and its queues while the kernel refuses the command behind `skip` others: whether
+/// it came to that one. Wherever it stops, it says why, and what was there before is all there is.
 fn starts(config: &Mlx5Config, skip: u32, errno: i32) -> bool {
     nic::refuse(None, skip, errno);
     let mut device = match Mlx5Device::open(config) {

@@ -1,5 +1,6 @@
-//! The mlx5 device before its first frame, on software ConnectXs under rdma-core: how it is found, what it refuses and in which
-//! words, which rules it takes. Each test starts itself anew under `softhca run`.
+//! The mlx5 device before its first frame, on software ConnectXs under rdma-core: how it is found,
+//! what it refuses and in which words, which rules it takes. Each test starts itself anew under
+//! `softhca run`.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::BTreeSet;
@@ -64,7 +65,8 @@ fn entries_of_completions_are_of_64_bytes_whatever_the_cache_line_is() {
 #[test]
 fn device_is_asked_how_long_a_descriptor_may_be() {
     let test = "device_is_asked_how_long_a_descriptor_may_be";
-    // Bytes of the longest, buffers that it points to behind a header, and whether one has room for TCP's.
+    // Bytes of the longest, buffers that it points to behind a header, and whether one has room for
+    // TCP's.
     for (len, buffers, cuts) in [("1024", 52, true), ("512", 21, true), ("128", 1, false)] {
         let wanted = format!("WIREPATH_TEST_WANTED={buffers} {cuts}");
         if is_inside_under(test, &["--strict", "--wqe", len], &["env", &wanted]) {
@@ -301,7 +303,8 @@ fn rings_of_all_lengths_and_frames_of_all_lengths_are_made() {
     }
 }
 
-/// Where queue pairs that send ring: `MANY` of them, each with a thread domain of its own or all without.
+/// Where queue pairs that send ring: `MANY` of them, each with a thread domain of its own or all
+/// without.
 fn registers(has_threads: bool) -> BTreeSet<usize> {
     let context = RdmaCore::load().unwrap().devices().unwrap().by_name("mlx5_0").unwrap().open().unwrap();
     let pd = ProtectionDomain::allocate(&context).unwrap();
@@ -339,7 +342,8 @@ fn doorbells(device: &mut Mlx5Device, queues: u16) -> Vec<(End, String)> {
     (0..queues).map(ring).collect()
 }
 
-/// Urgent frames of all queues, a turn each, on a NIC that compares what registers carry with the rings.
+/// Urgent frames of all queues, a turn each, on a NIC that compares what registers carry with the
+/// rings.
 fn all_send(test: &str, abi: &str, options: &[&str], doorbell: &str) {
     if !is_inside(test, &[&["--strict", "--manual", "--abi", abi], options].concat()) {
         return;

@@ -1,5 +1,6 @@
-//! Rings of every length from 8 to 8192 under load, with each way to send and to receive: every frame arrives once and in order, and every
-//! buffer comes home. `make soak` is the long run: 10 million frames each way.
+//! Rings of every length from 8 to 8192 under load, with each way to send and to receive: every
+//! frame arrives once and in order, and every buffer comes home. `make soak` is the long run: 10
+//! million frames each way.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::time::Instant;
@@ -27,8 +28,8 @@ fn end(config: &Mlx5Config) -> End {
     End::with_pool(&mut device, 0, pool(buffers, 1518)).unwrap()
 }
 
-/// Sends `count` frames of changing lengths from one to the other. Turns that bring nothing are no reason to end, but
-/// thousands of them are.
+/// Sends `count` frames of changing lengths from one to the other. Turns that bring nothing are no
+/// reason to end, but thousands of them are.
 fn soak(near: &mut End, far: &mut End, count: u64) {
     let mut bytes = vec![0u8; 1518];
     bytes[12..14].copy_from_slice(&0x88b5u16.to_be_bytes());

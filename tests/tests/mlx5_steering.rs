@@ -1,5 +1,6 @@
-//! Which frames come to which queue of the mlx5 device, on a strict software ConnectX back to back with another: what a rule names, and
-//! nothing else; the kernel keeps the rest. Each test starts itself anew under `softhca run`.
+//! Which frames come to which queue of the mlx5 device, on a strict software ConnectX back to back
+//! with another: what a rule names, and nothing else; the kernel keeps the rest. Each test starts
+//! itself anew under `softhca run`.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::BTreeMap;
@@ -21,7 +22,8 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 /// Turns after which nothing more comes.
 const DRY: usize = 8;
 
-/// Whether this is the test itself, under `softhca run` with two strict NICs that move when they are turned.
+/// Whether this is the test itself, under `softhca run` with two strict NICs that move when they
+/// are turned.
 fn inside(test: &str) -> bool {
     is_inside(test, &["--strict", "--devices", "2", "--manual"])
 }
@@ -222,7 +224,8 @@ fn queues(device: &mut Mlx5Device, count: u16) -> Vec<End> {
     (0..count).map(|idx| End::open(device, idx)).collect()
 }
 
-/// Sends 256 flows, each of 4 frames, to queues that share; how many flows each got. A flow stays on its queue and in order.
+/// Sends 256 flows, each of 4 frames, to queues that share; how many flows each got. A flow stays
+/// on its queue and in order.
 fn spread(count: u16, by: HashBy) -> Vec<usize> {
     let spread = Spread::Hash(Hash { by, ..Hash::default() });
     let mut device = open(&Mlx5Config { queues: count, spread, rx_ring_len: 1024, ..config("mlx5_1") });
@@ -278,7 +281,8 @@ fn queues_that_share_get_flows_whole_and_each_its_part() {
     assert!(shares.iter().all(|share| share.is_multiple_of(16)), "{shares:?}");
 }
 
-/// What they ask would be answered to the kernel, which has what the rules name until all queues are open.
+/// What they ask would be answered to the kernel, which has what the rules name until all queues
+/// are open.
 #[test]
 fn queues_that_share_send_nothing_before_their_rules_stand() {
     if !inside("queues_that_share_send_nothing_before_their_rules_stand") {

@@ -1,7 +1,9 @@
-//! TCP on a ConnectX, with the Linux kernel as the peer: a port that is shared, where a rule of ours names the
-//! segments that are ours, and whose checksums and, where it can, segments are the device's.
+//! TCP on a ConnectX, with the Linux kernel as the peer: a port that is shared, where a rule of
+//! ours names the segments that are ours, and whose checksums and, where it can, segments are the
+//! device's.
 //!
-//! Each test is two processes: it starts itself anew under `softhca run` at our end of a veth, and is the kernel's sockets at the other.
+//! Each test is two processes: it starts itself anew under `softhca run` at our end of a veth, and
+//! is the kernel's sockets at the other.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::{ErrorKind, Read, Write};
@@ -39,7 +41,8 @@ const THEIR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa1]);
 const BULK: u64 = 4 << 20;
 /// Bytes of a buffer that is handed over: several segments.
 const LONG: usize = 8_000;
-/// Bytes of a frame that a buffer of a live port has room for, which is one segment: as `worker::live` makes its pools.
+/// Bytes of a frame that a buffer of a live port has room for, which is one segment: as
+/// `worker::live` makes its pools.
 const FRAME: usize = 1_500 + 22;
 /// Bytes that are handed over as a copy at a time.
 const COPY: usize = 64 << 10;
@@ -94,7 +97,8 @@ fn echo(mut socket: TcpStream) -> u64 {
     let (mut bytes, mut count) = (vec![0; 64 << 10], 0);
     loop {
         let len = match socket.read(&mut bytes) {
-            // A child of another test has ended: the kernel does not go on with a read that has a timeout.
+            // A child of another test has ended: the kernel does not go on with a read that has a
+            // timeout.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             read => read.unwrap(),
         };
@@ -115,7 +119,8 @@ struct Ours<R, T, D> {
 }
 
 impl Ours<Mlx5Rx, Mlx5Tx, Mlx5Device> {
-    /// With buffers for so many bytes. Rules bring the segments of our ports and nothing else: a port that is shared.
+    /// With buffers for so many bytes. Rules bring the segments of our ports and nothing else: a
+    /// port that is shared.
     fn start(buffer_len: usize) -> Self {
         let mut device = open(&config("mlx5_0"));
         for port in [OUR_PORT, OUR_PORT + 1] {
@@ -157,7 +162,8 @@ impl Ours<Mlx5Rx, Mlx5Tx, Mlx5Device> {
     }
 }
 
-/// The same as `worker::live` makes it: a port of our own, with ARP, a pool for frames of the interface, and a roster.
+/// The same as `worker::live` makes it: a port of our own, with ARP, a pool for frames of the
+/// interface, and a roster.
 type OursLive = Ours<TapRx<<DeviceQueue as Queue>::Rx>, TapTx<<DeviceQueue as Queue>::Tx>, LivePort>;
 type DeviceQueue = <LiveDevice as Device>::Queue;
 
@@ -197,7 +203,8 @@ impl<R: RxQueue, T: TxQueue, D> Ours<R, T, D> {
         }
     }
 
-    /// Sends the stream in buffers of several segments each, without a copy, as far as there is room.
+    /// Sends the stream in buffers of several segments each, without a copy, as far as there is
+    /// room.
     fn hand_over(&mut self, id: ConnectionId, sent: &mut u64) {
         let now = self.clock.now();
         self.worker.with_app(now, |_, cx| {
@@ -239,7 +246,8 @@ impl<R: RxQueue, T: TxQueue, D> Ours<R, T, D> {
     }
 }
 
-/// Calls the kernel, sends it all by `send` and hears it back; says how many segments were sent, and in how many frames they were posted.
+/// Calls the kernel, sends it all by `send` and hears it back; says how many segments were sent,
+/// and in how many frames they were posted.
 fn call_the_kernel<R: RxQueue, T: TxQueue, D>(
     mut ours: Ours<R, T, D>,
     send: fn(&mut Ours<R, T, D>, ConnectionId, &mut u64),
@@ -293,7 +301,8 @@ fn kernel_sends_back_what_a_connectx_cut_out_of_buffers_of_one_segment_each() {
     assert!(segments > frames + 1_000, "{segments} segments in {frames} frames: buffers were not put together");
 }
 
-/// 64 KiB that are handed over leave as one frame, which the device cuts: the byte counts and the stream are the same on either end.
+/// 64 KiB that are handed over leave as one frame, which the device cuts: the byte counts and the
+/// stream are the same on either end.
 #[test]
 fn kernel_sends_back_what_a_live_port_had_a_connectx_cut() {
     let test = "kernel_sends_back_what_a_live_port_had_a_connectx_cut";

@@ -41,7 +41,8 @@ fn published_packages_are_those_that_lint_packs() {
 
 #[test]
 fn published_packages_have_names_that_nobody_else_has() {
-    // On crates.io, where `rdma-core-sys` and `market` are somebody else's. These were free in November 2026.
+    // On crates.io, where `rdma-core-sys` and `market` are somebody else's. These were free in
+    // November 2026.
     let ours = ["hugepage-setup", "wirepath", "wirepath-cli", "wirepath-market", "wirepath-rdma-core-sys"];
     for package in packages().iter().filter(|package| is_published(package)) {
         assert!(ours.contains(&name(package)), "is {} free on crates.io? then add it here", name(package));
@@ -67,7 +68,8 @@ fn dependencies_on_packages_of_ours_have_the_version_of_today() {
     for package in packages.iter().filter(|package| is_published(package)) {
         for dependency in package["dependencies"].as_array().unwrap() {
             let Some(ours) = packages.iter().find(|other| other["name"] == dependency["name"]) else { continue };
-            // What is not published serves tests alone, and cargo leaves what has no version out of the archive.
+            // What is not published serves tests alone, and cargo leaves what has no version out of
+            // the archive.
             let wanted =
                 if is_published(ours) { format!("^{}", ours["version"].as_str().unwrap()) } else { "*".into() };
             assert_eq!(dependency["req"], *wanted, "{} of {}", name(ours), name(package));

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Files that read the environment, and what keeps them from believing whoever starts a program with rights of its own.
+/// Files that read the environment, and what keeps them from believing whoever starts a program
+/// with rights of its own.
 const READERS: [&str; 3] = [
     // Asks the kernel first.
     "framework/rdma-core-sys/src/load.rs",
@@ -53,7 +54,8 @@ fn code_behind_an_item_for_tests_is_code() {
     assert_eq!(code_of("a\nb\n"), "a\nb\n");
 }
 
-/// A file without the tests that stand in it. Other items that are for tests only count as code: what stands behind them is.
+/// A file without the tests that stand in it. Other items that are for tests only count as code:
+/// what stands behind them is.
 fn code_of(text: &str) -> String {
     let Some((before, tests)) = text.split_once("\nmod tests {") else { return text.into() };
     let behind = tests.split_once("\n}").map_or("", |(_, behind)| behind);

@@ -16,7 +16,8 @@ fn two_stacks_make_the_same_of_the_same_segments() {
     assert!(sum.received > 1 << 20 && sum.sent > 1 << 20 && sum.wild > 20, "nothing was tried: {sum:?}");
 }
 
-/// The simulator gives smoltcp a ring without an end for this reason alone: where this fails, smoltcp may have full rings again.
+/// The simulator gives smoltcp a ring without an end for this reason alone: where this fails,
+/// smoltcp may have full rings again.
 #[test]
 fn smoltcp_forgets_a_fast_retransmission_that_finds_no_room() {
     assert!(differential::forgets_a_fast_retransmission_that_finds_no_room());

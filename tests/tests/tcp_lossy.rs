@@ -1,5 +1,6 @@
-//! An echo of 2 MB where a tenth and more of all frames is lost each way, in virtual time: what a retransmission that is lost costs is round
-//! trips, and the floor of the timeout, thousands of them long, is hardly ever waited for.
+//! An echo of 2 MB where a tenth and more of all frames is lost each way, in virtual time: what a
+//! retransmission that is lost costs is round trips, and the floor of the timeout, thousands of
+//! them long, is hardly ever waited for.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use wirepath::pipeline::tcp::{Congestion, ConnectionOptions};
@@ -38,7 +39,8 @@ fn echo_where_a_twentieth_is_lost_waits_for_hardly_a_timeout() {
     takes(50, Duration::from_millis(250), 5);
 }
 
-/// Where one probe was all there was before the timeout, there were some eighty in all, and the median was 1 to 2 s.
+/// Where one probe was all there was before the timeout, there were some eighty in all, and the
+/// median was 1 to 2 s.
 #[test]
 fn echo_where_a_tenth_is_lost_waits_for_hardly_a_timeout() {
     takes(100, Duration::from_secs(1), 20);

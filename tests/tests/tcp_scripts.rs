@@ -1,4 +1,5 @@
-//! Every script of `tests/scripts`: the name of a file is a fact about our TCP. One alone: `SCRIPT=name`.
+//! Every script of `tests/scripts`: the name of a file is a fact about our TCP. One alone:
+//! `SCRIPT=name`.
 
 use wirepath_tests::script;
 
@@ -35,7 +36,8 @@ fn facts_have_names_of_their_own() {
     }
 }
 
-/// docs/tcp-requirements.md: each demand that has a number stands there, and what it names as proof exists.
+/// docs/tcp-requirements.md: each demand that has a number stands there, and what it names as proof
+/// exists.
 #[test]
 fn requirements_name_proofs_that_exist() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the repository");

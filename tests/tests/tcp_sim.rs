@@ -1,10 +1,12 @@
-//! TCP in virtual time: 200 seeds here, 10,000 in `make sim`. A seed that fails is printed with the command that replays it.
+//! TCP in virtual time: 200 seeds here, 10,000 in `make sim`. A seed that fails is printed with the
+//! command that replays it.
 
 use wirepath_tests::sim::{run_seed, run_seeds};
 
-/// Beyond the first 200, what `make sim` has found: an order of what is lost, copies that fit no buffer, two answers to one SYN,
-/// resets that were never sent, timeouts that grew without need, bursts that were too much each time again, acknowledgments within
-/// a handshake that a full ring kept for good, data that could not be cut to be sent again, and judges that were too strict.
+/// Beyond the first 200, what `make sim` has found: an order of what is lost, copies that fit no
+/// buffer, two answers to one SYN, resets that were never sent, timeouts that grew without need,
+/// bursts that were too much each time again, acknowledgments within a handshake that a full ring
+/// kept for good, data that could not be cut to be sent again, and judges that were too strict.
 const FOUND: [u64; 18] = [
     729, 1_042, 733, 3_499, 7_754, 1_798, 8_489, 2_962, 3_565, 6_101, 6_145, 9_342, 7_229, 7_774, 9_503, 2_576, 2_335,
     8_438,

@@ -1,9 +1,11 @@
-//! `unsafe` lives in few, small files, and each opens with the numbered invariants that its blocks rely on.
+//! `unsafe` lives in few, small files, and each opens with the numbered invariants that its blocks
+//! rely on.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::path::{Path, PathBuf};
 
-/// All of them. A new one is a decision: it needs a reason why safe code would not do, and its line here.
+/// All of them. A new one is a decision: it needs a reason why safe code would not do, and its line
+/// here.
 const FILES: &[&str] = &[
     "apps/feed-handler/tests/alloc.rs",
     "apps/market/tests/alloc.rs",
@@ -105,14 +107,16 @@ fn each_opens_with_numbered_invariants() {
         let text = read(file);
         let mut opening = text.lines().take_while(|line| line.starts_with("//!")).map(|line| line[3..].trim());
         let invariants = opening.find(|line| line.to_lowercase().contains("invariants"));
-        // Files that share their rules with a neighbor say whose they are instead of repeating them.
+        // Files that share their rules with a neighbor say whose they are instead of repeating
+        // them.
         let shared = invariants.is_some_and(|line| line.contains("those of [`"));
         let numbered = invariants.is_some() && opening.any(|line| line.starts_with("1. "));
         assert!(numbered || shared, "{file} does not open with `Invariants:` and a numbered list");
     }
 }
 
-/// The files for which `text` lifts the denial: the module that the attribute stands over, or the file itself.
+/// The files for which `text` lifts the denial: the module that the attribute stands over, or the
+/// file itself.
 fn allowed_modules(file: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut lines = text.lines().map(str::trim).peekable();

@@ -1,7 +1,8 @@
-//! What the exchange has sent, kept for those who missed it: as many of the newest messages as were asked for.
+//! What the exchange has sent, kept for those who missed it: as many of the newest messages as were
+//! asked for.
 //!
-//! Packets are kept as they were made, so a message costs its own bytes and a share of its packet's. An answer is
-//! cut anew from whichever message was asked for.
+//! Packets are kept as they were made, so a message costs its own bytes and a share of its
+//! packet's. An answer is cut anew from whichever message was asked for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ impl Archive {
         Self { packets: VecDeque::new(), messages: 0, messages_min }
     }
 
-    /// Keeps a packet of data and forgets what is too old. A packet that does not follow the last one begins anew.
+    /// Keeps a packet of data and forgets what is too old. A packet that does not follow the last
+    /// one begins anew.
     pub(crate) fn keep(&mut self, packet: Arc<Packet>) {
         if packet.sequence != self.end() {
             self.packets.clear();
@@ -53,8 +55,8 @@ impl Archive {
         self.packets.back().map_or(1, |packet| packet.sequence + u64::from(packet.count))
     }
 
-    /// Writes the packet with the messages from `seq` on into `out`, at most `count` and as many as fit and are there.
-    /// `seq` is one that is kept.
+    /// Writes the packet with the messages from `seq` on into `out`, at most `count` and as many as
+    /// fit and are there. `seq` is one that is kept.
     pub(crate) fn emit<'a>(&self, session: [u8; 10], seq: u64, count: u16, out: &'a mut [u8]) -> &'a [u8] {
         let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, seq), out)
             .expect("the MTU leaves room for a header and a message");

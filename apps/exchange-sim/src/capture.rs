@@ -1,7 +1,8 @@
 //! The day as a capture: each departure as an Ethernet frame in a pcap with nanoseconds.
 //!
-//! Frames are what a tap in front of the receiver sees: multicast MAC addresses, IPv4 with DF and right checksums, UDP
-//! with a checksum, no VLAN tag. Nothing is ever fragmented, as the packetiser cuts at the MTU.
+//! Frames are what a tap in front of the receiver sees: multicast MAC addresses, IPv4 with DF and
+//! right checksums, UDP with a checksum, no VLAN tag. Nothing is ever fragmented, as the packetiser
+//! cuts at the MTU.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -24,9 +25,11 @@ use crate::truth::Truth;
 
 const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
 
-/// Midnight in New York of Monday, 2026-01-05, in nanoseconds since 1970: a day with a session and no clock change.
+/// Midnight in New York of Monday, 2026-01-05, in nanoseconds since 1970: a day with a session and
+/// no clock change.
 const MIDNIGHT_NS: u64 = 1_767_589_200 * 1_000_000_000;
-/// The exchange's two servers, from blocks kept for documentation (RFC 5737), for receivers that filter by source.
+/// The exchange's two servers, from blocks kept for documentation (RFC 5737), for receivers that
+/// filter by source.
 const SOURCES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(203, 0, 113, 1)];
 /// Their locally administered addresses.
 const SOURCE_MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 0x0a]), MacAddr([2, 0, 0, 0, 0, 0x0b])];

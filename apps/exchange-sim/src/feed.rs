@@ -23,7 +23,8 @@ pub struct Feed {
     packetiser: Packetiser,
     lines: [Line; 2],
     made: Vec<Packet>,
-    /// What may still be overtaken. Bounded: no packet is held back for more than a fraction of a millisecond.
+    /// What may still be overtaken. Bounded: no packet is held back for more than a fraction of a
+    /// millisecond.
     departing: BinaryHeap<Reverse<Departure>>,
     /// Nothing departs any more before this time.
     settled_ns: u64,
@@ -55,14 +56,14 @@ impl Feed {
         })
     }
 
-    /// Begins the day for somebody who wants what the lines lose as well, with [`Feed::take_made`]. Who does not take
-    /// it lets the whole day pile up.
+    /// Begins the day for somebody who wants what the lines lose as well, with [`Feed::take_made`].
+    /// Who does not take it lets the whole day pile up.
     pub fn with_archive(settings: &Settings) -> Result<Self, SettingsError> {
         Ok(Self { archived: Some(VecDeque::new()), ..Self::new(settings)? })
     }
 
-    /// The next packet as the exchange made it, before anything happened to it on a line, if it is one of data that
-    /// was made by `until_ns`.
+    /// The next packet as the exchange made it, before anything happened to it on a line, if it is
+    /// one of data that was made by `until_ns`.
     pub fn take_made(&mut self, until_ns: u64) -> Option<Arc<Packet>> {
         self.archived.as_mut()?.pop_front_if(|packet| packet.time_ns <= until_ns)
     }

@@ -6,8 +6,8 @@
 //!                                                               └─> truth   (what a receiver must find)
 //! ```
 //!
-//! The binary `exchange-sim` is the two sinks behind flags. The library is for tests and tools that want the day or
-//! its [`Truth`]: the same settings give the same bytes on every machine.
+//! The binary `exchange-sim` is the two sinks behind flags. The library is for tests and tools that
+//! want the day or its [`Truth`]: the same settings give the same bytes on every machine.
 #![forbid(unsafe_code)]
 
 mod settings;

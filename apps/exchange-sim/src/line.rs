@@ -1,8 +1,8 @@
 //! One line: what happens to packets between the exchange and the receiver.
 //!
-//! A packet is lost, or it departs after the line's latency, perhaps held back so that others overtake it, perhaps
-//! twice. Each line has its own stream of chance and draws the same for each packet, used or not, so that changing
-//! the loss of one line leaves all else as it was.
+//! A packet is lost, or it departs after the line's latency, perhaps held back so that others
+//! overtake it, perhaps twice. Each line has its own stream of chance and draws the same for each
+//! packet, used or not, so that changing the loss of one line leaves all else as it was.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::truth::{LineTruth, Packets};
 
 /// A packet that is held back is so for at least this time …
 const REORDER_DELAY_NS_MIN: u64 = 10_000;
-/// … and less than this one. Handlers that wait longer for a hole to close never take a late packet for a lost one.
+/// … and less than this one. Handlers that wait longer for a hole to close never take a late packet
+/// for a lost one.
 pub const REORDER_DELAY_NS_MAX: u64 = 100_000;
 /// A second copy follows the first one within this time.
 const DUPLICATE_DELAY_NS_MAX: u64 = 5_000;
@@ -22,10 +23,12 @@ const DUPLICATE_DELAY_NS_MAX: u64 = 5_000;
 const LATENCY_NS: [u64; 2] = [1_000, 3_000];
 /// The latency varies by less than this.
 const JITTER_NS: u64 = 2_000;
-/// On the wire beside the payload: preamble, Ethernet, IPv4 and UDP headers, check sequence and gap.
+/// On the wire beside the payload: preamble, Ethernet, IPv4 and UDP headers, check sequence and
+/// gap.
 const WIRE_OVERHEAD_LEN: u64 = 8 + 14 + 20 + 8 + 4 + 12;
 
-/// A packet on its way to the receiver. Departures are ordered by time and, at the same time, as they were made.
+/// A packet on its way to the receiver. Departures are ordered by time and, at the same time, as
+/// they were made.
 #[derive(Clone, Debug)]
 pub struct Departure {
     /// When the receiver sees it, in nanoseconds since midnight New York.
@@ -36,7 +39,8 @@ pub struct Departure {
     pub packet: Arc<Packet>,
     /// The packet has departed before.
     is_copy: bool,
-    /// Position among the departures of its line: breaks ties, so that the order is the same in every run.
+    /// Position among the departures of its line: breaks ties, so that the order is the same in
+    /// every run.
     number: u64,
 }
 
@@ -75,7 +79,8 @@ impl Line {
         }
     }
 
-    /// Takes a packet from the exchange and makes 0, 1 or 2 departures of it. True where it was lost.
+    /// Takes a packet from the exchange and makes 0, 1 or 2 departures of it. True where it was
+    /// lost.
     pub(crate) fn carry(&mut self, packet: &Arc<Packet>, mut depart: impl FnMut(Departure)) -> bool {
         let lost = self.random.chance(self.settings.loss.get());
         let held_back = self.random.chance(self.settings.reorder.get());

@@ -35,7 +35,8 @@ enum Command {
         #[command(flatten)]
         day: Day,
     },
-    /// Send the day through kernel UDP sockets, each packet at its time, until it is over or SIGINT or SIGTERM ends it.
+    /// Send the day through kernel UDP sockets, each packet at its time, until it is over or SIGINT
+    /// or SIGTERM ends it.
     Publish {
         #[command(flatten)]
         live: Live,
@@ -47,7 +48,8 @@ enum Command {
 /// The flags that only a live day has.
 #[derive(Args)]
 struct Live {
-    /// Send from this interface, by its name or one of its addresses (lo: to this host alone). Nothing is sent without it.
+    /// Send from this interface, by its name or one of its addresses (lo: to this host alone).
+    /// Nothing is sent without it.
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<Interface>,
     /// Receivers on this host do not hear it (on the loopback interface they always do).
@@ -86,8 +88,8 @@ struct Day {
     /// Messages a second while the market is open, on average; k, M and G are understood.
     #[arg(long, default_value = "100k", value_parser = parse_count)]
     rate: u64,
-    /// Microbursts within the rate: messages in one, and how many a second; or none [default: a tenth of the rate, in
-    /// bursts of 200].
+    /// Microbursts within the rate: messages in one, and how many a second; or none [default: a
+    /// tenth of the rate, in bursts of 200].
     #[arg(long, value_name = "SIZE@PER_SECOND")]
     burst: Option<Burst>,
     /// MoldUDP64 session, 1 to 10 characters.
@@ -105,7 +107,8 @@ struct Day {
     /// Longest IPv4 packet in bytes.
     #[arg(long, default_value_t = 1500)]
     mtu: u16,
-    /// Microseconds that a message waits for others to share its packet: more make fewer and fuller packets.
+    /// Microseconds that a message waits for others to share its packet: more make fewer and fuller
+    /// packets.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = Settings::default().pack_wait_us)]
     pack_wait: u16,
     /// IPv4 time to live.
@@ -128,7 +131,8 @@ struct Injected {
     /// A packet is lost on line B.
     #[arg(long, value_name = "P", conflicts_with = "loss")]
     loss_b: Option<Probability>,
-    /// A packet is held back for 10 to 100 us, on either line, so that those close behind overtake it.
+    /// A packet is held back for 10 to 100 us, on either line, so that those close behind overtake
+    /// it.
     #[arg(long, value_name = "P")]
     reorder: Option<Probability>,
     /// A packet is held back on line A.

@@ -1,7 +1,8 @@
 //! Where the lines leave the host: one UDP socket a line, both on one interface.
 //!
-//! Binding to the interface's address is what makes Linux choose it for multicast (`ip_route_output_key`, the saddr
-//! case), without a socket option that the standard library does not have.
+//! Binding to the interface's address is what makes Linux choose it for multicast
+//! (`ip_route_output_key`, the saddr case), without a socket option that the standard library does
+//! not have.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -102,7 +103,8 @@ impl FromStr for Interface {
             }
             return Ok(Self::Address(address));
         }
-        // What the kernel takes for a name (dev_valid_name); digits and dots alone are an address with an error in it.
+        // What the kernel takes for a name (dev_valid_name); digits and dots alone are an address
+        // with an error in it.
         let is_name = (1..=15).contains(&text.len())
             && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
             && text.contains(|c: char| !c.is_ascii_digit() && c != '.');

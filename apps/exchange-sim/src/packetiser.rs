@@ -1,8 +1,9 @@
-//! Puts messages into MoldUDP64 packets: cut at the MTU, sent when they have waited long enough, with heartbeats where
-//! nothing is said.
+//! Puts messages into MoldUDP64 packets: cut at the MTU, sent when they have waited long enough,
+//! with heartbeats where nothing is said.
 //!
-//! Both lines carry the same packets, so this happens once. Time is that of the messages; a packet leaves when it is
-//! full or when its first message has waited for [`Settings::pack_wait_us`], and packets leave in the order of their numbers.
+//! Both lines carry the same packets, so this happens once. Time is that of the messages; a packet
+//! leaves when it is full or when its first message has waited for [`Settings::pack_wait_us`], and
+//! packets leave in the order of their numbers.
 
 use market::framing::Framing;
 use market::framing::mold_udp64::MoldHeader;
@@ -13,9 +14,11 @@ use crate::settings::Settings;
 
 /// A line that has said nothing for so long says so (MoldUDP64 1.00: "once a second").
 const HEARTBEAT_NS: u64 = 1_000_000_000;
-/// The end of the session is told so often, a heartbeat's time apart, since any of them may be lost.
+/// The end of the session is told so often, a heartbeat's time apart, since any of them may be
+/// lost.
 const ENDS_OF_SESSION: u32 = 3;
-/// The time between them where somebody waits for the day to end: time enough to ask for what is missing.
+/// The time between them where somebody waits for the day to end: time enough to ask for what is
+/// missing.
 const HURRIED_END_NS: u64 = 500_000_000;
 
 /// What a packet is for.
@@ -116,7 +119,8 @@ impl Packetiser {
         self.end_gap_ns = HURRIED_END_NS;
     }
 
-    /// Sends the open packet if it has waited long enough by `now_ns`, and the heartbeats that were due until then.
+    /// Sends the open packet if it has waited long enough by `now_ns`, and the heartbeats that were
+    /// due until then.
     fn pass_time(&mut self, now_ns: u64, out: &mut Vec<Packet>) {
         if self.count > 0 {
             if now_ns <= self.opened_ns + self.wait_ns {

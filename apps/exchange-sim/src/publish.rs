@@ -5,7 +5,8 @@
 //!                                                  └─ packets as made ──> re-request server
 //! ```
 //!
-//! A stop cuts the day: what the exchange has decided is still sent, then the session ends as always.
+//! A stop cuts the day: what the exchange has decided is still sent, then the session ends as
+//! always.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,7 +25,8 @@ use crate::session::START_NS;
 use crate::settings::Settings;
 use crate::truth::Truth;
 
-/// Sleep ends up to some 100 us late (timer slack and scheduling), so the last piece of a wait is spun.
+/// Sleep ends up to some 100 us late (timer slack and scheduling), so the last piece of a wait is
+/// spun.
 const SPIN: Duration = Duration::from_micros(200);
 /// A stop is noticed within this time.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
@@ -51,14 +53,16 @@ pub struct Published {
     pub elapsed: Duration,
     /// The packet that left latest after its time.
     pub late_max: Duration,
-    /// Messages a second while the market was open; `None` where it did not open for long enough to tell.
+    /// Messages a second while the market was open; `None` where it did not open for long enough to
+    /// tell.
     pub rate: Option<f64>,
     /// What was asked for again.
     pub rerequests: Option<RerequestCounts>,
 }
 
-/// Sends the day. Takes `messages / rate` seconds and some ten for the quiet ones around the open market, or until
-/// `stop`, which takes some two seconds, and five where the market is just closing.
+/// Sends the day. Takes `messages / rate` seconds and some ten for the quiet ones around the open
+/// market, or until `stop`, which takes some two seconds, and five where the market is just
+/// closing.
 pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) -> Result<Published, Error> {
     settings.check()?;
     let sockets = Sockets::open(settings, &publication.outlet)?;
@@ -133,7 +137,8 @@ impl Pace {
         Self { started, anchor: started, stopped: false, late_max: Duration::ZERO, open: None }
     }
 
-    /// Waits until a departure is due. After a stop, what is left leaves from then on, at its distances.
+    /// Waits until a departure is due. After a stop, what is left leaves from then on, at its
+    /// distances.
     fn wait(&mut self, departure: &Departure, stop: &StopFlag) -> Waited {
         let offset = Duration::from_nanos(departure.time_ns - START_NS);
         if self.stopped {

@@ -1,7 +1,8 @@
 //! The one source of chance: a seed in, the same draws out on every machine.
 //!
-//! Only integer operations and the basic float operations that IEEE 754 rounds exactly are used. `ln` and `exp`
-//! differ in the last bit between C libraries, and then the same seed would not give the same capture.
+//! Only integer operations and the basic float operations that IEEE 754 rounds exactly are used.
+//! `ln` and `exp` differ in the last bit between C libraries, and then the same seed would not give
+//! the same capture.
 
 /// xoshiro256++ (Blackman and Vigna, 2019), seeded through splitmix64 as its authors advise.
 #[derive(Clone, Debug)]
@@ -10,8 +11,8 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// The stream number `stream` of `seed`. Streams are independent, so that more loss on one line does not
-    /// change the orders of the day.
+    /// The stream number `stream` of `seed`. Streams are independent, so that more loss on one line
+    /// does not change the orders of the day.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut x = seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03);
         let state = std::array::from_fn(|_| {
@@ -52,8 +53,9 @@ impl Random {
         (self.bits() | 1 << 63).trailing_zeros()
     }
 
-    /// Exponential with mean 1: the gap of a Poisson process. Von Neumann's method: a descending run of uniform
-    /// draws has odd length with probability exp(-first draw); a run of even length adds 1 and starts again.
+    /// Exponential with mean 1: the gap of a Poisson process. Von Neumann's method: a descending
+    /// run of uniform draws has odd length with probability exp(-first draw); a run of even length
+    /// adds 1 and starts again.
     pub(crate) fn exponential(&mut self) -> f64 {
         let mut whole = 0.0;
         loop {

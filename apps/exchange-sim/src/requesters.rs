@@ -1,8 +1,10 @@
-//! Who asks, and how often: a rate for each address, so that the server is no amplifier for a forged source.
+//! Who asks, and how often: a rate for each address, so that the server is no amplifier for a
+//! forged source.
 //!
-//! An address may ask at an even pace and save up a burst (the generic cell rate algorithm of ATM: one time for each
-//! address, the one at which it will have used up what it asked for). The table is bounded; an address that has its whole
-//! burst again is forgotten when another one needs its place.
+//! An address may ask at an even pace and save up a burst (the generic cell rate algorithm of ATM:
+//! one time for each address, the one at which it will have used up what it asked for). The table
+//! is bounded; an address that has its whole burst again is forgotten when another one needs its
+//! place.
 
 use std::net::Ipv4Addr;
 

@@ -5,10 +5,11 @@
 //!   receiver ── request (session, sequence, count) ──> judge ─────┴─> one ordinary packet back to the asker
 //! ```
 //!
-//! It has a thread and a socket of its own; the publisher only hands packets over and never waits for it. An answer is
-//! one packet with as many of the messages as fit, as the specification says: the asker asks again for the rest. What
-//! cannot be answered is not answered, and counted by its reason. A request of 20 bytes brings up to one MTU back,
-//! which is why each address has a pace (`requesters`).
+//! It has a thread and a socket of its own; the publisher only hands packets over and never waits
+//! for it. An answer is one packet with as many of the messages as fit, as the specification says:
+//! the asker asks again for the rest. What cannot be answered is not answered, and counted by its
+//! reason. A request of 20 bytes brings up to one MTU back, which is why each address has a pace
+//! (`requesters`).
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -29,7 +30,8 @@ use crate::settings::Settings;
 
 /// How long the thread waits for a request before it looks for packets to keep.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// Packets handed over and not kept yet: 50 ms of a million packets a second, five times what [`PATIENCE`] piles up.
+/// Packets handed over and not kept yet: 50 ms of a million packets a second, five times what
+/// [`PATIENCE`] piles up.
 const QUEUE_LEN: usize = 50_000;
 /// The long-run pace of one address: a thousand packets, some 30,000 messages a second.
 const REQUEST_INTERVAL_NS: u64 = 1_000_000;
@@ -41,8 +43,8 @@ const REQUEST_BURST: u64 = 256;
 pub struct RerequestSettings {
     /// Its address and port.
     pub address: SocketAddrV4,
-    /// The newest messages that it keeps, at least. Each costs its bytes and, where packets are as small as one message, some
-    /// 150 bytes more.
+    /// The newest messages that it keeps, at least. Each costs its bytes and, where packets are as
+    /// small as one message, some 150 bytes more.
     pub messages: u64,
 }
 
@@ -162,7 +164,8 @@ impl Server {
         Ok(Self { queue, unkept: 0, thread })
     }
 
-    /// Hands over a packet of data that is being published. Never waits: where the queue is full the packet is not kept.
+    /// Hands over a packet of data that is being published. Never waits: where the queue is full
+    /// the packet is not kept.
     pub(crate) fn keep(&mut self, packet: Arc<Packet>) {
         self.unkept += u64::from(self.queue.try_send(packet).is_err());
     }

@@ -1,8 +1,8 @@
 //! What a day is made of: everything that, together with the seed, decides each byte.
 //!
-//! The command line fills [`Settings`], tests build them from `default()`, and the truth file carries them, so that
-//! any capture can be made again. Flags are read by the `FromStr` of their type; what only shows when two settings
-//! are seen together is found by [`Settings::check`].
+//! The command line fills [`Settings`], tests build them from `default()`, and the truth file
+//! carries them, so that any capture can be made again. Flags are read by the `FromStr` of their
+//! type; what only shows when two settings are seen together is found by [`Settings::check`].
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const IPV4_AND_UDP_LEN: usize = 20 + 8;
 /// MoldUDP64 downstream header.
 pub(crate) const MOLD_HEADER_LEN: usize = 20;
-/// Room for the headers and one block of the longest message that the day sends (44 bytes and their length).
+/// Room for the headers and one block of the longest message that the day sends (44 bytes and their
+/// length).
 const MTU_MIN: u16 = (IPV4_AND_UDP_LEN + MOLD_HEADER_LEN + 2 + 44) as u16;
 /// The largest frame that common switches carry.
 const MTU_MAX: u16 = 9216;
@@ -23,7 +24,8 @@ const MTU_MAX: u16 = 9216;
 const PACK_WAIT_US_MAX: u16 = 10_000;
 /// A locate code for each symbol must fit, and the directory must be sent before the day begins.
 const SYMBOLS_MAX: u16 = 10_000;
-/// Per symbol: directory, trading action, opening and closing cross and the two executions of the opening cross.
+/// Per symbol: directory, trading action, opening and closing cross and the two executions of the
+/// opening cross.
 const FRAME_PER_SYMBOL: u64 = 6;
 /// The six system events of a day.
 const FRAME_FIXED: u64 = 6;
@@ -31,8 +33,8 @@ const FRAME_FIXED: u64 = 6;
 pub(crate) const SEEDING_PER_SYMBOL: u64 = 40;
 /// The market opens at 09:30 and the clock of ITCH ends at midnight.
 const SPAN_MAX_S: u64 = 14 * 3600;
-/// The opening is some eight times as dense as the average and then fills the lines' 10 Gb/s: faster, and packets only
-/// pile up in memory.
+/// The opening is some eight times as dense as the average and then fills the lines' 10 Gb/s:
+/// faster, and packets only pile up in memory.
 const RATE_MAX: u64 = 4_000_000;
 
 /// One day of one exchange on two lines.
@@ -70,7 +72,8 @@ pub struct LineSettings {
     pub group: Group,
     /// A packet does not arrive.
     pub loss: Probability,
-    /// A packet is held back for up to [`crate::REORDER_DELAY_NS_MAX`], so that later ones overtake it.
+    /// A packet is held back for up to [`crate::REORDER_DELAY_NS_MAX`], so that later ones overtake
+    /// it.
     pub reorder: Probability,
     /// A packet arrives twice.
     pub duplicate: Probability,
@@ -101,7 +104,8 @@ impl Default for Settings {
     }
 }
 
-/// Long enough for bursts to fill packets, short against the time that a receiver waits for the other line.
+/// Long enough for bursts to fill packets, short against the time that a receiver waits for the
+/// other line.
 fn pack_wait_us_default() -> u16 {
     5
 }
@@ -115,7 +119,8 @@ impl Settings {
     /// Messages of a day whose market is open for `seconds` at the rate of these settings.
     pub fn messages_of(&self, seconds: u32) -> u64 {
         let open = self.rate.saturating_mul(seconds.into());
-        // The books fill with a twentieth of what follows, and with so many orders a symbol at most.
+        // The books fill with a twentieth of what follows, and with so many orders a symbol at
+        // most.
         let seeding = (open / 19).min(SEEDING_PER_SYMBOL * u64::from(self.symbols));
         FRAME_FIXED + FRAME_PER_SYMBOL * u64::from(self.symbols) + seeding + open
     }
@@ -326,8 +331,8 @@ impl Burst {
     /// None at all.
     pub const NONE: Self = Self { size: 0, per_second: 0.0 };
 
-    /// What a day of `rate` messages a second has where nothing else is asked for: a tenth of its messages come in
-    /// bursts of 200, which fill half a dozen packets each.
+    /// What a day of `rate` messages a second has where nothing else is asked for: a tenth of its
+    /// messages come in bursts of 200, which fill half a dozen packets each.
     pub fn of_rate(rate: u64) -> Self {
         Self { size: 200, per_second: rate as f64 / 2000.0 }
     }

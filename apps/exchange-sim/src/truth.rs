@@ -7,9 +7,10 @@
 //!   both lines together    messages = receivable + lost_on_both
 //! ```
 //!
-//! [`Truth::check`] adds all of it up. A range in `lost_on_both` is a gap that a correct handler reports, with two
-//! borders: one that begins at number 1 looks like a late join to a handler that takes the first packet as its start,
-//! and one that ends at the last number shows only in the end of the session. Adjacent lost packets are one range.
+//! [`Truth::check`] adds all of it up. A range in `lost_on_both` is a gap that a correct handler
+//! reports, with two borders: one that begins at number 1 looks like a late join to a handler that
+//! takes the first packet as its start, and one that ends at the last number shows only in the end
+//! of the session. Adjacent lost packets are one range.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -47,11 +48,12 @@ pub struct Truth {
     pub orders_resting: u64,
     /// Best bid and offer of each symbol at the end, for a handler that lost nothing.
     pub book_tops: Vec<BookTop>,
-    /// The day was stopped before its end. The account is whole; the settings alone do not make this day again.
+    /// The day was stopped before its end. The account is whole; the settings alone do not make
+    /// this day again.
     #[serde(default)]
     pub stopped: bool,
-    /// Heartbeats on each line while receivers were waited for. They are in no other number here, as nobody knows who
-    /// was there already: a receiver hears any number of them from none to all.
+    /// Heartbeats on each line while receivers were waited for. They are in no other number here,
+    /// as nobody knows who was there already: a receiver hears any number of them from none to all.
     #[serde(default)]
     pub heartbeats_before: u64,
 }
@@ -82,7 +84,8 @@ pub struct LineTruth {
     pub duplicated: Packets,
     /// Packets that were held back by the injection.
     pub delayed: u64,
-    /// Packets that arrived after a later one of their line for that reason. Duplicates do not count.
+    /// Packets that arrived after a later one of their line for that reason. Duplicates do not
+    /// count.
     pub reordered: u64,
     /// Packets on the line, copies included: what a capture of it holds.
     pub sent: Packets,
@@ -164,7 +167,8 @@ impl LostOnBoth {
 }
 
 impl Truth {
-    /// Adds up every total. The error names the first sum that is wrong: a bug here, or a file that was edited.
+    /// Adds up every total. The error names the first sum that is wrong: a bug here, or a file that
+    /// was edited.
     pub fn check(&self) -> Result<(), String> {
         equal("messages and the sum of by_type", self.messages, self.by_type.values().sum())?;
         equal("messages and the numbers used", self.messages, self.last_sequence + 1 - self.first_sequence)?;
@@ -200,8 +204,8 @@ impl Truth {
     }
 }
 
-/// A truth file that is there before the truth is known: a path that cannot be written shows before the day, not after
-/// it. Until it is written it is empty, which no reader takes for a truth.
+/// A truth file that is there before the truth is known: a path that cannot be written shows before
+/// the day, not after it. Until it is written it is empty, which no reader takes for a truth.
 #[derive(Debug)]
 pub struct TruthFile {
     path: PathBuf,

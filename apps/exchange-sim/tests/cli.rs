@@ -13,7 +13,8 @@ fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_exchange-sim")).args(arguments).output().unwrap()
 }
 
-/// Runs `generate` with `flags` added, expects the exit code, and that the error says all of `words`.
+/// Runs `generate` with `flags` added, expects the exit code, and that the error says all of
+/// `words`.
 fn refused(flags: &[&str], code: i32, words: &[&str]) {
     let directory = tempdir().unwrap();
     let out = directory.path().join("day.pcap");

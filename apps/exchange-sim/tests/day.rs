@@ -50,7 +50,8 @@ fn same_seed_gives_the_same_bytes() {
     let settings = faulty("1%", "2%", "1%");
     let (first, truth) = day(&settings);
     assert_eq!((first.clone(), truth), day(&settings));
-    // The bytes are part of what users rely on: a change of the model that moves this number is told in CHANGELOG.md.
+    // The bytes are part of what users rely on: a change of the model that moves this number is
+    // told in CHANGELOG.md.
     assert_eq!(hash(&first), 5_557_003_389_891_376_516);
     assert_ne!(hash(&first), hash(&day(&Settings { seed: 2, ..settings }).0));
 }

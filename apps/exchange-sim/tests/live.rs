@@ -1,4 +1,5 @@
-//! A day on real kernel sockets: what receivers on this host hear, what they ask for again, and how it ends.
+//! A day on real kernel sockets: what receivers on this host hear, what they ask for again, and how
+//! it ends.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use tempfile::tempdir;
 
 const SESSION: [u8; 10] = *b"LIVE      ";
 
-/// Both groups of a day, joined on the loopback interface, and the place where its re-request server listens.
+/// Both groups of a day, joined on the loopback interface, and the place where its re-request
+/// server listens.
 struct Receiver {
     name: &'static str,
     port: u16,
@@ -29,8 +31,8 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// `None`, said aloud, where this machine has no multicast on loopback. Each test has a port of its own, and the next
-    /// one for re-requests.
+    /// `None`, said aloud, where this machine has no multicast on loopback. Each test has a port of
+    /// its own, and the next one for re-requests.
     fn join(name: &'static str, port: u16) -> Option<Self> {
         let join = |group: Ipv4Addr| {
             let socket = UdpSocket::bind((group, port))?;
@@ -172,7 +174,8 @@ fn hostile_requests_get_no_answer_and_are_counted() {
     let Some(mut receiver) = Receiver::join("hostile_requests_get_no_answer", 26530) else { return };
     let directory = tempdir().unwrap();
     let day = receiver.publish(&directory.path().join("truth"), &["--messages", "10k", "--rerequest-keep", "20"]);
-    // The directory and all that fills the books; then it is quiet until the open, two seconds later.
+    // The directory and all that fills the books; then it is quiet until the open, two seconds
+    // later.
     receiver.hear_until(|heard| heard.messages.len() == 422);
     let request = |seq, count| Request { session: SESSION, seq, count };
     let hostile = [

@@ -16,7 +16,8 @@ use crate::feed::{GROUPS_MAX, Tops};
 use crate::format::Format;
 use crate::plan::{FeedPlan, Placement, ReplayPlan, RunPlan, parse_group, parse_pace, parse_seconds};
 
-/// Market data through a poll-mode pipeline: each packet validated, arbitrated, decoded, and accounted for.
+/// Market data through a poll-mode pipeline: each packet validated, arbitrated, decoded, and
+/// accounted for.
 #[derive(Debug, Parser)]
 #[command(version = env!("VERSION_AND_COMMIT"), arg_required_else_help = true)]
 pub struct Cli {
@@ -28,10 +29,11 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a capture (pcap or pcapng, plain or gzip) or a file of ITCH messages through the whole pipeline.
+    /// Run a capture (pcap or pcapng, plain or gzip) or a file of ITCH messages through the whole
+    /// pipeline.
     Replay(ReplayArgs),
-    /// Receive from a live interface through the whole pipeline, until Ctrl-C: what the port and channels of the
-    /// configuration name, nothing else.
+    /// Receive from a live interface through the whole pipeline, until Ctrl-C: what the port and
+    /// channels of the configuration name, nothing else.
     Run(RunArgs),
 }
 
@@ -79,7 +81,8 @@ pub struct OutputArgs {
     /// No progress and no notices; only the summary, and what failed.
     #[arg(long, short)]
     pub quiet: bool,
-    /// Say how the pipeline was built, what its buffers are for, and what this machine could do better.
+    /// Say how the pipeline was built, what its buffers are for, and what this machine could do
+    /// better.
     #[arg(long, short)]
     pub verbose: bool,
 }

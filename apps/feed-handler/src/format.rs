@@ -1,5 +1,6 @@
-//! The formats, and what each of them is made of: a framing, a codec and books. [`Format`] is the operator's word;
-//! [`Protocol`] is the same at compile time, so that the data path has no branch on it.
+//! The formats, and what each of them is made of: a framing, a codec and books. [`Format`] is the
+//! operator's word; [`Protocol`] is the same at compile time, so that the data path has no branch
+//! on it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,7 +62,8 @@ impl Format {
         }
     }
 
-    /// The largest number that a channel has in the packets; `None` where packets have no such number.
+    /// The largest number that a channel has in the packets; `None` where packets have no such
+    /// number.
     pub(crate) const fn number_max(self) -> Option<u32> {
         match self {
             Self::MoldItch50 | Self::Itch50File => None,
@@ -70,7 +72,8 @@ impl Format {
         }
     }
 
-    /// A message type as the format's own specification writes it: a letter, or a number where types are numbers.
+    /// A message type as the format's own specification writes it: a letter, or a number where
+    /// types are numbers.
     pub fn kind_name(self, kind: u8) -> String {
         match self {
             Self::CboePitch => format!("0x{kind:02x}"),
@@ -111,8 +114,8 @@ pub trait Protocol: 'static {
     /// What is built from them.
     type Books: Books;
 
-    /// Whether groups that carry the same session are lines of one channel. Where the wire names no session, a group
-    /// is a channel of its own unless the configuration says otherwise.
+    /// Whether groups that carry the same session are lines of one channel. Where the wire names no
+    /// session, a group is a channel of its own unless the configuration says otherwise.
     const HAS_SESSIONS: bool;
 
     /// Whether the packet carries this format's messages, where its header tells.
@@ -128,7 +131,8 @@ pub trait Protocol: 'static {
     fn capacity() -> Capacity;
 }
 
-/// See [`Format::MoldItch50`]. Plain files travel the same way: see [`crate::device::ItchFileDevice`].
+/// See [`Format::MoldItch50`]. Plain files travel the same way: see
+/// [`crate::device::ItchFileDevice`].
 #[derive(Debug)]
 pub enum MoldItch50 {}
 
@@ -218,7 +222,8 @@ impl Protocol for CboePitch {
     type Framing = CboeUnit;
     type Codec = Pitch;
     type Books = OrderBooks;
-    /// A unit's number is the same on its real-time group and on its gap-response group, and their sequences are not.
+    /// A unit's number is the same on its real-time group and on its gap-response group, and their
+    /// sequences are not.
     const HAS_SESSIONS: bool = false;
 
     fn carries(_raw: &UnitHeader) -> bool {

@@ -1,5 +1,6 @@
-//! A node between IPv4 and UDP that joins each group at its first datagram, so that a capture of unknown groups is
-//! heard from the first packet on, in one pass: the group is joined before the datagram reaches the UDP node.
+//! A node between IPv4 and UDP that joins each group at its first datagram, so that a capture of
+//! unknown groups is heard from the first packet on, in one pass: the group is joined before the
+//! datagram reaches the UDP node.
 
 use core::net::SocketAddrV4;
 
@@ -12,8 +13,8 @@ use zerocopy::FromBytes;
 
 /// An app that takes groups as they come.
 pub trait Learner {
-    /// A datagram to a group that nobody joined has come. The consumer that shall have it, or `None` where there are too
-    /// many; it then ends as `udp/drop/no_consumer`.
+    /// A datagram to a group that nobody joined has come. The consumer that shall have it, or
+    /// `None` where there are too many; it then ends as `udp/drop/no_consumer`.
     fn on_new_group(&mut self, group: SocketAddrV4) -> Option<ConsumerId>;
 }
 
@@ -22,7 +23,8 @@ pub trait Learner {
 pub enum Learning {
     /// None: the operator named them.
     Off,
-    /// Every group but those of 224.0.0.0/24, where routers and hosts speak to each other (RFC 5771 4).
+    /// Every group but those of 224.0.0.0/24, where routers and hosts speak to each other (RFC 5771
+    /// 4).
     On,
 }
 
@@ -68,7 +70,8 @@ impl<A: Learner, U: Node<A>> Node<A> for Join<U> {
     }
 }
 
-/// Where a datagram goes, if that is a group that may be joined. The IPv4 header lies behind the UDP header.
+/// Where a datagram goes, if that is a group that may be joined. The IPv4 header lies behind the
+/// UDP header.
 #[inline]
 fn group(mbuf: &Mbuf) -> Option<SocketAddrV4> {
     let (ipv4, _) = Ipv4Header::ref_from_prefix(mbuf.behind(mbuf.l3_len())?).ok()?;

@@ -1,7 +1,8 @@
-//! `feed-handler`: the command line over the library. The summary goes to standard output, everything else to standard
-//! error.
+//! `feed-handler`: the command line over the library. The summary goes to standard output,
+//! everything else to standard error.
 //!
-//! Exit codes: 0 all is well and adds up, 1 something failed, 2 the command line or the configuration makes no sense.
+//! Exit codes: 0 all is well and adds up, 1 something failed, 2 the command line or the
+//! configuration makes no sense.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -68,7 +69,8 @@ fn say(sentence: impl Display) {
     eprintln!("feed-handler: {}", printable(sentence));
 }
 
-/// Standard error while it runs: notices as lines, and a progress line that replaces itself on a terminal.
+/// Standard error while it runs: notices as lines, and a progress line that replaces itself on a
+/// terminal.
 struct Console {
     quiet: bool,
     verbose: bool,

@@ -1,5 +1,5 @@
-//! What books take, and whether the machine has so much left for this process. Linux gives memory that it does not
-//! have, and ends a process when it is used; so it is asked for before.
+//! What books take, and whether the machine has so much left for this process. Linux gives memory
+//! that it does not have, and ends a process when it is used; so it is asked for before.
 
 use std::fmt;
 
@@ -21,7 +21,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Says what the books of `channels` channels take, with `each` bytes for one, or refuses what the machine has not.
+/// Says what the books of `channels` channels take, with `each` bytes for one, or refuses what the
+/// machine has not.
 pub(crate) fn check(channels: usize, each: u128) -> Result<String, Error> {
     check_on(&Machine::here(), channels, each)
 }

@@ -1,4 +1,5 @@
-//! What a user wants, all of it known and checked before anything starts: flags over the configuration over defaults.
+//! What a user wants, all of it known and checked before anything starts: flags over the
+//! configuration over defaults.
 
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -97,7 +98,8 @@ pub struct WorkerPlan {
 /// Which core a worker is pinned to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// The last one that the process may use: the first is where a system does most of its own work.
+    /// The last one that the process may use: the first is where a system does most of its own
+    /// work.
     #[default]
     Last,
     /// This one.
@@ -117,12 +119,13 @@ pub struct CapacityPlan {
     pub levels: Option<usize>,
 }
 
-/// A jumbo frame of 9,216 bytes with two VLAN tags. Buffers that nobody touches cost address space only.
+/// A jumbo frame of 9,216 bytes with two VLAN tags. Buffers that nobody touches cost address space
+/// only.
 pub const FRAME_LEN_MAX: usize = 9_216 + 14 + 8;
 /// See [`WorkerPlan::latency_every`].
 pub const LATENCY_EVERY: u32 = 7;
-/// Packets that may wait behind a hole. At 10 Gb/s some 80 full packets of a line pass in 100 µs, which is what lines
-/// of one site differ by; too few turn a burst into false gaps.
+/// Packets that may wait behind a hole. At 10 Gb/s some 80 full packets of a line pass in 100 µs,
+/// which is what lines of one site differ by; too few turn a burst into false gaps.
 pub const WINDOW_PACKETS: usize = 256;
 
 impl Default for WorkerPlan {

@@ -1,5 +1,5 @@
-//! A live run from beginning to end: open the port, start a pinned worker for each queue, watch them until a signal or the time
-//! is over, and add up what happened.
+//! A live run from beginning to end: open the port, start a pinned worker for each queue, watch
+//! them until a signal or the time is over, and add up what happened.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -15,8 +15,8 @@ use crate::plan::{FeedPlan, Placement, RunPlan};
 use crate::report::{Core, Ending, Origin, Run, Summary, silence};
 use crate::worker::{self, Event, Frames, WorkerInputs};
 
-/// Carries out a plan until `stop` or its time is over; `tell` hears what happens meanwhile. When this returns nothing of
-/// ours is on the interface any more.
+/// Carries out a plan until `stop` or its time is over; `tell` hears what happens meanwhile. When
+/// this returns nothing of ours is on the interface any more.
 pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
     let interface = plan.live.port.interface().to_owned();
     let first = plan.live.queues.first().copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What a file looks like: its first packets tried against every format, so that a wrong `--format` is answered with the
-//! right one instead of a summary full of zeros.
+//! What a file looks like: its first packets tried against every format, so that a wrong `--format`
+//! is answered with the right one instead of a summary full of zeros.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,9 +22,11 @@ use crate::error::Error;
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
 use crate::plan::ReplayPlan;
 
-/// Frames that are looked at: enough to get past what else is on a wire, few enough not to be noticed.
+/// Frames that are looked at: enough to get past what else is on a wire, few enough not to be
+/// noticed.
 const FRAMES_MAX: u64 = 4_096;
-/// Messages at the front of a plain file, most of which have to be known: newer versions of a feed add types.
+/// Messages at the front of a plain file, most of which have to be known: newer versions of a feed
+/// add types.
 const MESSAGES_MAX: usize = 64;
 /// Bytes of a file that are looked at for them.
 const BEGINNING_LEN: u64 = 8_192;
@@ -53,8 +55,8 @@ struct Survey {
 /// The formats that captures hold, in the order of [`Survey::decodes`].
 const CAPTURED: [Format; 4] = [Format::MoldItch50, Format::IexTops, Format::IexDeep, Format::CboePitch];
 
-/// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it says nothing: the worker
-/// will find out.
+/// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it says
+/// nothing: the worker will find out.
 pub fn check(plan: &ReplayPlan) -> Result<(), Error> {
     // A pipe gives its bytes once only.
     if !plan.input.is_file() {

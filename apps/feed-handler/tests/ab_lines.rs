@@ -1,4 +1,5 @@
-//! The example of lines A and B behind the front door, on a day of exchange-sim that both lines lose something of.
+//! The example of lines A and B behind the front door, on a day of exchange-sim that both lines
+//! lose something of.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::sync::{Arc, Mutex};
@@ -49,7 +50,8 @@ fn each_message_of_both_lines_is_delivered_once_or_in_a_gap() {
     let capacity = market::Capacity { books: 64, orders: 1 << 16, levels: 1 << 14 };
     port.run(move |_| Watched { feed: ab_lines::Feed::new(capacity), counts: Arc::clone(&watched) }).unwrap();
     let (delivered, missing) = *counts.lock().unwrap();
-    // A machine that is busy elsewhere for a millisecond gives holes up that the other line would have filled.
+    // A machine that is busy elsewhere for a millisecond gives holes up that the other line would
+    // have filled.
     assert_eq!(delivered + missing, truth.messages);
     assert!(missing >= truth.lost_on_both.messages, "{missing}");
 }

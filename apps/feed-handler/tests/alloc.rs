@@ -1,9 +1,11 @@
-//! After the start the worker allocates nothing, however many packets come: a day six times as long costs not one
-//! allocation more, losses, repetitions and packets that wait for their turn included.
+//! After the start the worker allocates nothing, however many packets come: a day six times as long
+//! costs not one allocation more, losses, repetitions and packets that wait for their turn
+//! included.
 //!
 //! Invariants of the counting allocator, which std offers in no safe form:
 //! 1. Every call goes to the system allocator unchanged, and so does the caller's promise about it.
-//! 2. The flag is a thread-local without a destructor and the counter a static, so counting allocates nothing itself.
+//! 2. The flag is a thread-local without a destructor and the counter a static, so counting
+//!    allocates nothing itself.
 #![allow(unsafe_code, reason = "a global allocator is unsafe by its trait")]
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
@@ -96,7 +98,8 @@ fn packets_and_forged_channels_cost_no_allocation() {
     assert_eq!(long, short);
 }
 
-/// Allocations of the worker's thread in a day of ten packets, with two forged ones of each of so many other channels in it.
+/// Allocations of the worker's thread in a day of ten packets, with two forged ones of each of so
+/// many other channels in it.
 fn allocations_with_forged(channels: u32) -> u64 {
     let directory = tempdir().unwrap();
     let (file, config) = (directory.path().join("day.pcap"), directory.path().join("day.toml"));

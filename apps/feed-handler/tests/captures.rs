@@ -1,5 +1,6 @@
-//! Real captures against counts that independent decoders made (docs/captures.md), plain, through a fault device
-//! without faults, through one that loses packets, and out of a recording of themselves.
+//! Real captures against counts that independent decoders made (docs/captures.md), plain, through a
+//! fault device without faults, through one that loses packets, and out of a recording of
+//! themselves.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Bad input as a user gives it: one sentence that says what to do, exit code 2 for usage and 1 for failure.
+//! Bad input as a user gives it: one sentence that says what to do, exit code 2 for usage and 1 for
+//! failure.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
@@ -40,7 +41,8 @@ impl Bench {
     }
 }
 
-/// Replays `file` and expects this exit code, one sentence with all of `says`, and nothing on standard output.
+/// Replays `file` and expects this exit code, one sentence with all of `says`, and nothing on
+/// standard output.
 fn refused(file: &Path, flags: &[&str], code: i32, says: &[&str]) {
     let mut arguments = vec!["replay", file.to_str().unwrap(), "--quiet"];
     arguments.extend(flags);
@@ -231,7 +233,8 @@ fn hugepages_that_are_not_there_are_told_loudly_or_refused() {
         return;
     }
     let bench = bench();
-    // A buffer has room for a jumbo frame, so 256 of them take more than a page of 2 MiB: more pages than there are.
+    // A buffer has room for a jumbo frame, so 256 of them take more than a page of 2 MiB: more
+    // pages than there are.
     let buffers = (reserved + 1) * 256 + 512;
     let config = |hugepages| format!("[worker]\nbuffers = {buffers}\nhugepages = \"{hugepages}\"\n");
     let says = ["hugepages are required", "hugepage-setup apply"];

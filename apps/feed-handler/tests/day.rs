@@ -1,4 +1,5 @@
-//! Days of exchange-sim on two lines, with everything that a network does to them, against the truth about them.
+//! Days of exchange-sim on two lines, with everything that a network does to them, against the
+//! truth about them.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Captures made by hand: which groups make which channels, and by which name everything else is dropped.
+//! Captures made by hand: which groups make which channels, and by which name everything else is
+//! dropped.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
@@ -346,7 +347,8 @@ fn groups_that_are_learned_end_at_a_limit_that_is_said() {
     let file = directory.path().join("made.pcap");
     let capture = (0..1_030_u16).fold(Capture::default(), |capture, idx| {
         let [high, low] = idx.to_be_bytes();
-        // One session, so that there is one channel and its lines are full: groups are the limit that is meant.
+        // One session, so that there is one channel and its lines are full: groups are the limit
+        // that is meant.
         capture.packet(u64::from(idx), Ipv4Addr::new(239, 2, high, low), b"day1      ", 1, 1)
     });
     capture.write(&file);

@@ -1,14 +1,16 @@
-//! What all codecs share: the trait, the errors, the counters by type, and the two macros that declare messages.
+//! What all codecs share: the trait, the errors, the counters by type, and the two macros that
+//! declare messages.
 //!
-//! A message is a plain structure of bytes (zerocopy, alignment 1) that is laid over the packet: one length check,
-//! then fields are read where they are. [`Codec::decode`] turns it into a normalised [`Event`].
+//! A message is a plain structure of bytes (zerocopy, alignment 1) that is laid over the packet:
+//! one length check, then fields are read where they are. [`Codec::decode`] turns it into a
+//! normalised [`Event`].
 
 use core::fmt;
 
 use crate::event::Event;
 
-/// Turns the messages of one feed into events. Holds what the feed makes a decoder remember, which is nothing for
-/// most and the last second for PITCH.
+/// Turns the messages of one feed into events. Holds what the feed makes a decoder remember, which
+/// is nothing for most and the last second for PITCH.
 pub trait Codec {
     /// The feed's name in configurations and reports.
     const NAME: &'static str;
@@ -16,7 +18,8 @@ pub trait Codec {
     /// The type byte of a message, or `None` where it is too short to have one.
     fn kind(message: &[u8]) -> Option<u8>;
 
-    /// The event that a message means. One message is exactly one event or one error; some 5 to 10 ns.
+    /// The event that a message means. One message is exactly one event or one error; some 5 to 10
+    /// ns.
     fn decode(&mut self, message: &[u8]) -> Result<Event, MessageError>;
 
     /// Decodes and counts. The error is in the counters and needs no second look.
@@ -35,12 +38,14 @@ pub trait Codec {
     }
 }
 
-/// Why a message gave no event. The next message is not touched by it: framing knows where it begins.
+/// Why a message gave no event. The next message is not touched by it: framing knows where it
+/// begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageError {
     /// Too short to have a type.
     Empty,
-    /// A type that this codec does not know; newer versions of a feed add types, so this is expected to happen.
+    /// A type that this codec does not know; newer versions of a feed add types, so this is
+    /// expected to happen.
     Unknown {
         /// The type byte.
         kind: u8,
@@ -120,8 +125,9 @@ impl Default for MessageCounts {
     }
 }
 
-/// Declares the messages of a feed as structures over its bytes, each checked at compile time against the length in
-/// the feed's specification. `head` is the part that all its messages begin with.
+/// Declares the messages of a feed as structures over its bytes, each checked at compile time
+/// against the length in the feed's specification. `head` is the part that all its messages begin
+/// with.
 macro_rules! layouts {
     (head $head:ty; $(
         $(#[$doc:meta])*
@@ -193,7 +199,8 @@ macro_rules! message_set {
                 }
             }
 
-            /// Copies the message to the front of `out` and gives its length; `None` where it does not fit.
+            /// Copies the message to the front of `out` and gives its length; `None` where it does
+            /// not fit.
             pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
                 let bytes = self.as_bytes();
                 out.get_mut(..bytes.len())?.copy_from_slice(bytes);

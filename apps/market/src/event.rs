@@ -1,11 +1,13 @@
 //! Normalised events: what the messages of all feeds mean, in one vocabulary.
 //!
-//! An event is 64 bytes at most and `Copy`, so it travels through registers, a ring, or a call. `at_ns` is the
-//! exchange's time in the feed's own epoch: since midnight New York for ITCH and PITCH, since 1970 for IEX.
+//! An event is 64 bytes at most and `Copy`, so it travels through registers, a ring, or a call.
+//! `at_ns` is the exchange's time in the feed's own epoch: since midnight New York for ITCH and
+//! PITCH, since 1970 for IEX.
 //!
-//! The layouts are fixed (`repr(C)`): narrow fields in the first eight bytes, then the time, then wide fields, so that
-//! most fields of all events lie at the same places. Left to itself the compiler puts a byte of one event where
-//! another has a part of a price, and takes both apart where the arms of a decoder meet.
+//! The layouts are fixed (`repr(C)`): narrow fields in the first eight bytes, then the time, then
+//! wide fields, so that most fields of all events lie at the same places. Left to itself the
+//! compiler puts a byte of one event where another has a part of a price, and takes both apart
+//! where the arms of a decoder meet.
 
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 
@@ -43,7 +45,8 @@ pub enum Event {
     Clear(Clear),
     /// The feed's clock moved to the next second.
     Clock(Clock),
-    /// A known message that changes no book and prints no trade (imbalances, participants, collars …).
+    /// A known message that changes no book and prints no trade (imbalances, participants, collars
+    /// …).
     Other(Other),
 }
 

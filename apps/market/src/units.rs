@@ -1,6 +1,7 @@
 //! The words that all feeds share: price, symbol, side, order reference, locate.
 //!
-//! Prices are fixed point with four decimals in an `i64`; there is no floating point anywhere in this library.
+//! Prices are fixed point with four decimals in an `i64`; there is no floating point anywhere in
+//! this library.
 
 use core::fmt;
 use core::str;
@@ -30,7 +31,8 @@ impl fmt::Display for Price {
     }
 }
 
-/// An instrument's name: up to eight bytes of ASCII, left aligned, padded with spaces, exactly as on the wire.
+/// An instrument's name: up to eight bytes of ASCII, left aligned, padded with spaces, exactly as
+/// on the wire.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -96,7 +98,8 @@ pub enum Side {
 }
 
 impl Side {
-    /// `B` is a bid, anything else an offer: feeds know only the two, and a third must not stop the decoder.
+    /// `B` is a bid, anything else an offer: feeds know only the two, and a third must not stop the
+    /// decoder.
     pub const fn from_wire(byte: u8) -> Self {
         if byte == b'B' { Self::Buy } else { Self::Sell }
     }
@@ -114,7 +117,8 @@ impl Side {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderRef(pub u64);
 
-/// Nasdaq's index of a stock, unique for the day; 0 means "no particular stock" and on feeds without locates.
+/// Nasdaq's index of a stock, unique for the day; 0 means "no particular stock" and on feeds
+/// without locates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Locate(pub u16);
 

@@ -1,4 +1,5 @@
-//! After construction nothing on the data path allocates: framing, arbitration, re-requests, codec, books.
+//! After construction nothing on the data path allocates: framing, arbitration, re-requests, codec,
+//! books.
 //!
 //! Invariants of its counting allocator, which std offers in no safe form:
 //! 1. Every call goes to the system allocator unchanged, and so does the caller's promise about it.
@@ -144,7 +145,8 @@ fn a_hundred_thousand_packets_on_two_lines_allocate_nothing() {
     let before = ALLOCATIONS.get();
     for number in 0..100_000_u64 {
         let seq = 1 + number * 2;
-        // Line A loses every seventh packet, line B every eleventh; some are lost on both. B lags three packets.
+        // Line A loses every seventh packet, line B every eleventh; some are lost on both. B lags
+        // three packets.
         if !number.is_multiple_of(7) {
             handler.hear(Line::A, packet(seq, &mut out), number * 100);
         }

@@ -33,7 +33,8 @@ fn u32_le(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize
 }
 
-/// Last byte of the destination group and UDP payload of each frame; all frames are Ethernet, IPv4, UDP.
+/// Last byte of the destination group and UDP payload of each frame; all frames are Ethernet, IPv4,
+/// UDP.
 fn datagram(frame: &[u8]) -> (u8, &[u8]) {
     let ip = &frame[14..];
     let udp = &ip[usize::from(ip[0] & 0xf) * 4..u16_be(ip, 2)];
@@ -49,7 +50,8 @@ fn pcap_frames(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Frames of the enhanced packet blocks of a little-endian pcapng; a block that is cut short ends the walk.
+/// Frames of the enhanced packet blocks of a little-endian pcapng; a block that is cut short ends
+/// the walk.
 fn pcapng_frames(file: &[u8]) -> Vec<&[u8]> {
     let (mut frames, mut rest) = (Vec::new(), file);
     while rest.len() >= 12 && u32_le(rest, 4) <= rest.len() {

@@ -25,7 +25,8 @@ fn known(feed: &str) -> &'static [(u8, usize)] {
     }
 }
 
-/// A message with a known type and length three times out of four; `type_at` is where its type stands.
+/// A message with a known type and length three times out of four; `type_at` is where its type
+/// stands.
 fn message((choice, truth, mut body): (usize, u8, Vec<u8>), feed: &str, type_at: usize) -> Vec<u8> {
     let (kind, len) = known(feed)[choice % known(feed).len()];
     if truth > 0 {

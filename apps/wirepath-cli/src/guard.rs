@@ -1,4 +1,5 @@
-//! `wirepath guard`: stands by while a process runs, and resets the TCP connections that it leaves open when it dies.
+//! `wirepath guard`: stands by while a process runs, and resets the TCP connections that it leaves
+//! open when it dies.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -10,7 +11,8 @@ use wirepath::worker::guard::{Guardian, Target};
 /// Waits for a process to end, however it ends, and resets the TCP connections that it left open.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The process: its number, or the name of its application. Not needed where only one has connections to be guarded
+    /// The process: its number, or the name of its application. Not needed where only one has
+    /// connections to be guarded
     #[arg(value_name = "PID|NAME")]
     process: Option<String>,
     /// Where its shared files are, if neither in WIREPATH_SHM nor in /dev/shm/wirepath

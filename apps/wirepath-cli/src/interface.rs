@@ -1,4 +1,5 @@
-//! An interface as /sys shows it: where it is plugged in, what drives it, and whether it carries frames.
+//! An interface as /sys shows it: where it is plugged in, what drives it, and whether it carries
+//! frames.
 
 use crate::root::Root;
 
@@ -96,7 +97,8 @@ fn pci(root: &Root, folder: &str) -> Option<String> {
     })
 }
 
-/// A name that the kernel would take (`dev_valid_name`, net/core/dev.c), so that it cannot lead out of its folder.
+/// A name that the kernel would take (`dev_valid_name`, net/core/dev.c), so that it cannot lead out
+/// of its folder.
 fn is_name(name: &str) -> bool {
     let taken = |letter: char| letter == '/' || letter == ':' || letter.is_whitespace();
     !name.is_empty() && name.len() <= NAME_LEN_MAX && name != "." && name != ".." && !name.chars().any(taken)

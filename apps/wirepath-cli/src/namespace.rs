@@ -3,14 +3,16 @@
 //! Entering is `setns(2)`, for which the standard library has no call.
 //!
 //! Invariants:
-//! 1. The descriptor passed to the system call is open: it is borrowed from a `File` for the call. No address is passed.
+//! 1. The descriptor passed to the system call is open: it is borrowed from a `File` for the call.
+//!    No address is passed.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::thread;
 
-/// Runs `act` in the network namespace of process `pid`: where that is ours on this thread, else on one that enters it.
+/// Runs `act` in the network namespace of process `pid`: where that is ours on this thread, else on
+/// one that enters it.
 ///
 /// # Errors
 /// The process is gone, or this user may not look at it or enter its namespace.

@@ -1,7 +1,7 @@
 //! The machine's files: /sys and /proc of this machine, or a made-up tree below another directory.
 //!
-//! `None` means that the kernel does not say: a file that is absent, unreadable or no number. Whoever asks decides what
-//! ignorance costs.
+//! `None` means that the kernel does not say: a file that is absent, unreadable or no number.
+//! Whoever asks decides what ignorance costs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,8 @@ impl Root {
         names
     }
 
-    /// The last part of what a link leads to: a device's driver, an interface's bridge. In a made-up tree a file with the name
-    /// in it does as well.
+    /// The last part of what a link leads to: a device's driver, an interface's bridge. In a
+    /// made-up tree a file with the name in it does as well.
     pub(crate) fn link_name(&self, name: &str) -> Option<String> {
         match fs::read_link(self.path(name)) {
             Ok(target) => Some(target.file_name()?.to_string_lossy().into_owned()),

@@ -1,5 +1,6 @@
-//! `wirepath capture` as an operator runs it, against a worker in another process: a child that sends back what arrives on
-//! a wire in memory, does what lines on its standard input say, and is killed.
+//! `wirepath capture` as an operator runs it, against a worker in another process: a child that
+//! sends back what arrives on a wire in memory, does what lines on its standard input say, and is
+//! killed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
 use std::fs;
@@ -31,7 +32,8 @@ const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 /// The ring of the child's tap: the smallest there is.
 const RING_LEN: usize = 512 << 10;
 
-/// Frame `n` of a stream: a UDP datagram with `n` and as much more as makes its length differ from the next one's.
+/// Frame `n` of a stream: a UDP datagram with `n` and as much more as makes its length differ from
+/// the next one's.
 fn frame(n: u64) -> Vec<u8> {
     let payload = [n.to_be_bytes().to_vec(), vec![n as u8; (n % 100) as usize]].concat();
     let mut bytes = vec![0; 34];
@@ -71,7 +73,8 @@ impl Node<()> for Echo {
     fn outline(&self, _outline: &mut Outline) {}
 }
 
-/// Not a test of its own: the second process of those below, which runs this until it is told to quit or is killed.
+/// Not a test of its own: the second process of those below, which runs this until it is told to
+/// quit or is killed.
 #[test]
 fn child_sends_back_what_arrives() {
     let Some(directory) = std::env::var_os("WIREPATH_TEST_CHILD") else { return };

@@ -1,4 +1,5 @@
-//! `wirepath devices` as an operator runs it: on this machine, and on a veth pair in a namespace of its own.
+//! `wirepath devices` as an operator runs it: on this machine, and on a veth pair in a namespace of
+//! its own.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
 use std::process::{Command, Output};

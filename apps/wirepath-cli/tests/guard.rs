@@ -1,4 +1,5 @@
-//! What `wirepath guard` says where there is nobody to guard. That it does its work is proved in `tests/tests/live_guard*.rs`.
+//! What `wirepath guard` says where there is nobody to guard. That it does its work is proved in
+//! `tests/tests/live_guard*.rs`.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,5 @@
-//! `wirepath stats` as an operator runs it, against real processes: this one, and a child that is killed.
+//! `wirepath stats` as an operator runs it, against real processes: this one, and a child that is
+//! killed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
 use std::fs;
@@ -209,7 +210,8 @@ fn watch_goes_on_until_the_process_ends() {
     assert_eq!(watch.wait().unwrap().code(), Some(1));
 }
 
-/// Whoever starts a program whose file gives it rights chooses its environment, and must not choose where it reads and writes.
+/// Whoever starts a program whose file gives it rights chooses its environment, and must not choose
+/// where it reads and writes.
 #[test]
 fn program_whose_file_gives_it_rights_does_not_ask_the_environment() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,4 +1,5 @@
-//! The NIC's counters in `wirepath stats`, of a process that polls a veth in a network namespace of its own.
+//! The NIC's counters in `wirepath stats`, of a process that polls a veth in a network namespace of
+//! its own.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,5 @@
-//! Drives software ConnectXs, for those who look from outside: `softhca run --manual --devices 2 -- connectx PATH ROUNDS`.
+//! Drives software ConnectXs, for those who look from outside:
+//! `softhca run --manual --devices 2 -- connectx PATH ROUNDS`.
 //!
 //! What counts happens in the functions whose names begin with `measured`, as in `packets`.
 
@@ -25,7 +26,8 @@ fn main() -> ExitCode {
     };
     match run(&path, rounds) {
         Ok(()) => {
-            // As long a line for any number: with the lengths of commands, the preload library looks where they are written to.
+            // As long a line for any number: with the lengths of commands, the preload library
+            // looks where they are written to.
             println!("packets {:<9}", rounds * ROUND);
             ExitCode::SUCCESS
         }

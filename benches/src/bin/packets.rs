@@ -1,7 +1,7 @@
 //! Sends packets through a measured path, for those who look from outside: `packets PATH ROUNDS`.
 //!
-//! What counts happens in the functions whose names begin with `measured`, which are never inlined, so that callgrind
-//! can switch itself on there and off again.
+//! What counts happens in the functions whose names begin with `measured`, which are never inlined,
+//! so that callgrind can switch itself on there and off again.
 
 use std::process::ExitCode;
 
@@ -216,7 +216,8 @@ fn tcp_round_trips(rounds: usize) {
     measured_tcp_round_trips(&mut pair, rounds * ROUND);
 }
 
-/// Half bursts of full segments, with as many SYNs of strangers before them or without. What they differ by is the flood's.
+/// Half bursts of full segments, with as many SYNs of strangers before them or without. What they
+/// differ by is the flood's.
 fn tcp_flood(is_flooded: bool, rounds: usize) {
     let mut flood = Flood::new();
     for _ in 0..rounds * ROUND / flood::HALF {

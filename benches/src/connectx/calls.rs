@@ -1,11 +1,15 @@
-//! libmlx5's calls for each burst, on requests that were written beforehand: nothing but the library is measured. And the model's step.
+//! libmlx5's calls for each burst, on requests that were written beforehand: nothing but the
+//! library is measured. And the model's step.
 //!
 //! Invariants:
-//! 1. Requests and their entries lie in boxes, which stay where they are as long as the rings; they name registered memory that the
-//!    region keeps. The queue pair is the field before, and nobody else has a clone of it: it goes first.
-//! 2. Requests are plain C data: zeroes are a valid value of each. The library reads them and does not keep their addresses.
+//! 1. Requests and their entries lie in boxes, which stay where they are as long as the rings; they
+//!    name registered memory that the region keeps. The queue pair is the field before, and nobody
+//!    else has a clone of it: it goes first.
+//! 2. Requests are plain C data: zeroes are a valid value of each. The library reads them and does
+//!    not keep their addresses.
 //! 3. Nobody drives these rings but the library: `rings` is never asked for.
-//! 4. What dlsym(3) finds under `softhca_step` is the preload library's function of that name and signature.
+//! 4. What dlsym(3) finds under `softhca_step` is the preload library's function of that name and
+//!    signature.
 
 use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
@@ -42,7 +46,8 @@ pub(super) struct Ring<Request> {
 }
 
 impl<Request> Ring<Request> {
-    /// `write` gets a zeroed request, its place, the entry that it names, and the next request of its list.
+    /// `write` gets a zeroed request, its place, the entry that it names, and the next request of
+    /// its list.
     fn new(
         objects: Objects,
         mut entries: Box<[ibv_sge]>,

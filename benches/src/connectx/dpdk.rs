@@ -1,4 +1,5 @@
-//! DPDK's mlx5 driver as a contender: `dpdk.c` plays the same rounds with it. Compiled here, because it takes DPDK's headers.
+//! DPDK's mlx5 driver as a contender: `dpdk.c` plays the same rounds with it. Compiled here,
+//! because it takes DPDK's headers.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +8,8 @@ use crate::outside::{Missing, Subject};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/connectx/dpdk.c");
 
-/// The program on two software NICs, each with a kernel's interface, which DPDK wants. Its paths are `rx`, `rx-compressed` and `tx`.
+/// The program on two software NICs, each with a kernel's interface, which DPDK wants. Its paths
+/// are `rx`, `rx-compressed` and `tx`.
 pub(super) fn subject(directory: &Path) -> Result<Subject, Missing> {
     let launcher = softhca::testing::command(&["--manual", "--devices", "2", "--netns"])?;
     let program = compile(directory)?;

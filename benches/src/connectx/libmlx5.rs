@@ -1,7 +1,8 @@
-//! The incumbent: a raw-packet queue pair that is driven through libmlx5's `ibv_post_send`, `ibv_post_recv` and `ibv_poll_cq`, as any
-//! program with verbs drives it.
+//! The incumbent: a raw-packet queue pair that is driven through libmlx5's `ibv_post_send`,
+//! `ibv_post_recv` and `ibv_poll_cq`, as any program with verbs drives it.
 //!
-//! It has it easy: requests are written once and posted again and again, and nobody looks at what a completion says.
+//! It has it easy: requests are written once and posted again and again, and nobody looks at what a
+//! completion says.
 
 use core::net::SocketAddrV4;
 use core::ptr::NonNull;
@@ -81,7 +82,8 @@ impl Receive for VerbsReceiver {
 /// Why there is no queue pair.
 pub type Error = Box<dyn core::error::Error>;
 
-/// A queue pair that may send and receive, and a registered buffer for each place in its ring, `contents` at the start of each.
+/// A queue pair that may send and receive, and a registered buffer for each place in its ring,
+/// `contents` at the start of each.
 fn open(device: &str, caps: QpCaps, contents: &[u8], len: usize) -> Result<(Objects, Box<[ibv_sge]>), Error> {
     let devices = RdmaCore::load()?.devices()?;
     let context = devices.by_name(device).ok_or_else(|| format!("there is no {device}"))?.open()?;

@@ -1,4 +1,5 @@
-//! The lines of the table: instructions by callgrind, and times for information. A real NIC's caches and PCIe are in none of them.
+//! The lines of the table: instructions by callgrind, and times for information. A real NIC's
+//! caches and PCIe are in none of them.
 
 use std::path::Path;
 use std::process::Command;
@@ -124,7 +125,8 @@ fn count(subject: &Result<Subject, Missing>, path: &str) -> Found {
     subject.as_ref().map_err(Clone::clone)?.instructions(path).map(Spread::exactly)
 }
 
-/// The binary on two NICs that move when it says so. libmlx5 may leave its locks out, because one thread is all there is.
+/// The binary on two NICs that move when it says so. libmlx5 may leave its locks out, because one
+/// thread is all there is.
 fn subject(connectx: &str) -> Result<Subject, Missing> {
     let softhca = softhca::testing::command(&["--manual", "--devices", "2"])?;
     let mut launcher = Command::new("env");

@@ -1,11 +1,12 @@
-//! Our mlx5 device and libmlx5 side by side, on two software ConnectXs back to back: `softhca run --manual --devices 2`.
+//! Our mlx5 device and libmlx5 side by side, on two software ConnectXs back to back:
+//! `softhca run --manual --devices 2`.
 //!
 //! ```text
 //!  sender ─▶ rings ─▶ mlx5_0 ═══ mlx5_1 ─▶ rings ─▶ receiver
 //!  measured           not measured                 measured
 //! ```
-//! The NICs are this process's own and move between the measured bursts only, so what is counted is what a driver
-//! does with its rings. It says nothing about a NIC's speed, nor about PCIe.
+//! The NICs are this process's own and move between the measured bursts only, so what is counted is
+//! what a driver does with its rings. It says nothing about a NIC's speed, nor about PCIe.
 
 #[allow(unsafe_code)]
 mod calls;
@@ -73,7 +74,8 @@ impl<S: Send, R: Receive> Rig<S, R> {
         }
     }
 
-    /// Nanoseconds a frame in the measured calls of a round: receiving, and sending. One of them is for the look at the clock.
+    /// Nanoseconds a frame in the measured calls of a round: receiving, and sending. One of them is
+    /// for the look at the clock.
     pub fn time(&mut self) -> [f64; 2] {
         let [mut receiving, mut sending] = [time::Duration::ZERO; 2];
         self.round(

@@ -12,8 +12,8 @@ pub fn is_wanted() -> bool {
     env::var_os("RECORD").is_some_and(|value| value != "0") && !is_quick()
 }
 
-/// A run that begins now and has not measured anything. The error is a sentence, and comes before an
-/// hour of measuring.
+/// A run that begins now and has not measured anything. The error is a sentence, and comes before
+/// an hour of measuring.
 pub fn begin() -> Result<Run, String> {
     let date = says("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])?;
     Ok(Run { date, commit: commit()?, machine: machine(), figures: Vec::new() })

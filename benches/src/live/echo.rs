@@ -1,17 +1,20 @@
-//! An echo over a wire that loses frames both ways: a client sends, a server sends back what comes, and the time is that from the first
-//! byte to the last that came back. Each of them is a kernel's socket, or a worker of ours.
+//! An echo over a wire that loses frames both ways: a client sends, a server sends back what comes,
+//! and the time is that from the first byte to the last that came back. Each of them is a kernel's
+//! socket, or a worker of ours.
 //!
 //! ```text
 //!  near: the client ── veth0 ═══ wire0 ─▶ mid: numgen random drop ◀─ wire1 ═══ veth1 ── far: the server
 //! ```
-//! Between them is a namespace that routes, and drops what arrives at either of its interfaces by chance: neither end is told, as it
-//! would be of what its own egress drops, and both ends lose the same whoever they are, which a drop at the interface of a worker could
-//! not do, as XDP comes before it. As in [`goodput`](super::goodput), a frame is a segment of an MTU: with TSO and GRO left on a kernel
-//! sends 2 MB as some forty frames instead of 1,400, and would lose as few.
+//! Between them is a namespace that routes, and drops what arrives at either of its interfaces by
+//! chance: neither end is told, as it would be of what its own egress drops, and both ends lose the
+//! same whoever they are, which a drop at the interface of a worker could not do, as XDP comes
+//! before it. As in [`goodput`](super::goodput), a frame is a segment of an MTU: with TSO and GRO
+//! left on a kernel sends 2 MB as some forty frames instead of 1,400, and would lose as few.
 //!
-//! Both ends go before other programs (SCHED_RR), and sleep for some microseconds where there is nothing to do, whoever
-//! they are: a worker that spins would keep the core from the kernel's timers, which its peer waits for. The handshake is
-//! lost as well, but not counted: a SYN again takes a second (RFC 6298 2.1), whoever sends it.
+//! Both ends go before other programs (SCHED_RR), and sleep for some microseconds where there is
+//! nothing to do, whoever they are: a worker that spins would keep the core from the kernel's
+//! timers, which its peer waits for. The handshake is lost as well, but not counted: a SYN again
+//! takes a second (RFC 6298 2.1), whoever sends it.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +100,8 @@ impl LossyPair {
     }
 }
 
-/// Seconds that an echo takes, [`LIMIT`] at most, where so many frames of a thousand are lost each way.
+/// Seconds that an echo takes, [`LIMIT`] at most, where so many frames of a thousand are lost each
+/// way.
 ///
 /// # Errors
 /// Why it could not be measured.

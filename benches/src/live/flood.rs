@@ -1,4 +1,5 @@
-//! A sender that never rests: the same for every contender, at the near end of a pair, through the kernel.
+//! A sender that never rests: the same for every contender, at the near end of a pair, through the
+//! kernel.
 
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,8 @@ const FRAME_PAYLOAD_LEN: usize = 18;
 /// What is sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
-    /// Frames of 60 bytes to the far end, as fast as a kernel can: 64 at a time go down its stack as one (UDP_SEGMENT).
+    /// Frames of 60 bytes to the far end, as fast as a kernel can: 64 at a time go down its stack
+    /// as one (UDP_SEGMENT).
     Frames,
     /// Datagrams of so many bytes to a group, each on its own.
     Datagrams(SocketAddrV4, usize),
@@ -89,7 +91,8 @@ impl Sender {
         self.socket.send(&self.message).map_or(0, |_| self.frames)
     }
 
-    /// Sends many messages by one system call. What is refused (a device that is full for a moment) is not sent.
+    /// Sends many messages by one system call. What is refused (a device that is full for a moment)
+    /// is not sent.
     fn send_many(&mut self) {
         let _ = self.batch.send(&self.socket);
     }

@@ -1,4 +1,5 @@
-//! Frames that go back out of the far end of a veth pair: ours against DPDK's testpmd, and what of the time is ours.
+//! Frames that go back out of the far end of a veth pair: ours against DPDK's testpmd, and what of
+//! the time is ours.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,8 @@ use crate::cores;
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Until a forwarder that was started forwards, at most.
 const START_MAX: Duration = Duration::from_secs(30);
-/// Millions of frames a second that only a forwarder sends back. A kernel without one answers with a few ICMP errors.
+/// Millions of frames a second that only a forwarder sends back. A kernel without one answers with
+/// a few ICMP errors.
 const FORWARDING: f64 = 0.05;
 
 /// Our forwarder: millions of frames a second that came back.

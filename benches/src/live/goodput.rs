@@ -1,19 +1,22 @@
-//! What a kernel's socket receives over a wire that loses: from another kernel, or from a worker of ours.
+//! What a kernel's socket receives over a wire that loses: from another kernel, or from a worker of
+//! ours.
 //!
 //! ```text
 //!  near: the kernel's sender, or ours ── veth0 ═══ veth1 ──▶ numgen random drop ──▶ far: a kernel's socket
 //! ```
-//! *What is lost is one frame of an MTU.* With TSO a kernel hands a veth up to 64 KB as one frame, and with GRO a receiver
-//! sees one: the rule would then take 45 segments at once from the kernel's sender, in a burst that no wire loses, and one
-//! from ours. So segmentation, GSO and GRO are off at both ends, for both senders: each frame is a segment of an MTU of
-//! 1500, and each is lost on its own. The kernel of the far end sees the same frames whoever sent them. Checksums stay as
-//! they are by default, to the kernel's advantage: over veth it sums nothing, while our frames are summed.
+//! *What is lost is one frame of an MTU.* With TSO a kernel hands a veth up to 64 KB as one frame,
+//! and with GRO a receiver sees one: the rule would then take 45 segments at once from the kernel's
+//! sender, in a burst that no wire loses, and one from ours. So segmentation, GSO and GRO are off
+//! at both ends, for both senders: each frame is a segment of an MTU of 1500, and each is lost on
+//! its own. The kernel of the far end sees the same frames whoever sent them. Checksums stay as
+//! they are by default, to the kernel's advantage: over veth it sums nothing, while our frames are
+//! summed.
 //!
-//! Sender and receiver go before other programs (SCHED_RR): a receiver that waits for its core acknowledges when it
-//! gets one, and the figure would be the scheduler's.
+//! Sender and receiver go before other programs (SCHED_RR): a receiver that waits for its core
+//! acknowledges when it gets one, and the figure would be the scheduler's.
 //!
-//! A round trip takes microseconds here, so that a timer of milliseconds decides: what counts is how many losses are found without
-//! one. [`Sent`] has the counts beside the rate.
+//! A round trip takes microseconds here, so that a timer of milliseconds decides: what counts is
+//! how many losses are found without one. [`Sent`] has the counts beside the rate.
 
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -63,9 +66,11 @@ pub struct Sent {
     pub probes: u64,
     /// Segments that the receiver had twice.
     pub duplicates: u64,
-    /// Segments that came to the receiver's kernel and that it threw away for want of room. While its program reads, what comes waits
-    /// in the socket's backlog, whose length is forgotten only when it has run dry (`__release_sock`, net/core/sock.c): a sender that
-    /// keeps up with a receiver on another core for long enough fills it, and what it sends then is lost on a wire that loses nothing.
+    /// Segments that came to the receiver's kernel and that it threw away for want of room. While
+    /// its program reads, what comes waits in the socket's backlog, whose length is forgotten only
+    /// when it has run dry (`__release_sock`, net/core/sock.c): a sender that keeps up with a
+    /// receiver on another core for long enough fills it, and what it sends then is lost on a wire
+    /// that loses nothing.
     pub refused: u64,
     /// Frames, acknowledgments that is, for which there was no room at the sender's interface.
     pub unheard: u64,

@@ -29,7 +29,8 @@ pub struct Live<'a> {
 const PAIRS: usize = 9;
 
 impl Live<'_> {
-    /// All lines but those of TCP. Without root, or with one core only, they are skipped, with the reason.
+    /// All lines but those of TCP. Without root, or with one core only, they are skipped, with the
+    /// reason.
     pub fn frames(&mut self) {
         self.forwarding();
         self.share();
@@ -132,8 +133,8 @@ impl Live<'_> {
     }
 
     fn exchanges(&mut self) {
-        // Many short runs rather than few long ones: how far the cores are from each other changes from one second to the next, and with it
-        // what a kernel's server takes, by half.
+        // Many short runs rather than few long ones: how far the cores are from each other changes
+        // from one second to the next, and with it what a kernel's server takes, by half.
         let count = if is_quick() { 3_000 } else { 10_000 };
         let run = |server| {
             self.cores().and_then(|cores| {
@@ -176,7 +177,8 @@ impl Live<'_> {
         }
     }
 
-    /// An echo over a wire that loses much, both ways. Not among the others, as the kernel's take minutes.
+    /// An echo over a wire that loses much, both ways. Not among the others, as the kernel's take
+    /// minutes.
     pub fn echoes(&mut self) {
         const CUBIC: Stack = Stack::Kernel("cubic");
         const RENO: Stack = Stack::Kernel("reno");

@@ -1,5 +1,5 @@
-//! Multicast from a kernel's sender that never rests: our receiver against a kernel's, which takes up to 64 datagrams by one
-//! recvmmsg(2).
+//! Multicast from a kernel's sender that never rests: our receiver against a kernel's, which takes
+//! up to 64 datagrams by one recvmmsg(2).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::hint;
@@ -31,8 +31,8 @@ const PAUSE: Duration = Duration::from_micros(250);
 pub enum Habit {
     /// All the time, as a worker does that has nothing else to do. Its CPU time says nothing.
     Spin,
-    /// Every quarter of a millisecond, until there are none: a worker with something else to do. It keeps its core meanwhile, so
-    /// that nobody else's work is in its caches.
+    /// Every quarter of a millisecond, until there are none: a worker with something else to do. It
+    /// keeps its core meanwhile, so that nobody else's work is in its caches.
     Pause,
 }
 

@@ -1,12 +1,14 @@
-//! From a tick to the wire: an order that the first of 32 datagrams brings about, while the app still has 31 to look at.
+//! From a tick to the wire: an order that the first of 32 datagrams brings about, while the app
+//! still has 31 to look at.
 //!
 //! ```text
 //!  near: a kernel's socket ── 32 datagrams ──▶ far: one turn of our worker ── the first ─▶ an order over TCP
 //!        a kernel's listener ◀── the order ──────────────────────────────┘   the others ─▶ 2 µs of work each
 //! ```
 //!
-//! One thread does everything, one after the other, so that the burst is whole when the turn begins. What is sent by a veth has arrived when the
-//! system call that sends it returns; the clock is read there, on the sending side of the queue.
+//! One thread does everything, one after the other, so that the burst is whole when the turn
+//! begins. What is sent by a veth has arrived when the system call that sends it returns; the clock
+//! is read there, on the sending side of the queue.
 
 use core::cell::Cell;
 use core::net::SocketAddrV4;
@@ -36,7 +38,8 @@ const SESSION: u16 = 7_002;
 const BURST: usize = 32;
 /// Bytes of an order.
 const ORDER_LEN: usize = 62;
-/// What the app does with a datagram that is no reason to trade: a book that follows it, some caches that miss.
+/// What the app does with a datagram that is no reason to trade: a book that follows it, some
+/// caches that miss.
 const WORK: Duration = Duration::from_micros(2);
 /// Turns that may find the burst in pieces.
 const PIECES_MAX: usize = 200;

@@ -53,7 +53,8 @@ impl Pair {
         Ok(Self { near, far })
     }
 
-    /// Frames that came back to the near end a second, in millions, over `window`: what a forwarder at the far end has sent.
+    /// Frames that came back to the near end a second, in millions, over `window`: what a forwarder
+    /// at the far end has sent.
     pub fn rate_back(&self, window: Duration) -> Result<f64, String> {
         self.near.run(|| {
             // Who looks at the clock must not wait for a core between the clock and the count.

@@ -24,13 +24,15 @@ use wirepath::worker::{Parts, Worker};
 
 use super::pair::End;
 
-/// Frames that may wait, either way, where nothing else is said. Buffers of 2 KiB for so many stay in a core's second cache; of the
-/// default's 2048 they do not, and a copy into memory costs the kernel more than one into the cache.
+/// Frames that may wait, either way, where nothing else is said. Buffers of 2 KiB for so many stay
+/// in a core's second cache; of the default's 2048 they do not, and a copy into memory costs the
+/// kernel more than one into the cache.
 pub const RING_LEN: u32 = 512;
 /// Buffers in the worker's hands, beside two full rings.
 const SPARE_BUFFERS: usize = 256;
-/// Pieces of data that wait in connections: more than the kernel's default window has room for. Their buffers are used last, so that
-/// a connection which has little on its way stays in the cache.
+/// Pieces of data that wait in connections: more than the kernel's default window has room for.
+/// Their buffers are used last, so that a connection which has little on its way stays in the
+/// cache.
 const CHUNKS: usize = 4_096;
 /// What the worker's hashes start from.
 pub const SEED: HashSeed = HashSeed::new(1, 2);
@@ -56,7 +58,8 @@ pub struct Port<Tx, N, A> {
 }
 
 impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
-    /// Opens a port where frames of `rule` are taken. `wrap` may put something around the sending half.
+    /// Opens a port where frames of `rule` are taken. `wrap` may put something around the sending
+    /// half.
     ///
     /// # Errors
     /// Why the port does not open, in words.
@@ -142,9 +145,9 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
     }
 }
 
-/// A port with the UDP stack behind it, where datagrams to `local` are taken: a group, or the address of `ours`. The program runs
-/// behind the driver: a veth has no frames of its own, and makes each by a copy where it runs the program itself
-/// (docs/decisions/0004).
+/// A port with the UDP stack behind it, where datagrams to `local` are taken: a group, or the
+/// address of `ours`. The program runs behind the driver: a veth has no frames of its own, and
+/// makes each by a copy where it runs the program itself (docs/decisions/0004).
 ///
 /// # Errors
 /// As [`Port::open`].
@@ -182,7 +185,8 @@ pub fn open_tcp<A: App>(place: Place, local: u16, app: A) -> Result<Port<AfXdpTx
     open_tcp_with(place, &Rule::tcp(place.ours.address, local), |tx| tx, app)
 }
 
-/// The same, where all that is sent to our address is taken. `wrap` may put something around the sending half.
+/// The same, where all that is sent to our address is taken. `wrap` may put something around the
+/// sending half.
 ///
 /// # Errors
 /// As [`Port::open`].

@@ -1,5 +1,5 @@
-//! Our forwarder: what arrives at the far end of a pair goes back out of it with its stations exchanged, as testpmd's `macswap`
-//! does it.
+//! Our forwarder: what arrives at the far end of a pair goes back out of it with its stations
+//! exchanged, as testpmd's `macswap` does it.
 
 use wirepath::counters::{Counter, Drops, Scope, Unit};
 use wirepath::device::af_xdp::{AfXdpTx, Mode};
@@ -12,7 +12,8 @@ use super::flood::{Sender, Source, open_socket};
 use super::pair::{FAR, NEAR, Pair};
 use super::port::{self, Place, Port};
 
-/// Where testpmd's `mac` sends by default. The kernel of the near end drops what is for others at once.
+/// Where testpmd's `mac` sends by default. The kernel of the near end drops what is for others at
+/// once.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
 wirepath::drop_reasons! {
@@ -73,12 +74,14 @@ impl<A> Node<A> for Reflect {
 /// # Errors
 /// Why the port does not open.
 pub fn open<Tx: TxQueue>(wrap: impl FnOnce(AfXdpTx) -> Tx) -> Result<Port<Tx, Reflect, ()>, String> {
-    // In the driver, as testpmd is: behind it, frames that a kernel sends in one piece would arrive in one piece.
+    // In the driver, as testpmd is: behind it, frames that a kernel sends in one piece would arrive
+    // in one piece.
     let place = Place { ours: FAR, peer: NEAR, mode: Mode::Native, ring_len: port::RING_LEN };
     Port::open(place, &Rule::ALL, wrap, Reflect::new, ())
 }
 
-/// A sender that never rests needs a second core. Here one thread sends some frames and forwards them, and again.
+/// A sender that never rests needs a second core. Here one thread sends some frames and forwards
+/// them, and again.
 pub struct Lockstep {
     sender: Sender,
     port: Port<AfXdpTx, Reflect, ()>,

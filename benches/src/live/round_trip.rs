@@ -1,4 +1,5 @@
-//! A datagram there and one back over a veth pair, while both ends spin: two kernels' sockets, or two of our workers.
+//! A datagram there and one back over a veth pair, while both ends spin: two kernels' sockets, or
+//! two of our workers.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,8 @@ use crate::cores;
 const PORT: u16 = 7_000;
 /// Bytes of a datagram.
 const LEN: usize = 64;
-/// Until an answer is taken for lost. The kernel stops threads that run first (SCHED_RR) for 50 ms of each second where others wait.
+/// Until an answer is taken for lost. The kernel stops threads that run first (SCHED_RR) for 50 ms
+/// of each second where others wait.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Datagrams that may stay without an answer at first.
 const TRIES: usize = 5;
@@ -41,8 +43,8 @@ pub fn median(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Re
     beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(client, count))
 }
 
-/// What who asks at the near end of a new pair found, while the far end serves: until it is told to stop, from when
-/// it says that it is ready.
+/// What who asks at the near end of a new pair found, while the far end serves: until it is told to
+/// stop, from when it says that it is ready.
 pub(super) fn beside<T: Send>(
     cores: [usize; 2],
     serve: impl FnOnce(&AtomicBool, &AtomicBool) -> Result<(), String> + Send,

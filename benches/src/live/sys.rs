@@ -1,12 +1,14 @@
-//! What the kernel has beyond the standard library: segmentation, many datagrams in one call, a thread's own CPU time.
+//! What the kernel has beyond the standard library: segmentation, many datagrams in one call, a
+//! thread's own CPU time.
 //!
 //! `unsafe`, because libc's functions take addresses.
 //!
 //! Invariants:
-//! 1. Every address comes from a reference, slice or vector that lives until the call has returned, and the length beside it is
-//!    the one of what it points to.
+//! 1. Every address comes from a reference, slice or vector that lives until the call has returned,
+//!    and the length beside it is the one of what it points to.
 //! 2. What the kernel writes into is plain data: any bytes are a valid value.
-//! 3. The message headers of a `Batch` point into vectors beside them that are never resized, so they do not move.
+//! 3. The message headers of a `Batch` point into vectors beside them that are never resized, so
+//!    they do not move.
 
 use core::{mem, ptr};
 use std::io;
@@ -22,8 +24,8 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Lets the calling thread go before all that are not of real time: the two ends of a round trip, which nobody shall
-/// interrupt. Without the permission everything stays as it is.
+/// Lets the calling thread go before all that are not of real time: the two ends of a round trip,
+/// which nobody shall interrupt. Without the permission everything stays as it is.
 pub fn run_first() {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: borrowed for the call (1).
@@ -46,7 +48,8 @@ pub fn cut_into_segments(socket: &UdpSocket, len: i32) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, len)
 }
 
-/// Chooses a socket's congestion control by its name, also one that the namespace itself may not have.
+/// Chooses a socket's congestion control by its name, also one that the namespace itself may not
+/// have.
 pub fn set_congestion_control(socket: &impl AsRawFd, name: &str) -> io::Result<()> {
     let (address, len) = (name.as_ptr().cast(), name.len() as libc::socklen_t);
     // SAFETY: the name is borrowed for the call, with its own length (1).
@@ -90,7 +93,8 @@ impl Batch {
     /// Receives what there is, without waiting; how many messages.
     pub fn receive(&mut self, socket: &impl AsRawFd) -> usize {
         let (headers, len) = (self.headers.as_mut_ptr(), self.headers.len() as u32);
-        // SAFETY: headers and what they point to live in `self` (1, 3), and any bytes are a message (2).
+        // SAFETY: headers and what they point to live in `self` (1, 3), and any bytes are a message
+        // (2).
         let received = unsafe { libc::recvmmsg(socket.as_raw_fd(), headers, len, libc::MSG_DONTWAIT, ptr::null_mut()) };
         usize::try_from(received).unwrap_or(0)
     }

@@ -1,10 +1,12 @@
-//! A request of 64 bytes and its response over TCP and a veth pair, while both ends spin: the client is a kernel's socket, the server
-//! one as well or a worker of ours. A third one has no TCP at all ([`turnaround`]): what it takes is the least that a server on AF_XDP can.
+//! A request of 64 bytes and its response over TCP and a veth pair, while both ends spin: the
+//! client is a kernel's socket, the server one as well or a worker of ours. A third one has no TCP
+//! at all ([`turnaround`]): what it takes is the least that a server on AF_XDP can.
 //!
-//! The client asks without blocking, again and again. SO_BUSY_POLL is left alone: a veth whose program runs behind the driver has no
-//! NAPI that could be polled, as the client's frames arrive within the server's system call. Checksums and segmentation are as the
-//! kernel sets them: what one kernel sends the other nobody sums, what we send is summed. The kernel's sockets have CUBIC, as most systems
-//! have it, whatever the default is here.
+//! The client asks without blocking, again and again. SO_BUSY_POLL is left alone: a veth whose
+//! program runs behind the driver has no NAPI that could be polled, as the client's frames arrive
+//! within the server's system call. Checksums and segmentation are as the kernel sets them: what
+//! one kernel sends the other nobody sums, what we send is summed. The kernel's sockets have CUBIC,
+//! as most systems have it, whatever the default is here.
 
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +27,8 @@ const PORT: u16 = 7_000;
 /// Bytes of a request, and of its response.
 const LEN: usize = 64;
 
-/// Frames that may wait for our server. One request is on its way at a time, and of few buffers, used again and again, all lines stay near:
-/// with rings of 512 an exchange takes some 3 % more.
+/// Frames that may wait for our server. One request is on its way at a time, and of few buffers,
+/// used again and again, all lines stay near: with rings of 512 an exchange takes some 3 % more.
 const RING_LEN: u32 = 64;
 
 /// Who answers.

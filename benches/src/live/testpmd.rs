@@ -12,7 +12,8 @@ const PROGRAM: &str = "dpdk-testpmd";
 pub struct Testpmd(Child);
 
 impl Testpmd {
-    /// Starts it at the far end of `pair`: its idle half on the first of `cores`, the one that forwards on the second.
+    /// Starts it at the far end of `pair`: its idle half on the first of `cores`, the one that
+    /// forwards on the second.
     ///
     /// # Errors
     /// It is not installed.
@@ -33,8 +34,8 @@ impl Testpmd {
     }
 }
 
-/// What is started. Without busy polling it forwards more here: a veth's polling by the receiver's system calls is work that the
-/// sender's core does otherwise.
+/// What is started. Without busy polling it forwards more here: a veth's polling by the receiver's
+/// system calls is work that the sender's core does otherwise.
 pub fn command_line([idle, forwarding]: [usize; 2]) -> String {
     format!(
         "chrt -r 1 {PROGRAM} -l {idle},{forwarding} --main-lcore {idle} --no-huge -m 256 --no-pci --no-shconf --no-telemetry \

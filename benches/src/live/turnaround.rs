@@ -1,9 +1,11 @@
-//! What an exchange takes where our TCP takes nothing: a server that knows no connection and turns each request around in its own frame.
-//! The difference to [`exchange`](super::tcp_round_trip::exchange) with a worker of ours is our stack; the rest is
-//! the client's kernel, the veth and the system call that sends, which no server on AF_XDP is without.
+//! What an exchange takes where our TCP takes nothing: a server that knows no connection and turns
+//! each request around in its own frame. The difference to
+//! [`exchange`](super::tcp_round_trip::exchange) with a worker of ours is our stack; the rest is
+//! the client's kernel, the veth and the system call that sends, which no server on AF_XDP is
+//! without.
 //!
-//! Its SYN-ACK has no options, so that all segments after it have none and headers stay where they are. Nothing is lost on a veth between
-//! two that wait for each other, so nothing is remembered.
+//! Its SYN-ACK has no options, so that all segments after it have none and headers stay where they
+//! are. Nothing is lost on a veth between two that wait for each other, so nothing is remembered.
 
 use wirepath::counters::{Drops, Scope};
 use wirepath::device::Offload;

@@ -1,8 +1,9 @@
-//! Clients that are three numbers each: all that a peer has to remember of a connection on which nothing is lost. A client of the product
-//! in their place would take as much of the cache as the server does, which on a core of its own has it for itself.
+//! Clients that are three numbers each: all that a peer has to remember of a connection on which
+//! nothing is lost. A client of the product in their place would take as much of the cache as the
+//! server does, which on a core of its own has it for itself.
 //!
-//! They are as regular as Linux: timestamps, SACK and window scale in the SYN, each answer acknowledged, each request with the
-//! acknowledgment of all that came before it.
+//! They are as regular as Linux: timestamps, SACK and window scale in the SYN, each answer
+//! acknowledged, each request with the acknowledgment of all that came before it.
 
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx};
@@ -20,7 +21,8 @@ use zerocopy::IntoBytes;
 use super::MESSAGE_LEN;
 use super::pair::{BURST_LEN, SERVER, START, address, mac, short_buffers};
 
-/// A caller's first port: it has one address, and goes on with the server's next port where its own end.
+/// A caller's first port: it has one address, and goes on with the server's next port where its own
+/// end.
 const FIRST_PORT: u16 = 1_024;
 /// TSval of all: their clock stands still.
 const CLOCK: u32 = 1_000;
@@ -75,7 +77,8 @@ impl Callers {
         self.callers[idx].snd_nxt += MESSAGE_LEN as u32;
     }
 
-    /// Takes a burst of what the server has sent, and acknowledges it; once for what came in a row for one caller. Says how many came.
+    /// Takes a burst of what the server has sent, and acknowledges it; once for what came in a row
+    /// for one caller. Says how many came.
     pub fn take_answers(&mut self) -> usize {
         let mut burst = core::mem::take(&mut self.burst);
         let count = self.rx.receive(&mut burst, BURST_LEN, &self.pool, START);

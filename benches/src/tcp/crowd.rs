@@ -1,14 +1,18 @@
-//! What a segment costs a server with many connections: each segment is for another of them, without a pattern.
+//! What a segment costs a server with many connections: each segment is for another of them,
+//! without a pattern.
 //!
-//! The work must be the same for one connection as for many, or their ratio says nothing of the many. Segments that bring data and are
-//! not answered are other work: of one connection those of a burst are acknowledged together, of many each by itself, 32 times as many
-//! segments to send. So each segment is a request that the app answers, and the answer carries the acknowledgment, of one connection as
-//! of many. What is measured is all that the server does in the turns in which requests arrive, from the device to the app and back onto
-//! the wire.
+//! The work must be the same for one connection as for many, or their ratio says nothing of the
+//! many. Segments that bring data and are not answered are other work: of one connection those of a
+//! burst are acknowledged together, of many each by itself, 32 times as many segments to send. So
+//! each segment is a request that the app answers, and the answer carries the acknowledgment, of
+//! one connection as of many. What is measured is all that the server does in the turns in which
+//! requests arrive, from the device to the app and back onto the wire.
 //!
-//! The answers' acknowledgments come between batches and are not measured. Again one connection would have fewer of them; and each comes
-//! so soon behind its request that the connection is still in the cache, so that counted as segments they would lower the ratio of the
-//! many. The other end is no part of it either, and takes next to nothing of the cache: see [`callers`](super::callers).
+//! The answers' acknowledgments come between batches and are not measured. Again one connection
+//! would have fewer of them; and each comes so soon behind its request that the connection is still
+//! in the cache, so that counted as segments they would lower the ratio of the many. The other end
+//! is no part of it either, and takes next to nothing of the cache: see
+//! [`callers`](super::callers).
 
 use std::time;
 
@@ -55,7 +59,8 @@ impl Crowd {
         let mut crowd = Self { callers, server, now: START, next: 0, connections };
         crowd.all(Callers::call);
         assert_eq!(crowd.server.app().connections.len(), connections, "all are connected");
-        // What a connection's first answer finds out, and sets, is there when the many are measured, as it is of the one.
+        // What a connection's first answer finds out, and sets, is there when the many are
+        // measured, as it is of the one.
         crowd.all(Callers::ask);
         crowd
     }

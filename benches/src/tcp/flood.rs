@@ -1,13 +1,17 @@
 //! What a flood of SYNs from random sources takes from a connection that stands.
 //!
-//! The wire of the memory device has no rate of its own: it gives as many frames as the worker takes, which is a burst a turn. So "line
-//! rate" is that each burst is full. Half of each is the connection's, full segments of a bulk transfer; the other half is empty, or SYNs:
-//! as many of them as segments, each from another stranger, all to the connection's own listener. What is compared is goodput: bytes to
-//! the server's app over the time of both ends. SYNs that are dropped take time as well, and a user does not care for what: a SYN may cost
-//! a quarter of what a segment costs, its sender's part included. The strangers' own work, putting SYNs onto the wire, is not counted.
+//! The wire of the memory device has no rate of its own: it gives as many frames as the worker
+//! takes, which is a burst a turn. So "line rate" is that each burst is full. Half of each is the
+//! connection's, full segments of a bulk transfer; the other half is empty, or SYNs: as many of
+//! them as segments, each from another stranger, all to the connection's own listener. What is
+//! compared is goodput: bytes to the server's app over the time of both ends. SYNs that are dropped
+//! take time as well, and a user does not care for what: a SYN may cost a quarter of what a segment
+//! costs, its sender's part included. The strangers' own work, putting SYNs onto the wire, is not
+//! counted.
 //!
-//! The listener takes as many SYNs as one does by default, and there is no place for another handshake. What it takes
-//! at once is spent before anything is measured; what it takes a second goes on, each answered by a cookie.
+//! The listener takes as many SYNs as one does by default, and there is no place for another
+//! handshake. What it takes at once is spent before anything is measured; what it takes a second
+//! goes on, each answered by a cookie.
 
 use core::net::Ipv4Addr;
 use std::time;

@@ -21,7 +21,8 @@ const BATCHES: usize = 4;
 /// Bursts of a sample under a flood of SYNs: some 0.2 ms.
 const FLOODED_BURSTS: usize = 64;
 
-/// All lines of TCP in memory, each as it is measured, without times where there are no samples; `instructions` counts those of a path.
+/// All lines of TCP in memory, each as it is measured, without times where there are no samples;
+/// `instructions` counts those of a path.
 pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl FnMut(Line)) {
     bulk(samples, &instructions, &mut add);
     round_trips(samples, &instructions, &mut add);
@@ -31,8 +32,9 @@ pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl
     allocated(&mut add);
 }
 
-/// Gbit/s are measured as such, so what is more is better. The wire is between two NICs that cut segments, and compute and
-/// verify checksums where nobody else does, on this core as all else; what the product does without that is told beside it.
+/// Gbit/s are measured as such, so what is more is better. The wire is between two NICs that cut
+/// segments, and compute and verify checksums where nobody else does, on this core as all else;
+/// what the product does without that is told beside it.
 fn bulk(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
     for (checksums, name, paths, least, hope) in [
         (Checksums::On, "checksums on", ["tcp-bulk-cut", "tcp-bulk"], 60.0, 80.0),
@@ -93,7 +95,8 @@ fn crowds(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl F
     }
 }
 
-/// Samples of one connection, and of many in turn; many take seconds to open, so none are where there are no samples.
+/// Samples of one connection, and of many in turn; many take seconds to open, so none are where
+/// there are no samples.
 fn crowd_and_one(samples: usize, connections: usize) -> [Samples; 2] {
     if samples == 0 {
         return Default::default();

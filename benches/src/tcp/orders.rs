@@ -47,7 +47,8 @@ impl Orders {
         });
     }
 
-    /// The server takes what was fired, and the client its acknowledgment. Not part of what is measured.
+    /// The server takes what was fired, and the client its acknowledgment. Not part of what is
+    /// measured.
     pub fn settle(&mut self) {
         let before = self.pair.server.app().received;
         for _ in 0..4 {

@@ -97,7 +97,8 @@ pub struct PairConfig {
 /// Who cuts what is longer than a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cuts {
-    /// The device, as a NIC does that also verifies the checksums of what it receives. The client's buffers hold [`CHUNK_LEN`].
+    /// The device, as a NIC does that also verifies the checksums of what it receives. The client's
+    /// buffers hold [`CHUNK_LEN`].
     Device,
     /// TCP.
     Tcp,
@@ -109,8 +110,8 @@ impl PairConfig {
         Self { checksums, server, cuts: Cuts::Tcp }
     }
 
-    /// Frames of a turn. Who sends in bulk shares a turn and its acknowledgment among as many as there can be; with 32, an order's answer
-    /// waits for fewer.
+    /// Frames of a turn. Who sends in bulk shares a turn and its acknowledgment among as many as
+    /// there can be; with 32, an order's answer waits for fewer.
     fn burst_len(&self) -> usize {
         match self.cuts {
             Cuts::Device => BURST_MAX,
@@ -267,7 +268,8 @@ pub(super) fn short_buffers() -> Pool {
     Pool::heap(4096).expect("4096 buffers are 8 MB")
 }
 
-/// Where the device cuts, buffers for a chunk each: a few, as few are on their way, and some for acknowledgments.
+/// Where the device cuts, buffers for a chunk each: a few, as few are on their way, and some for
+/// acknowledgments.
 fn sending_pool(cuts: Cuts) -> Pool {
     if cuts == Cuts::Tcp {
         return short_buffers();

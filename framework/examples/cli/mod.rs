@@ -4,7 +4,8 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// How the process ends. `main() -> Result` would print the error as a programmer sees it; the sentences are what an operator can use.
+/// How the process ends. `main() -> Result` would print the error as a programmer sees it; the
+/// sentences are what an operator can use.
 pub(crate) fn exit_code(done: Result<(), Box<dyn Error>>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,5 @@
-//! An example on a NIC: one queue, and its worker on the calling thread, until Ctrl-C. `live.rs` shows several on pinned threads.
+//! An example on a NIC: one queue, and its worker on the calling thread, until Ctrl-C. `live.rs`
+//! shows several on pinned threads.
 
 use std::error::Error;
 
@@ -11,15 +12,16 @@ use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::live::{LiveConfig, LivePort, OwnHost};
 use wirepath::worker::{StopFlag, WorkerContext};
 
-/// An interface that is ours, with an address that the kernel does not have, and TCP. Beside the kernel it would be
-/// `LiveConfig::new(interface).with_tcp(…).want(Want::tcp(address, port))`.
+/// An interface that is ours, with an address that the kernel does not have, and TCP. Beside the
+/// kernel it would be `LiveConfig::new(interface).with_tcp(…).want(Want::tcp(address, port))`.
 pub(crate) fn config(app: &str, interface: &str, address: &str) -> Result<LiveConfig, String> {
     let address = cli::parse(address, "an address with its network's length, like 10.0.0.2/24")?;
     let host = OwnHost { addresses: vec![address], ..OwnHost::default() };
     Ok(LiveConfig::new(interface).named(app).owned(host).with_tcp(TcpConfig::default()))
 }
 
-/// Says a word when the link goes down, and when it is back: an app that waits looks as one that has nothing to do.
+/// Says a word when the link goes down, and when it is back: an app that waits looks as one that
+/// has nothing to do.
 #[derive(Default)]
 pub(crate) struct Link {
     is_down: bool,

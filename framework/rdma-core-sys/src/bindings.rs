@@ -1,4 +1,5 @@
-//! Types, constants and signatures of <infiniband/verbs.h> and <infiniband/mlx5dv.h>, written by `generate.sh`. Do not edit.
+//! Types, constants and signatures of <infiniband/verbs.h> and <infiniband/mlx5dv.h>, written by
+//! `generate.sh`. Do not edit.
 
 use libc::{off_t, pthread_cond_t, pthread_mutex_t, timespec};
 

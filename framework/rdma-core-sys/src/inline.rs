@@ -1,14 +1,18 @@
-//! What <infiniband/verbs.h> and <infiniband/mlx5dv.h> define as inline functions: they have no symbol, so they are written again here,
-//! under their names and with their conventions (null and errno, or the errno itself).
+//! What <infiniband/verbs.h> and <infiniband/mlx5dv.h> define as inline functions: they have no
+//! symbol, so they are written again here, under their names and with their conventions (null and
+//! errno, or the errno itself).
 //!
-//! Each goes through a table of function pointers that the provider filled. The one in `ibv_context` has a fixed shape; the one in
-//! `verbs_context`, which stands before the `ibv_context` in memory, grows at its front, and `sz` says how far it goes.
+//! Each goes through a table of function pointers that the provider filled. The one in
+//! `ibv_context` has a fixed shape; the one in `verbs_context`, which stands before the
+//! `ibv_context` in memory, grows at its front, and `sz` says how far it goes.
 //!
 //! Invariants, which the callers of all functions here keep:
-//! 1. Objects come from libibverbs and have not been destroyed; all that a request points at is valid until the call returns.
-//! 2. Of objects whose rings the caller drives himself, the data path's functions (`ibv_poll_cq`, `ibv_post_send`, `ibv_post_recv`,
-//!    `ibv_req_notify_cq`) are not called.
-//! 3. An `ibv_context` whose `abi_compat` is all ones is the last field of a `verbs_context`, of which `sz` bytes are there.
+//! 1. Objects come from libibverbs and have not been destroyed; all that a request points at is
+//!    valid until the call returns.
+//! 2. Of objects whose rings the caller drives himself, the data path's functions (`ibv_poll_cq`,
+//!    `ibv_post_send`, `ibv_post_recv`, `ibv_req_notify_cq`) are not called.
+//! 3. An `ibv_context` whose `abi_compat` is all ones is the last field of a `verbs_context`, of
+//!    which `sz` bytes are there.
 //! 4. No reference to an object or table is formed: each field is read on its own.
 
 use core::ffi::c_int;
@@ -18,7 +22,8 @@ use core::ptr::null_mut;
 use crate::bindings::*;
 use crate::load::Verbs;
 
-/// The provider's function `$op` of a context, or `None` where the library or the provider has none: `verbs_get_ctx_op`.
+/// The provider's function `$op` of a context, or `None` where the library or the provider has
+/// none: `verbs_get_ctx_op`.
 macro_rules! extended_op {
     ($context:expr, $op:ident) => {{
         let extended = verbs_get_ctx($context);
@@ -286,7 +291,8 @@ pub unsafe fn ibv_modify_qp_rate_limit(qp: *mut ibv_qp, limit: *mut ibv_qp_rate_
 /// # Safety
 /// Invariant 1.
 pub unsafe fn ibv_create_wq(context: *mut ibv_context, request: *mut ibv_wq_init_attr) -> *mut ibv_wq {
-    // SAFETY: 1; the mutex and the condition are ours to make, as in the header, and nobody knows them yet.
+    // SAFETY: 1; the mutex and the condition are ours to make, as in the header, and nobody knows
+    // them yet.
     unsafe {
         let Some(create_wq) = extended_op!(context, create_wq) else { return unsupported() };
         let wq = create_wq(context, request);
@@ -387,8 +393,9 @@ pub unsafe extern "C" fn ibv_destroy_flow(flow: *mut ibv_flow) -> c_int {
     }
 }
 
-/// Nanoseconds of the kernel's clock for a device's time stamp (`mlx5dv_ts_to_ns` of mlx5dv.h). A stamp that is more than
-/// half the counter's range ahead is taken for an old one, so `clock` must be younger than `max_clock_info_update_nsec`.
+/// Nanoseconds of the kernel's clock for a device's time stamp (`mlx5dv_ts_to_ns` of mlx5dv.h). A
+/// stamp that is more than half the counter's range ahead is taken for an old one, so `clock` must
+/// be younger than `max_clock_info_update_nsec`.
 ///
 /// Wraps as the C function does: a device may send any stamp.
 pub fn mlx5dv_ts_to_ns(clock: &mlx5dv_clock_info, stamp: u64) -> u64 {
@@ -402,7 +409,8 @@ pub fn mlx5dv_ts_to_ns(clock: &mlx5dv_clock_info, stamp: u64) -> u64 {
     }
 }
 
-/// How a function that gives objects says that there is none of its kind: null, and the reason in errno.
+/// How a function that gives objects says that there is none of its kind: null, and the reason in
+/// errno.
 fn unsupported<T>() -> *mut T {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() = libc::EOPNOTSUPP };

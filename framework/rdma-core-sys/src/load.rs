@@ -1,14 +1,17 @@
-//! The libraries and their symbols. Enters: nothing but the linker's search path. Leaves: tables of function pointers, valid as long as
-//! the process lives.
+//! The libraries and their symbols. Enters: nothing but the linker's search path. Leaves: tables of
+//! function pointers, valid as long as the process lives.
 //!
-//! A symbol has several versions in libibverbs (`ibv_open_device@IBVERBS_1.0` has other structs than `@@IBVERBS_1.1`); `dlsym` gives
-//! the default one, which is the one that the headers describe.
+//! A symbol has several versions in libibverbs (`ibv_open_device@IBVERBS_1.0` has other structs
+//! than `@@IBVERBS_1.1`); `dlsym` gives the default one, which is the one that the headers
+//! describe.
 //!
 //! Invariants:
-//! 1. The libraries are rdma-core's: they carry its names, or stand in the folder that the operator named in `RDMA_CORE_LIB_DIR`. So their
-//!    initialisers are harmless, and a symbol has the signature that the headers say. Where the program's file gives it rights, whoever
-//!    starts it may be no operator, and is not asked.
-//! 2. A library that was opened is never closed: function pointers stay valid, also those that the library gave to others.
+//! 1. The libraries are rdma-core's: they carry its names, or stand in the folder that the operator
+//!    named in `RDMA_CORE_LIB_DIR`. So their initialisers are harmless, and a symbol has the
+//!    signature that the headers say. Where the program's file gives it rights, whoever starts it
+//!    may be no operator, and is not asked.
+//! 2. A library that was opened is never closed: function pointers stay valid, also those that the
+//!    library gave to others.
 
 use core::fmt;
 use std::path::{Path, PathBuf};
@@ -19,18 +22,21 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::bindings;
 use crate::verbs::{Device, DeviceList, VerbsError};
 
-/// A folder to take libibverbs.so.1 and libmlx5.so.1 from, instead of the linker's search path: for an rdma-core that was built by hand.
+/// A folder to take libibverbs.so.1 and libmlx5.so.1 from, instead of the linker's search path: for
+/// an rdma-core that was built by hand.
 pub const FOLDER_VARIABLE: &str = "RDMA_CORE_LIB_DIR";
 
-/// The folder that the operator has named. Code is run from there, so not where the program has rights that whoever set the variable
-/// need not have (getauxval(3), AT_SECURE): the linker does not look at `LD_LIBRARY_PATH` then, either.
+/// The folder that the operator has named. Code is run from there, so not where the program has
+/// rights that whoever set the variable need not have (getauxval(3), AT_SECURE): the linker does
+/// not look at `LD_LIBRARY_PATH` then, either.
 fn folder() -> Option<PathBuf> {
     // SAFETY: a number out of the vector that the kernel gave to the process; no address is passed.
     let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
     std::env::var_os(FOLDER_VARIABLE).filter(|_| !is_privileged).map(PathBuf::from)
 }
 
-/// Writes the table of a library: a function pointer for each symbol, with the signature that the headers give it.
+/// Writes the table of a library: a function pointer for each symbol, with the signature that the
+/// headers give it.
 macro_rules! symbols {
     ($(#[$attribute:meta])* $table:ident of $library:literal { $($symbol:ident: $signature:ident,)* }) => {
         $(#[$attribute])*
@@ -135,7 +141,8 @@ impl RdmaCore {
     }
 }
 
-/// Why the libraries cannot be used. Its text is one sentence that ends with the command that helps.
+/// Why the libraries cannot be used. Its text is one sentence that ends with the command that
+/// helps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
     /// The linker did not find the library, or could not load it.
@@ -173,7 +180,8 @@ impl core::error::Error for LoadError {}
 /// Opens a library for ever.
 fn open(library: &'static str, folder: Option<&Path>) -> Result<&'static Library, LoadError> {
     let path = folder.map_or_else(|| library.into(), |folder| folder.join(library));
-    // SAFETY: rdma-core's (1). RTLD_NOW: what is missing shows here, and not in the middle of a run.
+    // SAFETY: rdma-core's (1). RTLD_NOW: what is missing shows here, and not in the middle of a
+    // run.
     let opened = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
     match opened {
         // Never closed (2).

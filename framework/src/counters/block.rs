@@ -1,7 +1,9 @@
-//! A process's counters at set-up: one block of shared words, and scopes that register values in it.
+//! A process's counters at set-up: one block of shared words, and scopes that register values in
+//! it.
 //!
-//! Registration does not fail where it happens: a node's constructor gets a counter that counts, always. What went
-//! wrong (no room, a name too long or used twice) is remembered, and [`Block::check`] says it once, before the start.
+//! Registration does not fail where it happens: a node's constructor gets a counter that counts,
+//! always. What went wrong (no room, a name too long or used twice) is remembered, and
+//! [`Block::check`] says it once, before the start.
 
 use core::fmt;
 use core::ops::Range;
@@ -22,8 +24,8 @@ use super::publish::{self, Content, Publication};
 use super::snapshot::Snapshot;
 use super::unit::Unit;
 
-/// The counters of one process. Owns the shared file, which goes when the block is dropped; the handles it gave out
-/// stay good until they are dropped themselves.
+/// The counters of one process. Owns the shared file, which goes when the block is dropped; the
+/// handles it gave out stay good until they are dropped themselves.
 pub struct Block {
     table: Arc<Mutex<Table>>,
     publication: Option<Publication>,
@@ -39,20 +41,21 @@ pub struct Capacity {
 }
 
 impl Default for Capacity {
-    /// Sixteen workers with some 250 counters and seven histograms each: 512 KiB of names, 2 MiB of values.
+    /// Sixteen workers with some 250 counters and seven histograms each: 512 KiB of names, 2 MiB of
+    /// values.
     fn default() -> Self {
         Self { entries: 4096, values: 262_144 }
     }
 }
 
 impl Block {
-    /// A block that other processes can read, of [`Capacity::default`], in the directory that the environment
-    /// variable `WIREPATH_SHM` names or else in `/dev/shm/wirepath`. Files that dead processes of the same `app`
-    /// left there are removed.
+    /// A block that other processes can read, of [`Capacity::default`], in the directory that the
+    /// environment variable `WIREPATH_SHM` names or else in `/dev/shm/wirepath`. Files that dead
+    /// processes of the same `app` left there are removed.
     ///
     /// # Errors
-    /// The application's name is unfit for a file, or the file cannot be made. A program may then count in
-    /// [`Block::heap`] instead, if it says so aloud: `wirepath stats` will not see it.
+    /// The application's name is unfit for a file, or the file cannot be made. A program may then
+    /// count in [`Block::heap`] instead, if it says so aloud: `wirepath stats` will not see it.
     pub fn create(app: &str) -> Result<Self, SetupError> {
         Self::create_in(&publish::default_directory(), app, Capacity::default())
     }
@@ -71,8 +74,8 @@ impl Block {
         Ok(Self::over(words, capacity, Some(publication)))
     }
 
-    /// A block in the process's own memory: tests, simulations, machines without `/dev/shm`. No system call but
-    /// for memory, and no clock: its start time is the epoch.
+    /// A block in the process's own memory: tests, simulations, machines without `/dev/shm`. No
+    /// system call but for memory, and no clock: its start time is the epoch.
     pub fn heap() -> Self {
         Self::heap_of(Capacity::default())
     }
@@ -90,7 +93,8 @@ impl Block {
         Self { table: Arc::new(Mutex::new(table)), publication }
     }
 
-    /// The scope of one writer, such as `worker0`. Its values share no cache line with those of another scope made here.
+    /// The scope of one writer, such as `worker0`. Its values share no cache line with those of
+    /// another scope made here.
     pub fn scope(&self, name: &str) -> Scope {
         let mut table = lock(&self.table);
         table.runs.push(0..0);
@@ -100,7 +104,8 @@ impl Block {
     /// Says whether every registration so far found its place. Asked once, at the end of set-up.
     ///
     /// # Errors
-    /// The first thing that went wrong. The counters concerned count, but nobody outside can read them.
+    /// The first thing that went wrong. The counters concerned count, but nobody outside can read
+    /// them.
     pub fn check(&self) -> Result<(), SetupError> {
         lock(&self.table).problem.clone().map_or(Ok(()), Err)
     }
@@ -116,8 +121,8 @@ impl Block {
     }
 }
 
-/// A place in the tree of names, such as `worker0/ethernet`, for set-up only. All values below a scope that
-/// [`Block::scope`] made belong to one writer and lie together.
+/// A place in the tree of names, such as `worker0/ethernet`, for set-up only. All values below a
+/// scope that [`Block::scope`] made belong to one writer and lie together.
 #[derive(Clone)]
 pub struct Scope {
     table: Arc<Mutex<Table>>,
@@ -141,7 +146,8 @@ impl Scope {
         Gauge::new(self.register(Kind::Gauge, name, unit, 1).word(0))
     }
 
-    /// When this writer polled last, as the gauge `last_poll`. A reader that sees it stand still calls the writer stalled.
+    /// When this writer polled last, as the gauge `last_poll`. A reader that sees it stand still
+    /// calls the writer stalled.
     pub fn last_poll(&self) -> Gauge {
         self.gauge("last_poll", Unit::ClockNanoseconds)
     }
@@ -205,14 +211,16 @@ struct Table {
     problem: Option<SetupError>,
 }
 
-/// Value words for one registration, and where they start among the values if they are in the block.
+/// Value words for one registration, and where they start among the values if they are in the
+/// block.
 struct Run {
     words: Held<[AtomicU64]>,
     first: Option<usize>,
 }
 
 impl Table {
-    /// Words that a writer takes at a time: pairs of cache lines, so that no other writer's value lies beside its own.
+    /// Words that a writer takes at a time: pairs of cache lines, so that no other writer's value
+    /// lies beside its own.
     const PAIR_WORDS: usize = 16;
 
     /// `len` value words for `writer`. A full block gives private ones and remembers the problem.
@@ -232,7 +240,8 @@ impl Table {
         Run { words: self.words.slice(start..start + len), first: Some(first) }
     }
 
-    /// Publishes a name for the value at `value`. Without one there is a problem already and nothing to publish.
+    /// Publishes a name for the value at `value`. Without one there is a problem already and
+    /// nothing to publish.
     fn enter(&mut self, kind: Kind, path: &str, unit: Unit, value: Option<usize>, text_len: usize) {
         let Some(value) = value else { return };
         if let Some(problem) = self.problem_with(path) {

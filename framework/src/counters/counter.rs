@@ -8,9 +8,10 @@ use super::memory::Held;
 
 /// A number that only grows (and wraps after 2^64): an 8-byte handle on a word of shared memory.
 ///
-/// Counting is a load, an addition and a store, on x86 one `add` without a lock: about a nanosecond in cache. That is
-/// right because there is one writer: a counter can be sent to its thread but neither cloned nor shared. It keeps the memory it
-/// writes to alive, also after the [`Block`](super::Block) is gone.
+/// Counting is a load, an addition and a store, on x86 one `add` without a lock: about a nanosecond
+/// in cache. That is right because there is one writer: a counter can be sent to its thread but
+/// neither cloned nor shared. It keeps the memory it writes to alive, also after the
+/// [`Block`](super::Block) is gone.
 pub struct Counter(Held<AtomicU64>);
 
 impl Counter {
@@ -37,7 +38,8 @@ impl Counter {
     }
 }
 
-/// A number that is set: a level, a limit, a state. An 8-byte handle with one writer, like [`Counter`].
+/// A number that is set: a level, a limit, a state. An 8-byte handle with one writer, like
+/// [`Counter`].
 pub struct Gauge(Held<AtomicU64>);
 
 impl Gauge {

@@ -1,7 +1,8 @@
 //! A directory that is held open, so that what is checked of it is true of what is then done in it.
 //!
-//! A path may lead elsewhere from one call to the next where somebody else can write; a descriptor cannot. So the directory is
-//! opened once, without following a link, and files are made, opened and removed below the descriptor.
+//! A path may lead elsewhere from one call to the next where somebody else can write; a descriptor
+//! cannot. So the directory is opened once, without following a link, and files are made, opened
+//! and removed below the descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -18,7 +19,8 @@ const OPEN_TO_ALL: u32 = 0o1777;
 const STICKY: u32 = 0o1000;
 /// Group and others may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// What is opened may be anything: neither a link is followed, nor a pipe waited for, nor a terminal taken.
+/// What is opened may be anything: neither a link is followed, nor a pipe waited for, nor a
+/// terminal taken.
 const UNKNOWN: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// An open directory.
@@ -52,7 +54,8 @@ impl Directory {
         }
     }
 
-    /// Opens one to make files in it, after making it where it is not there. `common` is the one that all users share.
+    /// Opens one to make files in it, after making it where it is not there. `common` is the one
+    /// that all users share.
     ///
     /// # Errors
     /// It cannot be made or opened, or somebody else could replace or remove what is ours in it.
@@ -69,8 +72,8 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Opens the directory that all users share to all of them. Root takes it over where another user came first: who
-    /// owns a directory may remove what is in it, sticky or not.
+    /// Opens the directory that all users share to all of them. Root takes it over where another
+    /// user came first: who owns a directory may remove what is in it, sticky or not.
     fn share(&self, is_new: bool) -> io::Result<()> {
         let is_anothers = self.handle.metadata()?.uid() != ROOT && sys::effective_user() == ROOT;
         if is_anothers {
@@ -104,8 +107,8 @@ impl Directory {
         &self.path
     }
 
-    /// The names that are wanted, in order. Listed by the path, which may have been turned meanwhile: then they are names
-    /// that are not here.
+    /// The names that are wanted, in order. Listed by the path, which may have been turned
+    /// meanwhile: then they are names that are not here.
     pub(super) fn names(&self, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -144,8 +147,8 @@ impl Directory {
         sys::link_at(&self.handle, from, to)
     }
 
-    /// Removes a name where it is still the name of `file`; whether it was. Between the look and the removal only the
-    /// directory's owner, the file's and root can give it to another file.
+    /// Removes a name where it is still the name of `file`; whether it was. Between the look and
+    /// the removal only the directory's owner, the file's and root can give it to another file.
     pub(super) fn remove(&self, name: &OsStr, file: &File) -> bool {
         let id = |facts: Metadata| (facts.dev(), facts.ino());
         let named = self.facts(name).map(id);

@@ -8,8 +8,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::counter::bump;
 use super::memory::Held;
 
-/// Why a node or device drops: an enum whose variants have a fixed order and names that an operator reads.
-/// [`drop_reasons!`](crate::drop_reasons) writes the enum and this implementation.
+/// Why a node or device drops: an enum whose variants have a fixed order and names that an operator
+/// reads. [`drop_reasons!`](crate::drop_reasons) writes the enum and this implementation.
 pub trait DropReason: Copy + fmt::Debug {
     /// The names in order of [`index`](Self::index): short, lower case, words joined by `_`.
     const NAMES: &'static [&'static str];
@@ -59,7 +59,8 @@ macro_rules! drop_reasons {
     };
 }
 
-/// The drop counters of one node or device, a word for each reason. One writer, like [`Counter`](super::Counter).
+/// The drop counters of one node or device, a word for each reason. One writer, like
+/// [`Counter`](super::Counter).
 pub struct Drops<R> {
     words: Held<[AtomicU64]>,
     reasons: PhantomData<fn(R)>,

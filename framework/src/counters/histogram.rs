@@ -1,8 +1,9 @@
-//! Latencies as counts in log-linear buckets, as HdrHistogram has them: written with plain stores, quantiles worked out
-//! by the reader.
+//! Latencies as counts in log-linear buckets, as HdrHistogram has them: written with plain stores,
+//! quantiles worked out by the reader.
 //!
-//! Values below 128 have a bucket each. From there each power of two has [`STEPS`], so a bucket is at most 1/64 of its
-//! value wide (1.6 %). What is written lies in few cache lines: values of 300 to 800 ns are 104 words.
+//! Values below 128 have a bucket each. From there each power of two has [`STEPS`], so a bucket is
+//! at most 1/64 of its value wide (1.6 %). What is written lies in few cache lines: values of 300
+//! to 800 ns are 104 words.
 
 use core::fmt;
 use core::sync::atomic::AtomicU64;
@@ -15,8 +16,8 @@ use super::memory::Held;
 const STEP_BITS: u32 = 6;
 /// Buckets of a power of two.
 const STEPS: usize = 1 << STEP_BITS;
-/// Values from here on share the last bucket, whose end is the maximum: as nanoseconds 18 minutes, which no latency is.
-/// Each power of two more would take 512 bytes of each histogram.
+/// Values from here on share the last bucket, whose end is the maximum: as nanoseconds 18 minutes,
+/// which no latency is. Each power of two more would take 512 bytes of each histogram.
 const VALUE_BITS: u32 = 40;
 const BUCKETS: usize = ((VALUE_BITS - STEP_BITS + 1) as usize) * STEPS;
 const SUM: usize = BUCKETS;
@@ -81,8 +82,8 @@ impl Distribution {
         }
     }
 
-    /// The value that `quantile` (0 to 1) of all values do not exceed: the end of its bucket, the maximum at most.
-    /// `None` where nothing was recorded.
+    /// The value that `quantile` (0 to 1) of all values do not exceed: the end of its bucket, the
+    /// maximum at most. `None` where nothing was recorded.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let count = self.count();
         if count == 0 {
@@ -110,8 +111,8 @@ impl Distribution {
     }
 }
 
-/// The bucket of `value`: the position of its highest bit and the six bits after it. Without a branch: a value below 128
-/// is shifted by nothing.
+/// The bucket of `value`: the position of its highest bit and the six bits after it. Without a
+/// branch: a value below 128 is shifted by nothing.
 #[inline(always)]
 fn bucket(value: u64) -> usize {
     let value = value.min((1 << VALUE_BITS) - 1);

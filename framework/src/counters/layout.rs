@@ -6,8 +6,8 @@
 //! then        values     one word a counter, runs of words for texts and histograms
 //! ```
 //!
-//! A writer fills an entry, then publishes it by raising `ENTRIES` with Release. A published entry never changes,
-//! its value does. The reader's checks are in `snapshot.rs`.
+//! A writer fills an entry, then publishes it by raising `ENTRIES` with Release. A published entry
+//! never changes, its value does. The reader's checks are in `snapshot.rs`.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -30,8 +30,8 @@ pub(super) const NAME_MAX: usize = 96;
 pub(super) const APP_MAX: usize = 64;
 /// Longest text value in bytes.
 pub(super) const TEXT_MAX: usize = 256;
-/// Most entries and value words that a reader believes: 16 times the default, so that a hostile header cannot make
-/// it ask for much memory.
+/// Most entries and value words that a reader believes: 16 times the default, so that a hostile
+/// header cannot make it ask for much memory.
 pub(super) const ENTRIES_MAX: u64 = 1 << 16;
 pub(super) const VALUES_MAX: u64 = 1 << 22;
 
@@ -72,8 +72,8 @@ impl Kind {
     }
 }
 
-/// One directory entry as its writer sees it. Word 0: kind, unit, name length, then the bytes of a text in the high
-/// half. Word 1: index of the first value word. Words 2 to 13: name.
+/// One directory entry as its writer sees it. Word 0: kind, unit, name length, then the bytes of a
+/// text in the high half. Word 1: index of the first value word. Words 2 to 13: name.
 pub(super) struct Entry<'a> {
     pub(super) kind: Kind,
     pub(super) unit: Unit,
@@ -112,7 +112,8 @@ pub(super) fn publish(words: &[AtomicU64], entries: usize) {
     words[header::ENTRIES].store(entries as u64, Release);
 }
 
-/// Whether `path` is parts of printable ASCII without spaces, joined by `/`: safe to print on any terminal.
+/// Whether `path` is parts of printable ASCII without spaces, joined by `/`: safe to print on any
+/// terminal.
 pub(super) fn is_path(path: &str) -> bool {
     path.split('/').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic()))
 }

@@ -1,19 +1,23 @@
 //! The words themselves: a shared file mapping or heap memory, and the handles that keep it alive.
 //!
-//! What this file does not do: it knows nothing of names, kinds or formats. Above it everything is safe code over
-//! `&[AtomicU64]`.
+//! What this file does not do: it knows nothing of names, kinds or formats. Above it everything is
+//! safe code over `&[AtomicU64]`.
 //!
 //! Invariants:
 //!
-//! 1. A `Memory` owns `len > 0` zero-initialised words from `base` on, aligned to 128 bytes, at an address that
-//!    never changes, until it is dropped. Nothing but `AtomicU64` is ever made of them, so another process or thread
-//!    that reads or writes the same words cannot cause undefined behaviour, only a surprising number.
-//! 2. Every `Memory` stands in `LIVE` with a count of the `Held` handles into it. It is taken out, and dropped, only
-//!    when that count returns to zero; a `Held` is counted from before it exists until after its last use.
-//! 3. The pointer of a `Held` was made from the `base` of its `Memory` and covers at least one word and only words inside it.
+//! 1. A `Memory` owns `len > 0` zero-initialised words from `base` on, aligned to 128 bytes, at an
+//!    address that never changes, until it is dropped. Nothing but `AtomicU64` is ever made of
+//!    them, so another process or thread that reads or writes the same words cannot cause undefined
+//!    behaviour, only a surprising number.
+//! 2. Every `Memory` stands in `LIVE` with a count of the `Held` handles into it. It is taken out,
+//!    and dropped, only when that count returns to zero; a `Held` is counted from before it exists
+//!    until after its last use.
+//! 3. The pointer of a `Held` was made from the `base` of its `Memory` and covers at least one word
+//!    and only words inside it.
 //! 4. A mapped file has all its blocks (`posix_fallocate`), and it is ours: made with `create_new`,
-//!    for root and its owner alone to write. A store does not meet a hole on a full file system. (An
-//!    owner who truncates a live file kills his own process with SIGBUS, as with any mapped file.)
+//!    for root and its owner alone to write. A store does not meet a hole on a full file system.
+//!    (An owner who truncates a live file kills his own process with SIGBUS, as with any mapped
+//!    file.)
 //!
 //! Safe code would need an `Arc` beside each pointer: a counter of 16 bytes instead of 8.
 
@@ -27,16 +31,20 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Two cache lines: the adjacent-line prefetcher of x86 moves pairs, so a pair is what two writers must not share.
+/// Two cache lines: the adjacent-line prefetcher of x86 moves pairs, so a pair is what two writers
+/// must not share.
 const ALIGN: usize = 128;
 
-/// A handle on words of a `Memory` that keeps the memory alive: 8 bytes for a word or an array, 16 for a slice.
+/// A handle on words of a `Memory` that keeps the memory alive: 8 bytes for a word or an array, 16
+/// for a slice.
 ///
-/// Not `Clone` and not `Sync`: whoever has it is the words' only writer through this process's types.
-/// Making and dropping one takes a lock and belongs to set-up; reading through it costs nothing.
+/// Not `Clone` and not `Sync`: whoever has it is the words' only writer through this process's
+/// types. Making and dropping one takes a lock and belongs to set-up; reading through it costs
+/// nothing.
 pub(crate) struct Held<T: ?Sized>(NonNull<T>);
 
-// SAFETY: invariant 1: the words are atomics, which any thread may use; invariant 2 is kept under a lock.
+// SAFETY: invariant 1: the words are atomics, which any thread may use; invariant 2 is kept under a
+// lock.
 unsafe impl<T: ?Sized> Send for Held<T> {}
 
 impl Held<[AtomicU64]> {
@@ -45,7 +53,8 @@ impl Held<[AtomicU64]> {
         Self::first(Memory::heap(len))
     }
 
-    /// `len` fresh words backed by `file`, which is new and empty: sized, mapped shared and faulted in.
+    /// `len` fresh words backed by `file`, which is new and empty: sized, mapped shared and faulted
+    /// in.
     pub(crate) fn mapped(file: &File, len: usize) -> io::Result<Self> {
         Ok(Self::first(Memory::mapped(file, len)?))
     }
@@ -74,7 +83,8 @@ impl Held<[AtomicU64]> {
 }
 
 impl<T: ?Sized> Held<T> {
-    /// Counts one more handle on the memory that `part` lies in. The caller borrows `part` from a `Held`.
+    /// Counts one more handle on the memory that `part` lies in. The caller borrows `part` from a
+    /// `Held`.
     fn hold(part: &T) -> Self {
         let part = NonNull::from_ref(part);
         let mut live = live();
@@ -89,8 +99,9 @@ impl<T: ?Sized> Deref for Held<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: invariants 2 and 3: the memory is alive while this handle is counted, and the pointer lies in it;
-        // invariant 1: `T` is one or several `AtomicU64`, so shared access is all that is ever needed.
+        // SAFETY: invariants 2 and 3: the memory is alive while this handle is counted, and the
+        // pointer lies in it; invariant 1: `T` is one or several `AtomicU64`, so shared access is
+        // all that is ever needed.
         unsafe { self.0.as_ref() }
     }
 }
@@ -139,13 +150,15 @@ enum Origin {
     Mapped,
 }
 
-// SAFETY: invariant 1: a `Memory` is the only owner of its words, and freeing them works from any thread.
+// SAFETY: invariant 1: a `Memory` is the only owner of its words, and freeing them works from any
+// thread.
 unsafe impl Send for Memory {}
 
 impl Memory {
     fn heap(len: usize) -> Self {
         let layout = Self::layout(len);
-        // SAFETY: the layout has a size above zero (asserted there). Zeroed bytes are valid `AtomicU64`s: invariant 1.
+        // SAFETY: the layout has a size above zero (asserted there). Zeroed bytes are valid
+        // `AtomicU64`s: invariant 1.
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base.cast()) else { handle_alloc_error(layout) };
         Self { base, len, origin: Origin::Heap }
@@ -160,8 +173,9 @@ impl Memory {
         }
         // Populated now, so that the first count of a worker does not fault.
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists; the file has
-        // all the bytes that are mapped: invariant 4. A new file reads as zeros: invariant 1.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists;
+        // the file has all the bytes that are mapped: invariant 4. A new file reads as zeros:
+        // invariant 1.
         let base = unsafe {
             libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, file.as_raw_fd(), 0)
         };
@@ -186,8 +200,8 @@ impl Drop for Memory {
             // SAFETY: invariant 2: no handle is left; allocated in `heap` with this same layout.
             Origin::Heap => unsafe { dealloc(self.base.as_ptr().cast(), layout) },
             Origin::Mapped => {
-                // SAFETY: invariant 2: no handle is left; mapped in `mapped` with this same length. It cannot fail
-                // for a mapping that exists, and a leak would be all that follows.
+                // SAFETY: invariant 2: no handle is left; mapped in `mapped` with this same length.
+                // It cannot fail for a mapping that exists, and a leak would be all that follows.
                 unsafe { libc::munmap(self.base.as_ptr().cast(), layout.size()) };
             }
         }
@@ -217,7 +231,8 @@ mod tests {
         let word = whole.word(15);
         drop(whole);
         assert!(live().contains_key(&base));
-        // Read under the lock with the drop done before: another test may get the same address right after.
+        // Read under the lock with the drop done before: another test may get the same address
+        // right after.
         drop(word);
         let again = live().get(&base).map(|entry| entry.memory.len);
         assert_ne!(again, Some(16));

@@ -1,9 +1,11 @@
-//! Counters that live in shared memory: one worker writes them with plain stores, another process reads them live.
+//! Counters that live in shared memory: one worker writes them with plain stores, another process
+//! reads them live.
 //!
-//! At set-up a program makes one [`Block`], hands a [`Scope`] of it to each worker, and the worker's devices and
-//! nodes register [`Counter`]s, [`Gauge`]s, [`Histogram`]s and [`Drops`] under their own names. From then on a
-//! count is a load, an addition and a store: no locked instruction, no system call, no reader in the way.
-//! [`Snapshot`] is the other side: it reads the files of running processes and trusts nothing in them.
+//! At set-up a program makes one [`Block`], hands a [`Scope`] of it to each worker, and the
+//! worker's devices and nodes register [`Counter`]s, [`Gauge`]s, [`Histogram`]s and [`Drops`] under
+//! their own names. From then on a count is a load, an addition and a store: no locked instruction,
+//! no system call, no reader in the way. [`Snapshot`] is the other side: it reads the files of
+//! running processes and trusts nothing in them.
 //!
 //! ```
 //! use wirepath::counters::{Block, Unit};
@@ -49,7 +51,8 @@ pub(crate) use publish::user_of_process;
 pub use snapshot::{Change, Listing, ReadError, Reading, Sample, Snapshot};
 pub use unit::Unit;
 
-// What else of ours lies in shared files: the frames that a tapped queue shows, and open connections.
+// What else of ours lies in shared files: the frames that a tapped queue shows, and open
+// connections.
 pub(crate) use block::check_app;
 pub(crate) use directory::Access;
 pub(crate) use layout::store_text;

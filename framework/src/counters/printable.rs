@@ -1,11 +1,14 @@
-//! Text that somebody else has chosen, as it may be printed: names in shared files, file names, symbols of a feed.
+//! Text that somebody else has chosen, as it may be printed: names in shared files, file names,
+//! symbols of a feed.
 //!
-//! A terminal obeys control characters: a name could clear the screen, set the title or write over the line above.
+//! A terminal obeys control characters: a name could clear the screen, set the title or write over
+//! the line above.
 
 use core::fmt::{self, Display, Write};
 
-/// `text` with every character escaped that a terminal would obey instead of showing it: `\x1b` for escape, `\n` for a
-/// line feed, `\u{202e}` for a mark that turns the direction of writing. All else stays as it is, backslashes too.
+/// `text` with every character escaped that a terminal would obey instead of showing it: `\x1b` for
+/// escape, `\n` for a line feed, `\u{202e}` for a mark that turns the direction of writing. All
+/// else stays as it is, backslashes too.
 pub fn printable<T: Display>(text: T) -> Printable<T> {
     Printable(text)
 }
@@ -43,8 +46,8 @@ impl Write for Escaping<'_, '_> {
     }
 }
 
-/// Controls of C0 and C1, and what Unicode has of the kind: marks that join, hide or turn what stands beside them
-/// (UTR 36, 2.6), and separators of lines.
+/// Controls of C0 and C1, and what Unicode has of the kind: marks that join, hide or turn what
+/// stands beside them (UTR 36, 2.6), and separators of lines.
 fn is_obeyed(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')

@@ -1,11 +1,12 @@
-//! Where shared files are, how one appears whole, and how a dead process's file is told from a live one's.
+//! Where shared files are, how one appears whole, and how a dead process's file is told from a live
+//! one's.
 //!
-//! A file is written under a hidden name, locked (`flock`) and only then linked to its real name, so a reader finds
-//! a whole header. The kernel holds the lock as long as the process lives, however it ends and whoever gets its pid
-//! next: a file that can be locked is stale.
+//! A file is written under a hidden name, locked (`flock`) and only then linked to its real name,
+//! so a reader finds a whole header. The kernel holds the lock as long as the process lives,
+//! however it ends and whoever gets its pid next: a file that can be locked is stale.
 //!
-//! Other users of the machine may put anything beside it. What is in a file, its name included, is a claim; whose it is
-//! ([`Shared::user`]) says the kernel.
+//! Other users of the machine may put anything beside it. What is in a file, its name included, is
+//! a claim; whose it is ([`Shared::user`]) says the kernel.
 
 use core::ffi::c_int;
 use std::collections::HashMap;
@@ -27,26 +28,30 @@ const DIRECTORY: &str = "/dev/shm/wirepath";
 const HIDDEN_SUFFIX: &str = ".new";
 /// A file that is younger is not taken for one that was never finished.
 const MAKING_SPAN: Duration = Duration::from_secs(60);
-/// Numbers that files of one application and pid get. From there on, as others may have taken them all on purpose, the
-/// name has the time.
+/// Numbers that files of one application and pid get. From there on, as others may have taken them
+/// all on purpose, the name has the time.
 const NAMES_MAX: usize = 64;
-/// Files of another user that are looked at in one directory: who fills it is in nobody's way but his own.
+/// Files of another user that are looked at in one directory: who fills it is in nobody's way but
+/// his own.
 const FILES_OF_ANOTHER_MAX: usize = 256;
 
-/// The directory of shared files: `WIREPATH_SHM`, or else `/dev/shm/wirepath`. A program with rights that whoever started
-/// it need not have (setuid, capabilities of its file) does not ask the environment.
+/// The directory of shared files: `WIREPATH_SHM`, or else `/dev/shm/wirepath`. A program with
+/// rights that whoever started it need not have (setuid, capabilities of its file) does not ask the
+/// environment.
 pub fn default_directory() -> PathBuf {
     environment("WIREPATH_SHM").map_or_else(|| DIRECTORY.into(), PathBuf::from)
 }
 
-/// What a shared file holds, which decides about the end of its name (it begins with `application.pid`) and its readers.
+/// What a shared file holds, which decides about the end of its name (it begins with
+/// `application.pid`) and its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Counters, for everybody.
     Counters,
     /// Frames that a queue receives and sends: for root and for the user who runs the process.
     Frames,
-    /// The open TCP connections of a worker: who reads their numbers can end them, so they are as private as frames.
+    /// The open TCP connections of a worker: who reads their numbers can end them, so they are as
+    /// private as frames.
     Connections,
 }
 
@@ -90,7 +95,8 @@ pub(crate) struct Publication {
 }
 
 impl Publication {
-    /// Makes the file of `app` and this process; `fill` gives it its content before anybody sees it.
+    /// Makes the file of `app` and this process; `fill` gives it its content before anybody sees
+    /// it.
     pub(crate) fn create<T>(
         directory: &Path,
         app: &str,
@@ -145,22 +151,25 @@ fn fill_and_link<T>(
     content: Content,
     fill: impl FnOnce(&File) -> io::Result<T>,
 ) -> io::Result<(OsString, T)> {
-    // Others may open it from here on only: who opened it before could take the lock, and we would wait for ever.
+    // Others may open it from here on only: who opened it before could take the lock, and we would
+    // wait for ever.
     file.lock()?;
     let filled = fill(file)?;
     file.set_permissions(Permissions::from_mode(content.mode() & !umask()))?;
     Ok((link_free_name(hidden, directory, app, content)?, filled))
 }
 
-/// The rights that the operator wants new files not to have. The call for it, umask(2), would change them.
+/// The rights that the operator wants new files not to have. The call for it, umask(2), would
+/// change them.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0)
 }
 
-/// Links a whole file to the first name of `app` and this process that is free. A second file takes the second name,
-/// and so does a process in another container that has the same pid and shares the directory.
+/// Links a whole file to the first name of `app` and this process that is free. A second file takes
+/// the second name, and so does a process in another container that has the same pid and shares the
+/// directory.
 fn link_free_name(hidden: &OsStr, directory: &Directory, app: &str, content: Content) -> io::Result<OsString> {
     let (pid, suffix) = (std::process::id(), content.suffix());
     let mut name: OsString = format!("{app}.{pid}{suffix}").into();
@@ -196,7 +205,8 @@ pub(crate) struct SharedFiles {
     others: HashMap<u32, usize>,
 }
 
-/// The shared files of a directory with that content, by name. A directory that is not there has none.
+/// The shared files of a directory with that content, by name. A directory that is not there has
+/// none.
 pub(crate) fn shared_files(directory: &Path, content: Content, access: Access) -> io::Result<SharedFiles> {
     shared_files_called(directory, content, access, |_| true)
 }
@@ -263,8 +273,9 @@ pub(crate) fn is_trusted(user: u32) -> bool {
     user == ROOT || user == sys::effective_user()
 }
 
-/// The user whose rights a process has, as this process sees it; `None` where there is no such process, or none that we may see.
-/// Not the owner of its folder in /proc, who is root for a process that may not be traced.
+/// The user whose rights a process has, as this process sees it; `None` where there is no such
+/// process, or none that we may see. Not the owner of its folder in /proc, who is root for a
+/// process that may not be traced.
 pub(crate) fn user_of_process(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -311,8 +322,8 @@ fn remove_stale_of(directory: &Directory, app: &str, content: Content) -> io::Re
     Ok(())
 }
 
-/// Removes the files of dead processes, also those that were never finished, and says which. What is not a file of ours
-/// by its name and its first word stays.
+/// Removes the files of dead processes, also those that were never finished, and says which. What
+/// is not a file of ours by its name and its first word stays.
 pub(super) fn remove_stale(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let directory = match Directory::open(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -330,8 +341,8 @@ pub(super) fn remove_stale(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(removed.into_iter().map(|name| directory.path().join(name)).collect())
 }
 
-/// Whether the file was stale, ours by its first word, and has gone. One that belongs to somebody else and that we may not
-/// remove stays.
+/// Whether the file was stale, ours by its first word, and has gone. One that belongs to somebody
+/// else and that we may not remove stays.
 fn remove_if_stale(directory: &Directory, name: &OsStr, is_ours: impl Fn(u64) -> bool) -> bool {
     directory
         .open_file(name, Access::Read)
@@ -348,7 +359,8 @@ fn first_word(file: &File) -> io::Result<u64> {
     Ok(u64::from_ne_bytes(word))
 }
 
-/// The application and the pid in a file's name, such as `application.pid.counters`; `None` where it is no such name.
+/// The application and the pid in a file's name, such as `application.pid.counters`; `None` where
+/// it is no such name.
 fn app_and_pid(name: &str, content: Content) -> Option<(&str, u32)> {
     let (app, pid) = name.strip_suffix(content.suffix())?.rsplit_once('.')?;
     let (pid, number) = pid.split_once('-').unwrap_or((pid, "0"));
@@ -357,7 +369,8 @@ fn app_and_pid(name: &str, content: Content) -> Option<(&str, u32)> {
     Some((app, pid.parse().ok()?))
 }
 
-/// Whether a name is one that a file has while it is being made, and for so long that nobody can be making it still.
+/// Whether a name is one that a file has while it is being made, and for so long that nobody can be
+/// making it still.
 fn is_unfinished(name: &str) -> bool {
     let made = || {
         let (rest, made) = name.strip_prefix('.')?.strip_suffix(HIDDEN_SUFFIX)?.rsplit_once('.')?;

@@ -1,8 +1,9 @@
 //! The reading side: all values of one process at one time, from its shared file.
 //!
-//! The file is somebody else's and may hold anything. It is read, not mapped (a mapped file that shrinks would kill
-//! the reader), only as far as its published counts say, and everything in it is checked. The kernel copies
-//! an aligned word in one piece, so a value is never half old and half new; two values may be some microseconds apart.
+//! The file is somebody else's and may hold anything. It is read, not mapped (a mapped file that
+//! shrinks would kill the reader), only as far as its published counts say, and everything in it is
+//! checked. The kernel copies an aligned word in one piece, so a value is never half old and half
+//! new; two values may be some microseconds apart.
 
 use core::fmt;
 use core::ops::Range;
@@ -31,8 +32,8 @@ pub struct Snapshot {
     pub app: String,
     /// The process that counts, as it says: by the number that it has for itself.
     pub pid: u32,
-    /// The user whose file it is, where that is neither root nor the one who reads it: all else in here is that user's
-    /// claim. `None` also for a block of one's own.
+    /// The user whose file it is, where that is neither root nor the one who reads it: all else in
+    /// here is that user's claim. `None` also for a block of one's own.
     pub user: Option<u32>,
     /// When it made its counters.
     pub started: SystemTime,
@@ -140,8 +141,8 @@ impl Snapshot {
             .map_err(|error| ReadError { path: directory.to_owned(), fault: Fault::Io(error) })
     }
 
-    /// Whether the process may be the one that it says: the file is root's or one's own, or of the user who runs that process.
-    /// Another user can put any number into his files.
+    /// Whether the process may be the one that it says: the file is root's or one's own, or of the
+    /// user who runs that process. Another user can put any number into his files.
     pub fn is_credible(&self) -> bool {
         self.user.is_none_or(|user| publish::user_of_process(self.pid) == Some(user))
     }
@@ -167,8 +168,8 @@ impl Snapshot {
         }
     }
 
-    /// How the counter `name` grew since `earlier`, a snapshot of the same process. `None` where it is not a counter of
-    /// both; what an earlier snapshot does not know began at zero in between.
+    /// How the counter `name` grew since `earlier`, a snapshot of the same process. `None` where it
+    /// is not a counter of both; what an earlier snapshot does not know began at zero in between.
     pub fn change(&self, name: &str, earlier: &Self) -> Option<Change> {
         let Reading::Counter(now) = self.sample(name)?.reading else { return None };
         let before = match earlier.sample(name).map(|sample| &sample.reading) {

@@ -1,8 +1,10 @@
-//! System calls that the standard library has no call for: files below an open directory (openat(2), linkat(2), unlinkat(2)), who we
-//! are (geteuid(2)), and what the kernel said of the program as it started (getauxval(3)).
+//! System calls that the standard library has no call for: files below an open directory
+//! (openat(2), linkat(2), unlinkat(2)), who we are (geteuid(2)), and what the kernel said of the
+//! program as it started (getauxval(3)).
 //!
 //! Invariants:
-//! 1. A name is a C string that is borrowed for the call, and so is each descriptor, from its owner.
+//! 1. A name is a C string that is borrowed for the call, and so is each descriptor, from its
+//!    owner.
 //! 2. A descriptor that the kernel returns is new and has no other owner.
 
 use std::ffi::{CString, OsStr};
@@ -40,8 +42,9 @@ pub(super) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Whether the program has rights that whoever started it need not have: setuid, setgid or capabilities of its file
-/// (getauxval(3), AT_SECURE). The linker then ignores `LD_PRELOAD` and the like.
+/// Whether the program has rights that whoever started it need not have: setuid, setgid or
+/// capabilities of its file (getauxval(3), AT_SECURE). The linker then ignores `LD_PRELOAD` and the
+/// like.
 pub(super) fn is_privileged() -> bool {
     // SAFETY: a number out of the vector that the kernel gave to the process; no address is passed.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

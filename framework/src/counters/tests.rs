@@ -1,4 +1,5 @@
-//! Shared files as another process finds them: live, stale, damaged, and never ours. Not under Miri: they are mapped.
+//! Shared files as another process finds them: live, stale, damaged, and never ours. Not under
+//! Miri: they are mapped.
 #![cfg(not(miri))]
 
 use std::fs;
@@ -22,7 +23,8 @@ fn block_in(directory: &Path) -> Block {
     block
 }
 
-/// The file of a block with a text, a counter at 7 and a histogram, after `damage` was done to a copy of its words.
+/// The file of a block with a text, a counter at 7 and a histogram, after `damage` was done to a
+/// copy of its words.
 fn damaged(damage: impl FnOnce(&mut Vec<u64>)) -> (TempDir, PathBuf) {
     let directory = directory();
     let block = block_in(directory.path());
@@ -183,7 +185,8 @@ fn clean_removes_stale_files_and_no_live_one() {
     assert!(live.path().unwrap().exists());
 }
 
-/// An operator who names the wrong directory, or another user who plants files, has nothing removed that is not ours.
+/// An operator who names the wrong directory, or another user who plants files, has nothing removed
+/// that is not ours.
 #[test]
 fn clean_removes_nothing_that_is_not_ours() {
     let directory = directory();
@@ -213,8 +216,8 @@ fn clean_removes_nothing_that_is_not_ours() {
     assert!(foreign.iter().all(|(name, _)| directory.path().join(name).exists()));
 }
 
-/// A second name of a file, which others may give it where the kernel lets them (`fs.protected_hardlinks`), takes the name
-/// and never the file.
+/// A second name of a file, which others may give it where the kernel lets them
+/// (`fs.protected_hardlinks`), takes the name and never the file.
 #[test]
 fn hard_link_costs_the_file_nothing() {
     let (directory, stale) = damaged(|_| {});
@@ -227,7 +230,8 @@ fn hard_link_costs_the_file_nothing() {
     assert_eq!(Snapshot::read(&kept).unwrap().count("worker1/rx_frames"), Some(7));
 }
 
-/// Pids are guessed easily, so somebody could take all the names that a process would give its files.
+/// Pids are guessed easily, so somebody could take all the names that a process would give its
+/// files.
 #[test]
 fn names_that_are_all_taken_do_not_keep_a_process_from_starting() {
     let directory = directory();

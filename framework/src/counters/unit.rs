@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// What one step of a value means. Stored as one byte in the shared file: the numbers never change meaning.
+/// What one step of a value means. Stored as one byte in the shared file: the numbers never change
+/// meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -33,7 +34,8 @@ pub enum Unit {
     Nanoseconds = 11,
     /// CPU cycles.
     Cycles = 12,
-    /// A point in time: nanoseconds since the origin of the writer's clock. Two readings tell whether it moves.
+    /// A point in time: nanoseconds since the origin of the writer's clock. Two readings tell
+    /// whether it moves.
     ClockNanoseconds = 13,
 }
 

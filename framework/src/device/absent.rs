@@ -1,5 +1,5 @@
-//! A device that was not built: who builds one of several needs a type in the place of the others. It has no values, so
-//! whatever stands for it costs nothing and is never called.
+//! A device that was not built: who builds one of several needs a type in the place of the others.
+//! It has no values, so whatever stands for it costs nothing and is never called.
 
 use super::steering::{Rule, RuleId, SteerError};
 use super::{Capabilities, Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};

@@ -1,10 +1,10 @@
-//! One suite that every device passes: the contract of [`super`] as facts that are tried, on a device in memory, on a
-//! wrapper around one, in a namespace, or on a lab's NIC. The suite makes frames, posts them on one side of a link and
-//! looks at what the other side receives; it reads no clock and draws frames from a fixed pattern, so a failure
-//! happens again.
+//! One suite that every device passes: the contract of [`super`] as facts that are tried, on a
+//! device in memory, on a wrapper around one, in a namespace, or on a lab's NIC. The suite makes
+//! frames, posts them on one side of a link and looks at what the other side receives; it reads no
+//! clock and draws frames from a fixed pattern, so a failure happens again.
 //!
-//! [`run`] tries each fact on a fresh [`Link`] and says which do not hold, and how. It panics nowhere on purpose, so a
-//! lab binary can print the whole list.
+//! [`run`] tries each fact on a fresh [`Link`] and says which do not hold, and how. It panics
+//! nowhere on purpose, so a lab binary can print the whole list.
 
 use core::fmt::Write as _;
 
@@ -14,7 +14,8 @@ use crate::time::{Duration, Instant};
 
 /// What the suite needs to know about a kind of device, and how it gets links of it.
 pub trait Rig {
-    /// A fresh link with at least `buffers` buffers in each pool: what is posted to `tx` arrives at `rx`.
+    /// A fresh link with at least `buffers` buffers in each pool: what is posted to `tx` arrives at
+    /// `rx`.
     fn link(&mut self, buffers: usize) -> Link;
 
     /// Bytes of the longest frame.
@@ -25,7 +26,8 @@ pub trait Rig {
         14
     }
 
-    /// Frames after which the sender's ring is full while nobody receives; `None` where it never is (a file).
+    /// Frames after which the sender's ring is full while nobody receives; `None` where it never is
+    /// (a file).
     fn ring_len(&self) -> Option<usize>;
 
     /// Segments of a frame that the device gathers.
@@ -43,7 +45,8 @@ pub trait Rig {
         false
     }
 
-    /// Buffers of the sender's pool that the receiving half beside it has lent to the kernel or the NIC, from the start.
+    /// Buffers of the sender's pool that the receiving half beside it has lent to the kernel or the
+    /// NIC, from the start.
     fn buffers_lent(&self) -> usize {
         0
     }
@@ -122,8 +125,9 @@ pub fn assert_conforms(rig: &mut dyn Rig) {
     assert!(failures.is_empty(), "the device does not conform:{list}");
 }
 
-/// Polls without a frame after which a link counts as dry: a device needs some turns to move a frame. The suite reads no clock; a rig
-/// of a device that takes time lets it pass in `receive`, a share in each dry poll.
+/// Polls without a frame after which a link counts as dry: a device needs some turns to move a
+/// frame. The suite reads no clock; a rig of a device that takes time lets it pass in `receive`, a
+/// share in each dry poll.
 const DRY_POLLS: usize = 1_000;
 
 impl Link {
@@ -193,7 +197,8 @@ impl Link {
         Ok(received)
     }
 
-    /// Reaps until every posted mbuf is home, as long as a frame may take; nothing else is on the way.
+    /// Reaps until every posted mbuf is home, as long as a frame may take; nothing else is on the
+    /// way.
     fn bring_home(&mut self) -> Result<(), String> {
         let mut dry = 0;
         while self.tx.in_flight() > 0 && dry < DRY_POLLS && self.rx.state() != RxState::Ended {
@@ -207,7 +212,8 @@ impl Link {
         Ok(())
     }
 
-    /// Both pools as they were, but for what a receiving half has lent, and nothing dropped without a name.
+    /// Both pools as they were, but for what a receiving half has lent, and nothing dropped without
+    /// a name.
     fn nothing_leaks(&self, buffers_lent: usize) -> Result<(), String> {
         let in_use = self.tx_pool.in_use();
         if in_use > buffers_lent {
@@ -220,8 +226,9 @@ impl Link {
     }
 }
 
-/// A frame of `len` bytes between two locally administered addresses, with a pattern that depends on `seed`. Its
-/// EtherType is the first one for experiments (0x88b5), so no stack on the way answers it.
+/// A frame of `len` bytes between two locally administered addresses, with a pattern that depends
+/// on `seed`. Its EtherType is the first one for experiments (0x88b5), so no stack on the way
+/// answers it.
 fn frame(len: usize, seed: usize) -> Vec<u8> {
     let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2, 0x88, 0xb5];
     frame.extend((frame.len()..len).map(|at| (at * 7 + seed * 13) as u8));
@@ -487,7 +494,8 @@ fn chain_is_gathered(rig: &mut dyn Rig) -> Result<(), String> {
     let mut link = rig.link(BURST_MAX);
     let part = |range: core::ops::Range<usize>| link.tx_pool.alloc_copy(&whole[range]).ok_or("the pool is too small");
     let (mut head, mut middle, payload) = (part(0..60)?, part(60..200)?, part(200..300)?);
-    // The last segment shows the bytes of an mbuf that somebody else keeps, as a retransmission does.
+    // The last segment shows the bytes of an mbuf that somebody else keeps, as a retransmission
+    // does.
     let held = payload.hold();
     payload.free();
     middle.attach(link.tx_pool.view(held).map_err(|_| "the pool is too small")?);
@@ -528,7 +536,8 @@ fn quiet_link_gives_nothing(rig: &mut dyn Rig) -> Result<(), String> {
     }
 }
 
-/// Frames posted and not told to the NIC, frames on the way, and what the receiver's ring holds for frames to come.
+/// Frames posted and not told to the NIC, frames on the way, and what the receiver's ring holds for
+/// frames to come.
 fn dropped_queues_give_mbufs_back(rig: &mut dyn Rig) -> Result<(), String> {
     let mut link = rig.link(BURST_MAX * 2);
     let sent = frames(4, rig.frame_len_min().max(64));

@@ -1,5 +1,6 @@
-//! One of two kinds of device, chosen when it is opened: what a configuration decides without a second copy of everything
-//! above it. Costs a branch that always goes the same way: one a burst to receive, one a frame to send.
+//! One of two kinds of device, chosen when it is opened: what a configuration decides without a
+//! second copy of everything above it. Costs a branch that always goes the same way: one a burst to
+//! receive, one a frame to send.
 
 use super::steering::{Rule, RuleId, SteerError};
 use super::{Capabilities, Device, DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};

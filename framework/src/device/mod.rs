@@ -1,8 +1,10 @@
-//! Devices move: frames between a NIC (or a file, or plain memory) and mbufs. This is the contract that all share.
+//! Devices move: frames between a NIC (or a file, or plain memory) and mbufs. This is the contract
+//! that all share.
 //!
-//! A [`Device`] is a port. It is opened by the main thread, takes [steering rules](steering), and hands out
-//! [`Queue`]s, one to each worker. On its own thread, with its own pool, the worker opens the queue and gets its two
-//! halves: an [`RxQueue`] that fills bursts and a [`TxQueue`] that takes frames.
+//! A [`Device`] is a port. It is opened by the main thread, takes [steering rules](steering), and
+//! hands out [`Queue`]s, one to each worker. On its own thread, with its own pool, the worker opens
+//! the queue and gets its two halves: an [`RxQueue`] that fills bursts and a [`TxQueue`] that takes
+//! frames.
 //!
 //! ```text
 //!  main thread                    worker thread
@@ -10,10 +12,12 @@
 //!     └─ steer, unsteer                              └▶ TxQueue ◀──post, ring_doorbell, reap
 //! ```
 //!
-//! What a device may never do: lose a frame without a counter of its own name, panic on what the NIC, the kernel or
-//! a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home. The suite `conformance` of the feature `testing` checks it.
+//! What a device may never do: lose a frame without a counter of its own name, panic on what the
+//! NIC, the kernel or a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home.
+//! The suite `conformance` of the feature `testing` checks it.
 
-// Modules of devices are there by feature; what stands in for those that were not built is `absent`.
+// Modules of devices are there by feature; what stands in for those that were not built is
+// `absent`.
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5", feature = "pcap")))]
 mod absent;
 #[cfg(feature = "af-xdp")]
@@ -52,7 +56,8 @@ pub(crate) use absent::Absent;
 pub use offload::Offload;
 use steering::{Fields, Rule, RuleId, SteerError};
 
-/// A port: where queues come from and what decides which frames reach them. Set-up only, never on the data path.
+/// A port: where queues come from and what decides which frames reach them. Set-up only, never on
+/// the data path.
 pub trait Device {
     /// What a worker takes to its thread.
     type Queue: Queue;
@@ -60,16 +65,16 @@ pub trait Device {
     /// The name that the user knows it by: `eth1`, `mlx5_0`, `day.pcap`.
     fn name(&self) -> &str;
 
-    /// What the device can do. Read it and ask for no more: a request beyond it is refused or counted, never
-    /// half done.
+    /// What the device can do. Read it and ask for no more: a request beyond it is refused or
+    /// counted, never half done.
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes queue `idx` out of the device. Each queue is taken once; of some devices again, when both halves
-    /// of it are gone.
+    /// Takes queue `idx` out of the device. Each queue is taken once; of some devices again, when
+    /// both halves of it are gone.
     fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError>;
 
-    /// Sends the frames that `rule` names to queue `idx`. May be called while the queues run; no frame of another
-    /// rule is lost by it.
+    /// Sends the frames that `rule` names to queue `idx`. May be called while the queues run; no
+    /// frame of another rule is lost by it.
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError>;
 
     /// Takes a rule back.
@@ -83,26 +88,27 @@ pub trait Queue: Send {
     /// The sending half.
     type Tx: TxQueue;
 
-    /// Opens the queue on the calling thread, which becomes its owner. `pool` is where received frames go, and its
-    /// region is registered with the device; counters are registered in `scope`.
+    /// Opens the queue on the calling thread, which becomes its owner. `pool` is where received
+    /// frames go, and its region is registered with the device; counters are registered in `scope`.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(Self::Rx, Self::Tx), DeviceError>;
 }
 
 /// The receiving half of a queue.
 pub trait RxQueue {
-    /// Appends up to `limit` received frames to `burst` (and never more than it has room for), oldest first, and
-    /// refills the ring from `pool`, the one that the queue was opened with: a device that registered its region
-    /// panics at another. Returns how many. No system call, allocation or lock unless the device says so
-    /// in its own documentation. A frame that cannot be delivered is counted by name; while the pool is empty frames
-    /// stay where they are as long as the device can hold them.
+    /// Appends up to `limit` received frames to `burst` (and never more than it has room for),
+    /// oldest first, and refills the ring from `pool`, the one that the queue was opened with: a
+    /// device that registered its region panics at another. Returns how many. No system call,
+    /// allocation or lock unless the device says so in its own documentation. A frame that cannot
+    /// be delivered is counted by name; while the pool is empty frames stay where they are as long
+    /// as the device can hold them.
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize;
 
     /// Whether more frames may come.
     fn state(&self) -> RxState;
 
-    /// Brings counters up to date that the kernel or the NIC keeps: drops in a ring that is not ours to see. May make
-    /// a system call; the loop calls it now and then, never per burst. It has no default, because a wrapper that
-    /// forgets what it wraps would hide those drops.
+    /// Brings counters up to date that the kernel or the NIC keeps: drops in a ring that is not
+    /// ours to see. May make a system call; the loop calls it now and then, never per burst. It has
+    /// no default, because a wrapper that forgets what it wraps would hide those drops.
     fn refresh_counters(&mut self);
 }
 
@@ -113,14 +119,15 @@ pub enum RxState {
     Open,
     /// The link is down; it may come back.
     LinkDown,
-    /// No frame will ever come again: the end of a capture, the peer is gone, the device was removed.
+    /// No frame will ever come again: the end of a capture, the peer is gone, the device was
+    /// removed.
     Ended,
 }
 
 /// The sending half of a queue. Post and doorbell are apart so that a burst costs one doorbell.
 ///
-/// A frame that cannot wait for it is posted [urgent](Offload::URGENT): its device rings before the post returns. What that costs
-/// beyond a post, once for each such frame:
+/// A frame that cannot wait for it is posted [urgent](Offload::URGENT): its device rings before the
+/// post returns. What that costs beyond a post, once for each such frame:
 ///
 /// | device | ringing |
 /// |---|---|
@@ -130,33 +137,37 @@ pub enum RxState {
 /// | `af_xdp` without copies | the same call where the driver sleeps and asks for it, else a store |
 /// | `pcap` | the frames are written as with a doorbell |
 pub trait TxQueue {
-    /// Takes a frame, linear or a chain of segments, with what it wants of the NIC beside it. A full ring gives the
-    /// mbuf back untouched. A frame that this device can never send (too long, too many segments, an offload it has
-    /// not) is taken and counted by name. The frame may leave at once or with the next doorbell; an urgent one leaves at once, behind
-    /// all that was posted before it.
+    /// Takes a frame, linear or a chain of segments, with what it wants of the NIC beside it. A
+    /// full ring gives the mbuf back untouched. A frame that this device can never send (too long,
+    /// too many segments, an offload it has not) is taken and counted by name. The frame may leave
+    /// at once or with the next doorbell; an urgent one leaves at once, behind all that was posted
+    /// before it.
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf>;
 
-    /// Posts a frame that is complete as it stands, and rings: [`post`](Self::post) with that one wish, for which a device may have a
-    /// shorter way.
+    /// Posts a frame that is complete as it stands, and rings: [`post`](Self::post) with that one
+    /// wish, for which a device may have a shorter way.
     fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         self.post(mbuf, Offload::URGENT)
     }
 
-    /// Posts a frame that whoever sends has not asked for: an ARP question, a bare acknowledgment. The same as
-    /// [`post`](Self::post) but for a queue that marks what a caller posts, so that it is stamped: that leaves the frame unmarked.
+    /// Posts a frame that whoever sends has not asked for: an ARP question, a bare acknowledgment.
+    /// The same as [`post`](Self::post) but for a queue that marks what a caller posts, so that it
+    /// is stamped: that leaves the frame unmarked.
     fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         self.post(mbuf, offload)
     }
 
-    /// Posts the frames of `burst` in order, all with the same wishes, as [`post`](Self::post) does one; returns how many were
-    /// taken. What the ring has no room for stays in `burst`. A device may do better with many frames at once than one by one.
+    /// Posts the frames of `burst` in order, all with the same wishes, as [`post`](Self::post) does
+    /// one; returns how many were taken. What the ring has no room for stays in `burst`. A device
+    /// may do better with many frames at once than one by one.
     fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
         post_one_by_one(self, burst, offload)
     }
 
-    /// Carries a frame as far as it goes without leaving, by the instructions and through the places of [`post`](Self::post), so that
-    /// the next one that is posted finds them warm. What was posted before may be rung for. The mbuf goes home, and nothing counts
-    /// as sent. By default the frame goes nowhere.
+    /// Carries a frame as far as it goes without leaving, by the instructions and through the
+    /// places of [`post`](Self::post), so that the next one that is posted finds them warm. What
+    /// was posted before may be rung for. The mbuf goes home, and nothing counts as sent. By
+    /// default the frame goes nowhere.
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         let _ = offload;
         mbuf.free();
@@ -188,27 +199,30 @@ pub trait TxQueue {
         false
     }
 
-    /// Tells the NIC about all that was posted. The loop calls it at the end of every turn, posted or not, so a device
-    /// may also do here what time alone makes due.
+    /// Tells the NIC about all that was posted. The loop calls it at the end of every turn, posted
+    /// or not, so a device may also do here what time alone makes due.
     fn ring_doorbell(&mut self, now: Instant);
 
-    /// Sends home the mbufs that the NIC is done with; returns how many frames that were. An mbuf that is also
-    /// [held](crate::mem::Held) stays with its holder. The loop calls it at the start of every turn.
+    /// Sends home the mbufs that the NIC is done with; returns how many frames that were. An mbuf
+    /// that is also [held](crate::mem::Held) stays with its holder. The loop calls it at the start
+    /// of every turn.
     fn reap(&mut self) -> usize;
 
-    /// Frames that [`TxQueue::post`] would take now. Looks at the ring anew, so that who waits for room sees it come.
+    /// Frames that [`TxQueue::post`] would take now. Looks at the ring anew, so that who waits for
+    /// room sees it come.
     fn room(&mut self) -> usize;
 
     /// Frames posted and not yet reaped.
     fn in_flight(&self) -> usize;
 
-    /// Whether frames that ask for it are stamped, so that [`take_timestamp`](Self::take_timestamp) says when they left.
+    /// Whether frames that ask for it are stamped, so that [`take_timestamp`](Self::take_timestamp)
+    /// says when they left.
     fn has_timestamps(&self) -> bool {
         false
     }
 
-    /// When a frame that asked for it left the port: oldest first, each once. Devices without transmit timestamps
-    /// never have one.
+    /// When a frame that asked for it left the port: oldest first, each once. Devices without
+    /// transmit timestamps never have one.
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         None
     }
@@ -238,8 +252,8 @@ impl Preposted {
     }
 }
 
-/// Posts frames from the front of `burst` until one comes back, which stays there with those behind it. Returns how many were
-/// taken.
+/// Posts frames from the front of `burst` until one comes back, which stays there with those behind
+/// it. Returns how many were taken.
 #[inline(never)]
 pub(crate) fn post_one_by_one<T: TxQueue + ?Sized>(tx: &mut T, burst: &mut Burst, offload: Offload) -> usize {
     let before = burst.len();
@@ -259,8 +273,8 @@ pub(crate) fn post_one_by_one<T: TxQueue + ?Sized>(tx: &mut T, burst: &mut Burst
 /// When a frame left the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxTimestamp {
-    /// Which frame: the count of frames with [`Offload::TIMESTAMP`] that this queue took before it, those that it dropped
-    /// included.
+    /// Which frame: the count of frames with [`Offload::TIMESTAMP`] that this queue took before it,
+    /// those that it dropped included.
     pub sequence: u64,
     /// When, by the device's clock.
     pub at: UnixTime,
@@ -279,7 +293,8 @@ pub struct Capabilities {
     pub rx: RxOffloads,
     /// What can be asked for a frame to send.
     pub tx: TxOffloads,
-    /// Fields that a steering rule may match; [`Fields::NONE`] where the device cannot steer and delivers everything.
+    /// Fields that a steering rule may match; [`Fields::NONE`] where the device cannot steer and
+    /// delivers everything.
     pub steering: Fields,
     /// Rules at the same time.
     pub rules_max: usize,

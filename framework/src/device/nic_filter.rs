@@ -1,9 +1,10 @@
-//! The NIC's own filter of destination addresses. A NIC gives the kernel, and so the XDP program, only frames to its own MAC
-//! address, to all, and to the groups that it was told of; the kernel tells it of those that sockets have joined. Groups
-//! that we join ourselves it has to be told of as well, or it would drop their frames before anybody counts them.
+//! The NIC's own filter of destination addresses. A NIC gives the kernel, and so the XDP program,
+//! only frames to its own MAC address, to all, and to the groups that it was told of; the kernel
+//! tells it of those that sockets have joined. Groups that we join ourselves it has to be told of
+//! as well, or it would drop their frames before anybody counts them.
 //!
-//! It is told through a packet socket that receives nothing: what that one has asked for is taken back when it is closed,
-//! also by kill -9 (packet(7), `PACKET_ADD_MEMBERSHIP`).
+//! It is told through a packet socket that receives nothing: what that one has asked for is taken
+//! back when it is closed, also by kill -9 (packet(7), `PACKET_ADD_MEMBERSHIP`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,7 +25,8 @@ pub(in crate::device) enum Wanted {
 }
 
 impl Wanted {
-    /// What a rule needs of the filter of an interface with address `own`; None where it passes anyway.
+    /// What a rule needs of the filter of an interface with address `own`; None where it passes
+    /// anyway.
     pub(in crate::device) fn by(rule: &Rule, own: MacAddr) -> Option<Self> {
         match (rule.destination_mac, rule.destination) {
             (Some(mac), _) if mac == own || mac == MacAddr::BROADCAST => None,
@@ -55,7 +57,8 @@ impl NicFilter {
         Ok(Self { socket: sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?, interface })
     }
 
-    /// One more rule wants this. The kernel counts; wishes beyond what the NIC can compare make it pass all groups.
+    /// One more rule wants this. The kernel counts; wishes beyond what the NIC can compare make it
+    /// pass all groups.
     pub(in crate::device) fn add(&self, wanted: Wanted) -> io::Result<()> {
         self.change(libc::PACKET_ADD_MEMBERSHIP, wanted)
     }

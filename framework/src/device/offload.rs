@@ -4,8 +4,9 @@ use core::fmt;
 use core::num::NonZeroU16;
 use core::ops::{BitOr, BitOrAssign};
 
-/// What a frame wants of the NIC: transmit offload flags (DPDK's `ol_flags`), the tag to insert and the length to cut at.
-/// [`NONE`](Self::NONE), the default, says that the frame is complete as it stands.
+/// What a frame wants of the NIC: transmit offload flags (DPDK's `ol_flags`), the tag to insert and
+/// the length to cut at. [`NONE`](Self::NONE), the default, says that the frame is complete as it
+/// stands.
 ///
 /// ```
 /// use wirepath::device::Offload;
@@ -17,8 +18,8 @@ use core::ops::{BitOr, BitOrAssign};
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offload(u64);
 
-// From the lowest bit: eight flags as mlx5's Ethernet segment has them, those that no device has as they are, then the tag control
-// information, then the segment length.
+// From the lowest bit: eight flags as mlx5's Ethernet segment has them, those that no device has as
+// they are, then the tag control information, then the segment length.
 impl Offload {
     /// Nothing.
     pub const NONE: Self = Self(0);
@@ -28,13 +29,15 @@ impl Offload {
     pub const L4_CHECKSUM: Self = Self(1 << 7);
     /// Report when the frame left: [`TxQueue::take_timestamp`](super::TxQueue::take_timestamp).
     pub const TIMESTAMP: Self = Self(1 << 8);
-    /// Latency before throughput: the device rings before the post returns, as [`TxQueue`](super::TxQueue) says at which cost.
+    /// Latency before throughput: the device rings before the post returns, as
+    /// [`TxQueue`](super::TxQueue) says at which cost.
     pub const URGENT: Self = Self(1 << 9);
     const VLAN: Self = Self(1 << 10);
     const TCI_SHIFT: u32 = 16;
     const SEGMENT_SHIFT: u32 = 32;
 
-    /// Insert an 802.1Q tag with this tag control information, in place of any that was to be inserted.
+    /// Insert an 802.1Q tag with this tag control information, in place of any that was to be
+    /// inserted.
     #[inline(always)]
     pub const fn with_vlan(self, tci: u16) -> Self {
         let others = self.0 & !((u16::MAX as u64) << Self::TCI_SHIFT);

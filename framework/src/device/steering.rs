@@ -1,8 +1,9 @@
-//! Steering rules: which frames come to a queue of ours. One type for all devices; AF_XDP compiles it into a program,
-//! mlx5 into flow specifications, and [`Rule::matches`] is the reference that both are tested against.
+//! Steering rules: which frames come to a queue of ours. One type for all devices; AF_XDP compiles
+//! it into a program, mlx5 into flow specifications, and [`Rule::matches`] is the reference that
+//! both are tested against.
 //!
-//! A rule names values for some fields and takes any value for the others. What no rule names stays with the kernel
-//! where the device shares its port with one.
+//! A rule names values for some fields and takes any value for the others. What no rule names stays
+//! with the kernel where the device shares its port with one.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -116,8 +117,8 @@ impl Rule {
         fields
     }
 
-    /// Whether the rule makes sense: a field of an inner header needs the outer header that leads to it, and numbers
-    /// are in range. Devices refuse what this refuses.
+    /// Whether the rule makes sense: a field of an inner header needs the outer header that leads
+    /// to it, and numbers are in range. Devices refuse what this refuses.
     pub fn check(&self) -> Result<(), SteerError> {
         let ipv4 = self.ethertype == Some(EtherType::IPV4);
         let l3_named = self.source.is_some() || self.destination.is_some() || self.protocol.is_some();
@@ -280,7 +281,8 @@ pub enum SteerError {
         /// Rules that fit.
         rules_max: usize,
     },
-    /// The device cannot serve this rule beside another, which goes to another queue or has another flow tag.
+    /// The device cannot serve this rule beside another, which goes to another queue or has another
+    /// flow tag.
     Overlaps {
         /// The other, which is in place.
         other: Rule,

@@ -1,10 +1,11 @@
-//! The system calls of sockets that several devices make: a new socket, its options, a place in the NIC's filter.
+//! The system calls of sockets that several devices make: a new socket, its options, a place in the
+//! NIC's filter.
 //!
 //! `unsafe`, because libc's functions take addresses.
 //!
 //! Invariants:
-//! 1. Every address comes from a reference that is borrowed until the call has returned, and the length beside it is the one
-//!    of what it points to.
+//! 1. Every address comes from a reference that is borrowed until the call has returned, and the
+//!    length beside it is the one of what it points to.
 //! 2. A descriptor that the kernel returns is new and has no other owner.
 
 use core::ffi::c_int;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 /// The number of a frame, and when it left, as its device writes it.
 pub(in crate::device) type Departure = (u64, u64);
 
-/// TxTimestamps that wait to be taken. Who asks for times takes them every turn, and a turn completes fewer; who never takes them
-/// costs no more than this.
+/// TxTimestamps that wait to be taken. Who asks for times takes them every turn, and a turn
+/// completes fewer; who never takes them costs no more than this.
 const WAITING_MAX: usize = 256;
 
 /// TxTimestamps that wait, and the number of the next frame that asks.

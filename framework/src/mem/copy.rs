@@ -1,5 +1,5 @@
-//! Copies of frames. Most are a few cache lines long: they are copied in pieces of known length, which is fewer instructions than a call
-//! that first finds out how long they are.
+//! Copies of frames. Most are a few cache lines long: they are copied in pieces of known length,
+//! which is fewer instructions than a call that first finds out how long they are.
 
 use super::pool::CACHE_LINE as LINE;
 

@@ -1,19 +1,22 @@
-//! A line of mbufs that go home in the order in which they came, many at a time: what a device with an ordered ring has in
-//! flight.
+//! A line of mbufs that go home in the order in which they came, many at a time: what a device with
+//! an ordered ring has in flight.
 //!
-//! Nearly all mbufs in it are *simple*: of one pool, without a chain, views and other holders. One comparison says so when they
-//! come, so that going home is copying handles onto the pool's stack: an instruction an mbuf instead of a dozen.
+//! Nearly all mbufs in it are *simple*: of one pool, without a chain, views and other holders. One
+//! comparison says so when they come, so that going home is copying handles onto the pool's stack:
+//! an instruction an mbuf instead of a dozen.
 //!
 //! ```text
 //!   tail ──▶ [mbuf] [mbuf] [mbuf] ──▶ head        slots: a power of two, positions run freely
 //!            free_front ▲      ▲ push, pop_back
 //! ```
 //!
-//! Invariants, beside those of [`metadata`](super::metadata), which are cited by their numbers with an M:
-//! 1. The slots of `tail .. head` hold mbufs, each owned by the line; the others hold nothing. `head - tail` is at most the
-//!    number of slots, which is a power of two.
-//! 2. Every mbuf from `odd_end` (or `tail`, where that is later) on was simple when it came: its `home` is `pool` and not marked,
-//!    so that it is as the free list wants it (M8). It still is, as its one handle is the one in the slot.
+//! Invariants, beside those of [`metadata`](super::metadata), which are cited by their numbers with
+//! an M:
+//! 1. The slots of `tail .. head` hold mbufs, each owned by the line; the others hold nothing.
+//!    `head - tail` is at most the number of slots, which is a power of two.
+//! 2. Every mbuf from `odd_end` (or `tail`, where that is later) on was simple when it came: its
+//!    `home` is `pool` and not marked, so that it is as the free list wants it (M8). It still is,
+//!    as its one handle is the one in the slot.
 //! 3. `pool` is followed only while an mbuf of that pool is in the line, so it is alive (M1).
 
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -44,7 +47,8 @@ pub(crate) struct Span {
 }
 
 impl Fifo {
-    /// A line for `capacity` mbufs, most of which come from `pool`. Panics where `capacity` is no power of two.
+    /// A line for `capacity` mbufs, most of which come from `pool`. Panics where `capacity` is no
+    /// power of two.
     pub(crate) fn new(pool: &Pool, capacity: usize) -> Self {
         assert!(capacity.is_power_of_two() && capacity <= 1 << 31, "a line of {capacity} mbufs");
         let slots = (0..capacity).map(|_| MaybeUninit::uninit()).collect();
@@ -78,8 +82,8 @@ impl Fifo {
         self.place(mbuf);
     }
 
-    /// Takes a simple mbuf where `write` says so, which is shown its bytes; otherwise gives it back. Panics where the line
-    /// is full.
+    /// Takes a simple mbuf where `write` says so, which is shown its bytes; otherwise gives it
+    /// back. Panics where the line is full.
     #[inline(always)]
     pub(crate) fn push_simple(&mut self, mbuf: Mbuf, write: impl FnOnce(Span) -> bool) -> Result<(), Mbuf> {
         if !is_simple(&mbuf, self.pool) || !write(span(&mbuf)) {
@@ -89,9 +93,10 @@ impl Fifo {
         Ok(())
     }
 
-    /// Takes simple mbufs from the front of `burst`, one for each of `places`, as long as `takes` says so of their lengths; `write`
-    /// is shown a place, the bytes that go there, and how many went before. Returns how many, and their bytes. Those behind move
-    /// up. It may end early, so who has more calls it again until nothing is taken.
+    /// Takes simple mbufs from the front of `burst`, one for each of `places`, as long as `takes`
+    /// says so of their lengths; `write` is shown a place, the bytes that go there, and how many
+    /// went before. Returns how many, and their bytes. Those behind move up. It may end early, so
+    /// who has more calls it again until nothing is taken.
     #[inline(always)]
     pub(crate) fn push_front_of<P>(
         &mut self,
@@ -103,8 +108,9 @@ impl Fifo {
         let first = self.slot(self.head);
         let room = (self.slots.len() - first).min(self.slots.len() - self.len() as usize);
         let limit = places.len().min(burst.len()).min(room);
-        // SAFETY: so many are left in the burst, of places and of slots up to their end. The slots are free (1), and the handles
-        // in them the line's only when `head` has moved, and by then no longer the burst's.
+        // SAFETY: so many are left in the burst, of places and of slots up to their end. The slots
+        // are free (1), and the handles in them the line's only when `head` has moved, and by then
+        // no longer the burst's.
         let (count, bytes) = unsafe {
             let slots = self.slots.as_mut_ptr().add(first).cast();
             copy_simple(burst.as_ptr(), slots, places.as_mut_ptr(), limit, self.pool, takes, write)
@@ -113,7 +119,8 @@ impl Fifo {
         (count, bytes)
     }
 
-    /// Leaves all mbufs where they are for ever, as their bytes may still be read; returns how many. Their pool's memory stays.
+    /// Leaves all mbufs where they are for ever, as their bytes may still be read; returns how
+    /// many. Their pool's memory stays.
     #[cold]
     pub(crate) fn strand(&mut self) -> u32 {
         let count = self.len();
@@ -128,7 +135,8 @@ impl Fifo {
         }
         self.head = self.head.wrapping_sub(1);
         if self.odd_end == self.head.wrapping_add(1) {
-            // It was the last odd one, and nobody remembers where the one before stands: so it may be anywhere.
+            // It was the last odd one, and nobody remembers where the one before stands: so it may
+            // be anywhere.
             self.odd_end = self.head;
         }
         let slot = self.slot(self.head);
@@ -150,10 +158,11 @@ impl Fifo {
         let first = self.slot(self.tail);
         let until_end = (self.slots.len() - first).min(count as usize);
         self.tail = self.tail.wrapping_add(count);
-        // Before the next mbuf comes `odd_end` must not seem to be ahead, however far the positions run.
+        // Before the next mbuf comes `odd_end` must not seem to be ahead, however far the positions
+        // run.
         self.odd_end = self.tail;
-        // SAFETY: 1, 2: the handles are the last ones of buffers that are as the free list wants them, and the slots are given
-        // up; 3: they are of this pool, so it is alive.
+        // SAFETY: 1, 2: the handles are the last ones of buffers that are as the free list wants
+        // them, and the slots are given up; 3: they are of this pool, so it is alive.
         unsafe {
             let pool = self.pool.as_ref();
             pool.put_back_many(handles(&self.slots[first..first + until_end]));
@@ -163,7 +172,8 @@ impl Fifo {
         }
     }
 
-    /// The same one by one: somewhere is a chain, a view, an mbuf that is held or one of another pool.
+    /// The same one by one: somewhere is a chain, a view, an mbuf that is held or one of another
+    /// pool.
     #[cold]
     #[inline(never)]
     fn free_each(&mut self, count: u32) {
@@ -187,7 +197,8 @@ impl Fifo {
     #[inline(always)]
     fn give_up_front(&mut self, burst: &mut Burst, count: usize) {
         let left = burst.len() - count;
-        // SAFETY: `count` is at most the length of the burst; it owns none of its handles while those behind move up.
+        // SAFETY: `count` is at most the length of the burst; it owns none of its handles while
+        // those behind move up.
         unsafe {
             burst.set_len(0);
             if left > 0 && count > 0 {
@@ -214,12 +225,14 @@ impl Drop for Fifo {
     }
 }
 
-/// Copies the handles of simple mbufs into slots, as long as `takes` says so of their lengths; returns how many, and their bytes.
+/// Copies the handles of simple mbufs into slots, as long as `takes` says so of their lengths;
+/// returns how many, and their bytes.
 ///
 /// Out of line, so that the loop has all registers.
 ///
 /// # Safety
-/// There are `limit` mbufs, slots and places. Of each handle that was copied only one is used further.
+/// There are `limit` mbufs, slots and places. Of each handle that was copied only one is used
+/// further.
 #[inline(never)]
 unsafe fn copy_simple<P>(
     from: *const Mbuf,
@@ -232,7 +245,8 @@ unsafe fn copy_simple<P>(
 ) -> (usize, u64) {
     let mut bytes = 0;
     let mut step = |idx: usize| {
-        // SAFETY: `idx` is below `limit` (caller). The copy is dropped by nobody where it is not written.
+        // SAFETY: `idx` is below `limit` (caller). The copy is dropped by nobody where it is not
+        // written.
         unsafe {
             let mbuf = ManuallyDrop::new(ptr::read(from.add(idx)));
             let span = span(&mbuf);

@@ -1,5 +1,5 @@
-//! The explicit second handle: it keeps a packet's bytes alive and unchanged after the mbuf has moved on. Fan-out to
-//! consumers holds one, and so does a TCP segment until it is acknowledged.
+//! The explicit second handle: it keeps a packet's bytes alive and unchanged after the mbuf has
+//! moved on. Fan-out to consumers holds one, and so does a TCP segment until it is acknowledged.
 //!
 //! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
 
@@ -11,10 +11,11 @@ use core::slice;
 use super::mbuf::Mbuf;
 use super::metadata::{Metadata, release};
 
-/// The explicit second handle to a packet's bytes, made by [`Mbuf::hold`]: read only, counted in the buffer.
+/// The explicit second handle to a packet's bytes, made by [`Mbuf::hold`]: read only, counted in
+/// the buffer.
 ///
-/// It keeps the view it was made with: advancing or trimming the mbuf later does not change what a `Held` shows.
-/// Dropping it is the normal end of keeping and is not a drop of a packet.
+/// It keeps the view it was made with: advancing or trimming the mbuf later does not change what a
+/// `Held` shows. Dropping it is the normal end of keeping and is not a drop of a packet.
 pub struct Held {
     pub(super) buffer: NonNull<Metadata>,
     pub(super) data: NonNull<u8>,
@@ -45,7 +46,8 @@ impl Held {
 
     /// The bytes, a slice per buffer.
     pub fn segments(&self) -> Segments<'_> {
-        // SAFETY: the metadata is alive while a handle is (1, 3), and the chain behind it stays as it is (5).
+        // SAFETY: the metadata is alive while a handle is (1, 3), and the chain behind it stays as
+        // it is (5).
         let next = unsafe { (*self.buffer.as_ptr()).next };
         Segments::new(self.first(), next, self.rest_len as usize)
     }
@@ -58,7 +60,8 @@ impl Held {
         Self { ..*self }
     }
 
-    /// A handle to `len` of the bytes from `offset`; `None` where they are not inside the first buffer.
+    /// A handle to `len` of the bytes from `offset`; `None` where they are not inside the first
+    /// buffer.
     pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
         if offset.checked_add(len)? > self.len as usize {
             return None;
@@ -71,8 +74,8 @@ impl Held {
         Some(part)
     }
 
-    /// The buffer itself, where this is the last handle to it: the packet that was posted has been sent, nobody else
-    /// holds it. Otherwise the handle comes back.
+    /// The buffer itself, where this is the last handle to it: the packet that was posted has been
+    /// sent, nobody else holds it. Otherwise the handle comes back.
     pub fn into_mbuf(self) -> Result<Mbuf, Self> {
         // SAFETY: alive (1, 3).
         if unsafe { (*self.buffer.as_ptr()).refs.get() } != 1 {
@@ -83,8 +86,9 @@ impl Held {
         Ok(mbuf)
     }
 
-    /// The same bytes, held where they lie: for a handle to a view the view is let go. So no view shows a view, and
-    /// what the end of one sets free is one step away however often bytes were passed on.
+    /// The same bytes, held where they lie: for a handle to a view the view is let go. So no view
+    /// shows a view, and what the end of one sets free is one step away however often bytes were
+    /// passed on.
     pub(super) fn at_origin(self) -> Self {
         // SAFETY: alive (1, 3).
         let meta = unsafe { &*self.buffer.as_ptr() };

@@ -1,9 +1,10 @@
-//! The mbuf: an owned 8-byte handle to one packet buffer, with what is known about the packet in the buffer's own
-//! first cache line.
+//! The mbuf: an owned 8-byte handle to one packet buffer, with what is known about the packet in
+//! the buffer's own first cache line.
 //!
-//! An mbuf is neither `Clone` nor `Send`: its buffer belongs to one worker's pool. Dropping one gives the buffer back
-//! and counts it as *unnamed* at the pool, because a packet must end with a name: handed on, kept, delivered, or
-//! discarded for a reason. `free` is for the first three; `discard` in the pipeline for the last.
+//! An mbuf is neither `Clone` nor `Send`: its buffer belongs to one worker's pool. Dropping one
+//! gives the buffer back and counts it as *unnamed* at the pool, because a packet must end with a
+//! name: handed on, kept, delivered, or discarded for a reason. `free` is for the first three;
+//! `discard` in the pipeline for the last.
 //!
 //! ```text
 //!  buffer  | metadata 128 | headroom | data                | tailroom |
@@ -47,17 +48,18 @@ impl Mbuf {
         self.len() == 0
     }
 
-    /// The bytes of the first segment: the whole packet where [`Mbuf::is_linear`], and always its headers.
+    /// The bytes of the first segment: the whole packet where [`Mbuf::is_linear`], and always its
+    /// headers.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let meta = self.meta();
-        // SAFETY: `data .. data + len` is inside the buffer and initialised (2); nobody writes while `self` is
-        // borrowed (4).
+        // SAFETY: `data .. data + len` is inside the buffer and initialised (2); nobody writes
+        // while `self` is borrowed (4).
         unsafe { slice::from_raw_parts(meta.data.as_ptr(), meta.len as usize) }
     }
 
-    /// The bytes of the first segment, to write. Panics where the bytes are shared (a [`Held`] exists or this is a
-    /// view): ask [`Mbuf::is_writable`].
+    /// The bytes of the first segment, to write. Panics where the bytes are shared (a [`Held`]
+    /// exists or this is a view): ask [`Mbuf::is_writable`].
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(self.is_writable(), "bytes of a held mbuf or of a view are read only");
@@ -79,8 +81,8 @@ impl Mbuf {
         self.meta().known.flags & HAS_CHAIN == 0
     }
 
-    /// Whether all bytes are in one buffer, and it is the mbuf's own: no chain, no view. One test for nearly every
-    /// packet.
+    /// Whether all bytes are in one buffer, and it is the mbuf's own: no chain, no view. One test
+    /// for nearly every packet.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.meta().known.flags & (HAS_CHAIN | IS_VIEW) == 0
@@ -91,7 +93,8 @@ impl Mbuf {
         Segments::new(self.bytes(), self.meta().next, self.meta().rest_len as usize)
     }
 
-    /// Free bytes before the data. In a view, what has been advanced over: readable, but written by nobody.
+    /// Free bytes before the data. In a view, what has been advanced over: readable, but written by
+    /// nobody.
     #[inline]
     pub fn headroom(&self) -> usize {
         let meta = self.meta();
@@ -112,8 +115,8 @@ impl Mbuf {
         meta.room as usize - self.headroom() - meta.len as usize
     }
 
-    /// Grows the front by `len` bytes and lends them, uncleared, to be written. `None` (and nothing changes) where
-    /// the headroom is too small or the bytes are shared.
+    /// Grows the front by `len` bytes and lends them, uncleared, to be written. `None` (and nothing
+    /// changes) where the headroom is too small or the bytes are shared.
     #[inline]
     pub fn prepend(&mut self, len: usize) -> Option<&mut [u8]> {
         if len > self.headroom() || !self.is_writable() {
@@ -127,20 +130,22 @@ impl Mbuf {
         Some(unsafe { slice::from_raw_parts_mut(meta.data.as_ptr(), len) })
     }
 
-    /// Drops `len` bytes from the front: a header that has been read. Panics where the first segment is shorter;
-    /// the caller has checked the header it leaves behind.
+    /// Drops `len` bytes from the front: a header that has been read. Panics where the first
+    /// segment is shorter; the caller has checked the header it leaves behind.
     #[inline]
     pub fn advance(&mut self, len: usize) {
         let meta = self.meta_mut();
         assert!(len <= meta.len as usize, "advance past the first segment");
-        // SAFETY: `len <= meta.len`, so the new start is inside the buffer or one past its data (2).
+        // SAFETY: `len <= meta.len`, so the new start is inside the buffer or one past its data
+        // (2).
         meta.data = unsafe { meta.data.add(len) };
         meta.len -= len as u32;
     }
 
     /// Keeps `len` bytes of the packet from `offset` on, as a [`trim_to`](Self::trim_to) and an
-    /// [`advance`](Self::advance) do, in one step: a header that has been read goes, and padding with it. Panics where
-    /// the range is not inside the packet, or `offset` not inside the first segment.
+    /// [`advance`](Self::advance) do, in one step: a header that has been read goes, and padding
+    /// with it. Panics where the range is not inside the packet, or `offset` not inside the first
+    /// segment.
     #[inline(always)]
     pub fn narrow(&mut self, offset: usize, len: usize) {
         if !self.is_linear() {
@@ -148,7 +153,8 @@ impl Mbuf {
         }
         let meta = self.meta_mut();
         assert!(offset <= meta.len as usize && len <= meta.len as usize - offset, "narrow past the packet");
-        // SAFETY: `offset + len <= meta.len`, so the new start is inside the buffer or one past its data (2).
+        // SAFETY: `offset + len <= meta.len`, so the new start is inside the buffer or one past its
+        // data (2).
         meta.data = unsafe { meta.data.add(offset) };
         meta.len = len as u32;
     }
@@ -161,8 +167,9 @@ impl Mbuf {
         packet.advance(offset);
     }
 
-    /// Grows the back of a linear packet by `len` bytes and lends them, uncleared, to be written. `None` (and nothing
-    /// changes) where the tailroom is too small, the packet is a chain, or the bytes are shared.
+    /// Grows the back of a linear packet by `len` bytes and lends them, uncleared, to be written.
+    /// `None` (and nothing changes) where the tailroom is too small, the packet is a chain, or the
+    /// bytes are shared.
     #[inline]
     pub fn append(&mut self, len: usize) -> Option<&mut [u8]> {
         if len > self.tailroom() || !self.is_writable() || !self.is_linear() {
@@ -175,8 +182,9 @@ impl Mbuf {
         Some(unsafe { slice::from_raw_parts_mut(meta.data.as_ptr().add(old), len) })
     }
 
-    /// Keeps the first `len` bytes of the packet and drops the rest, buffers of a chain included. Nothing happens where
-    /// the packet is not longer. Panics on a chain that is held. Linear: a few instructions.
+    /// Keeps the first `len` bytes of the packet and drops the rest, buffers of a chain included.
+    /// Nothing happens where the packet is not longer. Panics on a chain that is held. Linear: a
+    /// few instructions.
     #[inline]
     pub fn trim_to(&mut self, len: usize) {
         if self.is_linear() {
@@ -208,21 +216,24 @@ impl Mbuf {
         let left = len - meta.len as usize;
         meta.rest_len = left as u32;
         if let Some(next) = meta.next {
-            // Only the head of a chain is a handle elsewhere, so this handle must not free what it names.
+            // Only the head of a chain is a handle elsewhere, so this handle must not free what it
+            // names.
             let mut rest = ManuallyDrop::new(Self(next));
             rest.trim_to(left);
         }
     }
 
-    /// Chains `rest` behind the last segment of this packet: a walk over its segments. Panics on a chain that is held.
-    /// A view of this packet's own bytes must not be chained to it: the two would keep each other from going home.
+    /// Chains `rest` behind the last segment of this packet: a walk over its segments. Panics on a
+    /// chain that is held. A view of this packet's own bytes must not be chained to it: the two
+    /// would keep each other from going home.
     pub fn attach(&mut self, rest: Self) {
         // Before any link is made, so that a refusal leaves two whole packets.
         let rest_len = u32::try_from(rest.len()).ok();
         let all = rest_len.and_then(|rest_len| self.meta().rest_len.checked_add(rest_len));
         let rest_len = all.expect("a packet is shorter than 4 GiB") - self.meta().rest_len;
         let mut last = self.0;
-        // SAFETY: the chain is owned by `self` (5), borrowed mutably, and no reference into it is outstanding.
+        // SAFETY: the chain is owned by `self` (5), borrowed mutably, and no reference into it is
+        // outstanding.
         while let Some(next) = unsafe { last.as_ref() }.next {
             // SAFETY: as above.
             let meta = unsafe { last.as_mut() };
@@ -254,7 +265,8 @@ impl Mbuf {
         Held { buffer: self.0, data: meta.data, len: meta.len, rest_len: meta.rest_len }
     }
 
-    /// As [`hold`](Self::hold), of `len` bytes from `offset`. Panics where they are not inside the first segment.
+    /// As [`hold`](Self::hold), of `len` bytes from `offset`. Panics where they are not inside the
+    /// first segment.
     #[inline(always)]
     pub fn hold_part(&self, offset: usize, len: usize) -> Held {
         let meta = self.meta();
@@ -265,8 +277,9 @@ impl Mbuf {
         Held { buffer: self.0, data, len: len as u32, rest_len: 0 }
     }
 
-    /// Ends the packet in good order: it was delivered, sent or consumed. The buffer goes home unless somebody holds
-    /// it. About 2 ns; what is *not* in good order goes through `discard` with its reason.
+    /// Ends the packet in good order: it was delivered, sent or consumed. The buffer goes home
+    /// unless somebody holds it. About 2 ns; what is *not* in good order goes through `discard`
+    /// with its reason.
     #[inline]
     pub fn free(self) {
         let buffer = self.0;
@@ -317,7 +330,8 @@ impl Mbuf {
         (meta.known.flags & HAS_TIMESTAMP != 0).then(|| UnixTime::from_nanos(meta.timestamp))
     }
 
-    /// When the frame arrived as a count of the NIC's own clock, where the device was asked for that.
+    /// When the frame arrived as a count of the NIC's own clock, where the device was asked for
+    /// that.
     #[inline]
     pub fn ticks(&self) -> Option<u64> {
         let meta = self.meta();
@@ -337,8 +351,8 @@ impl Mbuf {
         (meta.known.flags & HAS_FLOW_TAG != 0 && meta.flow_tag != NO_FLOW_TAG).then_some(meta.flow_tag)
     }
 
-    /// Tag control information (priority, DEI, VLAN id) of the innermost tag, stripped by the NIC or by the Ethernet
-    /// node.
+    /// Tag control information (priority, DEI, VLAN id) of the innermost tag, stripped by the NIC
+    /// or by the Ethernet node.
     #[inline]
     pub fn vlan(&self) -> Option<u16> {
         let meta = self.meta();
@@ -353,7 +367,8 @@ impl Mbuf {
         meta.known.flags |= HAS_VLAN;
     }
 
-    /// Index of the interface that the frame arrived on: the worker's own numbering, zero where there is one.
+    /// Index of the interface that the frame arrived on: the worker's own numbering, zero where
+    /// there is one.
     #[inline]
     pub fn interface(&self) -> u16 {
         self.meta().known.interface
@@ -383,7 +398,8 @@ impl Mbuf {
         self.meta_mut().known.l4_checksum = verdict;
     }
 
-    /// Bytes of the link header that stands (or stood, once advanced) before the packet, tags included.
+    /// Bytes of the link header that stands (or stood, once advanced) before the packet, tags
+    /// included.
     #[inline]
     pub fn l2_len(&self) -> usize {
         self.meta().known.l2_len.into()
@@ -407,20 +423,21 @@ impl Mbuf {
         self.meta_mut().known.l3_len = len as u8;
     }
 
-    /// The `len` bytes that were advanced over last: a header that has been read. `None` where the headroom does not
-    /// hold so many, or the packet is a view.
+    /// The `len` bytes that were advanced over last: a header that has been read. `None` where the
+    /// headroom does not hold so many, or the packet is a view.
     #[inline]
     pub fn behind(&self, len: usize) -> Option<&[u8]> {
         if len > self.headroom() {
             return None;
         }
         let meta = self.meta();
-        // SAFETY: `len <= headroom`, so the range is inside the buffer and initialised (2); shared borrow (4).
+        // SAFETY: `len <= headroom`, so the range is inside the buffer and initialised (2); shared
+        // borrow (4).
         Some(unsafe { slice::from_raw_parts(meta.data.as_ptr().sub(len), len) })
     }
 
-    /// The same handle by value, for what is out of line while this one is borrowed: as long as nobody outside sees
-    /// where the handle itself is kept, the compiler keeps it in a register.
+    /// The same handle by value, for what is out of line while this one is borrowed: as long as
+    /// nobody outside sees where the handle itself is kept, the compiler keeps it in a register.
     #[inline(always)]
     fn alias(&mut self) -> ManuallyDrop<Self> {
         ManuallyDrop::new(Self(self.0))
@@ -432,7 +449,8 @@ impl Mbuf {
         Loan { mbuf: ManuallyDrop::new(Self(self.0)), borrow: PhantomData }
     }
 
-    /// Asks the CPU to load the first data line, for the loop that knows which packet comes next. Free of effects.
+    /// Asks the CPU to load the first data line, for the loop that knows which packet comes next.
+    /// Free of effects.
     #[inline]
     pub fn prefetch(&self) {
         prefetch_line(self.meta().data.as_ptr());
@@ -446,8 +464,8 @@ impl Mbuf {
 
     #[inline(always)]
     fn meta_mut(&mut self) -> &mut Metadata {
-        // SAFETY: initialised and alive (1). A `Held` keeps no reference into the metadata between calls, so this is
-        // the only one while `self` is borrowed mutably.
+        // SAFETY: initialised and alive (1). A `Held` keeps no reference into the metadata between
+        // calls, so this is the only one while `self` is borrowed mutably.
         unsafe { self.0.as_mut() }
     }
 
@@ -458,8 +476,8 @@ impl Mbuf {
     #[inline(always)]
     pub(super) unsafe fn init(buffer: NonNull<Metadata>, headroom: usize) -> Self {
         let meta = buffer.as_ptr();
-        // SAFETY: the buffer is ours alone (caller), its start is followed by `room` bytes (2), and what is not written
-        // here is as it has to be (7) or guarded by a flag.
+        // SAFETY: the buffer is ours alone (caller), its start is followed by `room` bytes (2), and
+        // what is not written here is as it has to be (7) or guarded by a flag.
         unsafe {
             (*meta).data = buffer.cast::<u8>().add(METADATA_LEN + headroom);
             (*meta).len = 0;
@@ -471,7 +489,8 @@ impl Mbuf {
     /// The same with a copy of `line`, of which `len` bytes count.
     ///
     /// # Safety
-    /// As [`init`](Self::init), and a line behind the headroom is inside `room`; `len` is at most a line.
+    /// As [`init`](Self::init), and a line behind the headroom is inside `room`; `len` is at most a
+    /// line.
     #[inline(always)]
     pub(super) unsafe fn init_line(
         buffer: NonNull<Metadata>,
@@ -479,7 +498,8 @@ impl Mbuf {
         line: &[u8; CACHE_LINE],
         len: usize,
     ) -> Self {
-        // SAFETY: the caller's promise, passed on; a line behind `data` is inside the buffer, and nobody else names it.
+        // SAFETY: the caller's promise, passed on; a line behind `data` is inside the buffer, and
+        // nobody else names it.
         unsafe {
             let mbuf = Self::init(buffer, headroom);
             (*buffer.as_ptr()).data.cast::<[u8; CACHE_LINE]>().write(*line);
@@ -491,7 +511,8 @@ impl Mbuf {
     /// The same with three lines. One after the other: of all together the compiler makes a call.
     ///
     /// # Safety
-    /// As [`init`](Self::init), and three lines behind the headroom are inside `room`; `len` is at most what they have.
+    /// As [`init`](Self::init), and three lines behind the headroom are inside `room`; `len` is at
+    /// most what they have.
     #[inline(always)]
     pub(super) unsafe fn init_lines(
         buffer: NonNull<Metadata>,
@@ -499,7 +520,8 @@ impl Mbuf {
         [first, second, third]: &[[u8; CACHE_LINE]; 3],
         len: usize,
     ) -> Self {
-        // SAFETY: the caller's promise, passed on; the lines behind `data` are inside the buffer, and nobody else names it.
+        // SAFETY: the caller's promise, passed on; the lines behind `data` are inside the buffer,
+        // and nobody else names it.
         unsafe {
             let mbuf = Self::init_line(buffer, headroom, first, len);
             let data = (*buffer.as_ptr()).data.cast::<[u8; CACHE_LINE]>();
@@ -523,14 +545,15 @@ impl Mbuf {
         }
     }
 
-    /// The same with a copy of `frame`. It is made before there is a handle that would go home where something fails:
-    /// so none has to stand in memory meanwhile.
+    /// The same with a copy of `frame`. It is made before there is a handle that would go home
+    /// where something fails: so none has to stand in memory meanwhile.
     ///
     /// # Safety
     /// As [`init`](Self::init), and the frame behind the headroom is inside `room`.
     #[inline(always)]
     pub(super) unsafe fn init_copy(buffer: NonNull<Metadata>, headroom: usize, frame: &[u8]) -> Fresh {
-        // SAFETY: so many bytes from there on are inside the buffer (caller) and initialised (2), and the buffer is ours alone.
+        // SAFETY: so many bytes from there on are inside the buffer (caller) and initialised (2),
+        // and the buffer is ours alone.
         let place = unsafe {
             let data = buffer.cast::<u8>().add(METADATA_LEN + headroom);
             slice::from_raw_parts_mut(data.as_ptr(), frame.len())
@@ -558,7 +581,8 @@ impl Mbuf {
         self.meta().data.as_ptr()
     }
 
-    /// Gives the handle up as a number that a device keeps in its ring while the NIC or the kernel has the buffer.
+    /// Gives the handle up as a number that a device keeps in its ring while the NIC or the kernel
+    /// has the buffer.
     #[inline]
     pub fn into_raw(self) -> NonNull<u8> {
         let buffer = self.0;
@@ -576,7 +600,8 @@ impl Mbuf {
     }
 }
 
-/// A linear mbuf that nobody else has heard of: its `refs` is one, it is no view, and it has `len` bytes from `data` on.
+/// A linear mbuf that nobody else has heard of: its `refs` is one, it is no view, and it has `len`
+/// bytes from `data` on.
 pub(crate) struct Fresh {
     mbuf: Mbuf,
     /// As in the metadata: whoever writes the bytes needs not look there again.
@@ -588,7 +613,8 @@ impl Fresh {
     /// All bytes, uncleared.
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `len` bytes from `data` on are inside the buffer and initialised (2); this is the only handle (4), borrowed mutably.
+        // SAFETY: `len` bytes from `data` on are inside the buffer and initialised (2); this is the
+        // only handle (4), borrowed mutably.
         unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
 
@@ -598,8 +624,8 @@ impl Fresh {
         self.mbuf
     }
 
-    /// The mbuf, and its bytes behind the first `headers_len` held beside it, as a sender keeps what he may have to send again. None, where
-    /// there are no more.
+    /// The mbuf, and its bytes behind the first `headers_len` held beside it, as a sender keeps
+    /// what he may have to send again. None, where there are no more.
     #[inline(always)]
     pub(crate) fn keep(self, headers_len: usize) -> (Mbuf, Held) {
         let Self { mbuf, data, len } = self;
@@ -615,7 +641,8 @@ impl Fresh {
 }
 
 impl Drop for Mbuf {
-    /// The safety net: the buffer goes home, and the pool counts a packet that ended without a name.
+    /// The safety net: the buffer goes home, and the pool counts a packet that ended without a
+    /// name.
     fn drop(&mut self) {
         // SAFETY: the pool outlives its buffers (1).
         unsafe { self.meta().home.pool().as_ref() }.count_unnamed();
@@ -623,8 +650,8 @@ impl Drop for Mbuf {
     }
 }
 
-/// A shared borrow of an mbuf, handed over as the handle itself and not as a pointer to it. Who lends one to code that
-/// the compiler does not see keeps its own handle in a register.
+/// A shared borrow of an mbuf, handed over as the handle itself and not as a pointer to it. Who
+/// lends one to code that the compiler does not see keeps its own handle in a register.
 pub(crate) struct Loan<'a> {
     /// Never dropped: the handle is the lender's (3).
     mbuf: ManuallyDrop<Mbuf>,

@@ -1,23 +1,29 @@
-//! What stands at the start of each buffer: where its packet is, what is known of it, and who holds it. The handles
-//! ([`Mbuf`](super::Mbuf), [`Held`]) are pointers to it; the rules below are theirs and the pool's together.
+//! What stands at the start of each buffer: where its packet is, what is known of it, and who holds
+//! it. The handles ([`Mbuf`](super::Mbuf), [`Held`]) are pointers to it; the rules below are theirs
+//! and the pool's together.
 //!
 //! Invariants:
-//! 1. A `Metadata` lies at the start of a buffer that a live [`Pool`] cut from its region, aligned to a cache line
-//!    and initialised by the pool. Nobody but the pool's thread touches it (no handle is `Send`).
-//! 2. The `room` bytes behind the metadata are headroom, data and tailroom: `data .. data + len` lies inside them, or,
-//!    in a view, inside the bytes of its `Held`. All bytes are initialised (a region starts zeroed).
-//! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. The last one sends the buffer back to the free
-//!    list, and nobody else does.
-//! 4. Bytes are written only through the mbuf, only while `refs` is one and it is not a view; so a `Held` may lend
-//!    `&[u8]` freely.
-//! 5. `next`, which is there where the flags say so, is owned by this buffer: each buffer is in at most one chain.
-//!    While `refs` is above one the chain behind it does not change, also where it is itself chained behind another
-//!    that goes home.
-//! 6. A view's bytes belong to the `Held` in its `view` field, which lives as long as the view does.
-//! 7. On the free list `refs` is one, as the next mbuf wants it, `next`, `rest_len` and `view` are empty, and `home` is not
-//!    marked: so what is rarely used is put in order where it was used, and not for each packet.
-//! 8. `home` is marked where `refs` is above one, where there is a chain and where the buffer is a view. It may also be
-//!    marked where that was so once. So a buffer whose `home` is not marked goes home without a look at anything else.
+//! 1. A `Metadata` lies at the start of a buffer that a live [`Pool`] cut from its region, aligned
+//!    to a cache line and initialised by the pool. Nobody but the pool's thread touches it (no
+//!    handle is `Send`).
+//! 2. The `room` bytes behind the metadata are headroom, data and tailroom: `data .. data + len`
+//!    lies inside them, or, in a view, inside the bytes of its `Held`. All bytes are initialised (a
+//!    region starts zeroed).
+//! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. The last one sends the
+//!    buffer back to the free list, and nobody else does.
+//! 4. Bytes are written only through the mbuf, only while `refs` is one and it is not a view; so a
+//!    `Held` may lend `&[u8]` freely.
+//! 5. `next`, which is there where the flags say so, is owned by this buffer: each buffer is in at
+//!    most one chain. While `refs` is above one the chain behind it does not change, also where it
+//!    is itself chained behind another that goes home.
+//! 6. A view's bytes belong to the `Held` in its `view` field, which lives as long as the view
+//!    does.
+//! 7. On the free list `refs` is one, as the next mbuf wants it, `next`, `rest_len` and `view` are
+//!    empty, and `home` is not marked: so what is rarely used is put in order where it was used,
+//!    and not for each packet.
+//! 8. `home` is marked where `refs` is above one, where there is a chain and where the buffer is a
+//!    view. It may also be marked where that was so once. So a buffer whose `home` is not marked
+//!    goes home without a look at anything else.
 
 use core::cell::Cell;
 use core::fmt;
@@ -28,8 +34,8 @@ use super::held::Held;
 use super::pool::PoolInner;
 use crate::time::UnixTime;
 
-/// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a second one that only views
-/// touch.
+/// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a second one
+/// that only views touch.
 pub(crate) const METADATA_LEN: usize = 128;
 
 /// Whether a checksum is known to be right. The NIC's word, or that of the node that computed it.
@@ -45,12 +51,15 @@ pub enum Verdict {
     Bad = 2,
 }
 
-/// What a device already knows about a frame that it received; nodes skip the work that is done here.
+/// What a device already knows about a frame that it received; nodes skip the work that is done
+/// here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxInfo {
-    /// When the frame arrived, by the NIC's clock or the capture's, in ns of the Unix epoch; `None` where unknown.
+    /// When the frame arrived, by the NIC's clock or the capture's, in ns of the Unix epoch; `None`
+    /// where unknown.
     pub timestamp: Option<UnixTime>,
-    /// The same as a count of the NIC's own clock, where that was asked for instead. Not both: there is room for one.
+    /// The same as a count of the NIC's own clock, where that was asked for instead. Not both:
+    /// there is room for one.
     pub ticks: Option<u64>,
     /// The tag of the steering rule that matched.
     pub flow_tag: Option<u32>,
@@ -66,7 +75,8 @@ pub struct RxInfo {
     pub headers: Headers,
 }
 
-/// Which headers a NIC found in a frame. What it did not look for, and what it did not know, is `None` or `false`.
+/// Which headers a NIC found in a frame. What it did not look for, and what it did not know, is
+/// `None` or `false`.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Headers(u8);
@@ -190,13 +200,14 @@ pub(super) struct Metadata {
     /// Bytes of the buffers behind `next`.
     pub(super) rest_len: u32,
     pub(super) refs: Cell<u32>,
-    /// Bytes from the start of the headroom to the end of the tailroom: of this buffer, also where it is a view.
+    /// Bytes from the start of the headroom to the end of the tailroom: of this buffer, also where
+    /// it is a view.
     pub(super) room: u16,
     /// Guarded by `HAS_VLAN`, as the next two are by their flags.
     pub(super) vlan: u16,
     pub(super) timestamp: u64,
-    /// Also without a tag where it is [`NO_FLOW_TAG`], and without a hash where that is zero: what a device does not know of each
-    /// frame needs no flag of each.
+    /// Also without a tag where it is [`NO_FLOW_TAG`], and without a hash where that is zero: what
+    /// a device does not know of each frame needs no flag of each.
     pub(super) flow_tag: u32,
     pub(super) known: Known,
     pub(super) hash: u32,
@@ -206,8 +217,8 @@ pub(super) struct Metadata {
 
 const _: () = assert!(size_of::<Metadata>() == METADATA_LEN && core::mem::offset_of!(Metadata, view) == 64);
 
-/// What a fresh mbuf begins with at zero: eight bytes together, so that one store clears them. A device that finds out much
-/// makes it ahead for each kind of frame ([`Known::of`]).
+/// What a fresh mbuf begins with at zero: eight bytes together, so that one store clears them. A
+/// device that finds out much makes it ahead for each kind of frame ([`Known::of`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(4))]
 pub(crate) struct Known {
@@ -222,7 +233,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What `info` says, and which of its values there are; the values themselves have their own fields.
+    /// What `info` says, and which of its values there are; the values themselves have their own
+    /// fields.
     #[inline]
     pub(crate) fn of(info: &RxInfo) -> Self {
         let has = |there: bool, flag: u8| if there { flag } else { 0 };
@@ -258,7 +270,8 @@ impl Known {
     }
 }
 
-/// A [`Known`] in a register: as a struct it would be taken apart and put together again, byte by byte.
+/// A [`Known`] in a register: as a struct it would be taken apart and put together again, byte by
+/// byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct KnownWord(pub(super) u64);
@@ -273,7 +286,8 @@ pub(super) const HAS_FLOW_TAG: u8 = 2;
 pub(super) const HAS_VLAN: u8 = 4;
 pub(super) const HAS_HASH: u8 = 8;
 pub(super) const IS_VIEW: u8 = 16;
-/// Set where `next` is: one test of the flags tells a packet with a chain or borrowed bytes from a plain one.
+/// Set where `next` is: one test of the flags tells a packet with a chain or borrowed bytes from a
+/// plain one.
 pub(super) const HAS_CHAIN: u8 = 32;
 /// Instead of `HAS_TIMESTAMP`: the same field counts the NIC's own clock.
 pub(super) const HAS_TICKS: u8 = 64;
@@ -299,7 +313,8 @@ impl Metadata {
     }
 }
 
-/// The pool of a buffer, and in the lowest bit of the address a mark: on its way home the buffer wants to be looked at (8).
+/// The pool of a buffer, and in the lowest bit of the address a mark: on its way home the buffer
+/// wants to be looked at (8).
 pub(super) struct Home(Cell<NonNull<PoolInner>>);
 
 const _: () = assert!(align_of::<PoolInner>() > Home::MARK);
@@ -338,14 +353,15 @@ impl Home {
     /// It is marked.
     #[inline(always)]
     unsafe fn unmark(&self) {
-        // SAFETY: the mark was put onto the address of a pool (caller), so this is that address again.
+        // SAFETY: the mark was put onto the address of a pool (caller), so this is that address
+        // again.
         self.0.set(unsafe { self.0.get().byte_sub(Self::MARK) });
     }
 }
 
 impl Metadata {
-    /// Counts one more handle. It panics where the count would wrap (handles that were forgotten), as that would free a
-    /// buffer that is held (3).
+    /// Counts one more handle. It panics where the count would wrap (handles that were forgotten),
+    /// as that would free a buffer that is held (3).
     #[inline(always)]
     pub(super) fn add_handle(&self) {
         let more = self.refs.get().checked_add(1).expect("a buffer has fewer than 2^32 handles");
@@ -370,16 +386,19 @@ impl Metadata {
 /// Takes one handle off the count; the last one sends the buffer home.
 #[inline(always)]
 pub(super) fn release(buffer: NonNull<Metadata>) {
-    // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and nobody writes to it meanwhile.
+    // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and nobody writes to
+    // it meanwhile.
     let home = unsafe { &(*buffer.as_ptr()).home };
     if home.is_marked() {
         return release_held(buffer);
     }
-    // SAFETY: the pool outlives its buffers (1). Not marked, so this was the last handle, and the rest is as (7) wants it (8).
+    // SAFETY: the pool outlives its buffers (1). Not marked, so this was the last handle, and the
+    // rest is as (7) wants it (8).
     unsafe { home.0.get().as_ref() }.put_back(buffer);
 }
 
-/// The same for a buffer that is held once more, as most often where it is marked: the NIC is done with what somebody else holds.
+/// The same for a buffer that is held once more, as most often where it is marked: the NIC is done
+/// with what somebody else holds.
 #[inline(always)]
 fn release_held(buffer: NonNull<Metadata>) {
     // SAFETY: as in `release`, and no reference to it is outstanding.
@@ -417,8 +436,8 @@ fn release_last(buffer: NonNull<Metadata>) {
     unsafe { meta.home.pool().as_ref() }.put_back(buffer);
 }
 
-/// Lets go of what a dying buffer owns: the chain behind it (a loop, as a chain may be long) and a view's bytes. It
-/// goes to the free list as (7) says.
+/// Lets go of what a dying buffer owns: the chain behind it (a loop, as a chain may be long) and a
+/// view's bytes. It goes to the free list as (7) says.
 #[cold]
 fn release_parts(meta: &mut Metadata) {
     if let Some(held) = meta.view.take() {

@@ -1,5 +1,5 @@
-//! Mbufs, chains, views and second handles against plain vectors: whatever safe code does with them, each handle shows
-//! the bytes that it was made for, and at the end every buffer is at home.
+//! Mbufs, chains, views and second handles against plain vectors: whatever safe code does with
+//! them, each handle shows the bytes that it was made for, and at the end every buffer is at home.
 
 use super::*;
 

@@ -1,15 +1,18 @@
-//! A pool: the buffers of one worker, handed out from the top of a stack so that the buffer used last, still warm in
-//! the cache, is used next. No atomics: a pool, and everything that comes out of it, stays on its thread.
+//! A pool: the buffers of one worker, handed out from the top of a stack so that the buffer used
+//! last, still warm in the cache, is used next. No atomics: a pool, and everything that comes out
+//! of it, stays on its thread.
 //!
 //! Invariants:
-//! 1. `free[..top]` names buffers that no handle names; each buffer is named at most once. So a buffer is in the stack
-//!    or out, never both, and `top` is at most the length of `free`.
-//! 2. The buffers are disjoint, lie inside the region, start on a cache line, and carry `Metadata` that was written at
-//!    construction.
-//! 3. `PoolInner` stays in memory as long as any of its buffers is out: a `Pool` that is dropped before its mbufs
-//!    leaves it (and the region) behind on purpose.
-//! 4. Headroom and data room are whole cache lines, and the data room is at least one: `Layout::check` sees to it.
-//! 5. `Pool` is neither `Send` nor `Sync` (it holds a raw pointer), nor is anything that reaches `PoolInner`.
+//! 1. `free[..top]` names buffers that no handle names; each buffer is named at most once. So a
+//!    buffer is in the stack or out, never both, and `top` is at most the length of `free`.
+//! 2. The buffers are disjoint, lie inside the region, start on a cache line, and carry `Metadata`
+//!    that was written at construction.
+//! 3. `PoolInner` stays in memory as long as any of its buffers is out: a `Pool` that is dropped
+//!    before its mbufs leaves it (and the region) behind on purpose.
+//! 4. Headroom and data room are whole cache lines, and the data room is at least one:
+//!    `Layout::check` sees to it.
+//! 5. `Pool` is neither `Send` nor `Sync` (it holds a raw pointer), nor is anything that reaches
+//!    `PoolInner`.
 
 use core::cell::Cell;
 use core::fmt;
@@ -32,21 +35,21 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Free bytes before a received frame: room for the tags and headers that a tunnel or a reply prepends, and what
-    /// the AF_XDP kernel side keeps before each frame (256).
+    /// Free bytes before a received frame: room for the tags and headers that a tunnel or a reply
+    /// prepends, and what the AF_XDP kernel side keeps before each frame (256).
     pub const HEADROOM: usize = 128;
 
     /// Buffers for frames of up to `frame_len_max` bytes (Ethernet header to last payload byte).
     ///
-    /// The stride is an odd number of cache lines: with a power of two, the metadata of all buffers would fall into
-    /// two of the 64 sets of the L1 cache, and a burst of 32 would evict itself.
+    /// The stride is an odd number of cache lines: with a power of two, the metadata of all buffers
+    /// would fall into two of the 64 sets of the L1 cache, and a burst of 32 would evict itself.
     pub const fn for_frames(frame_len_max: usize) -> Self {
         let lines = (METADATA_LEN + Self::HEADROOM + frame_len_max).div_ceil(CACHE_LINE);
         Self { stride: (lines | 1) * CACHE_LINE, headroom: Self::HEADROOM as u16 }
     }
 
-    /// Buffers that are chunks of an AF_XDP umem: `chunk_len` (2048 or 4096) apart, with 256 bytes of headroom, where
-    /// the kernel puts the frame.
+    /// Buffers that are chunks of an AF_XDP umem: `chunk_len` (2048 or 4096) apart, with 256 bytes
+    /// of headroom, where the kernel puts the frame.
     pub const fn umem(chunk_len: usize) -> Self {
         Self { stride: chunk_len, headroom: 256 }
     }
@@ -118,7 +121,8 @@ pub(super) struct PoolInner {
 }
 
 impl Pool {
-    /// Cuts `region` into as many buffers of `layout` as fit. The pool belongs to the calling thread.
+    /// Cuts `region` into as many buffers of `layout` as fit. The pool belongs to the calling
+    /// thread.
     pub fn new(region: Arc<Region>, layout: Layout) -> Result<Self, PoolError> {
         layout.check()?;
         let count = region.len() / layout.stride;
@@ -158,17 +162,19 @@ impl Pool {
         Self::new(Arc::new(region), layout)
     }
 
-    /// An empty mbuf with full headroom; `None` where all buffers are out, which is counted and is an event, not an
-    /// error. One to two nanoseconds while the buffer's metadata is warm.
+    /// An empty mbuf with full headroom; `None` where all buffers are out, which is counted and is
+    /// an event, not an error. One to two nanoseconds while the buffer's metadata is warm.
     #[inline]
     pub fn alloc(&self) -> Option<Mbuf> {
         let buffer = self.inner().take()?;
-        // SAFETY: the buffer was in the stack, so no handle names it (1), and it has its headroom (2).
+        // SAFETY: the buffer was in the stack, so no handle names it (1), and it has its headroom
+        // (2).
         Some(unsafe { Mbuf::init(buffer, self.inner().headroom) })
     }
 
-    /// An mbuf of `len` bytes that begins as `line` does: a short frame copied in one piece, whatever its length. `None`
-    /// where all buffers are out. Panics where `len` is more than the line.
+    /// An mbuf of `len` bytes that begins as `line` does: a short frame copied in one piece,
+    /// whatever its length. `None` where all buffers are out. Panics where `len` is more than the
+    /// line.
     #[inline]
     pub(crate) fn alloc_line(&self, line: &[u8; CACHE_LINE], len: usize) -> Option<Mbuf> {
         assert!(len <= CACHE_LINE, "more bytes than a cache line");
@@ -177,7 +183,8 @@ impl Pool {
         Some(unsafe { Mbuf::init_line(buffer, self.inner().headroom, line, len) })
     }
 
-    /// The same with three lines: enough for an order with its headers. `None` also where a buffer has no room for them.
+    /// The same with three lines: enough for an order with its headers. `None` also where a buffer
+    /// has no room for them.
     #[inline]
     pub(crate) fn alloc_lines(&self, lines: &[[u8; CACHE_LINE]; 3], len: usize) -> Option<Mbuf> {
         assert!(len <= lines.as_flattened().len(), "more bytes than in the lines");
@@ -189,8 +196,8 @@ impl Pool {
         Some(unsafe { Mbuf::init_lines(buffer, self.inner().headroom, lines, len) })
     }
 
-    /// A linear mbuf of `len` bytes that nobody has heard of yet, to be written and kept; `None` where all buffers are out, or none has
-    /// room for so many.
+    /// A linear mbuf of `len` bytes that nobody has heard of yet, to be written and kept; `None`
+    /// where all buffers are out, or none has room for so many.
     #[inline(always)]
     pub(crate) fn alloc_fresh(&self, len: usize) -> Option<Fresh> {
         if len > self.inner().data_room {
@@ -212,7 +219,8 @@ impl Pool {
         Some(unsafe { Mbuf::init_copy(buffer, self.inner().headroom, frame) })
     }
 
-    /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger than one.
+    /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger
+    /// than one.
     #[inline]
     pub fn alloc_copy(&self, frame: &[u8]) -> Option<Mbuf> {
         let mut mbuf = self.alloc()?;
@@ -228,8 +236,8 @@ impl Pool {
         }
     }
 
-    /// An mbuf that shows held bytes without copying them, to be sent behind a header. The handle comes back where no
-    /// buffer is free or the bytes are a chain.
+    /// An mbuf that shows held bytes without copying them, to be sent behind a header. The handle
+    /// comes back where no buffer is free or the bytes are a chain.
     pub fn view(&self, held: Held) -> Result<Mbuf, Held> {
         if held.bytes().is_none() {
             return Err(held);
@@ -266,8 +274,8 @@ impl Pool {
         self.capacity() - self.available()
     }
 
-    /// Packets that were dropped by going out of scope instead of by name. Anything above zero is a bug of a node, an
-    /// app or a device, and the conservation tests look for it.
+    /// Packets that were dropped by going out of scope instead of by name. Anything above zero is a
+    /// bug of a node, an app or a device, and the conservation tests look for it.
     pub fn unnamed(&self) -> u64 {
         self.inner().unnamed.get()
     }
@@ -287,15 +295,17 @@ impl Pool {
         &self.inner().region
     }
 
-    /// Takes as many buffers as `into` has room for, without making handles of them; `false`, and nothing is taken, where
-    /// fewer are at home. Whoever takes them makes handles of them or puts them back.
+    /// Takes as many buffers as `into` has room for, without making handles of them; `false`, and
+    /// nothing is taken, where fewer are at home. Whoever takes them makes handles of them or puts
+    /// them back.
     #[inline(always)]
     pub(super) fn take_many(&self, into: &mut [Option<NonNull<Metadata>>]) -> bool {
         let inner = self.inner();
         let Some(left) = inner.top.get().checked_sub(into.len()) else { return false };
         let taken = inner.free.as_ptr().cast::<Option<NonNull<Metadata>>>();
-        // SAFETY: `top` is the length of `free` at most (1), so what lies between `left` and it is inside; a cell is laid out as
-        // what it holds, and so is an option of a pointer that is not null.
+        // SAFETY: `top` is the length of `free` at most (1), so what lies between `left` and it is
+        // inside; a cell is laid out as what it holds, and so is an option of a pointer that is not
+        // null.
         unsafe { taken.add(left).copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
         inner.top.set(left);
         true
@@ -324,16 +334,17 @@ impl PoolInner {
         self.top.set(top + 1);
     }
 
-    /// Takes buffers that no handle names any more, and that are as the metadata's invariant 7 says: those that go home without
-    /// being looked at again.
+    /// Takes buffers that no handle names any more, and that are as the metadata's invariant 7
+    /// says: those that go home without being looked at again.
     #[inline(always)]
     pub(super) fn put_back_many(&self, buffers: &[NonNull<Metadata>]) {
         let top = self.top.get();
         let end = top + buffers.len();
         // Past the end means a buffer came home twice, as above.
         let free = &self.free[top..end];
-        // SAFETY: the stack has so many places from `top` on, checked above, and a cell may be written through a shared reference.
-        // The two do not overlap, as nobody else reaches the stack.
+        // SAFETY: the stack has so many places from `top` on, checked above, and a cell may be
+        // written through a shared reference. The two do not overlap, as nobody else reaches the
+        // stack.
         unsafe {
             free.as_ptr()
                 .cast_mut()
@@ -352,8 +363,8 @@ impl PoolInner {
             return None;
         }
         self.top.set(top - 1);
-        // SAFETY: `put_back` keeps `top` at the length of `free` at most, and here it is above zero (1). Checked once
-        // there is enough: each buffer that is taken has been put back.
+        // SAFETY: `put_back` keeps `top` at the length of `free` at most, and here it is above zero
+        // (1). Checked once there is enough: each buffer that is taken has been put back.
         Some(unsafe { self.free.get_unchecked(top - 1) }.get())
     }
 
@@ -372,7 +383,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let inner = self.inner();
         if inner.top.get() == inner.free.len() {
-            // SAFETY: every buffer is home, so no handle can reach the box again (1, 3); it was leaked from a `Box`.
+            // SAFETY: every buffer is home, so no handle can reach the box again (1, 3); it was
+            // leaked from a `Box`.
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
         }
     }
@@ -400,7 +412,8 @@ pub enum PoolError {
         /// Bytes a buffer.
         stride: usize,
     },
-    /// A stride that is no multiple of a cache line, too small for metadata and headroom, or over 64 KiB.
+    /// A stride that is no multiple of a cache line, too small for metadata and headroom, or over
+    /// 64 KiB.
     Stride(usize),
     /// No memory for so many buffers.
     NoMemory {

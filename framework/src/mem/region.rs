@@ -1,12 +1,12 @@
-//! A region: one contiguous, long-lived range of memory that buffers are cut from and that a device can register (an
-//! AF_XDP umem, an mlx5 memory region with its lkey).
+//! A region: one contiguous, long-lived range of memory that buffers are cut from and that a device
+//! can register (an AF_XDP umem, an mlx5 memory region with its lkey).
 //!
-//! A region is shared by `Arc` and says nothing about who writes where: that is the pool's promise. It stays mapped
-//! until the last pool, mbuf and device that use it are gone.
+//! A region is shared by `Arc` and says nothing about who writes where: that is the pool's promise.
+//! It stays mapped until the last pool, mbuf and device that use it are gone.
 //!
 //! Invariants:
-//! 1. `base .. base + len` is one allocation, valid for reads and writes until the `Region` is dropped, and zeroed at
-//!    the start, so every byte is initialised.
+//! 1. `base .. base + len` is one allocation, valid for reads and writes until the `Region` is
+//!    dropped, and zeroed at the start, so every byte is initialised.
 //! 2. `base` is aligned to at least [`Region::ALIGN`] bytes.
 //! 3. At most one pool is cut from a region (`claim`), so two pools never hand out the same byte.
 
@@ -31,8 +31,8 @@ enum Backing {
     Heap(Layout),
 }
 
-// SAFETY: the region is an address range and a way to free it; it never reads or writes the bytes (1), and the claim
-// is atomic.
+// SAFETY: the region is an address range and a way to free it; it never reads or writes the bytes
+// (1), and the claim is atomic.
 unsafe impl Send for Region {}
 // SAFETY: as above; shared access does not touch the bytes.
 unsafe impl Sync for Region {}
@@ -41,8 +41,8 @@ impl Region {
     /// Alignment of the first byte: a 4 KiB page, the least that AF_XDP accepts for a umem.
     pub const ALIGN: usize = 4096;
 
-    /// Maps pages as `request` says (hugepages, NUMA node, locked). Ask [`Region::mapping`] whether the kernel had to
-    /// fall back to smaller pages, and tell the user.
+    /// Maps pages as `request` says (hugepages, NUMA node, locked). Ask [`Region::mapping`] whether
+    /// the kernel had to fall back to smaller pages, and tell the user.
     pub fn map(request: &MapRequest) -> Result<Self, RegionError> {
         let mapping = Mapping::map(request).map_err(RegionError::Map)?;
         Ok(Self {
@@ -53,7 +53,8 @@ impl Region {
         })
     }
 
-    /// Takes `len` bytes from the heap: for tests, Miri, and tools that do not care about page walks.
+    /// Takes `len` bytes from the heap: for tests, Miri, and tools that do not care about page
+    /// walks.
     pub fn heap(len: usize) -> Result<Self, RegionError> {
         let layout = Layout::from_size_align(len.max(1), Self::ALIGN).map_err(|_| RegionError::TooLarge(len))?;
         // SAFETY: the layout is not of size zero.
@@ -76,7 +77,8 @@ impl Region {
         self.len == 0
     }
 
-    /// The mapping behind the region, with its page size and what it fell back to; `None` for heap memory.
+    /// The mapping behind the region, with its page size and what it fell back to; `None` for heap
+    /// memory.
     pub fn mapping(&self) -> Option<&Mapping> {
         match &self.backing {
             Backing::Pages(mapping) => Some(mapping),

@@ -1,5 +1,6 @@
-//! Receive metadata: what a device says of a frame that has come, and how it gets into the metadata of the frame's buffer: with as few stores as
-//! its kind allows. [`RxSlots`](super::RxSlots) makes the mbufs.
+//! Receive metadata: what a device says of a frame that has come, and how it gets into the metadata
+//! of the frame's buffer: with as few stores as its kind allows. [`RxSlots`](super::RxSlots) makes
+//! the mbufs.
 //!
 //! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
 
@@ -33,7 +34,8 @@ impl Place {
     }
 }
 
-/// All receive metadata that a device may have. Values that [`KnownWord`] does not name mean nothing.
+/// All receive metadata that a device may have. Values that [`KnownWord`] does not name mean
+/// nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RxMeta {
     pub(crate) len: u32,
@@ -81,7 +83,8 @@ impl Arrival for RxMetaMinimal {
 
     #[inline(always)]
     fn write(&self, place: &mut Place) {
-        // SAFETY: as in `RxMeta`. The word was made of a `Known`, of which it has the size, so it is one.
+        // SAFETY: as in `RxMeta`. The word was made of a `Known`, of which it has the size, so it
+        // is one.
         unsafe {
             let meta = place.0.as_mut();
             meta.vlan = self.0.vlan;
@@ -91,8 +94,9 @@ impl Arrival for RxMetaMinimal {
     }
 }
 
-/// What many frames have in common, as it stands in the metadata: the second half of the hot line. In registers for a loop, where
-/// there are registers for that: as a struct it would be read anew for each frame.
+/// What many frames have in common, as it stands in the metadata: the second half of the hot line.
+/// In registers for a loop, where there are registers for that: as a struct it would be read anew
+/// for each frame.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct MetaTemplate(Half, Half);
@@ -172,8 +176,9 @@ impl Arrival for Templated {
 
     #[inline(always)]
     fn write(&self, place: &mut Place) {
-        // SAFETY: as in `RxMeta`. What the template has of count and room is what stands there already (7); its other fields are numbers
-        // and a word that was made of a `Known`. A line and half a line are aligned as it is.
+        // SAFETY: as in `RxMeta`. What the template has of count and room is what stands there
+        // already (7); its other fields are numbers and a word that was made of a `Known`. A line
+        // and half a line are aligned as it is.
         unsafe {
             let halves = place.0.cast::<u8>().add(TEMPLATE_AT).cast::<Half>();
             halves.write(self.template.0);

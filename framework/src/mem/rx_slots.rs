@@ -1,15 +1,15 @@
-//! The buffers that a NIC has to receive into: a slot for each that its ring names. A frame that comes makes an mbuf of the
-//! buffer in its slot, and a fresh buffer takes the place. No metadata is touched but when a frame has come, so that posting
-//! loads no cache line.
+//! The buffers that a NIC has to receive into: a slot for each that its ring names. A frame that
+//! comes makes an mbuf of the buffer in its slot, and a fresh buffer takes the place. No metadata
+//! is touched but when a frame has come, so that posting loads no cache line.
 //!
 //! Invariants, beside those of [`metadata`](super::metadata):
-//! 1. A buffer in a slot was on the free list of the pool that the slots were made for, and no handle names it: it is in one
-//!    slot or at home or behind a handle.
+//! 1. A buffer in a slot was on the free list of the pool that the slots were made for, and no
+//!    handle names it: it is in one slot or at home or behind a handle.
 //! 2. `vacant` slots are `None`.
-//! 3. `offset + room` is not more than a buffer of that pool has: a frame of `room` bytes that begins `offset` bytes into the
-//!    buffer is inside it. All buffers of a pool are alike.
-//! 4. Buffers in slots stay there when the slots are dropped: the NIC may still write into them. Whoever knows that it does not
-//!    sends them home first.
+//! 3. `offset + room` is not more than a buffer of that pool has: a frame of `room` bytes that
+//!    begins `offset` bytes into the buffer is inside it. All buffers of a pool are alike.
+//! 4. Buffers in slots stay there when the slots are dropped: the NIC may still write into them.
+//!    Whoever knows that it does not sends them home first.
 
 use core::mem::forget;
 use core::ptr::NonNull;
@@ -71,10 +71,11 @@ impl RxSlots {
         MetaTemplate::new(meta, self.buffer_room)
     }
 
-    /// Makes mbufs of the buffers in `count` slots from `first` on and appends them to `burst`; fresh buffers take their places. For
-    /// each slot, counted from zero, what `arrivals` makes says what came, and then `post` is given the address for the ring. It ends early at
-    /// a frame of more bytes than there is room for, and where the pool has fewer buffers than `count` at once.
-    /// Returns how many frames that were, and their bytes.
+    /// Makes mbufs of the buffers in `count` slots from `first` on and appends them to `burst`;
+    /// fresh buffers take their places. For each slot, counted from zero, what `arrivals` makes
+    /// says what came, and then `post` is given the address for the ring. It ends early at a frame
+    /// of more bytes than there is room for, and where the pool has fewer buffers than `count` at
+    /// once. Returns how many frames that were, and their bytes.
     ///
     /// Panics at another pool, at vacant slots, and at a burst without the room.
     #[inline(always)]
@@ -90,8 +91,8 @@ impl RxSlots {
         assert!(self.vacant == 0 && count <= burst.remaining_capacity(), "each slot has a buffer, each frame a place");
         let slots = &mut self.slots[first..][..count];
         let len = burst.len();
-        // SAFETY: the burst has room for `count` more behind its `len`. No slot is vacant (2), and a handle is the pointer in it; the
-        // places are counted only where a frame is there.
+        // SAFETY: the burst has room for `count` more behind its `len`. No slot is vacant (2), and
+        // a handle is the pointer in it; the places are counted only where a frame is there.
         let handles = unsafe {
             let places = burst.as_mut_ptr().add(len).cast::<Option<NonNull<Metadata>>>();
             places.copy_from_nonoverlapping(slots.as_ptr(), count);
@@ -100,7 +101,8 @@ impl RxSlots {
         if !pool.take_many(slots) {
             return (0, 0);
         }
-        // Made behind the copies, so that what it keeps in registers need not be put aside for them.
+        // Made behind the copies, so that what it keeps in registers need not be put aside for
+        // them.
         let mut arrival_at = arrivals();
         let (offset, room) = (self.offset, self.room);
         // Fits: a burst of buffers of 64 KiB at most.
@@ -111,10 +113,12 @@ impl RxSlots {
                 give_back(pool, &mut slots[done..], &handles[done..]);
                 break;
             }
-            // SAFETY: `take_many` has filled the slots, and the frame's place is inside the buffer (3).
+            // SAFETY: `take_many` has filled the slots, and the frame's place is inside the buffer
+            // (3).
             let address = unsafe { slots[done].unwrap_unchecked().cast::<u8>().add(offset) };
             post(done, address.as_ptr().expose_provenance() as u64);
-            // SAFETY: the buffer was in the slot, so no handle names it (1), and the frame is inside (3).
+            // SAFETY: the buffer was in the slot, so no handle names it (1), and the frame is
+            // inside (3).
             forget(unsafe { arrived(handles[done], offset, &arrival) });
             done += 1;
             bytes = bytes.wrapping_add(arrival.len());
@@ -124,8 +128,8 @@ impl RxSlots {
         (done, bytes.into())
     }
 
-    /// Makes an mbuf of the buffer in a slot, which is vacant then. `None` where it already was, and at a frame of more bytes than
-    /// there is room for: the buffer then stays.
+    /// Makes an mbuf of the buffer in a slot, which is vacant then. `None` where it already was,
+    /// and at a frame of more bytes than there is room for: the buffer then stays.
     pub(crate) fn take(&mut self, slot: usize, arrival: &impl Arrival) -> Option<Mbuf> {
         if arrival.len() > self.room {
             return None;
@@ -136,7 +140,8 @@ impl RxSlots {
         Some(unsafe { arrived(buffer, self.offset, arrival) })
     }
 
-    /// Sends the buffer in a slot home, if there is one. The caller knows that the NIC has given it back.
+    /// Sends the buffer in a slot home, if there is one. The caller knows that the NIC has given it
+    /// back.
     pub(crate) fn free(&mut self, slot: usize) {
         if let Some(buffer) = self.slots[slot].take() {
             self.vacant += 1;
@@ -145,8 +150,8 @@ impl RxSlots {
         }
     }
 
-    /// The address of the buffer in a slot, for the ring; a fresh one where the slot is vacant. `None` where no buffer is free.
-    /// Panics at another pool.
+    /// The address of the buffer in a slot, for the ring; a fresh one where the slot is vacant.
+    /// `None` where no buffer is free. Panics at another pool.
     pub(crate) fn fill(&mut self, pool: &Pool, slot: usize) -> Option<u64> {
         assert!(self.is_of(pool), "a queue receives into the pool that it was opened with");
         let buffer = match self.slots[slot] {
@@ -165,8 +170,8 @@ impl RxSlots {
 }
 
 impl Pool {
-    /// An mbuf with a copy of `frame` and all that `arrival` tells but its length. `None` where no buffer is free or the frame is
-    /// larger than one.
+    /// An mbuf with a copy of `frame` and all that `arrival` tells but its length. `None` where no
+    /// buffer is free or the frame is larger than one.
     #[inline]
     pub(crate) fn alloc_arrival(&self, frame: &[u8], arrival: &impl Arrival) -> Option<Mbuf> {
         let layout = self.layout();
@@ -175,8 +180,8 @@ impl Pool {
         }
         let buffer = self.inner().take()?;
         let offset = METADATA_LEN + layout.room() - layout.data_room();
-        // SAFETY: the buffer was on the free list, so no handle names it, and the frame is inside; it overlaps no buffer that
-        // somebody else can read.
+        // SAFETY: the buffer was on the free list, so no handle names it, and the frame is inside;
+        // it overlaps no buffer that somebody else can read.
         unsafe {
             let place = buffer.cast::<u8>().add(offset);
             place.copy_from_nonoverlapping(NonNull::from(frame).cast(), frame.len());

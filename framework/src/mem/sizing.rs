@@ -1,5 +1,6 @@
-//! How many buffers a pool needs, as a sum whose every part has a name and a reason. A pool that is too small drops
-//! packets in a burst; one that is too large spills the cache and the hugepages. Either way the operator can read why.
+//! How many buffers a pool needs, as a sum whose every part has a name and a reason. A pool that is
+//! too small drops packets in a burst; one that is too large spills the cache and the hugepages.
+//! Either way the operator can read why.
 
 use core::fmt;
 

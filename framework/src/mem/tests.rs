@@ -385,7 +385,8 @@ fn views_of_views_go_home_without_recursion() {
     std::thread::Builder::new()
         .stack_size(256 * 1024)
         .spawn(|| {
-            // Under Miri, which is slow, the count of handles is still looked at, if not the depth of the stack.
+            // Under Miri, which is slow, the count of handles is still looked at, if not the depth
+            // of the stack.
             let views = if cfg!(miri) { 50 } else { 19_999 };
             let pool = Pool::heap(views + 1).unwrap();
             let mut view = packet(&pool, b"x");

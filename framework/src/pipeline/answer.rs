@@ -1,5 +1,6 @@
-//! The way back: the Ethernet header for what a node answers to a packet that it has in its hands. Answers go where the
-//! host's routes and neighbors lead, and where a neighbor is not known, to the station that the frame came from.
+//! The way back: the Ethernet header for what a node answers to a packet that it has in its hands.
+//! Answers go where the host's routes and neighbors lead, and where a neighbor is not known, to the
+//! station that the frame came from.
 
 use core::net::Ipv4Addr;
 
@@ -23,13 +24,15 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Reads the header that stands `advanced` bytes before the packet's data; None where it is not there any more.
+    /// Reads the header that stands `advanced` bytes before the packet's data; None where it is not
+    /// there any more.
     pub(super) fn behind(mbuf: &Mbuf, advanced: usize, host: &Host) -> Option<Self> {
         let l2_len = mbuf.l2_len();
         let header = mbuf.behind(advanced + l2_len)?.get(..l2_len)?;
         let frame = EthernetFrame::parse(header).ok()?;
         let tags = match (host.vlan().is_empty(), frame.tags.is_empty(), mbuf.vlan()) {
-            // Its own, because of two tags the NIC may have taken the outer one off, and nobody remembers it.
+            // Its own, because of two tags the NIC may have taken the outer one off, and nobody
+            // remembers it.
             (false, ..) => host.vlan(),
             // In the VLAN of the question, or with its priority.
             (true, false, _) => frame.tags,
@@ -40,7 +43,8 @@ impl Link {
         Some(Self { src: frame.header.src(), dst: frame.header.dst(), tags })
     }
 
-    /// The station on the way to `destination`: a neighbor, or who sent the frame. None where no route leads back.
+    /// The station on the way to `destination`: a neighbor, or who sent the frame. None where no
+    /// route leads back.
     pub(super) fn station_to(&self, destination: Ipv4Addr, cx: &Cx<'_>) -> Option<MacAddr> {
         match cx.host.resolve(destination, cx.now) {
             Resolution::Station { mac, .. } => Some(mac),
@@ -63,7 +67,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// The sender of a packet whose IPv4 header stands `advanced` bytes before its data, and is from `address`.
+    /// The sender of a packet whose IPv4 header stands `advanced` bytes before its data, and is
+    /// from `address`.
     pub(super) fn of(mbuf: &Mbuf, advanced: usize, address: Ipv4Addr, host: &Host) -> Option<Self> {
         let station = Link::behind(mbuf, advanced, host)?.src;
         station.is_unicast().then_some(Self { address, station })
@@ -83,7 +88,8 @@ pub(super) fn link_header(
     (bytes, len)
 }
 
-/// A frame of several parts in a buffer of its own. None where no buffer is free or it does not fit one.
+/// A frame of several parts in a buffer of its own. None where no buffer is free or it does not fit
+/// one.
 pub(super) fn build(parts: &[&[u8]], cx: &Cx<'_>) -> Option<Mbuf> {
     let mut frame = cx.pool.alloc()?;
     for part in parts {

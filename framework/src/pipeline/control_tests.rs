@@ -758,7 +758,8 @@ fn error_reaches_each_consumer_of_the_flow() {
     rig.assert_conserved();
 }
 
-/// What a flow that forbids fragments sends, from the IPv4 header on, whose `fragmentation needed` a router quotes.
+/// What a flow that forbids fragments sends, from the IPv4 header on, whose `fragmentation needed`
+/// a router quotes.
 fn unfragmentable(rig: &mut Rig<Stack>) -> Vec<u8> {
     let local = SocketAddrV4::new(OURS, 5_000);
     rig.sockets.bind(ANNE, local, Sharing::Exclusive).unwrap();
@@ -789,7 +790,8 @@ fn path_mtu_is_lowered_told_and_kept() {
     assert_eq!(rig.count("icmp/drop/bad_path_mtu"), 1);
 }
 
-/// Our address, a port of ours and the peer are no secret: who knows them has not seen what we sent.
+/// Our address, a port of ours and the peer are no secret: who knows them has not seen what we
+/// sent.
 #[test]
 fn path_mtu_of_a_datagram_that_was_never_sent_is_not_believed() {
     let mut rig = stack();
@@ -889,7 +891,8 @@ fn errors_that_may_not_be_sent_are_counted_by_name() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Bytes that nobody would send, behind headers that are right: nothing panics and no buffer is lost.
+    /// Bytes that nobody would send, behind headers that are right: nothing panics and no buffer is
+    /// lost.
     #[test]
     fn hostile_bytes_lose_no_buffer(
         payloads in prop::collection::vec((0u8..3, prop::collection::vec(any::<u8>(), 0..80)), 1..40),

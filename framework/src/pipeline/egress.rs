@@ -1,7 +1,9 @@
-//! The way out: what everybody who sends shares. Counters, the neighbors and what waits for them, the MTUs of paths, the
-//! errors that senders are told, and the identifications of packets. One for each worker, in [`Cx`] beside the device.
+//! The way out: what everybody who sends shares. Counters, the neighbors and what waits for them,
+//! the MTUs of paths, the errors that senders are told, and the identifications of packets. One for
+//! each worker, in [`Cx`] beside the device.
 //!
-//! What enters are payloads, by [`UdpFlow`](super::UdpFlow); what leaves are frames at the device, whole or in fragments.
+//! What enters are payloads, by [`UdpFlow`](super::UdpFlow); what leaves are frames at the device,
+//! whole or in fragments.
 
 use core::net::Ipv4Addr;
 
@@ -42,11 +44,12 @@ crate::drop_reasons! {
 /// What the way out does beyond sending.
 #[derive(Clone, Copy, Debug)]
 pub struct EgressConfig {
-    /// Who asks for neighbors that are not known; what is sent to them waits. None: nobody asks, and only neighbors
-    /// that were configured, or told by the kernel, are sent to. The pool needs `pending_max` buffers more.
+    /// Who asks for neighbors that are not known; what is sent to them waits. None: nobody asks,
+    /// and only neighbors that were configured, or told by the kernel, are sent to. The pool needs
+    /// `pending_max` buffers more.
     pub neighbors: Option<NeighborConfig>,
-    /// How many errors tell senders what became of their packets; None for replays and on interfaces that are the
-    /// kernel's: it answers for them.
+    /// How many errors tell senders what became of their packets; None for replays and on
+    /// interfaces that are the kernel's: it answers for them.
     pub errors: Option<ErrorLimit>,
     /// MTUs of paths.
     pub path_mtus: PathMtuConfig,
@@ -73,7 +76,8 @@ pub struct Egress {
     pub(super) frames: Counter,
     pub(super) bytes: Counter,
     drops: Drops<EgressDrop>,
-    /// Of packets that routers may fragment: of all that we send, as flows may share their addresses.
+    /// Of packets that routers may fragment: of all that we send, as flows may share their
+    /// addresses.
     identifications: Identifications,
     pub(super) resolver: Option<Resolver>,
     pub(super) errors: Option<IcmpErrors>,
@@ -114,8 +118,8 @@ impl Egress {
         resolver::tick(cx);
     }
 
-    /// Wants a neighbor to be known from now on: gateways, at start. A flow does it for its own next hop. False where
-    /// there is no room, or nobody here asks for neighbors.
+    /// Wants a neighbor to be known from now on: gateways, at start. A flow does it for its own
+    /// next hop. False where there is no room, or nobody here asks for neighbors.
     pub fn keep_neighbor(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
         resolver::keep(request, cx)
     }
@@ -130,13 +134,15 @@ impl Egress {
         self.resolver.as_ref().map_or(0, Resolver::len)
     }
 
-    /// The next neighbor that somebody else is to be asked for ([`LearnFrom::Host`](crate::proto::LearnFrom::Host)).
+    /// The next neighbor that somebody else is to be asked for
+    /// ([`LearnFrom::Host`](crate::proto::LearnFrom::Host)).
     #[inline]
     pub fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {
         self.resolver.as_mut()?.next_neighbor_request()
     }
 
-    /// Bytes of the largest packet to a destination and until when that is believed, where a router told.
+    /// Bytes of the largest packet to a destination and until when that is believed, where a router
+    /// told.
     pub fn path_mtu(&self, destination: Ipv4Addr, now: Instant) -> Option<(usize, Instant)> {
         self.path_mtus.lookup(destination, now)
     }

@@ -1,5 +1,5 @@
-//! The Ethernet node: is the frame for us, on a VLAN of ours, and which protocol does it carry? What enters begins
-//! with the destination address; what leaves begins behind the last tag.
+//! The Ethernet node: is the frame for us, on a VLAN of ours, and which protocol does it carry?
+//! What enters begins with the destination address; what leaves begins behind the last tag.
 
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
@@ -74,15 +74,16 @@ pub struct Ethernet<I, R> {
 }
 
 impl<I, R> Ethernet<I, R> {
-    /// A node for frames to `station`, which follows the host's when that changes (`None`: to anybody), on `vlans`,
-    /// in front of `ipv4` and `arp`.
+    /// A node for frames to `station`, which follows the host's when that changes (`None`: to
+    /// anybody), on `vlans`, in front of `ipv4` and `arp`.
     pub fn new(station: Option<MacAddr>, vlans: Vlans, ipv4: I, arp: R, scope: &Scope) -> Self {
         let scope = scope.scope("ethernet");
         let frames = scope.counter("frames", Unit::Frames);
         Self { station, host_changes: 0, vlans, ipv4, arp, frames, drops: scope.drops() }
     }
 
-    /// Whether a frame to `dst` is for us: a group's frames are, because the tables behind know the groups.
+    /// Whether a frame to `dst` is for us: a group's frames are, because the tables behind know the
+    /// groups.
     #[inline]
     fn is_for_us(&self, dst: MacAddr) -> bool {
         dst.is_multicast() || self.station.is_none_or(|station| station == dst)
@@ -126,8 +127,8 @@ impl<I, R> Ethernet<I, R> {
 }
 
 impl<A, I: Node<A>, R: Node<A>> Node<A> for Ethernet<I, R> {
-    /// Untagged IPv4 is nearly every frame. Asked for first, it gets a copy of the checks in which the compiler knows
-    /// that there are no tags and how long the header is, and goes straight on.
+    /// Untagged IPv4 is nearly every frame. Asked for first, it gets a copy of the checks in which
+    /// the compiler knows that there are no tags and how long the header is, and goes straight on.
     #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.frames.inc();

@@ -1,6 +1,7 @@
-//! The IPv4 node: is the packet sound, is it for us, is it whole, and which protocol does it carry? What enters begins
-//! with the IPv4 header; what leaves begins behind it and ends with the payload (Ethernet's padding is gone), with the
-//! header still readable towards the headroom. Fragments wait in the reassembly machine until they are whole.
+//! The IPv4 node: is the packet sound, is it for us, is it whole, and which protocol does it carry?
+//! What enters begins with the IPv4 header; what leaves begins behind it and ends with the payload
+//! (Ethernet's padding is gone), with the header still readable towards the headroom. Fragments
+//! wait in the reassembly machine until they are whole.
 
 use core::net::Ipv4Addr;
 
@@ -38,7 +39,8 @@ crate::drop_reasons! {
         BadChecksum => "bad_checksum",
         /// An option's length is wrong.
         BadOption => "bad_option",
-        /// The options choose the route (RFC 791 3.1): refused, as every host does since RFC 7126 4.3.
+        /// The options choose the route (RFC 791 3.1): refused, as every host does since
+        /// RFC 7126 4.3.
         SourceRouted => "source_routed",
         /// The source is a group, the broadcast or, but for replays, loopback (RFC 1122 3.2.1.3).
         MartianSource => "martian_source",
@@ -46,8 +48,8 @@ crate::drop_reasons! {
         OtherHost => "other_host",
         /// A protocol that no node takes.
         UnknownProtocol => "unknown_protocol",
-        /// A fragment that overlaps another or disagrees on where the datagram ends: the whole datagram goes (RFC 5722
-        /// in spirit).
+        /// A fragment that overlaps another or disagrees on where the datagram ends: the whole
+        /// datagram goes (RFC 5722 in spirit).
         FragmentOverlap => "fragment_overlap",
         /// The same fragment again.
         FragmentDuplicate => "fragment_duplicate",
@@ -55,7 +57,8 @@ crate::drop_reasons! {
         FragmentNoRoom => "fragment_no_room",
         /// Fragments of a datagram whose rest did not come in time.
         FragmentTimeout => "fragment_timeout",
-        /// A fragment without payload, off the grid of 8 bytes, or past the end of the largest datagram.
+        /// A fragment without payload, off the grid of 8 bytes, or past the end of the largest
+        /// datagram.
         FragmentMalformed => "fragment_malformed",
     }
 }
@@ -88,7 +91,8 @@ impl From<ReassemblyDrop> for Ipv4Drop {
     }
 }
 
-/// Which unicast destinations a pipeline takes. Groups and broadcasts always pass: the tables behind know them.
+/// Which unicast destinations a pipeline takes. Groups and broadcasts always pass: the tables
+/// behind know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
     /// Every destination: replays of other people's captures.
@@ -111,8 +115,8 @@ pub struct Ipv4Config {
 }
 
 impl Ipv4Config {
-    /// The host's own addresses, and room for 64 datagrams of 256 fragments together: four of the largest that UDP
-    /// sends over an MTU of 1500.
+    /// The host's own addresses, and room for 64 datagrams of 256 fragments together: four of the
+    /// largest that UDP sends over an MTU of 1500.
     pub const fn new(seed: HashSeed) -> Self {
         Self {
             accept: Accept::Own,
@@ -137,7 +141,8 @@ pub struct Ipv4<U, C, G, T> {
     packets: Counter,
     /// Datagrams that came in fragments and are whole.
     reassembled: Counter,
-    /// Fragments that became part of a whole datagram, beyond its first: so many packets fewer go on.
+    /// Fragments that became part of a whole datagram, beyond its first: so many packets fewer go
+    /// on.
     fragments_merged: Counter,
     /// Fragments that wait.
     fragments_held: Gauge,
@@ -236,8 +241,8 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         Ok(())
     }
 
-    /// Cold, and not `inline(never)`: that would be taken from the crate that had it first, and a compiler that sees no body must
-    /// read everything again behind it.
+    /// Cold, and not `inline(never)`: that would be taken from the crate that had it first, and a
+    /// compiler that sees no body must read everything again behind it.
     #[cold]
     fn check_source(&self, source: Ipv4Addr) -> Result<(), Ipv4Drop> {
         // A replay may have been recorded on a loopback interface.
@@ -248,7 +253,8 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         Ok(())
     }
 
-    /// Out of line, by the same means: it reads a list, and writes nothing that the compiler would have to read again behind it.
+    /// Out of line, by the same means: it reads a list, and writes nothing that the compiler would
+    /// have to read again behind it.
     #[cold]
     fn check_destination(&self, destination: Ipv4Addr, cx: &Cx<'_>) -> Result<(), Ipv4Drop> {
         if self.accept == Accept::Any || cx.host.classify(destination) != Destination::Other {
@@ -355,9 +361,9 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
 }
 
 impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G, T> {
-    /// A sound header without options in front of a whole packet in one buffer is nearly every one. Asked for first,
-    /// it gets a copy of the checks in which the compiler knows the version and the header's length, and goes straight
-    /// on.
+    /// A sound header without options in front of a whole packet in one buffer is nearly every one.
+    /// Asked for first, it gets a copy of the checks in which the compiler knows the version and
+    /// the header's length, and goes straight on.
     #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.packets.inc();
@@ -404,7 +410,8 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
     }
 }
 
-/// Tells the sender of a fragment that the rest did not come; only of the first one (RFC 1122 3.3.2).
+/// Tells the sender of a fragment that the rest did not come; only of the first one
+/// (RFC 1122 3.3.2).
 fn tell_reassembly_timeout(fragment: &Mbuf, cx: &mut Cx<'_>) {
     tell_sender(FlowErrorKind::TimeExceeded(TimeExceeded::Reassembly), fragment, fragment.l3_len(), cx);
 }
@@ -416,8 +423,8 @@ fn has_no_options(bytes: &[u8]) -> bool {
     bytes.len() >= ipv4::HEADER_LEN && bytes[0] == VERSION_4_NO_OPTIONS
 }
 
-/// Takes apart a packet that lies in several buffers, of which the first holds the header. What `payload` shows is
-/// the first buffer's part only.
+/// Takes apart a packet that lies in several buffers, of which the first holds the header. What
+/// `payload` shows is the first buffer's part only.
 #[cold]
 fn parse_chain(mbuf: &Mbuf) -> Result<Ipv4Packet<'_>, Ipv4Drop> {
     let packet = Ipv4Packet::parse_quoted(mbuf.bytes())?;
@@ -440,8 +447,8 @@ fn check_options(packet: &Ipv4Packet<'_>) -> Result<(), Ipv4Drop> {
     Ok(())
 }
 
-/// What the reassembly machine wants to know of a fragment. The VLAN and the interface are its scope: fragments of
-/// two networks are never mixed.
+/// What the reassembly machine wants to know of a fragment. The VLAN and the interface are its
+/// scope: fragments of two networks are never mixed.
 fn fragment(header: &Ipv4Header, payload: Mbuf) -> Fragment<Mbuf> {
     let vlan = payload.vlan().map_or(u16::MAX, |tci| tci & 0x0fff);
     let key = FragmentKey {
@@ -456,7 +463,8 @@ fn fragment(header: &Ipv4Header, payload: Mbuf) -> Fragment<Mbuf> {
     Fragment { key, offset: header.fragment_offset(), len, more: header.more_fragments(), handle: payload }
 }
 
-/// Known by its first byte to be neither loopback nor a group, reserved or the broadcast: nearly every source.
+/// Known by its first byte to be neither loopback nor a group, reserved or the broadcast: nearly
+/// every source.
 #[inline]
 fn is_ordinary(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();

@@ -1,5 +1,5 @@
-//! The pipeline routes: one node checks one header and hands the packet on, until an app has it or a reason is
-//! counted.
+//! The pipeline routes: one node checks one header and hands the packet on, until an app has it or
+//! a reason is counted.
 //!
 //! ```text
 //!  burst ─▶ Ethernet ─▶ Ipv4 ─▶ Udp ─▶ app.on_datagram
@@ -7,9 +7,10 @@
 //!              └─▶ arp    └── fragments wait in the reassembly machine
 //! ```
 //!
-//! A pipeline is a value that owns its successors, built by plain construction, so the compiler sees the whole path and
-//! a debugger steps through it. Nodes hold counters and machines, not protocol state of their own; what an app or a
-//! node may touch while a packet is in its hands is in [`Cx`].
+//! A pipeline is a value that owns its successors, built by plain construction, so the compiler
+//! sees the whole path and a debugger steps through it. Nodes hold counters and machines, not
+//! protocol state of their own; what an app or a node may touch while a packet is in its hands is
+//! in [`Cx`].
 
 mod answer;
 mod app;

@@ -1,5 +1,6 @@
-//! The picture of a built pipeline: its nodes as an indented tree, each with a line of what it checks. Made by
-//! [`Node::outline`](super::Node::outline), at set-up or on request, never per packet.
+//! The picture of a built pipeline: its nodes as an indented tree, each with a line of what it
+//! checks. Made by [`Node::outline`](super::Node::outline), at set-up or on request, never per
+//! packet.
 
 use core::fmt;
 

@@ -1,5 +1,6 @@
-//! The usual trees, ready made: [`udp_stack`] takes datagrams and counts everything else; [`host_stack`] is a host of its
-//! own, with ARP, ICMP and IGMP. An application that wants other branches builds its own in the same few lines.
+//! The usual trees, ready made: [`udp_stack`] takes datagrams and counts everything else;
+//! [`host_stack`] is a host of its own, with ARP, ICMP and IGMP. An application that wants other
+//! branches builds its own in the same few lines.
 
 use super::arp::node::{Arp, ArpConfig};
 use super::either::Either;
@@ -63,8 +64,9 @@ pub struct HostStackConfig {
     pub arp: ArpConfig,
     /// The IGMP node; None where the kernel holds the memberships, or the network floods.
     pub igmp: Option<IgmpConfig>,
-    /// The TCP node, for a worker that has connections ([`Worker::with_tcp`](crate::worker::Worker::with_tcp)); None where segments are
-    /// counted and dropped.
+    /// The TCP node, for a worker that has connections
+    /// ([`Worker::with_tcp`](crate::worker::Worker::with_tcp)); None where segments are counted and
+    /// dropped.
     pub tcp: Option<TcpNodeConfig>,
 }
 
@@ -84,8 +86,9 @@ impl HostStackConfig {
     }
 }
 
-/// Builds the tree for `host`, whose station alone is taken; the nodes' counters go below `scope`. Behind an interface
-/// that is the kernel's too, ARP and ICMP get nothing to do: the rules leave both to the kernel.
+/// Builds the tree for `host`, whose station alone is taken; the nodes' counters go below `scope`.
+/// Behind an interface that is the kernel's too, ARP and ICMP get nothing to do: the rules leave
+/// both to the kernel.
 pub fn host_stack(config: HostStackConfig, host: &Host, scope: &Scope) -> HostStack {
     let next = Ipv4Successors {
         udp: Udp::new(config.udp, scope),

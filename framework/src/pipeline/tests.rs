@@ -195,7 +195,8 @@ impl Bench {
         self.block.snapshot().count(&format!("worker0/{name}")).unwrap_or_else(|| panic!("no counter {name}"))
     }
 
-    /// received = delivered + Σ named drops + merged into others + still held; and no buffer astray.
+    /// received = delivered + Σ named drops + merged into others + still held; and no buffer
+    /// astray.
     fn assert_conserved(&self) {
         let snapshot = self.block.snapshot();
         let dropped: u64 = snapshot

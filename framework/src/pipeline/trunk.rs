@@ -1,14 +1,16 @@
-//! Several VLANs on one queue: each is an interface of its own, with its host, its way out and its nodes. The trunk reads a
-//! frame's tags and gives it to the leg that they name, in a [`Cx`] that shows that leg's host.
+//! Several VLANs on one queue: each is an interface of its own, with its host, its way out and its
+//! nodes. The trunk reads a frame's tags and gives it to the leg that they name, in a [`Cx`] that
+//! shows that leg's host.
 //!
 //! ```text
 //!            ┌─ no tag, or priority only ─▶ leg 0: Ethernet ─▶ …     10.0.0.1
 //!  frames ─▶ ├─ VLAN 20 ─────────────────▶ leg 1: Ethernet ─▶ …     10.0.20.1
 //!            └─ VLAN 5 in VLAN 100 ──────▶ leg 2: Ethernet ─▶ …     10.5.0.1
 //! ```
-//! Sockets, buffers and the device are shared: a consumer joins a group on the interface of a leg, or on whichever. An app
-//! that hears a tick on one leg may send an order by a flow of another one in the same call; the flow's headers are brought
-//! up to date where it is [refreshed](super::UdpFlow::refresh), in the `tick` of its own leg.
+//! Sockets, buffers and the device are shared: a consumer joins a group on the interface of a leg,
+//! or on whichever. An app that hears a tick on one leg may send an order by a flow of another one
+//! in the same call; the flow's headers are brought up to date where it is
+//! [refreshed](super::UdpFlow::refresh), in the `tick` of its own leg.
 
 use super::app::App;
 use super::egress::Egress;
@@ -41,7 +43,8 @@ pub struct Leg<N> {
     pub host: Host,
     /// Its way out.
     pub egress: Egress,
-    /// Its nodes, from Ethernet on. They need not look at tags again: [`Vlans::Any`](super::Vlans::Any).
+    /// Its nodes, from Ethernet on. They need not look at tags again:
+    /// [`Vlans::Any`](super::Vlans::Any).
     pub nodes: N,
 }
 
@@ -53,8 +56,8 @@ pub struct Trunk<N> {
 }
 
 impl<N> Trunk<N> {
-    /// A trunk of `legs`, the busiest first, with counters in the scope `trunk` below `scope`. Panics where two legs have
-    /// the same tags, or the same interface number.
+    /// A trunk of `legs`, the busiest first, with counters in the scope `trunk` below `scope`.
+    /// Panics where two legs have the same tags, or the same interface number.
     pub fn new(legs: Vec<Leg<N>>, scope: &Scope) -> Self {
         let legs: Vec<_> = legs.into_iter().map(|leg| (vids(leg.host.vlan().as_slice().iter()), leg)).collect();
         for (idx, (vids, leg)) in legs.iter().enumerate() {

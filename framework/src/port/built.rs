@@ -1,4 +1,5 @@
-//! Which devices the library was built with, for names that ask for one. Each has a feature of its own name.
+//! Which devices the library was built with, for names that ask for one. Each has a feature of its
+//! own name.
 
 use std::path::Path;
 

@@ -13,7 +13,8 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Why a port does not run. Nothing is left on the interface.
 ///
-/// It prints as its sentence in both forms, so that a `main` that returns it ends with what an operator can use.
+/// It prints as its sentence in both forms, so that a `main` that returns it ends with what an
+/// operator can use.
 #[non_exhaustive]
 pub enum Error {
     /// No device is named so.

@@ -13,7 +13,8 @@ use crate::worker::live::PortConfig;
 pub(super) enum PortName {
     /// `eth1`, `af_xdp:eth1`: an interface, by AF_XDP.
     AfXdp(String),
-    /// `mlx5:eth1`, `mlx5:0000:3b:00.0`: a ConnectX by its own queues, named by its interface or its place on the PCI bus.
+    /// `mlx5:eth1`, `mlx5:0000:3b:00.0`: a ConnectX by its own queues, named by its interface or
+    /// its place on the PCI bus.
     Mlx5(String),
     /// `pcap:day.pcap.gz`: a capture.
     Pcap(PathBuf),

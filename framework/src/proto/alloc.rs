@@ -1,8 +1,10 @@
-//! Room for tables, taken at construction. A table of a million items that is read at random waits for page tables as well as for
-//! memory, and large pages spare it that; but to ask the kernel for them takes who may do system calls. So whoever makes a table may bring
-//! a function that hears where it will stand, before the first byte is touched.
+//! Room for tables, taken at construction. A table of a million items that is read at random waits
+//! for page tables as well as for memory, and large pages spare it that; but to ask the kernel for
+//! them takes who may do system calls. So whoever makes a table may bring a function that hears
+//! where it will stand, before the first byte is touched.
 
-/// Hears where a table will stand: its first byte, and how many there are. Nothing has been written there yet.
+/// Hears where a table will stand: its first byte, and how many there are. Nothing has been written
+/// there yet.
 pub(crate) type Madvise = fn(start: *const u8, len: usize);
 
 /// For tables that stand wherever they are put.

@@ -1,5 +1,5 @@
-//! Our own addresses towards the other stations (RFC 5227): asks whether one is free before it is taken, announces it,
-//! and stands up for it when somebody else uses it.
+//! Our own addresses towards the other stations (RFC 5227): asks whether one is free before it is
+//! taken, announces it, and stands up for it when somebody else uses it.
 //!
 //! ```text
 //!   claim ──▶ Probing, 3 questions ──nobody──▶ taken: the host has it ──▶ Announcing, twice ──▶ Held
@@ -7,9 +7,10 @@
 //!                ▼                                                             │                  ▼
 //!              refused                                          announce (it is the host's already)   defended once in 10 s
 //! ```
-//! What enters are claims, ARP packets and the time; what leaves are packets to send, an address for the [`Host`], and
-//! refusals. An address that is in use is never given up (RFC 5227 2.4 (c)): a feed handler that drops its address
-//! loses more than one that shares it for a while, so a conflict is counted and defended, and a person decides.
+//! What enters are claims, ARP packets and the time; what leaves are packets to send, an address
+//! for the [`Host`], and refusals. An address that is in use is never given up (RFC 5227 2.4 (c)):
+//! a feed handler that drops its address loses more than one that shares it for a while, so a
+//! conflict is counted and defended, and a person decides.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -21,8 +22,8 @@ use super::prefix::Ipv4Prefix;
 use crate::time::{Duration, Instant};
 use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 
-/// The longest wait before the first question (RFC 5227 1.1, PROBE_WAIT): machines that start together do not ask
-/// together.
+/// The longest wait before the first question (RFC 5227 1.1, PROBE_WAIT): machines that start
+/// together do not ask together.
 pub const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// Questions before an address is ours (PROBE_NUM).
 pub const PROBE_NUM: u32 = 3;
@@ -34,8 +35,8 @@ pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 pub const ANNOUNCE_NUM: u32 = 2;
 /// Between two announcements (ANNOUNCE_INTERVAL).
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
-/// Between two defences of one address (DEFEND_INTERVAL): two stations that both never give up would else fill the
-/// network.
+/// Between two defences of one address (DEFEND_INTERVAL): two stations that both never give up
+/// would else fill the network.
 pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How many addresses are watched.
@@ -147,8 +148,9 @@ impl Claims {
         Self { config, claims, due: Instant::MAX, draws: 0, conflicts: 0, told: None }
     }
 
-    /// Begins to ask whether an address is free; the answer takes 4 to 7 seconds. RFC 5227 2.1.1 wants a minute
-    /// between claims after ten refusals, which is up to the caller, who chooses the next address.
+    /// Begins to ask whether an address is free; the answer takes 4 to 7 seconds. RFC 5227 2.1.1
+    /// wants a minute between claims after ten refusals, which is up to the caller, who chooses the
+    /// next address.
     pub fn claim(&mut self, prefix: Ipv4Prefix, host: &Host, now: Instant) -> Result<(), ClaimError> {
         if host.is_own(prefix.address()) {
             return Err(ClaimError::AlreadyOwn);
@@ -160,8 +162,8 @@ impl Claims {
         if self.watch(prefix, State::Probing(0), first) { Ok(()) } else { Err(ClaimError::Full) }
     }
 
-    /// Tells the others that the host has an address, twice: after it was configured, and after the link or the MAC
-    /// address changed. False where the host does not have it or there is no room.
+    /// Tells the others that the host has an address, twice: after it was configured, and after the
+    /// link or the MAC address changed. False where the host does not have it or there is no room.
     pub fn announce(&mut self, address: Ipv4Addr, host: &Host, now: Instant) -> bool {
         let Some(prefix) = host.addresses().iter().find(|own| own.address() == address) else { return false };
         match self.find(address) {
@@ -173,8 +175,9 @@ impl Claims {
         }
     }
 
-    /// The host has changed: announces what the others do not know, which is an address that is new, and all of them after
-    /// the MAC address changed or the link came up. What finds no room is not announced.
+    /// The host has changed: announces what the others do not know, which is an address that is
+    /// new, and all of them after the MAC address changed or the link came up. What finds no room
+    /// is not announced.
     pub fn follow(&mut self, host: &Host, now: Instant) {
         self.claims.retain(|claim| matches!(claim.state, State::Probing(_)) || host.is_own(claim.prefix.address()));
         let told = self.told.replace((host.mac(), host.is_up()));
@@ -254,8 +257,8 @@ impl Claims {
         self.due = self.due.min(deadline);
     }
 
-    /// Announces an address once more, so that the others believe us again, unless that was done a moment ago. One
-    /// that was never announced is watched from now on.
+    /// Announces an address once more, so that the others believe us again, unless that was done a
+    /// moment ago. One that was never announced is watched from now on.
     #[cold]
     fn defend(&mut self, address: Ipv4Addr, host: &Host, now: Instant, act: &mut impl FnMut(ClaimAction)) -> bool {
         if self.find(address).is_none()
@@ -403,7 +406,8 @@ mod tests {
             self.host.apply(HostEvent::AddressAdded(prefix())).unwrap();
         }
 
-        /// Lets time pass in steps of 100 ms; when packets were sent, in seconds since the call, and what they asked from.
+        /// Lets time pass in steps of 100 ms; when packets were sent, in seconds since the call,
+        /// and what they asked from.
         fn run(&mut self, span: Duration) -> Vec<(f64, Ipv4Addr)> {
             let (start, mut sent) = (self.now, Vec::new());
             while self.now.since(start) < span {

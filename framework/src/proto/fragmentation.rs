@@ -1,7 +1,9 @@
-//! IPv4 fragmentation: how a datagram that exceeds the MTU is cut (RFC 791 3.2), without touching its bytes.
+//! IPv4 fragmentation: how a datagram that exceeds the MTU is cut (RFC 791 3.2), without touching
+//! its bytes.
 //!
-//! [`FragmentPlan`] gives offset, length and flag of one piece after the other; who sends copies or refers to the
-//! payload accordingly. Options of the first header that later fragments repeat are chosen by [`copied_options`].
+//! [`FragmentPlan`] gives offset, length and flag of one piece after the other; who sends copies or
+//! refers to the payload accordingly. Options of the first header that later fragments repeat are
+//! chosen by [`copied_options`].
 
 use core::fmt;
 
@@ -91,8 +93,9 @@ impl FragmentPlan {
         if room(header_len) == 0 || room(later_header_len) == 0 {
             return Err(FragmentationError::MtuTooSmall { mtu });
         }
-        // The last fragment need not be a multiple of 8, but one that takes the few bytes more would only save a
-        // packet where 8 does not divide the MTU's room: RFC 791's own procedure rounds all of them down alike.
+        // The last fragment need not be a multiple of 8, but one that takes the few bytes more
+        // would only save a packet where 8 does not divide the MTU's room: RFC 791's own procedure
+        // rounds all of them down alike.
         Ok(Self {
             payload_len,
             first_len_max: room(header_len),
@@ -133,8 +136,9 @@ impl Iterator for FragmentPlan {
 
 impl ExactSizeIterator for FragmentPlan {}
 
-/// The options that fragments after the first carry: those with the copy bit (RFC 791 3.1), padded to whole words
-/// with the end of the option list. `options` are those of the first header; an error among them comes back as is.
+/// The options that fragments after the first carry: those with the copy bit (RFC 791 3.1), padded
+/// to whole words with the end of the option list. `options` are those of the first header; an
+/// error among them comes back as is.
 pub fn copied_options<'a>(
     options: impl Iterator<Item = Result<Ipv4Option<'a>, Ipv4Error>>,
 ) -> Result<ArrayVec<u8, OPTIONS_LEN_MAX>, Ipv4Error> {

@@ -1,16 +1,18 @@
 //! Keyed hashes of the tables in `proto`: what a stranger sends must not choose where it lands.
 //!
-//! Three strengths. [`HashSeed::fold`] is one 64x64 multiplication for tables whose keys we insert ourselves (sockets,
-//! groups): a peer can look up what it likes but never adds an entry. [`HashSeed::sip_flow`] is SipHash-1-3 for the
-//! table of TCP's flows, whose keys are the peers' and which each segment asks. [`HashSeed::sip`] is SipHash-2-4 for
-//! other tables whose keys come from the network (fragments, neighbors) and for numbers that an observer sees and must
-//! not invert: sequence numbers, ports, where RFC 6056 3.3.3 asks for it, cookies.
+//! Three strengths. [`HashSeed::fold`] is one 64x64 multiplication for tables whose keys we insert
+//! ourselves (sockets, groups): a peer can look up what it likes but never adds an entry.
+//! [`HashSeed::sip_flow`] is SipHash-1-3 for the table of TCP's flows, whose keys are the peers'
+//! and which each segment asks. [`HashSeed::sip`] is SipHash-2-4 for other tables whose keys come
+//! from the network (fragments, neighbors) and for numbers that an observer sees and must not
+//! invert: sequence numbers, ports, where RFC 6056 3.3.3 asks for it, cookies.
 //!
-//! No hash tells of another's key: whatever somebody learned of a table by how long its lookups take, the key of the
-//! multiplication is made by SipHash, and who needs several secrets [derives](HashSeed::derive) them.
+//! No hash tells of another's key: whatever somebody learned of a table by how long its lookups
+//! take, the key of the multiplication is made by SipHash, and who needs several secrets
+//! [derives](HashSeed::derive) them.
 
-/// A secret drawn once at start by whoever may do I/O. The simulator and tests give a constant, which makes every
-/// table of a run lay out the same way.
+/// A secret drawn once at start by whoever may do I/O. The simulator and tests give a constant,
+/// which makes every table of a run lay out the same way.
 #[derive(Clone, Copy)]
 pub struct HashSeed {
     k0: u64,
@@ -27,15 +29,15 @@ impl HashSeed {
         Self { add: seed.sip(&[FOLD]), multiply: seed.sip(&[FOLD, 1]) | 1, ..seed }
     }
 
-    /// A seed for one purpose: who knows it, or all that it is used for, knows nothing of this one or of another
-    /// purpose's. A purpose is a number that nobody else of the same seed has.
+    /// A seed for one purpose: who knows it, or all that it is used for, knows nothing of this one
+    /// or of another purpose's. A purpose is a number that nobody else of the same seed has.
     pub(crate) fn derive(&self, purpose: u64) -> Self {
         let word = |half| self.sip(&[DERIVE, purpose, half]);
         Self::new(word(0), word(1))
     }
 
-    /// Folded multiplication of one word: about 1.5 ns. Each output bit depends on all of the input, so a mask of the
-    /// low ones will do.
+    /// Folded multiplication of one word: about 1.5 ns. Each output bit depends on all of the
+    /// input, so a mask of the low ones will do.
     #[inline]
     pub(crate) const fn fold(&self, word: u64) -> u64 {
         fold(word ^ self.add, self.multiply)
@@ -47,8 +49,9 @@ impl HashSeed {
         fold(fold(first ^ self.add, self.multiply) ^ second, self.multiply)
     }
 
-    /// SipHash-1-3 of both ends in 96 bits: some 80 instructions. Nobody sees its result, as it only chooses a place in
-    /// a table; so the rounds that Rust's own tables and Linux's (`hsiphash`) have are enough.
+    /// SipHash-1-3 of both ends in 96 bits: some 80 instructions. Nobody sees its result, as it
+    /// only chooses a place in a table; so the rounds that Rust's own tables and Linux's
+    /// (`hsiphash`) have are enough.
     #[inline]
     pub(crate) fn sip_flow(&self, addresses: u64, ports: u32) -> u64 {
         const LEN: u64 = 12;
@@ -71,7 +74,8 @@ impl HashSeed {
             state.absorb(words[idx]);
             idx += 1;
         }
-        // The last block holds the length in bytes modulo 256 in its top byte and no rest: we only hash whole words.
+        // The last block holds the length in bytes modulo 256 in its top byte and no rest: we only
+        // hash whole words.
         state.absorb((words.len() as u64 * 8) << 56);
         state.finish()
     }

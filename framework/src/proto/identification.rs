@@ -1,10 +1,13 @@
-//! Identifications of packets that routers may fragment (RFC 6864 4.3): no two alike for the same ends and protocol for as long as
-//! fragments live, and none that tells a stranger how many packets go to others.
+//! Identifications of packets that routers may fragment (RFC 6864 4.3): no two alike for the same
+//! ends and protocol for as long as fragments live, and none that tells a stranger how many packets
+//! go to others.
 //!
-//! One sequence for all that a host sends is such a teller: who is answered before and after sees by the step how often it answered
-//! somebody in between (idle scans). So each pair of ends counts in one of many counters from a place of its own (RFC 7739 5.3), and a
-//! counter that was idle leaps by chance, as on Linux (`ip_idents_reserve`): of two pairs that share one, neither can count the other.
-//! What is never cut may carry what it likes (RFC 6864 4.1), and is not counted here.
+//! One sequence for all that a host sends is such a teller: who is answered before and after sees
+//! by the step how often it answered somebody in between (idle scans). So each pair of ends counts
+//! in one of many counters from a place of its own (RFC 7739 5.3), and a counter that was idle
+//! leaps by chance, as on Linux (`ip_idents_reserve`): of two pairs that share one, neither can
+//! count the other. What is never cut may carry what it likes (RFC 6864 4.1), and is not counted
+//! here.
 
 use core::net::Ipv4Addr;
 
@@ -12,9 +15,11 @@ use super::hash::HashSeed;
 use crate::time::Instant;
 use crate::wire::Protocol;
 
-/// 8 KiB. Ends that share a counter, as of a thousand pairs half do, come around sooner than 65,536 packets.
+/// 8 KiB. Ends that share a counter, as of a thousand pairs half do, come around sooner than 65,536
+/// packets.
 const COUNTERS: usize = 1024;
-/// Nanoseconds of a step of time, as a power of two: 4 ms, as Linux's clock. An idle counter leaps by no more than so many.
+/// Nanoseconds of a step of time, as a power of two: 4 ms, as Linux's clock. An idle counter leaps
+/// by no more than so many.
 const STEP_SHIFT: u32 = 22;
 
 /// The identifications of all that one worker sends.
@@ -46,7 +51,8 @@ impl Identifications {
         Self { seed, counters: Box::new([Counter::default(); COUNTERS]), leaps: 0 }
     }
 
-    /// Where packets between two ends are counted: a keyed hash, some 10 ns. Who sends often keeps it.
+    /// Where packets between two ends are counted: a keyed hash, some 10 ns. Who sends often keeps
+    /// it.
     pub fn key(&self, source: Ipv4Addr, destination: Ipv4Addr, protocol: Protocol) -> IdentificationKey {
         let addresses = u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits());
         let hash = self.seed.sip(&[addresses, protocol.0.into()]);
@@ -102,7 +108,8 @@ mod tests {
         assert_eq!(seen.len(), 65_536);
     }
 
-    /// An idle scan: who asks before and after a packet to somebody else learns whether it was sent.
+    /// An idle scan: who asks before and after a packet to somebody else learns whether it was
+    /// sent.
     #[test]
     fn packets_to_others_leave_no_step_in_what_a_stranger_sees() {
         let seen = |others: u32| -> Vec<u16> {

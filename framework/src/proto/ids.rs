@@ -18,8 +18,8 @@ impl InterfaceId {
 pub struct FilterId(pub(super) u32);
 
 impl FilterId {
-    /// Accepts every source on every interface, without a look at any filter: unicast, and any-source groups of a
-    /// host with one interface.
+    /// Accepts every source on every interface, without a look at any filter: unicast, and
+    /// any-source groups of a host with one interface.
     pub const ANY: Self = Self(u32::MAX);
 
     /// True where nobody needs to be asked.

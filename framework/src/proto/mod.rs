@@ -1,7 +1,8 @@
 //! What the protocols remember: pure machines that take (event, now) and give actions.
 //!
-//! No I/O, no clock, no memory of a packet's own: payloads that a machine must keep are opaque handles, a type
-//! parameter, and come back to the caller when the machine lets go of them. Everything is allocated at construction.
+//! No I/O, no clock, no memory of a packet's own: payloads that a machine must keep are opaque
+//! handles, a type parameter, and come back to the caller when the machine lets go of them.
+//! Everything is allocated at construction.
 
 mod alloc;
 mod hash;

@@ -1,13 +1,16 @@
-//! How large a packet may be on the way to a destination (RFC 1191): what routers told, for a while.
+//! How large a packet may be on the way to a destination (RFC 1191): what routers told, for a
+//! while.
 //!
-//! What enters are claims out of "fragmentation needed" messages that [`match_error`](super::icmp::match_error) has
-//! passed; what leaves is a number of bytes. A claim only ever lowers it, and after ten minutes it is forgotten and
-//! the interface's own MTU tried again.
+//! What enters are claims out of "fragmentation needed" messages that
+//! [`match_error`](super::icmp::match_error) has passed; what leaves is a number of bytes. A claim
+//! only ever lowers it, and after ten minutes it is forgotten and the interface's own MTU tried
+//! again.
 //!
-//! Anybody can make up a quote with our address and a port of ours. A TCP segment has a sequence number that only who has seen
-//! it knows (RFC 5927 4.1); a UDP datagram has none. So a flow that forbids fragments gives its datagrams an
-//! [identification](PathMtus::identification) that is a keyed hash of the flow: RFC 6864 4.1 leaves the field of what is
-//! never cut to its sender, and routers quote it. RFC 8899 4.6.1 wants such a check before a claim is believed.
+//! Anybody can make up a quote with our address and a port of ours. A TCP segment has a sequence
+//! number that only who has seen it knows (RFC 5927 4.1); a UDP datagram has none. So a flow that
+//! forbids fragments gives its datagrams an [identification](PathMtus::identification) that is a
+//! keyed hash of the flow: RFC 6864 4.1 leaves the field of what is never cut to its sender, and
+//! routers quote it. RFC 8899 4.6.1 wants such a check before a claim is believed.
 
 use core::net::Ipv4Addr;
 
@@ -21,23 +24,24 @@ use crate::time::{Duration, Instant};
 const PROOF: u64 = u64::from_be_bytes(*b"path mtu");
 /// What the key of the places is derived by.
 const PLACE: u64 = u64::from_be_bytes(*b"mtuclaim");
-/// Wrong guesses about a flow in a second, after which no claim about it is looked at until the next. So a forger tries
-/// 65,536 identifications in four hours and a half.
+/// Wrong guesses about a flow in a second, after which no claim about it is looked at until the
+/// next. So a forger tries 65,536 identifications in four hours and a half.
 const GUESSES: u32 = 4;
-/// Where they are counted: whoever wants to spoil the claims of all flows has to guess so often for each place. 4 KiB.
+/// Where they are counted: whoever wants to spoil the claims of all flows has to guess so often for
+/// each place. 4 KiB.
 const PLACES: usize = 1_024;
 
 /// How much is held, and for how long. All memory is taken at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct PathMtuConfig {
-    /// Destinations with an MTU of their own, 24 bytes each and 64 to 128 of table. The one that is forgotten soonest
-    /// makes way.
+    /// Destinations with an MTU of their own, 24 bytes each and 64 to 128 of table. The one that is
+    /// forgotten soonest makes way.
     pub destinations_max: usize,
-    /// Claims of less are taken as this. Linux takes 552 (`min_pmtu`): a forger cannot make us send tiny packets, and
-    /// no link of today has less.
+    /// Claims of less are taken as this. Linux takes 552 (`min_pmtu`): a forger cannot make us send
+    /// tiny packets, and no link of today has less.
     pub mtu_min: u16,
-    /// How long a claim is believed. RFC 1191 6.3 recommends ten minutes, and forbids less than five for trying a
-    /// larger one.
+    /// How long a claim is believed. RFC 1191 6.3 recommends ten minutes, and forbids less than
+    /// five for trying a larger one.
     pub age_max: Duration,
 }
 
@@ -81,7 +85,8 @@ pub struct PathMtus {
     /// Places in `paths`.
     by_destination: Table<AddressKey, u32>,
     paths: Vec<Path>,
-    /// What identifications are drawn from: not the table's seed, of which an observer learns something else.
+    /// What identifications are drawn from: not the table's seed, of which an observer learns
+    /// something else.
     proof: HashSeed,
     /// Boxed: 4 KiB of it would stand in the middle of what every send looks at.
     guesses: Box<Shares<PLACES>>,
@@ -108,8 +113,8 @@ impl PathMtus {
         self.hash(flow) as u16
     }
 
-    /// Whether a quoted datagram is one that the flow has sent, as far as can be told. Only guesses are counted, and
-    /// for their flow: a stranger's cost no other flow its true claims.
+    /// Whether a quoted datagram is one that the flow has sent, as far as can be told. Only guesses
+    /// are counted, and for their flow: a stranger's cost no other flow its true claims.
     pub fn prove(&mut self, flow: Flow, identification: u16, now: Instant) -> Result<(), PathMtuRefusal> {
         let hash = self.hash(flow);
         if self.guesses.is_used_up(hash, GUESSES, now) {
@@ -147,7 +152,8 @@ impl PathMtus {
         }
         let told = if claim.mtu == 0 { plateau_below(claim.packet_len) } else { claim.mtu };
         let mtu = told.max(self.config.mtu_min);
-        // The smallest that we take is no smaller than what was sent: the claim says nothing that helps.
+        // The smallest that we take is no smaller than what was sent: the claim says nothing that
+        // helps.
         if mtu >= claim.packet_len {
             return Err(PathMtuRefusal::WouldHaveFitted);
         }
@@ -167,7 +173,8 @@ impl PathMtus {
         }
     }
 
-    /// The place of a destination: its own, a new one, or that of the path which is forgotten soonest.
+    /// The place of a destination: its own, a new one, or that of the path which is forgotten
+    /// soonest.
     fn place(&mut self, destination: Ipv4Addr) -> Option<usize> {
         if let Some(idx) = self.by_destination.get(AddressKey::of(destination)) {
             return Some(*idx as usize);
@@ -186,7 +193,8 @@ impl PathMtus {
     }
 }
 
-/// The next smaller MTU that links of the time had (RFC 1191 7.1), for routers that do not tell theirs.
+/// The next smaller MTU that links of the time had (RFC 1191 7.1), for routers that do not tell
+/// theirs.
 fn plateau_below(packet_len: u16) -> u16 {
     const PLATEAUS: [u16; 10] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68];
     PLATEAUS.into_iter().find(|plateau| *plateau < packet_len).unwrap_or(68)

@@ -1,8 +1,8 @@
 //! Who owns which local port, and which port is free: the rules of `bind` and `connect`.
 //!
-//! What enters are wishes of consumers, with port 0 for "any"; what leaves are the ends they got, or why not. The
-//! [`demux`](super::demux) is told afterwards and knows nothing of ownership. All of this is set-up work: it costs
-//! walks over the bindings of one port, never a packet.
+//! What enters are wishes of consumers, with port 0 for "any"; what leaves are the ends they got,
+//! or why not. The [`demux`](super::demux) is told afterwards and knows nothing of ownership. All
+//! of this is set-up work: it costs walks over the bindings of one port, never a packet.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -47,8 +47,9 @@ impl PortRange {
     /// The dynamic ports of RFC 6335 6: nobody has registered one of them.
     pub const DYNAMIC: Self = Self { first: 49_152, last: 65_535 };
 
-    /// From `first` to `last`, both included; None where that is no port or holds port 0. Where a kernel shares
-    /// the address, stay clear of its `net.ipv4.ip_local_port_range`: neither side sees what the other gave away.
+    /// From `first` to `last`, both included; None where that is no port or holds port 0. Where a
+    /// kernel shares the address, stay clear of its `net.ipv4.ip_local_port_range`: neither side
+    /// sees what the other gave away.
     pub const fn new(first: u16, last: u16) -> Option<Self> {
         if first == 0 || first > last { None } else { Some(Self { first, last }) }
     }
@@ -118,7 +119,8 @@ pub struct Ports {
     connections: Table<FlowKey, ConsumerId>,
     range: PortRange,
     seed: HashSeed,
-    /// RFC 6056 3.3.3: counts the ports given, so that two wishes for one peer try different ports first.
+    /// RFC 6056 3.3.3: counts the ports given, so that two wishes for one peer try different ports
+    /// first.
     next_ephemeral: u32,
 }
 
@@ -144,7 +146,8 @@ struct Bound {
 }
 
 impl Ports {
-    /// Takes all memory (see [`PortsCapacity::bytes`]). `seed` is secret: it hides the next ephemeral port.
+    /// Takes all memory (see [`PortsCapacity::bytes`]). `seed` is secret: it hides the next
+    /// ephemeral port.
     pub fn new(capacity: PortsCapacity, range: PortRange, seed: HashSeed) -> Self {
         Self {
             uses: Table::new(capacity.ports(), seed),
@@ -196,9 +199,9 @@ impl Ports {
         false
     }
 
-    /// Takes a flow and says which: the one wished for, with a local port if that was 0. A flow only excludes the
-    /// same flow: a server has one local port and a flow for each of its peers, beside the end they all share. An
-    /// ephemeral port is one that nobody else is bound to.
+    /// Takes a flow and says which: the one wished for, with a local port if that was 0. A flow
+    /// only excludes the same flow: a server has one local port and a flow for each of its peers,
+    /// beside the end they all share. An ephemeral port is one that nobody else is bound to.
     pub fn connect(&mut self, wish: Flow, owner: ConsumerId) -> Result<Flow, PortError> {
         if self.connections.is_full() {
             return Err(PortError::Full);
@@ -240,8 +243,9 @@ impl Ports {
         self.bound_to(local.port()).filter(move |bound| bound.address == *local.ip()).map(|bound| bound.owner)
     }
 
-    /// RFC 6056 3.3.3, simple hash-based selection: each peer sees ports rise from a place of its own, and cannot
-    /// tell from its ports which ones another peer sees. Tries each port of the range once.
+    /// RFC 6056 3.3.3, simple hash-based selection: each peer sees ports rise from a place of its
+    /// own, and cannot tell from its ports which ones another peer sees. Tries each port of the
+    /// range once.
     fn choose(
         &mut self,
         address: Ipv4Addr,
@@ -263,8 +267,8 @@ impl Ports {
         Err(PortError::Exhausted)
     }
 
-    /// Somebody at this port whose end overlaps, unless he and the newcomer both share. Sharing with oneself would
-    /// be two bindings that nobody can tell apart.
+    /// Somebody at this port whose end overlaps, unless he and the newcomer both share. Sharing
+    /// with oneself would be two bindings that nobody can tell apart.
     fn conflict(&self, address: Ipv4Addr, port: u16, share: bool, owner: ConsumerId) -> Option<ConsumerId> {
         let overlaps = |other: Ipv4Addr| other == address || other.is_unspecified() || address.is_unspecified();
         let tolerates = |bound: &Bound| {

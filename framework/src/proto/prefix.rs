@@ -4,7 +4,8 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use core::str::FromStr;
 
-/// An address and how many of its leading bits name the network. Also a network: then the other bits are zero.
+/// An address and how many of its leading bits name the network. Also a network: then the other
+/// bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipv4Prefix {
     address: Ipv4Addr,
@@ -43,7 +44,8 @@ impl Ipv4Prefix {
         (self.address.to_bits() ^ address.to_bits()) & self.mask() == 0
     }
 
-    /// The address of all hosts of the network (RFC 922). Networks of one or two addresses have none (RFC 3021).
+    /// The address of all hosts of the network (RFC 922). Networks of one or two addresses have
+    /// none (RFC 3021).
     #[inline]
     pub const fn broadcast(self) -> Option<Ipv4Addr> {
         if self.len > 30 { None } else { Some(Ipv4Addr::from_bits(self.address.to_bits() | !self.mask())) }

@@ -1,7 +1,7 @@
 //! A token bucket in integers: how often something may happen, and how many times in a row.
 //!
-//! Kept as one instant, the generic cell rate algorithm (ITU-T I.371): when the bucket would be full again. Nothing
-//! is refilled by a timer, and nothing drifts.
+//! Kept as one instant, the generic cell rate algorithm (ITU-T I.371): when the bucket would be
+//! full again. Nothing is refilled by a timer, and nothing drifts.
 
 use core::net::Ipv4Addr;
 
@@ -10,7 +10,8 @@ use crate::time::Instant;
 
 /// Permits `per_second` events a second on average and `burst` at once. Full at the beginning.
 ///
-/// ICMP errors need one (RFC 1812 4.3.2.8): without it a flood of bad packets makes us a second flood.
+/// ICMP errors need one (RFC 1812 4.3.2.8): without it a flood of bad packets makes us a second
+/// flood.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     /// Nanoseconds that one token takes to come back.
@@ -21,8 +22,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket. Intervals are whole nanoseconds, rounded down: 3 a second become 3.000000003, and more than a
-    /// billion is no limit.
+    /// A full bucket. Intervals are whole nanoseconds, rounded down: 3 a second become 3.000000003,
+    /// and more than a billion is no limit.
     pub const fn new(per_second: u32, burst: u32) -> Self {
         assert!(per_second > 0 && burst > 0, "a bucket that never gives is a closed door: leave the event out");
         let interval_ns = 1_000_000_000 / per_second as u64;
@@ -41,8 +42,9 @@ impl TokenBucket {
         Instant::from_nanos(self.full_at.as_nanos().saturating_sub(self.tolerance_ns))
     }
 
-    /// Takes none, one or two tokens, one on average, as `noise` has it: so nobody can count how many there were. False
-    /// where there is none, and then nothing changes. Linux's ICMP does the same (`icmp_global_allow`).
+    /// Takes none, one or two tokens, one on average, as `noise` has it: so nobody can count how
+    /// many there were. False where there is none, and then nothing changes. Linux's ICMP does the
+    /// same (`icmp_global_allow`).
     pub fn take_about_one(&mut self, now: Instant, noise: u64) -> bool {
         let is_there = !self.is_empty(now);
         for _ in 0..noise % 3 {
@@ -65,9 +67,10 @@ impl TokenBucket {
 
 /// Answers to strangers: so many a second at most, and a quarter of them to one.
 ///
-/// A limit that is exact and everybody's is a teller: who uses it up but for one, and then asks for that one, learns
-/// whether somebody else was answered in between (CVE-2016-5696, CVE-2020-25705). So that of all is another number in
-/// each second, down to half of what was said, and one stranger's share is used up by himself alone.
+/// A limit that is exact and everybody's is a teller: who uses it up but for one, and then asks for
+/// that one, learns whether somebody else was answered in between (CVE-2016-5696, CVE-2020-25705).
+/// So that of all is another number in each second, down to half of what was said, and one
+/// stranger's share is used up by himself alone.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerLimit {
     shares: PeerShares,
@@ -98,8 +101,8 @@ impl PeerLimit {
 /// What each stranger had in this second.
 pub type PeerShares = Shares<64>;
 
-/// What each of many had in this second, by a number that says who it is. Two of them share a place now and then,
-/// others in each second, and nobody can tell which.
+/// What each of many had in this second, by a number that says who it is. Two of them share a place
+/// now and then, others in each second, and nobody can tell which.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares<const PLACES: usize> {
     seed: HashSeed,

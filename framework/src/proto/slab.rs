@@ -1,4 +1,5 @@
-//! Items of one type in memory taken at construction: insert gives a number, remove gives the item back.
+//! Items of one type in memory taken at construction: insert gives a number, remove gives the item
+//! back.
 //!
 //! Most recently freed slots are reused first, as they are the warmest. Nothing here moves an item.
 

@@ -1,9 +1,11 @@
-//! Who receives which datagrams: bind, connect, join and leave with the semantics of sockets, over the demultiplexing
-//! table, the source filters and the ports. What enters are the wishes of the application's consumers; what leaves are
-//! the two tables that the UDP node reads for each datagram. Rules of who may share an address are those of a socket:
-//! groups are shared freely, a unicast address has one owner unless all agree ([`Sharing`]).
+//! Who receives which datagrams: bind, connect, join and leave with the semantics of sockets, over
+//! the demultiplexing table, the source filters and the ports. What enters are the wishes of the
+//! application's consumers; what leaves are the two tables that the UDP node reads for each
+//! datagram. Rules of who may share an address are those of a socket: groups are shared freely, a
+//! unicast address has one owner unless all agree ([`Sharing`]).
 //!
-//! Everything is taken at construction. There is no limit of 20 groups; the limits are the capacities.
+//! Everything is taken at construction. There is no limit of 20 groups; the limits are the
+//! capacities.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -28,7 +30,8 @@ pub struct SocketCapacity {
 }
 
 impl Default for SocketCapacity {
-    /// A feed handler of a large venue: 2,048 groups, two consumers each, ten sources to a group. About 1 MiB.
+    /// A feed handler of a large venue: 2,048 groups, two consumers each, ten sources to a group.
+    /// About 1 MiB.
     fn default() -> Self {
         Self { locals: 2_048, bindings: 4_096, connections: 1_024, sources: 20_480 }
     }
@@ -83,7 +86,8 @@ struct Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BindingKind {
     Unicast,
-    /// `asked` is what the UDP node asks: the filter, or [`FilterId::ANY`] as long as that accepts everything.
+    /// `asked` is what the UDP node asks: the filter, or [`FilterId::ANY`] as long as that accepts
+    /// everything.
     Member {
         filter: FilterId,
         asked: FilterId,
@@ -118,8 +122,9 @@ impl UdpSockets {
         self.demux.lookup(flow)
     }
 
-    /// The one consumer of a destination who wants every source, where it is found at once: the usual answer, before
-    /// anything else is asked. `None` says nothing: ask [`UdpSockets::lookup`].
+    /// The one consumer of a destination who wants every source, where it is found at once: the
+    /// usual answer, before anything else is asked. `None` says nothing: ask
+    /// [`UdpSockets::lookup`].
     #[inline(always)]
     pub fn only_consumer(&self, destination: SocketAddrV4) -> Option<ConsumerId> {
         self.demux.only_consumer(destination)
@@ -131,14 +136,16 @@ impl UdpSockets {
         self.demux.next(cursor)
     }
 
-    /// Whether a subscriber's filter accepts a source that came in on `interface`: one compare for any-source.
+    /// Whether a subscriber's filter accepts a source that came in on `interface`: one compare for
+    /// any-source.
     #[inline]
     pub fn accepts(&self, filter: FilterId, interface: InterfaceId, source: Ipv4Addr) -> bool {
         filter.is_any() || self.filters.accepts(filter, interface, source)
     }
 
-    /// Binds a unicast address, or [`Ipv4Addr::UNSPECIFIED`] for all of the host's, to a consumer. Port 0 asks for an
-    /// ephemeral one (RFC 6056); the answer says which. Groups are joined instead.
+    /// Binds a unicast address, or [`Ipv4Addr::UNSPECIFIED`] for all of the host's, to a consumer.
+    /// Port 0 asks for an ephemeral one (RFC 6056); the answer says which. Groups are joined
+    /// instead.
     pub fn bind(
         &mut self,
         consumer: ConsumerId,
@@ -166,8 +173,8 @@ impl UdpSockets {
         place.inspect(|&place| self.remove(place)).is_some()
     }
 
-    /// Gives a consumer all datagrams of one flow, before anybody who bound its local end. Local port 0 asks for an
-    /// ephemeral one; the answer says which.
+    /// Gives a consumer all datagrams of one flow, before anybody who bound its local end. Local
+    /// port 0 asks for an ephemeral one; the answer says which.
     pub fn connect(&mut self, consumer: ConsumerId, flow: Flow) -> Result<Flow, SocketError> {
         self.check_room()?;
         let flow = self.ports.connect(flow, consumer)?;
@@ -179,9 +186,10 @@ impl UdpSockets {
         Ok(flow)
     }
 
-    /// Joins a group from any source. The same group may be joined by any number of consumers, and on several ports
-    /// by one of them. One filter serves all ports of a consumer's group: blocked sources are blocked on this one too,
-    /// and where another port takes only certain sources this is refused.
+    /// Joins a group from any source. The same group may be joined by any number of consumers, and
+    /// on several ports by one of them. One filter serves all ports of a consumer's group: blocked
+    /// sources are blocked on this one too, and where another port takes only certain sources this
+    /// is refused.
     pub fn join(&mut self, consumer: ConsumerId, group: Group) -> Result<(), SocketError> {
         let filter = self.filters.filter(membership(consumer, group));
         if filter.is_some_and(|filter| self.filters.is_include(filter)) {
@@ -190,8 +198,8 @@ impl UdpSockets {
         self.join_with(consumer, group, |filters, membership| filters.join(membership))
     }
 
-    /// Joins a group for one more source (source-specific multicast). The first call joins, later ones add. The
-    /// sources are those of all ports on which the consumer joined the group.
+    /// Joins a group for one more source (source-specific multicast). The first call joins, later
+    /// ones add. The sources are those of all ports on which the consumer joined the group.
     pub fn join_source(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
         self.join_with(consumer, group, |filters, membership| filters.join_source(membership, source))
     }
@@ -208,8 +216,8 @@ impl UdpSockets {
         Ok(())
     }
 
-    /// Sets the whole filter of a membership at once, joining where the consumer has not. Including nobody is leaving
-    /// the group on all ports (RFC 3678 4.1.3).
+    /// Sets the whole filter of a membership at once, joining where the consumer has not. Including
+    /// nobody is leaving the group on all ports (RFC 3678 4.1.3).
     pub fn set_filter(
         &mut self,
         consumer: ConsumerId,
@@ -273,12 +281,14 @@ impl UdpSockets {
         before - self.bindings.len()
     }
 
-    /// What all consumers together want of a group on an interface: what IGMP reports (RFC 3376 3.2).
+    /// What all consumers together want of a group on an interface: what IGMP reports
+    /// (RFC 3376 3.2).
     pub fn merged(&self, group: Ipv4Addr, interface: InterfaceId) -> Option<Merged<'_>> {
         self.filters.merged(group, interface)
     }
 
-    /// Moves with every join, leave and change of a filter. One load: what reports memberships asks once per poll.
+    /// Moves with every join, leave and change of a filter. One load: what reports memberships asks
+    /// once per poll.
     #[inline]
     pub fn membership_changes(&self) -> u64 {
         self.filters.changes()
@@ -289,8 +299,9 @@ impl UdpSockets {
         self.filters.places()
     }
 
-    /// The group of the membership at a place, where the group has changed after `since`, a former count of
-    /// [`membership_changes`](UdpSockets::membership_changes). Groups that everybody left do not come.
+    /// The group of the membership at a place, where the group has changed after `since`, a former
+    /// count of [`membership_changes`](UdpSockets::membership_changes). Groups that everybody left
+    /// do not come.
     pub fn changed_group_at(&self, place: usize, since: u64) -> Option<Ipv4Addr> {
         self.filters.changed_at(place, since)
     }
@@ -300,7 +311,8 @@ impl UdpSockets {
         self.demux.locals()
     }
 
-    /// One filter serves all ports on which a consumer joined a group; each port is a local end of its own.
+    /// One filter serves all ports on which a consumer joined a group; each port is a local end of
+    /// its own.
     fn join_with(
         &mut self,
         consumer: ConsumerId,
@@ -337,8 +349,8 @@ impl UdpSockets {
         Ok(())
     }
 
-    /// The group was joined on another port: that is the same filter. The port comes first, because it can be taken
-    /// back, and what a change of the filter replaced cannot.
+    /// The group was joined on another port: that is the same filter. The port comes first, because
+    /// it can be taken back, and what a change of the filter replaced cannot.
     fn join_second_port(
         &mut self,
         local: SocketAddrV4,
@@ -361,7 +373,8 @@ impl UdpSockets {
         if self.filters.accepts_all(filter) { FilterId::ANY } else { filter }
     }
 
-    /// After a filter has changed: the UDP node begins or ceases to ask it, on all ports of the membership.
+    /// After a filter has changed: the UDP node begins or ceases to ask it, on all ports of the
+    /// membership.
     fn settle(&mut self, membership: Membership) {
         let Some(changed) = self.filters.filter(membership) else { return };
         let to = self.asked(changed);

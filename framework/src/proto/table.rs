@@ -1,15 +1,17 @@
-//! A hash table for lookups on the hot path: open addressing in buckets of one cache line, memory taken at
-//! construction.
+//! A hash table for lookups on the hot path: open addressing in buckets of one cache line, memory
+//! taken at construction.
 //!
 //! ```text
 //!   bucket (64 bytes)   | key key key key | value value value value |     packed to the left, at most half full on average
 //! ```
-//! A lookup reads one line and compares its four keys without a branch between them: where an entry stands in its
-//! bucket is random, and a mispredicted branch costs more than three compares. An entry whose home bucket is full
-//! stands in the next one with room, so a bucket with room ends every search. Removal moves such entries back:
-//! there are no tombstones, and a table that has seen a million changes is as fast as a new one.
+//! A lookup reads one line and compares its four keys without a branch between them: where an entry
+//! stands in its bucket is random, and a mispredicted branch costs more than three compares. An
+//! entry whose home bucket is full stands in the next one with room, so a bucket with room ends
+//! every search. Removal moves such entries back: there are no tombstones, and a table that has
+//! seen a million changes is as fast as a new one.
 //!
-//! Each key brings its hash: a fast one where we insert the keys, one that resists an adversary where packets do.
+//! Each key brings its hash: a fast one where we insert the keys, one that resists an adversary
+//! where packets do.
 
 use super::alloc::{Madvise, allocate_table, without_madvise};
 use super::hash::HashSeed;
@@ -40,8 +42,8 @@ struct Bucket<K, V> {
 }
 
 impl<K: Key, V: Copy + Default> Table<K, V> {
-    /// Room for `capacity` entries in `2 * capacity` slots (rounded up to a power of two of buckets), allocated
-    /// here and never again.
+    /// Room for `capacity` entries in `2 * capacity` slots (rounded up to a power of two of
+    /// buckets), allocated here and never again.
     pub(super) fn new(capacity: usize, seed: HashSeed) -> Self {
         Self::with_madvise(capacity, seed, without_madvise)
     }
@@ -58,8 +60,9 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
     }
 
     fn buckets(capacity: usize) -> usize {
-        // A quarter full at most: fewer than one bucket in a hundred overflows into its neighbor. Half full, one in
-        // twenty does, and a thousand groups in a table made for a thousand cost 14 ns a datagram instead of 10.5.
+        // A quarter full at most: fewer than one bucket in a hundred overflows into its neighbor.
+        // Half full, one in twenty does, and a thousand groups in a table made for a thousand cost
+        // 14 ns a datagram instead of 10.5.
         (4 * capacity).div_ceil(SLOTS).next_power_of_two().max(2)
     }
 
@@ -94,8 +97,8 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         Some(&self.buckets[idx].values[slot])
     }
 
-    /// The value of `key`, whose hash the caller has at hand, if it stands in its home bucket, as 99 of 100 do.
-    /// Otherwise [`get`](Self::get) may still find it.
+    /// The value of `key`, whose hash the caller has at hand, if it stands in its home bucket, as
+    /// 99 of 100 do. Otherwise [`get`](Self::get) may still find it.
     #[inline(always)]
     pub(super) fn get_at_home(&self, hash: u64, key: K) -> Option<&V> {
         debug_assert!(key != K::EMPTY && hash == self.hash(key));
@@ -103,8 +106,9 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         bucket.position(key).map(|slot| &bucket.values[slot])
     }
 
-    /// The value of a key in the home bucket of `hash` that looks like the one sought, for who only foresees: parts of keys
-    /// that tell nearly all of them apart are compared sooner than whole ones. `part` of no free slot may be the one sought.
+    /// The value of a key in the home bucket of `hash` that looks like the one sought, for who only
+    /// foresees: parts of keys that tell nearly all of them apart are compared sooner than whole
+    /// ones. `part` of no free slot may be the one sought.
     #[inline(always)]
     pub(super) fn guess_at_home<T: Eq>(&self, hash: u64, sought: T, part: impl Fn(&K) -> T) -> Option<&V> {
         let bucket = &self.buckets[self.home(hash)];
@@ -119,7 +123,8 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         Some(&mut self.buckets[idx].values[slot])
     }
 
-    /// Adds an entry. False where the table is full or the key is there already; nothing has changed then.
+    /// Adds an entry. False where the table is full or the key is there already; nothing has
+    /// changed then.
     #[must_use]
     pub(super) fn insert(&mut self, key: K, value: V) -> bool {
         assert!(key != K::EMPTY, "the empty key marks free slots");
@@ -145,7 +150,8 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
             if !was_full {
                 return Some(value);
             }
-            // Searches passed this bucket while it was full; now they stop here. Bring one of those beyond back.
+            // Searches passed this bucket while it was full; now they stop here. Bring one of those
+            // beyond back.
             let Some((from, from_slot)) = self.find_displaced(idx) else { return Some(value) };
             let (key, moved) = (self.buckets[from].keys[from_slot], self.buckets[from].values[from_slot]);
             self.buckets[idx].append(key, moved);

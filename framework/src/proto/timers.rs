@@ -1,7 +1,9 @@
-//! Timers of an application: each is due once, says a number that the app chose, and may be cancelled before.
+//! Timers of an application: each is due once, says a number that the app chose, and may be
+//! cancelled before.
 //!
-//! What enters are delays and the time of each turn; what leaves are tokens, in the order of their deadlines but for a tick. They stand on
-//! the wheel that TCP has, so setting and cancelling cost the same whatever their number, and a turn in which nothing is due costs a compare.
+//! What enters are delays and the time of each turn; what leaves are tokens, in the order of their
+//! deadlines but for a tick. They stand on the wheel that TCP has, so setting and cancelling cost
+//! the same whatever their number, and a turn in which nothing is due costs a compare.
 
 use super::alloc::without_madvise;
 use super::slab::Slab;
@@ -71,7 +73,8 @@ impl Timers {
         }
     }
 
-    /// Has `token` come `delay` from now: not before, and late by 262 µs at most and by what turns are apart.
+    /// Has `token` come `delay` from now: not before, and late by 262 µs at most and by what turns
+    /// are apart.
     ///
     /// # Errors
     /// As many run as there may be.
@@ -95,7 +98,8 @@ impl Timers {
         true
     }
 
-    /// From now on timers are of this one of several apps; gives whose they were. 0 where there is one.
+    /// From now on timers are of this one of several apps; gives whose they were. 0 where there is
+    /// one.
     #[inline]
     pub fn set_owner(&mut self, owner: u32) -> u32 {
         core::mem::replace(&mut self.owner, owner)
@@ -117,7 +121,8 @@ impl Timers {
         BUDGET
     }
 
-    /// The token of a timer that is due, which runs no more. `None` where there is no other, or where `budget` is used up.
+    /// The token of a timer that is due, which runs no more. `None` where there is no other, or
+    /// where `budget` is used up.
     pub fn take_due(&mut self, now: Instant, budget: &mut u32) -> Option<u64> {
         while let Some(slot) = self.wheel.take_due(now, budget) {
             // The wheel is early where a deadline is more than six days away.

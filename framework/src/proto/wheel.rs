@@ -1,5 +1,6 @@
-//! When which connection is to be looked at: a hierarchical wheel (Varghese and Lauck 1987). Setting, moving and taking back cost the same
-//! whatever the number of connections, and so does time that passes with nothing due.
+//! When which connection is to be looked at: a hierarchical wheel (Varghese and Lauck 1987).
+//! Setting, moving and taking back cost the same whatever the number of connections, and so does
+//! time that passes with nothing due.
 //!
 //! ```text
 //!  level 0   256 slots of a tick, 262 µs        the next 67 ms
@@ -8,19 +9,22 @@
 //!  level 3   …                                  6 days, of the 12 that it could
 //! ```
 //!
-//! Time that passes over empty slots is skipped on the highest level that has nothing there, so a clock that jumps by hours costs no more
-//! than one that moves by a tick. Entries of a level whose time comes are sorted into the levels below one by one, within the budget of the
-//! call: many at once delay each other, and nothing else.
+//! Time that passes over empty slots is skipped on the highest level that has nothing there, so a
+//! clock that jumps by hours costs no more than one that moves by a tick. Entries of a level whose
+//! time comes are sorted into the levels below one by one, within the budget of the call: many at
+//! once delay each other, and nothing else.
 //!
-//! An entry is a number below the capacity, with one deadline. A deadline is rounded up to a tick, so an entry is late by a tick at most,
-//! and by what the caller's polls are apart. It is early only where the deadline is more than six days away: who has such ones looks at
-//! the clock and sets it again.
+//! An entry is a number below the capacity, with one deadline. A deadline is rounded up to a tick,
+//! so an entry is late by a tick at most, and by what the caller's polls are apart. It is early
+//! only where the deadline is more than six days away: who has such ones looks at the clock and
+//! sets it again.
 
 use crate::proto::slab::NIL;
 use crate::proto::{Madvise, allocate_table};
 use crate::time::Instant;
 
-/// Nanoseconds of a tick, as a power of two: 262 µs. A quarter of the millisecond that is promised; finer ones would cascade more often.
+/// Nanoseconds of a tick, as a power of two: 262 µs. A quarter of the millisecond that is promised;
+/// finer ones would cascade more often.
 const TICK_SHIFT: u32 = 18;
 /// Ticks that a deadline may be away.
 const AHEAD_MAX: u64 = 1 << 31;
@@ -38,8 +42,8 @@ pub(super) struct Wheel {
     links: Box<[Link]>,
     /// The tick that is looked at next: what was due before has been taken.
     tick: u64,
-    /// Nobody is set to an earlier one: of a tick that somebody was taken of, those are left that are in it, and no
-    /// others come. So who sets itself again in the past stops nobody.
+    /// Nobody is set to an earlier one: of a tick that somebody was taken of, those are left that
+    /// are in it, and no others come. So who sets itself again in the past stops nobody.
     earliest: u64,
     len: usize,
 }
@@ -99,7 +103,8 @@ impl Wheel {
         (tick.wrapping_sub(self.earliest.max(self.tick) as u32) as i32) <= 0
     }
 
-    /// Whether each entry stands in one slot, the one that it thinks, and all are counted. Walks over all: for tests.
+    /// Whether each entry stands in one slot, the one that it thinks, and all are counted. Walks
+    /// over all: for tests.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let mut found = 0;
         for place in 0..LEVELS * SLOTS {
@@ -153,8 +158,9 @@ impl Wheel {
         Instant::from_nanos(self.tick << TICK_SHIFT)
     }
 
-    /// An entry whose deadline has passed, which it then has no more. A look at a slot and a step of an entry take one of `budget` each:
-    /// with `None` all that was due is taken, or the budget is used up and the next call goes on.
+    /// An entry whose deadline has passed, which it then has no more. A look at a slot and a step
+    /// of an entry take one of `budget` each: with `None` all that was due is taken, or the budget
+    /// is used up and the next call goes on.
     #[inline]
     pub(super) fn take_due(&mut self, now: Instant, budget: &mut u32) -> Option<u32> {
         if self.is_due(now) { self.advance(now.as_nanos() >> TICK_SHIFT, budget) } else { None }
@@ -182,7 +188,8 @@ impl Wheel {
         None
     }
 
-    /// Sorts in what stands on the levels above for the turn that begins with this tick. False where the budget does not reach.
+    /// Sorts in what stands on the levels above for the turn that begins with this tick. False
+    /// where the budget does not reach.
     #[inline(never)]
     fn cascade(&mut self, budget: &mut u32) -> bool {
         for level in 1..LEVELS {
@@ -210,8 +217,9 @@ impl Wheel {
         (self.tick >> (SLOT_BITS * level as u32)) as usize % SLOTS
     }
 
-    /// The next tick at which something is due or is to be sorted in. Up to the end of a turn of one level, nothing of the levels above
-    /// is either, so what is found on the lowest level comes first.
+    /// The next tick at which something is due or is to be sorted in. Up to the end of a turn of
+    /// one level, nothing of the levels above is either, so what is found on the lowest level comes
+    /// first.
     fn next_tick(&self) -> u64 {
         for level in 0..LEVELS {
             let shift = SLOT_BITS * level as u32;
@@ -220,7 +228,8 @@ impl Wheel {
                 return turn + ((slot as u64) << shift);
             }
             if level == LEVELS - 1 {
-                // The highest level goes around: what stands before the present is of the next turn.
+                // The highest level goes around: what stands before the present is of the next
+                // turn.
                 let slot = self.next_occupied(level, 0).unwrap_or(0);
                 return turn + (1 << (shift + SLOT_BITS)) + ((slot as u64) << shift);
             }
@@ -244,10 +253,12 @@ impl Wheel {
     /// Puts an entry where its deadline belongs.
     #[inline]
     fn place(&mut self, entry: u32, due: u64) {
-        // The level on which the two ticks differ, so that the slot's time comes when the level below begins anew.
+        // The level on which the two ticks differ, so that the slot's time comes when the level
+        // below begins anew.
         let apart = (due ^ self.tick) >> SLOT_BITS;
         let level = (u64::BITS - apart.leading_zeros()).div_ceil(SLOT_BITS);
-        // Around the end of the top level the two differ above it: the slot is still one that comes.
+        // Around the end of the top level the two differ above it: the slot is still one that
+        // comes.
         let level = level.min(LEVELS as u32 - 1);
         let slot = (due >> (SLOT_BITS * level)) as usize % SLOTS;
         let place = level as usize * SLOTS + slot;
@@ -413,7 +424,8 @@ mod tests {
                 } else {
                     let at = now + span * TICK / 5;
                     wheel.set(entry, Instant::from_nanos(at));
-                    // What is due now is taken with the next look, also where its tick was looked at.
+                    // What is due now is taken with the next look, also where its tick was looked
+                    // at.
                     model[entry as usize] = Some(at.max((now / TICK + 1) * TICK));
                 }
             }

@@ -1,15 +1,16 @@
-//! How two clocks stand to each other: readings of one between two readings of the other, and the straight line through
-//! them, with what is known of its error.
+//! How two clocks stand to each other: readings of one between two readings of the other, and the
+//! straight line through them, with what is known of its error.
 //!
 //! ```text
 //!  ours:   before ────────●──────── after        the other clock was read somewhere in between, at the middle give or
 //!                       other                    take half the bracket
 //! ```
 //!
-//! A line is good at the reading that it goes through, to half that reading's bracket, and worse the farther from it: by what
-//! is not known of the rate, and by [`WANDER_PPB`] for what the rate may do meanwhile. The error is a bound as long as it
-//! does not do more; a clock that is set, or slewed by more, is noticed at the next reading, and its line begins anew. So is a
-//! step of our own, as where the processor's counter goes back.
+//! A line is good at the reading that it goes through, to half that reading's bracket, and worse
+//! the farther from it: by what is not known of the rate, and by [`WANDER_PPB`] for what the rate
+//! may do meanwhile. The error is a bound as long as it does not do more; a clock that is set, or
+//! slewed by more, is noticed at the next reading, and its line begins anew. So is a step of our
+//! own, as where the processor's counter goes back.
 
 use core::fmt;
 
@@ -17,11 +18,12 @@ use super::{Clock, Duration, Instant, UnixTime};
 
 /// Readings that a line is drawn through: with ten a second, of the last six seconds.
 const READINGS_MAX: usize = 64;
-/// What a rate may be off where only one reading is known, in ns a second: oscillators are within 100 ppm, and NTP slews by 500
-/// ppm at most (`MAXFREQ` in linux/timex.h).
+/// What a rate may be off where only one reading is known, in ns a second: oscillators are within
+/// 100 ppm, and NTP slews by 500 ppm at most (`MAXFREQ` in linux/timex.h).
 const RATE_MAX_PPB: u64 = 600_000;
-/// How much a rate may change while a line stands, in ns a second: an oscillator that warms up, and NTP's corrections in its
-/// steady state. Too low and errors are understated, too high and they grow faster than they need to.
+/// How much a rate may change while a line stands, in ns a second: an oscillator that warms up, and
+/// NTP's corrections in its steady state. Too low and errors are understated, too high and they
+/// grow faster than they need to.
 pub const WANDER_PPB: u64 = 1_000;
 /// Bits behind the binary point of a rate: 1 ppm is 2^20 of them.
 const RATE_BITS: u32 = 40;
@@ -39,8 +41,8 @@ pub struct CrossTimestamp {
 }
 
 impl CrossTimestamp {
-    /// Reads `other` so many times between readings of `clock`, and keeps the narrowest bracket: the thread was not interrupted
-    /// in that one, if in any. `None` where `other` cannot be read.
+    /// Reads `other` so many times between readings of `clock`, and keeps the narrowest bracket:
+    /// the thread was not interrupted in that one, if in any. `None` where `other` cannot be read.
     pub fn read(clock: &mut impl Clock, mut other: impl FnMut() -> Option<UnixTime>, tries: usize) -> Option<Self> {
         let mut best: Option<Self> = None;
         for _ in 0..tries.max(1) {
@@ -92,7 +94,8 @@ struct Reading {
     error: u64,
 }
 
-/// How another clock runs by ours. 40 bytes that may be copied anywhere; a conversion is two multiplications.
+/// How another clock runs by ours. 40 bytes that may be copied anywhere; a conversion is two
+/// multiplications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockLine {
     base: Reading,
@@ -163,8 +166,8 @@ fn clamp(ns: i128) -> u64 {
     ns.clamp(0, i128::from(u64::MAX)) as u64
 }
 
-/// Draws the line through readings as they come. Not for the hot path: a reading costs some hundred nanoseconds of
-/// arithmetic.
+/// Draws the line through readings as they come. Not for the hot path: a reading costs some hundred
+/// nanoseconds of arithmetic.
 #[derive(Clone, Debug, Default)]
 pub struct ClockTracker {
     /// Oldest first.

@@ -1,8 +1,8 @@
 //! Time on the data path: nanoseconds in a `u64`, read once per poll and handed down.
 //!
-//! `Instant` counts from an origin that its clock chose, so instants of two clocks do not compare. Nothing below
-//! the worker reads a clock: nodes, machines and devices take `now` as an argument, which is what lets the
-//! simulator and a replay run the same code in virtual time.
+//! `Instant` counts from an origin that its clock chose, so instants of two clocks do not compare.
+//! Nothing below the worker reads a clock: nodes, machines and devices take `now` as an argument,
+//! which is what lets the simulator and a replay run the same code in virtual time.
 
 mod cross;
 mod timeline;
@@ -24,8 +24,9 @@ pub struct Instant(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(u64);
 
-/// A moment by the wall: nanoseconds since the Unix epoch, 1 January 1970 UTC. What a NIC or a capture stamps a frame
-/// with. A type of its own, because it does not compare with an [`Instant`] of the worker's clock.
+/// A moment by the wall: nanoseconds since the Unix epoch, 1 January 1970 UTC. What a NIC or a
+/// capture stamps a frame with. A type of its own, because it does not compare with an [`Instant`]
+/// of the worker's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixTime(u64);
 
@@ -146,8 +147,8 @@ pub trait Clock {
     fn now(&mut self) -> Instant;
 }
 
-/// The machine's monotonic clock through the standard library: about 22 ns a read (vDSO), no system call on
-/// hardware with a stable TSC.
+/// The machine's monotonic clock through the standard library: about 22 ns a read (vDSO), no system
+/// call on hardware with a stable TSC.
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicClock {
     origin: std::time::Instant,

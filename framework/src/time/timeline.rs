@@ -1,11 +1,13 @@
-//! One timeline: the worker's clock, the wall and the NIC's clock, joined, each conversion with its error.
+//! One timeline: the worker's clock, the wall and the NIC's clock, joined, each conversion with its
+//! error.
 
 use super::cross::elsewhere;
 use super::{ClockLine, Estimate, Instant, UnixTime};
 
-/// What is known of other clocks by the worker's: plain numbers, read without a lock, a clock or a system call. Whoever samples
-/// the clocks makes it anew: [`ClockTracker`](super::ClockTracker) where the caller does, a thread
-/// of [`worker::timeline`](../worker/timeline/index.html) where that does.
+/// What is known of other clocks by the worker's: plain numbers, read without a lock, a clock or a
+/// system call. Whoever samples the clocks makes it anew: [`ClockTracker`](super::ClockTracker)
+/// where the caller does, a thread of [`worker::timeline`](../worker/timeline/index.html) where
+/// that does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     /// The wall: UTC or TAI, as the sampler was told.
@@ -33,7 +35,8 @@ impl Timeline {
         Some(self.nic?.to_ours(at))
     }
 
-    /// What the wall showed when the NIC stamped a frame with `at`. The errors of both clocks add up.
+    /// What the wall showed when the NIC stamped a frame with `at`. The errors of both clocks add
+    /// up.
     #[inline]
     pub fn wall_of_nic(&self, at: UnixTime) -> Option<Estimate<UnixTime>> {
         let instant = self.instant_of_nic(at)?;

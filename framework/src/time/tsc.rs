@@ -1,17 +1,20 @@
-//! A clock from the processor's own time stamp counter: about 10 ns a read where the system's takes 22, which is what an
-//! idle turn of the loop spends most of its time on.
+//! A clock from the processor's own time stamp counter: about 10 ns a read where the system's takes
+//! 22, which is what an idle turn of the loop spends most of its time on.
 //!
-//! The counter's rate is measured against the monotonic clock once, at start. It is good to a few parts in a million,
-//! so an hour may be some milliseconds off the wall: right for timers and latencies, not for dates.
+//! The counter's rate is measured against the monotonic clock once, at start. It is good to a few
+//! parts in a million, so an hour may be some milliseconds off the wall: right for timers and
+//! latencies, not for dates.
 //!
-//! A counter can go back: a virtual machine is moved or restored, a machine wakes from sleep with its counter at zero. Then the
-//! clock asks the system's once, and goes on from what that says: time neither runs backwards nor stands still, and what passed
-//! meanwhile is counted as the system counts it. The rate stays the one that was measured at start, also where another
-//! processor counts at another: a process that was moved to other hardware is better started anew.
+//! A counter can go back: a virtual machine is moved or restored, a machine wakes from sleep with
+//! its counter at zero. Then the clock asks the system's once, and goes on from what that says:
+//! time neither runs backwards nor stands still, and what passed meanwhile is counted as the system
+//! counts it. The rate stays the one that was measured at start, also where another processor
+//! counts at another: a process that was moved to other hardware is better started anew.
 //!
-//! Copies of a clock show the same time, whichever of them sees first that the counter went back: they share the point that time
-//! is counted from. Where a copy has shown more than the new point says, that point moves on for all, so the copies differ until
-//! each of them was read once more, by what the rate was wrong since the start.
+//! Copies of a clock show the same time, whichever of them sees first that the counter went back:
+//! they share the point that time is counted from. Where a copy has shown more than the new point
+//! says, that point moves on for all, so the copies differ until each of them was read once more,
+//! by what the rate was wrong since the start.
 //!
 //! Invariants:
 //! 1. `rdtsc` is an instruction that every x86-64 has; it reads a counter and touches no memory.
@@ -22,13 +25,15 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use super::{Clock, Duration, Instant};
 
-/// How long the rate is measured. Both ends are uncertain by some 30 ns, so 20 ms give three parts in a million.
+/// How long the rate is measured. Both ends are uncertain by some 30 ns, so 20 ms give three parts
+/// in a million.
 const CALIBRATION: StdDuration = StdDuration::from_millis(20);
 
 /// Bits behind the binary point of the rate.
 const FRACTION_BITS: u32 = 32;
 
-/// As far as the counters of two cores of a machine may differ, and more: 0.2 to 1 ms. A step back of so little is waited out.
+/// As far as the counters of two cores of a machine may differ, and more: 0.2 to 1 ms. A step back
+/// of so little is waited out.
 const SKEW_MAX: u64 = 1 << 20;
 
 /// A clock that counts processor ticks. Its copies ([`Clone`]) have one origin, now and later.
@@ -66,8 +71,9 @@ struct Base {
 }
 
 impl TscClock {
-    /// Measures the rate for 20 ms and starts at zero. `None` where the counter does not run at one rate at all times
-    /// (no invariant TSC), or where this is not x86-64: use [`MonotonicClock`](super::MonotonicClock).
+    /// Measures the rate for 20 ms and starts at zero. `None` where the counter does not run at one
+    /// rate at all times (no invariant TSC), or where this is not x86-64: use
+    /// [`MonotonicClock`](super::MonotonicClock).
     pub fn start() -> Option<Self> {
         if !runs_evenly() {
             return None;
@@ -166,8 +172,8 @@ fn ticks() -> u64 {
     0
 }
 
-/// Whether the counter runs at one rate through all power states: CPUID 0x8000_0007, EDX bit 8 (Intel SDM 18.17.1,
-/// AMD APM 3, E.4.6).
+/// Whether the counter runs at one rate through all power states: CPUID 0x8000_0007, EDX bit 8
+/// (Intel SDM 18.17.1, AMD APM 3, E.4.6).
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn runs_evenly() -> bool {
     use core::arch::x86_64::__cpuid;

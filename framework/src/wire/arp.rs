@@ -95,7 +95,8 @@ impl ArpPacket {
         Ok((packet, padding))
     }
 
-    /// Writes the packet and returns its 28 bytes as a length. Padding to Ethernet's minimum is the device's business.
+    /// Writes the packet and returns its 28 bytes as a length. Padding to Ethernet's minimum is the
+    /// device's business.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
         self.write_to_prefix(bytes).map_err(|_| EmitError::NoRoom)?;
@@ -132,12 +133,14 @@ impl ArpPacket {
         self.target_ip.into()
     }
 
-    /// True for a probe: somebody asks whether an address is free before taking it (RFC 5227 2.1.1).
+    /// True for a probe: somebody asks whether an address is free before taking it
+    /// (RFC 5227 2.1.1).
     pub fn is_probe(&self) -> bool {
         self.operation() == ArpOperation::Request && self.sender_ip().is_unspecified()
     }
 
-    /// True for an announcement, also called gratuitous: the sender tells its own address (RFC 5227 2.3).
+    /// True for an announcement, also called gratuitous: the sender tells its own address
+    /// (RFC 5227 2.3).
     pub fn is_announcement(&self) -> bool {
         self.sender_ip == self.target_ip
     }

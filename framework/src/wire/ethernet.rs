@@ -5,8 +5,8 @@
 //!  | dst    | src    | type | payload …                 untagged
 //!  | dst    | src    | tag(4) | [tag(4)] | type | …     802.1Q, QinQ
 //! ```
-//! The frame check sequence is the device's business and is not in the bytes that arrive here. Padding is: what
-//! the payload says of its own length decides where it ends.
+//! The frame check sequence is the device's business and is not in the bytes that arrive here.
+//! Padding is: what the payload says of its own length decides where it ends.
 
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -20,7 +20,8 @@ pub const HEADER_LEN: usize = 14;
 /// A received frame, taken apart: the header, up to two tags, and what they carry.
 #[derive(Clone, Copy, Debug)]
 pub struct EthernetFrame<'a> {
-    /// The first 14 bytes. In a tagged frame its EtherType is the one of the outer tag: use `ethertype` below.
+    /// The first 14 bytes. In a tagged frame its EtherType is the one of the outer tag: use
+    /// `ethertype` below.
     pub header: &'a EthernetHeader,
     /// The tags between the addresses and the final EtherType.
     pub tags: VlanTags,
@@ -98,7 +99,8 @@ impl EthernetHeader {
         Ok(HEADER_LEN)
     }
 
-    /// Writes addresses, then the tags, then the EtherType of the payload; returns the bytes written.
+    /// Writes addresses, then the tags, then the EtherType of the payload; returns the bytes
+    /// written.
     #[inline]
     pub fn emit_tagged(&self, tags: &VlanTags, bytes: &mut [u8]) -> Result<usize, EmitError> {
         let len = HEADER_LEN + tags.len();

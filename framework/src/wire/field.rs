@@ -1,4 +1,5 @@
-//! The fields that several formats share: MAC addresses, EtherTypes, IP protocol numbers, and why an emit can fail.
+//! The fields that several formats share: MAC addresses, EtherTypes, IP protocol numbers, and why
+//! an emit can fail.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -19,7 +20,8 @@ impl MacAddr {
     /// All zeros: what ARP puts where the address is not known yet.
     pub const ZERO: Self = Self([0; 6]);
 
-    /// The address that carries an IPv4 multicast group: 01:00:5e and the low 23 bits (RFC 1112 6.4).
+    /// The address that carries an IPv4 multicast group: 01:00:5e and the low 23 bits
+    /// (RFC 1112 6.4).
     ///
     /// 32 groups share each address, so a match on it never replaces a match on the group.
     #[inline]

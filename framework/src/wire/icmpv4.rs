@@ -1,7 +1,8 @@
 //! ICMP for IPv4 (RFC 792): echo, and the errors that quote the packet they are about.
 //!
-//! Not on the fast path, so `parse` checks the checksum too and hands out one enum; `emit` is its mirror. Whether an
-//! error may be sent at all (never about an error, a broadcast, a later fragment: RFC 1122 3.2.2) is decided upstairs.
+//! Not on the fast path, so `parse` checks the checksum too and hands out one enum; `emit` is its
+//! mirror. Whether an error may be sent at all (never about an error, a broadcast, a later
+//! fragment: RFC 1122 3.2.2) is decided upstairs.
 
 use core::net::Ipv4Addr;
 
@@ -14,7 +15,8 @@ use super::ipv4::{self, Ipv4Packet};
 
 /// Bytes of the header that all messages share.
 pub const HEADER_LEN: usize = 8;
-/// How much of a packet an error should quote, in bytes: as much as keeps the error within 576 (RFC 1812 4.3.2.3).
+/// How much of a packet an error should quote, in bytes: as much as keeps the error within 576
+/// (RFC 1812 4.3.2.3).
 pub const QUOTED_LEN_MAX: usize = 576 - ipv4::HEADER_LEN - HEADER_LEN;
 
 const ECHO_REPLY: u8 = 0;
@@ -46,7 +48,8 @@ pub enum Icmpv4Message<'a> {
     },
     /// A header was refused.
     ParameterProblem {
-        /// 0 where the pointer says what is wrong; 1 for a missing option, 2 for a bad length (RFC 1108, RFC 4884).
+        /// 0 where the pointer says what is wrong; 1 for a missing option, 2 for a bad length
+        /// (RFC 1108, RFC 4884).
         code: u8,
         /// Offset of the refused byte in the quoted packet.
         pointer: u8,
@@ -220,8 +223,8 @@ impl<'a> Icmpv4Message<'a> {
         })
     }
 
-    /// Writes the message with its checksum and returns the bytes written. An error quotes all that it is given:
-    /// cut the packet to [`QUOTED_LEN_MAX`] first.
+    /// Writes the message with its checksum and returns the bytes written. An error quotes all that
+    /// it is given: cut the packet to [`QUOTED_LEN_MAX`] first.
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
         let bytes = bytes.get_mut(..self.len()).ok_or(EmitError::NoRoom)?;
         let mut header = self.header();
@@ -243,8 +246,9 @@ impl<'a> Icmpv4Message<'a> {
         false
     }
 
-    /// True for messages about another packet, which must never cause an error themselves (RFC 1122 3.2.2). Types that
-    /// we do not know count as such, which is the safe side; so do source quench and redirect.
+    /// True for messages about another packet, which must never cause an error themselves
+    /// (RFC 1122 3.2.2). Types that we do not know count as such, which is the safe side; so do
+    /// source quench and redirect.
     pub fn is_error(&self) -> bool {
         match self {
             Self::EchoRequest(_) | Self::EchoReply(_) => false,
@@ -317,8 +321,8 @@ impl Icmpv4Header {
         Echo { identifier, sequence, data }
     }
 
-    /// The quoted packet without the extensions that may follow it: the second byte of the rest is its length in
-    /// words where there are any, and zero otherwise (RFC 4884 4).
+    /// The quoted packet without the extensions that may follow it: the second byte of the rest is
+    /// its length in words where there are any, and zero otherwise (RFC 4884 4).
     fn quoted<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
         match usize::from(self.rest[1]) * 4 {
             0 => payload,
@@ -327,7 +331,8 @@ impl Icmpv4Header {
     }
 }
 
-/// The flow that an ICMP error is about: what finds the socket or the connection that shall hear of it.
+/// The flow that an ICMP error is about: what finds the socket or the connection that shall hear of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotedFlow {
     /// Source address of the quoted packet: ours, if the error is honest.
@@ -340,12 +345,14 @@ pub struct QuotedFlow {
     pub source_port: u16,
     /// Port that it went to.
     pub destination_port: u16,
-    /// Bytes 4 to 8 of the transport header: for TCP the sequence number, which a blind forger does not know (RFC 5927 4.1).
+    /// Bytes 4 to 8 of the transport header: for TCP the sequence number, which a blind forger does
+    /// not know (RFC 5927 4.1).
     pub sequence: u32,
 }
 
 impl QuotedFlow {
-    /// Reads the flow; `None` where the quote is too short, carries neither UDP nor TCP, or is a later fragment.
+    /// Reads the flow; `None` where the quote is too short, carries neither UDP nor TCP, or is a
+    /// later fragment.
     pub fn parse(quoted: &[u8]) -> Option<Self> {
         let packet = Ipv4Packet::parse_quoted(quoted).ok()?;
         let header = packet.header;

@@ -1,8 +1,10 @@
-//! IGMP versions 1, 2 and 3 (RFC 1112, RFC 2236, RFC 3376): how a host tells the network which groups it wants.
+//! IGMP versions 1, 2 and 3 (RFC 1112, RFC 2236, RFC 3376): how a host tells the network which
+//! groups it wants.
 //!
 //! `parse` checks the checksum and tells the versions apart; all three share the first eight bytes:
-//! `0:1 type, 1:1 maximum response code, 2:2 checksum, 4:4 group`. When to report, and what to ignore, is decided by
-//! the membership machine. Messages travel with TTL 1 and, from version 2 on, the router alert option of `ipv4`.
+//! `0:1 type, 1:1 maximum response code, 2:2 checksum, 4:4 group`. When to report, and what to
+//! ignore, is decided by the membership machine. Messages travel with TTL 1 and, from version 2 on,
+//! the router alert option of `ipv4`.
 
 use core::net::Ipv4Addr;
 
@@ -116,7 +118,8 @@ pub struct IgmpQuery<'a> {
     pub version: IgmpVersion,
     /// The group asked for; unspecified in a general query.
     pub group: Ipv4Addr,
-    /// How long an answer may take, in tenths of a second; 100 in version 1, which has no field for it.
+    /// How long an answer may take, in tenths of a second; 100 in version 1, which has no field for
+    /// it.
     pub max_response_tenths: u16,
     /// Routers that hear the query shall not restart their timers (the S flag).
     pub suppress: bool,
@@ -170,8 +173,8 @@ impl<'a> IgmpQuery<'a> {
         })
     }
 
-    /// Times that a code cannot express are rounded down. A version 2 query with no time becomes 0.1 s, because zero
-    /// would make it version 1.
+    /// Times that a code cannot express are rounded down. A version 2 query with no time becomes
+    /// 0.1 s, because zero would make it version 1.
     fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
         let code = match self.version {
             IgmpVersion::V1 => 0,
@@ -199,8 +202,8 @@ impl<'a> IgmpQuery<'a> {
     }
 }
 
-/// The value of a response code or QQIC: itself below 128, above a mantissa of four bits and an exponent of three
-/// (RFC 3376 4.1.1 and 4.1.7).
+/// The value of a response code or QQIC: itself below 128, above a mantissa of four bits and an
+/// exponent of three (RFC 3376 4.1.1 and 4.1.7).
 fn decode_float(code: u8) -> u16 {
     if code < 128 {
         return u16::from(code);
@@ -246,7 +249,8 @@ impl<'a> IgmpSources<'a> {
         self.0.len()
     }
 
-    /// `count` sources from the front of `bytes`, and what is behind them; `None` where there are fewer.
+    /// `count` sources from the front of `bytes`, and what is behind them; `None` where there are
+    /// fewer.
     fn parse(bytes: &'a [u8], count: u16) -> Option<(Self, &'a [u8])> {
         let (addresses, rest) = <[[u8; 4]]>::ref_from_prefix_with_elems(bytes, usize::from(count)).ok()?;
         Some((Self(addresses), rest))
@@ -320,8 +324,8 @@ struct RecordHeader {
     group: [u8; 4],
 }
 
-/// The records of a version 3 report. Ends at the stated count, at the last byte, or after one error: each record
-/// takes eight bytes or more, so a count that lies costs nothing.
+/// The records of a version 3 report. Ends at the stated count, at the last byte, or after one
+/// error: each record takes eight bytes or more, so a count that lies costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IgmpRecords<'a> {
     count: u16,
@@ -369,7 +373,8 @@ fn emit_report_header(count: u16, bytes: &mut [u8]) -> usize {
     fill_checksum(bytes)
 }
 
-/// Fills a version 3 report record by record, until the buffer, which the caller sizes by the MTU, is full.
+/// Fills a version 3 report record by record, until the buffer, which the caller sizes by the MTU,
+/// is full.
 #[derive(Debug)]
 pub struct ReportWriter<'a> {
     bytes: &'a mut [u8],
@@ -386,7 +391,8 @@ impl<'a> ReportWriter<'a> {
         Ok(Self { bytes, len: MESSAGE_LEN, count: 0 })
     }
 
-    /// Appends a record. Where it does not fit, the report stays as it was: finish it and begin the next.
+    /// Appends a record. Where it does not fit, the report stays as it was: finish it and begin the
+    /// next.
     pub fn push<S>(&mut self, kind: RecordKind, group: Ipv4Addr, sources: S) -> Result<(), EmitError>
     where
         S: IntoIterator<Item = Ipv4Addr>,
@@ -424,7 +430,8 @@ impl<'a> ReportWriter<'a> {
     }
 }
 
-/// Fills the checksum of the message that `bytes` holds, with a zero in the field, and returns its length.
+/// Fills the checksum of the message that `bytes` holds, with a zero in the field, and returns its
+/// length.
 fn fill_checksum(bytes: &mut [u8]) -> usize {
     let checksum = Sum::of(bytes).finish();
     bytes[2..4].copy_from_slice(&checksum.to_be_bytes());

@@ -1,8 +1,9 @@
 //! IPv4 (RFC 791): the header, its options, and where the payload ends.
 //!
-//! `parse` checks version, header length and total length against the bytes at hand, and cuts Ethernet's padding off:
-//! the payload ends at the total length. It does not look at the checksum, so that a verdict of the NIC can
-//! stand for [`Ipv4Packet::verify_checksum`]; nor at addresses, TTL or fragmentation, which are the node's business.
+//! `parse` checks version, header length and total length against the bytes at hand, and cuts
+//! Ethernet's padding off: the payload ends at the total length. It does not look at the checksum,
+//! so that a verdict of the NIC can stand for [`Ipv4Packet::verify_checksum`]; nor at addresses,
+//! TTL or fragmentation, which are the node's business.
 
 use core::net::Ipv4Addr;
 
@@ -66,8 +67,8 @@ impl<'a> Ipv4Packet<'a> {
         Ok(Self { header, options: &bytes[HEADER_LEN..header_len], payload: &bytes[header_len..] })
     }
 
-    /// Takes apart the beginning of a packet that an ICMP error quotes: the payload may end before the total length
-    /// (RFC 792 promises eight bytes of it, and some senders give fewer).
+    /// Takes apart the beginning of a packet that an ICMP error quotes: the payload may end before
+    /// the total length (RFC 792 promises eight bytes of it, and some senders give fewer).
     pub fn parse_quoted(bytes: &'a [u8]) -> Result<Self, Ipv4Error> {
         let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| Ipv4Error::Short)?;
         let header_len = header.checked_header_len()?;
@@ -160,7 +161,8 @@ pub struct Ipv4Fields {
     pub ttl: u8,
     /// Type of service: DSCP in the upper six bits, ECN in the lower two.
     pub tos: u8,
-    /// Ties the fragments of one packet together (RFC 6864: free in packets that are not fragmented).
+    /// Ties the fragments of one packet together (RFC 6864: free in packets that are not
+    /// fragmented).
     pub identification: u16,
     /// Routers shall not fragment.
     pub dont_fragment: bool,
@@ -307,7 +309,8 @@ impl Ipv4Header {
         (self.flags_offset.get() & OFFSET_MASK) * 8
     }
 
-    /// True for every fragment, the first and the last among them. One test for the whole packet's path.
+    /// True for every fragment, the first and the last among them. One test for the whole packet's
+    /// path.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.flags_offset.get() & (MORE_FRAGMENTS | OFFSET_MASK) != 0
@@ -343,7 +346,8 @@ impl Ipv4Header {
         Ipv4Addr::from_octets(self.destination)
     }
 
-    /// Takes one hop off and patches the checksum; false, and nothing changed, where no hop is left.
+    /// Takes one hop off and patches the checksum; false, and nothing changed, where no hop is
+    /// left.
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         if self.ttl <= 1 {
@@ -356,7 +360,8 @@ impl Ipv4Header {
         true
     }
 
-    /// Replaces the length of the whole packet, in bytes, and patches the checksum: a prepared header's next packet.
+    /// Replaces the length of the whole packet, in bytes, and patches the checksum: a prepared
+    /// header's next packet.
     #[inline]
     pub fn set_total_len(&mut self, total_len: u16) {
         let checksum = checksum::update_u16(self.checksum.get(), self.total_len.get(), total_len);
@@ -372,8 +377,8 @@ impl Ipv4Header {
         self.checksum = U16::new(checksum);
     }
 
-    /// Makes this the header of a fragment and patches the checksum. The offset is in bytes and a multiple of 8
-    /// (RFC 791 3.1); lower bits are dropped. DF stays as it was.
+    /// Makes this the header of a fragment and patches the checksum. The offset is in bytes and a
+    /// multiple of 8 (RFC 791 3.1); lower bits are dropped. DF stays as it was.
     #[inline]
     pub fn set_fragment(&mut self, offset: u16, more_fragments: bool) {
         let old = self.flags_offset.get();
@@ -400,8 +405,8 @@ impl Ipv4Option<'_> {
     }
 }
 
-/// The options of a header; no-operations are skipped. Ends at the end-of-list option, at the last byte, or after one
-/// error, so at most forty times.
+/// The options of a header; no-operations are skipped. Ends at the end-of-list option, at the last
+/// byte, or after one error, so at most forty times.
 #[derive(Clone, Debug)]
 pub struct Ipv4Options<'a> {
     rest: &'a [u8],

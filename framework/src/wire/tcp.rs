@@ -1,7 +1,8 @@
 //! TCP (RFC 9293): the header and its options. What the numbers mean is remembered in `proto`.
 //!
-//! `parse` checks the data offset against the bytes at hand; the checksum is a call of its own, because a NIC may have
-//! verified it. Options are walked by an iterator that ends whatever they hold, and written by [`TcpOptionList`].
+//! `parse` checks the data offset against the bytes at hand; the checksum is a call of its own,
+//! because a NIC may have verified it. Options are walked by an iterator that ends whatever they
+//! hold, and written by [`TcpOptionList`].
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -121,16 +122,16 @@ impl<'a> TcpSegment<'a> {
         self.bytes
     }
 
-    /// Checks the checksum over pseudo header, header, options and payload. The order of the two addresses does not
-    /// change a sum.
+    /// Checks the checksum over pseudo header, header, options and payload. The order of the two
+    /// addresses does not change a sum.
     #[inline(always)]
     pub fn verify_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<(), TcpError> {
         let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: self.bytes.len() as u16 };
         if pseudo.sum().append(self.bytes).is_valid() { Ok(()) } else { Err(TcpError::Checksum) }
     }
 
-    /// True where the field holds the sum of the pseudo header alone, because the sender's NIC had not finished it: see
-    /// `UdpHeader::has_partial_checksum`.
+    /// True where the field holds the sum of the pseudo header alone, because the sender's NIC had
+    /// not finished it: see `UdpHeader::has_partial_checksum`.
     #[inline]
     pub fn has_partial_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: self.bytes.len() as u16 };
@@ -143,8 +144,9 @@ impl<'a> TcpSegment<'a> {
         TcpOptions { rest: self.options }
     }
 
-    /// Timestamps where they are the only option, behind two no-operations: what nearly every segment of a connection
-    /// with timestamps looks like (RFC 7323 appendix A). One compare; `None` sends the caller to the iterator.
+    /// Timestamps where they are the only option, behind two no-operations: what nearly every
+    /// segment of a connection with timestamps looks like (RFC 7323 appendix A). One compare;
+    /// `None` sends the caller to the iterator.
     #[inline]
     pub fn aligned_timestamps(&self) -> Option<Timestamps> {
         let options: &[u8; Timestamps::ALIGNED_LEN] = self.options.try_into().ok()?;
@@ -200,7 +202,8 @@ pub struct TcpFields {
 }
 
 impl TcpHeader {
-    /// A header in front of `options`, without a checksum: call [`TcpHeader::fill_checksum`] or leave it to the NIC.
+    /// A header in front of `options`, without a checksum: call [`TcpHeader::fill_checksum`] or
+    /// leave it to the NIC.
     #[inline]
     pub fn new(fields: &TcpFields, options: &[u8]) -> Result<Self, EmitError> {
         if options.len() > OPTIONS_LEN_MAX || !options.len().is_multiple_of(4) {
@@ -232,7 +235,8 @@ impl TcpHeader {
         Ok(header_len)
     }
 
-    /// Puts the checksum in: `rest` is the sum of the pseudo header, the options and the payload, in that order.
+    /// Puts the checksum in: `rest` is the sum of the pseudo header, the options and the payload,
+    /// in that order.
     #[inline(always)]
     pub fn fill_checksum(&mut self, rest: Sum) {
         self.checksum = U16::new(self.sum().combine(rest).finish());
@@ -306,8 +310,9 @@ impl TcpHeader {
         self.window.get()
     }
 
-    /// What the header says beyond number and checksum, in the words it stands in: those of two segments in a row are compared so. Neither
-    /// PSH nor the urgent pointer makes a difference: one says nothing of the segment, the other counts with URG only.
+    /// What the header says beyond number and checksum, in the words it stands in: those of two
+    /// segments in a row are compared so. Neither PSH nor the urgent pointer makes a difference:
+    /// one says nothing of the segment, the other counts with URG only.
     #[inline(always)]
     pub fn likeness(&self) -> TcpLikeness {
         const WITHOUT_PSH: u32 = !u32::from_ne_bytes([0, TcpFlags::PSH.0, 0, 0]);
@@ -343,7 +348,8 @@ impl TcpHeader {
 pub enum TcpOption<'a> {
     /// The largest payload that the sender wants to get, in bytes; in a SYN.
     MaximumSegmentSize(u16),
-    /// The sender's windows are to be shifted left by this; in a SYN. Values over 14 mean 14 (RFC 7323 2.3).
+    /// The sender's windows are to be shifted left by this; in a SYN. Values over 14 mean 14
+    /// (RFC 7323 2.3).
     WindowScale(u8),
     /// The sender understands SACK; in a SYN.
     SackPermitted,
@@ -425,8 +431,8 @@ impl SackBlock {
     }
 }
 
-/// The options of a header; no-operations are skipped. Ends at the end-of-list option, at the last byte, or after one
-/// error, so at most forty times.
+/// The options of a header; no-operations are skipped. Ends at the end-of-list option, at the last
+/// byte, or after one error, so at most forty times.
 #[derive(Clone, Debug)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],
@@ -485,8 +491,8 @@ impl<'a> TcpOption<'a> {
     }
 }
 
-/// Options to be written, at most 40 bytes. Each gets no-operations in front so that it ends on a word, which is the
-/// layout that RFC 7323 appendix A recommends and that receivers expect.
+/// Options to be written, at most 40 bytes. Each gets no-operations in front so that it ends on a
+/// word, which is the layout that RFC 7323 appendix A recommends and that receivers expect.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpOptionList {
     bytes: [u8; OPTIONS_LEN_MAX],

@@ -217,14 +217,16 @@ mod peer {
 }
 
 mod capture {
-    //! Frames of real exchanges. The folder is not part of the repository, so a test that misses it says so.
+    //! Frames of real exchanges. The folder is not part of the repository, so a test that misses it
+    //! says so.
 
     use std::io::Read;
     use std::net::Ipv4Addr;
 
     use super::*;
 
-    /// The frames of a little-endian classic pcap, plain or gzip; `None`, with a word, where the file is absent.
+    /// The frames of a little-endian classic pcap, plain or gzip; `None`, with a word, where the
+    /// file is absent.
     fn frames(test: &str, name: &str) -> Option<Vec<Vec<u8>>> {
         let file = std::fs::read(wirepath_captures::find(test, name)?).unwrap();
         let mut bytes = Vec::new();
@@ -253,8 +255,8 @@ mod capture {
         payload_len: usize,
     }
 
-    /// Takes a frame apart in which all must be right, except that its sender's NIC finished the UDP checksum later:
-    /// both captures were made on the host that sent.
+    /// Takes a frame apart in which all must be right, except that its sender's NIC finished the
+    /// UDP checksum later: both captures were made on the host that sent.
     fn check(bytes: &[u8]) -> Datagram {
         let frame = EthernetFrame::parse(bytes).unwrap();
         assert_eq!((frame.ethertype, frame.tags.len()), (EtherType::IPV4, 0));

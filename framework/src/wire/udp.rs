@@ -1,7 +1,8 @@
 //! UDP (RFC 768): eight bytes in front of a datagram.
 //!
-//! `parse` checks the length field against the bytes at hand and cuts the payload there: an IP payload may be longer,
-//! and what is behind is not the datagram. The checksum is a call of its own, because a NIC may have verified it.
+//! `parse` checks the length field against the bytes at hand and cuts the payload there: an IP
+//! payload may be longer, and what is behind is not the datagram. The checksum is a call of its
+//! own, because a NIC may have verified it.
 
 use core::net::Ipv4Addr;
 
@@ -36,7 +37,8 @@ pub struct UdpFields {
 }
 
 impl UdpHeader {
-    /// A header without a checksum, which IPv4 allows: call [`UdpHeader::fill_checksum`] or leave it to the NIC.
+    /// A header without a checksum, which IPv4 allows: call [`UdpHeader::fill_checksum`] or leave
+    /// it to the NIC.
     #[inline]
     pub fn new(fields: &UdpFields) -> Result<Self, EmitError> {
         let length = fields.payload_len.saturating_add(HEADER_LEN);
@@ -61,8 +63,9 @@ impl UdpHeader {
         Ok((header, payload))
     }
 
-    /// Checks the checksum over pseudo header, header and payload, as `parse` returned it. A zero field is a sender
-    /// that computed none, and passes. The order of the two addresses does not change a sum.
+    /// Checks the checksum over pseudo header, header and payload, as `parse` returned it. A zero
+    /// field is a sender that computed none, and passes. The order of the two addresses does not
+    /// change a sum.
     #[inline]
     pub fn verify_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr, payload: &[u8]) -> Result<(), UdpError> {
         if self.checksum == U16::ZERO || self.sum(source, destination).append(payload).is_valid() {
@@ -71,15 +74,17 @@ impl UdpHeader {
         Err(UdpError::Checksum)
     }
 
-    /// True where the field holds the sum of the pseudo header alone: the datagram was taken on the sender's host before
-    /// its NIC finished the checksum, as in most captures made there and on virtual links with offloads. It proves
-    /// nothing about the payload, but it tells such a datagram from a damaged one.
+    /// True where the field holds the sum of the pseudo header alone: the datagram was taken on the
+    /// sender's host before its NIC finished the checksum, as in most captures made there and on
+    /// virtual links with offloads. It proves nothing about the payload, but it tells such a
+    /// datagram from a damaged one.
     #[inline]
     pub fn has_partial_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         self.checksum() == self.pseudo_header(source, destination).sum().fold()
     }
 
-    /// Computes the checksum anew. A sum that happens to be zero is sent as all ones, because zero means none.
+    /// Computes the checksum anew. A sum that happens to be zero is sent as all ones, because zero
+    /// means none.
     #[inline]
     pub fn fill_checksum(&mut self, source: Ipv4Addr, destination: Ipv4Addr, payload: &[u8]) {
         self.checksum = U16::ZERO;
@@ -205,7 +210,8 @@ mod tests {
 
     #[test]
     fn unfinished_checksum_is_told_from_a_wrong_one() {
-        // The first datagram of an IEX capture that was made on the sender's host: length 48, checksum 0x7e14.
+        // The first datagram of an IEX capture that was made on the sender's host: length 48,
+        // checksum 0x7e14.
         let (source, group) = (Ipv4Addr::new(26, 90, 130, 110), Ipv4Addr::new(224, 67, 0, 199));
         let mut bytes = [0; 48];
         bytes[..8].copy_from_slice(&[0xe5, 0xe6, 0x41, 0x02, 0x00, 0x30, 0x7e, 0x14]);
@@ -219,7 +225,8 @@ mod tests {
     fn zero_sum_is_sent_as_all_ones() {
         let (bytes, _) = datagram(&[0, 0]);
         let (header, _) = UdpHeader::parse(&bytes).unwrap();
-        // A payload equal to the checksum of the rest makes the sum all ones and its complement zero.
+        // A payload equal to the checksum of the rest makes the sum all ones and its complement
+        // zero.
         let (bytes, _) = datagram(&header.checksum().to_be_bytes());
         let (header, payload) = UdpHeader::parse(&bytes).unwrap();
         assert_eq!(header.checksum(), 0xffff);

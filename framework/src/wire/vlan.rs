@@ -1,6 +1,7 @@
 //! VLAN tags: 802.1Q and, for two of them, 802.1ad (QinQ).
 //!
-//! A tag is four bytes between the source address and the EtherType: `0:2 tag protocol identifier (0x8100 or 0x88a8)`,
+//! A tag is four bytes between the source address and the EtherType:
+//! `0:2 tag protocol identifier (0x8100 or 0x88a8)`,
 //! `2:2 priority (3 bits), drop eligible (1), VLAN identifier (12)`.
 
 use zerocopy::big_endian::U16;
@@ -11,7 +12,8 @@ use super::field::EtherType;
 
 /// Bytes of one tag.
 pub(crate) const TAG_LEN: usize = 4;
-/// More tags than these are refused: a provider bridge adds one to the customer's one (802.1ad), and the walk is bounded.
+/// More tags than these are refused: a provider bridge adds one to the customer's one (802.1ad),
+/// and the walk is bounded.
 pub(crate) const TAGS_MAX: usize = 2;
 
 /// One tag as it lies in the frame.
@@ -95,8 +97,8 @@ impl VlanTags {
         Self { tags, count: 2 }
     }
 
-    /// Strips the tags. `bytes` begins at the first EtherType, twelve bytes into the frame; returns the tags, the
-    /// EtherType behind them and the payload.
+    /// Strips the tags. `bytes` begins at the first EtherType, twelve bytes into the frame; returns
+    /// the tags, the EtherType behind them and the payload.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, EtherType, &[u8]), EthernetError> {
         let mut tags = Self::NONE;

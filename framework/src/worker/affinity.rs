@@ -1,7 +1,8 @@
 //! Pins the calling thread to one core, and makes sure that it is there.
 //!
-//! A pin that silently did nothing is the worst kind: everything works, and the tail of the latency is a scheduler's.
-//! So the mask is read back from the kernel, and a refusal says which cores could be had and who decides on that.
+//! A pin that silently did nothing is the worst kind: everything works, and the tail of the latency
+//! is a scheduler's. So the mask is read back from the kernel, and a refusal says which cores could
+//! be had and who decides on that.
 
 use core::fmt;
 use std::io;
@@ -12,7 +13,8 @@ use super::topology::{CpuList, Machine};
 
 /// Pins the calling thread to `core` and reads the mask back. Set-up only: several system calls.
 ///
-/// The kernel moves the thread before its call returns, so from here on it runs on `core` and nowhere else.
+/// The kernel moves the thread before its call returns, so from here on it runs on `core` and
+/// nowhere else.
 pub fn pin(core: usize) -> Result<(), PinError> {
     let machine = Machine::here();
     let online = machine.online();
@@ -29,7 +31,8 @@ pub fn pin(core: usize) -> Result<(), PinError> {
     }
 }
 
-/// The cores on which the calling thread may run; `None` if the kernel does not say (more than 1024 CPUs).
+/// The cores on which the calling thread may run; `None` if the kernel does not say (more than 1024
+/// CPUs).
 pub fn current() -> Option<CpuList> {
     let cores = core_affinity::get_core_ids()?;
     Some(cores.into_iter().map(|core| core.id).collect())
@@ -49,7 +52,8 @@ pub enum PinError {
         /// The cores there are, if /sys told.
         online: Option<CpuList>,
     },
-    /// The kernel said no: the cgroup of this process does not include the core, or a sandbox forbids the call.
+    /// The kernel said no: the cgroup of this process does not include the core, or a sandbox
+    /// forbids the call.
     Refused {
         /// The core that was asked for.
         core: usize,
@@ -156,8 +160,8 @@ mod tests {
         .unwrap();
     }
 
-    /// Field 39 of /proc/thread-self/stat, proc_pid_stat(5): the CPU the thread last ran on. The command's name, field 2,
-    /// stands in parentheses and may hold spaces.
+    /// Field 39 of /proc/thread-self/stat, proc_pid_stat(5): the CPU the thread last ran on. The
+    /// command's name, field 2, stands in parentheses and may hold spaces.
     fn core_of_this_thread() -> Option<usize> {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
         let (_, after_name) = stat.rsplit_once(')')?;

@@ -1,11 +1,12 @@
-//! A worker group: several workers, each on a thread pinned to a core of its own, with a queue, a pool
-//! and a pipeline of its own. [`WorkerSpec`]s go in (name, core, entry point); the entry points' results
-//! come out.
+//! A worker group: several workers, each on a thread pinned to a core of its own, with a queue, a
+//! pool and a pipeline of its own. [`WorkerSpec`]s go in (name, core, entry point); the entry
+//! points' results come out.
 //!
-//! The group inspects the machine before it starts a thread and keeps its findings as a [`Report`]. It
-//! locks the process's memory, pins each thread before the thread allocates (so that pages come from the
-//! thread's own NUMA node), and stops all threads where one fails. It does not build workers: the entry
-//! point does so on its own thread, because pools and queues never change threads.
+//! The group inspects the machine before it starts a thread and keeps its findings as a [`Report`].
+//! It locks the process's memory, pins each thread before the thread allocates (so that pages come
+//! from the thread's own NUMA node), and stops all threads where one fails. It does not build
+//! workers: the entry point does so on its own thread, because pools and queues never change
+//! threads.
 
 use core::fmt;
 use std::any::Any;
@@ -36,7 +37,8 @@ impl<T> WorkerSpec<T> {
         Self { name: name.into(), core: None, interface: None, entry_point: Box::new(entry_point) }
     }
 
-    /// Pins it to `core`. Without, the scheduler moves it about: for tests and for machines that are shared.
+    /// Pins it to `core`. Without, the scheduler moves it about: for tests and for machines that
+    /// are shared.
     #[must_use]
     pub fn on_core(self, core: usize) -> Self {
         Self { core: Some(core), ..self }
@@ -63,8 +65,9 @@ pub struct WorkerContext {
 }
 
 impl WorkerContext {
-    /// A pool of at least `buffers` buffers in the best pages there are on this core's node, locked. Whether the
-    /// kernel had to fall back to small pages stands in `pool.region().mapping()`: tell the user.
+    /// A pool of at least `buffers` buffers in the best pages there are on this core's node,
+    /// locked. Whether the kernel had to fall back to small pages stands in
+    /// `pool.region().mapping()`: tell the user.
     pub fn pool(&self, buffers: usize, layout: Layout) -> Result<Pool, PoolSetupError> {
         let request = MapRequest { node: self.node, lock: true, ..MapRequest::new(layout.region_len(buffers)) };
         let region = Region::map(&request).map_err(PoolSetupError::Region)?;
@@ -80,10 +83,11 @@ pub struct WorkerGroup<T> {
 }
 
 impl<T: Send + 'static> WorkerGroup<T> {
-    /// Looks at the machine, locks memory, and starts a thread for each worker. `stop` stops them all.
+    /// Looks at the machine, locks memory, and starts a thread for each worker. `stop` stops them
+    /// all.
     ///
-    /// Two workers on one core, or a core that does not exist, are refused; all else that could be better is in
-    /// [`WorkerGroup::report`], and so is memory that could not be locked.
+    /// Two workers on one core, or a core that does not exist, are refused; all else that could be
+    /// better is in [`WorkerGroup::report`], and so is memory that could not be locked.
     pub fn start(specs: Vec<WorkerSpec<T>>, stop: &StopFlag) -> Result<Self, WorkerGroupError> {
         let machine = Machine::here();
         let mut report = inspect(&machine, &specs)?;
@@ -110,8 +114,8 @@ impl<T: Send + 'static> WorkerGroup<T> {
         &self.report
     }
 
-    /// Waits for all of them. Where one could not be pinned or panicked the others are stopped, and the first
-    /// such failure is told.
+    /// Waits for all of them. Where one could not be pinned or panicked the others are stopped, and
+    /// the first such failure is told.
     pub fn join(self) -> Result<Vec<T>, WorkerGroupError> {
         let mut done = Vec::new();
         let mut failure = None;
@@ -202,7 +206,8 @@ pub enum WorkerGroupError {
         /// Why.
         source: PinError,
     },
-    /// A worker panicked: the app's code or ours, which the panic's own lines on standard error tell.
+    /// A worker panicked: the app's code or ours, which the panic's own lines on standard error
+    /// tell.
     Panicked {
         /// The worker.
         name: String,

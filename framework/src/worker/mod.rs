@@ -1,8 +1,8 @@
 //! Turns the crank: starts pinned threads, checks the machine they stand on, polls, stops.
 //!
-//! [`WorkerGroup`] starts [`WorkerSpec`]s; on its thread each makes a pool, opens its queue, builds a pipeline and puts a
-//! [`Worker`] together, whose [`poll_once`](Worker::poll_once) is the whole data path. Decoded events travel between
-//! workers over the rings of [`spsc`].
+//! [`WorkerGroup`] starts [`WorkerSpec`]s; on its thread each makes a pool, opens its queue, builds
+//! a pipeline and puts a [`Worker`] together, whose [`poll_once`](Worker::poll_once) is the whole
+//! data path. Decoded events travel between workers over the rings of [`spsc`].
 
 pub mod affinity;
 mod builder;

@@ -1,6 +1,6 @@
-//! The loop: one turn of it is [`Worker::poll_once`], which a trading engine with a loop of its own calls as well;
-//! [`Worker::run`] calls it until told to stop. A reader sets one breakpoint here and steps from the device to the
-//! strategy and back out without leaving the thread.
+//! The loop: one turn of it is [`Worker::poll_once`], which a trading engine with a loop of its own
+//! calls as well; [`Worker::run`] calls it until told to stop. A reader sets one breakpoint here
+//! and steps from the device to the strategy and back out without leaving the thread.
 
 use crate::counters::{Counter, Gauge, Histogram, Scope, Unit};
 use crate::device::{RxQueue, RxState, TxQueue};
@@ -34,8 +34,9 @@ pub struct Parts<Rx, Tx, N, A> {
     pub sockets: UdpSockets,
     /// What the way out does beyond sending.
     pub egress: EgressConfig,
-    /// Frames that are received in one turn at most, 1 to [`BURST_MAX`]. 32 lets the doorbell and the refill be
-    /// shared; more makes the first frame of a burst wait longer for its answer to leave.
+    /// Frames that are received in one turn at most, 1 to [`BURST_MAX`]. 32 lets the doorbell and
+    /// the refill be shared; more makes the first frame of a burst wait longer for its answer to
+    /// leave.
     pub burst_len: usize,
 }
 
@@ -88,10 +89,11 @@ struct Counters {
     polls: Counter,
     bursts: Counter,
     frames: Counter,
-    /// From the start of a turn that received frames to the start of the next: how long the last frame of the burst
-    /// took from the device to its end, at most.
+    /// From the start of a turn that received frames to the start of the next: how long the last
+    /// frame of the burst took from the device to its end, at most.
     burst_ns: Histogram,
-    /// Packets that came to the kernel and were shown to the pipeline too; those for which no buffer was free.
+    /// Packets that came to the kernel and were shown to the pipeline too; those for which no
+    /// buffer was free.
     icmp_errors_from_kernel: Counter,
     icmp_errors_from_kernel_lost: Counter,
     last_poll: Gauge,
@@ -105,8 +107,8 @@ struct Counters {
 const NO_TCP_NODE: &str = "the pipeline has no TCP node, so no connection would hear of its peer: set HostStackConfig::tcp, or give \
                            Ipv4Successors::tcp a pipeline::tcp::Tcp; the legs of a Trunk have no TCP";
 
-/// Turns between two looks at what changes slowly: the stop flag, the end of the device, the gauges. At 20 ns a turn
-/// that is every 5 µs.
+/// Turns between two looks at what changes slowly: the stop flag, the end of the device, the
+/// gauges. At 20 ns a turn that is every 5 µs.
 const HOUSEKEEPING_POLLS: u64 = 256;
 
 /// Packets that came to the kernel, of which one turn takes so many.
@@ -115,8 +117,8 @@ const OVERHEARD_PER_TURN: usize = 4;
 /// Turns in which nothing moves, before a worker that hangs up gives the device up.
 const HANG_UP_TURNS: u32 = 1 << 16;
 
-/// Of so many publications one asks the device for the counters that it does not keep itself, each some tens of milliseconds at
-/// full speed: of AF_XDP a system call, of mlx5 none.
+/// Of so many publications one asks the device for the counters that it does not keep itself, each
+/// some tens of milliseconds at full speed: of AF_XDP a system call, of mlx5 none.
 const REFRESH_PUBLICATIONS: u64 = 4_096;
 
 impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
@@ -169,22 +171,24 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         &self.tools.tcp
     }
 
-    /// Keeps the host as the kernel has the interface, from the next turn on: each turn applies what is new, 16 tidings
-    /// at most, and costs about 1 ns where nothing is.
+    /// Keeps the host as the kernel has the interface, from the next turn on: each turn applies
+    /// what is new, 16 tidings at most, and costs about 1 ns where nothing is.
     pub fn follow(&mut self, follower: Follower) {
         self.follower = Some(follower);
     }
 
-    /// Who keeps the host as the kernel has it: tells of the link, and whether the mirror still runs.
+    /// Who keeps the host as the kernel has it: tells of the link, and whether the mirror still
+    /// runs.
     pub fn follower(&self) -> Option<&Follower> {
         self.follower.as_ref()
     }
 
-    /// One turn: sent mbufs come home, a burst is received and each frame of it runs to completion, timers get their
-    /// share, and one doorbell tells the NIC of all that was posted. Returns the frames received.
+    /// One turn: sent mbufs come home, a burst is received and each frame of it runs to completion,
+    /// timers get their share, and one doorbell tells the NIC of all that was posted. Returns the
+    /// frames received.
     ///
-    /// No allocation, no lock, no clock read; no system call of its own (the device may make one per burst and says
-    /// so). An idle turn costs a few ns.
+    /// No allocation, no lock, no clock read; no system call of its own (the device may make one
+    /// per burst and says so). An idle turn costs a few ns.
     #[inline]
     pub fn poll_once(&mut self, now: Instant) -> usize {
         self.counters.turn(now, self.last);
@@ -201,12 +205,14 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         received
     }
 
-    /// Polls until `stop`, or until the device has ended and gave its last frame. Looks at both every few µs.
+    /// Polls until `stop`, or until the device has ended and gave its last frame. Looks at both
+    /// every few µs.
     pub fn run(&mut self, clock: &mut impl Clock, stop: &StopFlag) -> Ended {
         self.run_with(clock, stop, |_, _| ())
     }
 
-    /// The same, and calls `between` each few µs, between two turns: for what need not be looked at in each of them.
+    /// The same, and calls `between` each few µs, between two turns: for what need not be looked at
+    /// in each of them.
     pub fn run_with(
         &mut self,
         clock: &mut impl Clock,
@@ -231,14 +237,16 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
 
     /// Each frame of the burst in order, then what time brings. The context is made once for both.
     ///
-    /// Not `inline(always)`: the compiler is to simplify it for itself before it puts it where it is called. As a part of the whole turn
-    /// from the start, it reads every mbuf again behind each node, thirteen instructions a packet.
+    /// Not `inline(always)`: the compiler is to simplify it for itself before it puts it where it
+    /// is called. As a part of the whole turn from the start, it reads every mbuf again behind each
+    /// node, thirteen instructions a packet.
     #[inline]
     fn run_to_completion(&mut self, now: Instant) {
         let Self { burst, pipeline, app, tools, follower, counters, .. } = self;
         if burst.len() > 1 {
-            // All their headers are asked for at once, so that the cache misses of a burst overlap instead of following each other. The
-            // connections that they are for, where there are many, come in while the frames before theirs are worked on.
+            // All their headers are asked for at once, so that the cache misses of a burst overlap
+            // instead of following each other. The connections that they are for, where there are
+            // many, come in while the frames before theirs are worked on.
             burst.iter().for_each(Mbuf::prefetch);
             tools.tcp.prefetch(burst);
         }
@@ -261,8 +269,9 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         app.tick(&mut cx);
     }
 
-    /// Brings the gauges up to date, and now and then the counters that the device's other side keeps.
-    /// [`Worker::run`] does it by itself; a loop of one's own calls it every few hundred turns.
+    /// Brings the gauges up to date, and now and then the counters that the device's other side
+    /// keeps. [`Worker::run`] does it by itself; a loop of one's own calls it every few hundred
+    /// turns.
     pub fn publish(&mut self) {
         self.publications += 1;
         if self.publications.is_multiple_of(REFRESH_PUBLICATIONS) {
@@ -276,8 +285,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         self.counters.pool_unnamed.set(self.tools.pool.unnamed());
     }
 
-    /// Lets the app act outside a turn: at start, to join and to connect; at the end, to say goodbye. What it posts
-    /// leaves with a doorbell.
+    /// Lets the app act outside a turn: at start, to join and to connect; at the end, to say
+    /// goodbye. What it posts leaves with a doorbell.
     pub fn with_app<T>(&mut self, now: Instant, act: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
         let mut cx = self.tools.cx(now);
         let result = act(&mut self.app, &mut cx);
@@ -285,11 +294,12 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         result
     }
 
-    /// At the end: resets all TCP connections that stand, so that no peer believes in them for longer, and sees them onto
-    /// the wire. Returns how many those were. Who wants them to end in order closes them, and polls on until they have.
+    /// At the end: resets all TCP connections that stand, so that no peer believes in them for
+    /// longer, and sees them onto the wire. Returns how many those were. Who wants them to end in
+    /// order closes them, and polls on until they have.
     ///
-    /// Walks over all places that there are for connections, and waits for the device and for buffers, some milliseconds where nothing
-    /// moves: not for a turn.
+    /// Walks over all places that there are for connections, and waits for the device and for
+    /// buffers, some milliseconds where nothing moves: not for a turn.
     pub fn hang_up(&mut self, now: Instant) -> usize {
         let (mut hung_up, mut next, mut idle_turns) = (0, Some(0), 0);
         while idle_turns < HANG_UP_TURNS && (next.is_some() || self.tools.tx.in_flight() > 0) {
@@ -336,8 +346,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         &mut self.tools.tx
     }
 
-    /// Packets that are neither delivered nor dropped yet: fragments that wait for the rest, and frames that wait for
-    /// their neighbor.
+    /// Packets that are neither delivered nor dropped yet: fragments that wait for the rest, and
+    /// frames that wait for their neighbor.
     pub fn kept(&self) -> usize {
         self.pipeline.kept() + self.tools.egress.kept()
     }

@@ -1,8 +1,9 @@
 //! A clean stop: SIGINT and SIGTERM ask for it, a second one of either insists.
 //!
-//! The first signal, or a call of [`StopFlag::stop`] from any thread, sets a flag. Workers look at it once in many polls
-//! and leave their loop in order: queues drained, counters whole, devices closed. A second signal ends the process at
-//! once with the status that a shell expects (130 for SIGINT, 143 for SIGTERM), for the case that a worker hangs.
+//! The first signal, or a call of [`StopFlag::stop`] from any thread, sets a flag. Workers look at
+//! it once in many polls and leave their loop in order: queues drained, counters whole, devices
+//! closed. A second signal ends the process at once with the status that a shell expects (130 for
+//! SIGINT, 143 for SIGTERM), for the case that a worker hangs.
 
 use std::io;
 use std::sync::Arc;
@@ -23,11 +24,12 @@ impl StopFlag {
         Self::default()
     }
 
-    /// A flag that SIGINT and SIGTERM set too. Once per process, before the workers start; from then on these two
-    /// signals no longer end the process by themselves, the second one apart.
+    /// A flag that SIGINT and SIGTERM set too. Once per process, before the workers start; from
+    /// then on these two signals no longer end the process by themselves, the second one apart.
     pub fn on_signals() -> Result<Self, StopError> {
         let stop = Self::new();
-        // Counts signals only: after a `stop` from the program, the first Ctrl-C is still a polite one.
+        // Counts signals only: after a `stop` from the program, the first Ctrl-C is still a polite
+        // one.
         let signalled = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             stop.register(signal, &signalled).map_err(|source| StopError { signal, source })?;
@@ -35,7 +37,8 @@ impl StopFlag {
         Ok(stop)
     }
 
-    /// Asks everyone who holds this flag to stop. May be called from any thread, any number of times.
+    /// Asks everyone who holds this flag to stop. May be called from any thread, any number of
+    /// times.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -46,8 +49,8 @@ impl StopFlag {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Actions of a signal run in the order of their registration: the exit comes before the mark that arms it, so that
-    /// only the second signal finds it armed.
+    /// Actions of a signal run in the order of their registration: the exit comes before the mark
+    /// that arms it, so that only the second signal finds it armed.
     fn register(&self, signal: i32, signalled: &Arc<AtomicBool>) -> io::Result<()> {
         // 128 + signal is what a shell reports for a process that the signal killed.
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(signalled))?;
@@ -84,7 +87,8 @@ mod tests {
 
     use super::*;
 
-    /// Names the scene that `scene_in_a_process_of_its_own` plays; signals would meet every other test of this process.
+    /// Names the scene that `scene_in_a_process_of_its_own` plays; signals would meet every other
+    /// test of this process.
     const SCENE: &str = "WIREPATH_STOP_SCENE";
     const LEFT_IN_ORDER: i32 = 7;
 

@@ -1,7 +1,8 @@
 //! `softhca`: starts any command where a ConnectX seems to be.
 //!
-//! Exit codes: the command's own (128 and the signal's number where one ended it); 125 where it could not be started for a
-//! reason of ours, 126 and 127 as shells use them; 2 (by clap) for usage.
+//! Exit codes: the command's own (128 and the signal's number where one ended it); 125 where it
+//! could not be started for a reason of ours, 126 and 127 as shells use them; 2 (by clap) for
+//! usage.
 
 mod run;
 

@@ -1,5 +1,6 @@
-//! What `softhca run` tells the preload library: by environment variables, because that is what reaches every process that
-//! the command starts. Each type has a text form: `Display` emits it, `FromStr` parses it.
+//! What `softhca run` tells the preload library: by environment variables, because that is what
+//! reaches every process that the command starts. Each type has a text form: `Display` emits it,
+//! `FromStr` parses it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -51,7 +52,8 @@ pub struct DeviceSettings {
     pub config: Config,
     /// Its cable.
     pub wire: WireSettings,
-    /// The kernel's interface on its port, where it has one: for a packet socket the interface itself, else a TAP.
+    /// The kernel's interface on its port, where it has one: for a packet socket the interface
+    /// itself, else a TAP.
     pub netdev: Option<String>,
 }
 
@@ -67,7 +69,8 @@ pub enum WireSettings {
     Packet(String),
     /// `tap:NAME`: the kernel is at the other end, on an interface of that name.
     Tap(String),
-    /// `pcap:IN,OUT`: what arrives is read from one file, what is sent is written to the other. Either may be empty.
+    /// `pcap:IN,OUT`: what arrives is read from one file, what is sent is written to the other.
+    /// Either may be empty.
     Pcap {
         /// Replayed once a flow rule is there, and a ring that is ready with something posted.
         replay: Option<PathBuf>,

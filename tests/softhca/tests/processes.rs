@@ -1,4 +1,5 @@
-//! The preload library and the life of processes: `processes/processes.c` says which facts it tries.
+//! The preload library and the life of processes: `processes/processes.c` says which facts it
+//! tries.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use softhca::testing;

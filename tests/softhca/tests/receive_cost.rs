@@ -1,7 +1,9 @@
-//! What a received frame costs the model: no allocation, and little enough time that a million a second pass.
+//! What a received frame costs the model: no allocation, and little enough time that a million a
+//! second pass.
 //!
 //! Invariants of the unsafe code, which std offers in no safe form:
-//! 1. Every call of the allocator goes to the system allocator unchanged, and so does the caller's promise about it.
+//! 1. Every call of the allocator goes to the system allocator unchanged, and so does the caller's
+//!    promise about it.
 //! 2. The counter is a thread-local without a destructor, so counting allocates nothing itself.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a panic here is the report

@@ -1,5 +1,5 @@
-//! Cables that are the kernel's interfaces, against the kernel itself: each test in a network namespace of its own, which it gets by
-//! starting itself anew under unshare(1).
+//! Cables that are the kernel's interfaces, against the kernel itself: each test in a network
+//! namespace of its own, which it gets by starting itself anew under unshare(1).
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::UdpSocket;
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use softhca::hca::{Link, Wire};
 use softhca::wire::{Cable, FRAME_LEN_MAX, Groups, PacketSocket, Port, Tap};
 
-/// Whether this is the test itself: the first time it is started, it starts itself again inside, and that is all.
+/// Whether this is the test itself: the first time it is started, it starts itself again inside,
+/// and that is all.
 fn is_inside(test: &str) -> bool {
     const INSIDE: &str = "SOFTHCA_TEST_IS_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
@@ -63,7 +64,8 @@ fn is_silent(cable: &mut dyn Cable) -> bool {
     !cable.receive(&mut Vec::new())
 }
 
-/// The answer of a device that another process would need to be asked for is not enough here: link states are read every 10 ms.
+/// The answer of a device that another process would need to be asked for is not enough here: link
+/// states are read every 10 ms.
 fn link_becomes(cable: &mut dyn Cable, link: Link) -> bool {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(5) {

@@ -1,8 +1,9 @@
-//! A process to be guarded: opens connections to a kernel by hand, over a packet socket, keeps a roster of them, and then does what it
-//! is told on standard input.
+//! A process to be guarded: opens connections to a kernel by hand, over a packet socket, keeps a
+//! roster of them, and then does what it is told on standard input.
 //!
-//! `guarded NAMESPACE COUNT VLAN SKEW WHO`: COUNT connections to [`THEIRS`] port 5000, in VLAN unless it is 0; the roster's SND.NXT
-//! is SKEW off what the peer has got; where WHO is `spawn` it starts a guardian for itself.
+//! `guarded NAMESPACE COUNT VLAN SKEW WHO`: COUNT connections to [`THEIRS`] port 5000, in VLAN
+//! unless it is 0; the roster's SND.NXT is SKEW off what the peer has got; where WHO is `spawn` it
+//! starts a guardian for itself.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::BufRead;

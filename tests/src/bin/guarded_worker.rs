@@ -1,7 +1,8 @@
-//! A worker to be guarded: our TCP over AF_XDP, connected to a kernel, until it is killed or told on standard input how to end.
+//! A worker to be guarded: our TCP over AF_XDP, connected to a kernel, until it is killed or told
+//! on standard input how to end.
 //!
-//! `guarded_worker NAMESPACE COUNT BYTES`: COUNT connections to [`THEIRS`] port 5000, over each of which it sends BYTES; then it says
-//! `open` and turns on.
+//! `guarded_worker NAMESPACE COUNT BYTES`: COUNT connections to [`THEIRS`] port 5000, over each of
+//! which it sends BYTES; then it says `open` and turns on.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::BufRead;

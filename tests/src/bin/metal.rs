@@ -1,5 +1,6 @@
-//! `make metal DEV=mlx5_0 PEER=mlx5_1`: the conformance suite and figures of the wire, on two ports of ConnectX NICs that a cable joins.
-//! Ends with 1 where a fact does not hold, with 2 where it cannot run. docs/hardware.md says how.
+//! `make metal DEV=mlx5_0 PEER=mlx5_1`: the conformance suite and figures of the wire, on two ports
+//! of ConnectX NICs that a cable joins. Ends with 1 where a fact does not hold, with 2 where it
+//! cannot run. docs/hardware.md says how.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! `make sim`: TCP in virtual time, and beside smoltcp's over the same segments: 10,000 seeds of each, or as many as
-//! SEEDS says. `SEED=n` replays one and prints its trace, FROM=n begins there. A seed that fails is told at once, and
-//! the others go on; ends with 1 and the list where one did.
+//! `make sim`: TCP in virtual time, and beside smoltcp's over the same segments: 10,000 seeds of
+//! each, or as many as SEEDS says. `SEED=n` replays one and prints its trace, FROM=n begins there.
+//! A seed that fails is told at once, and the others go on; ends with 1 and the list where one did.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! `make soak`: 100 million frames (SOAK_FRAMES) through a veth pair, AF_XDP on both ends, and a balance to the frame. Ends
-//! with 1 where it does not add up, with 2 where it cannot run.
+//! `make soak`: 100 million frames (SOAK_FRAMES) through a veth pair, AF_XDP on both ends, and a
+//! balance to the frame. Ends with 1 where it does not add up, with 2 where it cannot run.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! One script of segments, losses and calls, drawn from a seed, into our TCP and into smoltcp's: after each step both
-//! apps have the same bytes, both acknowledge the same number and both are in the same state.
+//! One script of segments, losses and calls, drawn from a seed, into our TCP and into smoltcp's:
+//! after each step both apps have the same bytes, both acknowledge the same number and both are in
+//! the same state.
 //!
 //! ```text
 //!            ┌─▶ side: our machine ──▶ bytes, answers ─┐
@@ -7,16 +8,21 @@
 //!            └─▶ side: smoltcp     ──▶ bytes, answers ─┘
 //! ```
 //!
-//! The peer is neither: it knows the whole of both streams, sends pieces of one in any order, again, too late, too
-//! far, and hears pieces of the other. What a stack decides for itself is not compared: when it sends what, in which
-//! segments, and which window it shows. Nor are the places where the two are known to differ, which no script goes to:
+//! The peer is neither: it knows the whole of both streams, sends pieces of one in any order,
+//! again, too late, too far, and hears pieces of the other. What a stack decides for itself is not
+//! compared: when it sends what, in which segments, and which window it shows. Nor are the places
+//! where the two are known to differ, which no script goes to:
 //!
-//! - smoltcp keeps four pieces out of order, and forgets a FIN beyond a hole. In *wild* scripts both happen: there ours may be ahead, never
-//!   behind, until the peer has sent all again.
-//! - It does not count the FIN where it looks whether a segment is in the window, and so forgets one behind data that it has.
-//! - It believes a reset anywhere in the window, as before RFC 5961: resets here are exact, or outside.
-//! - Three duplicates of the acknowledgment before its FIN stop the FIN's timer for good: the peer acknowledges only what came.
-//! - It drops data with an acknowledgment that is older than another; RFC 9293 3.10.7.4 lets the data count.
+//! - smoltcp keeps four pieces out of order, and forgets a FIN beyond a hole. In *wild* scripts
+//!   both happen: there ours may be ahead, never behind, until the peer has sent all again.
+//! - It does not count the FIN where it looks whether a segment is in the window, and so forgets
+//!   one behind data that it has.
+//! - It believes a reset anywhere in the window, as before RFC 5961: resets here are exact, or
+//!   outside.
+//! - Three duplicates of the acknowledgment before its FIN stop the FIN's timer for good: the peer
+//!   acknowledges only what came.
+//! - It drops data with an acknowledgment that is older than another; RFC 9293 3.10.7.4 lets the
+//!   data count.
 
 mod side;
 mod smoltcp;
@@ -163,7 +169,8 @@ impl Play {
         "the next piece"
     }
 
-    /// A piece that begins somewhere before what was sent: it may fill a hole, overlap, or be known.
+    /// A piece that begins somewhere before what was sent: it may fill a hole, overlap, or be
+    /// known.
     fn missing(&mut self) -> &'static str {
         let first = self.given.iter().position(|given| !given).unwrap_or(0) as u32;
         let from = if self.draw.below(3) == 0 { self.draw.below(self.frontier as usize + 1) as u32 } else { first };
@@ -235,8 +242,8 @@ impl Play {
         "a piece beyond the window"
     }
 
-    /// The next piece, and bytes behind it that are beyond every window: these are cut off. Only where the app reads,
-    /// as then both have room for as much as their buffer.
+    /// The next piece, and bytes behind it that are beyond every window: these are cut off. Only
+    /// where the app reads, as then both have room for as much as their buffer.
     fn across_the_edge(&mut self) -> &'static str {
         let edge = self.sides.iter().map(|side| side.acked).min().unwrap_or(0) + self.sides[0].buffer();
         let first = self.given.iter().position(|given| !given).unwrap_or(self.inward.len());
@@ -383,7 +390,8 @@ impl Play {
         // After a reset each has sent what its own windows let it.
         let is_heard = self.is_reset || ours.outward() == theirs.outward();
         let is_same = ours.read == theirs.read && ours.acked == theirs.acked && is_heard;
-        // Where a FIN came early to one of them only, the app closed before it in the other: another way to the same end.
+        // Where a FIN came early to one of them only, the app closed before it in the other:
+        // another way to the same end.
         let is_same_state = ours.ended() == theirs.ended() || self.is_wild;
         if !is_same || !is_same_state {
             return Err(format!("ours: {ours}; smoltcp: {theirs}"));
@@ -395,7 +403,8 @@ impl Play {
     }
 }
 
-/// A state without whether the FIN that was sent is acknowledged: that follows from when it was sent, which is the stack's own affair.
+/// A state without whether the FIN that was sent is acknowledged: that follows from when it was
+/// sent, which is the stack's own affair.
 fn phase(state: &str) -> &str {
     match state {
         "FIN-WAIT-1" => "FIN-WAIT-2",

@@ -1,5 +1,5 @@
-//! A stack, and the peer's books about it: its numbers, what it acknowledged, what was heard of it. All places are
-//! counted from the first byte of a stream.
+//! A stack, and the peer's books about it: its numbers, what it acknowledged, what was heard of it.
+//! All places are counted from the first byte of a stream.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,8 @@ use super::MSS;
 pub(super) trait Subject {
     /// A segment comes.
     fn hear(&mut self, segment: &Words<'_>, now: u64);
-    /// The end of a burst: timers, and what waited for it. What it sent since the last time comes back.
+    /// The end of a burst: timers, and what waited for it. What it sent since the last time comes
+    /// back.
     fn turn(&mut self, now: u64) -> Vec<Told>;
     /// What the app has not read yet.
     fn read(&mut self) -> Vec<u8>;

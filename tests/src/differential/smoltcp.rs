@@ -185,9 +185,9 @@ fn is_arp(frame: &[u8]) -> bool {
     EthernetFrame::new_unchecked(frame).ethertype() == EthernetProtocol::Arp
 }
 
-/// Whether smoltcp still does what keeps full rings from it in the simulator: three duplicates ask for a fast
-/// retransmission while its device takes nothing; when the device takes frames again, the segment has left neither as
-/// that nor by the timer, which was stopped for it.
+/// Whether smoltcp still does what keeps full rings from it in the simulator: three duplicates ask
+/// for a fast retransmission while its device takes nothing; when the device takes frames again,
+/// the segment has left neither as that nor by the timer, which was stopped for it.
 pub fn forgets_a_fast_retransmission_that_finds_no_room() -> bool {
     let mut theirs = Theirs::new(1, 4_096);
     let words = |seq: u32, ack: Option<u32>, control: Control| Words {

@@ -1,5 +1,6 @@
-//! Books beside models of them that are slow and obvious: maps, searched from end to end. Both hear the same events
-//! and must agree on every level, at small capacities, so that "full" is tried as well.
+//! Books beside models of them that are slow and obvious: maps, searched from end to end. Both hear
+//! the same events and must agree on every level, at small capacities, so that "full" is tried as
+//! well.
 
 use std::collections::BTreeMap;
 

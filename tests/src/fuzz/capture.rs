@@ -1,4 +1,5 @@
-//! Captures: whatever the bytes are, the reader ends, says how, and gives no byte that the file does not have.
+//! Captures: whatever the bytes are, the reader ends, says how, and gives no byte that the file
+//! does not have.
 
 use std::io::{self, Read, Write};
 

@@ -1,4 +1,5 @@
-//! The feed handler's configuration: a file is taken and makes sense, or is refused in one sentence that says where.
+//! The feed handler's configuration: a file is taken and makes sense, or is refused in one sentence
+//! that says where.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! The file that counters are shared in: whatever another process left there is read or refused, never believed.
+//! The file that counters are shared in: whatever another process left there is read or refused,
+//! never believed.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! The device wrapper that misbehaves on purpose, with arbitrary faults: it loses nothing without counting it, keeps
-//! nothing for ever, and gives every buffer back.
+//! The device wrapper that misbehaves on purpose, with arbitrary faults: it loses nothing without
+//! counting it, keeps nothing for ever, and gives every buffer back.
 
 use wirepath::counters::Block;
 use wirepath::device::memory::{self, MemoryConfig};

@@ -1,9 +1,11 @@
-//! A whole host and everybody around it: frames of any bytes to ARP, ICMP, IGMP and UDP, its own frames come back to it,
-//! neighbors that answer too late or for others, sends to stations that may not be there, groups joined and left, and time.
-//! The other target changes the host under it as well: addresses, routes, neighbors, MTU, station, link.
+//! A whole host and everybody around it: frames of any bytes to ARP, ICMP, IGMP and UDP, its own
+//! frames come back to it, neighbors that answer too late or for others, sends to stations that may
+//! not be there, groups joined and left, and time. The other target changes the host under it as
+//! well: addresses, routes, neighbors, MTU, station, link.
 //!
-//! However it goes, every packet has an end by name, every buffer is kept by somebody, what is on the wire is the sum of
-//! what each sender says, and nobody makes the host send more than its limits allow.
+//! However it goes, every packet has an end by name, every buffer is kept by somebody, what is on
+//! the wire is the sum of what each sender says, and nobody makes the host send more than its
+//! limits allow.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -38,7 +40,8 @@ pub(super) mod step {
 
 /// Bytes that configure the rig, before the first step.
 pub(super) const CONFIG_LEN: usize = 3;
-/// How long a step may take: nothing, a burst, fragments, an ARP question, an IGMP report, a believed neighbor, all of it.
+/// How long a step may take: nothing, a burst, fragments, an ARP question, an IGMP report, a
+/// believed neighbor, all of it.
 pub(super) const SPANS_MS: [u64; 8] = [0, 0, 1, 20, 1_100, 3_000, 31_000, 700_000];
 /// A station that is on the link and configured nowhere, our router, and a host behind it.
 pub(super) const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
@@ -67,10 +70,12 @@ pub(super) fn host(data: &[u8]) {
     scene.end();
 }
 
-/// Steps with changes of the host. In the end the host is what it was, and every flow finds its way again.
+/// Steps with changes of the host. In the end the host is what it was, and every flow finds its way
+/// again.
 pub(super) fn host_events(data: &[u8]) {
     let mut input = Input::new(data);
-    // With fewer buffers than may wait, those that wait leave no room for the answer that they wait for.
+    // With fewer buffers than may wait, those that wait leave no room for the answer that they wait
+    // for.
     let mut scene = Scene::new(&mut input, &[256, 128], &[64, 256]);
     while !input.is_empty() {
         let step = input.below(step::COUNT_WITH_EVENTS);
@@ -207,7 +212,8 @@ impl Scene {
         }
     }
 
-    /// Something about the interface changes. What the host has no room for, or cannot be, it refuses.
+    /// Something about the interface changes. What the host has no room for, or cannot be, it
+    /// refuses.
     fn change(&mut self, input: &mut Input<'_>) {
         let event = event(input);
         self.rig.with_app(|_, cx| {
@@ -249,7 +255,8 @@ impl Scene {
     /// With the way back and neighbors that answer, every flow sends again within seconds.
     fn assert_flows_recover(&mut self) {
         for round in 0..80 {
-            // A path's MTU and groups' reports have their own times; what waits for neighbors ends within seconds.
+            // A path's MTU and groups' reports have their own times; what waits for neighbors ends
+            // within seconds.
             self.pass(Duration::from_millis(500));
             for _ in 0..4 {
                 self.answer(&mut Input::new(&[]));

@@ -1,5 +1,5 @@
-//! An input read as numbers: how bytes become the plan of a scenario. An exhausted input gives zeros, so every input
-//! is a whole plan, and a prefix of an input is a prefix of its plan.
+//! An input read as numbers: how bytes become the plan of a scenario. An exhausted input gives
+//! zeros, so every input is a whole plan, and a prefix of an input is a prefix of its plan.
 
 /// The bytes that have not been read.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
-//! Exchange formats: packets are taken whole or refused whole, a written packet is the packet that was read, and each
-//! message is one event or one named error. What the events do to books is compared with a naive model in `books`.
+//! Exchange formats: packets are taken whole or refused whole, a written packet is the packet that
+//! was read, and each message is one event or one named error. What the events do to books is
+//! compared with a naive model in `books`.
 
 use market::event::Event;
 use market::framing::cboe_unit::CboeUnit;

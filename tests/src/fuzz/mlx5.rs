@@ -1,5 +1,6 @@
-//! The mlx5 device over rings of plain memory, under a NIC that may be mad: what stands in its CQEs is the input's. Nothing panics, the
-//! worker never works without end, no buffer is in two hands, and in the end every one is home.
+//! The mlx5 device over rings of plain memory, under a NIC that may be mad: what stands in its CQEs
+//! is the input's. Nothing panics, the worker never works without end, no buffer is in two hands,
+//! and in the end every one is home.
 
 use wirepath::counters::Block;
 use wirepath::device::mlx5::{Mlx5Tx, WarmUp};
@@ -204,7 +205,8 @@ pub(super) fn tx(data: &[u8]) {
         }
         assert_eq!(tx.in_flight() > 0, pool.in_use() > 0, "what is in flight holds its buffers, and nothing else does");
     }
-    // A queue that the kernel does not let go of keeps its buffers, and says so; and one that has work to do is waited for.
+    // A queue that the kernel does not let go of keeps its buffers, and says so; and one that has
+    // work to do is waited for.
     nic.objects.failing.set(0);
     tx.ring_doorbell(now);
     nic.complete_all();
@@ -261,7 +263,8 @@ fn post(tx: &mut impl TxQueue, pool: &Pool, input: &mut Input<'_>) {
 
 // Seeds.
 
-/// Work between completions that are right, for each shape of a ring and each kind of session, then nearly right and not at all.
+/// Work between completions that are right, for each shape of a ring and each kind of session, then
+/// nearly right and not at all.
 pub(super) fn rx_seeds() -> Vec<Vec<u8>> {
     let shapes = (0..3).flat_map(|shape| [0x00, 0x19, 0x22, 0x34].map(|wishes| (shape, wishes)));
     shapes

@@ -1,9 +1,10 @@
 //! Fuzz targets: functions that take any bytes and assert what must hold for all of them.
 //!
-//! A target panics where a promise is broken: a parser that fails on bytes, a walk that does not end, a header that
-//! reads differently once written, a machine that differs from a model of ten lines, a packet that vanished. The same
-//! functions serve three drivers: libFuzzer (`tests/fuzz`), the replay of the corpus and its mutations
-//! (`tests/tests/fuzz_corpus.rs`), and a person with a file (`corpus::check`).
+//! A target panics where a promise is broken: a parser that fails on bytes, a walk that does not
+//! end, a header that reads differently once written, a machine that differs from a model of ten
+//! lines, a packet that vanished. The same functions serve three drivers: libFuzzer (`tests/fuzz`),
+//! the replay of the corpus and its mutations (`tests/tests/fuzz_corpus.rs`), and a person with a
+//! file (`corpus::check`).
 
 mod books;
 mod capture;
@@ -28,7 +29,8 @@ mod wire;
 
 pub use input::Input;
 
-/// A target: its name, which is also the folder of its corpus, the function, and inputs that reach far into it.
+/// A target: its name, which is also the folder of its corpus, the function, and inputs that reach
+/// far into it.
 pub struct Target {
     /// The name on the command line and in `tests/corpus`.
     pub name: &'static str,

@@ -1,5 +1,6 @@
-//! The whole pipeline: frames of any bytes through the device with faults to the app, while consumers join and leave.
-//! However it goes: received = delivered + Σ named drops + still held, and no buffer is lost.
+//! The whole pipeline: frames of any bytes through the device with faults to the app, while
+//! consumers join and leave. However it goes: received = delivered + Σ named drops + still held,
+//! and no buffer is lost.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -80,7 +81,8 @@ pub(super) fn pipeline(data: &[u8]) {
     rig.assert_settled(stock);
 }
 
-/// Faults by the bits of one byte; half of the inputs have none, so that the pipeline itself is looked at.
+/// Faults by the bits of one byte; half of the inputs have none, so that the pipeline itself is
+/// looked at.
 fn faults(input: &mut Input<'_>) -> FaultConfig {
     let bits = input.u8();
     let has = |bit: u8, probability: f64| if bits & 0x80 != 0 && bits & 1 << bit != 0 { probability } else { 0.0 };

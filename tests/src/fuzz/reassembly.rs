@@ -1,5 +1,6 @@
-//! The reassembly machine beside a model that keeps datagrams in a list and looks through all of it each time. Both
-//! must keep, complete and drop the same fragments for the same reasons, and no payload is lost or given back twice.
+//! The reassembly machine beside a model that keeps datagrams in a list and looks through all of it
+//! each time. Both must keep, complete and drop the same fragments for the same reasons, and no
+//! payload is lost or given back twice.
 
 use std::collections::BTreeSet;
 
@@ -189,7 +190,8 @@ impl Model {
         self.datagrams.len() - 1
     }
 
-    /// The oldest datagram but the one at `place` goes where no piece is free; returns the place afterwards.
+    /// The oldest datagram but the one at `place` goes where no piece is free; returns the place
+    /// afterwards.
     fn make_room(&mut self, place: usize, released: &mut Vec<Released<u32>>) -> usize {
         if self.held() < PIECES {
             return place;

@@ -171,7 +171,8 @@ pub(super) fn pcap() -> Vec<Vec<u8>> {
     vec![capture, words(&classic, u32::to_be_bytes), words(&little, u32::to_le_bytes)]
 }
 
-/// A section, an interface with a resolution of its own, an enhanced, a simple and an unknown block.
+/// A section, an interface with a resolution of its own, an enhanced, a simple and an unknown
+/// block.
 pub(super) fn pcapng() -> Vec<Vec<u8>> {
     let resolution = |ns: [u8; 4]| u32::from_ne_bytes(ns);
     let file = |to_bytes: fn(u32) -> [u8; 4], option: u32| -> Vec<u8> {
@@ -250,7 +251,8 @@ pub(super) fn deep10() -> Vec<Vec<u8>> {
     vec![packet::<ItchFile>(RunHeader::default(), &messages(deep10::Message::LENGTHS, 0))]
 }
 
-/// One message of each type, empty but for the type at `kind_at`, and the length in front of it where that is not 0.
+/// One message of each type, empty but for the type at `kind_at`, and the length in front of it
+/// where that is not 0.
 fn messages(lengths: &[(u8, usize)], kind_at: usize) -> Vec<Vec<u8>> {
     let message = |&(kind, len): &(u8, usize)| {
         let mut bytes = vec![0; len];
@@ -433,7 +435,8 @@ pub(super) fn host() -> Vec<Vec<u8>> {
             script.push(kind);
             script.extend((frame.len() as u16).to_be_bytes());
             script.extend(frame);
-            // Sends to each of the remotes, all lengths; its neighbor answers, or the network gives everything back.
+            // Sends to each of the remotes, all lengths; its neighbor answers, or the network gives
+            // everything back.
             script.extend([host::step::SEND, idx, idx, idx & 3, idx, host::step::POLL, idx]);
             script.extend([if idx % 3 == 0 { host::step::REFLECT } else { host::step::ANSWER }, idx, 0]);
             script.truncate(script.len() - usize::from(idx % 3 == 0));
@@ -448,7 +451,8 @@ pub(super) fn host() -> Vec<Vec<u8>> {
 pub(super) fn host_events() -> Vec<Vec<u8>> {
     use host::step::{ANSWER, EVENT, POLL, SEND};
     let events: [&[u8]; 9] = [
-        // The link goes down and up; an address, the route and the MTU go and come; neighbors and the station change.
+        // The link goes down and up; an address, the route and the MTU go and come; neighbors and
+        // the station change.
         &[EVENT, 9, 1],
         &[EVENT, 9, 0],
         &[EVENT, 1, 0, 0],

@@ -1,5 +1,6 @@
-//! Sequence and arbitration machines under arbitrary packets: each message counted once, each number delivered at most
-//! once and in order, each kept packet given back once, and no hole that stays open for ever.
+//! Sequence and arbitration machines under arbitrary packets: each message counted once, each
+//! number delivered at most once and in order, each kept packet given back once, and no hole that
+//! stays open for ever.
 
 use market::framing::Framing;
 use market::framing::mold_udp64::MoldHeader;
@@ -72,8 +73,8 @@ pub(super) fn arbitration(data: &[u8]) {
     assert_eq!((counts.gaps, counts.missing, counts.restarts), (expected.gaps, expected.missing, expected.restarts));
 }
 
-/// One line, and answers to re-requests from a server that may send anything: nothing that it sends begins the feed anew,
-/// goes past what the line has shown, or makes us ask without end.
+/// One line, and answers to re-requests from a server that may send anything: nothing that it sends
+/// begins the feed anew, goes past what the line has shown, or makes us ask without end.
 pub(super) fn recovery(data: &[u8]) {
     let mut input = Input::new(data);
     let (policy, mut heard) = (policy(&mut input), Heard::new());
@@ -143,7 +144,8 @@ pub(super) fn recovery(data: &[u8]) {
 }
 
 fn drain(arbiter: &mut Arbiter<Header>, now_ns: u64, kept: &mut Vec<Header>, expected: &mut Expected) {
-    // Each turn gives a kept packet back, a gap before one that waited, or an announcement; without a handle too.
+    // Each turn gives a kept packet back, a gap before one that waited, or an announcement; without
+    // a handle too.
     for _ in 0..2 * kept.len() + 8 + 4 * DOUBTS_MAX {
         match arbiter.poll(now_ns) {
             None => return,
@@ -222,7 +224,8 @@ fn header(input: &mut Input<'_>, heard: &mut Heard) -> Header {
     header
 }
 
-/// The next number that may be delivered: everything before it was, or is in a gap, since the last restart.
+/// The next number that may be delivered: everything before it was, or is in a gap, since the last
+/// restart.
 struct Expected {
     next: Option<u64>,
     gaps: u64,
@@ -245,7 +248,8 @@ impl Expected {
     fn gap(&mut self, gap: Option<Gap>) {
         let Some(gap) = gap else { return };
         assert!(gap.from <= gap.to);
-        // Who joins late learns from the first packet, which may be a heartbeat, where the numbers begin.
+        // Who joins late learns from the first packet, which may be a heartbeat, where the numbers
+        // begin.
         assert_eq!(gap.from, self.next.unwrap_or(gap.from), "a gap begins where the numbers stopped");
         self.next = Some(gap.to + 1);
         self.gaps += 1;

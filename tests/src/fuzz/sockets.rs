@@ -1,5 +1,6 @@
-//! The tables behind the sockets beside models of them: lists, searched from end to end. Operations come from the
-//! input; after each of them, every question has the model's answer. What a full table refuses must change nothing.
+//! The tables behind the sockets beside models of them: lists, searched from end to end. Operations
+//! come from the input; after each of them, every question has the model's answer. What a full
+//! table refuses must change nothing.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -115,7 +116,8 @@ impl DemuxPair {
         None
     }
 
-    /// Who unsubscribed since gets nothing more, who subscribed since nothing yet, and nobody anything twice.
+    /// Who unsubscribed since gets nothing more, who subscribed since nothing yet, and nobody
+    /// anything twice.
     fn walk_on(&mut self) {
         let Some((cursor, expected)) = &mut self.walk else { return };
         let place = expected.iter().position(|number| self.subscribers.iter().any(|(_, _, other)| other == number));
@@ -377,8 +379,8 @@ impl FilterPair {
     }
 }
 
-/// The sockets as a whole: what was refused has changed nothing, nobody hears a group that he did not join on that
-/// port and interface, and a closed consumer leaves nothing behind.
+/// The sockets as a whole: what was refused has changed nothing, nobody hears a group that he did
+/// not join on that port and interface, and a closed consumer leaves nothing behind.
 pub(super) fn udp_sockets(data: &[u8]) {
     let mut input = Input::new(data);
     let roomy = SocketCapacity { locals: 64, bindings: 128, connections: 64, sources: 256 };

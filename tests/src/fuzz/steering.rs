@@ -46,8 +46,8 @@ fn read_rule(input: &mut Input<'_>) -> Rule {
     }
 }
 
-/// The rule's meaning: fields at their places. A rule that names nothing names everything; all others want a frame
-/// that can be taken apart as far as the field.
+/// The rule's meaning: fields at their places. A rule that names nothing names everything; all
+/// others want a frame that can be taken apart as far as the field.
 fn matches(rule: &Rule, frame: &[u8]) -> bool {
     if rule.fields() == Fields::NONE {
         return true;

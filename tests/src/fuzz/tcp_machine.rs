@@ -1,5 +1,6 @@
-//! The TCP machine against segments, calls and time at random: it never panics, never sends beyond the window that it was shown nor what
-//! the app did not hand over, its states follow each other as RFC 9293 3.3.2 has them, and at the end all that it kept has come home.
+//! The TCP machine against segments, calls and time at random: it never panics, never sends beyond
+//! the window that it was shown nor what the app did not hand over, its states follow each other as
+//! RFC 9293 3.3.2 has them, and at the end all that it kept has come home.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;

@@ -1,5 +1,6 @@
-//! Several VLANs on one queue: frames with every stack of tags, whole and cut short, to a trunk of three hosts. Each packet
-//! ends by name, in the leg of its tags and in no other; what a leg answers carries its tags.
+//! Several VLANs on one queue: frames with every stack of tags, whole and cut short, to a trunk of
+//! three hosts. Each packet ends by name, in the leg of its tags and in no other; what a leg
+//! answers carries its tags.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -90,7 +91,8 @@ pub(super) fn trunk(data: &[u8]) {
     assert!(sum(&snapshot, "/icmp_errors/sent") <= sum(&snapshot, "/ethernet/frames"), "{}", table(&snapshot));
 }
 
-/// What leaves is untagged, or has the tags of a leg; a priority may stand in front, as the question had one.
+/// What leaves is untagged, or has the tags of a leg; a priority may stand in front, as the
+/// question had one.
 fn assert_tags_of_legs(rig: &mut Rig<MemoryQueue, Trunk<HostStack>>) {
     rig.take_sent(|frame| {
         let parsed = EthernetFrame::parse(frame).expect("what we send is a frame");
@@ -107,7 +109,8 @@ fn tags(vids: &[u16]) -> VlanTags {
     }
 }
 
-/// A frame with up to three tags behind its addresses, its checksums mended or not, cut anywhere or not.
+/// A frame with up to three tags behind its addresses, its checksums mended or not, cut anywhere or
+/// not.
 fn tagged(input: &mut Input<'_>) -> Vec<u8> {
     let (count, is_mended, cut) = (input.below(4), input.u8() & 1 == 1, usize::from(input.u8()));
     let mut tags = Vec::new();

@@ -1,5 +1,6 @@
-//! The uverbs front end of the software ConnectX: system calls of a client that may be mad, and steps of the NIC between
-//! them. Nothing panics, what is refused makes nothing, and after the descriptor is closed the NIC has nothing left.
+//! The uverbs front end of the software ConnectX: system calls of a client that may be mad, and
+//! steps of the NIC between them. Nothing panics, what is refused makes nothing, and after the
+//! descriptor is closed the NIC has nothing left.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,10 +23,12 @@ mod step {
     pub(super) const KINDS: u8 = 6;
 }
 
-/// Steps of a plan: more than DPDK takes to bring up a port, with a step of the NIC after each of its own.
+/// Steps of a plan: more than DPDK takes to bring up a port, with a step of the NIC after each of
+/// its own.
 const STEPS_MAX: usize = 500;
 
-/// The first byte is the protocol, and the number before that of the first descriptor; then steps, each with its kind in front.
+/// The first byte is the protocol, and the number before that of the first descriptor; then steps,
+/// each with its kind in front.
 pub(super) fn uverbs(data: &[u8]) {
     let mut input = Input::new(data);
     let first = input.u8();
@@ -124,8 +127,8 @@ impl Bench {
 /// Where pages of doorbell registers are mapped.
 const UARS: u64 = 0x5000_0000;
 
-/// Memory at all addresses that a process may have, zeros where nothing was written: frames that were recorded anywhere find
-/// theirs.
+/// Memory at all addresses that a process may have, zeros where nothing was written: frames that
+/// were recorded anywhere find theirs.
 #[derive(Default)]
 struct Sparse(RefCell<HashMap<u64, Vec<u8>>>);
 

@@ -185,7 +185,8 @@ pub(super) fn tcp(data: &[u8]) {
     let _ = segment.verify_checksum(SOURCE, DESTINATION);
 }
 
-/// A fuzzer does not find checksums: the field at `offset` gets the right one, unless the last byte of the input is odd.
+/// A fuzzer does not find checksums: the field at `offset` gets the right one, unless the last byte
+/// of the input is odd.
 fn with_checksum(data: &[u8], offset: usize) -> Vec<u8> {
     let mut bytes = data.to_vec();
     if data.last().is_some_and(|last| last % 2 == 1) {

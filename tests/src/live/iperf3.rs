@@ -1,5 +1,6 @@
-//! A server for `iperf3`, as far as a client needs one: a connection for control with states of one byte and parameters in JSON,
-//! and streams that begin with the same cookie (`iperf_api.h` and `iperf_server_api.c` of iperf 3).
+//! A server for `iperf3`, as far as a client needs one: a connection for control with states of one
+//! byte and parameters in JSON, and streams that begin with the same cookie (`iperf_api.h` and
+//! `iperf_server_api.c` of iperf 3).
 
 use std::collections::HashMap;
 
@@ -34,7 +35,8 @@ enum Step {
 pub struct Iperf3 {
     control: Option<ConnectionId>,
     step: Step,
-    /// What came of the control connection and is not read yet, and of streams that have not shown their cookie.
+    /// What came of the control connection and is not read yet, and of streams that have not shown
+    /// their cookie.
     unread: HashMap<ConnectionId, Vec<u8>>,
     /// Whether we send.
     is_reverse: bool,

@@ -1,13 +1,14 @@
-//! A host of ours against the Linux kernel: AF_XDP on one end of a cable, the kernel's stack on the other, each in a network
-//! namespace of its own.
+//! A host of ours against the Linux kernel: AF_XDP on one end of a cable, the kernel's stack on the
+//! other, each in a network namespace of its own.
 //!
 //! ```text
 //!  test ── acts ──▶ worker's thread in `near`: AF_XDP, host_stack, Recorder ── veth0 ═══ veth1 ── kernel in `far`
 //!    └── sockets, ping, ip, tcpdump ───────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The thread gives the processor away when nothing came, because a machine of two cores has the kernel's softirqs, the peer
-//! and other tests to run beside it: figures are not to be had here. [`Live::stop`] checks that every frame is accounted for.
+//! The thread gives the processor away when nothing came, because a machine of two cores has the
+//! kernel's softirqs, the peer and other tests to run beside it: figures are not to be had here.
+//! [`Live::stop`] checks that every frame is accounted for.
 
 mod account;
 mod iperf3;
@@ -67,7 +68,8 @@ pub struct LiveConfig {
     pub buffers: usize,
     /// Addresses of our own. None where the kernel has the interface, and the mirror tells.
     pub addresses: Vec<Ipv4Prefix>,
-    /// Whether the kernel has the interface too: its addresses, routes and neighbors are then followed.
+    /// Whether the kernel has the interface too: its addresses, routes and neighbors are then
+    /// followed.
     pub is_the_kernels: bool,
     /// Tags of our frames.
     pub vlan: VlanTags,
@@ -82,7 +84,8 @@ pub struct LiveConfig {
 }
 
 impl LiveConfig {
-    /// A host of its own with [`OURS`], on an interface of which the kernel gets no frame: ARP, ICMP and IGMP are ours.
+    /// A host of its own with [`OURS`], on an interface of which the kernel gets no frame: ARP,
+    /// ICMP and IGMP are ours.
     pub fn own(interface: &str) -> Self {
         let seed = HashSeed::new(17, 19);
         let device = AfXdpConfig { rx_ring_len: 1024, tx_ring_len: 512, ..AfXdpConfig::new(interface) };
@@ -110,7 +113,8 @@ impl LiveConfig {
         self
     }
 
-    /// A port shared with the kernel, which has the addresses and answers ARP and ICMP: `rules` are ours.
+    /// A port shared with the kernel, which has the addresses and answers ARP and ICMP: `rules` are
+    /// ours.
     pub fn shared(interface: &str, rules: &[Rule]) -> Self {
         let own = Self::own(interface);
         let neighbors = NeighborConfig { learn_from: LearnFrom::Host, ..NeighborConfig::default() };
@@ -414,7 +418,8 @@ impl Drop for Live {
 /// The port, its queues with their numbers, and what the kernel says of the interface.
 type Opened = (FaultDevice<AfXdpDevice>, Vec<(u16, FaultQueue<AfXdpQueue>)>, Link);
 
-/// Opens the port with its rules, on a thread in its namespace, and asks the kernel about the interface.
+/// Opens the port with its rules, on a thread in its namespace, and asks the kernel about the
+/// interface.
 fn open(config: &LiveConfig, queues: u16) -> Result<Opened, String> {
     let mirror = Mirror::open(&Block::heap().scope("link")).map_err(|error| error.to_string())?;
     let interface = &config.device.interface;
@@ -512,8 +517,8 @@ fn turn(
     }
 }
 
-/// Gives the processor away after so many turns without a frame: at once for a while, because an answer is on its way, then
-/// for longer, because many tests run beside each other.
+/// Gives the processor away after so many turns without a frame: at once for a while, because an
+/// answer is on its way, then for longer, because many tests run beside each other.
 fn rest(idle: u32) {
     match idle {
         0 => {}

@@ -1,4 +1,5 @@
-//! The kernel's ends of connections: sockets that send the stream, and compare what they get with it.
+//! The kernel's ends of connections: sockets that send the stream, and compare what they get with
+//! it.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
@@ -7,7 +8,8 @@ use std::time::Duration;
 use super::traffic::{PIECE_LEN_MAX, is_stream, stream};
 use crate::netns::Namespace;
 
-/// Nothing that comes may take longer than this, losses and all: two retransmission timeouts that were doubled five times.
+/// Nothing that comes may take longer than this, losses and all: two retransmission timeouts that
+/// were doubled five times.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A socket of the kernel that listens; port 0 takes a free one.
@@ -41,8 +43,8 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(SILENCE_MAX))
 }
 
-/// Sends so many bytes of the stream, says that it was all, and reads to the end of what comes. Says how much came; all of it
-/// is of the stream.
+/// Sends so many bytes of the stream, says that it was all, and reads to the end of what comes.
+/// Says how much came; all of it is of the stream.
 ///
 /// # Errors
 /// What the kernel says, or where the first other byte is.
@@ -80,7 +82,8 @@ pub fn receive_stream(mut socket: &TcpStream) -> io::Result<u64> {
     let (mut bytes, mut received) = (vec![0; PIECE_LEN_MAX], 0);
     loop {
         let len = match socket.read(&mut bytes) {
-            // The kernel does not go on with a read that has a timeout, once a signal was there: a child of the tests has ended.
+            // The kernel does not go on with a read that has a timeout, once a signal was there: a
+            // child of the tests has ended.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };

@@ -1,6 +1,8 @@
-//! The connections of a live host: what each sends, and whether what comes is what the other end sent.
+//! The connections of a live host: what each sends, and whether what comes is what the other end
+//! sent.
 //!
-//! Both ends send the same endless [`stream`], so that either compares what it gets byte for byte, wherever it is cut.
+//! Both ends send the same endless [`stream`], so that either compares what it gets byte for byte,
+//! wherever it is cut.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +11,8 @@ use std::sync::LazyLock;
 use wirepath::pipeline::tcp::{CloseReason, ConnectionId, ListenerId, SendError, TcpData, TcpEvent, TcpInfo};
 use wirepath::pipeline::{App, Cx};
 
-/// A prime, so that no other length fits into it: bytes that come a segment or a buffer too early or too late differ.
+/// A prime, so that no other length fits into it: bytes that come a segment or a buffer too early
+/// or too late differ.
 const PERIOD: usize = 1_048_573;
 /// No piece of the stream is longer.
 pub const PIECE_LEN_MAX: usize = 1 << 16;
@@ -78,7 +81,8 @@ pub struct End {
     is_shut: bool,
 }
 
-/// A server of the test: called with each piece of data, and says what more to send of the stream, if anything.
+/// A server of the test: called with each piece of data, and says what more to send of the stream,
+/// if anything.
 pub type Server = Box<dyn FnMut(ConnectionId, &[u8], &mut Cx<'_>) -> Option<Plan> + Send>;
 
 /// All connections of a host, also those that are gone.

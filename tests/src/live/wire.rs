@@ -17,7 +17,8 @@ pub const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 /// Long enough for a machine with two busy cores, short enough to wait for.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Two namespaces and the cable between them. The near end has no address, the far end [`THEIRS`] of a network of 24 bits.
+/// Two namespaces and the cable between them. The near end has no address, the far end [`THEIRS`]
+/// of a network of 24 bits.
 #[derive(Debug)]
 pub struct Wire {
     /// Where we are.

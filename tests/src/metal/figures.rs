@@ -1,7 +1,8 @@
 //! Figures of the wire: frames a second each way, and how long a frame takes there and back.
 //!
-//! Sender and receiver are two threads; a round trip is one thread that drives both ends, so that what is measured is the NICs, PCIe and
-//! the cable, and not how two cores wake each other. Clock reads are in the round trips: some 20 ns each.
+//! Sender and receiver are two threads; a round trip is one thread that drives both ends, so that
+//! what is measured is the NICs, PCIe and the cable, and not how two cores wake each other. Clock
+//! reads are in the round trips: some 20 ns each.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -34,7 +35,8 @@ const LENS: [usize; 2] = [64, 1500];
 const WIRE_LEN: usize = 4 + 8 + 12;
 /// Frames a turn.
 const BURST: usize = 32;
-/// Silence after which no more frames are on the way. A NIC needs microseconds, a software one on a busy machine more.
+/// Silence after which no more frames are on the way. A NIC needs microseconds, a software one on a
+/// busy machine more.
 const SILENCE: Duration = Duration::from_millis(100);
 /// How long a single frame may take.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,7 +1,9 @@
-//! `make metal`: what holds and how fast it is on two ports that a cable joins, as a report that a lab can send.
+//! `make metal`: what holds and how fast it is on two ports that a cable joins, as a report that a
+//! lab can send.
 //!
-//! First the machine and the devices, then the conformance suite in each way to drive them, then figures of the wire. On
-//! ConnectXs made of software everything runs too, and the report says that its figures tell nothing about a NIC.
+//! First the machine and the devices, then the conformance suite in each way to drive them, then
+//! figures of the wire. On ConnectXs made of software everything runs too, and the report says that
+//! its figures tell nothing about a NIC.
 
 mod figures;
 mod place;

@@ -1,5 +1,5 @@
-//! Where a report comes from: the machine, its kernel, the devices and what they can do, so that a reader can tell whose figures
-//! these are.
+//! Where a report comes from: the machine, its kernel, the devices and what they can do, so that a
+//! reader can tell whose figures these are.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,8 @@ use crate::nic;
 pub(super) const SOFTWARE: &str =
     "These ConnectXs are made of software: the facts are facts, the figures say nothing about a NIC.";
 
-/// Whether the device is made of software: its model is loaded into this process, or the kernel has no driver for a real one.
+/// Whether the device is made of software: its model is loaded into this process, or the kernel has
+/// no driver for a real one.
 pub(super) fn is_software(device: &str) -> bool {
     let model = nic::counter(&format!("{device}.tx_frames")).or_else(|| nic::counter("tx_frames"));
     model.is_some() || !Path::new("/sys/module/mlx5_core").exists()

@@ -1,4 +1,5 @@
-//! The ways to drive a port that the suite tries: each thing that a configuration can ask for, alone.
+//! The ways to drive a port that the suite tries: each thing that a configuration can ask for,
+//! alone.
 
 use wirepath::device::mlx5::{Feature, Mlx5Config};
 

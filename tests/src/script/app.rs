@@ -20,7 +20,8 @@ pub(super) enum Call {
     Fire(Expression),
     /// `warm N`: the same, but that they leave.
     Warm(Expression),
-    /// `delegate N`: somebody else may send the next N bytes. The headers must begin at what is next.
+    /// `delegate N`: somebody else may send the next N bytes. The headers must begin at what is
+    /// next.
     Delegate(Expression),
     /// `delegated N`: and has sent so many.
     Delegated(Expression),

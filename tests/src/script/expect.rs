@@ -9,7 +9,8 @@ pub(super) enum Expectation {
     Event(String),
     /// `expect no event`
     NoEvent,
-    /// `expect data N`: so many bytes since the last time this was asked; that they are the right ones is always looked at.
+    /// `expect data N`: so many bytes since the last time this was asked; that they are the right
+    /// ones is always looked at.
     Data(Expression),
     /// `expect drop NAME`: what the last segment was dropped for; `none`.
     Drop(String),

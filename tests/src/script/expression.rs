@@ -1,5 +1,5 @@
-//! Numbers in scripts: `1460`, `1+1460*i`, `-1`, `(n-1)*mss`, with variables from `let` and `repeat`. Arithmetic is
-//! that of sequence numbers once a field takes the value: modulo 2^32.
+//! Numbers in scripts: `1460`, `1+1460*i`, `-1`, `(n-1)*mss`, with variables from `let` and
+//! `repeat`. Arithmetic is that of sequence numbers once a field takes the value: modulo 2^32.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,12 @@
-//! Scripts for the TCP machine: what comes, what must leave and what the app does, in virtual time. `docs/tcp-scripts.md` is the grammar.
+//! Scripts for the TCP machine: what comes, what must leave and what the app does, in virtual time.
+//! `docs/tcp-scripts.md` is the grammar.
 //!
 //! ```text
 //!   text ──parse──▶ lines ──play──▶ stage: machine, wire, app ──▶ expect ──▶ a fact that holds, or the line where it does not
 //! ```
 //!
-//! All of a script is read before any of it is played: a misspelt line is an error of its own, whatever would have happened before it.
+//! All of a script is read before any of it is played: a misspelt line is an error of its own,
+//! whatever would have happened before it.
 
 mod app;
 mod expect;
@@ -49,7 +51,8 @@ pub fn run(script: &str) -> Result<(), ScriptError> {
     play::play(&parse::parse(script)?)
 }
 
-/// All scripts of a folder and those below it, by the fact that each proves: names without `.pkt`, sorted.
+/// All scripts of a folder and those below it, by the fact that each proves: names without `.pkt`,
+/// sorted.
 pub fn find(folder: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {

@@ -47,7 +47,8 @@ pub(super) fn parse(script: &str) -> Result<Vec<Line>, ScriptError> {
     }
 }
 
-/// `given connected | accepted [rtt TIME] [win N] [<options>]`: the lines of the handshake. Others are themselves.
+/// `given connected | accepted [rtt TIME] [win N] [<options>]`: the lines of the handshake. Others
+/// are themselves.
 fn expand(code: &str) -> Result<Vec<String>, String> {
     let (flow, rest) = match code.split_once(": ") {
         Some((flow, rest)) if !flow.contains(' ') => (format!("{flow}: "), rest),

@@ -1,5 +1,6 @@
-//! Segments as scripts write them: `FLAGS seq N[:N] ack N win N <options>`. One that comes leaves out what is usual;
-//! of one that is expected, what is left out is not looked at, but for its length and its control bits.
+//! Segments as scripts write them: `FLAGS seq N[:N] ack N win N <options>`. One that comes leaves
+//! out what is usual; of one that is expected, what is left out is not looked at, but for its
+//! length and its control bits.
 
 use wirepath::wire::tcp::TcpFlags;
 
@@ -89,7 +90,8 @@ impl Wanted {
         })
     }
 
-    /// Whether `came` is as wanted; otherwise what was wanted, in words. `place` makes both comparable: on a ring, or as they are.
+    /// Whether `came` is as wanted; otherwise what was wanted, in words. `place` makes both
+    /// comparable: on a ring, or as they are.
     pub(super) fn check(&self, came: i64, variables: &Variables, place: fn(i64) -> i64) -> Result<(), String> {
         match self {
             Self::Anything => Ok(()),

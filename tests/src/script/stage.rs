@@ -1,5 +1,5 @@
-//! Where a script is played: the machine, the wire, the app and the clock. Both ends write the same pattern, so that
-//! a byte out of its place is seen whatever the script asks for.
+//! Where a script is played: the machine, the wire, the app and the clock. Both ends write the same
+//! pattern, so that a byte out of its place is seen whatever the script asks for.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;

@@ -1,4 +1,5 @@
-//! The way out of a script's machine: what left is kept with its time, until the script asks for it.
+//! The way out of a script's machine: what left is kept with its time, until the script asks for
+//! it.
 
 use core::net::Ipv4Addr;
 use std::collections::VecDeque;

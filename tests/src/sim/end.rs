@@ -1,5 +1,5 @@
-//! One end of a session: what its app does, and what it must see. It knows no stack; who drives one asks it what to do next and tells it
-//! what happened.
+//! One end of a session: what its app does, and what it must see. It knows no stack; who drives one
+//! asks it what to do next and tells it what happened.
 
 use wirepath::pipeline::tcp::ConnectionOptions;
 
@@ -22,7 +22,8 @@ pub struct EndPlan {
     pub hold: usize,
     /// How it writes.
     pub writes: Writes,
-    /// Where its stack takes no more of it, it hears no more, and does nothing at all before it is told of room.
+    /// Where its stack takes no more of it, it hears no more, and does nothing at all before it is
+    /// told of room.
     pub holds_back: bool,
     /// It does not close its side but goes away: what still comes is not wanted.
     pub hangs_up: bool,

@@ -1,4 +1,5 @@
-//! A host of ours: a whole worker on a simulated NIC, with an app that plays its ends of the sessions.
+//! A host of ours: a whole worker on a simulated NIC, with an app that plays its ends of the
+//! sessions.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -411,8 +412,8 @@ impl SimApp {
             },
         };
         order.patch(0, &bytes).expect("it is as long");
-        // All that `fire` says is that the bytes were taken; `warm` must change nothing at all, and what does not
-        // leave at once is fired after all.
+        // All that `fire` says is that the bytes were taken; `warm` must change nothing at all, and
+        // what does not leave at once is fired after all.
         let has_left = match count % 3 {
             0 => cx.tcp().warm(&mut order).map(|_| false)?,
             1 => cx.tcp().fire_at_once(&mut order)?,
@@ -425,7 +426,8 @@ impl SimApp {
         Ok(count)
     }
 
-    /// Options that change while data flows. How long it waits for a peer that is silent stays as it was: that is judged.
+    /// Options that change while data flows. How long it waits for a peer that is silent stays as
+    /// it was: that is judged.
     fn change_options(&mut self, id: ConnectionId, key: EndKey, cx: &mut Cx<'_>) {
         loop {
             let change = self.ledger.borrow_mut().end(key).change();
@@ -471,7 +473,8 @@ impl SimApp {
         };
         let before = self.ledger.borrow_mut().end((session, side)).outcome;
         if before.is_some() && side == 1 {
-            // A segment that was on its way brought the cookie back once more: who keeps no SYN cannot know that this one was used.
+            // A segment that was on its way brought the cookie back once more: who keeps no SYN
+            // cannot know that this one was used.
             self.ghosts.push(id);
             let _ = cx.tcp().abort(id);
             return;

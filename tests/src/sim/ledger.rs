@@ -14,7 +14,8 @@ pub type EndKey = (usize, Side);
 /// A neighbor is asked for so long; a question that is asked when the network is well is answered.
 const RESOLVED_WITHIN: u64 = 10 * SECOND;
 
-/// What was sent before the network was well is waited for, and what was sent soon after, as the queues were full.
+/// What was sent before the network was well is waited for, and what was sent soon after, as the
+/// queues were full.
 const GIVES_UP_WITHIN: u64 = 10 * SECOND;
 
 /// The books.
@@ -176,40 +177,45 @@ impl Ledger {
             Outcome::Aborted if own.plan.may_break() => Ok(()),
             Outcome::Aborted => Err("nobody wanted it".into()),
             Outcome::Reset | Outcome::Refused if aborts || plan.may_be_refused => Ok(()),
-            // All questions went, or all answers, while the network was bad; and nobody has been connected.
+            // All questions went, or all answers, while the network was bad; and nobody has been
+            // connected.
             Outcome::NoNeighbor if self.now < self.heals_at + RESOLVED_WITHIN && !own.is_connected => Ok(()),
             Outcome::TimedOut if aborts || plan.may_time_out => Ok(()),
             _ => Err("for no reason".into()),
         }
     }
 
-    /// Whether an end of a session may have waited for its peer as long as its app wants to: what it waits for was
-    /// lost while the network was bad.
+    /// Whether an end of a session may have waited for its peer as long as its app wants to: what
+    /// it waits for was lost while the network was bad.
     fn may_give_up(&self, session: usize) -> bool {
         self.patience[session].is_some_and(|patience| self.now <= self.heals_at + patience + GIVES_UP_WITHIN)
     }
 
-    /// Whether the peer of an end had closed, and has forgotten it since: its last acknowledgment may have been lost all
-    /// through TIME-WAIT, and what asks for it again is answered by a reset. Nothing is missing then: each app has heard
-    /// all that the other sent. Where the peer's FIN comes in one burst with the reset, the app hears of the reset only.
+    /// Whether the peer of an end had closed, and has forgotten it since: its last acknowledgment
+    /// may have been lost all through TIME-WAIT, and what asks for it again is answered by a reset.
+    /// Nothing is missing then: each app has heard all that the other sent. Where the peer's FIN
+    /// comes in one burst with the reset, the app hears of the reset only.
     fn is_forgotten(&self, (session, side): EndKey) -> bool {
         let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
         let plan = &self.sessions[session];
         let host = if side == 0 { plan.server } else { plan.client };
-        // An app that does not read hears of the end later than its stack, which forgets all the same (seed 7229).
+        // An app that does not read hears of the end later than its stack, which forgets all the
+        // same (seed 7229).
         let time_wait = if peer.plan.may_stop_reading() { 0 } else { self.time_waits[host] };
         let has_all = own.is_shut && peer.heard == own.sent && own.heard == peer.sent;
         has_all && peer.finished_at.is_some_and(|at| self.now >= at + time_wait)
     }
 
-    /// The same where the peer's app has stopped reading: its stack may have all, and have forgotten the connection, before
-    /// the app hears of it (seed 7774). Whether it did is known when the app reads on: see [`check_end`](Self::check_end).
+    /// The same where the peer's app has stopped reading: its stack may have all, and have
+    /// forgotten the connection, before the app hears of it (seed 7774). Whether it did is known
+    /// when the app reads on: see [`check_end`](Self::check_end).
     fn may_be_forgotten(&self, (session, side): EndKey) -> bool {
         let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
         own.is_shut && peer.is_shut && own.heard == peer.sent && peer.outcome.is_none() && peer.plan.may_stop_reading()
     }
 
-    /// All is over: who was reset without having aborted, or been aborted, has lost nothing of what it sent.
+    /// All is over: who was reset without having aborted, or been aborted, has lost nothing of what
+    /// it sent.
     pub fn check_end(&mut self) {
         for session in 0..self.ends.len() {
             for side in 0..2 {

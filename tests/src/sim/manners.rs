@@ -1,6 +1,7 @@
-//! What few apps do, in two of each seven seeds: a rate of their own, keepalive within seconds, a timeout of their
-//! own, closing and going away, options that change while data flows, prepared orders, hearing nothing while what
-//! they say finds no room. It is drawn apart from the rest, so that the other seeds stay the runs that they were.
+//! What few apps do, in two of each seven seeds: a rate of their own, keepalive within seconds, a
+//! timeout of their own, closing and going away, options that change while data flows, prepared
+//! orders, hearing nothing while what they say finds no room. It is drawn apart from the rest, so
+//! that the other seeds stay the runs that they were.
 
 use wirepath::pipeline::tcp::{ConnectionOptions, Keepalive, Linger};
 use wirepath::time::Duration;
@@ -32,8 +33,8 @@ pub fn teach(script: &mut Script) {
     teach_to_hold_back(script);
 }
 
-/// Half of the echoes, and some of the others, hear no more while they cannot speak. Only one end of a session may,
-/// or both would wait for each other.
+/// Half of the echoes, and some of the others, hear no more while they cannot speak. Only one end
+/// of a session may, or both would wait for each other.
 fn teach_to_hold_back(script: &mut Script) {
     let mut draw = Draw(Random::new(mix(script.seed, 5)));
     for session in &mut script.sessions {

@@ -1,4 +1,5 @@
-//! The network between the hosts: a switch whose ports have a rate and a queue, and what goes wrong on the way.
+//! The network between the hosts: a switch whose ports have a rate and a queue, and what goes wrong
+//! on the way.
 
 use super::end::mix;
 use super::packet;
@@ -166,7 +167,8 @@ impl Network {
         late
     }
 
-    /// One bit, which every checksum finds. Not of what has no checksum of its own: the link's would have found that.
+    /// One bit, which every checksum finds. Not of what has no checksum of its own: the link's
+    /// would have found that.
     fn corrupt(&mut self, frame: &mut [u8]) {
         if !self.draws(self.weather.corruption) || packet::tcp(frame).is_none() {
             return;

@@ -1,5 +1,6 @@
-//! A NIC in virtual time. Frames that come wait in a ring until the worker polls; frames that are posted stay in their mbufs until the
-//! line is free for them, and only then are their bytes read: who writes into a buffer that the NIC still owns is found out by the peer.
+//! A NIC in virtual time. Frames that come wait in a ring until the worker polls; frames that are
+//! posted stay in their mbufs until the line is free for them, and only then are their bytes read:
+//! who writes into a buffer that the NIC still owns is found out by the peer.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -22,7 +23,8 @@ pub struct NicConfig {
     pub checksums: bool,
     /// It cuts payloads into segments.
     pub segments: bool,
-    /// Frames may be chains of buffers; and one that also verifies checksums merges segments that come in a row.
+    /// Frames may be chains of buffers; and one that also verifies checksums merges segments that
+    /// come in a row.
     pub chains: bool,
 }
 
@@ -88,7 +90,8 @@ impl SimRx {
         }
     }
 
-    /// The next frame, with those behind it that a NIC with chains merges into it, and how many bytes each of them gives to it.
+    /// The next frame, with those behind it that a NIC with chains merges into it, and how many
+    /// bytes each of them gives to it.
     fn next_merged(&self) -> (Vec<u8>, Vec<usize>) {
         let mut waiting = self.waiting.iter();
         let mut whole = waiting.next().cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Frames as the network and the checkers see them: untagged Ethernet, IPv4, TCP, by offsets and with sums of its own, so that nothing
-//! here is wrong in the same way as what is checked.
+//! Frames as the network and the checkers see them: untagged Ethernet, IPv4, TCP, by offsets and
+//! with sums of its own, so that nothing here is wrong in the same way as what is checked.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -125,8 +125,9 @@ pub fn verdict(frame: &[u8]) -> Verdict {
     }
 }
 
-/// What a NIC that merges does with a frame that follows another: appends its payload, and says how many bytes that
-/// is, where it says the same and brings the next ones. TCP's checksum is not that of the whole: the NIC says that it is right.
+/// What a NIC that merges does with a frame that follows another: appends its payload, and says how
+/// many bytes that is, where it says the same and brings the next ones. TCP's checksum is not that
+/// of the whole: the NIC says that it is right.
 pub fn merge(frame: &mut Vec<u8>, next: &[u8]) -> Option<usize> {
     let (first, second) = (tcp(frame)?, tcp(next)?);
     let said = |segment: &Tcp<'_>| (segment.source, segment.destination, segment.ack, segment.wnd);
@@ -155,7 +156,8 @@ pub fn merge(frame: &mut Vec<u8>, next: &[u8]) -> Option<usize> {
     Some(second.payload.len())
 }
 
-/// What a NIC does to a frame whose checksum it is to fill in, and whose payload it is to cut into segments.
+/// What a NIC does to a frame whose checksum it is to fill in, and whose payload it is to cut into
+/// segments.
 pub fn cut(frame: &[u8], l2_len: usize, l3_len: usize, segment_len: usize) -> Vec<Vec<u8>> {
     let tcp_len = usize::from(frame[l2_len + l3_len + 12] >> 4) * 4;
     let (headers, payload) = frame.split_at(l2_len + l3_len + tcp_len);
@@ -210,7 +212,8 @@ pub fn mark_congestion(frame: &mut [u8]) {
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// What a router at `router` says of a frame that is longer than the `mtu` of the next link (RFC 1191 4), as a frame back to its sender.
+/// What a router at `router` says of a frame that is longer than the `mtu` of the next link
+/// (RFC 1191 4), as a frame back to its sender.
 pub fn too_big(frame: &[u8], router: Ipv4Addr, mtu: u16) -> Option<Vec<u8>> {
     let packet = ipv4(frame)?;
     let header_len = usize::from(packet[0] & 15) * 4;

@@ -56,7 +56,8 @@ pub trait Watcher: Sync {
 /// Nobody watches.
 impl Watcher for () {}
 
-/// Runs `count` seeds from `first` on, on as many threads as there are cores. Ends early after `failures_max` failures.
+/// Runs `count` seeds from `first` on, on as many threads as there are cores. Ends early after
+/// `failures_max` failures.
 pub fn run_seeds(first: u64, count: u64, failures_max: usize, watcher: &impl Watcher) -> Summary {
     let (begin, is_done) = (Instant::now(), AtomicBool::new(false));
     let summary = Mutex::new(Summary::default());
@@ -88,8 +89,8 @@ pub fn run_seeds(first: u64, count: u64, failures_max: usize, watcher: &impl Wat
     summary
 }
 
-/// Does `work` for each seed, on as many threads as there are cores, until `is_done`. Tells `progress` each ten
-/// seconds how many were begun.
+/// Does `work` for each seed, on as many threads as there are cores, until `is_done`. Tells
+/// `progress` each ten seconds how many were begun.
 pub fn on_all_cores(seeds: Range<u64>, is_done: &AtomicBool, progress: impl Fn(u64), work: impl Fn(u64) + Sync) {
     let (begin, next) = (Instant::now(), AtomicU64::new(seeds.start));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,5 +1,5 @@
-//! A script from a seed. What a run is about is drawn first (how many hosts, which faults at all), so that many seeds
-//! are about one thing and some about everything.
+//! A script from a seed. What a run is about is drawn first (how many hosts, which faults at all),
+//! so that many seeds are about one thing and some about everything.
 
 use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive};
 use wirepath::time::Duration;
@@ -32,8 +32,8 @@ pub fn themed(seed: u64, theme: Theme) -> Script {
     let hosts: Vec<_> = (0..count).map(|idx| draw.host(idx, theme)).collect();
     let mut listeners = draw.listeners(&hosts, heals_at);
     let mut sessions = draw.sessions(&hosts, &listeners, heals_at);
-    // smoltcp with itself says nothing of ours, and may fall silent for good: three duplicates of the acknowledgment
-    // before its FIN stop the FIN's timer (seed 1943).
+    // smoltcp with itself says nothing of ours, and may fall silent for good: three duplicates of
+    // the acknowledgment before its FIN stop the FIN's timer (seed 1943).
     sessions
         .retain(|session| [session.client, session.server].iter().any(|&host| hosts[host].stack == Stack::Wirepath));
     listeners.iter_mut().for_each(|listener| suit(listener, &sessions));
@@ -67,7 +67,8 @@ fn suit(listener: &mut Listener, sessions: &[Session]) {
         listener.options.keepalive = Some(Keepalive::SESSION);
     }
     if own.any(|session| session.ends[0].role == Role::Source(0)) {
-        // Who says nothing does not bring a cookie back twice: where that is lost, the server never learns of him.
+        // Who says nothing does not bring a cookie back twice: where that is lost, the server never
+        // learns of him.
         listener.backlog = 128;
     }
 }
@@ -110,7 +111,8 @@ impl Draw {
         HostPlan {
             stack: if is_smoltcp { Stack::Smoltcp } else { Stack::Wirepath },
             nic,
-            // A pool that data may use up leaves none to hear with: as much as waits, and the rings.
+            // A pool that data may use up leaves none to hear with: as much as waits, and the
+            // rings.
             buffers: chunks_max + nic.tx_ring_len + 128,
             burst_len: self.of(&[1, 8, 32, 64]),
             turn_max: self.of(&[MS / 10, MS, 10 * MS]),

@@ -1,4 +1,5 @@
-//! What happens in a run: hosts, listeners, sessions, and what goes wrong when. All of it is drawn from the seed before the run begins.
+//! What happens in a run: hosts, listeners, sessions, and what goes wrong when. All of it is drawn
+//! from the seed before the run begins.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 

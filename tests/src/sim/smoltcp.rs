@@ -1,4 +1,5 @@
-//! A host with somebody else's stack, so that two of our own mistakes do not cancel out: smoltcp, playing its ends of the sessions.
+//! A host with somebody else's stack, so that two of our own mistakes do not cancel out: smoltcp,
+//! playing its ends of the sessions.
 
 use std::cell::RefCell;
 use std::net::SocketAddrV4;
@@ -26,8 +27,9 @@ pub struct SmoltcpHost {
     ledger: Rc<RefCell<Ledger>>,
     interface: Interface,
     sockets: SocketSet<'static>,
-    /// It takes every frame: smoltcp 0.14 forgets a fast retransmission that finds no room, with its timer, and is silent from then on
-    /// (`tests/tests/tcp_differential.rs` has that alone), so that full rings are for our own hosts only.
+    /// It takes every frame: smoltcp 0.14 forgets a fast retransmission that finds no room, with
+    /// its timer, and is silent from then on (`tests/tests/tcp_differential.rs` has that alone), so
+    /// that full rings are for our own hosts only.
     nic: Lists,
     rx_ring_len: usize,
     /// Sessions to begin, the latest first.
@@ -82,8 +84,9 @@ impl SmoltcpHost {
             entries: Vec::new(),
         };
         for session in script.sessions.iter().filter(|session| session.server == idx) {
-            // Whose SYN comes first takes the first socket of the port, so one that must ask whether its peer is
-            // still there has all of them ask: a reset that is lost is learned of in no other way (seed 9503).
+            // Whose SYN comes first takes the first socket of the port, so one that must ask
+            // whether its peer is still there has all of them ask: a reset that is lost is learned
+            // of in no other way (seed 9503).
             let asks = script
                 .sessions
                 .iter()
@@ -106,8 +109,9 @@ impl SmoltcpHost {
         self.add(socket, None);
     }
 
-    /// A listening socket of smoltcp is the connection that it accepts. A copy of a SYN whose session is over takes
-    /// one as well, so a port at which no socket is left gets another (seed 2335).
+    /// A listening socket of smoltcp is the connection that it accepts. A copy of a SYN whose
+    /// session is over takes one as well, so a port at which no socket is left gets another (seed
+    /// 2335).
     fn listen_again(&mut self) {
         let listens = core::mem::take(&mut self.listens);
         for port in &listens {

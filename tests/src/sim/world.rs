@@ -1,5 +1,6 @@
-//! Hosts and a network in virtual time: the next thing that happens happens, until all is over. Nothing here reads a
-//! clock or draws a number that the seed has not settled, so a run is the same each time.
+//! Hosts and a network in virtual time: the next thing that happens happens, until all is over.
+//! Nothing here reads a clock or draws a number that the seed has not settled, so a run is the same
+//! each time.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -39,11 +40,13 @@ const PATIENCE: u64 = 50 * MS;
 /// Nanoseconds between turns of a host where nothing happens for long.
 const DOZE: u64 = 10 * MS;
 
-/// Frames and turns of a run: who needs more runs in circles. A host that sends takes its turns each 2 µs while a frame is on the line, so
-/// that half a megabyte in segments of 88 bytes, a few of them in each round trip of a slow line, takes seven million turns (seed 4090).
+/// Frames and turns of a run: who needs more runs in circles. A host that sends takes its turns
+/// each 2 µs while a frame is on the line, so that half a megabyte in segments of 88 bytes, a few
+/// of them in each round trip of a slow line, takes seven million turns (seed 4090).
 const FRAMES_MAX: u64 = 2_000_000;
 const TURNS_MAX: u64 = 20_000_000;
-/// Turns after which a host has nothing to do, where time stands still: more than its ring has frames.
+/// Turns after which a host has nothing to do, where time stands still: more than its ring has
+/// frames.
 const TURNS_TO_REST: u64 = 10_000;
 
 struct Place {
@@ -307,7 +310,8 @@ impl World {
             while !self.places[host].host.leave().is_empty() {}
             let place = &mut self.places[host];
             place.host.let_go(now);
-            // What left in one turn comes home in the next, which may be due to send something itself: a question to a neighbor.
+            // What left in one turn comes home in the next, which may be due to send something
+            // itself: a question to a neighbor.
             let mut rests = |_: u64| {
                 let received = place.host.poll(now);
                 place.host.leave().is_empty() && !received

@@ -1,7 +1,8 @@
 //! The resting orders of one symbol, bounded, with price and time priority.
 //!
-//! Each side is one sorted vector whose last order is the next to be executed. A hundred orders are 1.6 KB, so an
-//! insertion moves less memory than a tree or a list would touch, and any order can be picked by its position.
+//! Each side is one sorted vector whose last order is the next to be executed. A hundred orders are
+//! 1.6 KB, so an insertion moves less memory than a tree or a list would touch, and any order can
+//! be picked by its position.
 
 use market::Side;
 

@@ -1,16 +1,17 @@
 //! When the messages of the open market happen.
 //!
-//! Background messages and microbursts are one Poisson process in an even "operational" time from 0 to 1, which is
-//! then bent so that the opening and the close are dense and noon is thin. A burst spends no operational time: its
-//! messages follow each other by about a microsecond of real time.
+//! Background messages and microbursts are one Poisson process in an even "operational" time from 0
+//! to 1, which is then bent so that the opening and the close are dense and noon is thin. A burst
+//! spends no operational time: its messages follow each other by about a microsecond of real time.
 
 use crate::random::Random;
 use crate::settings::Settings;
 
 /// Steps of the table that bends time; finer ones are not seen in any histogram.
 const STEPS: usize = 1024;
-/// Messages of a burst come 200 ns plus an exponential of this mean apart, about a million a second. Nasdaq's
-/// opening of 2019-12-30 holds 1,000 messages within 2.4 ms, and its bursts are denser than their mean.
+/// Messages of a burst come 200 ns plus an exponential of this mean apart, about a million a
+/// second. Nasdaq's opening of 2019-12-30 holds 1,000 messages within 2.4 ms, and its bursts are
+/// denser than their mean.
 const BURST_GAP_MEAN_NS: f64 = 800.0;
 const BURST_GAP_MIN_NS: u64 = 200;
 
@@ -85,8 +86,8 @@ impl Clock {
         Arrival { time_ns: self.last_ns, burst: BurstPart::First }
     }
 
-    /// Where in the day `position` of its activity is reached. Past 1, where chance made the day a little longer,
-    /// time goes on evenly.
+    /// Where in the day `position` of its activity is reached. Past 1, where chance made the day a
+    /// little longer, time goes on evenly.
     fn bend(&mut self) -> f64 {
         if self.position >= 1.0 {
             return self.position;
@@ -114,8 +115,9 @@ fn activity() -> Vec<f64> {
     sums
 }
 
-/// Messages per time over the day (0 open, 1 close), up to a factor: a smile with two peaks. The opening is some 18
-/// times as dense as noon and the close some 13 times, as in the US markets to the order of magnitude.
+/// Messages per time over the day (0 open, 1 close), up to a factor: a smile with two peaks. The
+/// opening is some 18 times as dense as noon and the close some 13 times, as in the US markets to
+/// the order of magnitude.
 fn intensity(day: f64) -> f64 {
     let peak = |distance: f64| 1.0 / (1.0 + (distance / 0.02) * (distance / 0.02));
     let smile = (2.0 * day - 1.0) * (2.0 * day - 1.0);

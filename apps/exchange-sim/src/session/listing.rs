@@ -34,7 +34,8 @@ fn names(count: u16, random: &mut Random) -> BTreeSet<Symbol> {
     let mut names = BTreeSet::new();
     while names.len() < usize::from(count) {
         let mut name = [b' '; 8];
-        // Of 10,000 symbols at most, four letters (456,976 names) leave room to find a free one quickly.
+        // Of 10,000 symbols at most, four letters (456,976 names) leave room to find a free one
+        // quickly.
         let len = if random.chance(0.4) { 3 } else { 4 };
         for letter in &mut name[..len] {
             *letter = b'A' + random.below(26) as u8;
@@ -44,7 +45,8 @@ fn names(count: u16, random: &mut Random) -> BTreeSet<Symbol> {
     names
 }
 
-/// Prices spread evenly over the powers of two from $5 to $640; dear stocks have wider spreads and sparser levels.
+/// Prices spread evenly over the powers of two from $5 to $640; dear stocks have wider spreads and
+/// sparser levels.
 fn stock(symbol: Symbol, locate: Locate, random: &mut Random) -> Stock {
     let octave = random.below(7) as u32;
     let low = 500 << octave;

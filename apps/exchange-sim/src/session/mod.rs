@@ -9,9 +9,10 @@
 //!  close      M, crosses, E, C         quiet seconds between them; the books stay as they are
 //! ```
 //!
-//! Each stock has a mid that walks at random and a bounded book around it; a mid that walks into resting orders
-//! executes them, so that the book never crosses. Stocks are active by a Zipf law, and a microburst is mostly about one
-//! stock. What leaves is ITCH 5.0 with the times of the exchange; packets and lines are made elsewhere.
+//! Each stock has a mid that walks at random and a bounded book around it; a mid that walks into
+//! resting orders executes them, so that the book never crosses. Stocks are active by a Zipf law,
+//! and a microburst is mostly about one stock. What leaves is ITCH 5.0 with the times of the
+//! exchange; packets and lines are made elsewhere.
 
 mod book;
 mod clock;
@@ -67,7 +68,8 @@ impl TimedMessage {
     }
 }
 
-/// The exchange's day; an iterator over exactly `settings.messages` messages whose times never run backwards.
+/// The exchange's day; an iterator over exactly `settings.messages` messages whose times never run
+/// backwards.
 #[derive(Debug)]
 pub struct Session {
     stocks: Vec<Stock>,
@@ -257,8 +259,8 @@ impl Session {
         self.phase = Phase::Closed;
     }
 
-    /// The auction matches the best bid with the best offer at the mid. Its executions are not printable, as the
-    /// cross message prints all of them.
+    /// The auction matches the best bid with the best offer at the mid. Its executions are not
+    /// printable, as the cross message prints all of them.
     fn opening_cross(&mut self, idx: usize) {
         self.match_number += 1;
         let stock = &self.stocks[idx];

@@ -1,6 +1,8 @@
-//! What happens to the book of one stock: each message of the open market, and the stock's own habits.
+//! What happens to the book of one stock: each message of the open market, and the stock's own
+//! habits.
 //!
-//! Every action changes the book and says so in one ITCH message, in this order, so that the two cannot differ.
+//! Every action changes the book and says so in one ITCH message, in this order, so that the two
+//! cannot differ.
 
 use market::Side;
 use market::itch50::{
@@ -35,7 +37,8 @@ impl Session {
         let side = self.side();
         let orders = self.stocks[idx].book.orders(side).len();
         let depth = self.stocks[idx].depth;
-        // Of 1,000 messages. More adds than deletes below the depth at ease, fewer above it, hold the book there.
+        // Of 1,000 messages. More adds than deletes below the depth at ease, fewer above it, hold
+        // the book there.
         let adds = match orders {
             _ if orders < depth / 4 => 1000,
             _ if orders < depth => 500,
@@ -239,7 +242,8 @@ impl Stock {
         self.book.best(Side::Buy).filter(|&price| price >= self.mid).map(|_| Side::Buy)
     }
 
-    /// The price of a new order: mostly near the best, sometimes deep in the book, never across the mid.
+    /// The price of a new order: mostly near the best, sometimes deep in the book, never across the
+    /// mid.
     fn price(&self, side: Side, random: &mut Random) -> u32 {
         let level = if random.chance(0.7) { random.halvings() } else { random.below(15) as u32 };
         let distance = self.half_spread + level * self.level_step;

@@ -1,4 +1,5 @@
-//! A receiver that knows only the standards: frames by etherparse, MoldUDP64 by hand, one account per line.
+//! A receiver that knows only the standards: frames by etherparse, MoldUDP64 by hand, one account
+//! per line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +45,8 @@ pub(crate) fn receive(capture: Vec<u8>, settings: &Settings) -> Seen {
         let (line_idx, identification, payload) = check_frame(record.bytes, settings);
         let line = &mut seen.lines[line_idx];
         line.packets += 1;
-        // The identification numbers the packets of the day, so a test of at most 65,536 packets sees copies by it.
+        // The identification numbers the packets of the day, so a test of at most 65,536 packets
+        // sees copies by it.
         let newest = copies[line_idx].last().is_none_or(|&last| last < identification);
         if copies[line_idx].insert(identification) && !newest {
             line.reordered += 1;

@@ -1,5 +1,5 @@
-//! The configuration file: TOML, read strictly. A key that is not known, an address that is no group, a port that is no
-//! port: each is refused with its line and column, before anything starts.
+//! The configuration file: TOML, read strictly. A key that is not known, an address that is no
+//! group, a port that is no port: each is refused with its line and column, before anything starts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -121,7 +121,8 @@ enum FirstWord {
     Anywhere,
 }
 
-/// Declares a number or word that is checked where it stands, so that the error has its line and column.
+/// Declares a number or word that is checked where it stands, so that the error has its line and
+/// column.
 macro_rules! checked {
     ($($name:ident($inner:ty) from $from:literal as $from_type:ty: $check:expr;)*) => { $(
         #[derive(Clone, Copy, Debug, Deserialize)]
@@ -259,7 +260,8 @@ impl Config {
         self.check_groups()
     }
 
-    /// A worker receives the groups of the channels of its queue. Without a port there is one worker.
+    /// A worker receives the groups of the channels of its queue. Without a port there is one
+    /// worker.
     fn check_groups(&self) -> Result<(), Fault> {
         let mut groups: HashMap<Option<u16>, usize> = HashMap::new();
         let first = self.port.as_ref().and_then(|port| port.queues().first().copied());

@@ -1,4 +1,5 @@
-//! The sections `[port]` and `[host]`: the interface of a live run, whose it is, and who we are on it.
+//! The sections `[port]` and `[host]`: the interface of a live run, whose it is, and who we are on
+//! it.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -410,7 +411,8 @@ impl HostSection {
         Ok(())
     }
 
-    /// Asks the host itself, which knows what an address, a route and a neighbor may be, and how many it has room for.
+    /// Asks the host itself, which knows what an address, a route and a neighbor may be, and how
+    /// many it has room for.
     fn check_parts(&self) -> Result<(), Fault> {
         let addresses = self.addresses.get_ref();
         for (idx, address) in addresses.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! A plain file of ITCH messages, read in chunks and cut into runs: as many whole messages as one packet takes, lent out
-//! where they lie in the buffer. It does not know what a packet is made of beyond that.
+//! A plain file of ITCH messages, read in chunks and cut into runs: as many whole messages as one
+//! packet takes, lent out where they lie in the buffer. It does not know what a packet is made of
+//! beyond that.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -18,8 +19,8 @@ const SPAN_NS: u64 = 1_000_000;
 /// Read at a time. Holds the longest message there can be, with its length.
 const BUFFER_LEN: usize = 1 << 18;
 
-/// How the file ended: `Ok(None)` behind its last message, `Ok(Some)` where it was cut, `Err` where it cannot be read on.
-/// The words are for the operator.
+/// How the file ended: `Ok(None)` behind its last message, `Ok(Some)` where it was cut, `Err` where
+/// it cannot be read on. The words are for the operator.
 pub type FileEnding = Arc<OnceLock<Result<Option<String>, String>>>;
 
 /// Messages for one packet, at the front of the buffer.
@@ -132,7 +133,8 @@ impl Blocks {
         }
     }
 
-    /// Says how the file ended: with nothing left or the zero length that marks an end, or in mid-message.
+    /// Says how the file ended: with nothing left or the zero length that marks an end, or in
+    /// mid-message.
     #[cold]
     fn tell_end(&mut self) {
         let truncated = match self.buffer[self.start..self.end] {

@@ -1,6 +1,7 @@
-//! Any queue of any device behind one type, so that one pipeline serves files, wrappers and ports. The `dyn` is paid
-//! once for each burst. On the way in, bursts are stamped for the [latency](crate::feed::Latency), and counted where
-//! the operator wants so many frames and no more.
+//! Any queue of any device behind one type, so that one pipeline serves files, wrappers and ports.
+//! The `dyn` is paid once for each burst. On the way in, bursts are stamped for the
+//! [latency](crate::feed::Latency), and counted where the operator wants so many frames and no
+//! more.
 
 use wirepath::counters::Scope;
 use wirepath::device::{DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};

@@ -1,9 +1,11 @@
-//! A plain file of ITCH messages as a device: a network where an exchange publishes the file as MoldUDP64.
+//! A plain file of ITCH messages as a device: a network where an exchange publishes the file as
+//! MoldUDP64.
 //!
-//! The file has no packets, so it is given some: runs of whole messages as they lie in the file, up to what an Ethernet
-//! frame carries, under the session `FILE` with numbers from 1, and an end of session behind the last. From there on
-//! it is a feed like any other: faults are gaps, a tap writes it down as a capture, and the pipeline knows no difference.
-//! A frame arrives at the time of its first message, in ns since midnight.
+//! The file has no packets, so it is given some: runs of whole messages as they lie in the file, up
+//! to what an Ethernet frame carries, under the session `FILE` with numbers from 1, and an end of
+//! session behind the last. From there on it is a feed like any other: faults are gaps, a tap
+//! writes it down as a capture, and the pipeline knows no difference. A frame arrives at the time
+//! of its first message, in ns since midnight.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -145,7 +147,8 @@ wirepath::drop_reasons! {
     }
 }
 
-/// The receiving half of the port. A poll that finds the buffer empty makes a read(2) of up to 256 KiB.
+/// The receiving half of the port. A poll that finds the buffer empty makes a read(2) of up to 256
+/// KiB.
 pub struct ItchFileRx {
     blocks: Blocks,
     frame_len_max: usize,

@@ -1,4 +1,5 @@
-//! Where frames come from: any device of the framework behind one type, and a plain file of messages as a device.
+//! Where frames come from: any device of the framework behind one type, and a plain file of
+//! messages as a device.
 
 mod blocks;
 mod intake;

@@ -1,5 +1,5 @@
-//! [`Feed`], the app: where each datagram belongs, and what it is dropped for. Lines and sets are configured, or learned
-//! from the first good packet of each group: see [`Feed::place`].
+//! [`Feed`], the app: where each datagram belongs, and what it is dropped for. Lines and sets are
+//! configured, or learned from the first good packet of each group: see [`Feed::place`].
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -29,7 +29,8 @@ use super::newcomers::{NEWCOMERS_MAX, Newcomer, Newcomers};
 pub const LINES_MAX: usize = 4;
 /// Groups that one feed listens to.
 pub const GROUPS_MAX: usize = 1024;
-/// Channels that a feed learns: each has books of its own, and what comes decides how many there are.
+/// Channels that a feed learns: each has books of its own, and what comes decides how many there
+/// are.
 pub const CHANNELS_MAX: usize = 256;
 /// Channel numbers that one set names: Cboe's largest feed has 35 units.
 pub const NUMBERS_MAX: usize = 64;
@@ -89,10 +90,12 @@ pub struct FeedConfig {
     pub clock: ArrivalClock,
     /// The sets that are known before the first packet.
     pub sets: Vec<SetConfig>,
-    /// Groups that are known before the first packet, and of which only that will tell where they belong.
+    /// Groups that are known before the first packet, and of which only that will tell where they
+    /// belong.
     pub groups: Vec<SocketAddrV4>,
-    /// Channels that may be learned, [`CHANNELS_MAX`] at most. All but the first take their memory when they come, which
-    /// holds up everything else: right for a file, which waits. 0 on a live port.
+    /// Channels that may be learned, [`CHANNELS_MAX`] at most. All but the first take their memory
+    /// when they come, which holds up everything else: right for a file, which waits. 0 on a live
+    /// port.
     pub learned_max: usize,
 }
 
@@ -101,9 +104,11 @@ pub struct FeedConfig {
 pub struct SetConfig {
     /// What the operator calls it.
     pub name: String,
-    /// The queue of a live port that it comes on; `None` for the first one. All lines of a set meet on one worker.
+    /// The queue of a live port that it comes on; `None` for the first one. All lines of a set meet
+    /// on one worker.
     pub queue: Option<u16>,
-    /// Its channels' numbers in the packets, [`NUMBERS_MAX`] at most; empty for one channel, of the first number that comes.
+    /// Its channels' numbers in the packets, [`NUMBERS_MAX`] at most; empty for one channel, of the
+    /// first number that comes.
     pub numbers: Vec<u32>,
     /// Line A first.
     pub lines: Vec<LineConfig>,
@@ -132,8 +137,8 @@ pub struct LineConfig {
 /// Whose time decides how long a hole stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrivalClock {
-    /// The time at which packets were recorded, which stands still between two packets: a replay gives the same
-    /// result however fast it runs.
+    /// The time at which packets were recorded, which stands still between two packets: a replay
+    /// gives the same result however fast it runs.
     Recorded,
     /// The worker's own.
     Worker,
@@ -194,11 +199,13 @@ pub struct Feed<P: Protocol> {
     pub(super) channels: Vec<Channel<P>>,
     index: Index,
     deadlines: Deadlines,
-    /// Memory for channels that have not been heard: all of the configured sets, and the first that is learned.
+    /// Memory for channels that have not been heard: all of the configured sets, and the first that
+    /// is learned.
     spare: Vec<Channel<P>>,
     /// Channels that were learned.
     learned: usize,
-    /// Groups that were not taken, as there were [`GROUPS_MAX`], whenever one of their datagrams came.
+    /// Groups that were not taken, as there were [`GROUPS_MAX`], whenever one of their datagrams
+    /// came.
     pub(super) groups_refused: u64,
     newest_ns: u64,
     /// Of each configured set, and behind them of all that is learned.
@@ -209,7 +216,8 @@ pub struct Feed<P: Protocol> {
 }
 
 impl<P: Protocol> Feed<P> {
-    /// A feed with the memory for the channels that are configured, and for the first that is learned.
+    /// A feed with the memory for the channels that are configured, and for the first that is
+    /// learned.
     pub fn new(config: FeedConfig, sampler: Sampler, scope: &Scope) -> Self {
         let scope = scope.scope("feed");
         let learned_max = config.learned_max.min(CHANNELS_MAX);
@@ -264,8 +272,8 @@ impl<P: Protocol> Feed<P> {
         }
     }
 
-    /// At the end, as nothing more will come: opens the channels of which one packet came and that nothing contradicts,
-    /// and gives up every hole.
+    /// At the end, as nothing more will come: opens the channels of which one packet came and that
+    /// nothing contradicts, and gives up every hole.
     pub fn finish(&mut self) {
         for place in 0..self.newcomers.len() {
             while let Some(newcomer) = self.newcomers[place].pop() {
@@ -328,8 +336,8 @@ impl<P: Protocol> Feed<P> {
         Ok(())
     }
 
-    /// The channel and the line of a packet, where both are known: one compare for a packet of the same channel as its
-    /// group's last.
+    /// The channel and the line of a packet, where both are known: one compare for a packet of the
+    /// same channel as its group's last.
     #[inline]
     fn route(&mut self, source: usize, header: &Header) -> Option<(usize, Line)> {
         let source = &mut self.sources[source];
@@ -372,8 +380,8 @@ impl<P: Protocol> Feed<P> {
         });
     }
 
-    /// A packet of a channel or a group that is not known. With the second one that says so it is: see
-    /// [`Newcomers`].
+    /// A packet of a channel or a group that is not known. With the second one that says so it is:
+    /// see [`Newcomers`].
     #[cold]
     fn introduce(
         &mut self,
@@ -446,7 +454,8 @@ impl<P: Protocol> Feed<P> {
         }
     }
 
-    /// The channel and the line of a packet that was believed; they are opened where they are not known.
+    /// The channel and the line of a packet that was believed; they are opened where they are not
+    /// known.
     fn open(&mut self, source: usize, header: &Header) -> Result<(usize, Line), FeedDrop> {
         let (set, line) = match self.sources[source].place {
             Some(place) => place,
@@ -456,8 +465,8 @@ impl<P: Protocol> Feed<P> {
         Ok((idx, line))
     }
 
-    /// Finds out where a learned group belongs: it is one more line of the set that has the same session and channel, or
-    /// the first line of a new set.
+    /// Finds out where a learned group belongs: it is one more line of the set that has the same
+    /// session and channel, or the first line of a new set.
     fn place(&mut self, source: usize, header: &Header) -> Result<(u16, Line), FeedDrop> {
         let twin = self.channels.iter().find(|channel| channel.is_twin(header)).map(|channel| channel.key.set);
         let set = match twin {

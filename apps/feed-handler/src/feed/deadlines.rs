@@ -1,11 +1,12 @@
-//! When the open holes of all channels grow old. A turn in which none does looks at one value, however many channels
-//! there are.
+//! When the open holes of all channels grow old. A turn in which none does looks at one value,
+//! however many channels there are.
 
 /// No hole is open.
 const NEVER_NS: u64 = u64::MAX;
 
 pub(super) struct Deadlines {
-    /// No deadline is earlier. A hole that was filled leaves its own behind, until a turn looks at all of them.
+    /// No deadline is earlier. A hole that was filled leaves its own behind, until a turn looks at
+    /// all of them.
     least_ns: u64,
     of_channels: Vec<u64>,
 }
@@ -34,7 +35,8 @@ impl Deadlines {
         self.least_ns <= now_ns
     }
 
-    /// Lets `expire` act on each channel whose hole may be too old. It gives the channel's deadline of then.
+    /// Lets `expire` act on each channel whose hole may be too old. It gives the channel's deadline
+    /// of then.
     #[cold]
     pub(super) fn expire(&mut self, now_ns: u64, mut expire: impl FnMut(usize) -> Option<u64>) {
         self.least_ns = NEVER_NS;

@@ -1,10 +1,11 @@
-//! What all channels of a feed share: the counters that another process reads while it runs, and the room where a packet
-//! that waited in several buffers is put together.
+//! What all channels of a feed share: the counters that another process reads while it runs, and
+//! the room where a packet that waited in several buffers is put together.
 
 use wirepath::counters::{Counter, Scope, Unit};
 use wirepath::mem::Held;
 
-/// The longest payload of a UDP datagram over IPv4 (RFC 768, RFC 791: 65,535 bytes with both headers).
+/// The longest payload of a UDP datagram over IPv4 (RFC 768, RFC 791: 65,535 bytes with both
+/// headers).
 const PAYLOAD_LEN_MAX: usize = 65_535 - 20 - 8;
 
 pub(super) struct Desk {
@@ -29,7 +30,8 @@ impl Desk {
         }
     }
 
-    /// The bytes of a packet that waited. One that came in fragments lies in a buffer for each; it is copied together.
+    /// The bytes of a packet that waited. One that came in fragments lies in a buffer for each; it
+    /// is copied together.
     pub(super) fn bytes<'a>(&'a mut self, held: &'a Held) -> &'a [u8] {
         if let Some(bytes) = held.bytes() {
             return bytes;

@@ -1,5 +1,6 @@
-//! Where each channel is, by the set that its packets come by and its number in them. Numbers are whatever a packet
-//! claims, so the table is a sorted array: any of them, known or not, is ten steps among a thousand channels.
+//! Where each channel is, by the set that its packets come by and its number in them. Numbers are
+//! whatever a packet claims, so the table is a sorted array: any of them, known or not, is ten
+//! steps among a thousand channels.
 
 /// Which channel: the lines it comes by, and the channel's number in the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

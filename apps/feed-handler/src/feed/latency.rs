@@ -1,9 +1,10 @@
-//! How long a packet takes, measured honestly: from the moment its burst is in the worker's hands (the device has filled
-//! the mbufs) to the end of the work on this packet, its books up to date. The wait behind the packets of the same burst
-//! is included, the reading of the capture is not.
+//! How long a packet takes, measured honestly: from the moment its burst is in the worker's hands
+//! (the device has filled the mbufs) to the end of the work on this packet, its books up to date.
+//! The wait behind the packets of the same burst is included, the reading of the capture is not.
 //!
-//! It costs one clock read (some 20 ns) for each burst and one for each packet that is measured. Every seventh is by
-//! default: a number without a common factor with the burst, so that each place in a burst gets its turn.
+//! It costs one clock read (some 20 ns) for each burst and one for each packet that is measured.
+//! Every seventh is by default: a number without a common factor with the burst, so that each place
+//! in a burst gets its turn.
 
 use std::cell::Cell;
 use std::rc::Rc;

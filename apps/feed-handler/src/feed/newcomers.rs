@@ -1,6 +1,7 @@
-//! First packets of channels and groups that are not known yet. One packet alone opens no channel: its number or its
-//! session may be damaged, and a channel costs books and stays to the end. It waits here for a second one. Channels begin
-//! together, as exchanges open: each configured set has a place of its own to wait in, so that none is in another's way.
+//! First packets of channels and groups that are not known yet. One packet alone opens no channel:
+//! its number or its session may be damaged, and a channel costs books and stays to the end. It
+//! waits here for a second one. Channels begin together, as exchanges open: each configured set has
+//! a place of its own to wait in, so that none is in another's way.
 
 use market::framing::Header;
 use wirepath::mem::Held;
@@ -30,9 +31,9 @@ impl Newcomers {
         Self { waiting: Vec::with_capacity(newcomers_max) }
     }
 
-    /// Takes the packet that `second` agrees with: of the same channel and session, over a line of the same set, or over
-    /// the same group where sets are learned; another group is a line of the same set there if packets name a session.
-    /// A heartbeat may be repeated word for word.
+    /// Takes the packet that `second` agrees with: of the same channel and session, over a line of
+    /// the same set, or over the same group where sets are learned; another group is a line of the
+    /// same set there if packets name a session. A heartbeat may be repeated word for word.
     pub(super) fn take_witness(&mut self, second: &Newcomer, has_sessions: bool) -> Option<Newcomer> {
         let idx = self.waiting.iter().position(|first| first.agrees(second, has_sessions))?;
         Some(self.waiting.remove(idx))

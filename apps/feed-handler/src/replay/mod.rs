@@ -1,4 +1,5 @@
-//! A replay from beginning to end: open the files, start a pinned worker, watch it, and add up what happened.
+//! A replay from beginning to end: open the files, start a pinned worker, watch it, and add up what
+//! happened.
 
 mod source;
 
@@ -20,7 +21,8 @@ use crate::worker::{self, Event, Frames, Replay, WorkerInputs};
 
 use source::Source;
 
-/// Carries out a plan. `stop` ends it early, with the summary so far; `tell` hears what happens meanwhile.
+/// Carries out a plan. `stop` ends it early, with the summary so far; `tell` hears what happens
+/// meanwhile.
 pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
     let truth = plan.feed.truth.as_deref().map(Truth::read).transpose().map_err(Error::failed)?;
     sniff::check(plan)?;

@@ -1,5 +1,5 @@
-//! Where frames come from: the capture or the file, with faults around it where the plan has some, and a tap outermost,
-//! so that the recording holds what the worker received.
+//! Where frames come from: the capture or the file, with faults around it where the plan has some,
+//! and a tap outermost, so that the recording holds what the worker received.
 
 use std::fs;
 use std::path::Path;

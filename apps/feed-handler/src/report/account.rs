@@ -8,7 +8,8 @@ use wirepath::counters::{Reading, Sample, Snapshot};
 use super::Run;
 use crate::feed::ChannelTally;
 
-/// What became of packets: `read + duplicated + icmp_errors_from_kernel = delivered + answered + dropped + merged + held`.
+/// What became of packets:
+/// `read + duplicated + icmp_errors_from_kernel = delivered + answered + dropped + merged + held`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketAccount {
     /// Read from the file; or came to our queues, what the kernel dropped there included.
@@ -44,7 +45,8 @@ pub struct MessageAccount {
     pub late: u64,
     /// Of the time before a restart, and came after it.
     pub past: u64,
-    /// In packets that claimed another session or numbers that no second packet confirmed: damaged or forged ones.
+    /// In packets that claimed another session or numbers that no second packet confirmed: damaged
+    /// or forged ones.
     pub doubted: u64,
     /// Should have waited for its turn, and there was no buffer for it.
     pub not_kept: u64,
@@ -149,13 +151,15 @@ fn of_worker(name: &str) -> Option<&str> {
     number.bytes().all(|digit| digit.is_ascii_digit()).then_some(rest)
 }
 
-/// What a node took of all that came to it, which `counter` counts. One that only counts what it drops has no such counter.
+/// What a node took of all that came to it, which `counter` counts. One that only counts what it
+/// drops has no such counter.
 fn taken(counters: &Snapshot, counter: &str, node: &str) -> u64 {
     let dropped: u64 = drops(counters).iter().filter(|(name, _)| name.starts_with(node)).map(|(_, count)| count).sum();
     count(counters, counter).saturating_sub(dropped)
 }
 
-/// Every reason for which something that was received was dropped, as `ethernet.other_vlan`, with how often.
+/// Every reason for which something that was received was dropped, as `ethernet.other_vlan`, with
+/// how often.
 pub(super) fn drops(counters: &Snapshot) -> BTreeMap<String, u64> {
     of_both_ways(counters).into_iter().filter(|(name, _)| !is_outward(name)).collect()
 }

@@ -1,4 +1,5 @@
-//! The parts of a summary that are told for each channel: its lines, its books, and how long its packets took.
+//! The parts of a summary that are told for each channel: its lines, its books, and how long its
+//! packets took.
 
 use market::BookCounts;
 use market::TopOfBook;

@@ -1,5 +1,5 @@
-//! A sentence for each limit of the handler that packets have met, with what to do about it: what is beyond one is counted
-//! by a name that says little alone.
+//! A sentence for each limit of the handler that packets have met, with what to do about it: what
+//! is beyond one is counted by a name that says little alone.
 
 use wirepath::counters::Snapshot;
 
@@ -43,7 +43,8 @@ pub(super) fn meanings() -> [(&'static str, String); 6] {
     ]
 }
 
-/// The limits that were first met between two looks at the counters, for those who do not wait for the summary.
+/// The limits that were first met between two looks at the counters, for those who do not wait for
+/// the summary.
 pub(crate) fn newly_met(before: &Snapshot, now: &Snapshot) -> Vec<String> {
     let met = meanings().into_iter().filter_map(|(reason, meaning)| {
         let name = reason.replace('.', "/drop/");

@@ -6,8 +6,9 @@
 //!   truth     sent by the exchange    = received + injected losses, for each line and for both together
 //! ```
 //!
-//! [`Summary`] is plain values; its `Display` prints it for people, and serde as one JSON object. What does not add up, and
-//! whatever else failed, is a sentence in [`Summary::failures`], and the exit code follows.
+//! [`Summary`] is plain values; its `Display` prints it for people, and serde as one JSON object.
+//! What does not add up, and whatever else failed, is a sentence in [`Summary::failures`], and the
+//! exit code follows.
 
 mod account;
 mod channel;

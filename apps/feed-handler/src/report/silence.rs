@@ -1,4 +1,5 @@
-//! Channels of a live run of which nothing came: a sentence for each, with what may be the cause by what the counters tell.
+//! Channels of a live run of which nothing came: a sentence for each, with what may be the cause by
+//! what the counters tell.
 
 use wirepath::worker::live::IgmpBy;
 
@@ -6,7 +7,8 @@ use super::Summary;
 use super::limits::{limits, meanings};
 use crate::plan::RunPlan;
 
-/// What to tell the operator, who finds zeros in the summary. Not a failure: exchanges are silent at night.
+/// What to tell the operator, who finds zeros in the summary. Not a failure: exchanges are silent
+/// at night.
 pub(crate) fn silence(plan: &RunPlan, summary: &Summary) -> Vec<String> {
     let is_silent = |name: &str| {
         let lines = summary.channels.iter().filter(|channel| channel.name == name).flat_map(|channel| &channel.lines);

@@ -92,7 +92,8 @@ pub struct Summary {
     pub gaps: u64,
     /// Messages in them.
     pub missing: u64,
-    /// Messages that came again after they had been delivered: the other line's copy, or a repetition.
+    /// Messages that came again after they had been delivered: the other line's copy, or a
+    /// repetition.
     pub duplicates: u64,
     /// Messages that came after their number had been given up.
     pub late: u64,
@@ -108,7 +109,8 @@ pub struct Summary {
     pub not_sent: BTreeMap<String, u64>,
     /// Datagrams to groups beyond those that a worker learns; they are among the drops too.
     pub groups_refused: u64,
-    /// Datagrams whose checksum field holds the sum of the pseudo header only, and that were taken all the same.
+    /// Datagrams whose checksum field holds the sum of the pseudo header only, and that were taken
+    /// all the same.
     pub partial_checksums: u64,
     /// The file ends in the middle of something.
     pub truncated: bool,

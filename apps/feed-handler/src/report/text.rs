@@ -1,4 +1,5 @@
-//! The summary for people: what matters first, numbers in columns, nothing that is zero and does not have to be.
+//! The summary for people: what matters first, numbers in columns, nothing that is zero and does
+//! not have to be.
 
 use std::fmt;
 
@@ -7,7 +8,8 @@ use wirepath::time::Duration;
 use super::limits::limits;
 use super::{ChannelSummary, Summary, TopSummary};
 
-/// Rows of aligned columns. The first column is text and stands left, the others are numbers and stand right.
+/// Rows of aligned columns. The first column is text and stands left, the others are numbers and
+/// stand right.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,

@@ -1,5 +1,5 @@
-//! The comparison with what exchange-sim really sent: for each line sent = received + injected losses, and for both lines
-//! together nothing missing but what was lost on both.
+//! The comparison with what exchange-sim really sent: for each line sent = received + injected
+//! losses, and for both lines together nothing missing but what was lost on both.
 
 use std::net::SocketAddrV4;
 
@@ -21,8 +21,8 @@ pub struct TruthCheck {
     pub lost_on_both: u64,
     /// The gaps are exactly the ranges that were lost on both lines.
     pub gaps_agree: bool,
-    /// Each book ends with the top that the exchange's has; `None` where messages were lost on both lines, as books
-    /// may then differ.
+    /// Each book ends with the top that the exchange's has; `None` where messages were lost on both
+    /// lines, as books may then differ.
     pub tops_agree: Option<bool>,
     /// Everything agrees.
     pub agrees: bool,

@@ -1,6 +1,6 @@
-//! The workers: what a replay and a live port have in common once there is a queue. The main thread gives each worker its
-//! [`WorkerInputs`]; everything that touches packets is made on the worker's own thread, in `work.rs`. While they run the main thread
-//! only reads counters, once a second.
+//! The workers: what a replay and a live port have in common once there is a queue. The main thread
+//! gives each worker its [`WorkerInputs`]; everything that touches packets is made on the worker's
+//! own thread, in `work.rs`. While they run the main thread only reads counters, once a second.
 
 mod inputs;
 mod progress;
@@ -60,7 +60,8 @@ pub(crate) fn counters(tell: &mut impl FnMut(Event)) -> Arc<Block> {
     }))
 }
 
-/// The core of worker number `idx` of `count`: the last ones that are ours, or counted from the one that was named.
+/// The core of worker number `idx` of `count`: the last ones that are ours, or counted from the one
+/// that was named.
 pub(crate) fn core(placement: Placement, idx: usize, count: usize) -> Core {
     let number = match placement {
         Placement::Core(core) => Some(core + idx),
@@ -90,8 +91,9 @@ pub(crate) fn spec(inputs: WorkerInputs, core: Option<usize>) -> WorkerSpec<Resu
     }
 }
 
-/// Passes on what the workers say, and looks at their counters once a second, until the last of them lets go of its end.
-/// Stops them after `duration`, counted from the moment when the first was ready.
+/// Passes on what the workers say, and looks at their counters once a second, until the last of
+/// them lets go of its end. Stops them after `duration`, counted from the moment when the first was
+/// ready.
 pub(crate) fn watch(
     heard: &Receiver<Event>,
     block: &Block,

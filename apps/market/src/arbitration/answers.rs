@@ -1,7 +1,8 @@
 //! What is missing, and the answers that bring it: ordinary packets from a re-request server.
 //!
-//! An answer is judged by what is known to be missing and by nothing else. It never begins the feed anew, reveals a hole or
-//! overflows the window, whatever its header says: it may be late, come twice, or be forged.
+//! An answer is judged by what is known to be missing and by nothing else. It never begins the feed
+//! anew, reveals a hole or overflows the window, whatever its header says: it may be late, come
+//! twice, or be forged.
 
 use super::{Arbiter, Arrival, Fate, Line, Offered};
 use crate::framing::{Header, PacketKind, Session};
@@ -25,7 +26,8 @@ pub struct AnswerCounts {
     pub messages: u64,
     /// Messages that filled a hole.
     pub delivered: u64,
-    /// Packets that were about nothing missing: of another session, without messages, past all that is known.
+    /// Packets that were about nothing missing: of another session, without messages, past all that
+    /// is known.
     pub unasked: u64,
     /// Packets that found the window full, and have to be asked for again.
     pub full: u64,
@@ -37,7 +39,8 @@ impl<H> Arbiter<H> {
         self.track.session()
     }
 
-    /// What is missing now, in rising order. A walk over the kept packets; nothing where nothing is missing.
+    /// What is missing now, in rising order. A walk over the kept packets; nothing where nothing is
+    /// missing.
     pub fn missing(&self) -> impl Iterator<Item = Missing> + Clone + '_ {
         let kept = self.kept.iter().map(|(kept, _)| (kept.header.seq, kept.header.end(), kept.now_ns));
         let horizon = self.horizon.map(|horizon| (horizon.header.end(), horizon.header.end(), horizon.now_ns));
@@ -49,8 +52,8 @@ impl<H> Arbiter<H> {
         })
     }
 
-    /// Judges an answer to a re-request. As with [`Arbiter::offer`], call [`Arbiter::poll`] afterwards, and have it
-    /// drained before. Costs two searches among the kept packets.
+    /// Judges an answer to a re-request. As with [`Arbiter::offer`], call [`Arbiter::poll`]
+    /// afterwards, and have it drained before. Costs two searches among the kept packets.
     ///
     /// Panics where the caller has not drained [`Arbiter::poll`].
     pub fn offer_answer(&mut self, header: &Header) -> Fate {
@@ -83,7 +86,8 @@ impl<H> Arbiter<H> {
         Fate::Keep
     }
 
-    /// Makes the oldest hole a gap without waiting for its time: nobody will fill it. [`Arbiter::poll`] tells it.
+    /// Makes the oldest hole a gap without waiting for its time: nobody will fill it.
+    /// [`Arbiter::poll`] tells it.
     pub fn give_up(&mut self) {
         self.update_hole();
         if let Some(hole) = &mut self.hole {
@@ -101,8 +105,8 @@ impl<H> Arbiter<H> {
         Line(self.lines.len() - 1)
     }
 
-    /// The answer as an arrival, as old as the packet that revealed the hole: what remains of the hole beside it is
-    /// not younger for it. `None` where it reaches past all that is known.
+    /// The answer as an arrival, as old as the packet that revealed the hole: what remains of the
+    /// hole beside it is not younger for it. `None` where it reaches past all that is known.
     fn place_answer(&self, header: &Header) -> Option<Arrival> {
         let horizon = self.horizon.filter(|horizon| header.end() <= horizon.header.end())?;
         let idx = self.kept.partition_point(|(kept, _)| kept.header.seq <= header.seq);

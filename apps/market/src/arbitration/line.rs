@@ -33,7 +33,8 @@ pub struct LineCounts {
     pub duplicates: u64,
     /// Numbers that it skipped and did not bring later: its own loss, whatever the other lines did.
     pub lost: u64,
-    /// When it was last heard, ns. A line that is silent for seconds is dead, although nothing is missing yet.
+    /// When it was last heard, ns. A line that is silent for seconds is dead, although nothing is
+    /// missing yet.
     pub heard_ns: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Arbitration of the lines (A and B) that carry one channel: each message once, in order, from whichever line has
-//! it first.
+//! Arbitration of the lines (A and B) that carry one channel: each message once, in order, from
+//! whichever line has it first.
 //!
 //! ```text
 //!   line A ─┐            ┌─ Deliver: process now       ┌─ Deliver (kept packets, in order), Discard
@@ -7,20 +7,23 @@
 //!   line B ─┘            └─ Discard: free it           └─ Gap, Restart, EndOfSession       <── poll, until None
 //! ```
 //!
-//! Lines may cut the same messages into different packets, so numbers are compared, never packets. A packet behind a
-//! hole is kept until the hole is filled, by the other line or by a late packet of the same one, or until the
-//! [`Window`] ends: too many packets wait, or the oldest has waited too long. Then the hole is a gap.
+//! Lines may cut the same messages into different packets, so numbers are compared, never packets.
+//! A packet behind a hole is kept until the hole is filled, by the other line or by a late packet
+//! of the same one, or until the [`Window`] ends: too many packets wait, or the oldest has waited
+//! too long. Then the hole is a gap.
 //!
-//! A packet that claims what nothing else has shown, numbers that were skipped or numbers that began anew, is kept
-//! beside the others until a second packet agrees, as [`crate::sequence`] says: only then is there a hole or a
-//! restart. On a line that carries traffic or has a twin that is at once; on one that is alone and quiet it is the
-//! next heartbeat. At the end of all packets, [`Arbiter::close`] takes what nothing speaks against.
+//! A packet that claims what nothing else has shown, numbers that were skipped or numbers that
+//! began anew, is kept beside the others until a second packet agrees, as [`crate::sequence`] says:
+//! only then is there a hole or a restart. On a line that carries traffic or has a twin that is at
+//! once; on one that is alone and quiet it is the next heartbeat. At the end of all packets,
+//! [`Arbiter::close`] takes what nothing speaks against.
 //!
-//! Where the publisher has a server for those who missed something, [`crate::rerequest`] asks it for what
-//! [`Arbiter::missing`] tells, and the answers come in through [`Arbiter::offer_answer`].
+//! Where the publisher has a server for those who missed something, [`crate::rerequest`] asks it
+//! for what [`Arbiter::missing`] tells, and the answers come in through [`Arbiter::offer_answer`].
 //!
-//! A kept packet is an opaque handle of the caller: a buffer it owns, or a copy in [`Slots`]. Each handle given to
-//! [`Arbiter::keep`] comes back exactly once. Memory is taken at construction; time is an argument in nanoseconds.
+//! A kept packet is an opaque handle of the caller: a buffer it owns, or a copy in [`Slots`]. Each
+//! handle given to [`Arbiter::keep`] comes back exactly once. Memory is taken at construction; time
+//! is an argument in nanoseconds.
 
 use std::collections::VecDeque;
 
@@ -42,11 +45,12 @@ use line::LineState;
 /// How long a hole may stay open. Both limits apply; the first one reached makes it a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Packets that wait behind a hole, and no more. They hold buffers of the pool, so count them there, and
-    /// [`DOUBTS_MAX`](crate::sequence::DOUBTS_MAX) more for those that wait for a witness. 0 makes each hole a gap at once.
+    /// Packets that wait behind a hole, and no more. They hold buffers of the pool, so count them
+    /// there, and [`DOUBTS_MAX`](crate::sequence::DOUBTS_MAX) more for those that wait for a
+    /// witness. 0 makes each hole a gap at once.
     pub packets: usize,
-    /// Longest wait. Lines at the same site differ by tens of microseconds; too short declares gaps that the other
-    /// line would have healed, too long delays every message behind a true loss.
+    /// Longest wait. Lines at the same site differ by tens of microseconds; too short declares gaps
+    /// that the other line would have healed, too long delays every message behind a true loss.
     pub wait_ns: u64,
 }
 
@@ -57,7 +61,8 @@ impl Default for Window {
     }
 }
 
-/// What to do with the packet that was just offered. Whatever it is, call [`Arbiter::poll`] afterwards.
+/// What to do with the packet that was just offered. Whatever it is, call [`Arbiter::poll`]
+/// afterwards.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -66,7 +71,8 @@ pub enum Fate {
         /// Messages to leave out.
         skip: u32,
     },
-    /// Hand it over with [`Arbiter::keep`]. Who cannot drops it, and it is lost unless another line brings it.
+    /// Hand it over with [`Arbiter::keep`]. Who cannot drops it, and it is lost unless another line
+    /// brings it.
     Keep,
     /// It holds nothing new, or nothing to be believed. Free it.
     Discard,
@@ -100,7 +106,8 @@ pub enum Output<H> {
 pub struct HoleCounts {
     /// Holes that a packet or a heartbeat revealed.
     pub opened: u64,
-    /// Closed by another line than the one that revealed them: lost on one line, healed by the other.
+    /// Closed by another line than the one that revealed them: lost on one line, healed by the
+    /// other.
     pub healed: u64,
     /// Closed by the line that revealed them: packets had changed places on the way.
     pub reordered: u64,
@@ -118,8 +125,8 @@ pub struct HoleCounts {
     pub depth_max: usize,
 }
 
-/// Kept packets before a number that are looked at for it. A longer one that lies farther back is overlooked; then a
-/// packet is kept twice and discarded in the end.
+/// Kept packets before a number that are looked at for it. A longer one that lies farther back is
+/// overlooked; then a packet is kept twice and discarded in the end.
 const LOOK_BACK: usize = 8;
 
 /// The machine for one channel. `H` is what the caller keeps packets by.
@@ -136,10 +143,12 @@ pub struct Arbiter<H> {
     kept: VecDeque<(Arrival, H)>,
     /// The packet that [`Fate::Keep`] was answered for.
     offered: Option<Offered>,
-    /// The packet that reaches farthest. While it ends above the expected number, something is missing.
+    /// The packet that reaches farthest. While it ends above the expected number, something is
+    /// missing.
     horizon: Option<Arrival>,
     hole: Option<Hole>,
-    /// A restart that waits until the packets of before are out: what began it, and its handle if it was kept.
+    /// A restart that waits until the packets of before are out: what began it, and its handle if
+    /// it was kept.
     restarting: Option<(Arrival, Option<H>)>,
     session_end: SessionEnd,
     /// Nothing more will come.
@@ -147,8 +156,8 @@ pub struct Arbiter<H> {
     holes: HoleCounts,
 }
 
-/// What is kept of a packet that waits for a witness. There is no handle where the caller could not keep it, or where it
-/// has no messages.
+/// What is kept of a packet that waits for a witness. There is no handle where the caller could not
+/// keep it, or where it has no messages.
 #[derive(Debug)]
 struct Doubted<H> {
     arrival: Arrival,
@@ -202,7 +211,8 @@ impl<H> Arbiter<H> {
             window,
             lines: vec![LineState::default(); lines_count + 1],
             answers: AnswerCounts::default(),
-            // One more than may wait: the packet that makes the window overflow is kept, then the hole is given up.
+            // One more than may wait: the packet that makes the window overflow is kept, then the
+            // hole is given up.
             kept: VecDeque::with_capacity(window.packets + 1),
             offered: None,
             horizon: None,
@@ -216,8 +226,8 @@ impl<H> Arbiter<H> {
 
     /// Judges a packet that `line` brought. The slower line's copy costs one compare.
     ///
-    /// Panics where the caller has not drained [`Arbiter::poll`] since the last packet, or names a line that this
-    /// arbiter does not have.
+    /// Panics where the caller has not drained [`Arbiter::poll`] since the last packet, or names a
+    /// line that this arbiter does not have.
     pub fn offer(&mut self, line: Line, header: &Header, now_ns: u64) -> Fate {
         assert!(self.restarting.is_none(), "poll until it gives None before the next packet is offered");
         assert!(line.0 + 1 < self.lines.len(), "a line of this arbiter");
@@ -255,8 +265,8 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// Hands over the packet for which [`Fate::Keep`] was answered. Gives it back where that was not so. Costs a move
-    /// of the kept packets behind it, at most [`Window::packets`].
+    /// Hands over the packet for which [`Fate::Keep`] was answered. Gives it back where that was
+    /// not so. Costs a move of the kept packets behind it, at most [`Window::packets`].
     pub fn keep(&mut self, handle: H) -> Result<(), H> {
         match self.offered.take() {
             None => return Err(handle),
@@ -269,8 +279,9 @@ impl<H> Arbiter<H> {
         Ok(())
     }
 
-    /// What happens next; `None` where there is nothing to do until a packet or [`Arbiter::deadline_ns`] comes. Call
-    /// it until then after each offer, and once a turn of the loop for the time.
+    /// What happens next; `None` where there is nothing to do until a packet or
+    /// [`Arbiter::deadline_ns`] comes. Call it until then after each offer, and once a turn of the
+    /// loop for the time.
     pub fn poll(&mut self, now_ns: u64) -> Option<Output<H>> {
         if let Some(output) = self.poll_doubts().or_else(|| self.poll_kept()) {
             return Some(output);
@@ -290,9 +301,10 @@ impl<H> Arbiter<H> {
         Some(Output::Restart)
     }
 
-    /// Nothing more will come: what waits for a witness and has nothing against it is believed, unless it claims that the
-    /// feed began anew or lies farther ahead than [`Policy::restart_distance`]. Call [`Arbiter::poll`] afterwards, at
-    /// `u64::MAX` to give up what is missing.
+    /// Nothing more will come: what waits for a witness and has nothing against it is believed,
+    /// unless it claims that the feed began anew or lies farther ahead than
+    /// [`Policy::restart_distance`]. Call [`Arbiter::poll`] afterwards, at `u64::MAX` to give up
+    /// what is missing.
     pub fn close(&mut self) {
         self.is_closing = true;
     }
@@ -302,7 +314,8 @@ impl<H> Arbiter<H> {
         self.hole.map(|hole| hole.since_ns.saturating_add(self.window.wait_ns))
     }
 
-    /// Messages delivered, duplicates and gaps of the channel. A packet that waits is counted when its turn comes.
+    /// Messages delivered, duplicates and gaps of the channel. A packet that waits is counted when
+    /// its turn comes.
     pub const fn counts(&self) -> &SequenceCounts {
         self.track.counts()
     }
@@ -337,7 +350,8 @@ impl<H> Arbiter<H> {
         Fate::Discard
     }
 
-    /// The packet claims nothing implausible: its line knows it, and what the line claimed before is the less likely.
+    /// The packet claims nothing implausible: its line knows it, and what the line claimed before
+    /// is the less likely.
     #[inline]
     fn go_on(&mut self, arrival: &Arrival) {
         self.follow(arrival);
@@ -431,8 +445,8 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// What became of packets that waited for a witness. None is taken while the window overflows, or while the packets
-    /// before a restart are on their way out.
+    /// What became of packets that waited for a witness. None is taken while the window overflows,
+    /// or while the packets before a restart are on their way out.
     #[inline]
     fn poll_doubts(&mut self) -> Option<Output<H>> {
         if self.doubts.is_empty() || !(self.is_closing || self.doubts.is_due(self.track.reach())) {
@@ -519,8 +533,8 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// All of its messages wait already, as far as a short look tells. A window that is wide enough for re-requests holds
-    /// thousands of packets, so it is searched, not walked.
+    /// All of its messages wait already, as far as a short look tells. A window that is wide enough
+    /// for re-requests holds thousands of packets, so it is searched, not walked.
     fn is_kept(&self, header: &Header) -> bool {
         let idx = self.kept.partition_point(|(kept, _)| kept.header.seq <= header.seq);
         let mut next = header.seq;
@@ -555,7 +569,8 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// Opens the hole before the first kept packet, or before the horizon; closes it where there is none any more.
+    /// Opens the hole before the first kept packet, or before the horizon; closes it where there is
+    /// none any more.
     fn update_hole(&mut self) {
         let Some(horizon) = self.horizon else { return };
         if horizon.header.end() <= self.track.next() {

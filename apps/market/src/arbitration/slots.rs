@@ -14,7 +14,8 @@ pub struct Slots {
 pub struct Slot(u32);
 
 impl Slots {
-    /// Room for `count` packets of at most `len_max` bytes: `count * len_max` bytes and 12 more for each.
+    /// Room for `count` packets of at most `len_max` bytes: `count * len_max` bytes and 12 more for
+    /// each.
     pub fn new(count: u32, len_max: usize) -> Self {
         let count_usize = count as usize;
         Self {

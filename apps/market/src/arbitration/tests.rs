@@ -15,8 +15,8 @@ fn heartbeat(seq: u64) -> Header {
 
 const WINDOW: Window = Window { packets: 2, wait_ns: 100 };
 
-/// Plays packets and writes what came of each: `1-3` delivered numbers, `=` freed, `k` kept, `G1-2` gap, `R` restart,
-/// `.` end. The handle of a packet is its range.
+/// Plays packets and writes what came of each: `1-3` delivered numbers, `=` freed, `k` kept, `G1-2`
+/// gap, `R` restart, `.` end. The handle of a packet is its range.
 struct Play {
     arbiter: Arbiter<(u64, u64)>,
     story: Vec<String>,
@@ -481,7 +481,8 @@ fn line_that_went_on_meanwhile_is_no_witness_of_its_own_claim() {
 fn new_session_that_one_line_brings_late_loses_nothing() {
     let mut play = Play::new(WINDOW);
     let new = |seq| Header { session: Session(2), ..data(seq, 1) };
-    // Line B goes on with the old session where A has the new one already; A's first packet of it is B's loss.
+    // Line B goes on with the old session where A has the new one already; A's first packet of it
+    // is B's loss.
     play.offer(Line::A, data(1, 2)).offer(Line::A, new(1)).offer(Line::B, data(1, 2)).offer(Line::A, new(2));
     play.offer(Line::B, data(3, 1)).offer(Line::B, new(2));
     play.check("1-2 k = k R 1-1 2-2 = =");
@@ -532,7 +533,8 @@ fn any_damage() -> impl Strategy<Value = Option<Damage>> {
     prop_oneof![24 => none, 1 => session, 2 => seq, 1 => bits]
 }
 
-/// A line's packets: how long before it there was silence, whether it arrives at all, how it is damaged.
+/// A line's packets: how long before it there was silence, whether it arrives at all, how it is
+/// damaged.
 fn any_damaged_line() -> impl Strategy<Value = Vec<(u64, bool, Option<Damage>)>> {
     let silence = prop_oneof![8 => 0_u64..20, 1 => 200_u64..5_000];
     proptest::collection::vec((silence, prop::bool::weighted(0.9), any_damage()), 150)
@@ -582,7 +584,8 @@ proptest! {
             }
         }
         arrivals.sort_by_key(|(at, line, _)| (*at, *line));
-        // Lines that are apart for longer than the window lose what only the slower one has: that is no lie.
+        // Lines that are apart for longer than the window lose what only the slower one has: that
+        // is no lie.
         let window = Window { packets: 1_000, wait_ns: 1_000_000 };
         let mut play = Play::new(window);
         play.arbiter = Arbiter::new(2, Policy { first, ..Policy::default() }, window);
@@ -591,7 +594,8 @@ proptest! {
             offered += u64::from(header.count);
             play.wait(at - now).offer(line, header);
             now = at;
-            // Before anything is believed nothing contradicts a lie, and more of them than may wait push out the truth.
+            // Before anything is believed nothing contradicts a lie, and more of them than may wait
+            // push out the truth.
             prop_assume!(play.arbiter.session().is_some() || play.arbiter.doubted_count() < DOUBTS_MAX);
         }
         for line in [Line::A, Line::B] {

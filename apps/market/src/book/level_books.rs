@@ -1,7 +1,7 @@
 //! Books built from totals at a price: DEEP.
 //!
-//! While an event of the exchange is being told in several messages, the top is in transition; what is published
-//! changes only with the message that completes it.
+//! While an event of the exchange is being told in several messages, the top is in transition; what
+//! is published changes only with the message that completes it.
 
 use super::levels::{Ladder, Levels};
 use super::symbols::Symbols;
@@ -81,7 +81,8 @@ impl Books for LevelBooks {
 }
 
 impl LevelBooks {
-    /// Empty books for at most `books_max` instruments and `levels_max` prices over all of them; takes all memory.
+    /// Empty books for at most `books_max` instruments and `levels_max` prices over all of them;
+    /// takes all memory.
     pub fn new(books_max: usize, levels_max: usize) -> Self {
         Self {
             symbols: Symbols::new(books_max),
@@ -104,7 +105,8 @@ impl LevelBooks {
         self.levels.len()
     }
 
-    /// Price and shares of each level of a side, the best first, whether the event is complete or not.
+    /// Price and shares of each level of a side, the best first, whether the event is complete or
+    /// not.
     pub fn depth(&self, book: BookIdx, side: Side) -> impl Iterator<Item = (Price, u64)> {
         let ladder = &self.books.get(book.0 as usize).sides[side as usize];
         self.levels.iter(ladder).map(|level| (level.price(), level.qty))

@@ -1,8 +1,9 @@
-//! Price levels of all books in one pool: for each side of a book a balanced tree and a list from the best price on.
+//! Price levels of all books in one pool: for each side of a book a balanced tree and a list from
+//! the best price on.
 //!
-//! A level keeps its place in the pool while it lives, so an order remembers its level by index. The tree is a
-//! treap: its shape follows from priorities that a generator draws, not from the prices that a feed sends, so no
-//! order of arrival makes it deep. Left is better.
+//! A level keeps its place in the pool while it lives, so an order remembers its level by index.
+//! The tree is a treap: its shape follows from priorities that a generator draws, not from the
+//! prices that a feed sends, so no order of arrival makes it deep. Left is better.
 
 use super::TopOfBook;
 use crate::units::{Price, Side};
@@ -51,8 +52,8 @@ impl Level {
     }
 }
 
-/// Turns bids around, so that on both sides a smaller key is a better price. It is its own inverse, and unlike a
-/// minus it cannot overflow.
+/// Turns bids around, so that on both sides a smaller key is a better price. It is its own inverse,
+/// and unlike a minus it cannot overflow.
 const fn key(side: Side, price: Price) -> i64 {
     match side {
         Side::Buy => !price.0,
@@ -142,13 +143,15 @@ impl Levels {
         None
     }
 
-    /// Makes a level at a `price` that [`Levels::find`] does not know, without shares. `None` where the pool is empty.
+    /// Makes a level at a `price` that [`Levels::find`] does not know, without shares. `None` where
+    /// the pool is empty.
     pub(super) fn insert(&mut self, ladder: &mut Ladder, book: u32, side: Side, price: Price) -> Option<u32> {
         let new = self.take_free()?;
         self.len += 1;
         let (key, priority) = (key(side, price), self.draw_priority());
 
-        // The whole path to the place of `key` is walked; the last turn each way names the neighbors.
+        // The whole path to the place of `key` is walked; the last turn each way names the
+        // neighbors.
         let (mut better, mut worse) = (NONE, NONE);
         let (mut link, mut at) = (Link::Root, ladder.root);
         while at != NONE && self.get(at).priority >= priority {
@@ -159,7 +162,8 @@ impl Levels {
             }
         }
         self.set(ladder, link, new);
-        // What hangs below is of lower priority: it is split at `key` and hangs below the new level.
+        // What hangs below is of lower priority: it is split at `key` and hangs below the new
+        // level.
         let (mut left, mut right) = (Link::Left(new), Link::Right(new));
         while at != NONE {
             if key < self.get(at).key {

@@ -6,14 +6,16 @@
 //!   Quote ─────────────────────────────────────> Quotes       top                                TOPS
 //! ```
 //!
-//! One value holds all instruments of one channel, because a gap or a clear strikes a whole channel. Memory is taken
-//! at construction; a table that is full refuses the newcomer and counts it. Nothing that a feed sends panics: unknown
-//! references, repeated references and executions beyond an order's size are counted and the book stays consistent.
+//! One value holds all instruments of one channel, because a gap or a clear strikes a whole
+//! channel. Memory is taken at construction; a table that is full refuses the newcomer and counts
+//! it. Nothing that a feed sends panics: unknown references, repeated references and executions
+//! beyond an order's size are counted and the book stays consistent.
 //!
-//! *Cost of an update.* Finding an order is one probe into a table at most half full; its level is an index away, so
-//! to shrink, execute or delete it touches a fixed number of entries however deep the book is. A new price, or the
-//! last order of one, walks a balanced tree: some ten steps for a thousand prices. The next best price is a link
-//! away. So an update stays flat, at the price of its cache misses.
+//! *Cost of an update.* Finding an order is one probe into a table at most half full; its level is
+//! an index away, so to shrink, execute or delete it touches a fixed number of entries however deep
+//! the book is. A new price, or the last order of one, walks a balanced tree: some ten steps for a
+//! thousand prices. The next best price is a link away. So an update stays flat, at the price of
+//! its cache misses.
 
 mod level_books;
 mod levels;
@@ -50,8 +52,8 @@ pub trait Books {
     /// Messages of the channel are missing: no book is to be trusted until it is made anew.
     fn mark_stale(&mut self);
 
-    /// The feed begins anew: empties all books, keeps the instruments. Costs the same however large they are; what was
-    /// in use is wiped when it is next written, a page or two at a time.
+    /// The feed begins anew: empties all books, keeps the instruments. Costs the same however large
+    /// they are; what was in use is wiped when it is next written, a page or two at a time.
     fn clear(&mut self);
 
     /// Books in use; their indices are all below this.
@@ -75,7 +77,8 @@ pub struct BookIdx(pub u32);
 pub struct Change {
     /// The book.
     pub book: BookIdx,
-    /// Its best price or the quantity there may be another now. False is certain, true may repeat the same top.
+    /// Its best price or the quantity there may be another now. False is certain, true may repeat
+    /// the same top.
     pub is_top: bool,
 }
 
@@ -103,8 +106,8 @@ pub struct BookCounts {
     pub repeated_orders: u64,
     /// Orders added without shares. They never rest.
     pub empty_orders: u64,
-    /// Executions and cancels of more shares than the order had; it is gone. Or executions that would leave more than
-    /// it had; it stays as it was.
+    /// Executions and cancels of more shares than the order had; it is gone. Or executions that
+    /// would leave more than it had; it stays as it was.
     pub beyond_size: u64,
     /// Orders refused as the order table is full.
     pub orders_full: u64,

@@ -1,8 +1,10 @@
-//! Order reference to resting order: open addressing with linear probing, 16 bytes an entry, four to a cache line.
+//! Order reference to resting order: open addressing with linear probing, 16 bytes an entry, four
+//! to a cache line.
 //!
-//! The table is at most half full. Exchanges number orders upwards, and a multiplicative hash spreads such numbers
-//! evenly, so a search looks at one or two entries. A removed entry is closed by moving the ones behind it back, so
-//! there are no tombstones and a day of deletes leaves the table as fast as it began.
+//! The table is at most half full. Exchanges number orders upwards, and a multiplicative hash
+//! spreads such numbers evenly, so a search looks at one or two entries. A removed entry is closed
+//! by moving the ones behind it back, so there are no tombstones and a day of deletes leaves the
+//! table as fast as it began.
 
 use super::wiped::Wiped;
 use crate::units::OrderRef;
@@ -102,7 +104,8 @@ impl Orders {
         (reference.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// The entry that holds the order, or the free one where it belongs. Ends, as half of the entries are free.
+    /// The entry that holds the order, or the free one where it belongs. Ends, as half of the
+    /// entries are free.
     #[inline]
     fn probe(&self, reference: OrderRef) -> usize {
         let mask = self.entries.len() - 1;
@@ -131,7 +134,8 @@ mod tests {
             let mut orders = Orders::new(32);
             let mut map = HashMap::new();
             for (qty, (add, number)) in (0..).zip(steps) {
-                // Multiples of a power of two fall into few home places, which makes runs that wrap around.
+                // Multiples of a power of two fall into few home places, which makes runs that wrap
+                // around.
                 let reference = OrderRef(number << 58);
                 match orders.find(reference) {
                     Some(at) if !add => {

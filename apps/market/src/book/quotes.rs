@@ -1,4 +1,5 @@
-//! The exchange's own best bid and offer: TOPS. A quote replaces the one before, so a gap heals with the next one.
+//! The exchange's own best bid and offer: TOPS. A quote replaces the one before, so a gap heals
+//! with the next one.
 
 use super::symbols::Symbols;
 use super::wiped::Wiped;

@@ -1,4 +1,5 @@
-//! Symbol to book index: an open addressing table that only grows, up to a capacity set at construction.
+//! Symbol to book index: an open addressing table that only grows, up to a capacity set at
+//! construction.
 
 use super::BookIdx;
 use crate::units::Symbol;
@@ -59,7 +60,8 @@ impl Symbols {
         self.names.len()
     }
 
-    /// The bucket that holds `symbol`, or the free one where it belongs. Ends, as half of the buckets are free.
+    /// The bucket that holds `symbol`, or the free one where it belongs. Ends, as half of the
+    /// buckets are free.
     fn probe(&self, symbol: Symbol) -> usize {
         // Multiplicative hashing takes the high bits, to which all bytes of the symbol contribute.
         let hash = u64::from_le_bytes(symbol.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,9 +1,11 @@
-//! A table that is emptied at once, however large it is: each run of [`RUN`] entries has the number of the last emptying
-//! that it has seen, and one that has not seen the last is empty. It is filled with empty entries when one of them is
-//! next written, so an emptying is paid for by the writes that follow, a page or two at a time.
+//! A table that is emptied at once, however large it is: each run of [`RUN`] entries has the number
+//! of the last emptying that it has seen, and one that has not seen the last is empty. It is filled
+//! with empty entries when one of them is next written, so an emptying is paid for by the writes
+//! that follow, a page or two at a time.
 
-/// Entries that are emptied together. More cost a longer write, fewer a longer list of numbers; with 256 entries of 16
-/// bytes it is a page, and the list of a table of 8 million is 128 KiB, which stays in a cache.
+/// Entries that are emptied together. More cost a longer write, fewer a longer list of numbers;
+/// with 256 entries of 16 bytes it is a page, and the list of a table of 8 million is 128 KiB,
+/// which stays in a cache.
 const RUN: usize = 256;
 
 /// Entries of which all are empty at first.
@@ -51,7 +53,8 @@ impl<T: Copy> Wiped<T> {
         &mut self.entries[idx]
     }
 
-    /// Empties all entries. One step; after four billion times it walks over all of them once, as then the numbers repeat.
+    /// Empties all entries. One step; after four billion times it walks over all of them once, as
+    /// then the numbers repeat.
     pub(super) fn clear(&mut self) {
         self.emptying = self.emptying.wrapping_add(1);
         if self.emptying == 0 {

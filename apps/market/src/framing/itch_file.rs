@@ -1,8 +1,10 @@
-//! Messages in a file: a two-byte big-endian length before each, nothing else (Nasdaq "BinaryFILE").
+//! Messages in a file: a two-byte big-endian length before each, nothing else (Nasdaq
+//! "BinaryFILE").
 //!
-//! A length of 0 ends the file; a file may also just stop. [`FileMessages`] walks over a whole file in memory and says
-//! at the end how it ended. For a reader that works in chunks, [`ItchFile`] is a [`Framing`] without a header whose
-//! packet is any run of whole blocks, and [`whole_blocks`] finds where such a run ends.
+//! A length of 0 ends the file; a file may also just stop. [`FileMessages`] walks over a whole file
+//! in memory and says at the end how it ended. For a reader that works in chunks, [`ItchFile`] is a
+//! [`Framing`] without a header whose packet is any run of whole blocks, and [`whole_blocks`] finds
+//! where such a run ends.
 
 use super::{Framing, FramingError, Header, PacketKind, Session, split_u16};
 
@@ -115,8 +117,8 @@ impl<'a> Iterator for FileMessages<'a> {
     }
 }
 
-/// Bytes at the front of `buffer` that are whole blocks. A reader hands those on as one packet, moves the rest to
-/// the front and reads on.
+/// Bytes at the front of `buffer` that are whole blocks. A reader hands those on as one packet,
+/// moves the rest to the front and reads on.
 pub fn whole_blocks(buffer: &[u8]) -> usize {
     let mut messages = FileMessages::new(buffer);
     messages.by_ref().for_each(drop);

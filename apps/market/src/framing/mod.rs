@@ -1,13 +1,15 @@
-//! How messages travel: packets with a channel, a session and sequence numbers, and blocks with a length.
+//! How messages travel: packets with a channel, a session and sequence numbers, and blocks with a
+//! length.
 //!
 //! ```text
 //!   packet bytes ── parse ──> Packet { raw, header, messages() }      the whole packet is checked first
 //!   raw header ──── PacketWriter::new, push, finish ──> packet bytes
 //! ```
 //!
-//! [`Framing`] is the one shape of the four: MoldUDP64, IEX-TP, the Cboe sequenced unit, and the length-prefixed
-//! file. A packet whose counts and lengths disagree with its size is refused whole with a [`FramingError`], so a
-//! consumer never sees the first half of a bad packet. Nothing is copied or allocated.
+//! [`Framing`] is the one shape of the four: MoldUDP64, IEX-TP, the Cboe sequenced unit, and the
+//! length-prefixed file. A packet whose counts and lengths disagree with its size is refused whole
+//! with a [`FramingError`], so a consumer never sees the first half of a bad packet. Nothing is
+//! copied or allocated.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -35,26 +37,27 @@ pub trait Framing: Sized {
     /// Longest packet in bytes: what fits into one UDP datagram over IPv4 without options.
     const PACKET_LEN_MAX: usize = 65_507;
 
-    /// Reads the header and returns it with the message blocks behind it. Checks what the header alone can tell:
-    /// version, and its idea of the packet's length.
+    /// Reads the header and returns it with the message blocks behind it. Checks what the header
+    /// alone can tell: version, and its idea of the packet's length.
     fn parse_raw(packet: &[u8]) -> Result<(Self::Raw, &[u8]), FramingError>;
 
     /// The header in the words that all framings share.
     fn header(raw: &Self::Raw) -> Header;
 
-    /// Takes the first message off `blocks`: the message and what is behind it. `None` where the length does not
-    /// fit.
+    /// Takes the first message off `blocks`: the message and what is behind it. `None` where the
+    /// length does not fit.
     fn split(blocks: &[u8]) -> Option<(&[u8], &[u8])>;
 
-    /// Writes the header of a packet with `count` messages in `body_len` bytes to the front of `out`, which holds
-    /// at least [`Framing::HEADER_LEN`] bytes.
+    /// Writes the header of a packet with `count` messages in `body_len` bytes to the front of
+    /// `out`, which holds at least [`Framing::HEADER_LEN`] bytes.
     fn emit_raw(raw: &Self::Raw, count: u32, body_len: usize, out: &mut [u8]);
 
-    /// Writes the length of a message of `len` bytes to `out`. Framings whose messages carry their own length
-    /// write nothing.
+    /// Writes the length of a message of `len` bytes to `out`. Framings whose messages carry their
+    /// own length write nothing.
     fn emit_prefix(len: usize, out: &mut [u8]);
 
-    /// Checks the whole packet. Costs one step per message: the lengths are added up and compared with the packet.
+    /// Checks the whole packet. Costs one step per message: the lengths are added up and compared
+    /// with the packet.
     fn parse(packet: &[u8]) -> Result<Packet<'_, Self>, FramingError> {
         let (raw, blocks) = Self::parse_raw(packet)?;
         let header = Self::header(&raw);
@@ -73,11 +76,13 @@ pub trait Framing: Sized {
 /// What every framing says about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The sequence space within the feed: IEX channel, Cboe unit, 0 where the framing has one only.
+    /// The sequence space within the feed: IEX channel, Cboe unit, 0 where the framing has one
+    /// only.
     pub channel: u32,
     /// The publisher's session; a new one restarts the numbers.
     pub session: Session,
-    /// Number of the first message, or the next expected number where there is none. 0 says nothing.
+    /// Number of the first message, or the next expected number where there is none. 0 says
+    /// nothing.
     pub seq: u64,
     /// Messages in the packet.
     pub count: u32,
@@ -165,8 +170,8 @@ pub struct PacketWriter<'a, F: Framing> {
 }
 
 impl<'a, F: Framing> PacketWriter<'a, F> {
-    /// Starts a packet at the front of `out`; its size is the largest packet. `None` where not even the header
-    /// fits.
+    /// Starts a packet at the front of `out`; its size is the largest packet. `None` where not even
+    /// the header fits.
     pub fn new(raw: F::Raw, out: &'a mut [u8]) -> Option<Self> {
         let len = out.len().min(F::PACKET_LEN_MAX);
         let out = &mut out[..len];
@@ -176,7 +181,8 @@ impl<'a, F: Framing> PacketWriter<'a, F> {
         Some(Self { raw, out, len: F::HEADER_LEN, count: 0 })
     }
 
-    /// Adds a message. A full packet says so and is left as it was: finish it and start the next one.
+    /// Adds a message. A full packet says so and is left as it was: finish it and start the next
+    /// one.
     pub fn push(&mut self, message: &[u8]) -> Result<(), PacketFull> {
         let start = self.len + F::PREFIX_LEN;
         let end = start + message.len();
@@ -247,7 +253,8 @@ pub enum FramingError {
 }
 
 impl FramingError {
-    /// The names of the errors, by [`FramingError::idx`]: a table of drop counters has one row each.
+    /// The names of the errors, by [`FramingError::idx`]: a table of drop counters has one row
+    /// each.
     pub const NAMES: [&'static str; 5] =
         ["header_short", "version", "length_mismatch", "message_overrun", "trailing_bytes"];
 

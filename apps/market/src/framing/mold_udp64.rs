@@ -1,10 +1,11 @@
 //! MoldUDP64 1.00 (Nasdaq), big endian: 20 bytes of header, then blocks with a two-byte length.
 //!
-//! `0:10 session, 10:8 sequence of the first message, 18:2 count`. Count 0 is a heartbeat and 0xFFFF the end of
-//! the session; both carry the next expected number. A length of 0 is legal.
+//! `0:10 session, 10:8 sequence of the first message, 18:2 count`. Count 0 is a heartbeat and
+//! 0xFFFF the end of the session; both carry the next expected number. A length of 0 is legal.
 //!
-//! Who misses messages sends a [`Request`], 20 bytes of the same layout, to the re-request server, which answers with one
-//! ordinary packet to the asker's address: the messages from the first one asked for on, as many as fit.
+//! Who misses messages sends a [`Request`], 20 bytes of the same layout, to the re-request server,
+//! which answers with one ordinary packet to the asker's address: the messages from the first one
+//! asked for on, as many as fit.
 
 use zerocopy::big_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -58,8 +59,8 @@ impl Request {
     /// Bytes of a request.
     pub const LEN: usize = 20;
 
-    /// Reads a request, which is exactly [`Request::LEN`] bytes long. What its numbers are worth is the server's to
-    /// judge.
+    /// Reads a request, which is exactly [`Request::LEN`] bytes long. What its numbers are worth is
+    /// the server's to judge.
     pub fn parse(packet: &[u8]) -> Result<Self, FramingError> {
         let (header, behind) = MoldUdp64::parse_raw(packet)?;
         if !behind.is_empty() {

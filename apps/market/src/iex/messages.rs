@@ -1,7 +1,7 @@
 //! The messages of TOPS 1.6 and DEEP 1.0, little endian, as they lie in the packet.
 //!
-//! All begin with the type, one byte whose meaning depends on the type, and the time. Prices are four decimals in an
-//! `I64`.
+//! All begin with the type, one byte whose meaning depends on the type, and the time. Prices are
+//! four decimals in an `I64`.
 
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -38,8 +38,8 @@ impl Head {
 layouts! {
     head Head;
 
-    /// The day as a whole. Detail: `O` start of messages, `S` start of system, `R` open, `M` close, `E` end of
-    /// system, `C` end of messages.
+    /// The day as a whole. Detail: `O` start of messages, `S` start of system, `R` open, `M` close,
+    /// `E` end of system, `C` end of messages.
     b'S' SystemEvent 10 {}
 
     /// An instrument of the day. Detail: 0x80 test, 0x40 when issued, 0x20 exchange traded product.
@@ -54,7 +54,8 @@ layouts! {
         luld_tier: u8,
     }
 
-    /// An instrument halts or trades. Detail: `H` halted, `O` order acceptance, `P` paused, `T` trades.
+    /// An instrument halts or trades. Detail: `H` halted, `O` order acceptance, `P` paused, `T`
+    /// trades.
     b'H' TradingStatus 22 {
         /// The instrument.
         symbol: Symbol,
@@ -122,8 +123,8 @@ layouts! {
         price: I64,
     }
 
-    /// A trade. Detail: 0x80 intermarket sweep, 0x40 extended hours, 0x20 odd lot, 0x10 trade-through exempt,
-    /// 0x08 cross.
+    /// A trade. Detail: 0x80 intermarket sweep, 0x40 extended hours, 0x20 odd lot, 0x10
+    /// trade-through exempt, 0x08 cross.
     b'T' Trade 38 {
         /// The instrument.
         symbol: Symbol,
@@ -155,7 +156,8 @@ layouts! {
         price: I64,
     }
 
-    /// An auction in the making. Detail: `O` opening, `C` closing, `I` IPO, `H` halt, `V` volatility.
+    /// An auction in the making. Detail: `O` opening, `C` closing, `I` IPO, `H` halt, `V`
+    /// volatility.
     b'A' AuctionInfo 80 {
         /// The instrument.
         symbol: Symbol,

@@ -1,7 +1,7 @@
 //! The 23 messages of ITCH 5.0, big endian, as they lie in the packet.
 //!
-//! A message is made by filling its structure and emitted by [`Message::emit`] or `as_bytes` (zerocopy's `IntoBytes`).
-//! Prices are four decimals in a `U32` unless a field says eight.
+//! A message is made by filling its structure and emitted by [`Message::emit`] or `as_bytes`
+//! (zerocopy's `IntoBytes`). Prices are four decimals in a `U32` unless a field says eight.
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -38,7 +38,8 @@ impl Head {
     /// Time since midnight New York, ns.
     #[inline]
     pub fn at_ns(&self) -> u64 {
-        // One load of the time and the two bytes before it, which are masked away, instead of a load of four and two.
+        // One load of the time and the two bytes before it, which are masked away, instead of a
+        // load of four and two.
         let head: [u8; 11] = zerocopy::transmute!(*self);
         let [_, _, _, time @ ..] = head;
         u64::from_be_bytes(time) & NS48_MAX
@@ -79,7 +80,8 @@ layouts! {
 
     /// The day as a whole begins, opens, closes, ends.
     b'S' SystemEvent 12 {
-        /// `O` start of messages, `S` start of system, `Q` open, `M` close, `E` end of system, `C` end of messages.
+        /// `O` start of messages, `S` start of system, `Q` open, `M` close, `E` end of system, `C`
+        /// end of messages.
         event: u8,
     }
 

@@ -142,8 +142,8 @@ impl Pitch {
     }
 }
 
-/// Four decimals in 64 bits without a sign. What does not fit an `i64` is no price of this world; it saturates so
-/// that it cannot turn negative.
+/// Four decimals in 64 bits without a sign. What does not fit an `i64` is no price of this world;
+/// it saturates so that it cannot turn negative.
 #[inline]
 fn price4(wire: U64) -> Price {
     Price(i64::try_from(wire.get()).unwrap_or(i64::MAX))

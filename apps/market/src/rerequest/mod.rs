@@ -7,13 +7,15 @@
 //!      └──── offer_answer ── answer packet from the server, then heard
 //! ```
 //!
-//! Most holes fill by themselves, from the other line or by a late packet: one is asked for when it is
-//! [`Patience::delay_ns`] old. A wide one is asked for in pieces, a bounded number of them under way at once. An answer may hold
-//! fewer messages than were asked for (MoldUDP64: what fits into a packet), and the rest is asked for at once. A
-//! piece that brings nothing is asked for again after a time, and a bounded number of times; then its hole is given up, and
-//! is a gap as if there were no server. So a server that is dead costs [`Patience::unanswered_ns`] for each hole.
+//! Most holes fill by themselves, from the other line or by a late packet: one is asked for when it
+//! is [`Patience::delay_ns`] old. A wide one is asked for in pieces, a bounded number of them under
+//! way at once. An answer may hold fewer messages than were asked for (MoldUDP64: what fits into a
+//! packet), and the rest is asked for at once. A piece that brings nothing is asked for again after
+//! a time, and a bounded number of times; then its hole is given up, and is a gap as if there were
+//! no server. So a server that is dead costs [`Patience::unanswered_ns`] for each hole.
 //!
-//! The machine does no I/O and reads no clock. A turn of the caller's loop, after packets and answers were offered:
+//! The machine does no I/O and reads no clock. A turn of the caller's loop, after packets and
+//! answers were offered:
 //!
 //! ```
 //! use market::framing::mold_udp64::{Request, session_name};
@@ -33,10 +35,11 @@
 //! }
 //! ```
 //!
-//! What the server sends back is parsed like any packet of the feed, offered with [`Arbiter::offer_answer`] (from the
-//! server's address only), and told with [`Rerequester::heard`]. On [`Output::Restart`] call [`Rerequester::forget`].
-//! The arbiter's [`Window`] stays in force as the outer limit: make it longer than [`Patience::unanswered_ns`], and as wide as
-//! what arrives meanwhile.
+//! What the server sends back is parsed like any packet of the feed, offered with
+//! [`Arbiter::offer_answer`] (from the server's address only), and told with
+//! [`Rerequester::heard`]. On [`Output::Restart`] call [`Rerequester::forget`]. The arbiter's
+//! [`Window`] stays in force as the outer limit: make it longer than [`Patience::unanswered_ns`],
+//! and as wide as what arrives meanwhile.
 //!
 //! [`Arbiter::offer_answer`]: crate::Arbiter::offer_answer
 //! [`Output::Restart`]: crate::Output::Restart
@@ -50,8 +53,9 @@ use crate::sequence::Gap;
 /// How insistently is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Age of a hole when it is first asked for. Too short asks for what the other line is about to bring, too long
-    /// delays all messages behind a true loss. Holes are looked at twice in this time.
+    /// Age of a hole when it is first asked for. Too short asks for what the other line is about to
+    /// bring, too long delays all messages behind a true loss. Holes are looked at twice in this
+    /// time.
     pub delay_ns: u64,
     /// How long an answer may take. A round trip to the server, and the pace that it grants.
     pub timeout_ns: u64,
@@ -64,8 +68,8 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// 1 ms, the arbiter's usual wait; three times 50 ms for a server at the same site; 8 requests of 40 messages, which is what an
-    /// ITCH packet of 1500 bytes holds.
+    /// 1 ms, the arbiter's usual wait; three times 50 ms for a server at the same site; 8 requests
+    /// of 40 messages, which is what an ITCH packet of 1500 bytes holds.
     fn default() -> Self {
         Self { delay_ns: 1_000_000, timeout_ns: 50_000_000, attempts: 3, outstanding: 8, messages: 40 }
     }
@@ -144,8 +148,9 @@ impl Rerequester {
         }
     }
 
-    /// What to do next, given what is missing; `None` where there is nothing to do. Call it once a turn until then. One
-    /// compare, and a walk over `missing` twice in [`Patience::delay_ns`] and after each [`Rerequester::heard`].
+    /// What to do next, given what is missing; `None` where there is nothing to do. Call it once a
+    /// turn until then. One compare, and a walk over `missing` twice in [`Patience::delay_ns`] and
+    /// after each [`Rerequester::heard`].
     pub fn poll(&mut self, missing: impl Iterator<Item = Missing> + Clone, now_ns: u64) -> Option<Step> {
         if self.asks.is_empty() && now_ns >= self.look_ns {
             self.look_ns = now_ns.saturating_add(1 + self.patience.delay_ns / 2);
@@ -187,7 +192,8 @@ impl Rerequester {
         let mut missing = missing.map(|missing| missing.gap).peekable();
         outstanding.retain_mut(|pending| {
             while missing.next_if(|gap| gap.to < pending.range.from).is_some() {}
-            // Where the first number is there, an answer came; what is left of it is asked for anew.
+            // Where the first number is there, an answer came; what is left of it is asked for
+            // anew.
             if missing.peek().is_none_or(|gap| gap.from > pending.range.from) {
                 return false;
             }

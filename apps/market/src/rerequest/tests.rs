@@ -9,7 +9,8 @@ use crate::sequence::Policy;
 
 const PATIENCE: Patience = Patience { delay_ns: 10, timeout_ns: 100, attempts: 2, outstanding: 2, messages: 4 };
 
-/// A machine, what it is told to be missing, and what came of each look: `5+4` asked for four from 5 on, `G5-9` given up.
+/// A machine, what it is told to be missing, and what came of each look: `5+4` asked for four from
+/// 5 on, `G5-9` given up.
 struct Play {
     rerequester: Rerequester,
     missing: Vec<Missing>,
@@ -124,7 +125,8 @@ struct Trip {
     count_max: u16,
 }
 
-/// A line, a server, and a receiver between them in virtual time. Each packet's handle is its range.
+/// A line, a server, and a receiver between them in virtual time. Each packet's handle is its
+/// range.
 struct World {
     arbiter: Arbiter<(u64, u64)>,
     rerequester: Rerequester,
@@ -225,7 +227,8 @@ fn any_trip(lost: u32) -> impl Strategy<Value = Trip> {
     })
 }
 
-/// Packets of one publisher: their lengths, the time between them, and on which of two lines they are lost.
+/// Packets of one publisher: their lengths, the time between them, and on which of two lines they
+/// are lost.
 fn any_packets() -> impl Strategy<Value = Vec<(u32, u64, bool, bool)>> {
     proptest::collection::vec((1_u32..9, 0_u64..20, prop::bool::weighted(0.4), prop::bool::weighted(0.4)), 1..60)
 }

@@ -6,8 +6,8 @@ use crate::framing::Header;
 /// What makes a sequence its own: where the packet came from, and the channel it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelKey {
-    /// The group that carried the packet, numbered by the caller. Groups of one feed may share a channel's number
-    /// and not its sequence, as the gap-response group of a Cboe unit does.
+    /// The group that carried the packet, numbered by the caller. Groups of one feed may share a
+    /// channel's number and not its sequence, as the gap-response group of a Cboe unit does.
     pub group: u32,
     /// The channel in the packet's header.
     pub channel: u32,
@@ -25,7 +25,8 @@ impl ChannelKey {
 pub struct Channels {
     policy: Policy,
     entries: Vec<(ChannelKey, Sequence)>,
-    /// Where each entry is, sorted by key: packets may claim any number, and each is found in a few steps.
+    /// Where each entry is, sorted by key: packets may claim any number, and each is found in a few
+    /// steps.
     places: Vec<(ChannelKey, u32)>,
     channels_max: usize,
     idx_last: usize,
@@ -45,8 +46,8 @@ impl Channels {
         }
     }
 
-    /// The channel's machine. `None`, and counted, where the table is full. One compare for a run of packets of the
-    /// same channel, a binary search otherwise.
+    /// The channel's machine. `None`, and counted, where the table is full. One compare for a run
+    /// of packets of the same channel, a binary search otherwise.
     pub fn get(&mut self, key: ChannelKey) -> Option<&mut Sequence> {
         let is_last = self.entries.get(self.idx_last).is_some_and(|(last, _)| *last == key);
         if !is_last {

@@ -1,22 +1,27 @@
 //! Packets that claim something implausible and wait for a second one to say the same.
 //!
-//! A claim is believed when another packet of the same session claims it too and begins within its numbers or right
-//! behind them; where numbers were skipped, at most [`NEAR`] behind them. A copy that the network made of the packet itself agrees with nothing, and a packet whose own
-//! line went on as if nothing had happened has to find its witness on another line.
+//! A claim is believed when another packet of the same session claims it too and begins within its
+//! numbers or right behind them; where numbers were skipped, at most [`NEAR`] behind them. A copy
+//! that the network made of the packet itself agrees with nothing, and a packet whose own line went
+//! on as if nothing had happened has to find its witness on another line.
 
 use arrayvec::ArrayVec;
 
 use crate::framing::Header;
 
-/// Claims that wait at once. A packet beyond that pushes out the one that its line contradicts most, or else the oldest;
-/// it is counted as doubted. Too few and damaged packets push out true ones; each may hold a buffer of the pool.
+/// Claims that wait at once. A packet beyond that pushes out the one that its line contradicts
+/// most, or else the oldest; it is counted as doubted. Too few and damaged packets push out true
+/// ones; each may hold a buffer of the pool.
 pub const DOUBTS_MAX: usize = 8;
-/// How far behind the end of a packet its witness may begin, in messages: about a packet, so that a line that loses
-/// every other one still finds its witnesses. Two packets that are damaged at random are not so near each other.
+/// How far behind the end of a packet its witness may begin, in messages: about a packet, so that a
+/// line that loses every other one still finds its witnesses. Two packets that are damaged at
+/// random are not so near each other.
 const NEAR: u64 = 64;
-/// Copies of a heartbeat after which it is believed: publishers repeat theirs every second, networks do not.
+/// Copies of a heartbeat after which it is believed: publishers repeat theirs every second,
+/// networks do not.
 const HEARTBEAT_COPIES: u8 = 2;
-/// Packets of its own line that have to contradict a claim before it is dropped. One of them may be damaged itself.
+/// Packets of its own line that have to contradict a claim before it is dropped. One of them may be
+/// damaged itself.
 const CONTRADICTIONS_MAX: u8 = 3;
 
 /// What a packet says that nobody else has said.
@@ -100,7 +105,8 @@ impl<T> Doubts<T> {
         true
     }
 
-    /// Adds a packet that is no copy. Where there are too many, one has to go: take it before the next one is added.
+    /// Adds a packet that is no copy. Where there are too many, one has to go: take it before the
+    /// next one is added.
     pub(crate) fn push(&mut self, claim: Claim, header: Header, line_idx: usize, now_ns: u64, kept: T) {
         if self.entries.len() == DOUBTS_MAX {
             let rank = |&idx: &usize| (self.entries[idx].contradictions, DOUBTS_MAX - idx);
@@ -117,8 +123,8 @@ impl<T> Doubts<T> {
         self.entries.last_mut()
     }
 
-    /// A line goes on as if there was nothing to doubt. A claim that three such packets contradict, longer after it than
-    /// packets overtake each other, is dismissed.
+    /// A line goes on as if there was nothing to doubt. A claim that three such packets contradict,
+    /// longer after it than packets overtake each other, is dismissed.
     #[cold]
     pub(crate) fn contradict(&mut self, by: &Contradiction<'_>) {
         let Contradiction { header, line_idx, before_ns, over_ns } = *by;
@@ -134,8 +140,8 @@ impl<T> Doubts<T> {
         }
     }
 
-    /// Takes a packet about which something is certain now, of the believed ones that with the least number. `reach`
-    /// is where the numbers have got to.
+    /// Takes a packet about which something is certain now, of the believed ones that with the
+    /// least number. `reach` is where the numbers have got to.
     #[cold]
     pub(crate) fn take(&mut self, reach: u64) -> Option<(Doubt<T>, Finding)> {
         if let Some(idx) = self.entries.iter().position(|doubt| doubt.is_dismissed) {
@@ -158,8 +164,9 @@ impl<T> Doubts<T> {
         }
     }
 
-    /// Takes the packet with the least number, as nothing more will come. It is believed where nothing speaks against
-    /// it: it begins at `reach_max` or before, and its line did not contradict it.
+    /// Takes the packet with the least number, as nothing more will come. It is believed where
+    /// nothing speaks against it: it begins at `reach_max` or before, and its line did not
+    /// contradict it.
     pub(crate) fn take_last(&mut self, reach_max: u64) -> Option<(Doubt<T>, Finding)> {
         let idx = (0..self.entries.len()).min_by_key(|&idx| self.entries[idx].header.seq)?;
         let doubt = self.remove(idx);
@@ -168,8 +175,8 @@ impl<T> Doubts<T> {
         Some((doubt, if is_believed { Finding::Believed } else { Finding::Dismissed }))
     }
 
-    /// The numbers begin with `begun`: what claimed the same waits for the numbers to reach it, and the rest is of a
-    /// time that is over.
+    /// The numbers begin with `begun`: what claimed the same waits for the numbers to reach it, and
+    /// the rest is of a time that is over.
     pub(crate) fn begin(&mut self, begun: &Header, claim: Claim) {
         for doubt in &mut self.entries {
             let is_same = doubt.claim == claim && doubt.header.session == begun.session;
@@ -186,7 +193,8 @@ impl<T> Doubts<T> {
         self.entries.iter().find(reached).map(|doubt| doubt.line_idx)
     }
 
-    /// Whether one that waits claims the same as `header`, whichever of them comes first in the numbers.
+    /// Whether one that waits claims the same as `header`, whichever of them comes first in the
+    /// numbers.
     pub(crate) fn has_witness(&self, header: &Header, claim: Claim, line_idx: usize) -> bool {
         self.entries.iter().any(|other| {
             let (low, high) =
@@ -227,7 +235,8 @@ impl<T> Doubt<T> {
         self.header.count == 0 && self.copies >= HEARTBEAT_COPIES
     }
 
-    /// Whether this packet proves the claim of `other`: it is another one and says that at least as much was sent.
+    /// Whether this packet proves the claim of `other`: it is another one and says that at least as
+    /// much was sent.
     fn is_witness_of(&self, other: &Self) -> bool {
         let is_free = self.line_idx != other.line_idx || (self.contradictions, other.contradictions) == (0, 0);
         let is_another = self.line_idx != other.line_idx || self.header != other.header;
@@ -239,8 +248,9 @@ impl<T> Doubt<T> {
     }
 }
 
-/// `seq` lies within the packet's numbers or behind them, as near as a witness of the claim has to be: where a channel
-/// begins is where the first of two packets does, so there the second has to go on from it.
+/// `seq` lies within the packet's numbers or behind them, as near as a witness of the claim has to
+/// be: where a channel begins is where the first of two packets does, so there the second has to go
+/// on from it.
 fn is_behind(packet: &Header, seq: u64, claim: Claim) -> bool {
     let near = if claim == Claim::Jump { NEAR } else { 0 };
     (packet.seq..=packet.end().saturating_add(near)).contains(&seq)

@@ -1,23 +1,25 @@
-//! Sequence numbers of one channel: what is new, what was seen, what is missing, when the feed began anew.
+//! Sequence numbers of one channel: what is new, what was seen, what is missing, when the feed
+//! began anew.
 //!
 //! ```text
 //!   header [seq, seq + count) ── offer ──> restart?  gap?  then deliver from message k / duplicate / heartbeat / end
 //! ```
 //!
-//! The machine decides at once: a number that is skipped is a gap. Where two lines carry the feed, or a network that
-//! reorders, or where a packet can be kept for a moment, [`crate::arbitration`] waits first; it decides by the same
-//! rules.
+//! The machine decides at once: a number that is skipped is a gap. Where two lines carry the feed,
+//! or a network that reorders, or where a packet can be kept for a moment, [`crate::arbitration`]
+//! waits first; it decides by the same rules.
 //!
-//! *Restart or late packet?* Both lie behind the expected number. A new session is a restart. So is a packet that
-//! its publisher sent clearly after all others (IEX writes the send time into each packet), one that lies farther
-//! back than any network delays ([`Policy::restart_distance`]), and a heartbeat that says the same old number many
-//! times in a row. After a restart, stragglers of the time before are recognised by session, send time or number, and
-//! counted as [`SequenceCounts::past`].
+//! *Restart or late packet?* Both lie behind the expected number. A new session is a restart. So is
+//! a packet that its publisher sent clearly after all others (IEX writes the send time into each
+//! packet), one that lies farther back than any network delays ([`Policy::restart_distance`]), and
+//! a heartbeat that says the same old number many times in a row. After a restart, stragglers of
+//! the time before are recognised by session, send time or number, and counted as
+//! [`SequenceCounts::past`].
 //!
-//! *What one packet alone is believed.* A single bit that was damaged on the way and slipped through the checksum, or
-//! a single forged packet, would void the books twice: by what it claims and by the way back. So whatever is
-//! implausible waits for a witness: a second packet that claims the same, the next one of the same line or one of
-//! another line.
+//! *What one packet alone is believed.* A single bit that was damaged on the way and slipped
+//! through the checksum, or a single forged packet, would void the books twice: by what it claims
+//! and by the way back. So whatever is implausible waits for a witness: a second packet that claims
+//! the same, the next one of the same line or one of another line.
 //!
 //! | claim | [`Sequence`] | [`Arbiter`](crate::Arbiter) |
 //! |---|---|---|
@@ -26,10 +28,11 @@
 //! | the first packet of all | as numbers that were skipped | a second packet, unless it begins at 1 as expected |
 //! | the same old number, heartbeat after heartbeat | 16 of them | 16 of them |
 //!
-//! The arbiter keeps the packet meanwhile and delivers it with its witness, so that doubt costs a moment and no
-//! message. The machine alone cannot keep it and counts it as [`SequenceCounts::doubted`]. A claim that nobody
-//! confirms is counted there too, and changes nothing else: what is reported missing was sent, unless two packets agree
-//! in a lie. A copy of the packet itself, as networks make them, is no witness; a heartbeat has to come three times.
+//! The arbiter keeps the packet meanwhile and delivers it with its witness, so that doubt costs a
+//! moment and no message. The machine alone cannot keep it and counts it as
+//! [`SequenceCounts::doubted`]. A claim that nobody confirms is counted there too, and changes
+//! nothing else: what is reported missing was sent, unless two packets agree in a lie. A copy of
+//! the packet itself, as networks make them, is no witness; a heartbeat has to come three times.
 
 use crate::framing::{Header, Session};
 
@@ -58,10 +61,11 @@ pub enum First {
 pub struct Policy {
     /// Where the numbers begin.
     pub first: First,
-    /// A packet that ends more than this many messages behind the expected number is a restart, not a late packet,
-    /// where the send time does not tell. Too low turns a slow line into restarts, too high overlooks one until the
-    /// next quiet second. A [`Sequence`] believes a packet alone that skips so many messages and no more: too low
-    /// costs a packet behind each large loss, too high believes damaged numbers.
+    /// A packet that ends more than this many messages behind the expected number is a restart, not
+    /// a late packet, where the send time does not tell. Too low turns a slow line into restarts,
+    /// too high overlooks one until the next quiet second. A [`Sequence`] believes a packet alone
+    /// that skips so many messages and no more: too low costs a packet behind each large loss, too
+    /// high believes damaged numbers.
     pub restart_distance: u64,
 }
 
@@ -96,7 +100,8 @@ impl Gap {
     }
 }
 
-/// What to do with a packet, in this order: forget everything (`restart`), mark as stale (`gap`), then `action`.
+/// What to do with a packet, in this order: forget everything (`restart`), mark as stale (`gap`),
+/// then `action`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The feed began anew before this packet: books of the channel are void.
@@ -127,7 +132,8 @@ pub enum Action {
     EndOfSession,
 }
 
-/// What happened on a channel. Every message offered is delivered, a duplicate, late, past or doubted.
+/// What happened on a channel. Every message offered is delivered, a duplicate, late, past or
+/// doubted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequenceCounts {
     /// Packets with messages.
@@ -140,9 +146,11 @@ pub struct SequenceCounts {
     pub duplicates: u64,
     /// Messages that arrived after their number had been given up. They are not delivered.
     pub late: u64,
-    /// Messages of the time before a restart that came after it: the restart lost them. They are not delivered.
+    /// Messages of the time before a restart that came after it: the restart lost them. They are
+    /// not delivered.
     pub past: u64,
-    /// Messages of packets that claimed something implausible and found no witness. They are not delivered.
+    /// Messages of packets that claimed something implausible and found no witness. They are not
+    /// delivered.
     pub doubted: u64,
     /// Gaps.
     pub gaps: u64,

@@ -11,8 +11,8 @@ fn heartbeat(seq: u64) -> Header {
     Header { kind: PacketKind::Heartbeat, ..data(seq, 0) }
 }
 
-/// Plays packets and writes what came of each: `R` restart, `G1-2` gap, `+k` deliver from message k, `=` duplicate,
-/// `<` past, `?` doubt, `h` heartbeat, `.` end.
+/// Plays packets and writes what came of each: `R` restart, `G1-2` gap, `+k` deliver from message
+/// k, `=` duplicate, `<` past, `?` doubt, `h` heartbeat, `.` end.
 fn play(policy: Policy, packets: &[Header]) -> (String, SequenceCounts) {
     let mut sequence = Sequence::new(policy);
     let mut story = Vec::new();

@@ -1,5 +1,6 @@
-//! Where one channel stands: the expected number, what it has reached, the time before the last restart. It tells what
-//! a packet is and does what its owner decides; whether to believe a claim is the owner's to find out, with [`Doubts`].
+//! Where one channel stands: the expected number, what it has reached, the time before the last
+//! restart. It tells what a packet is and does what its owner decides; whether to believe a claim
+//! is the owner's to find out, with [`Doubts`].
 //!
 //! [`Doubts`]: super::doubts::Doubts
 
@@ -9,14 +10,16 @@ use crate::framing::{Header, PacketKind, Session};
 
 /// Gaps that are remembered to tell a late message from a duplicate.
 const GAPS_REMEMBERED: usize = 8;
-/// Heartbeats come once a second, so a feed that was silent for half of one has not merely been overtaken.
+/// Heartbeats come once a second, so a feed that was silent for half of one has not merely been
+/// overtaken.
 const RESTART_QUIET_NS: u64 = 500_000_000;
 /// Heartbeats with the same old number, and nothing else, after which it is believed.
 const STALE_HEARTBEATS_MAX: u8 = 16;
-/// Packets of the time before a restart, and nothing else, after which that time is believed to go on.
+/// Packets of the time before a restart, and nothing else, after which that time is believed to go
+/// on.
 const STRAGGLERS_MAX: u8 = 64;
-/// A send time that is farther ahead of all others is believed with the second one that is near it. Feeds send a
-/// heartbeat a second.
+/// A send time that is farther ahead of all others is believed with the second one that is near it.
+/// Feeds send a heartbeat a second.
 const SENT_JUMP_NS: u64 = 60_000_000_000;
 
 /// The state of a channel's numbers. A packet in order costs a few compares.
@@ -51,7 +54,8 @@ struct SendTimes {
     newest_ns: u64,
     /// Far ahead of `newest_ns`, and no second packet has confirmed it.
     doubted_ns: u64,
-    /// Send time just after the newest packet before the restart; what is not newer belongs to the time before.
+    /// Send time just after the newest packet before the restart; what is not newer belongs to the
+    /// time before.
     floor_ns: u64,
 }
 
@@ -75,7 +79,8 @@ pub(crate) enum Place {
 }
 
 impl Track {
-    /// A channel of which nothing has been heard. A packet that skips up to `jump_max` numbers is believed alone.
+    /// A channel of which nothing has been heard. A packet that skips up to `jump_max` numbers is
+    /// believed alone.
     pub(crate) const fn new(policy: Policy, jump_max: u64) -> Self {
         Self {
             policy,
@@ -125,8 +130,8 @@ impl Track {
         &self.counts
     }
 
-    /// Finds out where a packet lies. Learns send time and reach from one that claims nothing implausible, and else
-    /// nothing.
+    /// Finds out where a packet lies. Learns send time and reach from one that claims nothing
+    /// implausible, and else nothing.
     #[inline]
     pub(crate) fn place(&mut self, header: &Header) -> Place {
         if !is_numbered(header) {
@@ -169,8 +174,8 @@ impl Track {
         self.believe(header);
     }
 
-    /// Begins anew with `header`. Where that is of the time before the last restart, which was a mistake then, the
-    /// numbers go on where they stood.
+    /// Begins anew with `header`. Where that is of the time before the last restart, which was a
+    /// mistake then, the numbers go on where they stood.
     pub(crate) fn restart(&mut self, header: &Header) {
         let returned = self.before.filter(|_| self.is_past(header));
         self.before = self.session.map(|session| Before { session, next: self.next });
@@ -265,7 +270,8 @@ impl Track {
         Action::Heartbeat
     }
 
-    /// Sorts `count` messages from number `from` on, all behind the expected number, into late ones and duplicates.
+    /// Sorts `count` messages from number `from` on, all behind the expected number, into late ones
+    /// and duplicates.
     fn count_seen(&mut self, from: u64, count: u32) {
         let count = u64::from(count);
         let end = from.saturating_add(count);
@@ -305,8 +311,8 @@ impl Track {
         }
     }
 
-    /// Belongs to the time before the last restart: by its session, by its send time, or where packets have neither, by
-    /// numbers that go on from there and not from here.
+    /// Belongs to the time before the last restart: by its session, by its send time, or where
+    /// packets have neither, by numbers that go on from there and not from here.
     fn is_past(&self, header: &Header) -> bool {
         let Some(before) = self.before else { return false };
         if self.session != Some(header.session) {
@@ -353,7 +359,8 @@ impl SendTimes {
     }
 
     fn restart(&mut self, sent_ns: u64) {
-        // Half of the quiet time: packets of before may still be under way, and line B's clock differs a little.
+        // Half of the quiet time: packets of before may still be under way, and line B's clock
+        // differs a little.
         let floor_ns = self.newest().saturating_add(RESTART_QUIET_NS / 2);
         self.floor_ns = floor_ns.min(sent_ns.saturating_sub(1));
         self.newest_ns = sent_ns;

@@ -1,6 +1,7 @@
 //! Filters: the words of an operator become steering rules, of which one must name a frame.
 //!
-//! A word that means either end (`host`, `port`) doubles the rules, and a port without a protocol means UDP or TCP.
+//! A word that means either end (`host`, `port`) doubles the rules, and a port without a protocol
+//! means UDP or TCP.
 
 use std::net::Ipv4Addr;
 
@@ -101,8 +102,8 @@ impl Filter {
         self.rules.iter_mut().try_for_each(change)
     }
 
-    /// The alternatives of all rules so far with each of `ends`. Where one contradicts itself (`from A host B` leaves `to B`),
-    /// the others stay.
+    /// The alternatives of all rules so far with each of `ends`. Where one contradicts itself
+    /// (`from A host B` leaves `to B`), the others stay.
     fn either(&mut self, ends: &[End], change: impl Fn(&mut Rule, End) -> Result<(), String>) -> Result<(), String> {
         let (mut rules, mut contradiction) = (Vec::new(), None);
         for rule in &self.rules {

@@ -1,8 +1,8 @@
-//! `wirepath capture`: the frames that the queues of a running process receive and send, which no tcpdump sees, into a
-//! pcap file, a pipe, or a line each.
+//! `wirepath capture`: the frames that the queues of a running process receive and send, which no
+//! tcpdump sees, into a pcap file, a pipe, or a line each.
 //!
-//! The process must run its port with a tap (`feed-handler` does). This program only reads: it may be slow, be stopped or
-//! be killed, and the worker goes on; what it missed it counts.
+//! The process must run its port with a tap (`feed-handler` does). This program only reads: it may
+//! be slow, be stopped or be killed, and the worker goes on; what it missed it counts.
 
 mod filter;
 mod line;
@@ -27,8 +27,9 @@ use queue::Queue;
 const IDLE_SPAN: Duration = Duration::from_millis(1);
 /// Frames between two beats: far less than a second's worth.
 const FRAMES_A_ROUND: usize = 4_096;
-/// Rounds that a capture which is told to stop still makes, to write what was recorded until then: more than the default
-/// ring holds, and no end of work where frames come faster than they are written.
+/// Rounds that a capture which is told to stop still makes, to write what was recorded until then:
+/// more than the default ring holds, and no end of work where frames come faster than they are
+/// written.
 const LAST_ROUNDS: usize = 64;
 /// A worker that polls answers within microseconds.
 const ANSWER_SPAN: Duration = Duration::from_secs(1);
@@ -168,7 +169,8 @@ impl Capture<'_> {
         Ok(())
     }
 
-    /// Moves frames from the rings to the output, the oldest of all queues first, and returns how many it looked at.
+    /// Moves frames from the rings to the output, the oldest of all queues first, and returns how
+    /// many it looked at.
     fn round(&mut self) -> Result<usize, Box<dyn Error>> {
         for moved in 0..FRAMES_A_ROUND {
             if self.is_over() {

@@ -1,5 +1,5 @@
-//! A queue that is listened to, and the frame of it that is to be written next: frames of several queues are brought
-//! into the order of their times.
+//! A queue that is listened to, and the frame of it that is to be written next: frames of several
+//! queues are brought into the order of their times.
 
 use wirepath::counters::printable;
 use wirepath::device::tap::{Direction, Listener, Numbers, State, TapError, Tapped};

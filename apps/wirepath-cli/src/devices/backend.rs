@@ -92,7 +92,8 @@ fn native(evidence: &Evidence<'_>, driver: DriverSupport) -> Backend {
         let remedy = "take af_xdp generic, or a NIC whose driver runs XDP programs".to_owned();
         return no(NATIVE, format!("{driver_name} runs no XDP programs"), Some(remedy));
     }
-    // virtnet_xdp_set in drivers/net/virtio_net.c: it says that it can, and refuses where it cannot tell the host to stop merging.
+    // virtnet_xdp_set in drivers/net/virtio_net.c: it says that it can, and refuses where it cannot
+    // tell the host to stop merging.
     let merges = |offload: &&Offload| offload.name == "rx-gro-hw" && offload.on && offload.fixed;
     let is_virtio = evidence.interface.driver.as_deref() == Some("virtio_net");
     if is_virtio && evidence.offloads.iter().any(|offload| merges(&offload)) {

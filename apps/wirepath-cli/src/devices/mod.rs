@@ -1,8 +1,8 @@
-//! `wirepath devices`: the interfaces of this network namespace, and which backend could drive each, or why not; below them the
-//! verbs devices of the machine, and what each ConnectX can do.
+//! `wirepath devices`: the interfaces of this network namespace, and which backend could drive
+//! each, or why not; below them the verbs devices of the machine, and what each ConnectX can do.
 //!
-//! Asks and changes nothing: no socket is bound and no program is loaded, so what the kernel would refuse for other
-//! reasons (privileges, memory) is `wirepath doctor`'s to say.
+//! Asks and changes nothing: no socket is bound and no program is loaded, so what the kernel would
+//! refuse for other reasons (privileges, memory) is `wirepath doctor`'s to say.
 
 pub(crate) mod backend;
 mod json;
@@ -64,7 +64,8 @@ struct Device {
     program: Option<String>,
     /// What the NIC can stamp; `None` where the driver does not say.
     timestamping: Option<Timestamping>,
-    /// Whether the driver tells XDP programs when a frame arrived; `None` where the kernel does not say.
+    /// Whether the driver tells XDP programs when a frame arrived; `None` where the kernel does not
+    /// say.
     xdp_timestamps: Option<bool>,
     backends: Vec<Backend>,
 }

@@ -1,5 +1,5 @@
-//! The report for people: a line an interface, and below it a line a backend; then a line a verbs device, and below it a line a
-//! feature.
+//! The report for people: a line an interface, and below it a line a backend; then a line a verbs
+//! device, and below it a line a feature.
 
 use wirepath::device::mlx5::{Mlx5Port, Mlx5Support};
 

@@ -1,12 +1,14 @@
-//! Multicast through a snooping switch: the one that we can see is the Linux bridge that the interface is, or is a port of.
+//! Multicast through a snooping switch: the one that we can see is the Linux bridge that the
+//! interface is, or is a port of.
 
 use wirepath::worker::topology::Finding;
 
 use super::finding::{good, note, warning};
 use super::patient::{Nic, Patient};
 
-/// A bridge that snoops forwards a group only to ports that reported it, and forgets reports that nobody asks for again, after
-/// 260 s (RFC 3376 8.4). Where no querier was ever heard the Linux bridge floods instead; other switches let the groups run dry.
+/// A bridge that snoops forwards a group only to ports that reported it, and forgets reports that
+/// nobody asks for again, after 260 s (RFC 3376 8.4). Where no querier was ever heard the Linux
+/// bridge floods instead; other switches let the groups run dry.
 pub(super) fn snooping(patient: &Patient) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let Some((bridge, folder)) = bridge(patient, nic) else {

@@ -5,7 +5,8 @@ use wirepath::worker::topology::{self, Finding, Placement};
 use super::finding::{good, note, warning};
 use super::patient::Patient;
 
-/// Isolation, siblings, frequency, NUMA distance to the interface, the kernel's clock, the hypervisor.
+/// Isolation, siblings, frequency, NUMA distance to the interface, the kernel's clock, the
+/// hypervisor.
 pub(super) fn cores(patient: &Patient) -> Vec<Finding> {
     let interface = patient.nic.as_ref().map(|nic| nic.name());
     let placements: Vec<_> = patient.cores.iter().map(|core| Placement { core, interface }).collect();
@@ -32,7 +33,8 @@ pub(super) fn tsc(patient: &Patient) -> Vec<Finding> {
     )
 }
 
-/// The kernel's search for a better node unmaps pages to see who touches them: each is a fault in a worker.
+/// The kernel's search for a better node unmaps pages to see who touches them: each is a fault in a
+/// worker.
 pub(super) fn numa_balancing(patient: &Patient) -> Vec<Finding> {
     match patient.root.number::<u32>("proc/sys/kernel/numa_balancing") {
         None => Vec::new(),

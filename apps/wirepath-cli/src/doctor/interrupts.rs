@@ -60,7 +60,8 @@ fn target(patient: &Patient, irq: &str) -> CpuList {
     list.and_then(|list| CpuList::parse(&list).ok()).unwrap_or_default()
 }
 
-/// Interrupts that the kernel puts off after a poll, in the hope that somebody polls again: our sockets do not.
+/// Interrupts that the kernel puts off after a poll, in the hope that somebody polls again: our
+/// sockets do not.
 pub(super) fn deferral(patient: &Patient) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let value = |file: &str| patient.root.number::<u64>(&nic.file(file));

@@ -9,9 +9,11 @@ use super::finding::{good, note, warning};
 use super::kernel::{IPC_LOCK, effective};
 use super::patient::Patient;
 
-/// What a worker's pool and the process around it lock, in bytes: some ten thousand buffers of 4 KiB, and as much again for books.
+/// What a worker's pool and the process around it lock, in bytes: some ten thousand buffers of 4
+/// KiB, and as much again for books.
 const LOCKED_MIN: u64 = 64 << 20;
-/// What shall be left of a control group's memory, in bytes, so that nothing is reclaimed while it runs.
+/// What shall be left of a control group's memory, in bytes, so that nothing is reclaimed while it
+/// runs.
 const ROOM_MIN: u64 = 256 << 20;
 /// A version 1 group without a limit says the largest number of pages instead.
 const UNLIMITED: u64 = 1 << 60;
@@ -76,7 +78,8 @@ pub(super) fn transparent(patient: &Patient) -> Vec<Finding> {
     }
 }
 
-/// The memory that the control group grants, beyond which its pages are reclaimed or its processes killed.
+/// The memory that the control group grants, beyond which its pages are reclaimed or its processes
+/// killed.
 pub(super) fn limit(patient: &Patient) -> Vec<Finding> {
     let Some(Granted { group, max, used }) = tightest(patient) else {
         return good("no control group limits the memory");

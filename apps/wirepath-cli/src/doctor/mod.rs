@@ -1,8 +1,10 @@
-//! `wirepath doctor`: looks at the host, and at one interface where one is named, for what makes packets late or lost. Each
-//! finding says how bad it is and the command that mends it; nothing is changed.
+//! `wirepath doctor`: looks at the host, and at one interface where one is named, for what makes
+//! packets late or lost. Each finding says how bad it is and the command that mends it; nothing is
+//! changed.
 //!
-//! What it looks at are the [`CHECKS`], one function each. Facts come from /sys and /proc and, for an interface, from the
-//! driver; with `--root` the files are those of a made-up machine, whose drivers cannot be asked.
+//! What it looks at are the [`CHECKS`], one function each. Facts come from /sys and /proc and, for
+//! an interface, from the driver; with `--root` the files are those of a made-up machine, whose
+//! drivers cannot be asked.
 
 mod bridge;
 mod cpu;
@@ -30,12 +32,14 @@ use crate::devices::no_such_interface;
 use crate::root::Root;
 use patient::Patient;
 
-/// Looks at the host and at one interface for what makes packets late or lost, and says what mends it.
+/// Looks at the host and at one interface for what makes packets late or lost, and says what mends
+/// it.
 #[derive(Args)]
 pub(crate) struct Options {
     /// The interface that workers shall poll; without it only the host is looked at
     interface: Option<String>,
-    /// The cores that workers shall run on, such as 2-3,6; without it the isolated ones, or else the last
+    /// The cores that workers shall run on, such as 2-3,6; without it the isolated ones, or else
+    /// the last
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     cores: Option<CpuList>,
     /// One JSON object
@@ -92,7 +96,8 @@ struct Diagnosis {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// The interface is not there, the other root is no machine's, or at least one finding is a fault: that is exit code 1.
+/// The interface is not there, the other root is no machine's, or at least one finding is a fault:
+/// that is exit code 1.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(directory) = &options.root {
         check_root(directory)?;
@@ -120,7 +125,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A directory that holds neither /sys nor /proc has nothing to look at, and no fault found there would look like health.
+/// A directory that holds neither /sys nor /proc has nothing to look at, and no fault found there
+/// would look like health.
 fn check_root(directory: &Path) -> Result<(), String> {
     let shown = directory.display();
     if let Err(error) = directory.read_dir() {

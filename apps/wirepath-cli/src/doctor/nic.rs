@@ -1,4 +1,5 @@
-//! The interface: its link, the backend it could have, and what its driver does to frames on their way to us.
+//! The interface: its link, the backend it could have, and what its driver does to frames on their
+//! way to us.
 
 use wirepath::mem::Layout;
 use wirepath::worker::topology::Finding;
@@ -113,7 +114,8 @@ pub(super) fn rings(patient: &Patient) -> Vec<Finding> {
     )
 }
 
-/// How long the NIC waits for more frames before it interrupts. Polling does without, the kernel's softirq does not.
+/// How long the NIC waits for more frames before it interrupts. Polling does without, the kernel's
+/// softirq does not.
 pub(super) fn coalescing(patient: &Patient) -> Vec<Finding> {
     let Some((nic, coalescing)) = asked(patient, |nic| nic.coalescing) else { return Vec::new() };
     let Coalescing { rx_microseconds, rx_adaptive, .. } = coalescing;
@@ -132,8 +134,9 @@ pub(super) fn coalescing(patient: &Patient) -> Vec<Finding> {
 
 const VLAN_OFFLOAD: &str = "rx-vlan-hw-parse";
 
-/// What NICs do to frames before a program sees them, by the kernel's name for it, and what it costs us. The kernel's own
-/// GRO is not among them: native XDP is before it, and generic XDP switches it off (netif_elide_gro in linux/netdevice.h).
+/// What NICs do to frames before a program sees them, by the kernel's name for it, and what it
+/// costs us. The kernel's own GRO is not among them: native XDP is before it, and generic XDP
+/// switches it off (netif_elide_gro in linux/netdevice.h).
 const HARMFUL: [(&str, &str); 3] = [
     ("rx-lro", "the NIC makes one frame of several, which is not what was sent, and many drivers then refuse XDP"),
     ("rx-gro-hw", "the NIC makes one frame of several, which is not what was sent, and some drivers then refuse XDP"),

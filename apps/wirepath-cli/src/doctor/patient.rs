@@ -1,4 +1,5 @@
-//! Who is looked at: a machine, the cores that workers shall run on, and perhaps one interface with what its driver says.
+//! Who is looked at: a machine, the cores that workers shall run on, and perhaps one interface with
+//! what its driver says.
 
 use wirepath::counters::{Snapshot, default_directory};
 use wirepath::device::af_xdp::Support;
@@ -34,7 +35,8 @@ pub(super) struct Nic {
 }
 
 impl Patient {
-    /// The machine whose files are below `root`. Cores that nobody chose are the isolated ones, or else the last.
+    /// The machine whose files are below `root`. Cores that nobody chose are the isolated ones, or
+    /// else the last.
     pub(super) fn new(root: Root, cores: Option<&CpuList>) -> Self {
         let machine = Machine::at(root.path(""));
         let chosen = cores.cloned();

@@ -1,15 +1,19 @@
-//! The kernel's own sockets, which carry what our rules leave to it: buffers, and what it does with multicast.
+//! The kernel's own sockets, which carry what our rules leave to it: buffers, and what it does with
+//! multicast.
 
 use wirepath::worker::topology::Finding;
 
 use super::finding::{good, note, warning};
 use super::patient::Patient;
 
-/// Bytes of events that the mirror of the kernel's routes asks for (`EVENTS_LEN` of `worker::kernel`).
+/// Bytes of events that the mirror of the kernel's routes asks for (`EVENTS_LEN` of
+/// `worker::kernel`).
 const RMEM_MAX: u64 = 4 << 20;
-/// Bytes of a socket that asks for none: some 400 datagrams of 1400 bytes, as the kernel counts them.
+/// Bytes of a socket that asks for none: some 400 datagrams of 1400 bytes, as the kernel counts
+/// them.
 const RMEM_DEFAULT: u64 = 1 << 20;
-/// Strict: a packet whose answer would go another way is dropped (Documentation/networking/ip-sysctl.rst).
+/// Strict: a packet whose answer would go another way is dropped
+/// (Documentation/networking/ip-sysctl.rst).
 const STRICT: u32 = 1;
 /// As many groups as a socket gets without a change (`IP_MAX_MEMBERSHIPS`).
 const MEMBERSHIPS_DEFAULT: u32 = 20;
@@ -35,7 +39,8 @@ pub(super) fn buffers(patient: &Patient) -> Vec<Finding> {
     }
 }
 
-/// Polling by kernel sockets, for all of them: it takes the time of every program that waits in poll(2).
+/// Polling by kernel sockets, for all of them: it takes the time of every program that waits in
+/// poll(2).
 pub(super) fn busy_poll(patient: &Patient) -> Vec<Finding> {
     let value = |name: &str| patient.root.number::<u32>(&format!("proc/sys/net/core/{name}"));
     let (Some(poll), Some(read)) = (value("busy_poll"), value("busy_read")) else { return Vec::new() };
@@ -48,8 +53,8 @@ pub(super) fn busy_poll(patient: &Patient) -> Vec<Finding> {
     )
 }
 
-/// Reverse path filtering concerns what the kernel receives; frames of our rules are past it. The larger of `all` and the
-/// interface's own counts.
+/// Reverse path filtering concerns what the kernel receives; frames of our rules are past it. The
+/// larger of `all` and the interface's own counts.
 pub(super) fn rp_filter(patient: &Patient) -> Vec<Finding> {
     let (scope, value) = effective(patient, "rp_filter");
     match value {
@@ -95,13 +100,15 @@ pub(super) fn igmp_memberships(patient: &Patient) -> Vec<Finding> {
     }
 }
 
-/// The larger of the interface's own value and that for all of them, and which one has to be changed.
+/// The larger of the interface's own value and that for all of them, and which one has to be
+/// changed.
 fn effective<'a>(patient: &'a Patient, name: &str) -> (&'a str, Option<u32>) {
     let value = |scope: &str| patient.root.number::<u32>(&format!("proc/sys/net/ipv4/conf/{scope}/{name}"));
     let Some(nic) = &patient.nic else { return ("all", value("all")) };
     let own = value(nic.name());
     let all = value("all");
-    // A strict filter for all of them gives way to a looser, that is larger, one of the interface; a version does not.
+    // A strict filter for all of them gives way to a looser, that is larger, one of the interface;
+    // a version does not.
     if name == "force_igmp_version" && all.is_some_and(|all| all != 0) {
         ("all", all)
     } else {

@@ -27,8 +27,8 @@ impl Tree {
     }
 }
 
-/// Checks that a machine with these files, whose workers run on cores 2 and 3, shows one finding: of this severity, with these words
-/// in what it says and in the remedy.
+/// Checks that a machine with these files, whose workers run on cores 2 and 3, shows one finding:
+/// of this severity, with these words in what it says and in the remedy.
 pub(super) fn finds(
     look: fn(&Patient) -> Vec<Finding>,
     files: &[(&str, &str)],

@@ -1,5 +1,5 @@
-//! What a driver says of itself: queues, rings, offloads, interrupts, clocks and its own counters, as `ethtool` shows them.
-//! A driver answers what it likes: EOPNOTSUPP is common, and no fault.
+//! What a driver says of itself: queues, rings, offloads, interrupts, clocks and its own counters,
+//! as `ethtool` shows them. A driver answers what it likes: EOPNOTSUPP is common, and no fault.
 
 mod port;
 #[allow(unsafe_code)]

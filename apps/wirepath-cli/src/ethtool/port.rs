@@ -73,7 +73,8 @@ impl Ethtool {
     }
 
     pub(crate) fn timestamping(&self) -> io::Result<Timestamping> {
-        // struct ethtool_ts_info: command, so_timestamping, phc_index, tx_types, 3 reserved, rx_filters.
+        // struct ethtool_ts_info: command, so_timestamping, phc_index, tx_types, 3 reserved,
+        // rx_filters.
         let words = sys::ask(&self.socket, &self.interface, Command::Timestamping)?;
         let (can, clock, filters) = (words[1], words[2].cast_signed(), words[7]);
         let rx = can & RX_HARDWARE != 0 && can & RAW_HARDWARE != 0;
@@ -86,7 +87,8 @@ impl Ethtool {
     }
 
     pub(crate) fn coalescing(&self) -> io::Result<Coalescing> {
-        // struct ethtool_coalesce: the third word is rx_max_coalesced_frames, the eleventh use_adaptive_rx_coalesce.
+        // struct ethtool_coalesce: the third word is rx_max_coalesced_frames, the eleventh
+        // use_adaptive_rx_coalesce.
         let words = sys::ask(&self.socket, &self.interface, Command::Coalescing)?;
         Ok(Coalescing { rx_microseconds: words[1], rx_frames: words[2], rx_adaptive: words[10] != 0 })
     }

@@ -1,14 +1,18 @@
 //! SIOCETHTOOL: the one system call behind `ethtool`, on words that are long enough for its answer.
 //!
-//! `unsafe`, because ioctl(2) takes addresses, and because how many bytes the kernel writes depends on the command.
+//! `unsafe`, because ioctl(2) takes addresses, and because how many bytes the kernel writes depends
+//! on the command.
 //!
 //! Invariants:
-//! 1. The request and the words are borrowed mutably until the call has returned; what the kernel writes is plain data.
-//! 2. The words have room for all that the kernel writes. Of the commands here, those with an answer of one form write at most
-//!    49 words (`struct ethtool_drvinfo`, the longest of them in linux/ethtool.h) into [`FIXED_WORDS`]. GFEATURES
-//!    writes no more blocks than it is asked for. GSTRINGS and GSTATS write as many items as the driver has at that moment,
-//!    whatever they are asked for (until Linux 6.18); asked for the number the driver stated just before, they have room for
-//!    four times as many and [`SPARE_ITEMS`], more than a change of the NIC's queues in between can add.
+//! 1. The request and the words are borrowed mutably until the call has returned; what the kernel
+//!    writes is plain data.
+//! 2. The words have room for all that the kernel writes. Of the commands here, those with an
+//!    answer of one form write at most 49 words (`struct ethtool_drvinfo`, the longest of them in
+//!    linux/ethtool.h) into [`FIXED_WORDS`]. GFEATURES writes no more blocks than it is asked for.
+//!    GSTRINGS and GSTATS write as many items as the driver has at that moment, whatever they are
+//!    asked for (until Linux 6.18); asked for the number the driver stated just before, they have
+//!    room for four times as many and [`SPARE_ITEMS`], more than a change of the NIC's queues in
+//!    between can add.
 
 use core::ffi::c_int;
 use std::io;
@@ -104,7 +108,8 @@ pub(super) fn counters(socket: &UdpSocket, interface: &str, count: usize) -> io:
     Ok(words)
 }
 
-/// The states of `count` features, four words for each 32 of them: available, requested, active, never changed.
+/// The states of `count` features, four words for each 32 of them: available, requested, active,
+/// never changed.
 pub(super) fn features(socket: &UdpSocket, interface: &str, count: usize) -> io::Result<Vec<u32>> {
     const HEAD: usize = 2;
     let blocks = count.div_ceil(32);
@@ -122,13 +127,15 @@ fn unchanged(answered: u32, asked: usize) -> io::Result<()> {
     Err(io::Error::other("the driver changed its list while it was read"))
 }
 
-/// `words` has room for the answer of the command in its first word (2): every caller above sees to it.
+/// `words` has room for the answer of the command in its first word (2): every caller above sees to
+/// it.
 fn call(socket: &UdpSocket, interface: &str, words: &mut [u32]) -> io::Result<()> {
     let mut request = Request { name: [0; libc::IFNAMSIZ], data: words.as_mut_ptr(), rest: [0; 2] };
     // The last byte stays zero.
     let len = interface.len().min(libc::IFNAMSIZ - 1);
     request.name[..len].copy_from_slice(&interface.as_bytes()[..len]);
-    // SAFETY: request and words are borrowed mutably for the call (1), and the words have room for the answer (2).
+    // SAFETY: request and words are borrowed mutably for the call (1), and the words have room for
+    // the answer (2).
     let result: c_int = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

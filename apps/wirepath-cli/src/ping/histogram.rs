@@ -1,6 +1,6 @@
-//! A log-linear histogram in rows: each power of two is cut into the same number of steps, as many as leave the whole
-//! readable. The slowest hundredth, which may reach from microseconds to seconds, has one row a power of two, so that it does
-//! not take the room of all the others.
+//! A log-linear histogram in rows: each power of two is cut into the same number of steps, as many
+//! as leave the whole readable. The slowest hundredth, which may reach from microseconds to
+//! seconds, has one row a power of two, so that it does not take the room of all the others.
 
 use hdrhistogram::Histogram;
 

@@ -128,7 +128,8 @@ impl Path for KernelPath {
 
 /// The socket that the kernel permits.
 fn icmp() -> Result<(UdpSocket, Protocol), String> {
-    // The low bits of the process id, as ping has it; where the kernel chooses, it does not look at them.
+    // The low bits of the process id, as ping has it; where the kernel chooses, it does not look at
+    // them.
     let identifier = std::process::id() as u16;
     let open = |kind| sys::icmp_socket(kind).map(|socket| (socket, Protocol::Icmp { kind, identifier }));
     open(IcmpKind::Datagram).or_else(|_| open(IcmpKind::Raw)).map_err(|error| {

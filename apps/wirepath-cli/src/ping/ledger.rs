@@ -3,7 +3,8 @@
 use hdrhistogram::Histogram;
 use wirepath::time::{Duration, Instant};
 
-/// Echoes that can be told apart: an answer to an older one is of an unknown echo. As many as ICMP has sequence numbers.
+/// Echoes that can be told apart: an answer to an older one is of an unknown echo. As many as ICMP
+/// has sequence numbers.
 const WINDOW: usize = 1 << 16;
 /// Significant digits of the quantiles: an error of 0.1 %.
 const DIGITS: u8 = 3;
@@ -64,7 +65,8 @@ pub(super) enum Verdict {
 }
 
 impl Ledger {
-    /// An empty one. An answer later than `timeout` after its echo is late, and not among the round trips.
+    /// An empty one. An answer later than `timeout` after its echo is late, and not among the round
+    /// trips.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -139,7 +141,8 @@ impl Ledger {
         (!entry.is_answered).then(|| entry.asked + self.timeout)
     }
 
-    /// Until when any echo may still be answered in time; `None` where all have been, or none was sent.
+    /// Until when any echo may still be answered in time; `None` where all have been, or none was
+    /// sent.
     pub(super) fn open_until(&self) -> Option<Instant> {
         let newest = self.counts.sent.checked_sub(1)?;
         let asked = self.entries[newest as usize % WINDOW].asked;

@@ -18,8 +18,8 @@ use super::timepiece::Timepiece;
 
 /// The only consumer of the worker's sockets.
 const PING: ConsumerId = ConsumerId(0);
-/// How long the first echo waits until its neighbor is known, so that its time is not that of ARP: the three questions that
-/// ARP asks, a second apart.
+/// How long the first echo waits until its neighbor is known, so that its time is not that of ARP:
+/// the three questions that ARP asks, a second apart.
 const NEIGHBOR_SPAN: Duration = Duration::from_secs(3);
 /// Turns between two publications of the counters.
 const PUBLISH_TURNS: u32 = 4_096;
@@ -57,16 +57,16 @@ pub(super) struct Open<A> {
     // The worker's queue goes before its port.
     pub(super) worker: LiveWorker<A>,
     pub(super) port: LivePort,
-    /// Keeps a port that is shared with the kernel from its other programs. Connected, it hears of ICMP errors, which are the
-    /// kernel's there.
+    /// Keeps a port that is shared with the kernel from its other programs. Connected, it hears of
+    /// ICMP errors, which are the kernel's there.
     pub(super) reserved: Option<UdpSocket>,
     _block: Block,
     turns: u32,
 }
 
 impl<A: App> Open<A> {
-    /// Opens the queue for datagrams to `port`, 0 for any port that is free, and makes its worker around `app`. Says which
-    /// port it is.
+    /// Opens the queue for datagrams to `port`, 0 for any port that is free, and makes its worker
+    /// around `app`. Says which port it is.
     pub(super) fn new(place: &Place, port: Option<u16>, app: A, stop: &StopFlag) -> Result<(Self, u16), String> {
         let (reserved, port) = match (port, place.own) {
             (Some(port), None) => {
@@ -161,7 +161,8 @@ impl Ping {
 }
 
 impl LivePath {
-    /// Opens the queue and finds the way. A port of None is ICMP, which needs an address of our own.
+    /// Opens the queue and finds the way. A port of None is ICMP, which needs an address of our
+    /// own.
     pub(super) fn open(place: &Place, target: &Target, clock: &mut Timepiece, stop: &StopFlag) -> Result<Self, String> {
         let identifier = std::process::id() as u16;
         let app =
@@ -181,8 +182,8 @@ impl LivePath {
     }
 }
 
-/// Turns the worker until the station on the way to `remote` is known. One that does not answer is no error yet: echoes wait
-/// for it, and are lost.
+/// Turns the worker until the station on the way to `remote` is known. One that does not answer is
+/// no error yet: echoes wait for it, and are lost.
 fn find_neighbor(
     open: &mut Open<Ping>,
     remote: Ipv4Addr,
@@ -209,7 +210,8 @@ fn find_neighbor(
 }
 
 impl Open<Ping> {
-    /// Refuses echoes that could not come back: of a datagram in fragments only the first names the port.
+    /// Refuses echoes that could not come back: of a datagram in fragments only the first names the
+    /// port.
     fn check_len(&self, target: &Target) -> Result<(), String> {
         let Some(flow) = &self.worker.app().flow else { return Ok(()) };
         let (len, len_max) = (target.letter.len(), flow.payload_len_max());

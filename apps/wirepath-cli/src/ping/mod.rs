@@ -1,8 +1,9 @@
-//! `wirepath ping`: how long an echo takes over any device, by ICMP or UDP, with a histogram; and the server that sends
-//! UDP echoes back.
+//! `wirepath ping`: how long an echo takes over any device, by ICMP or UDP, with a histogram; and
+//! the server that sends UDP echoes back.
 //!
-//! The way is a socket of the kernel, or a queue of an interface over AF_XDP: shared with the kernel, under its address,
-//! or with an address of our own. On a shared interface ICMP is the kernel's, so there it is UDP.
+//! The way is a socket of the kernel, or a queue of an interface over AF_XDP: shared with the
+//! kernel, under its address, or with an address of our own. On a shared interface ICMP is the
+//! kernel's, so there it is UDP.
 
 mod histogram;
 mod json;
@@ -91,7 +92,8 @@ pub(crate) struct Options {
     /// An answer after this is late
     #[arg(short = 'W', long, value_name = "SPAN", default_value = "1s", value_parser = parse_span)]
     timeout: Duration,
-    /// Poll without a pause; else a socket sleeps, and a queue yields the core when nothing has come
+    /// Poll without a pause; else a socket sleeps, and a queue yields the core when nothing has
+    /// come
     #[arg(long)]
     spin: bool,
     /// Stay on this core

@@ -28,7 +28,8 @@ pub(super) trait Path {
     /// Why it did not leave, in words.
     fn ask(&mut self, sequence: u64, data: &[u8], now: Instant) -> Result<(), String>;
 
-    /// Takes what came. Where nothing has, it may wait until `until`; how exactly is the path's choice.
+    /// Takes what came. Where nothing has, it may wait until `until`; how exactly is the path's
+    /// choice.
     fn listen(&mut self, now: Instant, until: Instant, heard: &mut Vec<Heard>);
 }
 

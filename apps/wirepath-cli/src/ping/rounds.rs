@@ -4,9 +4,9 @@
 //!  clock ─▶ ask ─▶ path ══════ the other end ══════ path ─▶ listen ─▶ clock ─▶ ledger
 //! ```
 //!
-//! The clock is read right before an echo is posted and right after its answer is in this program's hands. What is posted
-//! reaches the device in the same call. Stamps of the NIC are not asked for: it stamps arrivals, by a clock of its own, and no
-//! departures.
+//! The clock is read right before an echo is posted and right after its answer is in this program's
+//! hands. What is posted reaches the device in the same call. Stamps of the NIC are not asked for:
+//! it stamps arrivals, by a clock of its own, and no departures.
 
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::worker::StopFlag;
@@ -51,8 +51,9 @@ pub(super) enum Event {
     Unsent,
 }
 
-/// Goes round until all is asked and answered or lost, or until `stop`. Where there are several lanes they take turns, and
-/// none asks before the one before it has its answer. `tell` hears of everything at once, with the lane's number.
+/// Goes round until all is asked and answered or lost, or until `stop`. Where there are several
+/// lanes they take turns, and none asks before the one before it has its answer. `tell` hears of
+/// everything at once, with the lane's number.
 pub(super) fn run(
     lanes: &mut [Lane],
     plan: &Plan,

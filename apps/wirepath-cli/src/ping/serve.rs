@@ -1,5 +1,5 @@
-//! The other end: sends every datagram back to where it came from (RFC 862). ICMP echoes are answered by whoever has the
-//! interface anyway, the kernel or the pipeline.
+//! The other end: sends every datagram back to where it came from (RFC 862). ICMP echoes are
+//! answered by whoever has the interface anyway, the kernel or the pipeline.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -27,7 +27,8 @@ pub(super) struct Served {
     pub(super) unanswered: u64,
 }
 
-/// A datagram from another echo server would go to and fro for ever (CERT CA-1996-01), and most of them have our port.
+/// A datagram from another echo server would go to and fro for ever (CERT CA-1996-01), and most of
+/// them have our port.
 fn is_an_echo_server(source: u16, own: u16) -> bool {
     source == own || source == 7
 }

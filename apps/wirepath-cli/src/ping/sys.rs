@@ -1,8 +1,11 @@
-//! Two system calls that the standard library has no way to: an ICMP socket, and a wait for a socket that ends on time.
+//! Two system calls that the standard library has no way to: an ICMP socket, and a wait for a
+//! socket that ends on time.
 //!
 //! Invariants:
-//! 1. Descriptors are open: one is borrowed for the call, the other has just been returned by the kernel and has no other owner.
-//! 2. Addresses passed are of values on this stack that outlive the call; what the kernel writes there is plain data.
+//! 1. Descriptors are open: one is borrowed for the call, the other has just been returned by the
+//!    kernel and has no other owner.
+//! 2. Addresses passed are of values on this stack that outlive the call; what the kernel writes
+//!    there is plain data.
 
 use std::io;
 use std::net::UdpSocket;
@@ -12,13 +15,15 @@ use std::time::Duration;
 /// How an ICMP socket gives its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IcmpKind {
-    /// Messages of one identifier, which the kernel chooses, without the IPv4 header (`net.ipv4.ping_group_range` permits it).
+    /// Messages of one identifier, which the kernel chooses, without the IPv4 header
+    /// (`net.ipv4.ping_group_range` permits it).
     Datagram,
     /// All messages, with the IPv4 header (CAP_NET_RAW permits it).
     Raw,
 }
 
-/// A socket for ICMP. It is no UDP socket, but binding, connecting, sending and receiving are the same calls.
+/// A socket for ICMP. It is no UDP socket, but binding, connecting, sending and receiving are the
+/// same calls.
 pub(super) fn icmp_socket(kind: IcmpKind) -> io::Result<UdpSocket> {
     let kind = match kind {
         IcmpKind::Datagram => libc::SOCK_DGRAM,
@@ -33,8 +38,8 @@ pub(super) fn icmp_socket(kind: IcmpKind) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(unsafe { OwnedFd::from_raw_fd(socket) }))
 }
 
-/// Waits until there is something to receive, or for `span`, or until a signal. `SO_RCVTIMEO` would round the span up to
-/// ticks of the kernel, up to 10 ms each.
+/// Waits until there is something to receive, or for `span`, or until a signal. `SO_RCVTIMEO` would
+/// round the span up to ticks of the kernel, up to 10 ms each.
 pub(super) fn wait(socket: &UdpSocket, span: Duration) {
     let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let seconds = span.as_secs().try_into().unwrap_or(libc::time_t::MAX);

@@ -1,4 +1,5 @@
-//! The report as JSON: one object with an array of processes, and in each an array of all values in tree order.
+//! The report as JSON: one object with an array of processes, and in each an array of all values in
+//! tree order.
 
 use std::time::UNIX_EPOCH;
 

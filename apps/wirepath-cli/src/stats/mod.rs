@@ -1,5 +1,6 @@
-//! `wirepath stats`: the counters of running processes, as a table or as JSON, once or again and again. Beside them, of each
-//! interface that a process polls, what the kernel and the driver count: frames that never came as far as us.
+//! `wirepath stats`: the counters of running processes, as a table or as JSON, once or again and
+//! again. Beside them, of each interface that a process polls, what the kernel and the driver
+//! count: frames that never came as far as us.
 
 mod json;
 mod nic;
@@ -14,7 +15,8 @@ use std::time::Duration;
 use clap::Args;
 use wirepath::counters::{Listing, Snapshot, default_directory, printable};
 
-/// Between the two snapshots of a single report: long enough for a rate, short enough not to wait for.
+/// Between the two snapshots of a single report: long enough for a rate, short enough not to wait
+/// for.
 const RATE_SPAN: Duration = Duration::from_millis(250);
 /// Moves to the top left and clears what is below.
 const CLEAR_SCREEN: &str = "\x1b[H\x1b[J";
@@ -150,7 +152,8 @@ fn warn_of(listing: &Listing) {
     }
 }
 
-/// Each process beside its earlier snapshot. One that has just appeared stands beside itself: no rate yet.
+/// Each process beside its earlier snapshot. One that has just appeared stands beside itself: no
+/// rate yet.
 fn pair(now: Vec<Snapshot>, before: &[Snapshot]) -> Vec<Process> {
     let pair = |now: Snapshot| {
         let same = |other: &&Snapshot| {

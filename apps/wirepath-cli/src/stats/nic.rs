@@ -1,7 +1,9 @@
-//! What the kernel and the driver count of the interfaces that a process polls, as values below `nic/NAME` beside the process's own.
+//! What the kernel and the driver count of the interfaces that a process polls, as values below
+//! `nic/NAME` beside the process's own.
 //!
-//! Which interfaces those are, the process's block says: a device on a live port leaves the gauge `interface_index` in its
-//! scope. The number is one of the process's network namespace, which is entered to ask.
+//! Which interfaces those are, the process's block says: a device on a live port leaves the gauge
+//! `interface_index` in its scope. The number is one of the process's network namespace, which is
+//! entered to ask.
 
 use std::io;
 
@@ -15,7 +17,8 @@ use wirepath::counters::{Reading, Sample, Snapshot, Unit};
 use crate::ethtool::Ethtool;
 use crate::namespace;
 
-/// What a driver calls a frame that was lost, among some hundred counters. An interrupt is no error.
+/// What a driver calls a frame that was lost, among some hundred counters. An interrupt is no
+/// error.
 const LOSSES: [&str; 12] = [
     "drop",
     "miss",
@@ -35,7 +38,8 @@ const INTERFACES_MAX: usize = 64;
 /// A link with all its attributes (the kernel's netlink_dump packs up to 32 KiB).
 const MESSAGE_LEN_MAX: usize = 64 << 10;
 
-/// Adds what is counted of the interfaces that the process of `snapshot` polls; says why where that cannot be asked.
+/// Adds what is counted of the interfaces that the process of `snapshot` polls; says why where that
+/// cannot be asked.
 pub(super) fn add(snapshot: &mut Snapshot) {
     let indices = indices(snapshot);
     // Who may not enter the namespace of a process may write a file that names it.

@@ -1,5 +1,5 @@
-//! What a device and its ports say of themselves, as plain numbers. Nothing is assumed: what a device does not tell is zero, `false` or
-//! `None`, and whoever needs it refuses with a reason.
+//! What a device and its ports say of themselves, as plain numbers. Nothing is assumed: what a
+//! device does not tell is zero, `false` or `None`, and whoever needs it refuses with a reason.
 
 use core::ffi::{CStr, c_char, c_int};
 

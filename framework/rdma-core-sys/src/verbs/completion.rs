@@ -4,7 +4,8 @@
 //! 1. A queue's handle stands before its channel and its context, a channel's before its context.
 //! 2. Requests are plain C data: zeroes are a valid value of each.
 //! 3. `struct ibv_cq` is the first part of `struct ibv_cq_ex`.
-//! 4. A queue that a channel tells of is valid until the event is acknowledged, which happens before the function returns.
+//! 4. A queue that a channel tells of is valid until the event is acknowledged, which happens
+//!    before the function returns.
 
 use core::mem::zeroed;
 use core::ptr::{NonNull, null_mut};
@@ -51,7 +52,8 @@ impl CompletionChannel {
         unsafe { BorrowedFd::borrow_raw((*self.0.handle.as_ptr()).fd) }
     }
 
-    /// The [`CompletionQueue::handle`] of the next queue with news, if one waits: a system call. The queue has to be armed again.
+    /// The [`CompletionQueue::handle`] of the next queue with news, if one waits: a system call.
+    /// The queue has to be armed again.
     ///
     /// # Errors
     /// The device is gone.
@@ -96,15 +98,18 @@ impl Compression {
 /// What a completion queue may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CqOptions {
-    /// Time stamps in the device's cycles. ConnectX writes one into each CQE anyway; this asks for it officially.
+    /// Time stamps in the device's cycles. ConnectX writes one into each CQE anyway; this asks for
+    /// it officially.
     pub timestamps: bool,
-    /// Time stamps as seconds and nanoseconds, where the device has a real-time clock. Not with `timestamps`.
+    /// Time stamps as seconds and nanoseconds, where the device has a real-time clock. Not with
+    /// `timestamps`.
     pub wallclock: bool,
     /// Compressed CQEs: for those who read the ring themselves.
     pub compression: Option<Compression>,
     /// Bytes of an entry, 64 or 128; `None` leaves it to libmlx5, which takes the CPU's cache line.
     pub entry_len: Option<u16>,
-    /// Entries of 64 bytes are written as 128, padded: whole cache lines where those have 128 bytes.
+    /// Entries of 64 bytes are written as 128, padded: whole cache lines where those have 128
+    /// bytes.
     pub pad_to_128: bool,
     /// The device does not look whether the queue is full. For those who know that it never is.
     pub ignore_overrun: bool,
@@ -153,13 +158,15 @@ impl CompletionQueue {
     /// A new queue, by the plainest call that has the options.
     ///
     /// # Errors
-    /// The device cannot do what the options say (`is_unsupported`, `EINVAL`), has no more queues, or is gone.
+    /// The device cannot do what the options say (`is_unsupported`, `EINVAL`), has no more queues,
+    /// or is gone.
     pub fn create(context: &Context, request: &CqRequest<'_>) -> Result<Self, VerbsError> {
         let (core, options) = (context.core(), &request.options);
         let channel = request.channel.map_or(null_mut(), |channel| channel.0.handle.as_ptr());
         let for_mlx5 = options.compression.is_some() || options.entry_len.is_some() || options.pad_to_128;
         let extended = options.timestamps || options.wallclock || options.ignore_overrun;
-        // SAFETY: the context is open, the channel lives, requests are ours (2), and all are CQs (3).
+        // SAFETY: the context is open, the channel lives, requests are ours (2), and all are CQs
+        // (3).
         let (call, raw): (_, *mut ibv_cq) = unsafe {
             if for_mlx5 {
                 let (mut wanted, mut direct) = (extended_request(request, channel), direct_request(options));
@@ -204,7 +211,8 @@ impl CompletionQueue {
         VerbsError::check("ibv_modify_cq", unsafe { inline::ibv_modify_cq(self.as_ptr(), &raw mut change) })
     }
 
-    /// Where the ring lies. From now on the queue is the caller's to consume: libmlx5 no longer keeps its index.
+    /// Where the ring lies. From now on the queue is the caller's to consume: libmlx5 no longer
+    /// keeps its index.
     ///
     /// # Errors
     /// The queue is not libmlx5's (`is_unsupported`).
@@ -236,13 +244,15 @@ impl CompletionQueue {
         &self.0.context
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
+    /// is.
     pub fn as_ptr(&self) -> *mut ibv_cq {
         self.0.handle.as_ptr()
     }
 }
 
-/// Where the ring of a completion queue lies (mlx5.md 1.2). Valid as long as a clone of the [`CompletionQueue`] is.
+/// Where the ring of a completion queue lies (mlx5.md 1.2). Valid as long as a clone of the
+/// [`CompletionQueue`] is.
 #[derive(Clone, Copy, Debug)]
 pub struct CqRings {
     /// The first entry.

@@ -1,10 +1,13 @@
-//! An open device: what it can do, its ports, its clock, and the events that come outside of completion queues.
+//! An open device: what it can do, its ports, its clock, and the events that come outside of
+//! completion queues.
 //!
 //! Invariants:
-//! 1. `Inner::handle` is an open context. Its clones are its children's parents: it is closed after them.
+//! 1. `Inner::handle` is an open context. Its clones are its children's parents: it is closed after
+//!    them.
 //! 2. Structures that calls fill are plain C data: zeroes are a valid value of each.
-//! 3. An object that an event names is valid until the event is acknowledged: destroying it waits for that. Events are acknowledged before
-//!    the function that took them returns, so no destruction waits for us.
+//! 3. An object that an event names is valid until the event is acknowledged: destroying it waits
+//!    for that. Events are acknowledged before the function that took them returns, so no
+//!    destruction waits for us.
 
 use core::ffi::c_int;
 use core::mem::zeroed;
@@ -19,7 +22,8 @@ use crate::bindings::*;
 use crate::inline;
 use crate::load::RdmaCore;
 
-/// An open device. Cheap to clone; closed when the last clone and the last object made of it are gone.
+/// An open device. Cheap to clone; closed when the last clone and the last object made of it are
+/// gone.
 #[derive(Clone, Debug)]
 pub struct Context(Arc<Inner>);
 
@@ -90,8 +94,8 @@ impl Context {
         Ok(PortAttributes::of(&attributes))
     }
 
-    /// How the device's clock stands to the kernel's, to convert time stamps with. Read from memory that the kernel keeps
-    /// current: some tens of nanoseconds, no system call.
+    /// How the device's clock stands to the kernel's, to convert time stamps with. Read from memory
+    /// that the kernel keeps current: some tens of nanoseconds, no system call.
     ///
     /// # Errors
     /// The device or its kernel tells nothing of the kind.
@@ -156,7 +160,8 @@ impl Context {
         self.0.device.core()
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
+    /// is.
     pub fn as_ptr(&self) -> *mut ibv_context {
         self.0.handle.as_ptr()
     }
@@ -283,8 +288,8 @@ impl ClockInfo {
         Self(clock)
     }
 
-    /// Nanoseconds of the kernel's clock for a time stamp of a CQE. Right as long as the clock is younger than
-    /// [`super::Mlx5Attributes::clock_info_age_ns_max`].
+    /// Nanoseconds of the kernel's clock for a time stamp of a CQE. Right as long as the clock is
+    /// younger than [`super::Mlx5Attributes::clock_info_age_ns_max`].
     pub fn to_ns(&self, stamp: u64) -> u64 {
         inline::mlx5dv_ts_to_ns(&self.0, stamp)
     }

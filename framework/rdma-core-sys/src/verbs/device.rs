@@ -1,10 +1,12 @@
-//! The devices that libibverbs can see. Enters: the libraries. Leaves: names, GUIDs, folders in sysfs, and open contexts.
-//! What stands in those folders (PCI address, network interfaces) is for the caller to read.
+//! The devices that libibverbs can see. Enters: the libraries. Leaves: names, GUIDs, folders in
+//! sysfs, and open contexts. What stands in those folders (PCI address, network interfaces) is for
+//! the caller to read.
 //!
 //! Invariants:
-//! 1. `List::raw` is what `ibv_get_device_list` gave. It is given back once, when the last `Device` of it goes; until then all devices in
-//!    it are valid.
-//! 2. A device's texts are arrays of the structure that end with a zero byte; they do not change after the list was made.
+//! 1. `List::raw` is what `ibv_get_device_list` gave. It is given back once, when the last `Device`
+//!    of it goes; until then all devices in it are valid.
+//! 2. A device's texts are arrays of the structure that end with a zero byte; they do not change
+//!    after the list was made.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt;
@@ -22,8 +24,8 @@ use crate::load::RdmaCore;
 
 /// The devices at one moment.
 ///
-/// An empty list is a clear case, not an error: [`DeviceList::kernel_has_rdma`] tells a machine without such a NIC from one whose kernel
-/// has not even the modules loaded.
+/// An empty list is a clear case, not an error: [`DeviceList::kernel_has_rdma`] tells a machine
+/// without such a NIC from one whose kernel has not even the modules loaded.
 #[derive(Debug)]
 pub struct DeviceList {
     devices: Vec<Device>,
@@ -101,7 +103,8 @@ impl Device {
         self.text(unsafe { &raw const (*self.raw.as_ptr()).name }).to_str().unwrap_or_default()
     }
 
-    /// Its folder in sysfs: `/sys/class/infiniband/mlx5_0`. There `device` leads to the PCI device, and `device/net` to interfaces.
+    /// Its folder in sysfs: `/sys/class/infiniband/mlx5_0`. There `device` leads to the PCI device,
+    /// and `device/net` to interfaces.
     pub fn ibdev_path(&self) -> &Path {
         // SAFETY: 1.
         self.path(unsafe { &raw const (*self.raw.as_ptr()).ibdev_path })

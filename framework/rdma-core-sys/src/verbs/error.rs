@@ -5,7 +5,8 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::io;
 
-/// A call of libibverbs or libmlx5 that was refused: `ibv_create_flow: No space left on device (28)`.
+/// A call of libibverbs or libmlx5 that was refused:
+/// `ibv_create_flow: No space left on device (28)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerbsError {
     call: &'static str,
@@ -43,8 +44,8 @@ impl VerbsError {
         NonNull::new(object).ok_or_else(|| Self::last(call))
     }
 
-    /// For calls that answer with 0 or a reason. The reason is an errno; a few calls say -1 and set errno, and a few of the
-    /// providers' say -errno.
+    /// For calls that answer with 0 or a reason. The reason is an errno; a few calls say -1 and set
+    /// errno, and a few of the providers' say -errno.
     pub(super) fn check(call: &'static str, answer: c_int) -> Result<(), Self> {
         match answer {
             0 => Ok(()),

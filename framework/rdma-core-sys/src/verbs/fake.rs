@@ -1,8 +1,9 @@
-//! A libibverbs for tests: it makes empty objects, writes down each call with what matters of it, and refuses on request.
+//! A libibverbs for tests: it makes empty objects, writes down each call with what matters of it,
+//! and refuses on request.
 //!
 //! Invariants:
-//! 1. Each object is a `Box` that was made here, and is given back to `Box` by the call that destroys its kind. A context is the last field
-//!    of a boxed `verbs_context`.
+//! 1. Each object is a `Box` that was made here, and is given back to `Box` by the call that
+//!    destroys its kind. A context is the last field of a boxed `verbs_context`.
 //! 2. All objects are plain C data: zeroes are a valid value of each.
 //! 3. What is written down belongs to a thread, and each test has one.
 

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! 1. A flow's handle stands before its QP.
-//! 2. The bytes of a rule are an `ibv_flow_attr` and as many specifications as it says, aligned to eight.
+//! 2. The bytes of a rule are an `ibv_flow_attr` and as many specifications as it says, aligned to
+//!    eight.
 
 use std::sync::Arc;
 
@@ -24,11 +25,12 @@ struct Inner {
 }
 
 impl Flow {
-    /// Puts a rule into the device. It takes effect before the call returns, some tens of microseconds to milliseconds later.
+    /// Puts a rule into the device. It takes effect before the call returns, some tens of
+    /// microseconds to milliseconds later.
     ///
     /// # Errors
-    /// The table is full (`ENOSPC`, `ENOMEM`), the device cannot match so (`is_unsupported`, `EINVAL`), or no right
-    /// to (`EPERM`: CAP_NET_RAW).
+    /// The table is full (`ENOSPC`, `ENOMEM`), the device cannot match so (`is_unsupported`,
+    /// `EINVAL`), or no right to (`EPERM`: CAP_NET_RAW).
     pub fn create(qp: &QueuePair, rule: &FlowRule) -> Result<Self, VerbsError> {
         let mut words = rule.encode();
         // SAFETY: the QP lives; 2.

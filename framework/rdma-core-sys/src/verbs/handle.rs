@@ -1,10 +1,12 @@
 //! An object that libibverbs made, and how it is given back. All handles are made of this one.
 //!
 //! Invariants:
-//! 1. `raw` came from the call that makes such objects, and `destroy` is the call that gives them back. It is made once, on drop.
-//! 2. Whoever holds a `Handle` declares it before the parents that the object needs: fields are dropped in the order in which they
-//!    stand, so a parent goes after its child.
-//! 3. libibverbs and its providers lock what their set-up calls share; an object is bound to no thread.
+//! 1. `raw` came from the call that makes such objects, and `destroy` is the call that gives them
+//!    back. It is made once, on drop.
+//! 2. Whoever holds a `Handle` declares it before the parents that the object needs: fields are
+//!    dropped in the order in which they stand, so a parent goes after its child.
+//! 3. libibverbs and its providers lock what their set-up calls share; an object is bound to no
+//!    thread.
 //! 4. Nobody in this crate forms a reference to an object: the library may write to it at any time.
 
 use core::ffi::c_int;
@@ -14,8 +16,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
-/// How many objects of this process could not be destroyed: the device went, or somebody else still uses them. They stay in the kernel
-/// until their context is closed, at the latest when the process ends.
+/// How many objects of this process could not be destroyed: the device went, or somebody else still
+/// uses them. They stay in the kernel until their context is closed, at the latest when the process
+/// ends.
 pub fn failed_destructions() -> usize {
     FAILED.load(Ordering::Relaxed)
 }

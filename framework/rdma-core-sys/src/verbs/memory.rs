@@ -1,12 +1,12 @@
 //! Protection domains, and memory that the NIC may reach.
 //!
-//! Registering is safe, because nothing is reached by it. The kernel pins the pages, so that they stay the NIC's even if the
-//! range is unmapped under it; no access from afar is granted, so bytes move only when a WQE names them. Writing WQEs
-//! is where `unsafe` is due.
+//! Registering is safe, because nothing is reached by it. The kernel pins the pages, so that they
+//! stay the NIC's even if the range is unmapped under it; no access from afar is granted, so bytes
+//! move only when a WQE names them. Writing WQEs is where `unsafe` is due.
 //!
 //! Invariants:
-//! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's before the domains that it is of, and
-//!    those before its context.
+//! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's
+//!    before the domains that it is of, and those before its context.
 //! 2. The range is never read or written here.
 //! 3. Requests are plain C data, and what they point at lives until the call returns.
 
@@ -50,7 +50,8 @@ impl ProtectionDomain {
         Ok(Self(Arc::new(PdInner { handle, _parents: None, context: context.clone() })))
     }
 
-    /// The same domain for the queues of one thread: they reach the memory of `pd`, and ring on the register of `thread`.
+    /// The same domain for the queues of one thread: they reach the memory of `pd`, and ring on the
+    /// register of `thread`.
     ///
     /// # Errors
     /// The library or the provider is too old for it (`is_unsupported`).
@@ -74,14 +75,16 @@ impl ProtectionDomain {
         &self.0.context
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
+    /// is.
     pub fn as_ptr(&self) -> *mut ibv_pd {
         self.0.handle.as_ptr()
     }
 }
 
-/// A promise that one thread at a time uses what is made of it; libmlx5 gives it a doorbell register that nobody else rings on. Queues
-/// outside share registers as soon as there are some more of them, and only libmlx5 knows the locks. Cheap to clone.
+/// A promise that one thread at a time uses what is made of it; libmlx5 gives it a doorbell
+/// register that nobody else rings on. Queues outside share registers as soon as there are some
+/// more of them, and only libmlx5 knows the locks. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ThreadDomain(Arc<TdInner>);
 
@@ -95,7 +98,8 @@ impl ThreadDomain {
     /// A new domain, with a register of its own.
     ///
     /// # Errors
-    /// All registers are taken, or the library or the provider is too old for it (`is_unsupported`).
+    /// All registers are taken, or the library or the provider is too old for it
+    /// (`is_unsupported`).
     pub fn allocate(context: &Context) -> Result<Self, VerbsError> {
         // SAFETY: the context is open; 3.
         let raw = unsafe {
@@ -108,7 +112,8 @@ impl ThreadDomain {
         Ok(Self(Arc::new(TdInner { handle, _context: context.clone() })))
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
+    /// is.
     pub fn as_ptr(&self) -> *mut ibv_td {
         self.0.handle.as_ptr()
     }
@@ -119,7 +124,8 @@ impl ThreadDomain {
 pub struct Access {
     /// Write to it. Without, it is for sending only.
     pub local_write: bool,
-    /// Its writes may pass one another on PCIe, which some machines need for full speed. The CQE is still written last.
+    /// Its writes may pass one another on PCIe, which some machines need for full speed. The CQE is
+    /// still written last.
     pub relaxed_ordering: bool,
 }
 
@@ -140,10 +146,12 @@ struct MrInner {
 }
 
 impl MemoryRegion {
-    /// Registers `len` bytes from `start`, which `keeper` owns. Takes as long as the kernel needs to pin the pages: hugepages are quick.
+    /// Registers `len` bytes from `start`, which `keeper` owns. Takes as long as the kernel needs
+    /// to pin the pages: hugepages are quick.
     ///
     /// # Errors
-    /// The limit of locked memory is too small (`ENOMEM`: `ulimit -l`), or the range is not mapped (`EFAULT`).
+    /// The limit of locked memory is too small (`ENOMEM`: `ulimit -l`), or the range is not mapped
+    /// (`EFAULT`).
     pub fn register(
         pd: &ProtectionDomain,
         start: NonNull<u8>,
@@ -153,7 +161,8 @@ impl MemoryRegion {
     ) -> Result<Self, VerbsError> {
         let verbs = pd.context().core().verbs();
         let write = if access.local_write { IBV_ACCESS_LOCAL_WRITE } else { 0 };
-        // SAFETY: the domain is valid, the range is only named (2). Optional access needs the newer call, as in the header.
+        // SAFETY: the domain is valid, the range is only named (2). Optional access needs the newer
+        // call, as in the header.
         let raw = unsafe {
             let address = start.as_ptr();
             if access.relaxed_ordering {

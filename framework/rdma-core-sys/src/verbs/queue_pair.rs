@@ -1,7 +1,8 @@
 //! Raw-packet queue pairs: with rings of their own, or spreading over a table of work queues.
 //!
 //! Invariants:
-//! 1. A QP's handle stands before what it uses: its table or its completion queues, then its protection domain.
+//! 1. A QP's handle stands before what it uses: its table or its completion queues, then its
+//!    protection domain.
 //! 2. Requests are plain C data: zeroes are a valid value of each.
 //! 3. What a request points at is borrowed until the call returns.
 
@@ -24,7 +25,8 @@ pub struct QpCaps {
     pub send_wr_max: u32,
     /// Buffers in the receiving ring.
     pub receive_wr_max: u32,
-    /// Pieces of a packet to send. With `inline_len_max` it decides how many 64-byte blocks libmlx5 gives for each packet.
+    /// Pieces of a packet to send. With `inline_len_max` it decides how many 64-byte blocks libmlx5
+    /// gives for each packet.
     pub send_sge_max: u32,
     /// Pieces of a buffer to receive into: a WQE has 16 bytes for each.
     pub receive_sge_max: u32,
@@ -160,8 +162,8 @@ impl QueuePair {
     /// A raw-packet QP with rings of its own, in state `Reset`.
     ///
     /// # Errors
-    /// No right to raw packets (`EPERM`: CAP_NET_RAW), rings that are too large (`EINVAL`, `ENOMEM`), or an option
-    /// that the device does not have.
+    /// No right to raw packets (`EPERM`: CAP_NET_RAW), rings that are too large (`EINVAL`,
+    /// `ENOMEM`), or an option that the device does not have.
     pub fn create(request: &QpRequest<'_>) -> Result<Self, VerbsError> {
         let mut wanted = extended_request(request.pd, &request.options);
         wanted.send_cq = request.send_cq.as_ptr();
@@ -234,8 +236,9 @@ impl QueuePair {
         Ok(Self(Arc::new(Inner { handle, caps, _table: table, _queues: queues, pd: pd.clone() })))
     }
 
-    /// Moves it to another state. `Init` binds it to `port` (from 1), other states do not look at it. The way up is `Reset`, `Init`,
-    /// `Rtr`, `Rts`; `Reset` and `Err` can be reached from anywhere.
+    /// Moves it to another state. `Init` binds it to `port` (from 1), other states do not look at
+    /// it. The way up is `Reset`, `Init`, `Rtr`, `Rts`; `Reset` and `Err` can be reached from
+    /// anywhere.
     ///
     /// # Errors
     /// There is no such way from the present state, no such port, or the QP has no states (RSS).
@@ -250,9 +253,10 @@ impl QueuePair {
         VerbsError::check("ibv_modify_qp", answer)
     }
 
-    /// Empties it, whatever state the device has put it into. The kernel commands this step from the states of both halves that it
-    /// remembers. An error on the data path does not change those, but asking does, also where the answer is that they do not
-    /// fit together (linux drivers/infiniband/hw/mlx5/qp.c, `modify_raw_packet_qp`, `query_raw_packet_qp_state`).
+    /// Empties it, whatever state the device has put it into. The kernel commands this step from
+    /// the states of both halves that it remembers. An error on the data path does not change
+    /// those, but asking does, also where the answer is that they do not fit together (linux
+    /// drivers/infiniband/hw/mlx5/qp.c, `modify_raw_packet_qp`, `query_raw_packet_qp_state`).
     ///
     /// # Errors
     /// The QP has no states (RSS), or the device is gone.
@@ -338,7 +342,8 @@ impl QueuePair {
         &self.0.pd
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
+    /// is.
     pub fn as_ptr(&self) -> *mut ibv_qp {
         self.0.handle.as_ptr()
     }
@@ -359,7 +364,8 @@ pub struct QpRings {
     pub receive: Option<Ring>,
     /// The UAR register.
     pub uar: Option<NonNull<u8>>,
-    /// Bytes of a BlueFlame half, between which the doorbell toggles; 0 where only eight bytes may be written.
+    /// Bytes of a BlueFlame half, between which the doorbell toggles; 0 where only eight bytes may
+    /// be written.
     pub blueflame_len: u32,
     /// The device's number for the sending side, where libmlx5 tells.
     pub send_number: Option<u32>,

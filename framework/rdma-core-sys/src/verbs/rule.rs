@@ -1,8 +1,8 @@
-//! Flow rules as verbs write them: an attribute, then specifications in the order of the headers (mlx5.md 1.3). Enters: what a frame
-//! must carry. Leaves: bytes for `ibv_create_flow`.
+//! Flow rules as verbs write them: an attribute, then specifications in the order of the headers
+//! (mlx5.md 1.3). Enters: what a frame must carry. Leaves: bytes for `ibv_create_flow`.
 //!
-//! A field is a value and a mask; bits outside the mask may be anything. Numbers are in the host's order here, and in the network's
-//! in the bytes.
+//! A field is a value and a mask; bits outside the mask may be anything. Numbers are in the host's
+//! order here, and in the network's in the bytes.
 
 use core::mem::offset_of;
 
@@ -42,8 +42,8 @@ pub struct Ipv4Match {
     pub source: Option<[u8; 4]>,
     /// Destination.
     pub destination: Option<[u8; 4]>,
-    /// Protocol. Needs the extended specification, which older devices lack: leave it to [`FlowRule::udp`] and
-    /// [`FlowRule::tcp`] where possible.
+    /// Protocol. Needs the extended specification, which older devices lack: leave it to
+    /// [`FlowRule::udp`] and [`FlowRule::tcp`] where possible.
     pub protocol: Option<u8>,
 }
 
@@ -77,7 +77,8 @@ pub struct FlowRule {
 }
 
 impl FlowRule {
-    /// A rule on a port (from 1) that names nothing yet. Specifications are added in the order of the headers.
+    /// A rule on a port (from 1) that names nothing yet. Specifications are added in the order of
+    /// the headers.
     pub const fn new(port: u8) -> Self {
         Self { port, kind: FlowKind::Normal, priority: 0, dont_trap: false, specs: Vec::new(), spec_count: 0 }
     }

@@ -372,7 +372,8 @@ fn qp_is_reset_from_the_state_that_the_device_has_put_it_into() {
     qp.reset().unwrap();
     let expected = ["ibv_query_qp mask 0x1", "ibv_modify_qp state 0 port 0 mask 0x1"];
     assert_eq!(fake::calls(), expected);
-    // Halves in states that do not fit together have no name, and are known to the kernel all the same.
+    // Halves in states that do not fit together have no name, and are known to the kernel all the
+    // same.
     fake::refuse("ibv_query_qp", libc::EINVAL);
     qp.reset().unwrap();
     assert_eq!(fake::calls(), expected);

@@ -1,7 +1,8 @@
 //! Work queues that receive, tables that spread over them, and the call that tells where rings lie.
 //!
 //! Invariants:
-//! 1. A queue's handle stands before its completion queue and its domain, a table's before its queues.
+//! 1. A queue's handle stands before its completion queue and its domain, a table's before its
+//!    queues.
 //! 2. Requests are plain C data: zeroes are a valid value of each.
 
 use core::mem::zeroed;
@@ -31,7 +32,8 @@ pub struct WqOptions {
     pub striding: Option<StridingRequest>,
 }
 
-/// The shape of a striding (multi-packet) queue: a WQE is a buffer of strides, a packet takes as many as it needs.
+/// The shape of a striding (multi-packet) queue: a WQE is a buffer of strides, a packet takes as
+/// many as it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StridingRequest {
     /// Bytes of a stride, as log2.
@@ -127,14 +129,17 @@ impl WorkQueue {
         self.step(None, state)
     }
 
-    /// Empties it, whatever state the device has put it into; `likely` is what that may be. A WQ's state cannot be asked for, the
-    /// kernel does not hear of an error on the data path, and the device takes the step only from the state that it is named as
-    /// the present one (linux drivers/infiniband/hw/mlx5/qp.c, `mlx5_ib_modify_wq`). So both states that there can be are tried.
+    /// Empties it, whatever state the device has put it into; `likely` is what that may be. A WQ's
+    /// state cannot be asked for, the kernel does not hear of an error on the data path, and the
+    /// device takes the step only from the state that it is named as the present one (linux
+    /// drivers/infiniband/hw/mlx5/qp.c, `mlx5_ib_modify_wq`). So both states that there can be are
+    /// tried.
     ///
     /// # Errors
     /// The device is gone.
     pub fn reset(&self, likely: WqState) -> Result<(), VerbsError> {
-        // SAFETY: a living queue. What libibverbs remembers is right of this state: nobody else leads there, or out of it.
+        // SAFETY: a living queue. What libibverbs remembers is right of this state: nobody else
+        // leads there, or out of it.
         if unsafe { (*self.as_ptr()).state } == IBV_WQS_RESET {
             return Ok(());
         }
@@ -182,13 +187,15 @@ impl WorkQueue {
         unsafe { (*self.as_ptr()).wq_num }
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
+    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
+    /// is.
     pub fn as_ptr(&self) -> *mut ibv_wq {
         self.0.handle.as_ptr()
     }
 }
 
-/// Where the ring of a work queue lies (mlx5.md 1.2). Valid as long as a clone of the [`WorkQueue`] is.
+/// Where the ring of a work queue lies (mlx5.md 1.2). Valid as long as a clone of the [`WorkQueue`]
+/// is.
 #[derive(Clone, Copy, Debug)]
 pub struct WqRing {
     /// The first WQE.
@@ -266,7 +273,8 @@ fn plain_request(request: &WqRequest<'_>) -> ibv_wq_init_attr {
 /// Asks libmlx5 where the rings of an object lie.
 ///
 /// # Safety
-/// The member of `what` that `kind` names points to a living object and to a structure to be filled.
+/// The member of `what` that `kind` names points to a living object and to a structure to be
+/// filled.
 pub(super) unsafe fn init_obj(core: &RdmaCore, what: &mut mlx5dv_obj, kind: mlx5dv_obj_type) -> Result<(), VerbsError> {
     // SAFETY: the caller's.
     VerbsError::check("mlx5dv_init_obj", unsafe { (core.mlx5().mlx5dv_init_obj)(what, kind.into()) })

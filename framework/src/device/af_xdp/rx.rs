@@ -1,4 +1,5 @@
-//! The receiving half: descriptors of the rx ring become mbufs, and the fill ring is refilled from the pool.
+//! The receiving half: descriptors of the rx ring become mbufs, and the fill ring is refilled from
+//! the pool.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::time::{Duration, Instant};
 crate::drop_reasons! {
     /// Why a frame that a rule names does not reach the pipeline.
     pub(crate) enum AfXdpRxDrop {
-        /// The kernel found no buffer in the fill ring (the pool was empty), or the frame fits no chunk.
+        /// The kernel found no buffer in the fill ring (the pool was empty), or the frame fits no
+        /// chunk.
         KernelDropped => "kernel_dropped",
         /// The rx ring was full: the worker did not poll for longer than `rx_ring_len` frames take.
         RingFull => "rx_ring_full",
@@ -37,22 +39,25 @@ crate::drop_reasons! {
     }
 }
 
-/// Buffers of one frame: 9,018 bytes in chunks of 2048 are six, and an skb has no more than 18 parts.
+/// Buffers of one frame: 9,018 bytes in chunks of 2048 are six, and an skb has no more than 18
+/// parts.
 const SEGMENTS_MAX: usize = 18;
 
-/// Buffers that one refill lends: more than a burst of frames takes, also where each is a chain of four.
+/// Buffers that one refill lends: more than a burst of frames takes, also where each is a chain of
+/// four.
 const REFILL_MAX: usize = 256;
 
-/// A burst of at most so many frames is answered before the kernel gets its slots and buffers back; of a longer one
-/// it gets them at once, as it may be short of them, and the wait is shared by all.
+/// A burst of at most so many frames is answered before the kernel gets its slots and buffers back;
+/// of a longer one it gets them at once, as it may be short of them, and the wait is shared by all.
 const FEW: usize = 4;
 
-/// Time between two looks at the link and at the program, three system calls each: soon enough for a loop that has to leave, and 30
-/// calls a second.
+/// Time between two looks at the link and at the program, three system calls each: soon enough for
+/// a loop that has to leave, and 30 calls a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The receiving half of a queue. A system call is made by the first `receive` (which opens the way for frames, where the first
-/// frame that was sent has not), then every 100 ms of its clock, and in zero-copy mode where the driver asks to be woken.
+/// The receiving half of a queue. A system call is made by the first `receive` (which opens the way
+/// for frames, where the first frame that was sent has not), then every 100 ms of its clock, and in
+/// zero-copy mode where the driver asks to be woken.
 pub struct AfXdpRx {
     port: Arc<Port>,
     umem: Rc<Umem>,
@@ -80,7 +85,8 @@ struct Counters {
     bytes: Counter,
     /// System calls that woke the driver.
     wakeups: Counter,
-    /// Times that somebody took the program off the interface, and it was put back. Of a port: each of its queues counts them.
+    /// Times that somebody took the program off the interface, and it was put back. Of a port: each
+    /// of its queues counts them.
     program_put_back: Counter,
     /// Refills that found the pool empty while the kernel wanted buffers.
     fill_starved: Counter,
@@ -189,8 +195,9 @@ impl AfXdpRx {
 
     /// The kernel gets what the last burst took: slots of the rx ring, and buffers.
     ///
-    /// All of it is written to lines that the core of the kernel's side has, on a veth the sender's, and a core writes in order: what it
-    /// writes next waits until it has got them, some hundred nanoseconds from a core that is far. So few frames are answered first.
+    /// All of it is written to lines that the core of the kernel's side has, on a veth the
+    /// sender's, and a core writes in order: what it writes next waits until it has got them, some
+    /// hundred nanoseconds from a core that is far. So few frames are answered first.
     #[inline]
     fn settle(&mut self, pool: &Pool) {
         if self.owing {

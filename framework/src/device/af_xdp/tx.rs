@@ -1,4 +1,5 @@
-//! The sending half: mbufs become descriptors of the tx ring, and come home with the completion ring.
+//! The sending half: mbufs become descriptors of the tx ring, and come home with the completion
+//! ring.
 
 use std::io;
 use std::rc::Rc;
@@ -34,7 +35,8 @@ crate::drop_reasons! {
     }
 }
 
-/// Frames that sendto(2) takes from the tx ring in copy mode where the kernel knows no other number (TX_BATCH_SIZE).
+/// Frames that sendto(2) takes from the tx ring in copy mode where the kernel knows no other number
+/// (TX_BATCH_SIZE).
 const KICK_BATCH: u32 = 32;
 /// Completions that one `reap` takes: bounded work, and more than a turn of the loop posts.
 const REAP_MAX: usize = 256;
@@ -42,10 +44,11 @@ const REAP_MAX: usize = 256;
 const LAST_KICKS: usize = 64;
 const ETHERNET_LEN: usize = 14;
 
-/// The sending half of a queue. `ring_doorbell`, and the post of a frame that is urgent, make a system call where the kernel asks for
-/// one: in copy mode once for all that was posted (once for 32 frames before Linux 6.17), in zero-copy mode when the driver sleeps.
-/// The first post makes another one, where the queue was not polled before: what is sent must not be answered to the kernel. For the
-/// same reason there is no room before all queues that were taken of the port hear.
+/// The sending half of a queue. `ring_doorbell`, and the post of a frame that is urgent, make a
+/// system call where the kernel asks for one: in copy mode once for all that was posted (once for
+/// 32 frames before Linux 6.17), in zero-copy mode when the driver sleeps. The first post makes
+/// another one, where the queue was not polled before: what is sent must not be answered to the
+/// kernel. For the same reason there is no room before all queues that were taken of the port hear.
 pub struct AfXdpTx {
     umem: Rc<Umem>,
     gate: Rc<Gate>,
@@ -64,14 +67,15 @@ struct Counters {
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
-    /// Frames given back because their answers would have come to the kernel: not all queues that were taken of the port hear.
+    /// Frames given back because their answers would have come to the kernel: not all queues that
+    /// were taken of the port hear.
     refused_unheard: Counter,
     /// System calls that set the kernel to work.
     kicks: Counter,
     /// Frames that did not wait for the doorbell. In copy mode each is a system call more.
     urgent: Counter,
-    /// Those that it refused: the link is down, or the driver's ring or the socket's buffer is full. They are made again with the next
-    /// doorbell; what was posted waits in the ring.
+    /// Those that it refused: the link is down, or the driver's ring or the socket's buffer is
+    /// full. They are made again with the next doorbell; what was posted waits in the ring.
     kicks_refused: Counter,
     /// Completions of an address that was not in flight.
     completions_invalid: Counter,
@@ -259,8 +263,9 @@ impl AfXdpTx {
 }
 
 impl TxQueue for AfXdpTx {
-    /// One that is urgent has been given to the kernel when this returns; in copy mode the driver has it too. Where the kernel refuses
-    /// (`kicks_refused`: the link is down, the driver's ring is full) it is asked again with each doorbell.
+    /// One that is urgent has been given to the kernel when this returns; in copy mode the driver
+    /// has it too. Where the kernel refuses (`kicks_refused`: the link is down, the driver's ring
+    /// is full) it is asked again with each doorbell.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         self.place(mbuf, offload)?;
@@ -271,7 +276,8 @@ impl TxQueue for AfXdpTx {
         Ok(())
     }
 
-    /// The descriptor is written where the next one goes. The kernel sees nothing, and no system call is made.
+    /// The descriptor is written where the next one goes. The kernel sees nothing, and no system
+    /// call is made.
     fn dry_run(&mut self, mbuf: Mbuf, _offload: Offload) {
         if mbuf.is_linear()
             && let Some(addr) = self.umem.geometry().addr_of(mbuf.bytes())

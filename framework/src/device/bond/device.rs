@@ -10,13 +10,14 @@ use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
 use crate::mem::Pool;
 
-/// Which leg carries the traffic, by its place in the bond. May be set from any thread; the worker looks once a turn.
+/// Which leg carries the traffic, by its place in the bond. May be set from any thread; the worker
+/// looks once a turn.
 #[derive(Clone, Debug, Default)]
 pub struct ActiveLeg(Arc<AtomicUsize>);
 
 impl ActiveLeg {
-    /// The leg `idx` carries the traffic from the next turn on. One that does not exist is none: everything that arrives
-    /// is dropped, and nothing can be sent.
+    /// The leg `idx` carries the traffic from the next turn on. One that does not exist is none:
+    /// everything that arrives is dropped, and nothing can be sent.
     pub fn set(&self, idx: usize) {
         self.0.store(idx, Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! The sending half: by the active leg. What was posted on another one before it changed still comes home.
+//! The sending half: by the active leg. What was posted on another one before it changed still
+//! comes home.
 
 use super::device::ActiveLeg;
 use crate::device::{Offload, TxQueue};

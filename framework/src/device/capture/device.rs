@@ -16,12 +16,13 @@ use crate::mem::Pool;
 /// What is captured, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureConfig {
-    /// The file for queue 0. Queue 3 of `day.pcap` goes to `day.q3.pcap`: each worker writes its own.
+    /// The file for queue 0. Queue 3 of `day.pcap` goes to `day.q3.pcap`: each worker writes its
+    /// own.
     pub path: PathBuf,
     /// Which frames.
     pub directions: Directions,
-    /// Unix time in ns at the origin of the worker's clock, added to `now` for frames that bring no time of their
-    /// own; 0 writes `now` as it is.
+    /// Unix time in ns at the origin of the worker's clock, added to `now` for frames that bring no
+    /// time of their own; 0 writes `now` as it is.
     pub epoch_ns: u64,
 }
 
@@ -65,8 +66,8 @@ impl<D> CaptureDevice<D> {
         &self.inner
     }
 
-    /// How the capture of queue `idx` ends: to be asked when the worker has dropped both halves. `None` where the
-    /// queue was not taken.
+    /// How the capture of queue `idx` ends: to be asked when the worker has dropped both halves.
+    /// `None` where the queue was not taken.
     pub fn recorded(&self, idx: u16) -> Option<Outcome<Recorded>> {
         self.outcomes.iter().find(|(other, _)| *other == idx).map(|(_, outcome)| outcome.clone())
     }

@@ -28,8 +28,8 @@ impl Tap {
         self.now = now;
     }
 
-    /// Records a received frame, with its arrival time where the device knows it and with the tag that the device
-    /// took off.
+    /// Records a received frame, with its arrival time where the device knows it and with the tag
+    /// that the device took off.
     pub(super) fn record_received(&mut self, mbuf: &Mbuf) {
         let timestamp_ns = mbuf.timestamp().map_or_else(|| self.present_ns(), UnixTime::as_nanos);
         self.writer.write_segments(timestamp_ns, mbuf.vlan(), mbuf.segments());

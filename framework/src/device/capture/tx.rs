@@ -8,9 +8,9 @@ use crate::device::{Offload, TxQueue, TxTimestamp};
 use crate::mem::Mbuf;
 use crate::time::Instant;
 
-/// The sending half of a tapped queue. It records what the inner device takes, as it was posted: with the tag that
-/// the NIC will insert, but checksums that the NIC fills in are not filled in yet, and segmentation is not done. The
-/// time is that of the turn in which the frame was posted.
+/// The sending half of a tapped queue. It records what the inner device takes, as it was posted:
+/// with the tag that the NIC will insert, but checksums that the NIC fills in are not filled in
+/// yet, and segmentation is not done. The time is that of the turn in which the frame was posted.
 pub struct CaptureTx<T> {
     inner: T,
     tap: Rc<RefCell<Tap>>,

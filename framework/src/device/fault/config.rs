@@ -29,18 +29,21 @@ pub struct Faults {
     pub reorder_frames_max: u32,
     /// The frame comes later.
     pub delay: f64,
-    /// How much later: from 0 to this much. Also the longest that a reordered frame waits for others to overtake it.
+    /// How much later: from 0 to this much. Also the longest that a reordered frame waits for
+    /// others to overtake it.
     pub delay_max: Duration,
-    /// A ring runs full. Receiving, this frame and some after it are lost, as behind a worker that slept. Sending,
-    /// from the next doorbell on the ring takes nothing for some turns.
+    /// A ring runs full. Receiving, this frame and some after it are lost, as behind a worker that
+    /// slept. Sending, from the next doorbell on the ring takes nothing for some turns.
     pub ring_full: f64,
-    /// Frames that a full ring loses, or turns (calls of `reap`) for which it takes none: from 1 to this many.
+    /// Frames that a full ring loses, or turns (calls of `reap`) for which it takes none: from 1 to
+    /// this many.
     pub ring_full_max: u32,
 }
 
 impl Faults {
-    /// A perfect network. The lengths are what a fault has where only its probability is set: overtaken by up to four,
-    /// delayed up to a millisecond, a ring that is full for up to 32 frames.
+    /// A perfect network. The lengths are what a fault has where only its probability is set:
+    /// overtaken by up to four, delayed up to a millisecond, a ring that is full for up to 32
+    /// frames.
     pub const NONE: Self = Self {
         loss: 0.0,
         duplication: 0.0,

@@ -14,8 +14,8 @@ pub(super) struct Flip {
 }
 
 impl Flip {
-    /// Flips a bit of the first segment. `None` where there is none, or where somebody else holds the bytes: a
-    /// retransmission must not inherit the damage.
+    /// Flips a bit of the first segment. `None` where there is none, or where somebody else holds
+    /// the bytes: a retransmission must not inherit the damage.
     pub(super) fn apply(mbuf: &mut Mbuf, number: u64) -> Option<Self> {
         let len = mbuf.bytes().len();
         if len == 0 || !mbuf.is_writable() {
@@ -39,7 +39,8 @@ pub(super) fn forget_verdicts(mbuf: &mut Mbuf) {
     mbuf.set_rx_info(&info);
 }
 
-/// Makes a fresh mbuf a linear copy of `frame` with all that is known about it; it comes back where it is too small.
+/// Makes a fresh mbuf a linear copy of `frame` with all that is known about it; it comes back where
+/// it is too small.
 pub(super) fn copy(frame: &Mbuf, mut into: Mbuf) -> Result<Mbuf, Mbuf> {
     let Some(mut room) = into.append(frame.len()) else { return Err(into) };
     for segment in frame.segments() {
@@ -64,13 +65,14 @@ pub(super) struct Stock {
 const STOCK_MAX: usize = 16;
 
 impl Stock {
-    /// A full stock where duplicates are `wanted`, else one that stays empty and keeps no buffer from the pool.
+    /// A full stock where duplicates are `wanted`, else one that stays empty and keeps no buffer
+    /// from the pool.
     pub(super) fn new(wanted: bool) -> Self {
         Self { spare: RefCell::new(ArrayVec::new()), wanted: if wanted { STOCK_MAX } else { 0 } }
     }
 
-    /// Takes what is wanted, and leaves as many buffers as it takes: a stock that emptied a small pool would end all
-    /// receiving.
+    /// Takes what is wanted, and leaves as many buffers as it takes: a stock that emptied a small
+    /// pool would end all receiving.
     pub(super) fn fill(&self, pool: &Pool) {
         let mut spare = self.spare.borrow_mut();
         while spare.len() < self.wanted && pool.available() > spare.len() + 1 {

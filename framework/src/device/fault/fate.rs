@@ -104,7 +104,8 @@ impl Frame {
 /// 2^64 over the golden ratio: the step of SplitMix64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+/// The output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+/// generators, 2014).
 fn mix(state: u64) -> u64 {
     let z = state.wrapping_add(GOLDEN);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

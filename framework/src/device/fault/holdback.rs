@@ -3,7 +3,8 @@
 use super::fate::Hold;
 use crate::time::{Duration, Instant};
 
-/// Frames held back at the same time; one more passes at once. They keep buffers of the pool meanwhile.
+/// Frames held back at the same time; one more passes at once. They keep buffers of the pool
+/// meanwhile.
 pub(super) const HELD_BACK_MAX: usize = 128;
 
 pub(super) struct Holdback<T> {
@@ -14,7 +15,8 @@ struct Waiting<T> {
     frame: T,
     /// Leaves at this time at the latest.
     due: Instant,
-    /// Leaves when so many frames have been seen in all; never for this reason where it waits for time only.
+    /// Leaves when so many frames have been seen in all; never for this reason where it waits for
+    /// time only.
     overtaken_at: Option<u64>,
 }
 
@@ -35,8 +37,8 @@ impl<T> Holdback<T> {
         self.waiting.len() == HELD_BACK_MAX
     }
 
-    /// Holds `frame` back, which was number `seen` (counted from 1) and came at `now`. The caller has seen that there
-    /// is room. [`Hold::No`] leaves with the next occasion.
+    /// Holds `frame` back, which was number `seen` (counted from 1) and came at `now`. The caller
+    /// has seen that there is room. [`Hold::No`] leaves with the next occasion.
     pub(super) fn push(&mut self, frame: T, hold: Hold, now: Instant, seen: u64, wait_max: Duration) {
         debug_assert!(!self.is_full(), "held back more frames than there is room for");
         let (due, overtaken_at) = match hold {
@@ -47,8 +49,8 @@ impl<T> Holdback<T> {
         self.waiting.push(Waiting { frame, due, overtaken_at });
     }
 
-    /// A frame that may leave, the one that is due first of several. `is_last` says that no other frame will come to
-    /// overtake.
+    /// A frame that may leave, the one that is due first of several. `is_last` says that no other
+    /// frame will come to overtake.
     pub(super) fn take_due(&mut self, now: Instant, seen: u64, is_last: bool) -> Option<T> {
         let may_leave = |waiting: &Waiting<T>| {
             waiting.due <= now || waiting.overtaken_at.is_some_and(|overtaken_at| is_last || seen >= overtaken_at)

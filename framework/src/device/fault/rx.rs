@@ -1,4 +1,5 @@
-//! The receiving half with faults: what comes from the inner device meets its fate on the way to the worker.
+//! The receiving half with faults: what comes from the inner device meets its fate on the way to
+//! the worker.
 
 use std::rc::Rc;
 

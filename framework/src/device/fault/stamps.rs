@@ -1,5 +1,5 @@
-//! Numbers of transmit timestamps. The inner device counts the frames that reach it; the worker counts those that it
-//! posted, lost and reordered ones included.
+//! Numbers of transmit timestamps. The inner device counts the frames that reach it; the worker
+//! counts those that it posted, lost and reordered ones included.
 
 use std::collections::VecDeque;
 
@@ -39,7 +39,8 @@ impl Stamps {
         self.outstanding.push_back(number);
     }
 
-    /// The worker's number of the inner device's frame `sequence`, and forgets it and those before it.
+    /// The worker's number of the inner device's frame `sequence`, and forgets it and those before
+    /// it.
     pub(super) fn translate(&mut self, sequence: u64) -> Option<u64> {
         let before = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
         let number = *self.outstanding.get(before)?;

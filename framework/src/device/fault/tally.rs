@@ -1,4 +1,5 @@
-//! The faults that were done to frames that still arrive. Those that end a frame are drop reasons of `rx` and `tx`.
+//! The faults that were done to frames that still arrive. Those that end a frame are drop reasons
+//! of `rx` and `tx`.
 
 use crate::counters::{Counter, Scope, Unit};
 
@@ -7,8 +8,8 @@ pub(super) struct Tally {
     pub(super) corrupted: Counter,
     pub(super) reordered: Counter,
     pub(super) delayed: Counter,
-    /// Faults that were drawn and could not be done: no spare buffer, bytes that somebody else holds, too many frames
-    /// held back already.
+    /// Faults that were drawn and could not be done: no spare buffer, bytes that somebody else
+    /// holds, too many frames held back already.
     pub(super) not_done: Counter,
 }
 

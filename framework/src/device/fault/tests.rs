@@ -1,4 +1,5 @@
-//! Faults around a wire in memory: the same seed gives the same faults, and every frame and mbuf is accounted for.
+//! Faults around a wire in memory: the same seed gives the same faults, and every frame and mbuf is
+//! accounted for.
 
 use std::rc::Rc;
 
@@ -70,7 +71,8 @@ impl Wire {
         frames
     }
 
-    /// Sends `count` frames a few at a time, one microsecond a turn, and gives what arrives, stragglers included.
+    /// Sends `count` frames a few at a time, one microsecond a turn, and gives what arrives,
+    /// stragglers included.
     fn run(&mut self, count: u32, limit: usize) -> Vec<Vec<u8>> {
         let mut received = Vec::new();
         let mut idx = 0;

@@ -1,7 +1,8 @@
-//! The sending half with faults: what the worker posts meets its fate on the way to the inner device.
+//! The sending half with faults: what the worker posts meets its fate on the way to the inner
+//! device.
 //!
-//! Frames that are held back leave with a doorbell, so the doorbell is to be rung in every turn, as a worker does.
-//! They take places in the inner ring behind those that were posted meanwhile.
+//! Frames that are held back leave with a doorbell, so the doorbell is to be rung in every turn, as
+//! a worker does. They take places in the inner ring behind those that were posted meanwhile.
 
 use std::rc::Rc;
 
@@ -99,8 +100,8 @@ impl<T: TxQueue> FaultTx<T> {
         }
     }
 
-    /// Damage, where it is the frame's fate. A frame whose checksum the NIC fills in is spared: the damage would get a
-    /// right checksum, which no network does.
+    /// Damage, where it is the frame's fate. A frame whose checksum the NIC fills in is spared: the
+    /// damage would get a right checksum, which no network does.
     fn flip(fate: &Fate, mbuf: &mut Mbuf, offload: Offload) -> Option<Flip> {
         if offload.has(Offload::IP_CHECKSUM) || offload.has(Offload::L4_CHECKSUM) {
             return None;

@@ -15,25 +15,26 @@ use crate::wire::{ipv4, tcp};
 /// How large the wire is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Frames that each direction holds; rounded up to a power of two. More slots take longer bursts and more cache.
-    /// By default 256.
+    /// Frames that each direction holds; rounded up to a power of two. More slots take longer
+    /// bursts and more cache. By default 256.
     pub slots: u32,
     /// Bytes of the longest frame, Ethernet header to last payload byte. By default 1,522: an MTU
     /// of 1500 with two VLAN tags.
     pub frame_len_max: usize,
-    /// Take frames whose TCP and UDP checksums nobody computed, and call those of all that come good: what virtual links do, as memory
-    /// damages nothing. By default off.
+    /// Take frames whose TCP and UDP checksums nobody computed, and call those of all that come
+    /// good: what virtual links do, as memory damages nothing. By default off.
     pub skips_checksums: bool,
-    /// Look at the checksums of long segments of TCP as they come, as a NIC does: while they are copied, so that their bytes are read once.
-    /// By default off.
+    /// Look at the checksums of long segments of TCP as they come, as a NIC does: while they are
+    /// copied, so that their bytes are read once. By default off.
     pub verifies_checksums: bool,
-    /// Cut TCP segments that are longer than a frame, and fill in the checksums that frames ask for, as a NIC does.
-    /// By default off.
+    /// Cut TCP segments that are longer than a frame, and fill in the checksums that frames ask
+    /// for, as a NIC does. By default off.
     pub segments: bool,
 }
 
 impl Default for MemoryConfig {
-    /// 256 frames of an MTU of 1500 with two VLAN tags: 400 KiB a direction, which stays in the L2 cache.
+    /// 256 frames of an MTU of 1500 with two VLAN tags: 400 KiB a direction, which stays in the L2
+    /// cache.
     fn default() -> Self {
         Self {
             slots: 256,
@@ -51,8 +52,8 @@ impl MemoryConfig {
         self.slots.max(2).next_power_of_two()
     }
 
-    /// Bytes of the longest TCP payload that is cut: with the shortest segments that are usual (RFC 9293 3.7.1) it
-    /// fills a quarter of the ring, or it would often wait for room.
+    /// Bytes of the longest TCP payload that is cut: with the shortest segments that are usual
+    /// (RFC 9293 3.7.1) it fills a quarter of the ring, or it would often wait for room.
     fn segmentation_len_max(&self) -> usize {
         const SEGMENT_LEN_USUAL: usize = 536;
         let longest = u16::MAX as usize - ipv4::HEADER_LEN - tcp::HEADER_LEN - tcp::OPTIONS_LEN_MAX;
@@ -60,7 +61,8 @@ impl MemoryConfig {
     }
 }
 
-/// Rules at the same time. They are matched one after the other for each frame: this is a test device.
+/// Rules at the same time. They are matched one after the other for each frame: this is a test
+/// device.
 const RULES_MAX: usize = 1024;
 
 /// Makes two ports joined by a wire, named `<name>.0` and `<name>.1`.
@@ -175,7 +177,8 @@ impl Queue for MemoryQueue {
     }
 }
 
-/// The rules of a port, shared by the device, which changes them, and the queue, which copies them when they changed.
+/// The rules of a port, shared by the device, which changes them, and the queue, which copies them
+/// when they changed.
 #[derive(Default)]
 pub(super) struct Rules {
     /// Raised after each change, so that the queue looks at one word per burst.
@@ -221,7 +224,8 @@ impl Rules {
     }
 
     fn table(&self) -> std::sync::MutexGuard<'_, Table> {
-        // The table is whole after every statement, so a thread that panicked with the lock left it usable.
+        // The table is whole after every statement, so a thread that panicked with the lock left it
+        // usable.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

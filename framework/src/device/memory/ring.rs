@@ -1,8 +1,9 @@
-//! One direction of the wire: a ring of frame slots between one producer and one consumer, which may be on different
-//! threads. A short frame is written into its slot and read there. Of a long one in one buffer the slot only says where it is: the
-//! buffer stays with the producer, as with a NIC that reads it, until the consumer has copied it. So a long frame costs one copy, and
-//! the memory of slots that nobody writes is in nobody's cache. Of a frame that was cut from a longer one the headers are in the slot, and
-//! the slot says where the rest is.
+//! One direction of the wire: a ring of frame slots between one producer and one consumer, which
+//! may be on different threads. A short frame is written into its slot and read there. Of a long
+//! one in one buffer the slot only says where it is: the buffer stays with the producer, as with a
+//! NIC that reads it, until the consumer has copied it. So a long frame costs one copy, and the
+//! memory of slots that nobody writes is in nobody's cache. Of a frame that was cut from a longer
+//! one the headers are in the slot, and the slot says where the rest is.
 //!
 //! ```text
 //!   consumer                    producer (private)
@@ -14,28 +15,34 @@
 //!   [ headers, long │ where ] ─┴▶ the bytes of one mbuf in `lent`, at the last slot of those that were cut from it
 //! ```
 //!
-//! A producer that goes away writes what it has lent into the slots, while it has the ring for itself: `guard` is with the consumer while
-//! it looks at long frames.
+//! A producer that goes away writes what it has lent into the slots, while it has the ring for
+//! itself: `guard` is with the consumer while it looks at long frames.
 //!
 //! Indices run freely and wrap at 2^32; a slot is `index & mask`.
 //!
 //! Invariants:
-//! 1. `posted - head <= slots` at all times: the producer writes only slots that the consumer has given back by its
-//!    Release store of `head`, which the producer read by an Acquire load and set its `full_at` by.
-//! 2. The consumer reads only slots before the `tail` that it read by an Acquire load; the producer published them by
-//!    a Release store after writing them, and does not touch them again until (1) gives them back.
-//! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods take `&mut self`.
-//!    So by (1) and (2) no slot is ever reached from both sides at once.
-//! 4. There are `mask + 1` lengths and places of long frames, and `mask + 1` times `slot_blocks` blocks, at least [`SLOT_BLOCKS_MIN`], all
-//!    zeroed and so initialised. So slot `index & mask` is inside all of them.
-//! 5. A length marked [`LONG`] comes with the address of that many bytes, less those of its head, which are in the slot. They are
-//!    of an mbuf that stands in `lent` at the slot, or at a later one of the same cut. It stays there, and nobody writes its bytes
-//!    (the producer owns it, and others may only read), until the slot was given back (1), or until the producer has the guard,
-//!    has copied the bytes into the slot and has taken the mark away. Slots are given back in order, so before the later one.
-//! 6. Who reads the address or the bytes of a long frame has the guard, and has seen the mark since it took it. It is the consumer's until
-//!    it gives frames back, or goes away.
-//! 7. Only frames longer than [`COPIED_LEN_MAX`] are lent. A mark is taken away by a Release store behind the bytes, so who finds none at
-//!    such a length, without the guard, needs an Acquire fence before it reads them.
+//! 1. `posted - head <= slots` at all times: the producer writes only slots that the consumer has
+//!    given back by its Release store of `head`, which the producer read by an Acquire load and set
+//!    its `full_at` by.
+//! 2. The consumer reads only slots before the `tail` that it read by an Acquire load; the producer
+//!    published them by a Release store after writing them, and does not touch them again until (1)
+//!    gives them back.
+//! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods
+//!    take `&mut self`. So by (1) and (2) no slot is ever reached from both sides at once.
+//! 4. There are `mask + 1` lengths and places of long frames, and `mask + 1` times `slot_blocks`
+//!    blocks, at least [`SLOT_BLOCKS_MIN`], all zeroed and so initialised. So slot `index & mask`
+//!    is inside all of them.
+//! 5. A length marked [`LONG`] comes with the address of that many bytes, less those of its head,
+//!    which are in the slot. They are of an mbuf that stands in `lent` at the slot, or at a later
+//!    one of the same cut. It stays there, and nobody writes its bytes (the producer owns it, and
+//!    others may only read), until the slot was given back (1), or until the producer has the
+//!    guard, has copied the bytes into the slot and has taken the mark away. Slots are given back
+//!    in order, so before the later one.
+//! 6. Who reads the address or the bytes of a long frame has the guard, and has seen the mark since
+//!    it took it. It is the consumer's until it gives frames back, or goes away.
+//! 7. Only frames longer than [`COPIED_LEN_MAX`] are lent. A mark is taken away by a Release store
+//!    behind the bytes, so who finds none at such a length, without the guard, needs an Acquire
+//!    fence before it reads them.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -43,8 +50,8 @@ use std::sync::Arc;
 
 use crate::mem::{CACHE_LINE, Mbuf, SHORT_MAX, Segments, copy_frame};
 
-/// Bytes of a cache line. Slots are whole blocks and begin on one, so that a frame of 64 bytes is one line, and
-/// frames are copied in whole blocks.
+/// Bytes of a cache line. Slots are whole blocks and begin on one, so that a frame of 64 bytes is
+/// one line, and frames are copied in whole blocks.
 pub(super) const BLOCK: usize = CACHE_LINE;
 
 /// Marks the length of a frame that lies elsewhere, but for its head.
@@ -60,7 +67,8 @@ const LENT_LEN_MAX: usize = (1 << HEAD_SHIFT) - 1;
 struct Block(UnsafeCell<[u8; BLOCK]>);
 
 struct Ring {
-    /// Bytes of the frame in each slot, or elsewhere and [`LONG`]. Atomic as a producer that goes away takes the marks back.
+    /// Bytes of the frame in each slot, or elsewhere and [`LONG`]. Atomic as a producer that goes
+    /// away takes the marks back.
     lens: Box<[AtomicU32]>,
     /// Where long frames are.
     places: Box<[UnsafeCell<*const u8>]>,
@@ -81,7 +89,8 @@ struct Ring {
 #[repr(align(128))]
 struct Padded<T>(T);
 
-// SAFETY: the only data that is not atomic are the slots and the places of long frames, and (3) and (6) keep the two sides apart.
+// SAFETY: the only data that is not atomic are the slots and the places of long frames, and (3) and
+// (6) keep the two sides apart.
 unsafe impl Sync for Ring {}
 // SAFETY: all parts are plain memory; what the places lead to is read where (5) and (6) allow it.
 unsafe impl Send for Ring {}
@@ -90,7 +99,8 @@ unsafe impl Send for Ring {}
 pub(super) struct Producer {
     ring: Arc<Ring>,
     posted: u32,
-    /// Where `posted` will be when the slots are used up that were free when the consumer's `head` was read last.
+    /// Where `posted` will be when the slots are used up that were free when the consumer's `head`
+    /// was read last.
     full_at: u32,
 }
 
@@ -104,14 +114,15 @@ pub(super) struct Lender {
     reaped: u32,
 }
 
-/// Longer frames are lent where they are in one buffer: three lines are copied by fewer instructions than lending takes.
+/// Longer frames are lent where they are in one buffer: three lines are copied by fewer
+/// instructions than lending takes.
 pub(super) const COPIED_LEN_MAX: usize = SHORT_MAX;
 
 /// Each slot has room for a frame that is copied.
 const SLOT_BLOCKS_MIN: usize = COPIED_LEN_MAX / BLOCK;
 
-/// How a frame is cut. Behind its headers, which its first buffer holds, is payload for `count` frames: each has
-/// `segment_len` bytes of it but the last, which has what is left.
+/// How a frame is cut. Behind its headers, which its first buffer holds, is payload for `count`
+/// frames: each has `segment_len` bytes of it but the last, which has what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) headers_len: usize,
@@ -142,7 +153,8 @@ pub(super) struct Frames<'a> {
     is_guarded: &'a mut bool,
 }
 
-/// A frame in the ring. One of [`COPIED_LEN_MAX`] bytes at most is read here, any by [`Frames::bytes`].
+/// A frame in the ring. One of [`COPIED_LEN_MAX`] bytes at most is read here, any by
+/// [`Frames::bytes`].
 pub(super) struct Frame<'a> {
     ring: &'a Ring,
     index: u32,
@@ -237,7 +249,8 @@ impl Producer {
             .split_at_mut(head_len)
     }
 
-    /// Posts a frame whose head is in the next slot, which is free, and whose rest is lent. The caller keeps its mbuf (5).
+    /// Posts a frame whose head is in the next slot, which is free, and whose rest is lent. The
+    /// caller keeps its mbuf (5).
     #[inline(always)]
     fn lend(&mut self, head_len: usize, rest: &[u8]) {
         let (ring, len) = (&*self.ring, head_len + rest.len());
@@ -288,7 +301,8 @@ impl<'a> Payload<'a> {
         Some(bytes)
     }
 
-    /// Copies the next bytes into all of `place`, and gives it back. Panics where there are not as many.
+    /// Copies the next bytes into all of `place`, and gives it back. Panics where there are not as
+    /// many.
     #[cold]
     fn gather<'p>(&mut self, place: &'p mut [u8]) -> &'p [u8] {
         let mut at = 0;
@@ -311,12 +325,13 @@ impl Slot<'_> {
     #[inline]
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let ring = &*self.0.ring;
-        // SAFETY: inside the ring and initialised (4), free (1), and reached by this producer alone (3), which is
-        // borrowed mutably.
+        // SAFETY: inside the ring and initialised (4), free (1), and reached by this producer alone
+        // (3), which is borrowed mutably.
         unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.0.posted), ring.slot_blocks) }.as_flattened_mut()
     }
 
-    /// Posts the slot with a copy of a frame of [`COPIED_LEN_MAX`] bytes at most; false, and nothing has happened, where it is longer.
+    /// Posts the slot with a copy of a frame of [`COPIED_LEN_MAX`] bytes at most; false, and
+    /// nothing has happened, where it is longer.
     #[inline(always)]
     pub(super) fn post_copy(mut self, frame: &[u8]) -> bool {
         let is_copied = self.copy(frame);
@@ -330,7 +345,8 @@ impl Slot<'_> {
     #[inline(always)]
     pub(super) fn copy(&mut self, frame: &[u8]) -> bool {
         let (ring, posted) = (&*self.0.ring, self.0.posted);
-        // SAFETY: a slot has so many blocks (4), this one is free (1), and reached by this producer alone (3), which is borrowed mutably.
+        // SAFETY: a slot has so many blocks (4), this one is free (1), and reached by this producer
+        // alone (3), which is borrowed mutably.
         let place = unsafe { &mut *ring.first_block(posted).cast::<[u8; COPIED_LEN_MAX]>() };
         let Some(place) = place.get_mut(..frame.len()) else { return false };
         copy_frame(place, frame);
@@ -387,8 +403,8 @@ impl Lender {
         self.lent_count as usize
     }
 
-    /// Posts a frame of more than [`COPIED_LEN_MAX`] bytes where it is. It comes back where the ring is full. Panics
-    /// at a chain, at a shorter frame, and where a slot is shorter than it.
+    /// Posts a frame of more than [`COPIED_LEN_MAX`] bytes where it is. It comes back where the
+    /// ring is full. Panics at a chain, at a shorter frame, and where a slot is shorter than it.
     #[inline]
     pub(super) fn post_lent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         if self.producer.room() == 0 {
@@ -401,10 +417,11 @@ impl Lender {
         Ok(())
     }
 
-    /// Posts the frames that a longer one is cut into, all of them or none: it comes back where the ring has no room for all.
-    /// `write_headers` is given the place for the headers of each, and its payload. Payload that lies in one buffer is lent where the frame
-    /// is long enough; else it is copied behind the headers. Panics where a slot is shorter than a frame, or the headers longer
-    /// than [`HEAD_LEN_MAX`].
+    /// Posts the frames that a longer one is cut into, all of them or none: it comes back where the
+    /// ring has no room for all. `write_headers` is given the place for the headers of each, and
+    /// its payload. Payload that lies in one buffer is lent where the frame is long enough; else it
+    /// is copied behind the headers. Panics where a slot is shorter than a frame, or the headers
+    /// longer than [`HEAD_LEN_MAX`].
     pub(super) fn post_cut(
         &mut self,
         mbuf: Mbuf,
@@ -443,7 +460,8 @@ impl Lender {
     fn prepare(&mut self, count: u32) {
         let posted = self.producer.posted;
         if posted.wrapping_sub(self.reaped).wrapping_add(count - 1) > self.producer.ring.mask {
-            // The slots are back and nobody has asked: whoever asks later would take these frames for those before them in the slots.
+            // The slots are back and nobody has asked: whoever asks later would take these frames
+            // for those before them in the slots.
             self.reap();
         }
         if self.lent_count == 0 {
@@ -574,7 +592,8 @@ impl<'a> Frames<'a> {
         self.parts(frame.index)
     }
 
-    /// The same of the next frame, unless it is shorter than so many bytes. So rows of long ones are taken without a call for each.
+    /// The same of the next frame, unless it is shorter than so many bytes. So rows of long ones
+    /// are taken without a call for each.
     #[inline(always)]
     pub(super) fn next_of(&mut self, len_min: usize) -> Option<(&'a [u8], &'a [u8])> {
         if self.next == self.end {
@@ -589,7 +608,8 @@ impl<'a> Frames<'a> {
         Some(self.parts(index))
     }
 
-    /// A frame that was given last, and those behind it: for who takes some of them out of line, so that these here stay in registers.
+    /// A frame that was given last, and those behind it: for who takes some of them out of line, so
+    /// that these here stay in registers.
     #[inline(always)]
     pub(super) fn from(&mut self, frame: &Frame<'a>) -> Frames<'_> {
         Frames { ring: self.ring, next: frame.index, end: self.end, is_guarded: self.is_guarded }
@@ -602,7 +622,8 @@ impl<'a> Frames<'a> {
         self.next = frame.index.wrapping_add(count);
     }
 
-    /// The length is read here, as one that was read before the guard was taken may have lost its mark since (6).
+    /// The length is read here, as one that was read before the guard was taken may have lost its
+    /// mark since (6).
     #[inline(always)]
     fn parts(&mut self, index: u32) -> (&'a [u8], &'a [u8]) {
         let ring = self.ring;
@@ -634,8 +655,9 @@ impl<'a> Frame<'a> {
         if self.len as usize > BLOCK {
             return None;
         }
-        // SAFETY: the slot is inside the ring, has a block and is initialised (4), it is published (2), so short a frame was never anywhere
-        // else (7), and the producer stays away until it is given back (1, 3), for which the consumer must be borrowed mutably.
+        // SAFETY: the slot is inside the ring, has a block and is initialised (4), it is published
+        // (2), so short a frame was never anywhere else (7), and the producer stays away until it
+        // is given back (1, 3), for which the consumer must be borrowed mutably.
         Some((unsafe { &*self.ring.first_block(self.index) }, self.len as usize))
     }
 
@@ -673,7 +695,8 @@ impl Ring {
         UnsafeCell::raw_get(unsafe { self.places.as_ptr().add((index & self.mask) as usize) })
     }
 
-    /// The bytes of a long frame, or of one that its producer has written into its slot after all, as it has just gone.
+    /// The bytes of a long frame, or of one that its producer has written into its slot after all,
+    /// as it has just gone.
     ///
     /// # Safety
     /// The caller is the consumer, has the guard, and has read the length since it took it.
@@ -684,9 +707,10 @@ impl Ring {
             return (unsafe { self.in_slot(index, len) }, &[]);
         }
         let (head_len, rest_len) = parts_of(len);
-        // SAFETY: the mark was seen with the guard (6), so the place is that of so many bytes (5), and they are there and unchanged until
-        // the guard is left or the slot given back, for which the consumer must be borrowed mutably. The head is published as
-        // frames in their slots are.
+        // SAFETY: the mark was seen with the guard (6), so the place is that of so many bytes (5),
+        // and they are there and unchanged until the guard is left or the slot given back, for
+        // which the consumer must be borrowed mutably. The head is published as frames in their
+        // slots are.
         let (head, rest) = unsafe {
             (self.in_slot(index, head_len), core::slice::from_raw_parts(*self.place_of(index), rest_len as usize))
         };
@@ -699,8 +723,9 @@ impl Ring {
     /// The caller is the consumer, and saw the frame published, with that length and not marked.
     #[inline]
     unsafe fn in_slot(&self, index: u32, len: u32) -> &[u8] {
-        // SAFETY: the slot is inside the ring and initialised (4), it is published (2), and the producer stays away
-        // until it is given back (1, 3), for which the consumer must be borrowed mutably.
+        // SAFETY: the slot is inside the ring and initialised (4), it is published (2), and the
+        // producer stays away until it is given back (1, 3), for which the consumer must be
+        // borrowed mutably.
         let blocks = unsafe { core::slice::from_raw_parts(self.first_block(index), self.slot_blocks) };
         &blocks.as_flattened()[..len as usize]
     }
@@ -717,8 +742,8 @@ impl Ring {
         self.guard.store(false, Ordering::Release);
     }
 
-    /// Writes what is elsewhere of the frame at `index` into its slot, behind its head. The caller is the producer,
-    /// has the guard and the mbuf.
+    /// Writes what is elsewhere of the frame at `index` into its slot, behind its head. The caller
+    /// is the producer, has the guard and the mbuf.
     fn settle(&self, index: u32) {
         let len = self.len_of(index).load(Ordering::Relaxed);
         if len & LONG == 0 {
@@ -726,9 +751,10 @@ impl Ring {
         }
         let (head_len, rest_len) = parts_of(len);
         assert!((head_len + rest_len) as usize <= self.slot_blocks * BLOCK, "lent is what would fit the slot");
-        // SAFETY: the place is that of so many bytes (5), which are not in the slot, as nobody lends what is in the
-        // ring. The slot is inside the ring (4), and as long as the mark is there the consumer looks at its blocks as
-        // little as at the frame without the guard (5, 6).
+        // SAFETY: the place is that of so many bytes (5), which are not in the slot, as nobody
+        // lends what is in the ring. The slot is inside the ring (4), and as long as the mark is
+        // there the consumer looks at its blocks as little as at the frame without the guard (5,
+        // 6).
         unsafe {
             let to = self.first_block(index).cast::<u8>().add(head_len as usize);
             core::ptr::copy_nonoverlapping(*self.place_of(index), to, rest_len as usize);

@@ -67,7 +67,8 @@ impl MemoryRx {
     }
 }
 
-/// What a look at the ring gave: how many frames need not be looked at again, and the bytes of those received.
+/// What a look at the ring gave: how many frames need not be looked at again, and the bytes of
+/// those received.
 #[derive(Default)]
 struct Taken {
     frames: u32,
@@ -85,13 +86,15 @@ impl Taken {
 }
 
 impl MemoryRx {
-    /// Copies the `limit` oldest frames into fresh mbufs. Where no buffer is free, the rest stays in the ring.
+    /// Copies the `limit` oldest frames into fresh mbufs. Where no buffer is free, the rest stays
+    /// in the ring.
     #[inline]
     fn take_all(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> Taken {
         let mut taken = Taken::default();
         let mut frames = self.consumer.frames(limit);
         while let Some(frame) = frames.next() {
-            // A frame of 64 bytes, as many are, is one line: a few instructions, where a copy of any length is a call.
+            // A frame of 64 bytes, as many are, is one line: a few instructions, where a copy of
+            // any length is a call.
             let bytes = if let Some((line, len)) = frame.line() {
                 let Some(mbuf) = pool.alloc_line(line, len) else { break };
                 burst.push(mbuf);
@@ -174,16 +177,16 @@ impl RxQueue for MemoryRx {
     fn refresh_counters(&mut self) {}
 }
 
-/// Takes a frame of three lines at most, as orders are with their headers: all three in one piece. `None` where it is longer, or where
-/// no buffer is free.
+/// Takes a frame of three lines at most, as orders are with their headers: all three in one piece.
+/// `None` where it is longer, or where no buffer is free.
 #[inline(always)]
 fn take_short(frame: &Frame<'_>, pool: &Pool) -> Option<(Mbuf, usize)> {
     let (lines, len) = frame.lines()?;
     Some((pool.alloc_lines(lines, len)?, len))
 }
 
-/// Takes a frame of any length, and long ones as far as they follow it, as those of a transfer do. Not inlined, so
-/// that who has a short frame stores nothing for it.
+/// Takes a frame of any length, and long ones as far as they follow it, as those of a transfer do.
+/// Not inlined, so that who has a short frame stores nothing for it.
 #[inline(never)]
 fn take_row(mut frames: Frames<'_>, verifies: bool, burst: &mut Burst, pool: &Pool) -> Taken {
     let mut taken = Taken::default();
@@ -206,7 +209,8 @@ fn take_row(mut frames: Frames<'_>, verifies: bool, burst: &mut Burst, pool: &Po
     taken
 }
 
-/// A frame with the tag of the rule that names it; it comes back where none does. Rules look at whole frames.
+/// A frame with the tag of the rule that names it; it comes back where none does. Rules look at
+/// whole frames.
 fn named_by(steering: &[Rule], mut mbuf: Mbuf) -> Result<Mbuf, Mbuf> {
     let Some(rule) = steering.iter().find(|rule| rule.matches(mbuf.bytes())) else { return Err(mbuf) };
     let l4_checksum = mbuf.l4_checksum();
@@ -220,7 +224,8 @@ enum CopiedIn {
     PoolEmpty,
 }
 
-/// Copies a frame of any length into a fresh mbuf: where there is a head, what is behind it comes from elsewhere.
+/// Copies a frame of any length into a fresh mbuf: where there is a head, what is behind it comes
+/// from elsewhere.
 #[inline(always)]
 fn copy_in(head: &[u8], rest: &[u8], verifies: bool, pool: &Pool) -> CopiedIn {
     let len = head.len() + rest.len();

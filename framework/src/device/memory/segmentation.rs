@@ -1,4 +1,5 @@
-//! What a NIC does for frames that it is asked to finish: it cuts a TCP segment that is longer than a frame, and fills in checksums.
+//! What a NIC does for frames that it is asked to finish: it cuts a TCP segment that is longer than
+//! a frame, and fills in checksums.
 //!
 //! ```text
 //!  [ headers │ payload ······················ ]           as it is posted
@@ -6,8 +7,8 @@
 //!    seq, IPv4 length, identification and both checksums anew; PSH and FIN with the last, CWR with the first
 //! ```
 //!
-//! What the headers say in common is summed once for each frame that is posted, so each that leaves costs a copy of the headers, and the
-//! sum of its payload where the wire has checksums.
+//! What the headers say in common is summed once for each frame that is posted, so each that leaves
+//! costs a copy of the headers, and the sum of its payload where the wire has checksums.
 
 use core::num::NonZeroU16;
 
@@ -47,13 +48,14 @@ pub(super) struct Headers {
     identification: u16,
     /// Of the IPv4 header without length and identification.
     ipv4_sum: Sum,
-    /// Of pseudo header and TCP header without length, number and flags; `None` where nobody looks at checksums.
+    /// Of pseudo header and TCP header without length, number and flags; `None` where nobody looks
+    /// at checksums.
     tcp_sum: Option<Sum>,
 }
 
 impl Headers {
-    /// Takes a frame's headers, with the tag that it asks for, and says how it is cut. `None` where it is no TCP over
-    /// IPv4 whose headers stand in the first buffer, where its lengths say.
+    /// Takes a frame's headers, with the tag that it asks for, and says how it is cut. `None` where
+    /// it is no TCP over IPv4 whose headers stand in the first buffer, where its lengths say.
     pub(super) fn of(mbuf: &Mbuf, offload: Offload, segment_len: NonZeroU16, sums: bool) -> Option<(Self, Cut)> {
         let frame = mbuf.bytes();
         let (l3, l4) = (mbuf.l2_len(), mbuf.l2_len() + mbuf.l3_len());
@@ -125,7 +127,8 @@ impl Headers {
     }
 }
 
-/// Fills in the checksums that a whole frame asks for. False where it is no UDP or TCP over IPv4 where its lengths say.
+/// Fills in the checksums that a whole frame asks for. False where it is no UDP or TCP over IPv4
+/// where its lengths say.
 pub(super) fn finish(frame: &mut [u8], mbuf: &Mbuf, offload: Offload) -> bool {
     let tag_len = if offload.vlan().is_some() { TAG_LEN } else { 0 };
     let Some(packet) = frame.get_mut(mbuf.l2_len() + tag_len..) else { return false };
@@ -164,8 +167,8 @@ fn finish_l4(ipv4: &[u8], l4: &mut [u8]) -> bool {
     true
 }
 
-/// Copies the first bytes of a frame, with a tag where one is asked for; returns how many that are. Panics where there is no room for
-/// them, and where the addresses are not all there.
+/// Copies the first bytes of a frame, with a tag where one is asked for; returns how many that are.
+/// Panics where there is no room for them, and where the addresses are not all there.
 #[inline]
 pub(super) fn tag(first: &[u8], vlan: Option<u16>, to: &mut [u8]) -> usize {
     let Some(tci) = vlan else {

@@ -94,7 +94,8 @@ fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + (at >> 8) * 13) as u8).collect()
 }
 
-/// A frame whose payload is cut into buffers behind its headers: so many bytes are in the first, so many in each other.
+/// A frame whose payload is cut into buffers behind its headers: so many bytes are in the first, so
+/// many in each other.
 fn frame(pool: &Pool, headers: &[u8], payload: &[u8], first: usize, others: usize) -> Mbuf {
     let (with_headers, behind) = payload.split_at(first.min(payload.len()));
     let mut whole = pool.alloc_copy(&[headers, with_headers].concat()).unwrap();

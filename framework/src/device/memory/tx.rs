@@ -1,5 +1,6 @@
-//! The sending half: short frames and chains are copied into the ring, and their mbufs go home at once; long frames are lent to the other
-//! side, and go home when they were received there. What is to be cut leaves as frames whose headers are copied and whose payload is lent.
+//! The sending half: short frames and chains are copied into the ring, and their mbufs go home at
+//! once; long frames are lent to the other side, and go home when they were received there. What is
+//! to be cut leaves as frames whose headers are copied and whose payload is lent.
 
 use core::num::NonZeroU16;
 use core::ops::RangeInclusive;
@@ -19,7 +20,8 @@ crate::drop_reasons! {
     pub(crate) enum MemoryTxDrop {
         /// Longer than the port's frames, or to be cut into more than the ring has.
         TooLong => "too_long",
-        /// Asks for a checksum or for segmentation, which this device does not do, or not in such a frame.
+        /// Asks for a checksum or for segmentation, which this device does not do, or not in such a
+        /// frame.
         OffloadUnsupported => "offload_unsupported",
     }
 }
@@ -34,14 +36,16 @@ pub struct MemoryTx {
     /// Longer frames do not go the short way: none does while the ring is refused.
     usual_len_max: usize,
     slots: u32,
-    /// What is not done though a frame asks for it: its checksum, where the other side does not look at it.
+    /// What is not done though a frame asks for it: its checksum, where the other side does not
+    /// look at it.
     skipped: Offload,
     segments: bool,
     refusing: bool,
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
-    /// Frames that ask when they leave: their numbers, until the doorbell that they leave with, and then the times.
+    /// Frames that ask when they leave: their numbers, until the doorbell that they leave with, and
+    /// then the times.
     asking: Vec<u64>,
     timestamps: TxTimestamps,
     timestamps_lost: Counter,
@@ -83,7 +87,8 @@ impl MemoryTx {
 }
 
 impl MemoryTx {
-    /// Every frame that is not as usual: tagged, over several buffers, with wishes, too long, or for a full ring.
+    /// Every frame that is not as usual: tagged, over several buffers, with wishes, too long, or
+    /// for a full ring.
     #[inline(never)]
     fn post_other(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         if offload.has(Offload::TIMESTAMP) {
@@ -200,7 +205,8 @@ impl MemoryTx {
         posted
     }
 
-    /// A frame without wishes. A short one in one buffer goes straight on its way, without a call, so that nothing is to be saved for it.
+    /// A frame without wishes. A short one in one buffer goes straight on its way, without a call,
+    /// so that nothing is to be saved for it.
     #[inline(always)]
     fn post_complete(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
@@ -208,7 +214,8 @@ impl MemoryTx {
             return self.post_unusual(mbuf);
         }
         match self.producer.known_slot() {
-            // Asked of 32 bits, which the mbuf has: so the compiler knows on the way that no piece is longer than the frame.
+            // Asked of 32 bits, which the mbuf has: so the compiler knows on the way that no piece
+            // is longer than the frame.
             Some(slot) if SHORT_LENS.contains(&(len as u32)) => {
                 let is_posted = slot.post_copy(mbuf.bytes());
                 debug_assert!(is_posted, "a slot has room for a short frame");
@@ -219,7 +226,8 @@ impl MemoryTx {
         }
     }
 
-    /// A linear frame without wishes that is longer, or very short, or for a ring that is looked at anew.
+    /// A linear frame without wishes that is longer, or very short, or for a ring that is looked at
+    /// anew.
     #[inline(never)]
     fn post_long(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
@@ -233,7 +241,8 @@ impl MemoryTx {
         }
     }
 
-    /// A frame without wishes that is a chain, or too long. The wishes are made here, not on the stack of who calls.
+    /// A frame without wishes that is a chain, or too long. The wishes are made here, not on the
+    /// stack of who calls.
     #[inline(never)]
     fn post_unusual(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         self.post_other(mbuf, Offload::NONE)
@@ -314,7 +323,8 @@ impl TxQueue for MemoryTx {
         true
     }
 
-    /// The time of the doorbell that the frame left with, as if the worker's clock began at the epoch.
+    /// The time of the doorbell that the frame left with, as if the worker's clock began at the
+    /// epoch.
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         let (sequence, ns) = self.timestamps.pop()?;
         Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })

@@ -1,12 +1,14 @@
-//! What a NIC does for long segments of TCP that come: while it brings them in, it sums them, and says which were found intact.
+//! What a NIC does for long segments of TCP that come: while it brings them in, it sums them, and
+//! says which were found intact.
 //!
 //! ```text
 //!  [ link, IPv4 │ TCP │ payload ········· ]   in the ring, or where it was cut from
 //!      copied    └─ copied and summed ───┘    the payload is read once
 //! ```
 //!
-//! A frame that was not found intact is one of which nothing is known, as with NICs: whoever takes it looks for himself,
-//! and counts what is wrong. So is a frame that is not as usual: tagged, padded, a fragment, or with IPv4 options.
+//! A frame that was not found intact is one of which nothing is known, as with NICs: whoever takes
+//! it looks for himself, and counts what is wrong. So is a frame that is not as usual: tagged,
+//! padded, a fragment, or with IPv4 options.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -26,8 +28,8 @@ struct Outer {
 /// Bytes of them.
 const OUTER_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 
-/// Copies a frame in two parts, the first of which has all headers at least, to where there is as much room; says what was found out of its
-/// TCP checksum.
+/// Copies a frame in two parts, the first of which has all headers at least, to where there is as
+/// much room; says what was found out of its TCP checksum.
 #[inline]
 pub(super) fn copy_verified(room: &mut [u8], head: &[u8], rest: &[u8]) -> Verdict {
     let (head_room, rest_room) = room.split_at_mut(head.len());
@@ -47,7 +49,8 @@ pub(super) fn copy_verified(room: &mut [u8], head: &[u8], rest: &[u8]) -> Verdic
     if pseudo.sum().combine(sum).is_valid() { Verdict::Good } else { Verdict::Unknown }
 }
 
-/// The pseudo header of what is summed, and its bytes in a frame's first part; `None` where the frame is not as usual.
+/// The pseudo header of what is summed, and its bytes in a frame's first part; `None` where the
+/// frame is not as usual.
 #[inline]
 fn segment_of(head: &[u8], rest_len: usize) -> Option<(PseudoHeader, &[u8])> {
     let (Outer { link, ipv4 }, segment) = Outer::ref_from_prefix(head).ok()?;

@@ -5,7 +5,8 @@ use super::error::SetupError;
 /// A port of a ConnectX, and what is wanted of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mlx5Config {
-    /// The verbs name (`mlx5_0`), the address of the PCI function (`3b:00.0`), or the network interface (`eth1`).
+    /// The verbs name (`mlx5_0`), the address of the PCI function (`3b:00.0`), or the network
+    /// interface (`eth1`).
     pub device: String,
     /// The port, from 1. A function of a ConnectX-4 or later has one. By default 1.
     pub port: u8,
@@ -13,46 +14,50 @@ pub struct Mlx5Config {
     pub queues: u16,
     /// What of a rule's frames comes to which queue. By default [`Spread::Rules`].
     pub spread: Spread,
-    /// Frames that may wait for the worker: a power of two from 8 to 8192. Too few and a burst is dropped by the NIC
-    /// (`out_of_buffer`); too many and the buffers fall out of the cache before they are used again.
-    /// By default 2,048.
+    /// Frames that may wait for the worker: a power of two from 8 to 8192. Too few and a burst is
+    /// dropped by the NIC (`out_of_buffer`); too many and the buffers fall out of the cache before
+    /// they are used again. By default 2,048.
     pub rx_ring_len: u32,
     /// Frames that may be on their way out: a power of two from 8 to 8192. By default 1,024.
     pub tx_ring_len: u32,
-    /// Bytes of the longest frame, Ethernet header to last payload byte; `None` for what the interface's MTU allows, with one
-    /// VLAN tag. The MTU is asked once, at [`Mlx5Device::open`](super::Mlx5Device::open). Where somebody raises it afterwards, each frame
-    /// that is longer than its buffers puts the ring into error, is counted as `rx/drop/error_local_length`, and costs the frames that
-    /// come until the ring is back. By default `None`.
+    /// Bytes of the longest frame, Ethernet header to last payload byte; `None` for what the
+    /// interface's MTU allows, with one VLAN tag. The MTU is asked once, at
+    /// [`Mlx5Device::open`](super::Mlx5Device::open). Where somebody raises it afterwards, each
+    /// frame that is longer than its buffers puts the ring into error, is counted as
+    /// `rx/drop/error_local_length`, and costs the frames that come until the ring is back. By
+    /// default `None`.
     pub frame_len_max: Option<usize>,
-    /// Rules at the same time. The kernel keeps a table for each shape of rule in the NIC; tens of thousands fit.
-    /// By default 4,096.
+    /// Rules at the same time. The kernel keeps a table for each shape of rule in the NIC; tens of
+    /// thousands fit. By default 4,096.
     pub rules_max: usize,
-    /// Frames bring when they arrived, and those that ask for it tell when they left, by the NIC's clock.
-    /// By default off.
+    /// Frames bring when they arrived, and those that ask for it tell when they left, by the NIC's
+    /// clock. By default off.
     pub timestamps: Feature,
-    /// Times are handed on as the NIC's clock counts them ([`Mbuf::ticks`](crate::mem::Mbuf::ticks),
+    /// Times are handed on as the NIC's clock counts them
+    /// ([`Mbuf::ticks`](crate::mem::Mbuf::ticks),
     /// [`Mlx5Tx::take_ticks`](super::Mlx5Tx::take_ticks)), for who relates clocks himself. By
     /// default off.
     pub raw_timestamps: bool,
     /// The VLAN tag of a received frame is taken off and comes beside it. By default off.
     pub vlan_stripping: Feature,
-    /// Several completions in the space of one: less PCIe for small frames at high rates. The frames of such a session share a
-    /// time stamp, so [`Feature::WherePossible`] leaves it out where stamps are taken. By default
-    /// off.
+    /// Several completions in the space of one: less PCIe for small frames at high rates. The
+    /// frames of such a session share a time stamp, so [`Feature::WherePossible`] leaves it out
+    /// where stamps are taken. By default off.
     pub compression: Feature,
-    /// Several frames in a receive buffer of the NIC, each copied out: less PCIe for small frames, a copy for each.
-    /// By default off.
+    /// Several frames in a receive buffer of the NIC, each copied out: less PCIe for small frames,
+    /// a copy for each. By default off.
     pub striding: Feature,
     /// Several frames in a send descriptor. By default where possible.
     pub multi_packet_send: Feature,
-    /// Descriptors of urgent frames are written into the NIC's register itself (BlueFlame). Not where the device has no register left that
-    /// is a queue's own, nor where the environment says `MLX5_SHUT_UP_BF=1`, as libmlx5 has it: `tx/doorbell` of the queue tells.
-    /// By default on.
+    /// Descriptors of urgent frames are written into the NIC's register itself (BlueFlame). Not
+    /// where the device has no register left that is a queue's own, nor where the environment says
+    /// `MLX5_SHUT_UP_BF=1`, as libmlx5 has it: `tx/doorbell` of the queue tells. By default on.
     pub blueflame: bool,
-    /// What the NIC writes into our memory, and reads from it, may be overtaken on PCIe by what it does next: more throughput where many
-    /// such requests are under way, as on AMD's and ARM's. A completion is written behind its frame all the same. It is a hint: a device,
-    /// slot or kernel (before 5.6) without it goes without. Off on Intel's Haswell and Broadwell, which are slower with it.
-    /// By default on.
+    /// What the NIC writes into our memory, and reads from it, may be overtaken on PCIe by what it
+    /// does next: more throughput where many such requests are under way, as on AMD's and ARM's. A
+    /// completion is written behind its frame all the same. It is a hint: a device, slot or kernel
+    /// (before 5.6) without it goes without. Off on Intel's Haswell and Broadwell, which are slower
+    /// with it. By default on.
     pub relaxed_ordering: bool,
     /// How fast each queue sends at most; `None` for as fast as it can. By default `None`.
     pub pace: Option<Pace>,
@@ -64,7 +69,8 @@ pub enum Feature {
     /// Not.
     #[default]
     Off,
-    /// Used where the device can. [`Mlx5Device::describe`](super::Mlx5Device::describe) says whether.
+    /// Used where the device can. [`Mlx5Device::describe`](super::Mlx5Device::describe) says
+    /// whether.
     WherePossible,
     /// Without it there is no device: opening it fails and says why.
     Demanded,
@@ -83,8 +89,8 @@ pub enum Spread {
     /// Each rule names its queue.
     #[default]
     Rules,
-    /// What any rule names is spread over all queues by a hash of its header, so that a flow stays on its queue. It comes once
-    /// all queues are open, and until one of them is closed.
+    /// What any rule names is spread over all queues by a hash of its header, so that a flow stays
+    /// on its queue. It comes once all queues are open, and until one of them is closed.
     Hash(Hash),
 }
 
@@ -111,8 +117,9 @@ pub enum HashBy {
 pub const HASH_KEY_LEN: usize = 40;
 
 impl Default for Hash {
-    /// Over ports, with a key whose 16 bits repeat (0x6d5a; Woo and Park, "Scalable TCP session monitoring with symmetric
-    /// receive-side scaling"): both directions of a flow find the same queue.
+    /// Over ports, with a key whose 16 bits repeat (0x6d5a; Woo and Park, "Scalable TCP session
+    /// monitoring with symmetric receive-side scaling"): both directions of a flow find the same
+    /// queue.
     fn default() -> Self {
         let mut key = [0; HASH_KEY_LEN];
         key.as_chunks_mut().0.iter_mut().for_each(|pair: &mut [u8; 2]| *pair = [0x6d, 0x5a]);
@@ -132,8 +139,9 @@ pub struct Pace {
 }
 
 impl Mlx5Config {
-    /// One queue of `device`: 2048 frames to receive, 1024 to send, what costs nothing where the device can. At 10 Gbit/s 2048 of
-    /// the shortest frames are 138 µs: longer than a worker is away.
+    /// One queue of `device`: 2048 frames to receive, 1024 to send, what costs nothing where the
+    /// device can. At 10 Gbit/s 2048 of the shortest frames are 138 µs: longer than a worker is
+    /// away.
     pub fn new(device: &str) -> Self {
         Self {
             device: device.into(),

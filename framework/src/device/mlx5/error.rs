@@ -7,8 +7,8 @@ use std::io;
 use crate::device::DeviceError;
 use crate::device::steering::{Rule, SteerError};
 
-/// What a program needs that is not root, for setcap(8): cap_net_raw makes raw-packet queue pairs and flow rules, cap_ipc_lock keeps
-/// pool and rings in memory whatever the limit is.
+/// What a program needs that is not root, for setcap(8): cap_net_raw makes raw-packet queue pairs
+/// and flow rules, cap_ipc_lock keeps pool and rings in memory whatever the limit is.
 pub(super) const CAPABILITIES: &str = "cap_net_raw,cap_ipc_lock";
 
 /// Why there is no device, or no queue.
@@ -130,7 +130,8 @@ pub(super) enum SetupError {
 }
 
 impl SetupError {
-    /// Sorts what a verbs call on `device` said while it was `doing` something that pins `len` bytes.
+    /// Sorts what a verbs call on `device` said while it was `doing` something that pins `len`
+    /// bytes.
     pub(super) fn verbs(device: &str, doing: &'static str, len: usize, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NoPermission { doing },
@@ -143,8 +144,9 @@ impl SetupError {
 }
 
 impl SetupError {
-    /// Whether memory is short or only what may be pinned of it. The kernel counts what all of the user's programs have pinned, so a
-    /// limit that these bytes alone do not reach may be the reason.
+    /// Whether memory is short or only what may be pinned of it. The kernel counts what all of the
+    /// user's programs have pinned, so a limit that these bytes alone do not reach may be the
+    /// reason.
     fn out_of_memory(doing: &'static str, len: usize, limit: Option<u64>) -> Self {
         match limit {
             Some(limit) => Self::MemoryLock { doing, len, limit },

@@ -1,4 +1,5 @@
-//! A ConnectX NIC (4 to 7): each queue is a pair of raw-packet queue pairs whose rings the worker drives itself.
+//! A ConnectX NIC (4 to 7): each queue is a pair of raw-packet queue pairs whose rings the worker
+//! drives itself.
 //!
 //! ```text
 //!  main thread                                     worker thread
@@ -8,8 +9,9 @@
 //!                       NIC ──CQEs──▶ Mlx5Rx ──▶ mbufs ──▶ Mlx5Tx ──WQEs, doorbell──▶ NIC
 //! ```
 //!
-//! libibverbs and libmlx5 set the objects up and are never called per frame: receiving is reading CQEs and writing buffer
-//! addresses, sending is writing WQEs and ringing a doorbell. What no rule names stays with the kernel, which keeps the port.
+//! libibverbs and libmlx5 set the objects up and are never called per frame: receiving is reading
+//! CQEs and writing buffer addresses, sending is writing WQEs and ringing a doorbell. What no rule
+//! names stays with the kernel, which keeps the port.
 //!
 //! ```no_run
 //! use wirepath::device::mlx5::{Mlx5Config, Mlx5Device};

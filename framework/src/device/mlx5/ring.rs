@@ -1,15 +1,19 @@
-//! Memory that a queue and the NIC share: rings of equal entries, and doorbell records. All numbers in it are big-endian
-//! (mlx5.md 2). What they mean is said elsewhere; here is how they are read and written.
+//! Memory that a queue and the NIC share: rings of equal entries, and doorbell records. All numbers
+//! in it are big-endian (mlx5.md 2). What they mean is said elsewhere; here is how they are read
+//! and written.
 //!
 //! `unsafe`, because the NIC is the other side of this memory.
 //!
 //! Invariants:
-//! 1. The parts of a queue tell the truth: whoever made their [`Keeper`] promised it. A ring's memory is aligned to 16 bytes,
-//!    lives as long as the keeper does, and each ring holds one.
-//! 2. A ring has a power of two of entries; an index is masked before it is used, so an [`Entry`] is always inside.
-//! 3. An access stays inside the first `LEN` bytes of its entry and is aligned: the compiler checks it, as both are constants.
-//! 4. Entries are plain data, of which any bytes are a valid value. They are read and written by volatile accesses of one
-//!    number each, so that what was checked is what is used, whatever the NIC writes meanwhile.
+//! 1. The parts of a queue tell the truth: whoever made their [`Keeper`] promised it. A ring's
+//!    memory is aligned to 16 bytes, lives as long as the keeper does, and each ring holds one.
+//! 2. A ring has a power of two of entries; an index is masked before it is used, so an [`Entry`]
+//!    is always inside.
+//! 3. An access stays inside the first `LEN` bytes of its entry and is aligned: the compiler checks
+//!    it, as both are constants.
+//! 4. Entries are plain data, of which any bytes are a valid value. They are read and written by
+//!    volatile accesses of one number each, so that what was checked is what is used, whatever the
+//!    NIC writes meanwhile.
 //! 5. A ring has one owner on our side: it is not `Clone`, and writing takes `&mut self`.
 
 use core::any::Any;
@@ -20,15 +24,16 @@ use std::sync::Arc;
 
 use super::setup::parts::{CqParts, RqParts, SqParts};
 
-/// Who owns the verbs objects whose memory the rings are. They live as long as somebody may touch a ring.
+/// Who owns the verbs objects whose memory the rings are. They live as long as somebody may touch a
+/// ring.
 #[derive(Clone)]
 pub(super) struct Keeper(#[expect(dead_code, reason = "it keeps the memory")] Arc<dyn Any + Send + Sync>);
 
 impl Keeper {
     /// # Safety
-    /// Everything that the parts around this keeper say is true and stays so as long as `owner` lives: the pointers, the
-    /// counts, the lengths. The memory is aligned to 16 bytes. Nothing in this process but one queue made of these parts
-    /// touches it (what plays the NIC apart).
+    /// Everything that the parts around this keeper say is true and stays so as long as `owner`
+    /// lives: the pointers, the counts, the lengths. The memory is aligned to 16 bytes. Nothing in
+    /// this process but one queue made of these parts touches it (what plays the NIC apart).
     pub(super) unsafe fn new(owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self(owner)
     }
@@ -37,12 +42,14 @@ impl Keeper {
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn of_plain(memory: &[&super::testing::plain::Memory]) -> Self {
         let owners: Vec<_> = memory.iter().map(|memory| memory.owner()).collect();
-        // SAFETY: the parts that `plain` makes are true, and what else touches the memory plays the NIC.
+        // SAFETY: the parts that `plain` makes are true, and what else touches the memory plays the
+        // NIC.
         unsafe { Self::new(Arc::new(owners)) }
     }
 }
 
-// SAFETY: parts are addresses of memory that nobody else in the process touches (1), and its owner is `Send`.
+// SAFETY: parts are addresses of memory that nobody else in the process touches (1), and its owner
+// is `Send`.
 unsafe impl Send for CqParts {}
 // SAFETY: as above.
 unsafe impl Send for RqParts {}
@@ -60,8 +67,8 @@ pub(super) struct Ring<const LEN: usize> {
 }
 
 impl<const LEN: usize> Ring<LEN> {
-    /// A ring of `count` entries that are `stride` bytes apart, as the parts around `keeper` say. Panics where these are no
-    /// powers of two or an entry is too short.
+    /// A ring of `count` entries that are `stride` bytes apart, as the parts around `keeper` say.
+    /// Panics where these are no powers of two or an entry is too short.
     pub(super) fn new(first: NonNull<u8>, count: u32, stride: u32, keeper: Keeper) -> Self {
         Self::behind(first, 0, count, stride, keeper)
     }
@@ -100,13 +107,15 @@ impl<const LEN: usize> Ring<LEN> {
         EntryMut { first: self.at(idx), ring: PhantomData }
     }
 
-    /// Entries from `idx` to the end of the ring's memory: as many can be walked without a look at the end.
+    /// Entries from `idx` to the end of the ring's memory: as many can be walked without a look at
+    /// the end.
     #[inline(always)]
     pub(super) fn until_end(&self, idx: u32) -> u32 {
         self.count() - (idx & self.mask)
     }
 
-    /// `count` entries from `idx` on, each `1 << step_log` after the other. Panics where they go over the end of the ring's memory.
+    /// `count` entries from `idx` on, each `1 << step_log` after the other. Panics where they go
+    /// over the end of the ring's memory.
     #[inline(always)]
     pub(super) fn run(&self, idx: u32, step_log: u32, count: u32) -> Run<'_, LEN> {
         let end = u64::from(idx & self.mask) + (u64::from(count) << (step_log & 31));
@@ -147,8 +156,9 @@ impl<'a, const LEN: usize> Run<'a, LEN> {
         self.count
     }
 
-    /// The entry at `idx` of a run whose entries are `1 << SHIFT` bytes apart: a loop then adds a constant to a pointer. Any
-    /// distance will do where `SHIFT` is [`ANY`]. Panics at another distance, and outside the run.
+    /// The entry at `idx` of a run whose entries are `1 << SHIFT` bytes apart: a loop then adds a
+    /// constant to a pointer. Any distance will do where `SHIFT` is [`ANY`]. Panics at another
+    /// distance, and outside the run.
     #[inline(always)]
     pub(super) fn entry_of<const SHIFT: u32>(self, idx: usize) -> Entry<'a, LEN> {
         if SHIFT == ANY {
@@ -170,7 +180,8 @@ impl<'a, const LEN: usize> Run<'a, LEN> {
     #[inline(always)]
     pub(super) fn entry(self, idx: usize) -> Entry<'a, LEN> {
         assert!(idx < self.count, "outside a run");
-        // SAFETY: the run is inside the ring, which was checked when it was made, and the entry inside the run (2).
+        // SAFETY: the run is inside the ring, which was checked when it was made, and the entry
+        // inside the run (2).
         Entry { first: unsafe { self.first.add(idx << self.shift) }, ring: PhantomData }
     }
 }
@@ -231,7 +242,8 @@ impl<const LEN: usize> Entry<'_, LEN> {
     #[inline(always)]
     pub(super) fn words(self) -> [u64; 8] {
         const { assert!(LEN == 64, "an entry of 64 bytes") };
-        // SAFETY: inside an entry (2, 3), any bytes are a value (4), and the memory lives while the ring is borrowed (1).
+        // SAFETY: inside an entry (2, 3), any bytes are a value (4), and the memory lives while the
+        // ring is borrowed (1).
         let quarters: [Quarter; 4] =
             core::array::from_fn(|idx| unsafe { self.first.cast::<Quarter>().add(idx).read_volatile() });
         // SAFETY: numbers without a gap, on both sides.
@@ -241,7 +253,8 @@ impl<const LEN: usize> Entry<'_, LEN> {
     #[inline(always)]
     fn read<T: Number, const AT: usize>(self) -> T {
         const { assert!(AT.is_multiple_of(size_of::<T>()) && AT + size_of::<T>() <= LEN, "outside the entry") };
-        // SAFETY: inside an entry (2, 3), any bytes are a value (4), and the memory lives while the ring is borrowed (1).
+        // SAFETY: inside an entry (2, 3), any bytes are a value (4), and the memory lives while the
+        // ring is borrowed (1).
         unsafe { self.first.add(AT).cast::<T>().read_volatile() }
     }
 }
@@ -280,7 +293,8 @@ impl<const LEN: usize> EntryMut<'_, LEN> {
     #[inline(always)]
     fn write<T: Number, const AT: usize>(&mut self, value: T) {
         const { assert!(AT.is_multiple_of(size_of::<T>()) && AT + size_of::<T>() <= LEN, "outside the entry") };
-        // SAFETY: inside an entry (2, 3) that the ring's owner alone writes (5), alive while the ring is borrowed (1).
+        // SAFETY: inside an entry (2, 3) that the ring's owner alone writes (5), alive while the
+        // ring is borrowed (1).
         unsafe { self.first.add(AT).cast::<T>().write_volatile(value) }
     }
 }
@@ -312,8 +326,8 @@ impl DoorbellRecord {
         Self { word, keeper }
     }
 
-    /// Writes `index`, which the caller has cut to the record's width. What was written to the ring is visible to the NIC
-    /// before it.
+    /// Writes `index`, which the caller has cut to the record's width. What was written to the ring
+    /// is visible to the NIC before it.
     #[inline(always)]
     pub(super) fn write(&mut self, index: u32) {
         to_device_barrier();
@@ -322,10 +336,12 @@ impl DoorbellRecord {
     }
 }
 
-/// What was written to memory before is visible to the NIC before what is written after (`udma_to_device_barrier`, mlx5.md 2.7).
+/// What was written to memory before is visible to the NIC before what is written after
+/// (`udma_to_device_barrier`, mlx5.md 2.7).
 #[inline(always)]
 pub(super) fn to_device_barrier() {
-    // Stores of an x86 reach write-back memory in their order (Intel SDM 3A 9.2.2): only the compiler has to be held back.
+    // Stores of an x86 reach write-back memory in their order (Intel SDM 3A 9.2.2): only the
+    // compiler has to be held back.
     #[cfg(any(target_arch = "x86_64", miri))]
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
     #[cfg(all(target_arch = "aarch64", not(miri)))]
@@ -337,8 +353,9 @@ pub(super) fn to_device_barrier() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// What is read after was written by the NIC before what was read before (`udma_from_device_barrier`, mlx5.md 2.7). Once
-/// a burst: first the owner bits of all its CQEs are read, then this, then the rest of them.
+/// What is read after was written by the NIC before what was read before
+/// (`udma_from_device_barrier`, mlx5.md 2.7). Once a burst: first the owner bits of all its CQEs
+/// are read, then this, then the rest of them.
 #[inline(always)]
 pub(super) fn from_device_barrier() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -355,8 +372,8 @@ pub(super) fn from_device_barrier() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// What was read before was read before anything that is written after: an entry is looked at before the NIC hears that it may
-/// have it back.
+/// What was read before was read before anything that is written after: an entry is looked at
+/// before the NIC hears that it may have it back.
 #[inline(always)]
 pub(super) fn consumed_barrier() {
     // No store of an x86 passes an older load (Intel SDM 3A 9.2.2).
@@ -366,8 +383,8 @@ pub(super) fn consumed_barrier() {
     from_device_barrier();
 }
 
-/// Memory that write-combines is flushed, and what was written to ordinary memory is visible before what is written to it
-/// next (`mmio_wc_start`, `mmio_flush_writes`, mlx5.md 2.7).
+/// Memory that write-combines is flushed, and what was written to ordinary memory is visible before
+/// what is written to it next (`mmio_wc_start`, `mmio_flush_writes`, mlx5.md 2.7).
 #[inline(always)]
 pub(super) fn write_combining_barrier() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

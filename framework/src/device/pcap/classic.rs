@@ -1,11 +1,12 @@
-//! Classic pcap: a header of 24 bytes, then records of 16 bytes and the packet (draft-ietf-opsawg-pcap).
+//! Classic pcap: a header of 24 bytes, then records of 16 bytes and the packet
+//! (draft-ietf-opsawg-pcap).
 //!
 //! ```text
 //! magic | major minor | zone | sigfigs | snaplen | link type        24 bytes, once
 //! seconds | µs or ns | captured length | original length | bytes    16 bytes and the packet, each time
 //! ```
-//! The magic tells both the byte order and the unit of time. `snaplen` is not believed: recorders write 0, 65535 or
-//! 4 GiB there and then what they like; the limit is our own.
+//! The magic tells both the byte order and the unit of time. `snaplen` is not believed: recorders
+//! write 0, 65535 or 4 GiB there and then what they like; the limit is our own.
 
 use std::io::Read;
 
@@ -16,7 +17,8 @@ use super::{Cut, Problem, RECORD_LEN_MAX};
 const FILE_HEADER_LEN: usize = 24;
 const RECORD_HEADER_LEN: usize = 16;
 
-/// The upper bits of the link type field say whether frames end with a checksum (libpcap, pcap-common.c).
+/// The upper bits of the link type field say whether frames end with a checksum (libpcap,
+/// pcap-common.c).
 const LINK_TYPE_MASK: u32 = 0x03ff_ffff;
 
 pub(super) struct Classic {
@@ -76,7 +78,8 @@ impl Classic {
         if !input.want(RECORD_HEADER_LEN + len)? {
             return Err(Stop::Cut(Cut::Packet));
         }
-        // 2^32 seconds and 2^32 microseconds are 4.3e18 ns and fit; the fraction of a careless recorder may pass 1 s.
+        // 2^32 seconds and 2^32 microseconds are 4.3e18 ns and fit; the fraction of a careless
+        // recorder may pass 1 s.
         let timestamp_ns = seconds * 1_000_000_000 + fraction * self.fraction_ns;
         Ok(Some(Found { timestamp_ns, original_len, range: input.take(RECORD_HEADER_LEN, len, 0) }))
     }

@@ -16,8 +16,8 @@ use crate::mem::Pool;
 /// Which files, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PcapConfig {
-    /// The capture to receive from; without one, receiving has [ended](crate::device::RxState::Ended) from the start.
-    /// By default `None`.
+    /// The capture to receive from; without one, receiving has
+    /// [ended](crate::device::RxState::Ended) from the start. By default `None`.
     pub replay: Option<PathBuf>,
     /// How fast it is replayed. By default full speed.
     pub pace: Pace,
@@ -26,11 +26,11 @@ pub struct PcapConfig {
     /// Where sent frames are written; without a file they are counted and go home. By default
     /// `None`.
     pub record: Option<PathBuf>,
-    /// Unix time in ns at the origin of the worker's clock, added to `now` for the times in the recording; 0 writes
-    /// `now` as it is. By default 0.
+    /// Unix time in ns at the origin of the worker's clock, added to `now` for the times in the
+    /// recording; 0 writes `now` as it is. By default 0.
     pub epoch_ns: u64,
-    /// Bytes of the longest frame, Ethernet header to last payload byte; longer ones are counted and dropped.
-    /// By default 1,522: an MTU of 1500 with two VLAN tags.
+    /// Bytes of the longest frame, Ethernet header to last payload byte; longer ones are counted
+    /// and dropped. By default 1,522: an MTU of 1500 with two VLAN tags.
     pub frame_len_max: usize,
 }
 
@@ -38,11 +38,12 @@ pub struct PcapConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loading {
-    /// While it is replayed: a poll that finds the buffer empty makes a read(2) of up to 512 KiB, and decompresses
-    /// where the file is gzip. Any length of file.
+    /// While it is replayed: a poll that finds the buffer empty makes a read(2) of up to 512 KiB,
+    /// and decompresses where the file is gzip. Any length of file.
     #[default]
     Stream,
-    /// Before the start, decompressed, into memory of its own: a poll then makes no system call and no allocation.
+    /// Before the start, decompressed, into memory of its own: a poll then makes no system call and
+    /// no allocation.
     Preload {
         /// Bytes of frames that may be held; a longer capture is refused by [`PcapDevice::open`].
         len_max: usize,
@@ -85,7 +86,8 @@ pub struct PcapQueue {
 }
 
 impl PcapDevice {
-    /// Opens the files. A capture that is none, a folder that is missing and a pace of zero are told here.
+    /// Opens the files. A capture that is none, a folder that is missing and a pace of zero are
+    /// told here.
     pub fn open(config: &PcapConfig) -> Result<Self, DeviceError> {
         if let Pace::Times(factor) = config.pace
             && !(factor.is_finite() && factor > 0.0)
@@ -114,13 +116,14 @@ impl PcapDevice {
         Ok(Self { name, frame_len_max: config.frame_len_max, queue: Some(queue), replayed, recorded })
     }
 
-    /// How the replay ends: to be asked when the queue is [ended](crate::device::RxState::Ended). Tells of a
-    /// truncation and of damage in the file.
+    /// How the replay ends: to be asked when the queue is [ended](crate::device::RxState::Ended).
+    /// Tells of a truncation and of damage in the file.
     pub fn replayed(&self) -> Outcome<End> {
         self.replayed.clone()
     }
 
-    /// How the recording ends: to be asked when the worker has dropped the sending half. Tells of a full disk.
+    /// How the recording ends: to be asked when the worker has dropped the sending half. Tells of a
+    /// full disk.
     pub fn recorded(&self) -> Outcome<Recorded> {
         self.recorded.clone()
     }

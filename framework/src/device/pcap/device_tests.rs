@@ -1,4 +1,5 @@
-//! The port made of files: pace, ends, refusals, and the conformance suite over a file that is written and then read.
+//! The port made of files: pace, ends, refusals, and the conformance suite over a file that is
+//! written and then read.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

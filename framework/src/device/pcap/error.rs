@@ -1,4 +1,5 @@
-//! How reading or writing a capture ends: well, cut short, or with an error in words for the operator.
+//! How reading or writing a capture ends: well, cut short, or with an error in words for the
+//! operator.
 
 use std::fmt;
 use std::io;
@@ -6,11 +7,13 @@ use std::io;
 /// The end of a capture whose records have all been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Where the file stopped in the middle of something; `None` where it ended between two records.
+    /// Where the file stopped in the middle of something; `None` where it ended between two
+    /// records.
     pub truncated: Option<Truncation>,
 }
 
-/// The place where a capture was cut: a recorder that was killed, a disk that was full, a download that stopped.
+/// The place where a capture was cut: a recorder that was killed, a disk that was full, a download
+/// that stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
     /// Where the cut piece begins, in bytes from the start of the file after decompression.
@@ -51,7 +54,8 @@ impl fmt::Display for Truncation {
     }
 }
 
-/// Why a capture could not be opened, read on, or written. Its `Display` is one sentence: what, where, what to do.
+/// Why a capture could not be opened, read on, or written. Its `Display` is one sentence: what,
+/// where, what to do.
 #[derive(Debug)]
 pub struct Error {
     pub(super) name: String,
@@ -74,11 +78,13 @@ pub enum Problem {
     NotACapture(Vec<u8>),
     /// A version of the format that we do not know: major, minor.
     Version(u16, u16),
-    /// Packets that do not begin with an Ethernet header; the number is from the tcpdump.org registry.
+    /// Packets that do not begin with an Ethernet header; the number is from the tcpdump.org
+    /// registry.
     LinkType(u32),
     /// A record that claims more than [`RECORD_LEN_MAX`](super::RECORD_LEN_MAX) bytes.
     RecordLength(u32),
-    /// A pcapng block whose length cannot be: too short for its type, no multiple of four, or too long to be true.
+    /// A pcapng block whose length cannot be: too short for its type, no multiple of four, or too
+    /// long to be true.
     BlockLength(u32),
     /// A pcapng block whose length at the end differs from the one at its beginning: first, second.
     BlockLengthsDiffer(u32, u32),
@@ -180,7 +186,8 @@ impl fmt::Display for Damage<'_> {
     }
 }
 
-/// The first bytes of a file that is no capture, with a guess at what it is and what to do about it.
+/// The first bytes of a file that is no capture, with a guess at what it is and what to do about
+/// it.
 struct Beginning<'a>(&'a [u8]);
 
 impl fmt::Display for Beginning<'_> {
@@ -214,7 +221,8 @@ impl fmt::Display for Beginning<'_> {
     }
 }
 
-/// The names of the link types that people meet, with a leading space; the registry is at tcpdump.org/linktypes.html.
+/// The names of the link types that people meet, with a leading space; the registry is at
+/// tcpdump.org/linktypes.html.
 fn link_type_name(number: u32) -> &'static str {
     match number {
         0 => " (BSD loopback)",

@@ -1,16 +1,18 @@
 //! The window through which a capture is read: one buffer, refilled in large reads.
 //!
-//! Bytes enter from any [`Read`]; parsers ask for so many bytes in a row, look at them in place, and step over them.
-//! What has been stepped over stays where it is until the next [`Input::want`], which is why a record can be lent out
-//! of the buffer. The buffer never grows: a request over [`WINDOW_LEN`] is a bug of the caller, not of the file.
+//! Bytes enter from any [`Read`]; parsers ask for so many bytes in a row, look at them in place,
+//! and step over them. What has been stepped over stays where it is until the next [`Input::want`],
+//! which is why a record can be lent out of the buffer. The buffer never grows: a request over
+//! [`WINDOW_LEN`] is a bug of the caller, not of the file.
 
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 
 use super::RECORD_LEN_MAX;
 
-/// The most bytes a parser may ask for in a row: a packet of full length with as much again for the headers and
-/// options (comments, hashes) around it. At half of this the reads would still be large; much more leaves the cache.
+/// The most bytes a parser may ask for in a row: a packet of full length with as much again for the
+/// headers and options (comments, hashes) around it. At half of this the reads would still be
+/// large; much more leaves the cache.
 pub(super) const WINDOW_LEN: usize = 2 * RECORD_LEN_MAX;
 
 pub(super) struct Input<R> {
@@ -20,7 +22,8 @@ pub(super) struct Input<R> {
     filled: Range<usize>,
     /// Where `filled.start` lies in the file, after decompression.
     offset: u64,
-    /// The offset at which the piece that is being parsed begins, for the report when it is cut or damaged.
+    /// The offset at which the piece that is being parsed begins, for the report when it is cut or
+    /// damaged.
     mark: u64,
     ended: bool,
     cut_short: bool,
@@ -70,7 +73,8 @@ impl<R: Read> Input<R> {
         self.offset += len as u64;
     }
 
-    /// Steps over the next `header` bytes and hands out where the `len` after them lie; all are in the window.
+    /// Steps over the next `header` bytes and hands out where the `len` after them lie; all are in
+    /// the window.
     #[inline]
     pub(super) fn take(&mut self, header: usize, len: usize, trailer: usize) -> Range<usize> {
         let start = self.filled.start + header;
@@ -91,7 +95,8 @@ impl<R: Read> Input<R> {
         Ok(true)
     }
 
-    /// Bytes handed out by [`Input::take`] and not overwritten since: valid until the next `want` or `skip`.
+    /// Bytes handed out by [`Input::take`] and not overwritten since: valid until the next `want`
+    /// or `skip`.
     #[inline]
     pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]

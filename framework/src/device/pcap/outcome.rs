@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::Error;
 
-/// A place that is filled once: when a replay ends ([`End`](super::End)), or when a recording is closed
-/// ([`Recorded`]). Clones look at the same place.
+/// A place that is filled once: when a replay ends ([`End`](super::End)), or when a recording is
+/// closed ([`Recorded`]). Clones look at the same place.
 pub struct Outcome<T>(Arc<OnceLock<Result<T, Error>>>);
 
 /// A recording that was closed in good order.

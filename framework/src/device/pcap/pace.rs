@@ -15,7 +15,8 @@ pub enum Pace {
     Times(f64),
 }
 
-/// Joins the clock of the capture to the clock of the worker at the first frame. For devices that replay a file.
+/// Joins the clock of the capture to the clock of the worker at the first frame. For devices that
+/// replay a file.
 #[derive(Debug)]
 pub struct Pacer {
     pace: Pace,
@@ -29,8 +30,8 @@ impl Pacer {
         Self { pace, origin: None }
     }
 
-    /// Whether a frame recorded at `timestamp_ns` is due at `now`. Frames keep their order, so one that was recorded
-    /// before its predecessor is due with it.
+    /// Whether a frame recorded at `timestamp_ns` is due at `now`. Frames keep their order, so one
+    /// that was recorded before its predecessor is due with it.
     #[inline]
     pub fn is_due(&mut self, timestamp_ns: u64, now: Instant) -> bool {
         if self.pace == Pace::FullSpeed {

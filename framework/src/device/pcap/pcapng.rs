@@ -3,9 +3,10 @@
 //! ```text
 //! type | length | body, padded to 4 | length again
 //! ```
-//! A section header block sets the byte order and forgets the interfaces; an interface description block adds one
-//! with its link type and clock; packet blocks name their interface. Blocks of other types are stepped over, however
-//! long, without being held in memory. Each turn of the loop consumes at least 12 bytes, so no file makes it hang.
+//! A section header block sets the byte order and forgets the interfaces; an interface description
+//! block adds one with its link type and clock; packet blocks name their interface. Blocks of other
+//! types are stepped over, however long, without being held in memory. Each turn of the loop
+//! consumes at least 12 bytes, so no file makes it hang.
 
 use std::io::Read;
 
@@ -31,7 +32,8 @@ const TRAILER_LEN: usize = 4;
 /// Section header: block header 8, magic 4, version 4, section length 8, trailer 4.
 const SECTION_LEN_MIN: u32 = 28;
 
-/// A recorder on "every interface of the machine" has some dozens; a file with more than this wants our memory.
+/// A recorder on "every interface of the machine" has some dozens; a file with more than this wants
+/// our memory.
 const INTERFACE_COUNT_MAX: usize = 4096;
 
 pub(super) struct PcapNg {
@@ -95,7 +97,8 @@ impl PcapNg {
         }
     }
 
-    /// An enhanced packet block, or the packet block that it replaced: they differ in the width of the interface id.
+    /// An enhanced packet block, or the packet block that it replaced: they differ in the width of
+    /// the interface id.
     ///
     /// ```text
     /// type | length | interface | time high | time low | captured | original | packet … options | length
@@ -133,7 +136,8 @@ impl PcapNg {
         Ok(Found { timestamp_ns: self.last_ns, original_len, range: input.take(HEADER_LEN, captured as usize, rest) })
     }
 
-    /// A section header: from here on another byte order may hold, and interfaces count from 0 again.
+    /// A section header: from here on another byte order may hold, and interfaces count from 0
+    /// again.
     #[cold]
     fn open_section<R: Read>(&mut self, input: &mut Input<R>) -> Result<(), Stop> {
         if !input.want(16)? {
@@ -209,8 +213,8 @@ impl PcapNg {
         Ok(())
     }
 
-    /// The interface of a packet. One that is not Ethernet ends the reading only once it has a packet: recorders
-    /// describe all interfaces of the machine, used or not.
+    /// The interface of a packet. One that is not Ethernet ends the reading only once it has a
+    /// packet: recorders describe all interfaces of the machine, used or not.
     #[inline]
     fn ethernet_interface(&self, id: u32) -> Result<Interface, Stop> {
         let Some(interface) = self.interfaces.get(id as usize) else {
@@ -224,7 +228,8 @@ impl PcapNg {
 }
 
 impl Interface {
-    /// Walks the options of an interface description; those that do not concern the clock are passed over.
+    /// Walks the options of an interface description; those that do not concern the clock are
+    /// passed over.
     fn read_options(&mut self, mut options: &[u8], order: ByteOrder) -> Result<(), Stop> {
         while options.len() >= 4 {
             let (code, len) = (order.u16(options, 0), usize::from(order.u16(options, 2)));
@@ -270,7 +275,8 @@ impl Ticks {
         }
         match exponent {
             0..=9 => Self::Longer(10_u64.pow(9 - exponent)),
-            // Finer than 10^-28 s, all of 64 bits are about a nanosecond: saturating is as good as it gets.
+            // Finer than 10^-28 s, all of 64 bits are about a nanosecond: saturating is as good as
+            // it gets.
             _ => Self::Shorter(10_u64.saturating_pow(exponent - 9)),
         }
     }

@@ -1,7 +1,8 @@
 //! Reads captures, whatever their format: bytes enter, records are lent out one after the other.
 //!
-//! The reader owns one buffer for as long as it lives; a [`Record`] borrows from it until the next call. After the
-//! start there is no allocation, and one read of the file per half mebibyte. It does not look into the packets.
+//! The reader owns one buffer for as long as it lives; a [`Record`] borrows from it until the next
+//! call. After the start there is no allocation, and one read of the file per half mebibyte. It
+//! does not look into the packets.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,8 +23,8 @@ pub(super) const ETHERNET: u32 = 1;
 /// One frame of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When the recorder saw the frame: nanoseconds since 1970-01-01 UTC. A pcapng simple packet block has no time
-    /// and takes that of the packet before it.
+    /// When the recorder saw the frame: nanoseconds since 1970-01-01 UTC. A pcapng simple packet
+    /// block has no time and takes that of the packet before it.
     pub timestamp_ns: u64,
     /// Bytes that the frame had on the wire.
     pub original_len: u32,
@@ -90,7 +91,8 @@ impl From<io::Error> for Stop {
 }
 
 impl Reader {
-    /// Opens a capture file; gzip (several members too) is recognised by its first bytes, not by its name.
+    /// Opens a capture file; gzip (several members too) is recognised by its first bytes, not by
+    /// its name.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = printable(path.display()).to_string();
@@ -111,7 +113,8 @@ impl Reader {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads a capture from `source`, which is asked for large pieces and needs no buffer of its own. Not gzip.
+    /// Reads a capture from `source`, which is asked for large pieces and needs no buffer of its
+    /// own. Not gzip.
     pub fn new(source: R) -> Result<Self, Error> {
         Self::start("the capture".to_string(), source)
     }
@@ -139,10 +142,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next record; `None` once all are delivered, or after an error. [`Reader::end`] then tells how it ended.
+    /// The next record; `None` once all are delivered, or after an error. [`Reader::end`] then
+    /// tells how it ended.
     ///
-    /// Costs some nanoseconds and no allocation, and every half mebibyte a read of the source. An error (damaged
-    /// lengths, a failing disk) ends the reading: what came before it was sound.
+    /// Costs some nanoseconds and no allocation, and every half mebibyte a read of the source. An
+    /// error (damaged lengths, a failing disk) ends the reading: what came before it was sound.
     #[expect(
         clippy::should_implement_trait,
         reason = "the record is lent from the buffer, which an Iterator cannot do"
@@ -197,7 +201,8 @@ impl<R: Read> Reader<R> {
         &self.name
     }
 
-    /// Bytes of the file, after decompression, that have been read and delivered: for a progress line.
+    /// Bytes of the file, after decompression, that have been read and delivered: for a progress
+    /// line.
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }

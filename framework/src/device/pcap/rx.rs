@@ -13,12 +13,14 @@ use crate::time::{Instant, UnixTime};
 crate::drop_reasons! {
     /// Why a recorded frame does not reach the pipeline.
     pub(crate) enum PcapRxDrop {
-        /// Longer than the port's frames or the pool's buffers: recorded with segmentation offload, or a larger MTU.
+        /// Longer than the port's frames or the pool's buffers: recorded with segmentation offload,
+        /// or a larger MTU.
         TooLong => "too_long",
     }
 }
 
-/// The receiving half of a pcap port. A frame costs a copy; see [`Loading`](super::Loading) for what reading costs.
+/// The receiving half of a pcap port. A frame costs a copy; see [`Loading`](super::Loading) for
+/// what reading costs.
 pub struct PcapRx {
     source: Option<Source>,
     /// Found and not yet due, or without a buffer to go to.
@@ -28,7 +30,8 @@ pub struct PcapRx {
     outcome: Outcome<End>,
     frames: Counter,
     bytes: Counter,
-    /// Frames of which the recorder kept only the beginning. They are delivered: the pipeline judges them.
+    /// Frames of which the recorder kept only the beginning. They are delivered: the pipeline
+    /// judges them.
     cut_by_snaplen: Counter,
     /// One where the file ended in mid-packet.
     truncated: Counter,
@@ -101,7 +104,8 @@ impl PcapRx {
 }
 
 impl RxQueue for PcapRx {
-    /// Looks at no more than `limit` records, so that a run of frames that are too long stays bounded work.
+    /// Looks at no more than `limit` records, so that a run of frames that are too long stays
+    /// bounded work.
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
         let (mut received, mut bytes) = (0, 0);
@@ -137,7 +141,8 @@ impl RxQueue for PcapRx {
         received
     }
 
-    /// Ended once all records are delivered, found damaged, or cut: the poll after the last frame finds out.
+    /// Ended once all records are delivered, found damaged, or cut: the poll after the last frame
+    /// finds out.
     fn state(&self) -> RxState {
         if self.source.is_none() { RxState::Ended } else { RxState::Open }
     }

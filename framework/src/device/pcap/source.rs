@@ -1,4 +1,5 @@
-//! Where a replay takes its records from: the file as it goes, or memory that was filled before the start.
+//! Where a replay takes its records from: the file as it goes, or memory that was filled before the
+//! start.
 
 use super::input::ByteOrder;
 use super::reader::Found;
@@ -50,8 +51,8 @@ pub(super) struct Arena {
 const HEADER_LEN: usize = 16;
 
 impl Arena {
-    /// Reads the whole capture, as long as it takes no more than `len_max` bytes. Damage in the file does not fail:
-    /// what is before it is replayed.
+    /// Reads the whole capture, as long as it takes no more than `len_max` bytes. Damage in the
+    /// file does not fail: what is before it is replayed.
     pub(super) fn load(mut reader: Reader, len_max: usize) -> Result<Self, Error> {
         let mut arena = Self { records: Vec::new(), at: 0, end: None, error: None };
         loop {

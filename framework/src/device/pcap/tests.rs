@@ -1,4 +1,5 @@
-//! The formats as recorders write them, and as nobody should: every cut, every byte order, lengths that lie.
+//! The formats as recorders write them, and as nobody should: every cut, every byte order, lengths
+//! that lie.
 
 use std::io::{self, Write as _};
 

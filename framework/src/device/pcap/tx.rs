@@ -14,19 +14,21 @@ crate::drop_reasons! {
     pub(crate) enum PcapTxDrop {
         /// Longer than the port's frames.
         TooLong => "too_long",
-        /// Asks for a checksum or for segmentation, which this device does not do, or for a tag in a frame that ends
-        /// before the place of the tag.
+        /// Asks for a checksum or for segmentation, which this device does not do, or for a tag in
+        /// a frame that ends before the place of the tag.
         OffloadUnsupported => "offload_unsupported",
-        /// An earlier write failed, a full disk for one: [`PcapDevice::recorded`](super::PcapDevice::recorded) tells.
+        /// An earlier write failed, a full disk for one:
+        /// [`PcapDevice::recorded`](super::PcapDevice::recorded) tells.
         WriteFailed => "write_failed",
     }
 }
 
-/// Frames that wait for a doorbell. One more is written at once, with the time of the doorbell before, as are those that are urgent.
+/// Frames that wait for a doorbell. One more is written at once, with the time of the doorbell
+/// before, as are those that are urgent.
 const POSTED_MAX: usize = 256;
 
-/// The sending half of a pcap port. A frame costs a copy, and 256 KiB of frames a write(2) in the doorbell. Its ring
-/// is never full. Dropping it closes the file.
+/// The sending half of a pcap port. A frame costs a copy, and 256 KiB of frames a write(2) in the
+/// doorbell. Its ring is never full. Dropping it closes the file.
 pub struct PcapTx {
     writer: Option<Writer>,
     epoch_ns: u64,

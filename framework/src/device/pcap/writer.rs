@@ -1,8 +1,8 @@
 //! Writes captures: classic pcap with nanoseconds, little-endian, Ethernet.
 //!
-//! Frames enter with their time and are copied into one buffer, which goes out whole when it is full. A failing disk
-//! must not stop the data path: the first error is kept, later records are counted as lost, and
-//! [`Writer::finish`] tells.
+//! Frames enter with their time and are copied into one buffer, which goes out whole when it is
+//! full. A failing disk must not stop the data path: the first error is kept, later records are
+//! counted as lost, and [`Writer::finish`] tells.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,7 +14,8 @@ use crate::counters::printable;
 /// A write per this many bytes. Larger saves nothing measurable; smaller costs system calls.
 const BUFFER_LEN: usize = 262_144;
 
-/// Magic for nanoseconds, version 2.4, no zone, no sigfigs, snaplen, Ethernet (draft-ietf-opsawg-pcap).
+/// Magic for nanoseconds, version 2.4, no zone, no sigfigs, snaplen, Ethernet
+/// (draft-ietf-opsawg-pcap).
 const FILE_HEADER: [u32; 6] = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, RECORD_LEN_MAX as u32, 1];
 const RECORD_HEADER_LEN: usize = 16;
 
@@ -22,8 +23,8 @@ const RECORD_HEADER_LEN: usize = 16;
 pub(super) const ADDRESSES_LEN: usize = 12;
 pub(super) const TAG_LEN: usize = 4;
 
-/// A capture being written. Dropping it writes what is buffered but has nobody to tell about errors: call
-/// [`Writer::finish`].
+/// A capture being written. Dropping it writes what is buffered but has nobody to tell about
+/// errors: call [`Writer::finish`].
 pub struct Writer<W: Write = File> {
     name: String,
     sink: W,
@@ -64,18 +65,21 @@ impl<W: Write> Writer<W> {
         Self { name, sink, buffer, last: 0, written: 0, records: 0, lost: 0, broken: false, failure: None }
     }
 
-    /// Adds a frame seen `timestamp_ns` nanoseconds after 1970 (times after 2106 do not fit the format and become its
-    /// last second). Costs a copy, no allocation, and a system call per 256 KiB.
+    /// Adds a frame seen `timestamp_ns` nanoseconds after 1970 (times after 2106 do not fit the
+    /// format and become its last second). Costs a copy, no allocation, and a system call per 256
+    /// KiB.
     pub fn write(&mut self, timestamp_ns: u64, frame: &[u8]) {
         self.write_gather(timestamp_ns, &[frame]);
     }
 
-    /// Adds a frame that lies in several pieces. What passes [`RECORD_LEN_MAX`] is cut, and the record says so.
+    /// Adds a frame that lies in several pieces. What passes [`RECORD_LEN_MAX`] is cut, and the
+    /// record says so.
     pub fn write_gather(&mut self, timestamp_ns: u64, pieces: &[&[u8]]) {
         self.write_segments(timestamp_ns, None, pieces.iter().copied());
     }
 
-    /// Adds a frame segment by segment, with the VLAN tag that a NIC took off or will put in, if any, at its place.
+    /// Adds a frame segment by segment, with the VLAN tag that a NIC took off or will put in, if
+    /// any, at its place.
     pub fn write_segments<'a>(
         &mut self,
         timestamp_ns: u64,
@@ -102,7 +106,8 @@ impl<W: Write> Writer<W> {
         self.close_record(start, timestamp_ns, original_len.max(bytes.len()));
     }
 
-    /// Where a new record begins in the buffer, its header still empty; none once a write has failed.
+    /// Where a new record begins in the buffer, its header still empty; none once a write has
+    /// failed.
     fn open_record(&mut self) -> Option<usize> {
         // Before the record and not behind it, so that the last one can still be retracted.
         if self.buffer.len() >= BUFFER_LEN {
@@ -128,8 +133,8 @@ impl<W: Write> Writer<W> {
         self.records += 1;
     }
 
-    /// Takes back the record that was written last, for a frame that was not sent after all. Follows its write
-    /// directly.
+    /// Takes back the record that was written last, for a frame that was not sent after all.
+    /// Follows its write directly.
     pub(in crate::device) fn retract(&mut self) {
         if self.broken {
             self.lost -= 1;
@@ -140,8 +145,8 @@ impl<W: Write> Writer<W> {
         self.records -= 1;
     }
 
-    /// Puts an 802.1Q tag behind the two addresses of the frame that ends the buffer. Returns the bytes that the frame
-    /// grew by: none where it has no room for addresses or for the tag.
+    /// Puts an 802.1Q tag behind the two addresses of the frame that ends the buffer. Returns the
+    /// bytes that the frame grew by: none where it has no room for addresses or for the tag.
     fn insert_tag(&mut self, frame: usize, tci: u16) -> usize {
         let len = self.buffer.len() - frame;
         if !(ADDRESSES_LEN..=RECORD_LEN_MAX - TAG_LEN).contains(&len) {
@@ -153,8 +158,8 @@ impl<W: Write> Writer<W> {
         TAG_LEN
     }
 
-    /// Writes what is buffered and tells about the first error of the whole capture. To be called once at the end;
-    /// a second call repeats nothing.
+    /// Writes what is buffered and tells about the first error of the whole capture. To be called
+    /// once at the end; a second call repeats nothing.
     pub fn finish(&mut self) -> Result<(), Error> {
         self.flush();
         match self.failure.take() {
@@ -178,7 +183,8 @@ impl<W: Write> Writer<W> {
         self.lost
     }
 
-    /// Writes what is buffered: for somebody who reads along. Costs a system call where anything is.
+    /// Writes what is buffered: for somebody who reads along. Costs a system call where anything
+    /// is.
     pub fn flush(&mut self) {
         if self.broken || self.buffer.is_empty() {
             return;

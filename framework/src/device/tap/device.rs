@@ -23,9 +23,9 @@ pub struct TapConfig {
     pub app: String,
     /// The directory of shared files.
     pub directory: PathBuf,
-    /// Bytes of each queue's ring, rounded up to a power of two. It is what a listener may be late by: at a million
-    /// frames of 200 bytes a second the default lasts 35 ms. Less loses frames sooner, more takes memory whether
-    /// somebody listens or not.
+    /// Bytes of each queue's ring, rounded up to a power of two. It is what a listener may be late
+    /// by: at a million frames of 200 bytes a second the default lasts 35 ms. Less loses frames
+    /// sooner, more takes memory whether somebody listens or not.
     pub ring_len: usize,
 }
 
@@ -65,8 +65,8 @@ impl<D> TapDevice<D> {
         &mut self.inner
     }
 
-    /// Queues that nobody can listen to, and why. They run all the same: a full `/dev/shm` is no reason not to trade, but
-    /// tell it aloud.
+    /// Queues that nobody can listen to, and why. They run all the same: a full `/dev/shm` is no
+    /// reason not to trade, but tell it aloud.
     pub fn problems(&self) -> impl Iterator<Item = &TapProblem> {
         self.problems.iter()
     }

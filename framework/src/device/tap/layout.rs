@@ -1,4 +1,5 @@
-//! The shared file of a tapped queue, version 1, in words of 64 bits of the machine's own byte order.
+//! The shared file of a tapped queue, version 1, in words of 64 bits of the machine's own byte
+//! order.
 //!
 //! ```text
 //! word 0     who writes: magic, version, process, queue, length of the ring, names
@@ -85,7 +86,8 @@ impl Identity {
         store_text(&words[DEVICE..], device);
     }
 
-    /// Reads it from the first words of a file of `file_words` that may hold anything; or what is wrong with it.
+    /// Reads it from the first words of a file of `file_words` that may hold anything; or what is
+    /// wrong with it.
     pub(super) fn read(words: &[u64; RING], file_words: u64) -> Result<Self, &'static str> {
         if words[0] != MAGIC {
             return Err("it is not the tap of a wirepath queue");

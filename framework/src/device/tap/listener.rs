@@ -14,10 +14,11 @@ use crate::time::UnixTime;
 
 /// Six beats to a lease of the worker's: some may be late.
 const BEAT_SPAN: Duration = Duration::from_millis(500);
-/// Beats that follow each other as fast as they are tended, at the beginning: the worker hears some of them sooner than
-/// others, and the one it hears soonest tells it the time best.
+/// Beats that follow each other as fast as they are tended, at the beginning: the worker hears some
+/// of them sooner than others, and the one it hears soonest tells it the time best.
 const QUICK_BEATS: u32 = 16;
-/// How often to look whether the process is still there. Its end is no hurry: what it recorded stays.
+/// How often to look whether the process is still there. Its end is no hurry: what it recorded
+/// stays.
 const LIFE_SPAN: Duration = Duration::from_millis(50);
 
 /// A listener at one queue. Dropping it lets the tap go quiet.
@@ -52,7 +53,8 @@ pub enum State {
 pub struct Frame<'a> {
     /// Which way it went.
     pub direction: Direction,
-    /// When: of received frames the device's time, where it has one; else that of the worker's turn.
+    /// When: of received frames the device's time, where it has one; else that of the worker's
+    /// turn.
     pub timestamp: UnixTime,
     /// The 802.1Q tag that the NIC took off or puts in. It is not among the bytes.
     pub vlan: Option<u16>,
@@ -63,8 +65,8 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Replaces `into` by the bytes as they are on the wire, the tag at its place. Returns the length that the whole
-    /// frame has there.
+    /// Replaces `into` by the bytes as they are on the wire, the tag at its place. Returns the
+    /// length that the whole frame has there.
     pub fn copy_to(&self, into: &mut Vec<u8>) -> usize {
         const ADDRESSES_LEN: usize = 12;
         into.clear();
@@ -102,8 +104,9 @@ impl Listener {
         }
     }
 
-    /// Says that we are there, where that is due, and how it stands. To be called before each round of
-    /// [`Listener::read`], several times a second; after three seconds without it the worker takes us for dead.
+    /// Says that we are there, where that is due, and how it stands. To be called before each round
+    /// of [`Listener::read`], several times a second; after three seconds without it the worker
+    /// takes us for dead.
     pub fn tend(&mut self) -> Result<State, TapError> {
         self.try_tend().map_err(|trouble| TapError::new(&self.path, trouble))
     }
@@ -119,7 +122,8 @@ impl Listener {
         }
     }
 
-    /// Frames that were overwritten before we came to them, as far as the records that were read tell.
+    /// Frames that were overwritten before we came to them, as far as the records that were read
+    /// tell.
     pub fn missed(&self) -> Numbers {
         self.ring.missed()
     }
@@ -151,7 +155,8 @@ impl Listener {
         Ok(self.state)
     }
 
-    /// Asks the worker for as much of each frame, and for no less than others want who listen already.
+    /// Asks the worker for as much of each frame, and for no less than others want who listen
+    /// already.
     fn ask_for(&mut self, snap_len: usize) -> io::Result<()> {
         let wanted = snap_len.clamp(1, SNAP_MAX) as u64;
         self.has_company = self.load(BEAT)? != 0;
@@ -187,8 +192,8 @@ fn frame(record: Record<'_>) -> Frame<'_> {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // With company the tap stays on until their beats end too. Who began to listen in this half second finds the
-        // zero and beats at once.
+        // With company the tap stays on until their beats end too. Who began to listen in this half
+        // second finds the zero and beats at once.
         if !self.has_company && self.load(BEAT).is_ok_and(|beat| beat == self.beat) {
             // If it cannot be written the lease runs out.
             let _ = self.store(BEAT, 0);

@@ -1,4 +1,5 @@
-//! Every interleaving that loom can find, with every value that the memory model lets a load return.
+//! Every interleaving that loom can find, with every value that the memory model lets a load
+//! return.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p wirepath --lib loom`
 //!

@@ -1,7 +1,9 @@
-//! What both halves of a tapped queue share: whether somebody listens, what time it is for him, and the ring.
+//! What both halves of a tapped queue share: whether somebody listens, what time it is for him, and
+//! the ring.
 //!
-//! The worker reads no clock. A listener's beat is the Unix time at which it was written, so the worker learns what its
-//! own `now` is called on the wall, and stamps with that what the device did not stamp.
+//! The worker reads no clock. A listener's beat is the Unix time at which it was written, so the
+//! worker learns what its own `now` is called on the wall, and stamps with that what the device did
+//! not stamp.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicU64;
@@ -13,8 +15,8 @@ use crate::counters::{Counter, Held, Publication, Scope, Unit};
 use crate::mem::Mbuf;
 use crate::time::{Duration, Instant, UnixTime};
 
-/// After this time without a new beat nobody is there any more. Listeners beat every half second; one that the
-/// scheduler kept waiting for longer counts what it missed and is heard again.
+/// After this time without a new beat nobody is there any more. Listeners beat every half second;
+/// one that the scheduler kept waiting for longer counts what it missed and is heard again.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// The shared memory of a tap that no worker has yet.
@@ -61,8 +63,8 @@ impl Recorder {
         }
     }
 
-    /// Whether somebody listens or did a moment ago, asked once a turn: [`Recorder::attend`] follows. While nobody does it
-    /// is the load of a word that nobody writes.
+    /// Whether somebody listens or did a moment ago, asked once a turn: [`Recorder::attend`]
+    /// follows. While nobody does it is the load of a word that nobody writes.
     #[inline(always)]
     pub(super) fn is_asked(&self) -> bool {
         self.beat.load(Relaxed) | self.heard.get() != 0
@@ -99,7 +101,8 @@ impl Recorder {
         self.frames.add(burst.len() as u64);
     }
 
-    /// Writes a frame that is about to be posted. [`Recorder::keep`] or [`Recorder::retract`] follows.
+    /// Writes a frame that is about to be posted. [`Recorder::keep`] or [`Recorder::retract`]
+    /// follows.
     pub(super) fn offer(&self, mbuf: &Mbuf) {
         self.ring.borrow_mut().offer(mbuf.len(), self.snap.get(), mbuf.segments());
     }
@@ -116,7 +119,8 @@ impl Recorder {
         self.ring.borrow_mut().seal(&self.head(None, None, 0));
     }
 
-    /// Begins a turn in which somebody listens or leaves; whether what is received in it is to be recorded.
+    /// Begins a turn in which somebody listens or leaves; whether what is received in it is to be
+    /// recorded.
     pub(super) fn attend(&self, now: Instant) -> bool {
         let beat = self.beat.load(Relaxed);
         if beat == 0 {
@@ -133,13 +137,14 @@ impl Recorder {
         true
     }
 
-    /// Takes over the time of a new beat. With the first one the ring begins anew, with the numbers up to date.
+    /// Takes over the time of a new beat. With the first one the ring begins anew, with the numbers
+    /// up to date.
     fn hear(&self, beat: u64, now: Instant) {
         let is_first = self.heard.replace(beat) == 0;
         let span = if is_first { Duration::ZERO } else { now.since(self.now.get()) };
         self.heard_at.set(now);
-        // The beat was written since the worker asked last: the present is between it and so much later. An offset
-        // that says so already stays as it is, so that time does not jump.
+        // The beat was written since the worker asked last: the present is between it and so much
+        // later. An offset that says so already stays as it is, so that time does not jump.
         let present = self.epoch_ns.get().wrapping_add(now.as_nanos());
         let present = present.clamp(beat, beat.saturating_add(span.as_nanos()));
         self.epoch_ns.set(present.wrapping_sub(now.as_nanos()));

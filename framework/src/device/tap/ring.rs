@@ -1,5 +1,5 @@
-//! The ring between a worker and whoever listens: one writer that never waits, readers that may be overrun and know by
-//! how much.
+//! The ring between a worker and whoever listens: one writer that never waits, readers that may be
+//! overrun and know by how much.
 //!
 //! ```text
 //!   record: | kept, original len | what it is | when | rx before | tx before | the frame's bytes, in words |
@@ -7,13 +7,15 @@
 //!   WRITTEN ── raised behind it: everything before it is whole
 //! ```
 //!
-//! Positions count words since the ring was made and only grow; the ring holds position p at p modulo its capacity. A
-//! reader copies what lies between its own position and `WRITTEN`, then looks at `CLAIMED`: if that has not come round
-//! to where it began, the copy is whole. If it has, the reader goes on from a mark, a place where a record begins. Each
-//! record carries how many frames were received and sent before it, so what was passed over is known to the frame.
+//! Positions count words since the ring was made and only grow; the ring holds position p at p
+//! modulo its capacity. A reader copies what lies between its own position and `WRITTEN`, then
+//! looks at `CLAIMED`: if that has not come round to where it began, the copy is whole. If it has,
+//! the reader goes on from a mark, a place where a record begins. Each record carries how many
+//! frames were received and sent before it, so what was passed over is known to the frame.
 //!
-//! The words are atomics on the writer's side, and copies of them on the reader's, who trusts no length it finds.
-//! All of it is safe code. Under `--cfg loom` the same code runs on loom's model of atomics.
+//! The words are atomics on the writer's side, and copies of them on the reader's, who trusts no
+//! length it finds. All of it is safe code. Under `--cfg loom` the same code runs on loom's model
+//! of atomics.
 
 use std::io;
 
@@ -27,8 +29,9 @@ use zerocopy::IntoBytes;
 
 /// Words in front of a frame's bytes.
 const HEAD: usize = 5;
-/// Most bytes of a frame that a record holds: the longest IP packet with its Ethernet header would be 65,549, and no
-/// device of ours takes one; the rest of a longer frame is left out, and its record says so.
+/// Most bytes of a frame that a record holds: the longest IP packet with its Ethernet header would
+/// be 65,549, and no device of ours takes one; the rest of a longer frame is left out, and its
+/// record says so.
 pub(super) const SNAP_MAX: usize = 65_528;
 /// Words of the longest record.
 const RECORD_WORDS_MAX: usize = HEAD + SNAP_MAX / 8;
@@ -59,8 +62,8 @@ pub struct Numbers {
     pub tx: u64,
 }
 
-/// What a record says besides the bytes. Without a direction it holds no frame: the device did not take it after all, or
-/// the record only brings the numbers up to date.
+/// What a record says besides the bytes. Without a direction it holds no frame: the device did not
+/// take it after all, or the record only brings the numbers up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) direction: Option<Direction>,
@@ -152,13 +155,14 @@ impl<M: Words> Writer<M> {
         &self.words
     }
 
-    /// Writes the first bytes of a frame of `len`, `snap` of them at most. [`Writer::seal`] follows. Costs about a store
-    /// per eight bytes.
+    /// Writes the first bytes of a frame of `len`, `snap` of them at most. [`Writer::seal`]
+    /// follows. Costs about a store per eight bytes.
     pub(super) fn offer<'a>(&mut self, len: usize, snap: usize, segments: impl Iterator<Item = &'a [u8]>) {
         let kept = len.min(snap);
         self.end = self.next + (HEAD + kept.div_ceil(8)) as u64;
         self.words.store(CLAIMED, self.end, Ordering::Relaxed);
-        // A reader that sees one of the words below also sees, after its own fence, the claim above.
+        // A reader that sees one of the words below also sees, after its own fence, the claim
+        // above.
         fence(Ordering::Release);
         self.put(self.next, kept as u64 | (len as u64) << 32);
         let mut pen = Pen { at: self.next + HEAD as u64, partial: 0, filled: 0 };
@@ -290,20 +294,21 @@ pub(super) struct Record<'a> {
 }
 
 impl<C: Copies> Reader<C> {
-    /// A reader that stands nowhere yet: [`Reader::join`] it. `capacity` is that of the ring, a power of two.
+    /// A reader that stands nowhere yet: [`Reader::join`] it. `capacity` is that of the ring, a
+    /// power of two.
     pub(super) fn new(words: C, capacity: u64) -> Self {
         let buffer = vec![0; COPY_WORDS.min(capacity as usize)];
         let (seen, missed) = (Numbers::default(), Numbers::default());
         Self { words, capacity, next: 0, seen, missed, buffer, at: 0, filled: 0 }
     }
 
-    /// Goes to the newest record: the first one that is read will be the next one written. False where the writer is in
-    /// the middle of one each time: try again.
+    /// Goes to the newest record: the first one that is read will be the next one written. False
+    /// where the writer is in the middle of one each time: try again.
     pub(super) fn join(&mut self) -> Result<bool, Trouble> {
         for _ in 0..JOINS_MAX {
             self.next = self.load(WRITTEN)?;
-            // The numbers are stored behind a claim and before `WRITTEN` is raised. Where neither has moved meanwhile,
-            // they are those of that position.
+            // The numbers are stored behind a claim and before `WRITTEN` is raised. Where neither
+            // has moved meanwhile, they are those of that position.
             self.seen = Numbers { rx: self.load(RX_FRAMES)?, tx: self.load(TX_FRAMES)? };
             if self.load(CLAIMED)? == self.next {
                 return Ok(true);
@@ -394,8 +399,8 @@ impl<C: Copies> Reader<C> {
         Ok(false)
     }
 
-    /// After an overrun: goes to the first record behind the oldest quarter of the ring, which the writer is about to
-    /// overwrite next.
+    /// After an overrun: goes to the first record behind the oldest quarter of the ring, which the
+    /// writer is about to overwrite next.
     fn resync(&mut self) -> Result<(), Trouble> {
         let mut marks = [0; MARKS_LEN];
         let (written, claimed) = (self.load(WRITTEN)?, self.load(CLAIMED)?);
@@ -412,7 +417,8 @@ impl<C: Copies> Reader<C> {
         Ok(())
     }
 
-    /// Copies `len` words of the ring from the reader's position on, in two parts where they lie around its end.
+    /// Copies `len` words of the ring from the reader's position on, in two parts where they lie
+    /// around its end.
     fn copy_ring(&mut self, len: usize) -> io::Result<()> {
         let begin = (self.next & (self.capacity - 1)) as usize;
         let (first, second) = self.buffer[..len].split_at_mut(len.min(self.capacity as usize - begin));
@@ -486,7 +492,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Frame `n` of those received: its number eight times over, cut to a length that depends on it.
+    /// Frame `n` of those received: its number eight times over, cut to a length that depends on
+    /// it.
     pub(in super::super) fn write(writer: &mut Writer<Plain>, n: u64, len_max: usize) {
         let bytes = n.to_ne_bytes().repeat(8);
         writer.offer(64, len_max.min(n as usize % 65), [&bytes[..3], &bytes[3..]].into_iter());
@@ -529,7 +536,8 @@ pub(super) mod tests {
         fn overrun_reader_goes_on_behind_the_oldest_quarter_and_counts_what_it_passed() {
             let (mut writer, mut reader) = ring(256);
             (0..1_000).for_each(|n| write(&mut writer, n, 0));
-            // A frame without bytes takes 5 words: 51 fit, and a block of 4 words begins each 13th at most.
+            // A frame without bytes takes 5 words: 51 fit, and a block of 4 words begins each 13th
+            // at most.
             let first = read(&mut reader, 0).unwrap();
             assert!((1_000 - 51..=1_000 - 36).contains(&first), "{first}");
             assert_eq!(reader.missed().rx, first);

@@ -7,7 +7,8 @@ use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, Pool};
 use crate::time::Instant;
 
-/// The receiving half of a tapped queue. Of both halves it is the one that asks whether somebody listens.
+/// The receiving half of a tapped queue. Of both halves it is the one that asks whether somebody
+/// listens.
 pub struct TapRx<R> {
     inner: R,
     tap: Rc<Recorder>,
@@ -33,8 +34,8 @@ impl<R: RxQueue> TapRx<R> {
         &mut self.inner
     }
 
-    /// The burst of a turn in which somebody listens or leaves. Out of line, so that a turn without listeners keeps
-    /// nothing in registers for it.
+    /// The burst of a turn in which somebody listens or leaves. Out of line, so that a turn without
+    /// listeners keeps nothing in registers for it.
     #[inline(never)]
     fn attend(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
         let is_heard = self.tap.attend(now);

@@ -21,7 +21,8 @@ pub struct Tapped {
     pub app: String,
     /// Its process, by the number that it has for itself.
     pub pid: u32,
-    /// The user whose file it is, where that is neither root nor the one who reads it: all else is that user's claim.
+    /// The user whose file it is, where that is neither root nor the one who reads it: all else is
+    /// that user's claim.
     pub user: Option<u32>,
     /// When the tap was made.
     pub started: SystemTime,
@@ -62,13 +63,14 @@ impl Tapped {
         Ok(taps)
     }
 
-    /// Whether the process may be the one that it says: the file is root's or one's own, or of the user who runs that process.
-    /// Another user can give his files any name.
+    /// Whether the process may be the one that it says: the file is root's or one's own, or of the
+    /// user who runs that process. Another user can give his files any name.
     pub fn is_credible(&self) -> bool {
         self.user.is_none_or(|user| user_of_process(self.pid) == Some(user))
     }
 
-    /// Begins to listen: to the first `snap_len` bytes of each frame, and to more where another listener wants more.
+    /// Begins to listen: to the first `snap_len` bytes of each frame, and to more where another
+    /// listener wants more.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -104,7 +106,8 @@ impl Tapped {
     }
 }
 
-/// Read, not mapped: a mapped file that shrinks would kill the reader. The kernel copies an aligned word in one piece.
+/// Read, not mapped: a mapped file that shrinks would kill the reader. The kernel copies an aligned
+/// word in one piece.
 impl Copies for File {
     fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()> {
         self.read_exact_at(into.as_mut_bytes(), first as u64 * 8)

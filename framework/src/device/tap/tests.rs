@@ -1,4 +1,5 @@
-//! Tapped wires in memory: with nobody there, with listeners that keep up, that are slow, and that die.
+//! Tapped wires in memory: with nobody there, with listeners that keep up, that are slow, and that
+//! die.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
@@ -116,7 +117,8 @@ impl Rig for TapRig {
         let ((mut near_rx, tx), (rx, far_tx)) = (open(near, &tx_pool, "near"), open(far, &rx_pool, "far"));
         let taps = Tapped::list(self.directory.path()).unwrap().running;
         let listeners: Vec<_> = taps.into_iter().take_while(|_| self.listens).map(|tap| tap.listen(64)).collect();
-        // The sender hears of its listener as its receiving half is polled, which the suite does not do.
+        // The sender hears of its listener as its receiving half is polled, which the suite does
+        // not do.
         near_rx.receive(&mut Burst::new(), 32, &tx_pool, Instant::ZERO);
         let dropped = Box::new(move || {
             let _open = (&near_rx, &far_tx, &listeners);
@@ -349,7 +351,8 @@ fn file_that_shrank_or_was_scribbled_on_ends_the_listener_in_words() {
     let error = listener.read().err().unwrap().to_string();
     assert!(error.contains("is damaged"), "{error}");
     let mut other = port.listen(64);
-    // The worker's mapping would not survive a file that is cut in place, and neither would this test.
+    // The worker's mapping would not survive a file that is cut in place, and neither would this
+    // test.
     drop(port);
     file.set_len(8).unwrap();
     assert!(other.tend().is_err());

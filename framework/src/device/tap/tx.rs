@@ -7,8 +7,9 @@ use crate::device::{Offload, Preposted, TxQueue, TxTimestamp};
 use crate::mem::Mbuf;
 use crate::time::Instant;
 
-/// The sending half of a tapped queue. It shows what the inner device takes, as it was posted: checksums that the NIC
-/// fills in are not filled in yet, and segmentation is not done. The time is that of the turn in which it was posted.
+/// The sending half of a tapped queue. It shows what the inner device takes, as it was posted:
+/// checksums that the NIC fills in are not filled in yet, and segmentation is not done. The time is
+/// that of the turn in which it was posted.
 pub struct TapTx<T> {
     inner: T,
     tap: Rc<Recorder>,
@@ -37,11 +38,13 @@ impl<T: TxQueue> TapTx<T> {
 
     #[inline(never)]
     fn record(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        // A worker that tries again and again at a full ring must not fill the tap's with records of nothing.
+        // A worker that tries again and again at a full ring must not fill the tap's with records
+        // of nothing.
         if self.inner.room() == 0 {
             return self.pass(mbuf, offload);
         }
-        // Written before the frame is out of hand, and taken back where the device does not take it.
+        // Written before the frame is out of hand, and taken back where the device does not take
+        // it.
         self.tap.offer(&mbuf);
         let posted = self.inner.post(mbuf, offload);
         match &posted {

@@ -1,8 +1,9 @@
 //! The ARP node: answers for our addresses, defends them, and learns the others'.
 //!
-//! What enters begins with the ARP packet; nothing is handed on. The node is a shell around two machines: [`Claims`], its
-//! own, and the neighbors of [`Egress`](super::super::Egress), where the frames wait that an answer lets go. For interfaces that
-//! the kernel owns no ARP packet comes here, and the host learns from netlink.
+//! What enters begins with the ARP packet; nothing is handed on. The node is a shell around two
+//! machines: [`Claims`], its own, and the neighbors of [`Egress`](super::super::Egress), where the
+//! frames wait that an answer lets go. For interfaces that the kernel owns no ARP packet comes
+//! here, and the host learns from netlink.
 
 use core::net::Ipv4Addr;
 
@@ -78,9 +79,10 @@ impl From<NotLearned> for ArpDrop {
 pub struct ArpConfig {
     /// Our own addresses, as many as the host may have.
     pub claims_max: usize,
-    /// Whether the others are told of our addresses when one is new, and when the link comes up or our MAC address
-    /// changes: who has heard of another station with our address, a machine that we replace, would not find us for
-    /// minutes. Off where the kernel has the interface, which does as it is set (`arp_notify`).
+    /// Whether the others are told of our addresses when one is new, and when the link comes up or
+    /// our MAC address changes: who has heard of another station with our address, a machine that
+    /// we replace, would not find us for minutes. Off where the kernel has the interface, which
+    /// does as it is set (`arp_notify`).
     pub announces: bool,
     /// The secret of the random waits.
     pub seed: HashSeed,
@@ -134,19 +136,21 @@ impl Arp {
         }
     }
 
-    /// Begins to ask whether an address is free. It is the host's as soon as nobody has objected, which takes 4 to 7
-    /// seconds.
+    /// Begins to ask whether an address is free. It is the host's as soon as nobody has objected,
+    /// which takes 4 to 7 seconds.
     pub fn claim(&mut self, prefix: Ipv4Prefix, cx: &Cx<'_>) -> Result<(), ClaimError> {
         self.claims.claim(prefix, cx.host, cx.now)
     }
 
-    /// Tells the others about an address that the host has, once more or where that is not done by itself
-    /// ([`ArpConfig::announces`]). False where the host does not have it or there is no room.
+    /// Tells the others about an address that the host has, once more or where that is not done by
+    /// itself ([`ArpConfig::announces`]). False where the host does not have it or there is no
+    /// room.
     pub fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         self.claims.announce(address, cx.host, cx.now)
     }
 
-    /// Shows a packet to both machines. Ours speaks first: what comes from our own address teaches nothing else.
+    /// Shows a packet to both machines. Ours speaks first: what comes from our own address teaches
+    /// nothing else.
     fn hear(&mut self, packet: &ArpPacket, cx: &mut Cx<'_>) -> Result<(), ArpDrop> {
         let Self { claims, said, .. } = self;
         let (pool, tx, tags) = (cx.pool, &mut *cx.tx, cx.host.vlan());

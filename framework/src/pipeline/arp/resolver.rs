@@ -1,8 +1,10 @@
-//! The stations that frames go to: asks for those that are not known, and keeps what waits for the answer.
+//! The stations that frames go to: asks for those that are not known, and keeps what waits for the
+//! answer.
 //!
-//! A shell around [`Neighbors`], owned by [`Egress`](super::super::Egress), so that whoever sends reaches it. On an interface of
-//! our own the questions are ARP packets and the [`Arp`](super::super::Arp) node brings the answers. On one that is the
-//! kernel's the questions are wishes, which the worker passes to the [mirror](crate::worker::kernel), and the answers
+//! A shell around [`Neighbors`], owned by [`Egress`](super::super::Egress), so that whoever sends
+//! reaches it. On an interface of our own the questions are ARP packets and the
+//! [`Arp`](super::super::Arp) node brings the answers. On one that is the kernel's the questions
+//! are wishes, which the worker passes to the [mirror](crate::worker::kernel), and the answers
 //! appear in the host.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -29,7 +31,8 @@ crate::drop_reasons! {
     pub(super) enum WaitingDrop {
         /// The neighbor did not answer.
         Unreachable => "unreachable",
-        /// Newer ones wait for the same neighbor, as many as may; or it answers a stranger, and newer ones need the room.
+        /// Newer ones wait for the same neighbor, as many as may; or it answers a stranger, and
+        /// newer ones need the room.
         Superseded => "superseded",
         /// No room for another datagram or neighbor.
         NoRoom => "no_room",
@@ -54,11 +57,12 @@ impl From<NeighborDrop> for WaitingDrop {
     }
 }
 
-/// Wishes that wait for the worker to pass them on, at the end of its turn. One more is asked again a second later.
+/// Wishes that wait for the worker to pass them on, at the end of its turn. One more is asked again
+/// a second later.
 const REQUESTS_MAX: usize = 16;
 
-/// Segments whose neighbor did not answer, that wait for TCP to hear of it within the same turn. Of one more TCP
-/// hears when it tries again.
+/// Segments whose neighbor did not answer, that wait for TCP to hear of it within the same turn. Of
+/// one more TCP hears when it tries again.
 const UNREACHED_MAX: usize = 16;
 
 /// Neighbors, and frames that wait for them.
@@ -133,8 +137,9 @@ impl Resolver {
     }
 }
 
-/// Keeps a frame, whose destination is still to be written, until its neighbor is known. Its front must be ours to
-/// write. What becomes of it then is counted. It comes back where nobody here asks for neighbors.
+/// Keeps a frame, whose destination is still to be written, until its neighbor is known. Its front
+/// must be ours to write. What becomes of it then is counted. It comes back where nobody here asks
+/// for neighbors.
 pub(in crate::pipeline) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
     let tags = cx.host.vlan();
     let Some(resolver) = &mut cx.egress.resolver else { return Err(frame) };
@@ -145,8 +150,8 @@ pub(in crate::pipeline) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut
     Ok(())
 }
 
-/// Wants a neighbor to be known from now on: asks where it is not. False where there is no room or no question left, or
-/// nobody asks.
+/// Wants a neighbor to be known from now on: asks where it is not. False where there is no room or
+/// no question left, or nobody asks.
 pub(in crate::pipeline) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
     let tags = cx.host.vlan();
     let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return false };
@@ -179,7 +184,8 @@ pub(in crate::pipeline) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> Heard {
     heard
 }
 
-/// Asks again, checks what gets old, gives up, and looks at what others told the host. A compare where nobody is asked.
+/// Asks again, checks what gets old, gives up, and looks at what others told the host. A compare
+/// where nobody is asked.
 #[inline(always)]
 pub(in crate::pipeline) fn tick(cx: &mut Cx<'_>) {
     if cx.egress.resolver.is_some() {

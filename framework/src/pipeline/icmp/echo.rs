@@ -1,6 +1,6 @@
-//! Asking for echoes: ICMP echo requests of the app's own. Their answers come by the [`Icmp`](super::super::Icmp) node to
-//! [`App::on_echo_reply`](super::super::App::on_echo_reply); to know which was asked when, and what is missing, is the
-//! app's.
+//! Asking for echoes: ICMP echo requests of the app's own. Their answers come by the
+//! [`Icmp`](super::super::Icmp) node to [`App::on_echo_reply`](super::super::App::on_echo_reply);
+//! to know which was asked when, and what is missing, is the app's.
 
 use core::net::Ipv4Addr;
 
@@ -22,9 +22,9 @@ use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, MacAddr, Pro
 /// Hops that an echo may take, as `ping` has it.
 const TTL: u8 = 64;
 
-/// Asks `destination` for an echo, in fragments where it is longer than the path allows: all of them or none. It waits
-/// where the neighbor is still to be asked for. Looks the way up each time, which is some 50 ns: for measuring and
-/// probing, not for trading.
+/// Asks `destination` for an echo, in fragments where it is longer than the path allows: all of
+/// them or none. It waits where the neighbor is still to be asked for. Looks the way up each time,
+/// which is some 50 ns: for measuring and probing, not for trading.
 ///
 /// # Errors
 /// There is no way, or it was not taken; the latter is counted among `egress/drop`.

@@ -1,5 +1,6 @@
-//! Telling a sender that its packet came to nothing: ICMP errors, as far as RFC 1122 3.2.2 and a rate allow. What enters
-//! is a packet that a node is about to drop; it stays the node's. What leaves is a new frame that quotes it.
+//! Telling a sender that its packet came to nothing: ICMP errors, as far as RFC 1122 3.2.2 and a
+//! rate allow. What enters is a packet that a node is about to drop; it stays the node's. What
+//! leaves is a new frame that quotes it.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -52,7 +53,8 @@ impl From<ErrorRefusal> for UnsentError {
     }
 }
 
-/// How many errors are sent, and how many were. Owned by [`Egress`](super::super::Egress): one rate for all that the host says.
+/// How many errors are sent, and how many were. Owned by [`Egress`](super::super::Egress): one rate
+/// for all that the host says.
 pub(in crate::pipeline) struct IcmpErrors {
     limit: ErrorLimit,
     sent: Counter,
@@ -75,8 +77,9 @@ pub fn tell_port_unreachable(mbuf: &Mbuf, cx: &mut Cx<'_>) {
 }
 
 /// Tells the sender of a packet what went wrong, where this host tells at all
-/// ([`EgressConfig::errors`](super::super::EgressConfig::errors)). `advanced` is how many bytes before the data the IPv4 header
-/// begins: 0 in the IPv4 node, `l3_len` behind it. Costs a buffer and three short copies.
+/// ([`EgressConfig::errors`](super::super::EgressConfig::errors)). `advanced` is how many bytes
+/// before the data the IPv4 header begins: 0 in the IPv4 node, `l3_len` behind it. Costs a buffer
+/// and three short copies.
 #[cold]
 pub fn tell_sender(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) {
     if cx.egress.errors.is_none() {
@@ -118,7 +121,8 @@ fn try_send(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) 
     })
 }
 
-/// The beginning of a packet from its IPv4 header on, as much as an error quotes (RFC 1812 4.3.2.3).
+/// The beginning of a packet from its IPv4 header on, as much as an error quotes
+/// (RFC 1812 4.3.2.3).
 fn quote_packet<'a>(mbuf: &Mbuf, advanced: usize, quote: &'a mut [u8; QUOTED_LEN_MAX]) -> Option<&'a [u8]> {
     let headers = mbuf.behind(advanced)?;
     let mut len = 0;

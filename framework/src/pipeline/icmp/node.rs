@@ -1,7 +1,9 @@
-//! The ICMP node: answers echo requests in their own buffer, and tells the app what went wrong with its flows.
+//! The ICMP node: answers echo requests in their own buffer, and tells the app what went wrong with
+//! its flows.
 //!
-//! What enters begins with the ICMP header and has the IPv4 header behind it (towards the headroom); nothing is handed
-//! on but to the app. Errors of our own are sent by the node that drops, see [`tell_sender`](super::super::tell_sender).
+//! What enters begins with the ICMP header and has the IPv4 header behind it (towards the
+//! headroom); nothing is handed on but to the app. Errors of our own are sent by the node that
+//! drops, see [`tell_sender`](super::super::tell_sender).
 
 use core::net::Ipv4Addr;
 
@@ -32,7 +34,8 @@ crate::drop_reasons! {
         TooShort => "too_short",
         /// The checksum is wrong.
         BadChecksum => "bad_checksum",
-        /// Sent to a group or to all: nobody has to answer those (RFC 1122 3.2.2.6), and an attacker would like it.
+        /// Sent to a group or to all: nobody has to answer those (RFC 1122 3.2.2.6), and an
+        /// attacker would like it.
         ToMany => "to_many",
         /// An echo request whose source is no single host.
         BadSource => "bad_source",
@@ -52,15 +55,20 @@ crate::drop_reasons! {
         NoSocket => "no_socket",
         /// "Fragmentation needed" about a packet that may be fragmented, or that would have fitted.
         BadPathMtu => "bad_path_mtu",
-        /// "Fragmentation needed" about a datagram that has not the identification of what the flow sends: made up (RFC 8899 4.6.1).
+        /// "Fragmentation needed" about a datagram that has not the identification of what the flow
+        /// sends: made up (RFC 8899 4.6.1).
         UnprovenPathMtu => "unproven_path_mtu",
-        /// More "fragmentation needed" about the datagrams of a flow than are looked at: somebody guesses.
+        /// More "fragmentation needed" about the datagrams of a flow than are looked at: somebody
+        /// guesses.
         PathMtuLimited => "path_mtu_limited",
-        /// "Fragmentation needed" on a path that larger segments went through: what is then missed is cut (RFC 5927 7.2).
+        /// "Fragmentation needed" on a path that larger segments went through: what is then missed
+        /// is cut (RFC 5927 7.2).
         Doubted => "doubted",
-        /// An error about a segment that is not on its way: a late one, or a stranger's (RFC 5927 4.1).
+        /// An error about a segment that is not on its way: a late one, or a stranger's
+        /// (RFC 5927 4.1).
         NotOnItsWay => "not_on_its_way",
-        /// An error about a connection whose handshake is done: the route may come back (RFC 5927 5.2).
+        /// An error about a connection whose handshake is done: the route may come back
+        /// (RFC 5927 5.2).
         Established => "established",
         /// An echo request that was not answered: no route leads back.
         NoRoute => "no_route",
@@ -68,7 +76,8 @@ crate::drop_reasons! {
         PoolEmpty => "pool_empty",
         /// An echo request that was not answered: the device's ring is full.
         RingFull => "ring_full",
-        /// An echo request that was not answered: the NIC took a tag off, and the buffer has no room to put it back.
+        /// An echo request that was not answered: the NIC took a tag off, and the buffer has no
+        /// room to put it back.
         NoHeadroom => "no_headroom",
     }
 }
@@ -117,8 +126,8 @@ impl From<PathMtuRefusal> for IcmpDrop {
     }
 }
 
-/// Something went wrong with what a consumer sent. Whoever guesses the flow can send this, so it is a hint and never a
-/// proof.
+/// Something went wrong with what a consumer sent. Whoever guesses the flow can send this, so it is
+/// a hint and never a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
     /// Which of the app's consumers has the flow.
@@ -129,7 +138,8 @@ pub struct IcmpError {
     pub kind: FlowErrorKind,
     /// Who says so: the other end or a router.
     pub reporter: Ipv4Addr,
-    /// Bytes of the largest packet that passes, as far as we believe the reporter; None where that was not the matter.
+    /// Bytes of the largest packet that passes, as far as we believe the reporter; None where that
+    /// was not the matter.
     pub path_mtu: Option<usize>,
 }
 
@@ -196,8 +206,8 @@ impl Envelope {
         cx.egress.next_identification(key, cx.now)
     }
 
-    /// The header of an answer of `payload_len` bytes. Routers may fragment it: the way back may be narrower than the
-    /// way here, and nobody would send the answer again.
+    /// The header of an answer of `payload_len` bytes. Routers may fragment it: the way back may be
+    /// narrower than the way here, and nobody would send the answer again.
     fn answer(&self, payload_len: usize, identification: u16) -> Option<Ipv4Header> {
         let fields = Ipv4Fields {
             source: self.destination,
@@ -214,8 +224,8 @@ impl Envelope {
 }
 
 impl Icmp {
-    /// The node, with counters in the scope `icmp` below `scope`. Takes all memory, 64 KiB of it for messages that come
-    /// in fragments.
+    /// The node, with counters in the scope `icmp` below `scope`. Takes all memory, 64 KiB of it
+    /// for messages that come in fragments.
     pub fn new(config: IcmpConfig, scope: &Scope) -> Self {
         let scope = scope.scope("icmp");
         Self {
@@ -349,7 +359,8 @@ impl Icmp {
         Ok(())
     }
 
-    /// Gives an error to the connection that it is about. What becomes of that one its app hears by an event.
+    /// Gives an error to the connection that it is about. What becomes of that one its app hears by
+    /// an event.
     fn tell_connections(&self, message: &Icmpv4Message<'_>, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
         let (error, seq) = match_segment(message, cx.host)?;
         TcpSockets::take_error(&error, seq, cx).ok_or(IcmpDrop::NotUdp)??;
@@ -374,8 +385,8 @@ impl Icmp {
         }
     }
 
-    /// Turns the request into its answer where it lies: another type, new headers in the room of the old ones. Options
-    /// of the request are left out.
+    /// Turns the request into its answer where it lies: another type, new headers in the room of
+    /// the old ones. Options of the request are left out.
     fn answer_in_place(
         &mut self,
         mut mbuf: Mbuf,
@@ -405,7 +416,8 @@ impl Icmp {
         }
     }
 
-    /// Answers a request that came in fragments, or is longer than the MTU, in fragments: all or none.
+    /// Answers a request that came in fragments, or is longer than the MTU, in fragments: all or
+    /// none.
     #[cold]
     fn send_fragments(&mut self, message: &mut [u8], envelope: &Envelope, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
         let station = envelope.link.station_to(envelope.source, cx).ok_or(IcmpDrop::NoRoute)?;
@@ -455,7 +467,8 @@ impl<A: App> Node<A> for Icmp {
     }
 }
 
-/// Makes an echo request an answer: the type changes from 8 to 0, the code is 0, the checksum follows (RFC 1624).
+/// Makes an echo request an answer: the type changes from 8 to 0, the code is 0, the checksum
+/// follows (RFC 1624).
 fn become_answer(message: &mut [u8]) {
     let old = u16::from_be_bytes([message[0], message[1]]);
     let sum = u16::from_be_bytes([message[2], message[3]]);
@@ -474,7 +487,8 @@ fn plan(message_len: usize, link_len: usize, cx: &Cx<'_>) -> Result<FragmentPlan
     })
 }
 
-/// Puts the bytes of a message in one piece; says how many. An IP payload is never longer than the scratch.
+/// Puts the bytes of a message in one piece; says how many. An IP payload is never longer than the
+/// scratch.
 fn gather(mbuf: &Mbuf, scratch: &mut [u8]) -> usize {
     let mut len = 0;
     for segment in mbuf.segments() {

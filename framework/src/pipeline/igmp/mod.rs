@@ -1,13 +1,17 @@
-//! The IGMP node: keeps the network sending us the groups that consumers have joined. What enters are IGMP messages
-//! behind the IPv4 header; nothing goes on from here. What leaves are reports, with TTL 1 and the router alert option.
+//! The IGMP node: keeps the network sending us the groups that consumers have joined. What enters
+//! are IGMP messages behind the IPv4 header; nothing goes on from here. What leaves are reports,
+//! with TTL 1 and the router alert option.
 //!
-//! The node owns the [`Reporter`], the machine that decides what to say and when. It learns of joins and leaves in
-//! `tick`: [`UdpSockets::membership_changes`](crate::proto::UdpSockets::membership_changes) is one load each poll, and
-//! when it has moved the node walks over the memberships, some at a time, and gives the machine the merged filter of
-//! each group that has changed. So apps join at their sockets and nobody has to tell a node deep in the tree. A group
-//! that was left and joined again between two walks has not changed.
+//! The node owns the [`Reporter`], the machine that decides what to say and when. It learns of
+//! joins and leaves in `tick`:
+//! [`UdpSockets::membership_changes`](crate::proto::UdpSockets::membership_changes) is one load
+//! each poll, and when it has moved the node walks over the memberships, some at a time, and gives
+//! the machine the merged filter of each group that has changed. So apps join at their sockets and
+//! nobody has to tell a node deep in the tree. A group that was left and joined again between two
+//! walks has not changed.
 //!
-//! A pipeline without this node says nothing: where the kernel holds the memberships, or the exchange floods.
+//! A pipeline without this node says nothing: where the kernel holds the memberships, or the
+//! exchange floods.
 
 use core::net::Ipv4Addr;
 
@@ -42,7 +46,8 @@ crate::drop_reasons! {
         Scattered => "scattered",
         /// It passed a router, or pretends to be near: the TTL is not 1 (RFC 3376 4).
         NotLocal => "not_local",
-        /// A query or report of version 2 or 3 without the router alert option (RFC 3376 9.1 and 9.2).
+        /// A query or report of version 2 or 3 without the router alert option (RFC 3376 9.1 and
+        /// 9.2).
         NoRouterAlert => "no_router_alert",
         /// A general query to another address than all systems (RFC 3376 9.1).
         MisdirectedQuery => "misdirected_query",
@@ -68,10 +73,12 @@ impl From<IgmpError> for IgmpDrop {
 /// What the IGMP node needs to know at start.
 #[derive(Clone, Copy, Debug)]
 pub struct IgmpConfig {
-    /// How many groups and sources, and the newest version. Its report length is bounded by the interface's MTU.
+    /// How many groups and sources, and the newest version. Its report length is bounded by the
+    /// interface's MTU.
     pub reporter: ReporterConfig,
-    /// Whether queries of version 2 and 3 without router alert are refused, as RFC 3376 9.1 wants it. Some switches
-    /// send such: where `drop/no_router_alert` counts and groups dry up after minutes, turn this off.
+    /// Whether queries of version 2 and 3 without router alert are refused, as RFC 3376 9.1 wants
+    /// it. Some switches send such: where `drop/no_router_alert` counts and groups dry up after
+    /// minutes, turn this off.
     pub require_router_alert: bool,
     /// The secret of its tables, and what draws its delays.
     pub seed: HashSeed,
@@ -84,8 +91,9 @@ impl IgmpConfig {
     }
 }
 
-/// Messages sent in one tick. A report of 183 groups takes 4 µs and a whole frame, and the orders of this poll wait
-/// behind it. A thousand joins still leave within two ticks, and in version 2 within 250.
+/// Messages sent in one tick. A report of 183 groups takes 4 µs and a whole frame, and the orders
+/// of this poll wait behind it. A thousand joins still leave within two ticks, and in version 2
+/// within 250.
 const MESSAGES_PER_TICK: usize = 4;
 /// Memberships and groups looked at in one tick while a change is being followed: 2 to 20 ns each.
 const PLACES_PER_TICK: usize = 256;
@@ -120,7 +128,8 @@ pub struct Igmp {
     drops: Drops<IgmpDrop>,
 }
 
-/// The walk over the sockets' memberships, then over the reporter's groups to find those that nobody wants any more.
+/// The walk over the sockets' memberships, then over the reporter's groups to find those that
+/// nobody wants any more.
 #[derive(Clone, Copy, Default)]
 struct Walk {
     /// Changes that have been followed.
@@ -177,8 +186,8 @@ impl Igmp {
         }
     }
 
-    /// The link went up or down. Down: nothing is sent. Up: everything is told anew, because what was plugged in may
-    /// be another switch.
+    /// The link went up or down. Down: nothing is sent. Up: everything is told anew, because what
+    /// was plugged in may be another switch.
     fn set_link(&mut self, is_up: bool, now: Instant) {
         match is_up {
             true => self.reporter.link_up(now),
@@ -215,8 +224,9 @@ impl Igmp {
         Ok(())
     }
 
-    /// A query of a router of this link sets the version and the times; any is answered. Switches without an address ask from
-    /// 0.0.0.0 (RFC 4541 2.1.1), and a host without an address cannot tell who is of its link.
+    /// A query of a router of this link sets the version and the times; any is answered. Switches
+    /// without an address ask from 0.0.0.0 (RFC 4541 2.1.1), and a host without an address cannot
+    /// tell who is of its link.
     fn hear_query(&mut self, query: &IgmpQuery<'_>, source: Ipv4Addr, cx: &Cx<'_>) {
         let addresses = cx.host.addresses();
         let is_of_link = source.is_unspecified() || addresses.iter().any(|own| own.contains(source));
@@ -313,8 +323,8 @@ impl Igmp {
         }
     }
 
-    /// Sends what is due, in frames that the link takes and a buffer holds. The machine is asked only where a message
-    /// can leave, so none is lost.
+    /// Sends what is due, in frames that the link takes and a buffer holds. The machine is asked
+    /// only where a message can leave, so none is lost.
     #[cold]
     fn send_due(&mut self, cx: &mut Cx<'_>) {
         let packet_len_max = cx.host.mtu().min(cx.pool.layout().data_room().saturating_sub(link_len(cx)));

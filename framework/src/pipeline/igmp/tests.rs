@@ -230,7 +230,8 @@ fn joins_and_leaves_of_the_sockets_are_reported() {
     assert_eq!(frames.len(), 1);
     assert_eq!(records(&frames[0]), [(RecordKind::ChangeToExclude, GROUP, vec![])]);
     assert_eq!(bench.sent_within(SECOND).len(), 1);
-    // A second consumer changes nothing while somebody takes any source; then its source is what remains.
+    // A second consumer changes nothing while somebody takes any source; then its source is what
+    // remains.
     bench.sockets.join_source(BERT, Group::new(GROUP, 9_000), PEER).unwrap();
     assert!(bench.sent_within(SECOND).is_empty());
     bench.sockets.leave(ANNE, Group::new(GROUP, 9_000)).unwrap();

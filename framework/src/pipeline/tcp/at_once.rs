@@ -1,6 +1,6 @@
-//! A message that is sent at once: it is copied behind its headers, and the frame is posted before the
-//! machine notes it. Nearly every answer to a segment that has just come goes so. All others go through
-//! the send queue and [`output`](super::output).
+//! A message that is sent at once: it is copied behind its headers, and the frame is posted before
+//! the machine notes it. Nearly every answer to a segment that has just come goes so. All others go
+//! through the send queue and [`output`](super::output).
 
 use super::super::node::Cx;
 use super::ConnectionId;
@@ -59,8 +59,8 @@ fn note_committed(payload: Held, permit: SendPermit<'_, Bytes>, records: &SendRe
 }
 
 impl TcpCalls<'_, '_> {
-    /// Sends a copy of a message as a segment of its own with the usual headers. False, and nothing has
-    /// happened, where it has to go through the send queue.
+    /// Sends a copy of a message as a segment of its own with the usual headers. False, and nothing
+    /// has happened, where it has to go through the send queue.
     #[inline(never)]
     pub(super) fn send_at_once(&mut self, id: ConnectionId, message: &[u8]) -> bool {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return false };

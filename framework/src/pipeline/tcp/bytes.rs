@@ -4,7 +4,8 @@ use crate::mem::{Held, Mbuf};
 use crate::proto::tcp::Payload;
 use crate::wire::checksum::Sum;
 
-/// Payload bytes. Letting go of them is their good end: they were acknowledged, delivered, or are somebody else's too.
+/// Payload bytes. Letting go of them is their good end: they were acknowledged, delivered, or are
+/// somebody else's too.
 pub(in crate::pipeline) enum Bytes {
     /// Ours alone: what came, or what was not sent yet.
     Mbuf(Own),
@@ -16,7 +17,8 @@ pub(in crate::pipeline) enum Bytes {
 pub(in crate::pipeline) struct Own {
     /// Only `None` on the way to another form.
     pub(super) mbuf: Option<Mbuf>,
-    /// The sum of all its bytes, where it was taken while they were copied: the segment that carries them need not read them again.
+    /// The sum of all its bytes, where it was taken while they were copied: the segment that
+    /// carries them need not read them again.
     sum: Option<Sum>,
 }
 
@@ -45,8 +47,8 @@ impl Bytes {
         Self::Mbuf(Own { mbuf: Some(mbuf), sum })
     }
 
-    /// A copy of `bytes`, or of as many from their front as there is room for, in an mbuf that is empty. `sums` says whether whoever
-    /// sends them asks for their sum: it is taken on the way.
+    /// A copy of `bytes`, or of as many from their front as there is room for, in an mbuf that is
+    /// empty. `sums` says whether whoever sends them asks for their sum: it is taken on the way.
     #[inline]
     pub(super) fn copy(bytes: &[u8], mbuf: Mbuf, sums: bool) -> Self {
         let mut own = Own { mbuf: Some(mbuf), sum: sums.then_some(Sum::EMPTY) };
@@ -127,8 +129,8 @@ impl Own {
     }
 }
 
-/// Copies many bytes in pieces: of two kilobytes or more the C library makes one instruction, which takes its time to
-/// begin, and on some CPUs longer for each byte.
+/// Copies many bytes in pieces: of two kilobytes or more the C library makes one instruction, which
+/// takes its time to begin, and on some CPUs longer for each byte.
 #[inline]
 fn copy(to: &mut [u8], from: &[u8]) {
     const PIECE_LEN: usize = 1536;
@@ -161,7 +163,8 @@ impl Payload for Bytes {
         }
     }
 
-    /// Both parts are held slices of the one buffer. Never refused but for a chain, of which none is kept to be sent.
+    /// Both parts are held slices of the one buffer. Never refused but for a chain, of which none
+    /// is kept to be sent.
     fn split_off(&mut self, at: usize) -> Option<Self> {
         if let Some(mbuf) = self.take_mbuf() {
             *self = Self::Held(mbuf.hold());
@@ -191,7 +194,8 @@ impl Payload for Bytes {
     }
 }
 
-/// The payload as an mbuf that is ours to write: one that was not sent yet, or one that was and that nobody else holds any more.
+/// The payload as an mbuf that is ours to write: one that was not sent yet, or one that was and
+/// that nobody else holds any more.
 pub(super) fn owned(payload: &mut Bytes) -> Option<Mbuf> {
     if let Bytes::Held(_) = payload {
         return reclaim(payload);

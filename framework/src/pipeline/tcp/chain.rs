@@ -1,7 +1,8 @@
-//! A segment over several buffers: what a NIC or the kernel has merged from many, a frame longer than a buffer, a
-//! packet that came in fragments. It is taken apart into a segment for each buffer, one behind the other, as they
-//! would have come without a merger. So the app is shown the bytes where they lie, may do with the connection between
-//! two of them what it may do between two segments, and the machine needs to know nothing of chains.
+//! A segment over several buffers: what a NIC or the kernel has merged from many, a frame longer
+//! than a buffer, a packet that came in fragments. It is taken apart into a segment for each
+//! buffer, one behind the other, as they would have come without a merger. So the app is shown the
+//! bytes where they lie, may do with the connection between two of them what it may do between two
+//! segments, and the machine needs to know nothing of chains.
 
 use crate::mem::Mbuf;
 use crate::proto::tcp::Segment;
@@ -28,7 +29,8 @@ impl Iterator for Parts {
         let mut part = self.rest.take()?;
         self.rest = part.detach();
         if let Some(rest) = self.rest.take_if(|rest| rest.is_empty() || self.segment.has(TcpFlags::SYN)) {
-            // A SYN takes a number before its data, and so much of that never comes with one: it comes again.
+            // A SYN takes a number before its data, and so much of that never comes with one: it
+            // comes again.
             rest.free();
         }
         let len = part.len() as u32;
@@ -49,7 +51,8 @@ impl Iterator for Parts {
     }
 }
 
-/// The packet behind its first `len` bytes, without buffers that have nothing of it. Panics where there are fewer.
+/// The packet behind its first `len` bytes, without buffers that have nothing of it. Panics where
+/// there are fewer.
 fn without_front(mut mbuf: Mbuf, mut len: usize) -> Mbuf {
     while let Some(rest) = (mbuf.bytes().len() <= len).then(|| mbuf.detach()).flatten() {
         len -= mbuf.len();

@@ -1,7 +1,8 @@
 //! What stands before the payload of a frame: link header, IPv4, TCP and its options.
 //!
-//! Nearly all segments of a connection look alike, and theirs are written where they leave from, by stores of which each length is known
-//! ([`UsualHeaders`]). All others are put together on the side ([`compose`]).
+//! Nearly all segments of a connection look alike, and theirs are written where they leave from, by
+//! stores of which each length is known ([`UsualHeaders`]). All others are put together on the side
+//! ([`compose`]).
 
 use arrayvec::ArrayVec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -37,7 +38,8 @@ impl Body {
         Self { len: payload.len(), sum }
     }
 
-    /// Copies a payload into its frame, which is as long, and sums it on the way where the NIC does not.
+    /// Copies a payload into its frame, which is as long, and sums it on the way where the NIC does
+    /// not.
     #[inline(always)]
     pub(super) fn copied(place: &mut [u8], payload: &[u8], by_nic: bool) -> Self {
         if by_nic {
@@ -48,7 +50,8 @@ impl Body {
     }
 }
 
-/// Headers in front of nearly all segments, as they lie in the frame: no tag, and timestamps as the only option.
+/// Headers in front of nearly all segments, as they lie in the frame: no tag, and timestamps as the
+/// only option.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct UsualHeaders {

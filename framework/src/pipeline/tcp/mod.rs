@@ -1,4 +1,5 @@
-//! TCP in the pipeline: the node that checks segments and gives them to the machine, and what an app calls.
+//! TCP in the pipeline: the node that checks segments and gives them to the machine, and what an
+//! app calls.
 //!
 //! ```text
 //!  Ipv4 ─▶ Tcp ──segment──▶ machine (proto::tcp) ──data, events──▶ app.on_tcp_data, app.on_tcp_event
@@ -6,11 +7,12 @@
 //!             frames ◀─ way out       └── cx.tcp().send(…), connect, listen, …: from any node's callback, in the same turn
 //! ```
 //!
-//! The machine and what it remembers belong to the worker ([`TcpSockets`], in [`Cx`](super::Cx)), so that a tick over UDP sends
-//! an order over TCP on the same stack frame. Acknowledgments leave when the burst has ended, one for all its segments.
+//! The machine and what it remembers belong to the worker ([`TcpSockets`], in [`Cx`](super::Cx)),
+//! so that a tick over UDP sends an order over TCP on the same stack frame. Acknowledgments leave
+//! when the burst has ended, one for all its segments.
 //!
-//! The smallest app that is one at both ends: whoever is connected says hello, and keeps what it hears. Two workers,
-//! over a wire of plain memory.
+//! The smallest app that is one at both ends: whoever is connected says hello, and keeps what it
+//! hears. Two workers, over a wire of plain memory.
 //!
 //! ```
 //! # use core::net::{Ipv4Addr, SocketAddrV4};

@@ -1,5 +1,5 @@
-//! The TCP node: verifies the segment, gives it to the machine, and tells the app what came of it. What enters begins with the TCP
-//! header and has the IPv4 header behind it (towards the headroom).
+//! The TCP node: verifies the segment, gives it to the machine, and tells the app what came of it.
+//! What enters begins with the TCP header and has the IPv4 header behind it (towards the headroom).
 
 use zerocopy::FromBytes;
 
@@ -55,13 +55,16 @@ crate::drop_reasons! {
         BlindSyn => "blind_syn",
         /// More SYNs than the listener takes.
         SynRateExceeded => "syn_rate_exceeded",
-        /// No place for one more connection of a caller: `TcpConfig::connections_max`, less `places_for_calls`.
+        /// No place for one more connection of a caller: `TcpConfig::connections_max`, less
+        /// `places_for_calls`.
         TableFull => "table_full",
         /// As many connections as the listener takes: `ListenOptions::connections_max`.
         ListenerFull => "listener_full",
-        /// As many connections as the listener takes from one address: `ListenOptions::connections_per_source`.
+        /// As many connections as the listener takes from one address:
+        /// `ListenOptions::connections_per_source`.
         SourceFull => "source_full",
-        /// No place for data that is out of order or that a paused app has not taken: it comes again.
+        /// No place for data that is out of order or that a paused app has not taken: it comes
+        /// again.
         NoRoom => "no_room",
         /// All of it waits already, out of order.
         Duplicate => "duplicate",
@@ -108,8 +111,8 @@ pub struct TcpData<'a> {
     pub connection: ConnectionId,
     /// Whose it is, by `connect` or the listener's options.
     pub consumer: ConsumerId,
-    /// When the segment arrived, by the NIC's clock or the capture's. Of short ones that waited in one buffer for a paused app, that of the
-    /// first.
+    /// When the segment arrived, by the NIC's clock or the capture's. Of short ones that waited in
+    /// one buffer for a paused app, that of the first.
     pub timestamp: Option<UnixTime>,
     /// The bytes: in order, each once. A segment that came in fragments is shown in pieces.
     pub payload: &'a [u8],
@@ -123,8 +126,8 @@ enum Source<'a> {
 }
 
 impl TcpData<'_> {
-    /// Keeps the bytes without copying them, for longer than the call. The buffer stays out of the pool until the
-    /// handle is dropped, so bound how many are kept.
+    /// Keeps the bytes without copying them, for longer than the call. The buffer stays out of the
+    /// pool until the handle is dropped, so bound how many are kept.
     #[inline]
     pub fn hold(&self) -> Held {
         match &self.held {
@@ -169,8 +172,9 @@ impl Tcp {
         }
     }
 
-    /// Gives the machine a segment that goes on with the train, and the app its payload; or else one that is what its connection expects.
-    /// It comes back, and nothing has happened, where it is any other, as all segments are that are not sound, or of no connection.
+    /// Gives the machine a segment that goes on with the train, and the app its payload; or else
+    /// one that is what its connection expects. It comes back, and nothing has happened, where it
+    /// is any other, as all segments are that are not sound, or of no connection.
     ///
     /// That it is from a host and to us alone need not be asked: only such have connections.
     #[inline(always)]
@@ -244,8 +248,8 @@ impl Tcp {
         Some(Expected { connection, consumer, header_len, len: segment.len as usize })
     }
 
-    /// Any other segment. A SYN that is one too many ends here, as a flood of them is to cost as little as can be: nothing else of it is
-    /// looked at.
+    /// Any other segment. A SYN that is one too many ends here, as a flood of them is to cost as
+    /// little as can be: nothing else of it is looked at.
     #[inline(never)]
     fn push_other<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         match is_flood(&mbuf, cx) {
@@ -282,7 +286,8 @@ impl Tcp {
         }
     }
 
-    /// As [`check`](Self::check). Bytes are brought into one piece only for a checksum that nobody has verified: who merges has.
+    /// As [`check`](Self::check). Bytes are brought into one piece only for a checksum that nobody
+    /// has verified: who merges has.
     fn check_chain(&mut self, mbuf: &Mbuf, cx: &Cx<'_>) -> Result<(Arrival, usize), TcpNodeDrop> {
         if mbuf.l4_checksum() != Verdict::Unknown {
             return self.check(mbuf, mbuf.bytes(), cx);
@@ -321,7 +326,8 @@ impl Tcp {
         }
     }
 
-    /// A partial checksum is looked for before all bytes are summed: where the policy accepts one, nearly all that comes has it.
+    /// A partial checksum is looked for before all bytes are summed: where the policy accepts one,
+    /// nearly all that comes has it.
     #[inline(always)]
     fn verify(&self, parsed: &TcpSegment<'_>, ipv4: &Ipv4Header) -> bool {
         match self.config.checksum {
@@ -461,8 +467,9 @@ fn deliver<A: App>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &mut
     }
 }
 
-/// Events that one call tells. An app that answers each by a call that makes the next would keep the turn for ever: one that calls again
-/// whenever its call is closed does, while the link is down. The rest stays in order for the next frame or tick.
+/// Events that one call tells. An app that answers each by a call that makes the next would keep
+/// the turn for ever: one that calls again whenever its call is closed does, while the link is
+/// down. The rest stays in order for the next frame or tick.
 const EVENTS_MAX: u32 = 256;
 
 /// Tells the app what happened. What it does meanwhile may make more happen.

@@ -1,4 +1,5 @@
-//! Segments become frames: headers in front of the payload, in one go and in the payload's own buffer where that is ours to write.
+//! Segments become frames: headers in front of the payload, in one go and in the payload's own
+//! buffer where that is ours to write.
 
 use core::net::Ipv4Addr;
 
@@ -50,7 +51,8 @@ pub(super) struct OutOffloads {
 
 /// Buffers behind the headers of one frame: 64 KiB of full segments, with some to spare.
 const PIECES_MAX: usize = 64;
-/// Bytes of the longest payload of an IPv4 packet behind the longest headers: also what is to be cut says how long it is.
+/// Bytes of the longest payload of an IPv4 packet behind the longest headers: also what is to be
+/// cut says how long it is.
 const SEGMENTATION_LEN_MAX: usize = u16::MAX as usize - ipv4::HEADER_LEN - tcp::HEADER_LEN - OPTIONS_LEN_MAX;
 
 impl OutOffloads {
@@ -62,8 +64,9 @@ impl OutOffloads {
         Self { checksum, segmentation_len_max: longest, chains: capabilities.tx_segments_max >= 2, pieces_max }
     }
 
-    /// Bytes of the longest payload that the device is given, where a buffer has room for so many. What is sent again while
-    /// the NIC still reads it goes as a copy, which stands in one buffer with its headers where the device takes no chains.
+    /// Bytes of the longest payload that the device is given, where a buffer has room for so many.
+    /// What is sent again while the NIC still reads it goes as a copy, which stands in one buffer
+    /// with its headers where the device takes no chains.
     fn longest(self, data_room: usize) -> usize {
         let copied_max = if self.chains { usize::MAX } else { data_room.saturating_sub(HEADERS_LEN_MAX) };
         self.segmentation_len_max.min(copied_max)
@@ -75,7 +78,8 @@ impl OutOffloads {
         Offload::L4_CHECKSUM.when(self.checksum)
     }
 
-    /// What the NIC is to do with a segment. What waits for a neighbor is posted by somebody else, who does not know.
+    /// What the NIC is to do with a segment. What waits for a neighbor is posted by somebody else,
+    /// who does not know.
     #[inline]
     fn of(self, segment: &Outgoing, waits: bool) -> Offload {
         let checksum = self.checksum && !waits;
@@ -104,7 +108,8 @@ pub(super) fn note_lens(frame: &mut Mbuf, offload: Offload) {
     }
 }
 
-/// A segment that leaves: behind which link header, what the NIC is to do, and who is asked for the neighbor where it is not known.
+/// A segment that leaves: behind which link header, what the NIC is to do, and who is asked for the
+/// neighbor where it is not known.
 struct Departure<'s> {
     link: &'s [u8],
     segment: &'s Outgoing,
@@ -156,8 +161,8 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
         self.sent(Some(slot), segment, run.len(), sent)
     }
 
-    /// The way is prepared here, as the place may have been another connection's before, with another way: so the
-    /// first data leaves as fast as all that follows.
+    /// The way is prepared here, as the place may have been another connection's before, with
+    /// another way: so the first data leaves as fast as all that follows.
     #[cold]
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
         let path = &mut self.paths[slot as usize];
@@ -188,7 +193,8 @@ impl TcpOutput<'_, '_> {
         self.cx.host.mtu()
     }
 
-    /// A segment has left. Who sends past [`send`](Output::send) says so here, or the guardian has to ask the peer what it got.
+    /// A segment has left. Who sends past [`send`](Output::send) says so here, or the guardian has
+    /// to ask the peer what it got.
     #[inline(always)]
     pub(super) fn note(&self, slot: Option<u32>, segment: &Outgoing, payload_len: u32) {
         if let (Some(slot), Some(roster)) = (slot, &*self.roster) {
@@ -276,8 +282,8 @@ impl TcpOutput<'_, '_> {
         })
     }
 
-    /// What goes into the usual headers of a connection's segment: the link header, where the way is known and has no
-    /// tag, and the timestamps.
+    /// What goes into the usual headers of a connection's segment: the link header, where the way
+    /// is known and has no tag, and the timestamps.
     #[inline(always)]
     fn usual(&self, slot: Option<u32>, segment: &Outgoing) -> Option<([u8; ethernet::HEADER_LEN], Timestamps)> {
         let link = *self.paths[slot? as usize].untagged(self.cx.host)?;
@@ -338,7 +344,8 @@ impl TcpOutput<'_, '_> {
         };
         let (link, neighbor_request) = match path.resolve_next_hop(request, cx, news) {
             NextHop::Known(link) => (link, None),
-            // Of data the app is told whether it has left, so it does not wait where nobody sees it.
+            // Of data the app is told whether it has left, so it does not wait where nobody sees
+            // it.
             NextHop::Resolving(_, neighbor_request) if payload.is_some() => {
                 let _ = resolver::keep(neighbor_request, cx);
                 return Err(Unsent::NoRoute);
@@ -356,7 +363,8 @@ impl TcpOutput<'_, '_> {
     }
 }
 
-/// Who is the reason that a segment leaves. What carries neither a call of ours nor data answers somebody, who may be nobody.
+/// Who is the reason that a segment leaves. What carries neither a call of ours nor data answers
+/// somebody, who may be nobody.
 fn asker(segment: &Outgoing, has_payload: bool) -> Asker {
     let is_call = segment.syn.is_some() && !segment.flags.intersects(TcpFlags::ACK);
     match (is_call, has_payload) {
@@ -366,7 +374,8 @@ fn asker(segment: &Outgoing, has_payload: bool) -> Asker {
     }
 }
 
-/// Posts a segment without payload. An acknowledgment is not what a caller sends: it is not stamped for whoever sends meanwhile.
+/// Posts a segment without payload. An acknowledgment is not what a caller sends: it is not stamped
+/// for whoever sends meanwhile.
 #[inline(always)]
 fn post_bare(frame: Mbuf, segment: &Outgoing, offload: Offload, tx: &mut dyn TxQueue) -> Result<(), Mbuf> {
     match segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST) {
@@ -414,8 +423,9 @@ impl Departure<'_> {
         }
     }
 
-    /// The payload is somebody else's too: the NIC still reads it, or it is a part of something larger. It goes as a
-    /// view behind the headers where the device takes chains and a second buffer is free, else as a copy.
+    /// The payload is somebody else's too: the NIC still reads it, or it is a part of something
+    /// larger. It goes as a view behind the headers where the device takes chains and a second
+    /// buffer is free, else as a copy.
     fn send_copy(&self, payload: &Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let Bytes::Held(held) = payload else { return Err(Unsent::NoRoute) };
         let Some(bytes) = held.bytes() else { return Err(Unsent::NoRoute) };
@@ -461,8 +471,8 @@ impl Departure<'_> {
     }
 }
 
-/// Sends an answer without a neighbor entry: to the MAC address that the segment came from, with no ARP
-/// request.
+/// Sends an answer without a neighbor entry: to the MAC address that the segment came from, with no
+/// ARP request.
 #[cold]
 fn send_back(request: PathRequest, segment: &Outgoing, offloads: OutOffloads, cx: &mut Cx<'_>) -> Result<(), Unsent> {
     let Some((link, link_len)) = path::back(request, cx) else { return Err(Unsent::NoRoute) };

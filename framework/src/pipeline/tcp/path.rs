@@ -11,10 +11,12 @@ use crate::proto::{Asker, Flow, Host, NeighborRequest, Resolution};
 use crate::time::Instant;
 use crate::wire::{EtherType, MacAddr, ethernet};
 
-/// How soon a lost path is looked for again although nothing seems to have changed: about a second, in [`coarse`] time.
+/// How soon a lost path is looked for again although nothing seems to have changed: about a second,
+/// in [`coarse`] time.
 const RETRY: u32 = 60;
 
-/// A prepared link header. It follows its host, as a UDP flow does. Half a cache line, and never parts of two.
+/// A prepared link header. It follows its host, as a UDP flow does. Half a cache line, and never
+/// parts of two.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub(super) struct Path {
@@ -115,7 +117,8 @@ impl Path {
         Some(self.known()).filter(|link| !link.is_empty() && self.seen == changes(cx.host) as u32)
     }
 
-    /// The link header, where it is as it was prepared and has no tag: what nearly all frames leave with.
+    /// The link header, where it is as it was prepared and has no tag: what nearly all frames leave
+    /// with.
     #[inline(always)]
     pub(super) fn untagged(&self, host: &Host) -> Option<&[u8; ethernet::HEADER_LEN]> {
         let is_current = self.seen == changes(host) as u32;
@@ -123,7 +126,8 @@ impl Path {
         self.link.first_chunk().filter(|_| is_current && is_usual)
     }
 
-    /// The path now, prepared anew where the host has changed: two loads and compares where not. `news` hears of what was prepared.
+    /// The path now, prepared anew where the host has changed: two loads and compares where not.
+    /// `news` hears of what was prepared.
     #[inline]
     pub(super) fn resolve_next_hop(
         &mut self,
@@ -185,8 +189,9 @@ impl Path {
     }
 }
 
-/// The link header of an answer that goes back to the station its question came from, as ICMP errors do: where others
-/// have taken all places or questions, the neighbor is not asked for, and who is there is answered all the same.
+/// The link header of an answer that goes back to the station its question came from, as ICMP
+/// errors do: where others have taken all places or questions, the neighbor is not asked for, and
+/// who is there is answered all the same.
 #[cold]
 pub(super) fn back(request: PathRequest, cx: &Cx<'_>) -> Option<([u8; LINK_LEN_MAX], usize)> {
     let sender = cx.egress.sender.filter(|sender| sender.address == request.destination)?;

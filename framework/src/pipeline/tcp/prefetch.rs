@@ -1,8 +1,10 @@
-//! Looks ahead over a burst, for a worker with so many connections that its caches do not hold them: the first bytes of each frame name
-//! the flow, the flow its bucket, the bucket the connection. The buckets of the whole burst are asked for at once; a connection while
-//! the frames before its own are worked on, so that DRAM and CPU do not wait for each other.
+//! Looks ahead over a burst, for a worker with so many connections that its caches do not hold
+//! them: the first bytes of each frame name the flow, the flow its bucket, the bucket the
+//! connection. The buckets of the whole burst are asked for at once; a connection while the frames
+//! before its own are worked on, so that DRAM and CPU do not wait for each other.
 //!
-//! Nothing is decided here: a frame that only looks like a segment costs a few loads, and is checked by the nodes as all are.
+//! Nothing is decided here: a frame that only looks like a segment costs a few loads, and is
+//! checked by the nodes as all are.
 
 use core::net::SocketAddrV4;
 
@@ -15,12 +17,13 @@ use crate::proto::Flow;
 use crate::proto::tcp::LookupKey;
 use crate::wire::{EtherType, EthernetFrame, Ipv4Header, Protocol};
 
-/// With fewer connections nothing is looked for. That a connection is known before its segment comes pays from some twenty on, even
-/// where the cache holds all of them; but who has few has most often segments in a row, and finds their connection where it was.
+/// With fewer connections nothing is looked for. That a connection is known before its segment
+/// comes pays from some twenty on, even where the cache holds all of them; but who has few has most
+/// often segments in a row, and finds their connection where it was.
 const PREFETCH_CONNECTIONS_MIN: usize = 64;
 
-/// A connection is asked for while so many before it are worked on. A core can wait for some twenty lines at once, and each connection has
-/// seven: further ahead it stands still in asking.
+/// A connection is asked for while so many before it are worked on. A core can wait for some twenty
+/// lines at once, and each connection has seven: further ahead it stands still in asking.
 const PREFETCH_DISTANCE: usize = 2;
 
 /// No connection's place.
@@ -31,14 +34,14 @@ const NOWHERE: u32 = u32::MAX;
 pub(super) struct Prefetcher {
     /// Places of the connections of frames that look like segments, or [`NOWHERE`].
     places: ArrayVec<u32, BURST_MAX>,
-    /// The segment that comes next. Where a node before ours keeps or drops one, it is one that came already, and what is foreseen from
-    /// there to the end of the burst is worth nothing.
+    /// The segment that comes next. Where a node before ours keeps or drops one, it is one that
+    /// came already, and what is foreseen from there to the end of the burst is worth nothing.
     next: usize,
 }
 
 impl TcpSockets {
-    /// Asks the CPU for the buckets of a burst's flows, and for the connections of its first segments. Where there is no crowd it costs a
-    /// load and a compare.
+    /// Asks the CPU for the buckets of a burst's flows, and for the connections of its first
+    /// segments. Where there is no crowd it costs a load and a compare.
     #[inline]
     pub(crate) fn prefetch(&mut self, burst: &[Mbuf]) {
         if let Some(inner) = &mut self.0
@@ -48,8 +51,8 @@ impl TcpSockets {
         }
     }
 
-    /// The next segment has come to the TCP node. Asked there, and not by whoever walks over the burst: frames that are no segments do not
-    /// pay for it.
+    /// The next segment has come to the TCP node. Asked there, and not by whoever walks over the
+    /// burst: frames that are no segments do not pay for it.
     #[inline(always)]
     pub(super) fn step(&mut self) {
         if let Some(inner) = &mut self.0
@@ -77,7 +80,8 @@ impl Inner {
         (0..PREFETCH_DISTANCE).for_each(|idx| self.ask_for(idx));
     }
 
-    /// Tells the machine whose segment comes now, so that it does not look for the connection once more, and asks for one that comes later.
+    /// Tells the machine whose segment comes now, so that it does not look for the connection once
+    /// more, and asks for one that comes later.
     #[inline(always)]
     fn step(&mut self) {
         let next = self.prefetcher.next;
@@ -99,7 +103,8 @@ impl Inner {
     }
 }
 
-/// Whose segment a frame looks like. One with IPv4 options or in fragments is not looked at: it is found without our help.
+/// Whose segment a frame looks like. One with IPv4 options or in fragments is not looked at: it is
+/// found without our help.
 #[inline]
 fn flow_of(frame: &[u8]) -> Option<Flow> {
     let frame = EthernetFrame::parse(frame).ok().filter(|frame| frame.ethertype == EtherType::IPV4)?;

@@ -41,7 +41,8 @@ pub struct TcpSocketsConfig {
     pub seed: HashSeed,
 }
 
-/// The connections and listeners of a worker; [`Cx::tcp`] gives the calls. A worker without TCP has none.
+/// The connections and listeners of a worker; [`Cx::tcp`] gives the calls. A worker without TCP has
+/// none.
 #[derive(Default)]
 pub struct TcpSockets(pub(in crate::pipeline) Option<Box<Inner>>);
 
@@ -55,13 +56,14 @@ pub(in crate::pipeline) struct Inner {
     pub(super) prefetcher: Prefetcher,
     /// Buffers of the pool that others take, where that was said.
     others: Option<usize>,
-    /// The connection whose event is told, and whose it is: after its last one the machine has forgotten it.
+    /// The connection whose event is told, and whose it is: after its last one the machine has
+    /// forgotten it.
     pub(super) told: Option<(ConnectionId, ConsumerId)>,
 }
 
 impl TcpSockets {
-    /// Without connections; counters in the scope `tcp` below `scope`. Takes all memory: [`TcpConfig::bytes`], and
-    /// [`TcpConfig::PATH_LEN`] for each connection.
+    /// Without connections; counters in the scope `tcp` below `scope`. Takes all memory:
+    /// [`TcpConfig::bytes`], and [`TcpConfig::PATH_LEN`] for each connection.
     pub fn new(config: &TcpSocketsConfig, scope: &Scope) -> Result<Self, TcpConfigError> {
         let scope = scope.scope("tcp");
         Ok(Self(Some(Box::new(Inner {
@@ -77,7 +79,8 @@ impl TcpSockets {
         }))))
     }
 
-    /// Bytes that [`new`](Self::new) takes: connections, with their ways, and chunks, without the buffers in these.
+    /// Bytes that [`new`](Self::new) takes: connections, with their ways, and chunks, without the
+    /// buffers in these.
     pub fn bytes(machine: &TcpConfig) -> usize {
         machine.bytes::<Bytes>()
     }
@@ -92,8 +95,9 @@ impl TcpSockets {
         self.0.is_none()
     }
 
-    /// Writes the open connections down for a [guardian](crate::worker::guard), who ends them when we have died. Once, before there are
-    /// any; nothing where this worker has no TCP. Panics where the roster has fewer places than there may be connections.
+    /// Writes the open connections down for a [guardian](crate::worker::guard), who ends them when
+    /// we have died. Once, before there are any; nothing where this worker has no TCP. Panics where
+    /// the roster has fewer places than there may be connections.
     pub fn keep(&mut self, roster: Roster) {
         if let Some(inner) = &mut self.0 {
             assert!(
@@ -104,23 +108,26 @@ impl TcpSockets {
         }
     }
 
-    /// Says how many of the pool's buffers the device's rings, bursts and the app take at most: where the pool has as
-    /// many and one for each chunk ([`TcpConfig::check_pool`]), all chunks may wait. Without being told, half of the
-    /// buffers is theirs. Before [`Worker::with_tcp`](crate::worker::Worker::with_tcp).
+    /// Says how many of the pool's buffers the device's rings, bursts and the app take at most:
+    /// where the pool has as many and one for each chunk ([`TcpConfig::check_pool`]), all chunks
+    /// may wait. Without being told, half of the buffers is theirs. Before
+    /// [`Worker::with_tcp`](crate::worker::Worker::with_tcp).
     pub fn leave(&mut self, others: usize) {
         if let Some(inner) = &mut self.0 {
             inner.others = Some(others);
         }
     }
 
-    /// Says how many buffers the worker's pool has, so that what waits in connections never takes those that others need.
+    /// Says how many buffers the worker's pool has, so that what waits in connections never takes
+    /// those that others need.
     pub(crate) fn limit_buffers(&mut self, buffers: usize) {
         let Some(inner) = &mut self.0 else { return };
         let others = inner.others.filter(|&others| inner.machine.config().check_pool(buffers, others).is_ok());
         inner.machine.limit_buffers(others.map_or(buffers / 2, |others| buffers - others));
     }
 
-    /// Pieces of data that may wait: `TcpConfig::chunks_max`, less what splitting takes, and less what the pool lacks.
+    /// Pieces of data that may wait: `TcpConfig::chunks_max`, less what splitting takes, and less
+    /// what the pool lacks.
     pub fn chunks_limit(&self) -> usize {
         self.0.as_ref().map_or(0, |inner| inner.machine.chunks_limit())
     }
@@ -147,7 +154,8 @@ impl TcpSockets {
         self.len() == 0
     }
 
-    /// Tells the machine what an ICMP message says of a segment of ours; None where there is no TCP.
+    /// Tells the machine what an ICMP message says of a segment of ours; None where there is no
+    /// TCP.
     #[cold]
     pub(in crate::pipeline) fn take_error(
         error: &FlowError,
@@ -173,8 +181,8 @@ impl TcpSockets {
         }
     }
 
-    /// Whether every connection that waits for a moment will be looked at by then, and whether what was due at the
-    /// last tick, at `ticked_at`, was done then. Walks over all: for tests.
+    /// Whether every connection that waits for a moment will be looked at by then, and whether what
+    /// was due at the last tick, at `ticked_at`, was done then. Walks over all: for tests.
     pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), machine::TimerFault> {
         self.0.as_ref().map_or(Ok(()), |inner| inner.machine.check_timers(ticked_at))
     }
@@ -186,7 +194,8 @@ impl TcpSockets {
 }
 
 impl Inner {
-    /// A call of the machine, with the way out. The machine is out of the context's hands meanwhile.
+    /// A call of the machine, with the way out. The machine is out of the context's hands
+    /// meanwhile.
     #[inline(always)]
     pub(super) fn call<T>(
         cx: &mut Cx<'_>,
@@ -210,8 +219,8 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// The calls of an app, by the names of the socket calls. Each says at once what became of it; what happens later is told by
-/// [`App::on_tcp_event`](crate::pipeline::App::on_tcp_event).
+/// The calls of an app, by the names of the socket calls. Each says at once what became of it; what
+/// happens later is told by [`App::on_tcp_event`](crate::pipeline::App::on_tcp_event).
 pub struct TcpCalls<'x, 'a>(pub(super) &'x mut Cx<'a>);
 
 impl TcpCalls<'_, '_> {
@@ -224,8 +233,9 @@ impl TcpCalls<'_, '_> {
         inner.machine.listen(local, options)
     }
 
-    /// Begins a connection: the SYN leaves with this turn. An unspecified local address becomes that of the route, port 0 a free one.
-    /// `Connected` or `Closed` tells what became of it. Where it cannot leave, as the link is down, `Unreachable` tells so with the next turn,
+    /// Begins a connection: the SYN leaves with this turn. An unspecified local address becomes
+    /// that of the route, port 0 a free one. `Connected` or `Closed` tells what became of it. Where
+    /// it cannot leave, as the link is down, `Unreachable` tells so with the next turn,
     /// [`unreachable`](Self::unreachable) at once, and it leaves by itself when it can.
     pub fn connect(
         &mut self,
@@ -248,25 +258,29 @@ impl TcpCalls<'_, '_> {
             .unwrap_or(Err(ConnectError::NoTcp))
     }
 
-    /// Whose a connection is, by [`connect`](Self::connect) or its listener's options; consumer 0 of one that is gone. In
-    /// [`on_tcp_event`](crate::pipeline::App::on_tcp_event) of the connection that is told of, also where it is gone with that.
+    /// Whose a connection is, by [`connect`](Self::connect) or its listener's options; consumer 0
+    /// of one that is gone. In [`on_tcp_event`](crate::pipeline::App::on_tcp_event) of the
+    /// connection that is told of, also where it is gone with that.
     pub fn consumer(&mut self, id: ConnectionId) -> ConsumerId {
         let Some(inner) = &self.0.tcp.0 else { return ConsumerId::default() };
         let told = inner.told.filter(|(told, _)| *told == id);
         told.map_or_else(|| inner.machine.consumer(id), |(_, consumer)| consumer)
     }
 
-    /// What is missing on the way to the peer of a connection, or of a call, where anything is now. A look at routes and neighbors.
+    /// What is missing on the way to the peer of a connection, or of a call, where anything is now.
+    /// A look at routes and neighbors.
     pub fn unreachable(&mut self, id: ConnectionId) -> Option<Unreachable> {
         let flow = self.machine()?.flow(id)?;
         Unreachable::to(*flow.remote.ip(), self.0)
     }
 
-    /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how much; `Writable` tells when
-    /// there is room for the rest. What the windows allow leaves with the next doorbell, of this turn or of
-    /// [`Cx::ring_doorbell`], where there is a way to the peer; where there is none, as the link is down, no route leads there
-    /// or the neighbor is not known, it waits, and leaves by itself, once and in order, when there is one. Who must know at
-    /// once uses [`fire`](Self::fire), which says so, or [`fire_at_once`](Self::fire_at_once), which takes nothing then.
+    /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how
+    /// much; `Writable` tells when there is room for the rest. What the windows allow leaves with
+    /// the next doorbell, of this turn or of [`Cx::ring_doorbell`], where there is a way to the
+    /// peer; where there is none, as the link is down, no route leads there or the neighbor is not
+    /// known, it waits, and leaves by itself, once and in order, when there is one. Who must know
+    /// at once uses [`fire`](Self::fire), which says so, or [`fire_at_once`](Self::fire_at_once),
+    /// which takes nothing then.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
         if self.send_at_once(id, payload) { Ok(payload.len()) } else { self.send_any(id, payload) }
@@ -281,8 +295,9 @@ impl TcpCalls<'_, '_> {
             .unwrap_or(Err(SendError::NotFound))
     }
 
-    /// Sends the payload that stands in `mbuf`, without a copy: headers go into its headroom. All of it is taken, or
-    /// it comes back. It must be linear, and is cut into segments where it is longer than one.
+    /// Sends the payload that stands in `mbuf`, without a copy: headers go into its headroom. All
+    /// of it is taken, or it comes back. It must be linear, and is cut into segments where it is
+    /// longer than one.
     #[inline]
     pub fn send_mbuf(&mut self, id: ConnectionId, payload: Mbuf) -> Result<(), (SendError, Mbuf)> {
         if !payload.is_linear() || payload.is_empty() {
@@ -316,22 +331,24 @@ impl TcpCalls<'_, '_> {
         Inner::call(self.0, |machine, output| machine.close(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows; not where it was told
-    /// already, with `LingerTimedOut`, as the connection went on.
+    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows; not
+    /// where it was told already, with `LingerTimedOut`, as the connection went on.
     pub fn abort(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.abort(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// [`abort`](Self::abort) of all connections from a place on, `limit` at most: how many, and the place to go on at, as long as a
-    /// connection stands or its reset waits for a buffer or the ring.
+    /// [`abort`](Self::abort) of all connections from a place on, `limit` at most: how many, and
+    /// the place to go on at, as long as a connection stands or its reset waits for a buffer or the
+    /// ring.
     pub(crate) fn abort_from(&mut self, first: u32, limit: usize) -> (usize, Option<u32>) {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.abort_from(first, limit, now, output)).unwrap_or((0, None))
     }
 
-    /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the
-    /// connection ends otherwise than by `Finished`, what waits comes all the same, and `Closed` behind it.
+    /// The app wants no data now: it waits, and the window closes when the receive buffer is full.
+    /// Where the connection ends otherwise than by `Finished`, what waits comes all the same, and
+    /// `Closed` behind it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
         self.machine().map_or(Err(CallError::NotFound), |machine| machine.pause(id))
     }
@@ -341,8 +358,8 @@ impl TcpCalls<'_, '_> {
         self.machine().map_or(Err(CallError::NotFound), |machine| machine.resume(id))
     }
 
-    /// The options of a connection as they were set. Whether the SYNs have agreed on them is in its [`info`](Self::info): the peer may have
-    /// refused.
+    /// The options of a connection as they were set. Whether the SYNs have agreed on them is in its
+    /// [`info`](Self::info): the peer may have refused.
     pub fn options(&mut self, id: ConnectionId) -> Option<ConnectionOptions> {
         self.machine()?.options(id)
     }
@@ -360,13 +377,15 @@ impl TcpCalls<'_, '_> {
         self.machine()?.info(id, now)
     }
 
-    /// What TCP has done in this worker, all connections together: retransmissions, timeouts, resets.
+    /// What TCP has done in this worker, all connections together: retransmissions, timeouts,
+    /// resets.
     pub fn tally(&self) -> TcpTally {
         self.0.tcp.tally()
     }
 
-    /// Listens no more. Connections that were accepted stay; false where there is no such listener. Walks over all
-    /// places that there are for connections: with a million, milliseconds of this turn.
+    /// Listens no more. Connections that were accepted stay; false where there is no such listener.
+    /// Walks over all places that there are for connections: with a million, milliseconds of this
+    /// turn.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
         self.machine().is_some_and(|machine| machine.close_listener(id))
     }

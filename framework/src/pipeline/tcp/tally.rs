@@ -1,5 +1,5 @@
-//! What the machine has done, as counters: it counts in plain numbers, and whoever publishes brings the counters up
-//! to date now and then. No segment pays for it.
+//! What the machine has done, as counters: it counts in plain numbers, and whoever publishes brings
+//! the counters up to date now and then. No segment pays for it.
 
 use crate::counters::{Counter, Scope, Unit};
 use crate::proto::tcp::TcpTally;
@@ -22,8 +22,8 @@ impl TallyCounters {
     }
 }
 
-/// The numbers by their names. Taken apart as a whole, so that none can be forgotten; segments and a busy way out are
-/// counted where they pass.
+/// The numbers by their names. Taken apart as a whole, so that none can be forgotten; segments and
+/// a busy way out are counted where they pass.
 fn parts(tally: &TcpTally) -> [(&'static str, u64); 25] {
     let TcpTally {
         segments_in: _,

@@ -1,4 +1,5 @@
-//! Prepared orders: a frame that stands ready, payload, headers, checksums and all, but for the numbers that only the moment knows.
+//! Prepared orders: a frame that stands ready, payload, headers, checksums and all, but for the
+//! numbers that only the moment knows.
 //!
 //! ```text
 //!  | link | IPv4 | TCP: ports … seq ack … window checksum | timestamps | payload |
@@ -6,9 +7,10 @@
 //!                                                                           ▲ changed by `patch`
 //! ```
 //!
-//! The template belongs to the app. `patch` overwrites bytes of the payload and brings the checksum up to date by their difference. `fire`
-//! copies the frame into a buffer, puts the numbers in and posts it; the copy is what is sent again should it get
-//! lost, so that the template may be patched and fired again at once.
+//! The template belongs to the app. `patch` overwrites bytes of the payload and brings the checksum
+//! up to date by their difference. `fire` copies the frame into a buffer, puts the numbers in and
+//! posts it; the copy is what is sent again should it get lost, so that the template may be patched
+//! and fired again at once.
 
 use core::fmt;
 
@@ -30,14 +32,15 @@ use crate::wire::checksum::{Patch, Sum};
 use crate::wire::tcp::Timestamps;
 use crate::wire::{ipv4, tcp};
 
-/// A segment of a connection, ready to be sent. It follows its host as the connection does: where the way has changed, the next `fire`
-/// prepares the headers anew.
+/// A segment of a connection, ready to be sent. It follows its host as the connection does: where
+/// the way has changed, the next `fire` prepares the headers anew.
 #[derive(Debug)]
 pub struct Template {
     pub(super) connection: ConnectionId,
     /// Headers, which end at `HEADERS_LEN_MAX`, and the payload from there.
     pub(super) bytes: Box<[u8]>,
-    /// The last of the headers are those of TCP: with the timestamps option, where the connection has it, and no other.
+    /// The last of the headers are those of TCP: with the timestamps option, where the connection
+    /// has it, and no other.
     pub(super) headers_len: usize,
     /// What the TCP checksum covers, as it would be were all numbers zero.
     sum: Sum,
@@ -50,14 +53,16 @@ pub struct Template {
 /// What became of bytes that the connection has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// They were given to the device, and it has been told of them. By [`post`](TcpCalls::post) they leave with the next doorbell. Over
-    /// AF_XDP `tx/kicks_refused` counts where the kernel did not take them at once: then they leave as soon as it does.
+    /// They were given to the device, and it has been told of them. By [`post`](TcpCalls::post)
+    /// they leave with the next doorbell. Over AF_XDP `tx/kicks_refused` counts where the kernel
+    /// did not take them at once: then they leave as soon as it does.
     Posted,
-    /// They have not left. They wait: for data before them, for the peer's window or the congestion window, for the device. They leave as
-    /// soon as may be; [`abort`](TcpCalls::abort) is what takes them back.
+    /// They have not left. They wait: for data before them, for the peer's window or the congestion
+    /// window, for the device. They leave as soon as may be; [`abort`](TcpCalls::abort) is what
+    /// takes them back.
     Queued,
-    /// They have not left, as there is no way to the peer. They wait as well, and leave, once and in order, as soon
-    /// as there is one: when the link is up, when the neighbor has answered.
+    /// They have not left, as there is no way to the peer. They wait as well, and leave, once and
+    /// in order, as soon as there is one: when the link is up, when the neighbor has answered.
     Unreachable(Unreachable),
 }
 
@@ -128,7 +133,8 @@ impl Template {
         &self.bytes[HEADERS_LEN_MAX..]
     }
 
-    /// Overwrites bytes of the payload from `offset` on. Costs as much as there are bytes, however long the payload is.
+    /// Overwrites bytes of the payload from `offset` on. Costs as much as there are bytes, however
+    /// long the payload is.
     #[inline]
     pub fn patch(&mut self, offset: usize, bytes: &[u8]) -> Result<(), TemplateError> {
         let len = bytes.len();
@@ -209,7 +215,8 @@ const NEVER: u64 = u64::MAX;
 
 /// Prepared orders.
 impl TcpCalls<'_, '_> {
-    /// Prepares a segment of a connection whose handshake is done. Takes memory, so make templates before they are needed.
+    /// Prepares a segment of a connection whose handshake is done. Takes memory, so make templates
+    /// before they are needed.
     pub fn template(&mut self, id: ConnectionId, payload: &[u8]) -> Result<Template, TemplateError> {
         let header_template = self.header_template(id).map_err(TemplateError::Send)?;
         let len = payload.len();
@@ -234,36 +241,38 @@ impl TcpCalls<'_, '_> {
         Ok(template)
     }
 
-    /// Sends the template's payload with the connection's numbers of now. Where it may leave at once, the device has been told
-    /// of it with the end of this call, and of all that was posted before it; it does not wait for the end of the burst. Otherwise it is sent as
-    /// by [`send`](TcpCalls::send), whole or not at all.
+    /// Sends the template's payload with the connection's numbers of now. Where it may leave at
+    /// once, the device has been told of it with the end of this call, and of all that was posted
+    /// before it; it does not wait for the end of the burst. Otherwise it is sent as by
+    /// [`send`](TcpCalls::send), whole or not at all.
     ///
-    /// It rings, which of AF_XDP is a system call for each order ([`TxQueue`] says what of which device). Several orders at
-    /// once leave with one doorbell where all but the last go by [`post`](Self::post).
+    /// It rings, which of AF_XDP is a system call for each order ([`TxQueue`] says what of which
+    /// device). Several orders at once leave with one doorbell where all but the last go by
+    /// [`post`](Self::post).
     #[inline]
     pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
         if self.launch_urgent(template) { Ok(Sent::Posted) } else { self.send_and_ring(template) }
     }
 
-    /// [`fire`](Self::fire) without the doorbell: the order leaves with the next one, that of another `fire`, of
-    /// [`Cx::ring_doorbell`], or of the turn's end. Makes no system call.
+    /// [`fire`](Self::fire) without the doorbell: the order leaves with the next one, that of
+    /// another `fire`, of [`Cx::ring_doorbell`], or of the turn's end. Makes no system call.
     #[inline]
     pub fn post(&mut self, template: &mut Template) -> Result<Sent, SendError> {
         let is_posted = self.launch(template, |tx, frame| tx.post(frame, Offload::NONE));
         if is_posted { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
-    /// [`fire`](Self::fire) where the order may leave at once, and otherwise nothing: what comes too late is worth
-    /// nothing, or less. False, and nothing has happened, where it would wait, or the segment would have to say more
-    /// than the usual: of data that is missing, of congestion.
+    /// [`fire`](Self::fire) where the order may leave at once, and otherwise nothing: what comes
+    /// too late is worth nothing, or less. False, and nothing has happened, where it would wait, or
+    /// the segment would have to say more than the usual: of data that is missing, of congestion.
     #[inline]
     pub fn fire_at_once(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if self.launch_urgent(template) { Ok(true) } else { self.cannot(template) }
     }
 
-    /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions through the same memory, and nothing leaves:
-    /// so that the order that comes after some quiet seconds finds it warm. Call it where nothing else is due. Says
-    /// whether the way is open.
+    /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions
+    /// through the same memory, and nothing leaves: so that the order that comes after some quiet
+    /// seconds finds it warm. Call it where nothing else is due. Says whether the way is open.
     #[inline]
     pub fn warm(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if !self.is_current(template) {
@@ -289,7 +298,8 @@ impl TcpCalls<'_, '_> {
         is_fired || self.launch(template, |tx, frame| tx.post_urgent(frame))
     }
 
-    /// Posts a copy of the frame by `post` where it may leave at once; false, and nothing has happened, where not.
+    /// Posts a copy of the frame by `post` where it may leave at once; false, and nothing has
+    /// happened, where not.
     #[inline(always)]
     fn launch(
         &mut self,

@@ -31,8 +31,8 @@ pub struct Datagram<'a> {
 }
 
 impl Datagram<'_> {
-    /// Keeps the payload without copying it, for longer than the call. The buffer stays out of the pool until the
-    /// handle is dropped, so bound how many are kept.
+    /// Keeps the payload without copying it, for longer than the call. The buffer stays out of the
+    /// pool until the handle is dropped, so bound how many are kept.
     #[inline]
     pub fn hold(&self) -> Held {
         self.mbuf.hold()

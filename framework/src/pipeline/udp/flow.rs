@@ -1,8 +1,9 @@
-//! Sending datagrams. A [`UdpFlow`] holds the headers prepared, so that a send copies 42 bytes and patches two lengths and two
-//! checksums. It follows its host: when a route, a neighbor, an address or a path's MTU changes, the next send prepares
-//! the headers anew.
+//! Sending datagrams. A [`UdpFlow`] holds the headers prepared, so that a send copies 42 bytes and
+//! patches two lengths and two checksums. It follows its host: when a route, a neighbor, an address
+//! or a path's MTU changes, the next send prepares the headers anew.
 //!
-//! A send either takes everything or nothing, and says which of the two with a [`SendError`] that is also counted.
+//! A send either takes everything or nothing, and says which of the two with a [`SendError`] that
+//! is also counted.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -31,7 +32,8 @@ pub enum Checksum {
     /// We do, over the payload: about 20 ns for each KiB.
     #[default]
     Compute,
-    /// The NIC does; only where [`Capabilities`](crate::device::Capabilities) say that it can. Fragments are computed.
+    /// The NIC does; only where [`Capabilities`](crate::device::Capabilities) say that it can.
+    /// Fragments are computed.
     Offload,
     /// Nobody does: the field is zero, which IPv4 allows (RFC 768).
     Zero,
@@ -44,16 +46,17 @@ pub struct UdpOptions {
     pub ttl: Option<u8>,
     /// Type of service: DSCP in the upper six bits, ECN in the lower two. By default 0.
     pub tos: u8,
-    /// Tag control information of the VLAN tag; by default that of the interface. Priority in the upper three bits.
+    /// Tag control information of the VLAN tag; by default that of the interface. Priority in the
+    /// upper three bits.
     pub vlan: Option<u16>,
     /// Forbid fragments: a datagram over the MTU is refused. By default off.
     pub dont_fragment: bool,
     /// Who computes the checksum. By default [`Checksum::Compute`].
     pub checksum: Checksum,
-    /// Ring with each datagram instead of at the end of the turn, for a flow of orders: it leaves before `send` returns, and what was
-    /// posted before it too. Of AF_XDP that is a system call a datagram ([`TxQueue`](crate::device::TxQueue) says what of which
-    /// device); for several datagrams at once post them and call [`Cx::ring_doorbell`]. By default
-    /// off.
+    /// Ring with each datagram instead of at the end of the turn, for a flow of orders: it leaves
+    /// before `send` returns, and what was posted before it too. Of AF_XDP that is a system call a
+    /// datagram ([`TxQueue`](crate::device::TxQueue) says what of which device); for several
+    /// datagrams at once post them and call [`Cx::ring_doorbell`]. By default off.
     pub urgent: bool,
 }
 
@@ -70,8 +73,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Bytes of the longest prepared header: Ethernet, two tags, IPv4, UDP.
 const HEADERS_LEN_MAX: usize = ethernet::HEADER_LEN + 2 * TAG_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
 
-/// A sender to one destination, with its headers prepared: `connect` of a socket. Some 150 bytes; make one for each
-/// destination, once.
+/// A sender to one destination, with its headers prepared: `connect` of a socket. Some 150 bytes;
+/// make one for each destination, once.
 #[derive(Clone, Debug)]
 pub struct UdpFlow {
     local: SocketAddrV4,
@@ -81,10 +84,12 @@ pub struct UdpFlow {
     takes_source: bool,
     /// Who wants the neighbor: the app, for as long as it may, or whom it sends one datagram to.
     asker: Asker,
-    /// The interface that the flow leaves by. In the hands of another one it sends what was prepared last.
+    /// The interface that the flow leaves by. In the hands of another one it sends what was
+    /// prepared last.
     interface: InterfaceId,
     next_hop: NextHop,
-    /// What the host and the paths looked like when the headers were prepared, and when to look again in any case.
+    /// What the host and the paths looked like when the headers were prepared, and when to look
+    /// again in any case.
     seen: u64,
     until: Instant,
     /// Ethernet header and tags.
@@ -111,17 +116,19 @@ enum NextHop {
 /// What became of a datagram that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It was posted, and leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. By a flow that is
-    /// [`urgent`](UdpOptions::urgent) the device has been told of it.
+    /// It was posted, and leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. By
+    /// a flow that is [`urgent`](UdpOptions::urgent) the device has been told of it.
     Posted,
-    /// It waits until its neighbor answers. What becomes of it then is counted as `egress/neighbors/…`.
+    /// It waits until its neighbor answers. What becomes of it then is counted as
+    /// `egress/neighbors/…`.
     Waiting,
 }
 
 impl UdpFlow {
-    /// Prepares the headers from `local` (an unspecified address becomes that of the route, and follows it) to `remote`.
-    /// A next hop that is not known is asked for at once, where the host asks at all. While the link is down the flow is
-    /// made, and each send says [`SendError::LinkDown`].
+    /// Prepares the headers from `local` (an unspecified address becomes that of the route, and
+    /// follows it) to `remote`. A next hop that is not known is asked for at once, where the host
+    /// asks at all. While the link is down the flow is made, and each send says
+    /// [`SendError::LinkDown`].
     pub fn connect(
         local: SocketAddrV4,
         remote: SocketAddrV4,
@@ -175,8 +182,9 @@ impl UdpFlow {
         self.mtu - ipv4::HEADER_LEN - udp::HEADER_LEN
     }
 
-    /// Sends a copy of `payload`, in fragments where it is longer than the MTU allows. One frame costs an allocation
-    /// from the pool, the copy, the headers and the post: about 20 ns for 64 bytes.
+    /// Sends a copy of `payload`, in fragments where it is longer than the MTU allows. One frame
+    /// costs an allocation from the pool, the copy, the headers and the post: about 20 ns for 64
+    /// bytes.
     #[inline]
     pub fn send(&mut self, payload: &[u8], cx: &mut Cx<'_>) -> Result<Sent, SendError> {
         self.refresh(cx);
@@ -197,8 +205,9 @@ impl UdpFlow {
         })
     }
 
-    /// Sends the payload that stands in `mbuf`, without a copy: the headers go into its headroom, or into a buffer of
-    /// their own where the bytes are held by somebody. It comes back where it cannot be sent.
+    /// Sends the payload that stands in `mbuf`, without a copy: the headers go into its headroom,
+    /// or into a buffer of their own where the bytes are held by somebody. It comes back where it
+    /// cannot be sent.
     #[inline]
     pub fn send_mbuf(&mut self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, (SendError, Mbuf)> {
         self.refresh(cx);
@@ -208,9 +217,9 @@ impl UdpFlow {
         self.send_current(payload, cx)
     }
 
-    /// Prepares the headers anew where the host or the path has changed: two loads and compares where not. Every send
-    /// does so; by itself it is for flows that are sent on in the hands of another interface of a
-    /// [trunk](super::super::Trunk).
+    /// Prepares the headers anew where the host or the path has changed: two loads and compares
+    /// where not. Every send does so; by itself it is for flows that are sent on in the hands of
+    /// another interface of a [trunk](super::super::Trunk).
     #[inline]
     pub fn refresh(&mut self, cx: &mut Cx<'_>) {
         if self.seen != changes(cx) || cx.now >= self.until {
@@ -335,7 +344,8 @@ impl UdpFlow {
         }
     }
 
-    /// Writes the headers of a datagram in one frame; returns their length and what the NIC has to do.
+    /// Writes the headers of a datagram in one frame; returns their length and what the NIC has to
+    /// do.
     #[inline]
     fn headers(&self, headers: &mut [u8; HEADERS_LEN_MAX], payload: &Mbuf, cx: &mut Cx<'_>) -> (usize, Offload) {
         let udp_len = udp::HEADER_LEN + payload.len();
@@ -369,7 +379,8 @@ impl UdpFlow {
     fn udp_checksum<'a>(&self, header: &UdpHeader, payload: impl Iterator<Item = &'a [u8]>) -> u16 {
         let sum = header.sum(*self.local.ip(), *self.remote.ip());
         match payload.fold(sum, Sum::append).finish() {
-            // Zero means "no checksum", so a sum that happens to be zero is sent as its other form (RFC 768).
+            // Zero means "no checksum", so a sum that happens to be zero is sent as its other form
+            // (RFC 768).
             0 => 0xffff,
             checksum => checksum,
         }
@@ -472,7 +483,8 @@ impl UdpFlow {
     }
 }
 
-/// Sends one datagram without a prepared flow: `sendto` of a socket. Costs the preparation each time, about 30 ns.
+/// Sends one datagram without a prepared flow: `sendto` of a socket. Costs the preparation each
+/// time, about 30 ns.
 pub fn send_to(
     local: SocketAddrV4,
     remote: SocketAddrV4,
@@ -507,8 +519,8 @@ fn changes(cx: &Cx<'_>) -> u64 {
     cx.host.changes().wrapping_add(cx.egress.path_changes())
 }
 
-/// Puts the headers before the payload: into its headroom where that is ours to write, else into a buffer chained in
-/// front. The payload comes back where no buffer is free.
+/// Puts the headers before the payload: into its headroom where that is ours to write, else into a
+/// buffer chained in front. The payload comes back where no buffer is free.
 #[inline]
 fn prepend(mut payload: Mbuf, headers: &[u8], cx: &Cx<'_>) -> Result<Mbuf, Mbuf> {
     if let Some(room) = payload.prepend(headers.len()) {
@@ -569,8 +581,8 @@ pub enum SendError {
     NoRoute(Ipv4Addr),
     /// The link is down.
     LinkDown,
-    /// The MAC address of the next hop is not known. Where it is asked for, this is about a datagram of more fragments
-    /// than may wait: send again.
+    /// The MAC address of the next hop is not known. Where it is asked for, this is about a
+    /// datagram of more fragments than may wait: send again.
     NeighborMissing(Ipv4Addr),
 }
 

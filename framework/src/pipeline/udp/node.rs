@@ -1,5 +1,6 @@
-//! The UDP node: verifies the datagram, finds its consumers and gives it to the app once for each, without a copy.
-//! What enters begins with the UDP header and has the IPv4 header behind it (towards the headroom).
+//! The UDP node: verifies the datagram, finds its consumers and gives it to the app once for each,
+//! without a copy. What enters begins with the UDP header and has the IPv4 header behind it
+//! (towards the headroom).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -51,16 +52,16 @@ pub struct UdpConfig {
     pub checksum: ChecksumPolicy,
 }
 
-/// What to do about UDP checksums that the NIC has not verified. Zero on the wire means that the sender computed
-/// none, and passes always.
+/// What to do about UDP checksums that the NIC has not verified. Zero on the wire means that the
+/// sender computed none, and passes always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumPolicy {
     /// A wrong one is a drop: frames from a wire. Costs about 3 ns and 20 ns for each KiB.
     #[default]
     Verify,
-    /// As `Verify`, but a field that holds no more than the sum of the pseudo header passes and is counted: the
-    /// frame was taken on the sending machine, before its NIC finished the work. Captures made there, and virtual
-    /// links (veth) between kernels.
+    /// As `Verify`, but a field that holds no more than the sum of the pseudo header passes and is
+    /// counted: the frame was taken on the sending machine, before its NIC finished the work.
+    /// Captures made there, and virtual links (veth) between kernels.
     AcceptPartial,
     /// Nothing is verified: who forwards, or trusts the sequence numbers above.
     Ignore,
@@ -69,7 +70,8 @@ pub enum ChecksumPolicy {
 /// Finds the consumers of each datagram.
 pub struct Udp {
     config: UdpConfig,
-    /// Where datagrams that came in fragments are put together: the largest there is, with its header.
+    /// Where datagrams that came in fragments are put together: the largest there is, with its
+    /// header.
     scratch: Box<[u8]>,
     datagrams: Counter,
     bytes: Counter,
@@ -104,7 +106,8 @@ impl Envelope {
         Self { flow, ttl: ipv4.ttl(), tos: ipv4.tos() }
     }
 
-    /// Nothing here is read where the app does not look at it and its code is at hand to the compiler.
+    /// Nothing here is read where the app does not look at it and its code is at hand to the
+    /// compiler.
     #[inline(always)]
     fn datagram<'a>(&self, to: Recipient, mbuf: &'a Mbuf, payload: &'a [u8]) -> Datagram<'a> {
         Datagram {
@@ -122,8 +125,9 @@ impl Envelope {
     }
 }
 
-/// The headers of a datagram, still there when they have been taken off: towards the headroom. What is rarely needed is
-/// read from there once more, so that the usual datagram need not carry it along.
+/// The headers of a datagram, still there when they have been taken off: towards the headroom. What
+/// is rarely needed is read from there once more, so that the usual datagram need not carry it
+/// along.
 fn headers(payload: &Mbuf) -> Option<(&Ipv4Header, &UdpHeader)> {
     let headers = payload.behind(payload.l3_len() + udp::HEADER_LEN)?;
     let (ipv4, _) = Ipv4Header::ref_from_prefix(headers).ok()?;
@@ -155,8 +159,8 @@ impl Udp {
         }
     }
 
-    /// Checks the headers; `bytes` are the packet's in one piece, from the UDP header on. Source port 0 is a sender who
-    /// wants no answer (RFC 768).
+    /// Checks the headers; `bytes` are the packet's in one piece, from the UDP header on. Source
+    /// port 0 is a sender who wants no answer (RFC 768).
     #[inline(always)]
     fn check(mbuf: &Mbuf, bytes: &[u8]) -> Result<Passed, UdpDrop> {
         let (header, payload) = UdpHeader::parse(bytes)?;
@@ -174,7 +178,8 @@ impl Udp {
         }
     }
 
-    /// Out of line, so that datagrams without a checksum, or which the NIC has verified, keep nothing for it.
+    /// Out of line, so that datagrams without a checksum, or which the NIC has verified, keep
+    /// nothing for it.
     #[inline(never)]
     fn verify(&self, mbuf: Loan<'_>, payload: &[u8]) -> bool {
         let Some((ipv4, header)) = headers(&mbuf) else { return false };
@@ -186,7 +191,8 @@ impl Udp {
         }
     }
 
-    /// Looked for before all bytes are summed: where the policy accepts a partial checksum, nearly all that comes has one.
+    /// Looked for before all bytes are summed: where the policy accepts a partial checksum, nearly
+    /// all that comes has one.
     #[inline]
     fn is_partial(&self, header: &UdpHeader, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         let is_partial = header.has_partial_checksum(source, destination);
@@ -194,8 +200,8 @@ impl Udp {
         is_partial
     }
 
-    /// A datagram that came in fragments, or shows the bytes of another, is put together first: the app gets its payload
-    /// in one piece.
+    /// A datagram that came in fragments, or shows the bytes of another, is put together first: the
+    /// app gets its payload in one piece.
     #[cold]
     #[inline(never)]
     fn push_chain<A: App>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
@@ -216,7 +222,8 @@ impl Udp {
         self.scratch = scratch;
     }
 
-    /// A datagram whose destination has filters to ask, several consumers, connected flows, or none of them.
+    /// A datagram whose destination has filters to ask, several consumers, connected flows, or none
+    /// of them.
     #[inline(never)]
     fn push_shared<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         let payload_len = mbuf.len();
@@ -248,7 +255,8 @@ impl Udp {
         }
     }
 
-    /// Names why a header was refused: looks at it again, so that the usual datagram need not carry reasons along.
+    /// Names why a header was refused: looks at it again, so that the usual datagram need not carry
+    /// reasons along.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, mbuf: Mbuf) {
@@ -323,7 +331,8 @@ fn ipv4_header(mbuf: &Mbuf) -> Option<&Ipv4Header> {
     Ipv4Header::ref_from_prefix(header).ok().map(|(header, _)| header)
 }
 
-/// Puts a chain's bytes in one piece. An IP payload is never longer than the scratch: its length is 16 bits.
+/// Puts a chain's bytes in one piece. An IP payload is never longer than the scratch: its length is
+/// 16 bits.
 fn linearise<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
     let mut len = 0;
     for segment in mbuf.segments() {

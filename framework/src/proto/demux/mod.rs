@@ -6,12 +6,14 @@
 //!                             └───► subscriber ─► subscriber ─► …         each with its source filter
 //!   (any, port)        ──► the same, for a unicast destination that nobody bound by name
 //! ```
-//! What enters are binds and connections (from the application, already judged by [`ports`](super::ports)); what
-//! leaves are consumers, each with the filter that still has to accept the source. A group is bound by its own
-//! address, also for a socket bound to any address: joining group G there binds (G, port) here. So a group costs
-//! the same single probe as a unicast address, and a datagram of a group that nobody joined finds nobody.
+//! What enters are binds and connections (from the application, already judged by
+//! [`ports`](super::ports)); what leaves are consumers, each with the filter that still has to
+//! accept the source. A group is bound by its own address, also for a socket bound to any address:
+//! joining group G there binds (G, port) here. So a group costs the same single probe as a unicast
+//! address, and a datagram of a group that nobody joined finds nobody.
 //!
-//! This file does not judge sources (see [`source_filter`](super::source_filter)) and never sees a payload.
+//! This file does not judge sources (see [`source_filter`](super::source_filter)) and never sees a
+//! payload.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -24,12 +26,13 @@ use super::table::{Key, Table};
 /// How much the demultiplexer holds. All of it is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct DemuxCapacity {
-    /// Different local ends: groups or addresses with a port. 64 to 128 bytes each in the table, and 24 for a fan
-    /// if several consumers share it.
+    /// Different local ends: groups or addresses with a port. 64 to 128 bytes each in the table,
+    /// and 24 for a fan if several consumers share it.
     pub locals: usize,
     /// Connected flows, 64 to 128 bytes each.
     pub connections: usize,
-    /// Subscribers at local ends that have, or had, more than one of them or a connected flow: 32 bytes each.
+    /// Subscribers at local ends that have, or had, more than one of them or a connected flow: 32
+    /// bytes each.
     pub shared_subscribers: usize,
 }
 
@@ -43,8 +46,8 @@ impl DemuxCapacity {
     }
 }
 
-/// One consumer at one local end, and the filter that its datagrams have to pass. A consumer that joined a group
-/// on two interfaces subscribes twice, once with the filter of each.
+/// One consumer at one local end, and the filter that its datagrams have to pass. A consumer that
+/// joined a group on two interfaces subscribes twice, once with the filter of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscriber {
     /// Who receives.
@@ -73,8 +76,9 @@ pub enum Found {
     Many(Cursor),
 }
 
-/// A place in a list of subscribers. It survives changes to the demultiplexer: who unsubscribes while a datagram is
-/// fanned out gets it no more, who subscribes meanwhile does not get it yet, nobody gets it twice.
+/// A place in a list of subscribers. It survives changes to the demultiplexer: who unsubscribes
+/// while a datagram is fanned out gets it no more, who subscribes meanwhile does not get it yet,
+/// nobody gets it twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     key: LocalKey,
@@ -108,8 +112,8 @@ pub enum DemuxError {
     Duplicate,
     /// Port 0 names no local end.
     NoPort,
-    /// A connection needs a local unicast address: a group's other consumers would miss what one flow takes. Bind
-    /// the group and filter its sources instead.
+    /// A connection needs a local unicast address: a group's other consumers would miss what one
+    /// flow takes. Bind the group and filter its sources instead.
     LocalNotUnicast,
 }
 
@@ -142,7 +146,8 @@ pub struct Demux {
 }
 
 impl Demux {
-    /// Takes all memory (see [`DemuxCapacity::bytes`]). `seed` only varies the layout: peers cannot add entries.
+    /// Takes all memory (see [`DemuxCapacity::bytes`]). `seed` only varies the layout: peers cannot
+    /// add entries.
     pub fn new(capacity: DemuxCapacity, seed: HashSeed) -> Self {
         Self {
             locals: Table::new(capacity.locals, seed),
@@ -160,15 +165,16 @@ impl Demux {
         LocalHash(self.locals.hash(LocalKey::new(destination)))
     }
 
-    /// Where the lookup of this hash begins to read: prefetch it while the packet before is in work. One line
-    /// suffices for 99 of 100 destinations.
+    /// Where the lookup of this hash begins to read: prefetch it while the packet before is in
+    /// work. One line suffices for 99 of 100 destinations.
     #[inline]
     pub fn bucket(&self, hash: LocalHash) -> *const u8 {
         self.locals.address(hash.0)
     }
 
-    /// Who receives a datagram of this flow. Measured on a 2.6 GHz Zen: 3.3 ns for one consumer with 1 to 1000
-    /// groups and 5.1 with 100,000, 7 for a connected flow, 14 for a fan of four, 5 for the wildcard.
+    /// Who receives a datagram of this flow. Measured on a 2.6 GHz Zen: 3.3 ns for one consumer
+    /// with 1 to 1000 groups and 5.1 with 100,000, 7 for a connected flow, 14 for a fan of four, 5
+    /// for the wildcard.
     #[inline]
     pub fn lookup(&self, flow: Flow) -> Found {
         self.lookup_hashed(self.hash(flow.local), flow)
@@ -185,8 +191,9 @@ impl Demux {
         }
     }
 
-    /// The one consumer of a destination who wants every source, where it is found at once; that is the usual answer,
-    /// and it is given without a call. `None` says nothing: ask [`lookup`](Self::lookup).
+    /// The one consumer of a destination who wants every source, where it is found at once; that is
+    /// the usual answer, and it is given without a call. `None` says nothing: ask
+    /// [`lookup`](Self::lookup).
     #[inline(always)]
     pub fn only_consumer(&self, destination: SocketAddrV4) -> Option<ConsumerId> {
         let key = LocalKey::new(destination);
@@ -196,8 +203,8 @@ impl Demux {
         }
     }
 
-    /// The next subscriber of a list. Each call costs one load while nobody changes the demultiplexer meanwhile, a
-    /// lookup and a walk where somebody did.
+    /// The next subscriber of a list. Each call costs one load while nobody changes the
+    /// demultiplexer meanwhile, a lookup and a walk where somebody did.
     #[inline]
     pub fn next(&self, cursor: &mut Cursor) -> Option<Subscriber> {
         if cursor.changes != self.changes {
@@ -212,8 +219,8 @@ impl Demux {
         Some(node.subscriber)
     }
 
-    /// Subscribes to a local end; [`Ipv4Addr::UNSPECIFIED`] means any unicast address that nobody bound by name.
-    /// Subscribers of one local end are served in the order in which they came.
+    /// Subscribes to a local end; [`Ipv4Addr::UNSPECIFIED`] means any unicast address that nobody
+    /// bound by name. Subscribers of one local end are served in the order in which they came.
     pub fn bind(&mut self, local: SocketAddrV4, subscriber: Subscriber) -> Result<(), DemuxError> {
         if local.port() == 0 {
             return Err(DemuxError::NoPort);
@@ -246,7 +253,8 @@ impl Demux {
         true
     }
 
-    /// Gives a subscriber another filter, in its old place; false where there is no such subscriber.
+    /// Gives a subscriber another filter, in its old place; false where there is no such
+    /// subscriber.
     pub fn refilter(&mut self, local: SocketAddrV4, subscriber: Subscriber, filter: FilterId) -> bool {
         let Some(target) = self.locals.get_mut(LocalKey::new(local)) else { return false };
         if target.filter != Target::FAN {
@@ -373,8 +381,9 @@ impl Demux {
         Ok(())
     }
 
-    /// The fan of a local end, made where there is none: of the one subscriber there or of nobody. It stays a fan
-    /// until its last subscriber and its last connection are gone, so that cursors can rely on serial numbers.
+    /// The fan of a local end, made where there is none: of the one subscriber there or of nobody.
+    /// It stays a fan until its last subscriber and its last connection are gone, so that cursors
+    /// can rely on serial numbers.
     fn open_fan(&mut self, key: LocalKey) -> Result<u32, DemuxError> {
         let target = self.locals.get(key).copied();
         if let Some(target) = target
@@ -478,8 +487,8 @@ impl Key for LocalKey {
     }
 }
 
-/// Both ends in 96 bits, so that four with their consumers fill a cache line. Local port 0 cannot be connected:
-/// all zeros are no flow.
+/// Both ends in 96 bits, so that four with their consumers fill a cache line. Local port 0 cannot
+/// be connected: all zeros are no flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlowKey([u32; 3]);
 
@@ -504,7 +513,8 @@ impl Key for FlowKey {
     }
 }
 
-/// The value of a local end: the one subscriber itself, so that the usual lookup reads no second line, or a fan.
+/// The value of a local end: the one subscriber itself, so that the usual lookup reads no second
+/// line, or a fan.
 #[derive(Clone, Copy, Debug, Default)]
 struct Target {
     /// The consumer, or the number of the fan.

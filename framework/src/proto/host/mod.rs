@@ -1,11 +1,12 @@
 //! One interface as IPv4 sees it: our addresses, the routes out of it, and the neighbors on it.
 //!
-//! What enters are [`HostEvent`]s: from a configuration, from netlink, from ARP; the machine does not know which.
-//! What leaves are answers: is this packet for us, and to which MAC address does that one go? Learning neighbors
-//! and reporting groups are other machines, which turn their findings into events for this one.
+//! What enters are [`HostEvent`]s: from a configuration, from netlink, from ARP; the machine does
+//! not know which. What leaves are answers: is this packet for us, and to which MAC address does
+//! that one go? Learning neighbors and reporting groups are other machines, which turn their
+//! findings into events for this one.
 //!
-//! Routes are a short list, longest prefix first: a trading host has a handful, and a flow that sends often keeps
-//! its answer until [`Host::changes`] moves.
+//! Routes are a short list, longest prefix first: a trading host has a handful, and a flow that
+//! sends often keeps its answer until [`Host::changes`] moves.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -33,7 +34,8 @@ pub struct HostConfig {
     pub addresses_max: usize,
     /// Routes, 28 bytes each; one is needed for each own address.
     pub routes_max: usize,
-    /// Neighbors, 96 to 192 bytes each: as many as the local network may have stations that we talk to.
+    /// Neighbors, 96 to 192 bytes each: as many as the local network may have stations that we talk
+    /// to.
     pub neighbors_max: usize,
 }
 
@@ -190,7 +192,8 @@ pub enum Resolution {
 pub struct Host {
     config: HostConfig,
     addresses: Vec<Ipv4Prefix>,
-    /// Longest prefix first, then the smallest metric: the first that contains a destination is its route.
+    /// Longest prefix first, then the smallest metric: the first that contains a destination is its
+    /// route.
     routes: Vec<Route>,
     neighbors: Table<AddressKey, Neighbor>,
     is_up: bool,
@@ -205,7 +208,8 @@ struct Neighbor {
 }
 
 impl Host {
-    /// An interface without addresses, with its link up. Takes all memory (see [`HostConfig::bytes`]).
+    /// An interface without addresses, with its link up. Takes all memory (see
+    /// [`HostConfig::bytes`]).
     pub fn new(config: HostConfig, seed: HashSeed) -> Result<Self, HostError> {
         check_station(config.mac)?;
         check_mtu(config.mtu)?;
@@ -219,7 +223,8 @@ impl Host {
         })
     }
 
-    /// Whether an address is our first, as that of nearly every packet to us. Three instructions; [`classify`](Self::classify) knows all.
+    /// Whether an address is our first, as that of nearly every packet to us. Three instructions;
+    /// [`classify`](Self::classify) knows all.
     #[inline(always)]
     pub fn is_first_own(&self, address: Ipv4Addr) -> bool {
         self.addresses.first().is_some_and(|first| first.address() == address)
@@ -245,7 +250,8 @@ impl Host {
             Destination::Broadcast => return self.to_all(destination, MacAddr::BROADCAST),
             Destination::Other => {}
         }
-        // Neither may appear on a wire as a destination (RFC 1122 3.2.1.3), and a default route contains both.
+        // Neither may appear on a wire as a destination (RFC 1122 3.2.1.3), and a default route
+        // contains both.
         if destination.is_unspecified() || destination.is_loopback() {
             return Resolution::NoRoute;
         }
@@ -298,8 +304,9 @@ impl Host {
         Ok(())
     }
 
-    /// A neighbor that is believed has said again what it said before: it is believed for longer. All answers stay what they were, so
-    /// nobody who kept one has to look again. False, and nothing changes, where that would be news.
+    /// A neighbor that is believed has said again what it said before: it is believed for longer.
+    /// All answers stay what they were, so nobody who kept one has to look again. False, and
+    /// nothing changes, where that would be news.
     pub fn confirm(&mut self, address: Ipv4Addr, mac: MacAddr, until: Instant, now: Instant) -> bool {
         let Some(held) = self.neighbors.get_mut(AddressKey::of(address)) else { return false };
         let is_known = held.mac == mac && now < held.until && held.until != Instant::MAX;
@@ -309,13 +316,15 @@ impl Host {
         is_known
     }
 
-    /// Moves with every event that may make an answer another: one that was kept is good while this stays, and a neighbor's time lasts. A
-    /// neighbor that [says again](Self::confirm) what is known is none.
+    /// Moves with every event that may make an answer another: one that was kept is good while this
+    /// stays, and a neighbor's time lasts. A neighbor that [says again](Self::confirm) what is
+    /// known is none.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Whether a neighbor is there because it was heard, believed still or not; false for one that was configured.
+    /// Whether a neighbor is there because it was heard, believed still or not; false for one that
+    /// was configured.
     pub fn has_learned(&self, address: Ipv4Addr) -> bool {
         self.neighbors.get(AddressKey::of(address)).is_some_and(|neighbor| neighbor.until != Instant::MAX)
     }
@@ -346,7 +355,8 @@ impl Host {
         self.config.mtu
     }
 
-    /// Our addresses, the first one first: it is the one we send from where no route says otherwise.
+    /// Our addresses, the first one first: it is the one we send from where no route says
+    /// otherwise.
     pub fn addresses(&self) -> &[Ipv4Prefix] {
         &self.addresses
     }
@@ -367,8 +377,8 @@ impl Host {
         address.is_broadcast() || self.addresses.iter().any(|own| own.broadcast() == Some(address))
     }
 
-    /// To several stations at once: from the address of the network meant, or of a route to the group, or from the
-    /// first one.
+    /// To several stations at once: from the address of the network meant, or of a route to the
+    /// group, or from the first one.
     fn to_all(&self, destination: Ipv4Addr, mac: MacAddr) -> Resolution {
         let first = self.addresses.first().map(|own| own.address());
         let source = self.route(destination).map(|route| route.source).or(first);

@@ -1,9 +1,9 @@
-//! Errors by ICMP, in both directions (RFC 1122 3.2.2, RFC 5927): which ones we may send, and which of those we receive
-//! are about a flow of ours.
+//! Errors by ICMP, in both directions (RFC 1122 3.2.2, RFC 5927): which ones we may send, and which
+//! of those we receive are about a flow of ours.
 //!
-//! What enters are offending packets and received messages; what leaves are permissions, and flows that something went
-//! wrong with. Writing messages and delivering errors is up to the node; what an error says of a path's MTU is kept in
-//! [`path_mtu`](super::path_mtu).
+//! What enters are offending packets and received messages; what leaves are permissions, and flows
+//! that something went wrong with. Writing messages and delivering errors is up to the node; what
+//! an error says of a path's MTU is kept in [`path_mtu`](super::path_mtu).
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -41,7 +41,8 @@ pub struct ErrorRoute {
 pub enum ErrorRefusal {
     /// The packet's header is not whole.
     Malformed,
-    /// It was sent to a group or to all, as a packet or as a frame: all who heard it would answer at once.
+    /// It was sent to a group or to all, as a packet or as a frame: all who heard it would answer
+    /// at once.
     ToMany,
     /// It was not sent to an address of ours.
     NotOurs,
@@ -107,8 +108,8 @@ impl ErrorLimit {
         Self { bucket, secret: None }
     }
 
-    /// The same where nobody can tell by what he is sent how many others were: of one sender there is a share, and how
-    /// many tokens are left is a guess, right on average.
+    /// The same where nobody can tell by what he is sent how many others were: of one sender there
+    /// is a share, and how many tokens are left is a guess, right on average.
     pub fn keyed(self, seed: HashSeed) -> Self {
         let secret = Secret { seed, shares: PeerShares::new(seed), asked: 0 };
         Self { secret: Some(secret), ..self }
@@ -122,8 +123,9 @@ impl ErrorLimit {
             && self.bucket.take_about_one(now, seed.sip(&[*asked]))
     }
 
-    /// Whether an error about a packet may be sent, and between whom. All of RFC 1122 3.2.2's exceptions are asked
-    /// before the rate, so that what may not be answered costs nobody an answer.
+    /// Whether an error about a packet may be sent, and between whom. All of RFC 1122 3.2.2's
+    /// exceptions are asked before the rate, so that what may not be answered costs nobody an
+    /// answer.
     pub fn permit(&mut self, offence: Offence<'_>, host: &Host, now: Instant) -> Result<ErrorRoute, ErrorRefusal> {
         let packet = Ipv4Packet::parse_quoted(offence.packet).map_err(|_| ErrorRefusal::Malformed)?;
         let header = packet.header;
@@ -149,8 +151,8 @@ impl ErrorLimit {
     }
 }
 
-/// Whether one host, and not we, may have sent from an address (RFC 1122 3.2.2: not zero, loopback, broadcast,
-/// multicast or class E).
+/// Whether one host, and not we, may have sent from an address (RFC 1122 3.2.2: not zero, loopback,
+/// broadcast, multicast or class E).
 pub fn is_single_host(source: Ipv4Addr, host: &Host) -> bool {
     const CLASS_E: u8 = 240;
     let [first, ..] = source.octets();
@@ -158,7 +160,8 @@ pub fn is_single_host(source: Ipv4Addr, host: &Host) -> bool {
     first != 0 && first < CLASS_E && !source.is_loopback() && host.classify(source) == Destination::Other
 }
 
-/// Whether an ICMP message asks or answers and is not about another packet. Types that we do not know may be errors.
+/// Whether an ICMP message asks or answers and is not about another packet. Types that we do not
+/// know may be errors.
 fn is_query(message: &[u8]) -> bool {
     matches!(message.first(), Some(0 | 8 | 9 | 10 | 13..=18))
 }
@@ -172,7 +175,8 @@ pub struct FlowError {
     pub kind: FlowErrorKind,
     /// Bytes of the packet that it happened to.
     pub packet_len: u16,
-    /// Its identification, which [`PathMtus`](super::path_mtu::PathMtus) takes for a proof that it was ours.
+    /// Its identification, which [`PathMtus`](super::path_mtu::PathMtus) takes for a proof that it
+    /// was ours.
     pub identification: u16,
 }
 
@@ -200,10 +204,10 @@ impl FlowErrorKind {
         matches!(self, Self::Unreachable(Unreachable::FragmentationNeeded { .. }))
     }
 
-    /// Whether trying again is in vain as long as nobody changes something: what a socket calls `ECONNREFUSED` or
-    /// `EMSGSIZE` (RFC 1122 4.2.3.9 for TCP; UDP does the same). The rest may be a route that is being mended. Anybody
-    /// on the path, and who guesses ports off it, can send either kind: no reason to end a session by itself
-    /// (RFC 5927 5.2).
+    /// Whether trying again is in vain as long as nobody changes something: what a socket calls
+    /// `ECONNREFUSED` or `EMSGSIZE` (RFC 1122 4.2.3.9 for TCP; UDP does the same). The rest may be
+    /// a route that is being mended. Anybody on the path, and who guesses ports off it, can send
+    /// either kind: no reason to end a session by itself (RFC 5927 5.2).
     pub const fn is_hard(self) -> bool {
         matches!(
             self,
@@ -216,8 +220,9 @@ impl FlowErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnmatchedError {
-    /// Redirects, which a host with routes of its own does not want (they are how a neighbor takes over a path), source
-    /// quench, which must be ignored (RFC 6633), and what is not an error at all.
+    /// Redirects, which a host with routes of its own does not want (they are how a neighbor takes
+    /// over a path), source quench, which must be ignored (RFC 6633), and what is not an error at
+    /// all.
     NotTaken,
     /// The quote is too short for ports, or a later fragment's.
     NoFlow,
@@ -233,9 +238,10 @@ pub enum UnmatchedError {
     NoSocket,
 }
 
-/// Which flow a received message is about. Anybody may send one with a made-up quote, so all that we know of the quoted
-/// packet has to fit: our address, a port that somebody here has and, for a connected socket, its peer (RFC 5927 3,
-/// 4). UDP has no sequence number to ask for: who believes a path MTU asks for more ([`PathMtus`](super::path_mtu::PathMtus)).
+/// Which flow a received message is about. Anybody may send one with a made-up quote, so all that
+/// we know of the quoted packet has to fit: our address, a port that somebody here has and, for a
+/// connected socket, its peer (RFC 5927 3, 4). UDP has no sequence number to ask for: who believes
+/// a path MTU asks for more ([`PathMtus`](super::path_mtu::PathMtus)).
 pub fn match_error(
     message: &Icmpv4Message<'_>,
     host: &Host,
@@ -254,8 +260,8 @@ pub fn match_error(
     Ok(error)
 }
 
-/// Which connection a received message may be about, and the quoted sequence number, which whoever has the connections compares with
-/// what is on its way (RFC 5927 4.1).
+/// Which connection a received message may be about, and the quoted sequence number, which whoever
+/// has the connections compares with what is on its way (RFC 5927 4.1).
 pub fn match_segment(message: &Icmpv4Message<'_>, host: &Host) -> Result<(FlowError, Seq), UnmatchedError> {
     match_quote(message, Protocol::TCP, host).map(|(error, sequence)| (error, Seq(sequence)))
 }

@@ -1,4 +1,5 @@
-//! The groups of a reporter with their sources: the filter as it was last told, and what of it has to be told.
+//! The groups of a reporter with their sources: the filter as it was last told, and what of it has
+//! to be told.
 
 use core::net::Ipv4Addr;
 use core::ops::{Index, IndexMut, Range};
@@ -9,8 +10,9 @@ use crate::proto::source_filter::{FilterMode, group_key, source_key};
 use crate::proto::table::Table;
 use crate::time::Instant;
 
-/// Sources that queries may ask for without our knowing them, in all groups together. What a stranger asks takes this
-/// room and no other (RFC 3376 9.1); a query that finds none gets the whole group for an answer.
+/// Sources that queries may ask for without our knowing them, in all groups together. What a
+/// stranger asks takes this room and no other (RFC 3376 9.1); a query that finds none gets the
+/// whole group for an answer.
 const GUESTS_MAX: usize = 512;
 
 /// What an answer has to say of a group.
@@ -27,7 +29,8 @@ pub(super) enum Asked {
 pub(super) struct Group {
     pub(super) address: Ipv4Addr,
     pub(super) mode: FilterMode,
-    /// Reports left that tell the whole filter because the mode changed; in versions 1 and 2 those that repeat a join.
+    /// Reports left that tell the whole filter because the mode changed; in versions 1 and 2 those
+    /// that repeat a join.
     pub(super) mode_repeats: u8,
     pub(super) asked: Asked,
     /// We sent the last report of versions 1 and 2 on this link: the leave is ours to send.
@@ -149,8 +152,8 @@ impl Groups {
         })
     }
 
-    /// Marks the sources of a filter that [`Groups::settle`] then takes. False, and none marked, where they find no
-    /// room.
+    /// Marks the sources of a filter that [`Groups::settle`] then takes. False, and none marked,
+    /// where they find no room.
     pub(super) fn want(&mut self, place: u32, sources: impl Iterator<Item = Ipv4Addr>) -> bool {
         for address in sources {
             match self.own_source(place, address) {
@@ -164,9 +167,10 @@ impl Groups {
         true
     }
 
-    /// Makes the marked sources the filter, and notes what has to be told of the change: the whole filter where the
-    /// mode changes, else the sources that came or went (RFC 3376 5.1), each for so many `repeats`; None where changes
-    /// of filters are not told. False where nothing has changed.
+    /// Makes the marked sources the filter, and notes what has to be told of the change: the whole
+    /// filter where the mode changes, else the sources that came or went (RFC 3376 5.1), each for
+    /// so many `repeats`; None where changes of filters are not told. False where nothing has
+    /// changed.
     pub(super) fn settle(&mut self, place: u32, mode: FilterMode, repeats: Option<u8>) -> bool {
         let turns = self.groups[place].mode != mode;
         let mut has_changed = turns;
@@ -228,7 +232,8 @@ impl Groups {
         self.prune(place);
     }
 
-    /// Marks sources that a query asks for and that the filter lets through. False where they find no room.
+    /// Marks sources that a query asks for and that the filter lets through. False where they find
+    /// no room.
     pub(super) fn ask(&mut self, place: u32, sources: impl Iterator<Item = Ipv4Addr>) -> bool {
         let mode = self.groups[place].mode;
         for address in sources {

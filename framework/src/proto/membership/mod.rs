@@ -1,17 +1,19 @@
-//! IGMP as a host: tells the routers and switches of one link which groups and sources are wanted there (RFC 3376, and
-//! RFC 2236 and RFC 1112 while a router speaks no more than those).
+//! IGMP as a host: tells the routers and switches of one link which groups and sources are wanted
+//! there (RFC 3376, and RFC 2236 and RFC 1112 while a router speaks no more than those).
 //!
 //! ```text
 //!   changed (what consumers want together) ──▶ ┌──────────┐
 //!   query, report_heard (from the wire) ─────▶ │ Reporter │ ──▶ next: one message to send, as values
 //!   announce, link_up, link_down (host) ─────▶ └──────────┘
 //! ```
-//! The machine keeps the filter of each group as it was last told, so that a change is a comparison, and three kinds of
-//! time: when a change is told again, when a query is answered, and how long an older querier is believed to be there.
-//! It sends nothing itself. [`Reporter::next`] walks over the groups in steps of bounded work and packs what is due into
-//! reports of the size that the link takes; what was taken from it counts as sent.
+//! The machine keeps the filter of each group as it was last told, so that a change is a
+//! comparison, and three kinds of time: when a change is told again, when a query is answered, and
+//! how long an older querier is believed to be there. It sends nothing itself. [`Reporter::next`]
+//! walks over the groups in steps of bounded work and packs what is due into reports of the size
+//! that the link takes; what was taken from it counts as sent.
 //!
-//! It does not judge where a message came from: TTL, router alert and sender are the node's to check.
+//! It does not judge where a message came from: TTL, router alert and sender are the node's to
+//! check.
 
 mod groups;
 mod report;
@@ -36,34 +38,37 @@ pub use self::report::{Announcement, Record, Records};
 const ROBUSTNESS: u8 = 2;
 /// How often a querier asks where it has not told (RFC 3376 8.2).
 const QUERY_INTERVAL: Duration = Duration::from_secs(125);
-/// Bounds on what a querier tells of itself. Whoever reaches the link can send a query, and two of them once had us speak version 2
-/// for 2.57 days (7 times 31,744 s and 3,174 s): long enough to receive from every source all week. Within these bounds are the
-/// queriers that there are, by far; one that is outside hears from us sooner and oftener than it asked.
+/// Bounds on what a querier tells of itself. Whoever reaches the link can send a query, and two of
+/// them once had us speak version 2 for 2.57 days (7 times 31,744 s and 3,174 s): long enough to
+/// receive from every source all week. Within these bounds are the queriers that there are, by far;
+/// one that is outside hears from us sooner and oftener than it asked.
 const ROBUSTNESS_RANGE: RangeInclusive<u8> = ROBUSTNESS..=4;
 /// All that version 2 can say, and two and a half times what queriers ask for by default.
 const RESPONSE_MAX: Duration = Duration::from_millis(25_500);
-/// How long an older querier is believed to be there after its last query, whatever a newer one has told of intervals,
-/// which need no bound of their own. The RFC's own numbers give 260 s; a true one that asks more seldom than this is
-/// believed anew each time.
+/// How long an older querier is believed to be there after its last query, whatever a newer one has
+/// told of intervals, which need no bound of their own. The RFC's own numbers give 260 s; a true
+/// one that asks more seldom than this is believed anew each time.
 const OLDER_TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// Between two answers to the same question. A querier counts response times in these units, so none that means it asks
-/// faster; a flood of queries gets ten answers a second and no more.
+/// Between two answers to the same question. A querier counts response times in these units, so
+/// none that means it asks faster; a flood of queries gets ten answers a second and no more.
 const ANSWER_GAP: Duration = Duration::from_millis(100);
 /// How much the machine holds and how it speaks. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReporterConfig {
-    /// Groups: as many as the sockets may have, about 80 bytes each. Groups that were left and are not told often
-    /// enough make way for new ones.
+    /// Groups: as many as the sockets may have, about 80 bytes each. Groups that were left and are
+    /// not told often enough make way for new ones.
     pub groups: usize,
-    /// Sources in the lists of all groups, about 50 bytes each. A list that finds no room becomes "any source": more
-    /// arrives than is wanted, and the consumers' filters still drop it.
+    /// Sources in the lists of all groups, about 50 bytes each. A list that finds no room becomes
+    /// "any source": more arrives than is wanted, and the consumers' filters still drop it.
     pub sources: usize,
     /// Bytes of the longest report: the link's MTU without the 24 bytes of IPv4 with router alert.
     pub report_len_max: usize,
-    /// The newest version to speak. Below 3 for switches that get version 3 wrong; sources are then never told.
+    /// The newest version to speak. Below 3 for switches that get version 3 wrong; sources are then
+    /// never told.
     pub version: IgmpVersion,
-    /// The oldest version to speak, whoever asks in an older one: such a query is answered in this version. Version 3 where all
-    /// routers and switches of the link speak it: then nobody can have us ask for all sources by asking in version 2.
+    /// The oldest version to speak, whoever asks in an older one: such a query is answered in this
+    /// version. Version 3 where all routers and switches of the link speak it: then nobody can have
+    /// us ask for all sources by asking in version 2.
     pub version_min: IgmpVersion,
 }
 
@@ -76,13 +81,15 @@ impl Default for ReporterConfig {
 }
 
 impl ReporterConfig {
-    /// The bytes that [`Reporter::new`] takes: groups with their sources, and the report being filled.
+    /// The bytes that [`Reporter::new`] takes: groups with their sources, and the report being
+    /// filled.
     pub fn bytes(&self) -> usize {
         Groups::bytes(self.groups, self.sources) + Report::bytes(self.report_len_max)
     }
 }
 
-/// What was not taken as it was wished. Both mean that the machine is smaller than the sockets it speaks for.
+/// What was not taken as it was wished. Both mean that the machine is smaller than the sockets it
+/// speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReporterError {
     /// No room for another group: the network is not told of it.
@@ -113,7 +120,8 @@ pub struct Reporter {
     v2_until: Instant,
     robustness: u8,
     query_interval: Duration,
-    /// When the answer to a general query of version 3 goes out; [`Instant::MAX`] for never, as everywhere here.
+    /// When the answer to a general query of version 3 goes out; [`Instant::MAX`] for never, as
+    /// everywhere here.
     general_at: Instant,
     general_answered: Option<Instant>,
     /// An older general query: each group draws its own delay up to this when the walk comes by.
@@ -154,9 +162,10 @@ impl Reporter {
         }
     }
 
-    /// The interface's filter for a group is now this one, merged over all consumers (RFC 3376 3.2); including nobody
-    /// leaves the group. What is told is the difference to what was told before (RFC 3376 5.1), with the next
-    /// [`Reporter::next`] and again as often as the querier's robustness says. Costs a probe for each source.
+    /// The interface's filter for a group is now this one, merged over all consumers
+    /// (RFC 3376 3.2); including nobody leaves the group. What is told is the difference to what
+    /// was told before (RFC 3376 5.1), with the next [`Reporter::next`] and again as often as the
+    /// querier's robustness says. Costs a probe for each source.
     pub fn changed(
         &mut self,
         group: Ipv4Addr,
@@ -187,15 +196,17 @@ impl Reporter {
         if fits { Ok(()) } else { Err(ReporterError::SourcesFull) }
     }
 
-    /// A router asks (RFC 3376 5.2, RFC 2236 3). The answer is due after a delay drawn within the response time, and what the query
-    /// says of its sender holds from now on, within bounds: its version, how often it asks and how often to tell it.
-    /// Costs a probe for each source in the query, of which a frame holds 366.
+    /// A router asks (RFC 3376 5.2, RFC 2236 3). The answer is due after a delay drawn within the
+    /// response time, and what the query says of its sender holds from now on, within bounds: its
+    /// version, how often it asks and how often to tell it. Costs a probe for each source in the
+    /// query, of which a frame holds 366.
     pub fn query(&mut self, query: &IgmpQuery<'_>, now: Instant) {
         self.learn(query, response_of(query), now);
         self.answer(query, now);
     }
 
-    /// Somebody asks who may not be a router of this link: the answer does no harm, and nothing is learnt of the query's sender.
+    /// Somebody asks who may not be a router of this link: the answer does no harm, and nothing is
+    /// learnt of the query's sender.
     pub fn answer(&mut self, query: &IgmpQuery<'_>, now: Instant) {
         let response = response_of(query);
         self.settle_version(now);
@@ -225,10 +236,10 @@ impl Reporter {
         }
     }
 
-    /// Another host reported the group in version 1 or 2: where we speak one of them too, one report is enough, and
-    /// the leave is the other's to send (RFC 2236 3). Version 3 suppresses nothing. A report that is heard in the same
-    /// poll as the general query, before the walk has drawn the delays, silences nobody: one report too many does no
-    /// harm.
+    /// Another host reported the group in version 1 or 2: where we speak one of them too, one
+    /// report is enough, and the leave is the other's to send (RFC 2236 3). Version 3 suppresses
+    /// nothing. A report that is heard in the same poll as the general query, before the walk has
+    /// drawn the delays, silences nobody: one report too many does no harm.
     pub fn report_heard(&mut self, group: Ipv4Addr, now: Instant) {
         self.settle_version(now);
         let Some(place) = self.groups.find(group) else { return };
@@ -242,7 +253,8 @@ impl Reporter {
         state.is_last_reporter = false;
     }
 
-    /// Tells everything anew, because our address on the link changed. Costs a walk over all groups and sources.
+    /// Tells everything anew, because our address on the link changed. Costs a walk over all groups
+    /// and sources.
     pub fn announce(&mut self, now: Instant) {
         self.settle_version(now);
         if self.is_down {
@@ -258,28 +270,30 @@ impl Reporter {
         }
     }
 
-    /// The link is back, perhaps to another switch: tells everything anew. An older querier that was there is believed
-    /// to be there still, because it understands no newer report and a newer one understands ours.
+    /// The link is back, perhaps to another switch: tells everything anew. An older querier that
+    /// was there is believed to be there still, because it understands no newer report and a newer
+    /// one understands ours.
     pub fn link_up(&mut self, now: Instant) {
         self.is_down = false;
         self.announce(now);
     }
 
-    /// The link is gone: nothing is sent until [`Reporter::link_up`]. Changes are remembered, pending answers and
-    /// leaves are not.
+    /// The link is gone: nothing is sent until [`Reporter::link_up`]. Changes are remembered,
+    /// pending answers and leaves are not.
     pub fn link_down(&mut self) {
         self.is_down = true;
         self.cancel();
     }
 
-    /// The largest report from here on, where the link's MTU has shrunk or grown back. What it was at construction is
-    /// the most; below 44 bytes it stays.
+    /// The largest report from here on, where the link's MTU has shrunk or grown back. What it was
+    /// at construction is the most; below 44 bytes it stays.
     pub fn set_report_len_max(&mut self, len: usize) {
         self.report.set_len_max(len.clamp(44, self.config.report_len_max));
     }
 
-    /// The next message to send, if one is due. To be called until it gives none, or until the caller has sent enough
-    /// for this turn: what is left comes next time. None after a call that looked at 256 groups and found nothing.
+    /// The next message to send, if one is due. To be called until it gives none, or until the
+    /// caller has sent enough for this turn: what is left comes next time. None after a call that
+    /// looked at 256 groups and found nothing.
     #[inline]
     pub fn next(&mut self, now: Instant) -> Option<Announcement<'_>> {
         if self.is_due(now) { self.walk(now) } else { None }
@@ -317,8 +331,8 @@ impl Reporter {
         group.is_member().then_some(group.address)
     }
 
-    /// A place for a new group. Groups that were left make way: forgetting to repeat a leave costs the network some
-    /// traffic until its timer ends, forgetting to join costs us data.
+    /// A place for a new group. Groups that were left make way: forgetting to repeat a leave costs
+    /// the network some traffic until its timer ends, forgetting to join costs us data.
     fn add(&mut self, group: Ipv4Addr) -> Result<u32, ReporterError> {
         if let Some(place) = self.groups.insert(group) {
             return Ok(place);
@@ -404,7 +418,8 @@ impl Reporter {
         self.arm(at);
     }
 
-    /// A query in version 1 or 2: a running timer is drawn again only where it would end too late (RFC 2236 3).
+    /// A query in version 1 or 2: a running timer is drawn again only where it would end too late
+    /// (RFC 2236 3).
     fn delay(&mut self, place: u32, response: Duration, now: Instant) {
         let at = now + self.draw(response);
         let state = &mut self.groups[place];
@@ -416,7 +431,8 @@ impl Reporter {
         }
     }
 
-    /// The version of the oldest querier that is there. A change cancels all that is pending (RFC 3376 7.2.1).
+    /// The version of the oldest querier that is there. A change cancels all that is pending
+    /// (RFC 3376 7.2.1).
     fn settle_version(&mut self, now: Instant) {
         let heard = if now < self.v1_until {
             IgmpVersion::V1
@@ -477,7 +493,8 @@ impl Reporter {
         }
     }
 
-    /// A delay of up to `longest`, never zero where there is a choice: all hosts of a link would answer at once.
+    /// A delay of up to `longest`, never zero where there is a choice: all hosts of a link would
+    /// answer at once.
     fn draw(&mut self, longest: Duration) -> Duration {
         self.draws += 1;
         match longest.as_nanos() {

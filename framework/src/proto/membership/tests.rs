@@ -10,7 +10,8 @@ const G: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 const H: Ipv4Addr = Ipv4Addr::new(239, 2, 2, 2);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A machine, its clock and all that it has said: each message as a line, sources by their last byte.
+/// A machine, its clock and all that it has said: each message as a line, sources by their last
+/// byte.
 struct Script {
     reporter: Reporter,
     now: Instant,
@@ -377,7 +378,8 @@ fn running_timer_is_drawn_again_only_where_it_ends_too_late() {
     assert!(script.within(Duration::from_secs(10)).is_empty());
 }
 
-/// The rows of RFC 3376 7.2.1, with the time after which an older querier is forgotten: 2 * 125 + 10 s.
+/// The rows of RFC 3376 7.2.1, with the time after which an older querier is forgotten: 2 * 125 +
+/// 10 s.
 #[test]
 fn oldest_querier_that_is_there_sets_the_version() {
     use IgmpVersion::{V1, V2, V3};
@@ -627,8 +629,9 @@ impl Router {
 }
 
 proptest! {
-    /// However changes and questions interleave. Each change is told twice, so a router that loses every second report
-    /// knows the filter, too; with one group and no questions, because the two times must follow one another.
+    /// However changes and questions interleave. Each change is told twice, so a router that loses
+    /// every second report knows the filter, too; with one group and no questions, because the two
+    /// times must follow one another.
     #[test]
     fn router_knows_the_filter_although_reports_are_lost(
         is_lossy: bool,

@@ -1,5 +1,6 @@
-//! The walk over a reporter's groups: finds what is due and packs it into reports, a bounded step at a time. It may stop
-//! in the middle of a group whose records fill more than one report, and goes on there.
+//! The walk over a reporter's groups: finds what is due and packs it into reports, a bounded step
+//! at a time. It may stop in the middle of a group whose records fill more than one report, and
+//! goes on there.
 
 use arrayvec::ArrayVec;
 
@@ -15,8 +16,8 @@ use crate::wire::igmp::RecordKind;
 const UNSOLICITED_INTERVAL: Duration = Duration::from_secs(1);
 /// The same in versions 1 and 2 (RFC 2236 8.10).
 const UNSOLICITED_INTERVAL_OLD: Duration = Duration::from_secs(10);
-/// Groups that one call of [`Reporter::next`] looks at: 1 µs of loads. Less would part the reports of many groups for
-/// nothing, as an Ethernet frame holds 183 records.
+/// Groups that one call of [`Reporter::next`] looks at: 1 µs of loads. Less would part the reports
+/// of many groups for nothing, as an Ethernet frame holds 183 records.
 const PLACES_PER_CALL: usize = 256;
 
 /// One walk over all groups, which may take several calls.
@@ -24,13 +25,15 @@ const PLACES_PER_CALL: usize = 256;
 pub(super) struct Round {
     pub(super) is_running: bool,
     pub(super) place: u32,
-    /// Records of this place's group that are told, and sources of the one that is not told to its end.
+    /// Records of this place's group that are told, and sources of the one that is not told to its
+    /// end.
     pub(super) part: usize,
     pub(super) told: usize,
     /// The general query of version 3 is due.
     is_general: bool,
     spread: Option<Duration>,
-    /// When changes that this walk tells are told again: one draw, so that they are packed together again.
+    /// When changes that this walk tells are told again: one draw, so that they are packed together
+    /// again.
     repeat_at: Instant,
     /// The first thing due after this walk.
     pub(super) earliest: Instant,
@@ -85,7 +88,8 @@ impl Naming {
 }
 
 impl Reporter {
-    /// Goes on with the walk over the groups, until a report is full, a message is due or enough is done.
+    /// Goes on with the walk over the groups, until a report is full, a message is due or enough is
+    /// done.
     #[cold]
     pub(super) fn walk(&mut self, now: Instant) -> Option<Announcement<'_>> {
         self.settle_version(now);
@@ -188,9 +192,9 @@ impl Reporter {
         plan
     }
 
-    /// Puts a record into the report. False where it, or the rest of it, has to go into the next one. A record that
-    /// fits in no report is cut into several, but one that excludes says what fits: the rest is then let through
-    /// (RFC 3376 4.2.16).
+    /// Puts a record into the report. False where it, or the rest of it, has to go into the next
+    /// one. A record that fits in no report is cut into several, but one that excludes says what
+    /// fits: the rest is then let through (RFC 3376 4.2.16).
     fn tell(&mut self, place: u32, kind: RecordKind, naming: Naming) -> bool {
         let group = &self.groups[place];
         let sources = || {

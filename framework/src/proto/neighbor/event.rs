@@ -14,8 +14,9 @@ pub struct ArpSend {
     pub packet: ArpFields,
 }
 
-/// Who is the reason to ask for a neighbor. Where there is no room, those of the last give up their places first, and
-/// those of the first never: so strangers who call, and who may be nobody, take no place from those whom we call.
+/// Who is the reason to ask for a neighbor. Where there is no room, those of the last give up their
+/// places first, and those of the first never: so strangers who call, and who may be nobody, take
+/// no place from those whom we call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Asker {
     /// Our app: a call of ours, a flow, a gateway. It is kept fresh until it is forgotten.
@@ -23,13 +24,15 @@ pub enum Asker {
     App,
     /// Somebody whose connection to us stands. Kept fresh as well.
     Peer,
-    /// Somebody to whom a datagram goes without a flow: most likely whoever sent us one. Kept fresh as well.
+    /// Somebody to whom a datagram goes without a flow: most likely whoever sent us one. Kept fresh
+    /// as well.
     Stranger,
     /// Somebody has called, and is to be answered.
     Caller,
 }
 
-/// Whom to ask for, and why: what [`Resolution::NeighborMissing`](crate::proto::Resolution::NeighborMissing) says.
+/// Whom to ask for, and why: what
+/// [`Resolution::NeighborMissing`](crate::proto::Resolution::NeighborMissing) says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborRequest {
     /// Whose MAC address is wanted.
@@ -66,7 +69,8 @@ pub enum NeighborAction<H> {
 pub enum NeighborDrop {
     /// The neighbor did not answer.
     Unreachable,
-    /// Newer ones wait for the same neighbor, as many as may; or it answers a stranger, and newer ones need the room.
+    /// Newer ones wait for the same neighbor, as many as may; or it answers a stranger, and newer
+    /// ones need the room.
     Superseded,
     /// No room for another handle or neighbor, here or in the host.
     NoRoom,

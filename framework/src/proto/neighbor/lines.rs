@@ -1,9 +1,11 @@
-//! The order in which neighbors give up their places: each stands in one of a few lines, the oldest first.
+//! The order in which neighbors give up their places: each stands in one of a few lines, the oldest
+//! first.
 
 use super::{Asker, Entry, State};
 use crate::proto::slab::{NIL, Slab};
 
-/// Where a neighbor stands. Those of a later line give up their places before those of an earlier one.
+/// Where a neighbor stands. Those of a later line give up their places before those of an earlier
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// Our app wants it: it gives up its place to nobody.
@@ -113,7 +115,8 @@ impl Lines {
         self.enter(entries, idx, line);
     }
 
-    /// Somebody wants the neighbor: it stands where that one's stand from now on, and never in a later line than before.
+    /// Somebody wants the neighbor: it stands where that one's stand from now on, and never in a
+    /// later line than before.
     pub(super) fn rise(&mut self, entries: &mut Slab<Entry>, idx: u32, asker: Asker) {
         match (entries[idx].place.line, asker) {
             (Line::App, _) | (_, Asker::Caller) => (),

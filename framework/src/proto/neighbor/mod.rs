@@ -1,5 +1,5 @@
-//! Who the neighbors are, by ARP (RFC 826, RFC 1122 2.3.2): asks for MAC addresses, believes what it may, checks it
-//! again before it gets old, and keeps what cannot be sent yet.
+//! Who the neighbors are, by ARP (RFC 826, RFC 1122 2.3.2): asks for MAC addresses, believes what
+//! it may, checks it again before it gets old, and keeps what cannot be sent yet.
 //!
 //! ```text
 //!   queue ─▶ Asking ──answer──▶ Reachable ──30 s──▶ Probing (unicast) ──answer──▶ Reachable
@@ -7,21 +7,24 @@
 //!              ▼                                      ▼
 //!            gone: what waited comes back           Asking (broadcast), and the host does not believe it any more
 //! ```
-//! What enters are wishes to send, ARP packets and the time; what leaves are packets to send, handles that may go now
-//! or come back with a reason, and events for the [`Host`], which is told here and nowhere else asked about ARP. Our
-//! own addresses are the business of [`claim`](super::claim).
+//! What enters are wishes to send, ARP packets and the time; what leaves are packets to send,
+//! handles that may go now or come back with a reason, and events for the [`Host`], which is told
+//! here and nowhere else asked about ARP. Our own addresses are the business of
+//! [`claim`](super::claim).
 //!
-//! A neighbor that our app asked for is kept fresh until it is [forgotten](Neighbors::forget), used or not: a gateway
-//! whose address has gone cold costs an order some milliseconds, and a probe each 30 s costs nothing. One that only
-//! asked for us, or was asked for as it called, is let go when its time is over.
+//! A neighbor that our app asked for is kept fresh until it is [forgotten](Neighbors::forget), used
+//! or not: a gateway whose address has gone cold costs an order some milliseconds, and a probe each
+//! 30 s costs nothing. One that only asked for us, or was asked for as it called, is let go when
+//! its time is over.
 //!
-//! Anybody may call in the name of anybody, so places are given up in an order ([`Asker`]): first the questions that
-//! callers caused, the oldest first, then who asked for us, then who has connections of their own to us; never whom
-//! our app asked for. A caller who is there answers within a fraction of a millisecond, so he is known before as many
-//! others have called as there are places.
+//! Anybody may call in the name of anybody, so places are given up in an order ([`Asker`]): first
+//! the questions that callers caused, the oldest first, then who asked for us, then who has
+//! connections of their own to us; never whom our app asked for. A caller who is there answers
+//! within a fraction of a millisecond, so he is known before as many others have called as there
+//! are places.
 //!
-//! Nor can they have us ask the whole network as often as they call: the questions that others cause have a
-//! [rate](NeighborConfig::questions), those that our app causes have none.
+//! Nor can they have us ask the whole network as often as they call: the questions that others
+//! cause have a [rate](NeighborConfig::questions), those that our app causes have none.
 
 mod event;
 mod lines;
@@ -40,17 +43,17 @@ use super::table::{AddressKey, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 
-/// For how long the first MAC address that answers stands against another one. Two stations that answer one question
-/// (a proxy and the host itself) would else take turns; longer delays a gateway's failover by as much. Linux waits as
-/// long (`locktime`).
+/// For how long the first MAC address that answers stands against another one. Two stations that
+/// answer one question (a proxy and the host itself) would else take turns; longer delays a
+/// gateway's failover by as much. Linux waits as long (`locktime`).
 pub const LOCK_TIME: Duration = Duration::from_secs(1);
 
-/// So long nobody takes the place of who asked for us and was learned, so that his call comes before another's question:
-/// Linux keeps what it has just learned as long (`locktime`).
+/// So long nobody takes the place of who asked for us and was learned, so that his call comes
+/// before another's question: Linux keeps what it has just learned as long (`locktime`).
 pub const STRANGER_STAYS: Duration = Duration::from_secs(1);
 
-/// Neighbors that one [`Neighbors::tick`] looks at. A poll never pays for a large table; a table of 1024 is done
-/// within 16 polls.
+/// Neighbors that one [`Neighbors::tick`] looks at. A poll never pays for a large table; a table of
+/// 1024 is done within 16 polls.
 pub const SWEPT_PER_TICK_MAX: usize = 64;
 
 /// How much is held, and for how long. All memory is taken at construction.
@@ -58,26 +61,28 @@ pub const SWEPT_PER_TICK_MAX: usize = 64;
 pub struct NeighborConfig {
     /// Neighbors, 96 bytes each and 64 to 128 of table. The host wants room for as many.
     pub neighbors_max: usize,
-    /// How many of them may be learned from who asks for us and whom we never asked: beyond, one takes the place of the
-    /// oldest that is [`STRANGER_STAYS`] old. So a flood of requests with made-up senders takes these places and no
-    /// others, and changes what we know so many times a second at most.
+    /// How many of them may be learned from who asks for us and whom we never asked: beyond, one
+    /// takes the place of the oldest that is [`STRANGER_STAYS`] old. So a flood of requests with
+    /// made-up senders takes these places and no others, and changes what we know so many times a
+    /// second at most.
     pub strangers_max: usize,
-    /// Handles that wait for answers, of all neighbors together; those of who called make way for newer ones. The pool
-    /// needs as many buffers more.
+    /// Handles that wait for answers, of all neighbors together; those of who called make way for
+    /// newer ones. The pool needs as many buffers more.
     pub pending_max: usize,
     /// Handles that wait for one neighbor: one at least (RFC 1122 2.3.2.2). The newest stay.
     pub pending_per_neighbor: usize,
-    /// How long an answer is believed before it is checked. Shorter asks more often; longer sends longer into the void
-    /// when a neighbor changed its MAC address without a word.
+    /// How long an answer is believed before it is checked. Shorter asks more often; longer sends
+    /// longer into the void when a neighbor changed its MAC address without a word.
     pub reachable: Duration,
-    /// How long the first question waits for its answer; each further one waits twice as long. RFC 1122 2.3.2.1 allows
-    /// one question a second at most.
+    /// How long the first question waits for its answer; each further one waits twice as long.
+    /// RFC 1122 2.3.2.1 allows one question a second at most.
     pub retry: Duration,
     /// Questions before a neighbor is given up.
     pub tries: u32,
-    /// How many new neighbors are asked for because others want something of us: so many for each kind of
-    /// [`Asker`], and without a limit for our app. Every station of the network has to look at a question, so more of
-    /// them make us a stranger's amplifier; fewer keep out callers whom we do not know and who did not ask for us.
+    /// How many new neighbors are asked for because others want something of us: so many for each
+    /// kind of [`Asker`], and without a limit for our app. Every station of the network has to look
+    /// at a question, so more of them make us a stranger's amplifier; fewer keep out callers whom
+    /// we do not know and who did not ask for us.
     pub questions: TokenBucket,
     /// Who learns the answers.
     pub learn_from: LearnFrom,
@@ -89,16 +94,16 @@ pub enum LearnFrom {
     /// We do, out of the ARP packets that we [hear](Neighbors::hear), and tell the host.
     #[default]
     Arp,
-    /// Somebody else does and tells the host, which is [followed](Neighbors::follow): the kernel, where the interface
-    /// is the kernel's. What is to be sent is then a question to the kernel, to which it owes no answer, and a
-    /// neighbor is never taken back from the host.
+    /// Somebody else does and tells the host, which is [followed](Neighbors::follow): the kernel,
+    /// where the interface is the kernel's. What is to be sent is then a question to the kernel, to
+    /// which it owes no answer, and a neighbor is never taken back from the host.
     Host,
 }
 
 impl Default for NeighborConfig {
-    /// 256 neighbors, as many as a network of 24 bits has, of them 16 strangers; 64 waiting packets and 8 of one
-    /// neighbor; 30 s, 1 s and 3 tries; 1,000 questions a second for others, and 300 at once, some more than there
-    /// are places; ARP.
+    /// 256 neighbors, as many as a network of 24 bits has, of them 16 strangers; 64 waiting packets
+    /// and 8 of one neighbor; 30 s, 1 s and 3 tries; 1,000 questions a second for others, and 300
+    /// at once, some more than there are places; ARP.
     fn default() -> Self {
         Self {
             neighbors_max: 256,
@@ -147,8 +152,8 @@ pub struct Neighbors<H> {
     sweep: Sweep,
 }
 
-/// What is left of the questions that others may cause. Each kind has its own, so that a flood of one kind, whom
-/// nobody has proven to be there, keeps no other from being asked for.
+/// What is left of the questions that others may cause. Each kind has its own, so that a flood of
+/// one kind, whom nobody has proven to be there, keeps no other from being asked for.
 #[derive(Debug)]
 struct Limits {
     peers: TokenBucket,
@@ -231,8 +236,9 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Takes what cannot be sent yet, and asks. It comes back through `act`: at once where the neighbor is known or
-    /// there is no room or question left, else with the answer or the last question's silence.
+    /// Takes what cannot be sent yet, and asks. It comes back through `act`: at once where the
+    /// neighbor is known or there is no room or question left, else with the answer or the last
+    /// question's silence.
     pub fn queue(
         &mut self,
         request: NeighborRequest,
@@ -250,8 +256,8 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Wants a neighbor to be known from now on, though nothing waits for it yet: gateways, at start. An error where
-    /// there is no room or no question left.
+    /// Wants a neighbor to be known from now on, though nothing waits for it yet: gateways, at
+    /// start. An error where there is no room or no question left.
     pub fn keep(
         &mut self,
         request: NeighborRequest,
@@ -262,8 +268,8 @@ impl<H> Neighbors<H> {
         self.ask(request, host, now, act).map(|_| ())
     }
 
-    /// What is sent to a neighbor is not answered (RFC 1122 3.3.1.4, negative advice): it is checked now and not
-    /// when its time is over, but not more often than we ask.
+    /// What is sent to a neighbor is not answered (RFC 1122 3.3.1.4, negative advice): it is
+    /// checked now and not when its time is over, but not more often than we ask.
     pub fn doubt(&mut self, address: Ipv4Addr, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let Some(idx) = self.find(address) else { return };
         let entry = &self.entries[idx];
@@ -280,10 +286,11 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Hears a packet that [`ArpPacket::parse`] has passed. What is believed: an answer to our question; a packet to us
-    /// from a neighbor we know; a packet to others from a neighbor we know, if it tells of another MAC address, and
-    /// then it is checked at once; a stranger's question to us, who is about to talk to us (RFC 826, "Packet
-    /// Reception"), as far as there are places for strangers.
+    /// Hears a packet that [`ArpPacket::parse`] has passed. What is believed: an answer to our
+    /// question; a packet to us from a neighbor we know; a packet to others from a neighbor we
+    /// know, if it tells of another MAC address, and then it is checked at once; a stranger's
+    /// question to us, who is about to talk to us (RFC 826, "Packet Reception"), as far as there
+    /// are places for strangers.
     pub fn hear(
         &mut self,
         packet: &ArpPacket,
@@ -307,8 +314,8 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// The host has changed: hands over what waits for neighbors that it knows by now, whoever told it. A walk over
-    /// all neighbors, 2 ns each.
+    /// The host has changed: hands over what waits for neighbors that it knows by now, whoever told
+    /// it. A walk over all neighbors, 2 ns each.
     pub fn follow(&mut self, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         for idx in 0..self.config.neighbors_max as u32 {
             let Some(entry) = self.entries.get(idx).filter(|entry| matches!(entry.state, State::Asking(_))) else {
@@ -320,8 +327,8 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Asks again, checks what gets old, gives up. One compare as long as nothing is due; else at most
-    /// [`SWEPT_PER_TICK_MAX`] neighbors.
+    /// Asks again, checks what gets old, gives up. One compare as long as nothing is due; else at
+    /// most [`SWEPT_PER_TICK_MAX`] neighbors.
     #[inline]
     pub fn tick(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         if now >= self.sweep.due {
@@ -348,7 +355,8 @@ impl<H> Neighbors<H> {
         self.by_address.get(AddressKey::of(address)).copied()
     }
 
-    /// The place of a neighbor, which is asked for where it is new; it is wanted from now on by who is the reason.
+    /// The place of a neighbor, which is asked for where it is new; it is wanted from now on by who
+    /// is the reason.
     fn ask(
         &mut self,
         request: NeighborRequest,
@@ -397,7 +405,8 @@ impl<H> Neighbors<H> {
         is_settled && !matches!(host.resolve(entry.address, now), Resolution::Station { .. })
     }
 
-    /// The host knows a neighbor that we ask for: what waits goes, and we ask again when it may have got old.
+    /// The host knows a neighbor that we ask for: what waits goes, and we ask again when it may
+    /// have got old.
     fn settle(&mut self, idx: u32, mac: MacAddr, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
         (entry.mac, entry.changed, entry.state) = (mac, now, State::Reachable);
@@ -416,7 +425,8 @@ impl<H> Neighbors<H> {
         Some(idx)
     }
 
-    /// Sends the next question: to all while nobody is known, else to the station that is to be checked.
+    /// Sends the next question: to all while nobody is known, else to the station that is to be
+    /// checked.
     fn ask_again(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
         let (to, tries) = match entry.state {
@@ -447,8 +457,9 @@ impl<H> Neighbors<H> {
         self.sweep.found = self.sweep.found.min(deadline);
     }
 
-    /// Puts a handle at the end of its neighbor's queue. Where that is full its oldest makes way: the newest packet is
-    /// the one that is still wanted (RFC 1122 2.3.2.2). Where nothing is free, that of the oldest caller does.
+    /// Puts a handle at the end of its neighbor's queue. Where that is full its oldest makes way:
+    /// the newest packet is the one that is still wanted (RFC 1122 2.3.2.2). Where nothing is free,
+    /// that of the oldest caller does.
     fn wait(&mut self, idx: u32, handle: H, act: &mut impl FnMut(NeighborAction<H>)) {
         let is_full = self.entries[idx].count as usize >= self.config.pending_per_neighbor;
         let giver = match (is_full, self.pending.free_count()) {
@@ -535,8 +546,8 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// A stranger asks for us, so we are about to talk (RFC 826, "Packet Reception": "Am I the target protocol address?
-    /// [...] add the triplet [...] to the translation table").
+    /// A stranger asks for us, so we are about to talk (RFC 826, "Packet Reception": "Am I the
+    /// target protocol address? [...] add the triplet [...] to the translation table").
     fn admit(
         &mut self,
         packet: &ArpPacket,
@@ -569,8 +580,8 @@ impl<H> Neighbors<H> {
         Heard::Stranger
     }
 
-    /// Whether one more may be learned who asked for us: in place of the oldest of his kind where they are as many as
-    /// may be, or of a caller who has not answered.
+    /// Whether one more may be learned who asked for us: in place of the oldest of his kind where
+    /// they are as many as may be, or of a caller who has not answered.
     fn make_room_for_stranger(
         &mut self,
         host: &mut Host,
@@ -642,8 +653,8 @@ impl<H> Neighbors<H> {
         self.ask_again(idx, host, now, act);
     }
 
-    /// A neighbor that the host was told of by others is in use still: they are reminded to check it. Where they have
-    /// taken it back, it is asked for.
+    /// A neighbor that the host was told of by others is in use still: they are reminded to check
+    /// it. Where they have taken it back, it is asked for.
     fn renew(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         self.entries[idx].state = State::Asking(0);
         self.ask_again(idx, host, now, act);

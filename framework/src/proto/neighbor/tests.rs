@@ -370,7 +370,8 @@ fn large_table_is_swept_over_several_ticks() {
     assert_eq!(counts, [64, 128, 192, 200, 200]);
 }
 
-/// RFC 1122 2.3.2.2 wants the newest packet kept; of callers, whose names anybody may use, the newest question as well.
+/// RFC 1122 2.3.2.2 wants the newest packet kept; of callers, whose names anybody may use, the
+/// newest question as well.
 #[test]
 fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
     let mut script = script();
@@ -383,7 +384,8 @@ fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
     assert_eq!(late, Heard::Ignored(NotLearned::Unsolicited));
 }
 
-/// A question is for all stations of the network: who calls from many addresses made us its amplifier.
+/// A question is for all stations of the network: who calls from many addresses made us its
+/// amplifier.
 #[test]
 fn questions_that_others_cause_have_a_rate_for_each_kind_and_those_of_the_app_none() {
     let mut script =
@@ -465,7 +467,8 @@ fn answers_to_newer_callers_take_the_buffers_of_older_ones_and_of_nobody_else() 
     assert_eq!(script.released.last(), Some(&(30, NeighborDrop::NoRoom)), "all that waits is the app's");
 }
 
-/// A station that answers is known, and that is all: whoever calls from it may never end his handshake.
+/// A station that answers is known, and that is all: whoever calls from it may never end his
+/// handshake.
 #[test]
 fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
     let mut script = script();
@@ -481,8 +484,8 @@ fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
     assert_eq!(script.asked[2..], [(30, PEER_MAC), (31, PEER_MAC)], "it is kept fresh");
 }
 
-/// One that nobody here has asked for, and that has the oldest data, makes way: more stations may have connections in a
-/// year than there are places.
+/// One that nobody here has asked for, and that has the oldest data, makes way: more stations may
+/// have connections in a year than there are places.
 #[test]
 fn peer_of_old_makes_way_for_a_new_caller() {
     let mut script = script();
@@ -508,7 +511,8 @@ fn caller_whose_question_was_answered_is_known_though_the_table_is_full_of_open_
     assert_eq!(script.resolved, [(1, PEER_MAC)]);
 }
 
-/// A flood of questions changes what we know, and so what every flow has prepared, a few times a second.
+/// A flood of questions changes what we know, and so what every flow has prepared, a few times a
+/// second.
 #[test]
 fn strangers_take_each_others_places_after_a_second_and_nobody_elses() {
     let mut script = script();

@@ -4,14 +4,16 @@
 //!   table  (source, destination, protocol, identification, scope) ─► datagram ─► piece ─► piece ─► …   by offset
 //!   age    oldest ─► … ─► newest          the order of timeouts, and of eviction when there is no room
 //! ```
-//! A fragment's payload is an opaque handle `H`. The machine either holds it, or has given it back: in order, when
-//! its datagram is complete, or with the reason why it was dropped. It never looks at a byte, so it cannot merge
-//! overlaps, and does not want to: a datagram with an overlap is dropped whole (RFC 5722 4 says so for IPv6, RFC
-//! 1858 and teardrop are why it is right for IPv4 too). The same fragment twice is harmless and happens on networks
-//! with two paths; the second copy is dropped alone.
+//! A fragment's payload is an opaque handle `H`. The machine either holds it, or has given it back:
+//! in order, when its datagram is complete, or with the reason why it was dropped. It never looks
+//! at a byte, so it cannot merge overlaps, and does not want to: a datagram with an overlap is
+//! dropped whole (RFC 5722 4 says so for IPv6, RFC 1858 and teardrop are why it is right for IPv4
+//! too). The same fragment twice is harmless and happens on networks with two paths; the second
+//! copy is dropped alone.
 //!
-//! Memory and time are bounded against a flooder: the table's hash is keyed, the numbers of datagrams, of pieces
-//! and of pieces per datagram are limited, and the oldest datagram makes way for the newest.
+//! Memory and time are bounded against a flooder: the table's hash is keyed, the numbers of
+//! datagrams, of pieces and of pieces per datagram are limited, and the oldest datagram makes way
+//! for the newest.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -21,25 +23,27 @@ use super::slab::{NIL, Slab};
 use super::table::{Key, Table};
 use crate::time::{Duration, Instant};
 
-/// How long the first fragment waits for the last. RFC 1122 3.3.2 recommends 60 to 120 s, written for paths of 1989;
-/// Linux waits 30 s. Longer lets a flooder hold more and lets a 16-bit identification come round again (RFC 4963:
-/// 65,536 datagrams pass in a second at 1 Gbit/s); shorter loses datagrams behind a queue that is seconds long.
+/// How long the first fragment waits for the last. RFC 1122 3.3.2 recommends 60 to 120 s, written
+/// for paths of 1989; Linux waits 30 s. Longer lets a flooder hold more and lets a 16-bit
+/// identification come round again (RFC 4963: 65,536 datagrams pass in a second at 1 Gbit/s);
+/// shorter loses datagrams behind a queue that is seconds long.
 pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes after the IP header that a datagram can have: its total length is a 16-bit number that counts a header of
-/// at least 20 bytes (RFC 791 3.1). What reaches further is a ping of death.
+/// Bytes after the IP header that a datagram can have: its total length is a 16-bit number that
+/// counts a header of at least 20 bytes (RFC 791 3.1). What reaches further is a ping of death.
 pub const DATAGRAM_PAYLOAD_MAX: usize = 65_535 - 20;
 
-/// Datagrams that one [`Reassembly::tick`] drops at most: 16 a poll empty any table within a blink, and a poll
-/// never pays for a whole table.
+/// Datagrams that one [`Reassembly::tick`] drops at most: 16 a poll empty any table within a blink,
+/// and a poll never pays for a whole table.
 pub const EXPIRED_PER_TICK_MAX: usize = 16;
 
-/// Pieces that one datagram may have by default: 65,515 bytes in packets of 1500 make 45, and tunnels that take
-/// some of that still stay below. A sender of tiny fragments meets it long before it fills the memory.
+/// Pieces that one datagram may have by default: 65,515 bytes in packets of 1500 make 45, and
+/// tunnels that take some of that still stay below. A sender of tiny fragments meets it long before
+/// it fills the memory.
 pub const PIECES_PER_DATAGRAM_MAX: usize = 64;
 
-/// How much is held at once. All of it is allocated at construction; what the handles refer to is not counted here,
-/// so the pool behind them wants [`pieces`](Self::pieces) buffers for reassembly.
+/// How much is held at once. All of it is allocated at construction; what the handles refer to is
+/// not counted here, so the pool behind them wants [`pieces`](Self::pieces) buffers for reassembly.
 #[derive(Clone, Copy, Debug)]
 pub struct ReassemblyCapacity {
     /// Incomplete datagrams, about 64 bytes each and 128 to 256 of table.
@@ -51,7 +55,8 @@ pub struct ReassemblyCapacity {
 }
 
 impl ReassemblyCapacity {
-    /// The bytes that [`Reassembly::new`] takes for handles of type `H`: the sum of its three parts.
+    /// The bytes that [`Reassembly::new`] takes for handles of type `H`: the sum of its three
+    /// parts.
     pub fn bytes<H>(self) -> usize {
         Table::<PackedKey, u32>::bytes(self.datagrams)
             + Slab::<Datagram>::bytes(self.datagrams)
@@ -70,7 +75,8 @@ pub struct FragmentKey {
     pub protocol: u8,
     /// Identification.
     pub identification: u16,
-    /// Interface or VLAN: fragments of two networks are never mixed, even if their addresses are the same.
+    /// Interface or VLAN: fragments of two networks are never mixed, even if their addresses are
+    /// the same.
     pub scope: u32,
 }
 
@@ -118,7 +124,8 @@ pub enum ReassemblyDrop {
     Oversize,
     /// The fragment carries nothing.
     ZeroLength,
-    /// The fragment is not the last and its length, or its offset, is not a multiple of 8 bytes (RFC 791 3.2).
+    /// The fragment is not the last and its length, or its offset, is not a multiple of 8 bytes
+    /// (RFC 791 3.2).
     NotMultipleOf8,
     /// The same fragment is held already.
     Duplicate,
@@ -214,7 +221,8 @@ impl<H> Piece<H> {
 }
 
 impl<H> Reassembly<H> {
-    /// Takes all memory (see [`ReassemblyCapacity::bytes`]). `seed` is secret: who knows it can make the table slow.
+    /// Takes all memory (see [`ReassemblyCapacity::bytes`]). `seed` is secret: who knows it can
+    /// make the table slow.
     pub fn new(capacity: ReassemblyCapacity, timeout: Duration, seed: HashSeed) -> Self {
         let ReassemblyCapacity { datagrams, pieces, pieces_per_datagram } = capacity;
         assert!(datagrams > 0 && pieces_per_datagram > 0, "reassembly without room for a datagram");
@@ -230,9 +238,9 @@ impl<H> Reassembly<H> {
         }
     }
 
-    /// Takes one fragment. Payloads that are not kept go to `release` first, with the reason: this fragment, its
-    /// datagram, or older ones that had to make way. Costs about 50 ns, and a walk over the datagram's pieces where
-    /// a fragment arrives out of order.
+    /// Takes one fragment. Payloads that are not kept go to `release` first, with the reason: this
+    /// fragment, its datagram, or older ones that had to make way. Costs about 50 ns, and a walk
+    /// over the datagram's pieces where a fragment arrives out of order.
     pub fn push(
         &mut self,
         fragment: Fragment<H>,
@@ -263,8 +271,8 @@ impl<H> Reassembly<H> {
         Outcome::Complete(Complete { pieces: &mut self.pieces, next: first, count, len: end as usize })
     }
 
-    /// Drops datagrams whose time is over, at most [`EXPIRED_PER_TICK_MAX`] a call, and says how many. One compare
-    /// where there is nothing to do.
+    /// Drops datagrams whose time is over, at most [`EXPIRED_PER_TICK_MAX`] a call, and says how
+    /// many. One compare where there is nothing to do.
     pub fn tick(&mut self, now: Instant, release: &mut impl FnMut(Released<H>)) -> usize {
         let mut expired = 0;
         while expired < EXPIRED_PER_TICK_MAX {
@@ -401,8 +409,8 @@ impl<H> Reassembly<H> {
         }
     }
 
-    /// Frees pieces at the cost of the oldest datagram that is not `spared`. There is one: `spared` alone may not
-    /// fill the slab.
+    /// Frees pieces at the cost of the oldest datagram that is not `spared`. There is one: `spared`
+    /// alone may not fill the slab.
     fn make_room(&mut self, spared: u32, release: &mut impl FnMut(Released<H>)) {
         let victim = if self.oldest == spared { self.datagrams[spared].newer } else { self.oldest };
         self.abandon(victim, ReassemblyDrop::Evicted, release);
@@ -433,7 +441,8 @@ impl<H> Reassembly<H> {
     }
 }
 
-/// A key in 120 bits, and one above them that is always set: so no packet's key equals a free slot's.
+/// A key in 120 bits, and one above them that is always set: so no packet's key equals a free
+/// slot's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PackedKey([u64; 2]);
 
@@ -448,13 +457,15 @@ impl PackedKey {
 impl Key for PackedKey {
     const EMPTY: Self = Self([0; 2]);
 
-    /// These keys come from the network: who sends them must not be able to choose those that collide.
+    /// These keys come from the network: who sends them must not be able to choose those that
+    /// collide.
     fn hash(self, seed: &HashSeed) -> u64 {
         seed.sip(&self.0)
     }
 }
 
-/// What can be said of a fragment without knowing others. Nothing that fails here touches the datagram it claims.
+/// What can be said of a fragment without knowing others. Nothing that fails here touches the
+/// datagram it claims.
 fn check<H>(fragment: &Fragment<H>) -> Result<(), ReassemblyDrop> {
     if fragment.len == 0 {
         return Err(ReassemblyDrop::ZeroLength);
@@ -468,7 +479,8 @@ fn check<H>(fragment: &Fragment<H>) -> Result<(), ReassemblyDrop> {
     Ok(())
 }
 
-/// The payloads of a whole datagram, in order and without a gap. Payloads that nobody took are dropped with it.
+/// The payloads of a whole datagram, in order and without a gap. Payloads that nobody took are
+/// dropped with it.
 #[derive(Debug)]
 pub struct Complete<'a, H> {
     pieces: &'a mut Slab<Piece<H>>,

@@ -1,9 +1,11 @@
-//! Which sources of a group a consumer wants: the socket filters of RFC 3376 3.1 with the operations of RFC 3678,
-//! and their merge into the interface's filter (RFC 3376 3.2), which IGMP reports.
+//! Which sources of a group a consumer wants: the socket filters of RFC 3376 3.1 with the
+//! operations of RFC 3678, and their merge into the interface's filter (RFC 3376 3.2), which IGMP
+//! reports.
 //!
-//! A [`Membership`] is one consumer in one group on one interface. Its filter either includes a list of sources or
-//! excludes one; any-source is "exclude nobody". The sources of all filters stand in one hash table, so that a list
-//! of thousands costs a datagram the same probe as a list of two, and only their sum is limited.
+//! A [`Membership`] is one consumer in one group on one interface. Its filter either includes a
+//! list of sources or excludes one; any-source is "exclude nobody". The sources of all filters
+//! stand in one hash table, so that a list of thousands costs a datagram the same probe as a list
+//! of two, and only their sum is limited.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -16,7 +18,8 @@ use super::table::Table;
 /// How much the filters hold. All of it is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceFilterCapacity {
-    /// Memberships: one per consumer, group and interface; 40 bytes, and 48 to 96 for a group's first one.
+    /// Memberships: one per consumer, group and interface; 40 bytes, and 48 to 96 for a group's
+    /// first one.
     pub memberships: usize,
     /// Sources in all lists together, about 12 bytes and 48 to 96 of table each.
     pub sources: usize,
@@ -52,7 +55,8 @@ pub enum FilterMode {
     Exclude,
 }
 
-/// Why an operation on a membership was refused. RFC 3678 5.1 names them as errors of the socket calls.
+/// Why an operation on a membership was refused. RFC 3678 5.1 names them as errors of the socket
+/// calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterError {
@@ -135,9 +139,9 @@ impl SourceFilters {
         }
     }
 
-    /// Whether a datagram from `source` that arrived on `interface` is wanted: one line for lists of none or one, a
-    /// probe more for longer ones. The group is the one that `filter` was made for. A filter that was left accepts
-    /// nothing.
+    /// Whether a datagram from `source` that arrived on `interface` is wanted: one line for lists
+    /// of none or one, a probe more for longer ones. The group is the one that `filter` was made
+    /// for. A filter that was left accepts nothing.
     #[inline]
     pub fn accepts(&self, filter: FilterId, interface: InterfaceId, source: Ipv4Addr) -> bool {
         if filter.is_any() {
@@ -156,8 +160,8 @@ impl SourceFilters {
         listed == (state.mode == FilterMode::Include)
     }
 
-    /// Joins for any source. The filter is [`FilterId::ANY`] to nobody but the caller who knows that there is only
-    /// one interface; what this returns checks the interface.
+    /// Joins for any source. The filter is [`FilterId::ANY`] to nobody but the caller who knows
+    /// that there is only one interface; what this returns checks the interface.
     pub fn join(&mut self, membership: Membership) -> Result<FilterId, FilterError> {
         self.add(membership, FilterMode::Exclude).map(FilterId)
     }
@@ -177,8 +181,8 @@ impl SourceFilters {
         Ok(FilterId(filter))
     }
 
-    /// Takes one source from an include list; the last one ends the membership, and its filter with it. True while
-    /// the membership lasts.
+    /// Takes one source from an include list; the last one ends the membership, and its filter with
+    /// it. True while the membership lasts.
     pub fn leave_source(&mut self, membership: Membership, source: Ipv4Addr) -> Result<bool, FilterError> {
         let filter = self.member(membership)?;
         self.require(filter, FilterMode::Include)?;
@@ -204,9 +208,9 @@ impl SourceFilters {
         self.unlist(filter, source)
     }
 
-    /// Sets mode and list at once (RFC 3678 4.1.3 `setsourcefilter`), joining where there was no membership. A
-    /// source named twice counts once. Including nobody leaves, and gives no filter. All or nothing: on an error
-    /// the filter is as it was.
+    /// Sets mode and list at once (RFC 3678 4.1.3 `setsourcefilter`), joining where there was no
+    /// membership. A source named twice counts once. Including nobody leaves, and gives no filter.
+    /// All or nothing: on an error the filter is as it was.
     pub fn set(
         &mut self,
         membership: Membership,
@@ -221,7 +225,8 @@ impl SourceFilters {
             return Ok(None);
         }
         let held = found.map_or(0, |filter| self.filters[filter].len as usize);
-        // Counts a source named twice as two: refusing a list that would just fit is better than half a list.
+        // Counts a source named twice as two: refusing a list that would just fit is better than
+        // half a list.
         if sources.len() > self.nodes.free_count() + held {
             return Err(FilterError::SourcesFull);
         }
@@ -241,8 +246,8 @@ impl SourceFilters {
         Ok(Some(FilterId(filter)))
     }
 
-    /// Ends a membership whatever its filter. The `FilterId` that it had means nothing from here on: unbind its
-    /// subscriber first.
+    /// Ends a membership whatever its filter. The `FilterId` that it had means nothing from here
+    /// on: unbind its subscriber first.
     pub fn leave(&mut self, membership: Membership) -> Result<(), FilterError> {
         let filter = self.member(membership)?;
         self.drop_membership(filter);
@@ -254,10 +259,10 @@ impl SourceFilters {
         self.find(membership).map(FilterId)
     }
 
-    /// What the interface has to receive so that each of its consumers gets what it wants (RFC 3376 3.2): exclude
-    /// as soon as one of them excludes, then the sources that all of those exclude and nobody includes; else all
-    /// that somebody includes. None where nobody joined. Costs (sources x memberships of the group): for reports,
-    /// not for packets.
+    /// What the interface has to receive so that each of its consumers gets what it wants
+    /// (RFC 3376 3.2): exclude as soon as one of them excludes, then the sources that all of those
+    /// exclude and nobody includes; else all that somebody includes. None where nobody joined.
+    /// Costs (sources x memberships of the group): for reports, not for packets.
     pub fn merged(&self, group: Ipv4Addr, interface: InterfaceId) -> Option<Merged<'_>> {
         let mut mode = None;
         // The shortest exclude list bounds the intersection.
@@ -277,7 +282,8 @@ impl SourceFilters {
         Some(Merged { filters: self, group, interface, mode: mode?, shortest })
     }
 
-    /// Moves with every join, leave and change of a list: what was read of the filters is good while this stays.
+    /// Moves with every join, leave and change of a list: what was read of the filters is good
+    /// while this stays.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
@@ -288,9 +294,10 @@ impl SourceFilters {
         self.filters.capacity()
     }
 
-    /// The group of the membership at a place, where the group has changed after `since`, a former count of
-    /// [`changes`](SourceFilters::changes). A group with several members may come several times; one that lost its
-    /// last member does not come. One line read, so that walking over all places in small steps costs nobody a packet.
+    /// The group of the membership at a place, where the group has changed after `since`, a former
+    /// count of [`changes`](SourceFilters::changes). A group with several members may come several
+    /// times; one that lost its last member does not come. One line read, so that walking over all
+    /// places in small steps costs nobody a packet.
     pub fn changed_at(&self, place: usize, since: u64) -> Option<Ipv4Addr> {
         let filter = self.filters.get(u32::try_from(place).ok()?)?;
         (filter.changed > since).then_some(filter.membership.group)

@@ -1,8 +1,9 @@
-//! Whether all is well with the timers, for tests and simulators, which ask between two calls: a timer that is lost
-//! shows in nothing else but a connection that falls silent, perhaps, once, after minutes.
+//! Whether all is well with the timers, for tests and simulators, which ask between two calls: a
+//! timer that is lost shows in nothing else but a connection that falls silent, perhaps, once,
+//! after minutes.
 //!
-//! The rules stand here once more, apart from the code that keeps them, so that one mistake does not hide another. It
-//! changes nothing and walks over all connections: nothing that runs asks.
+//! The rules stand here once more, apart from the code that keeps them, so that one mistake does
+//! not hide another. It changes nothing and walks over all connections: nothing that runs asks.
 
 use core::fmt;
 
@@ -14,7 +15,8 @@ use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
-/// Steps of the wheel in one tick that a connection takes at most: to be sorted in on each level, taken and looked for, and a bit more.
+/// Steps of the wheel in one tick that a connection takes at most: to be sorted in on each level,
+/// taken and looked for, and a bit more.
 const STEPS_OF_ONE: usize = 10;
 
 /// A timer that is lost, or one that nobody has set.
@@ -37,8 +39,9 @@ impl fmt::Display for TimerFault {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Whether each connection that waits for a moment will be looked at by then, and each that has something to do at all; and whether
-    /// what was due at `ticked_at`, the last [`tick`](Self::tick), was done then. Walks over all connections and deadlines: for tests.
+    /// Whether each connection that waits for a moment will be looked at by then, and each that has
+    /// something to do at all; and whether what was due at `ticked_at`, the last
+    /// [`tick`](Self::tick), was done then. Walks over all connections and deadlines: for tests.
     pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), TimerFault> {
         if self.is_empty() && self.shared.wheel.is_empty() {
             return Ok(());
@@ -88,7 +91,8 @@ impl<P> Shared<P> {
 }
 
 impl Connection {
-    /// One entry of the wheel, which is what the connection thinks it is, and not behind the earliest deadline.
+    /// One entry of the wheel, which is what the connection thinks it is, and not behind the
+    /// earliest deadline.
     fn check_wheel(&self, slot: u32, wheel: &Wheel) -> Result<(), &'static str> {
         let earliest = self.deadlines().into_iter().min().unwrap_or(Instant::MAX);
         let Some(due) = wheel.due(slot) else {

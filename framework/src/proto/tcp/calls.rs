@@ -23,8 +23,8 @@ impl<P: Payload> Tcp<P> {
         self.listeners.open(local, options)
     }
 
-    /// Listens no more. Handshakes that are not done are forgotten, their peers told when they go on; connections
-    /// stay. False where there is no such listener. Walks over all connections.
+    /// Listens no more. Handshakes that are not done are forgotten, their peers told when they go
+    /// on; connections stay. False where there is no such listener. Walks over all connections.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
         if self.listeners.get_mut(id).is_none() {
             return false;
@@ -38,7 +38,8 @@ impl<P: Payload> Tcp<P> {
         self.listeners.close(id)
     }
 
-    /// Begins a connection; `Connected` or `Closed` tells what became of it. Local port 0 takes a free one.
+    /// Begins a connection; `Connected` or `Closed` tells what became of it. Local port 0 takes a
+    /// free one.
     pub fn connect<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -85,9 +86,10 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The same where the local port is named. Whoever names it again means what has it still and goes on unheard: that
-    /// would be in the way for as long as a silent peer is tried, and the app has been told that nobody waits for it.
-    /// Linux refuses (`__inet_check_established`), but gives an orphan up sooner.
+    /// The same where the local port is named. Whoever names it again means what has it still and
+    /// goes on unheard: that would be in the way for as long as a silent peer is tried, and the app
+    /// has been told that nobody waits for it. Linux refuses (`__inet_check_established`), but
+    /// gives an orphan up sooner.
     fn claim_named(&self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
         match self.flows.get(flow.into()).map(|&slot| (slot, &self.connections[slot])) {
             Some((slot, last)) if last.is_unheard() => {
@@ -135,8 +137,9 @@ impl<P: Payload> Tcp<P> {
         self.release(slot);
     }
 
-    /// How long the ends of a connection in TIME-WAIT are not to be had for another. With timestamps that is until
-    /// ours have certainly moved on: late segments are known by them (RFC 6191 2, RFC 7323 5; Linux: `tcp_tw_reuse`).
+    /// How long the ends of a connection in TIME-WAIT are not to be had for another. With
+    /// timestamps that is until ours have certainly moved on: late segments are known by them
+    /// (RFC 6191 2, RFC 7323 5; Linux: `tcp_tw_reuse`).
     fn wait_for_reuse(&self, last: &Connection, options: &ConnectionOptions, now: Instant) -> Duration {
         let mut free_at = last.idle_at;
         if options.timestamps && last.has(flag::TIMESTAMPS) {
@@ -146,7 +149,8 @@ impl<P: Payload> Tcp<P> {
     }
 }
 
-/// The ends of a connection in TIME-WAIT may be those of another after so long, where both have timestamps.
+/// The ends of a connection in TIME-WAIT may be those of another after so long, where both have
+/// timestamps.
 const REUSE_AFTER: Duration = Duration::from_secs(1);
 
 /// Ends that are to be had.
@@ -186,9 +190,10 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Sends a copy of `bytes`, or of as many from the front as there is room for, and says how many. They go into the last buffer that was
-    /// not sent yet, as far as it has room, and then into those that `make` gives: each with as many as it takes of the piece that it is
-    /// shown, which is a segment, or several where the device cuts them.
+    /// Sends a copy of `bytes`, or of as many from the front as there is room for, and says how
+    /// many. They go into the last buffer that was not sent yet, as far as it has room, and then
+    /// into those that `make` gives: each with as many as it takes of the piece that it is shown,
+    /// which is a segment, or several where the device cuts them.
     pub fn send_copy<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -245,21 +250,24 @@ impl<P: Payload> Tcp<P> {
 
 /// Closing, pausing.
 impl<P: Payload> Tcp<P> {
-    /// We send no more: a FIN follows what was handed over. What the peer sends still comes. Again is no error.
+    /// We send no more: a FIN follows what was handed over. What the peer sends still comes. Again
+    /// is no error.
     pub fn shutdown<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         self.context(slot, output, now).shut_down()
     }
 
-    /// We neither send nor want more: as `shutdown`, and data that still comes is answered by a reset (RFC 9293 3.6.1), as is data that
-    /// came and was not taken (RFC 2525 2.17). Numbers that are delegated end it by a reset, too. `ConnectionOptions::linger` says how long
-    /// `Closed` waits for ours. `Closed` ends it.
+    /// We neither send nor want more: as `shutdown`, and data that still comes is answered by a
+    /// reset (RFC 9293 3.6.1), as is data that came and was not taken (RFC 2525 2.17). Numbers that
+    /// are delegated end it by a reset, too. `ConnectionOptions::linger` says how long `Closed`
+    /// waits for ours. `Closed` ends it.
     pub fn close<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let mut cx = self.context(slot, output, now);
         let is_unread = cx.connection.in_order_len > 0;
         let linger_ms = cx.connection.rare_options.linger_ms;
-        // Numbers that somebody else may still send are a gap before our FIN, which nobody would fill any more.
+        // Numbers that somebody else may still send are a gap before our FIN, which nobody would
+        // fill any more.
         let is_delegated = cx.connection.has(flag::DELEGATED);
         if !cx.connection.state.is_synchronized() || is_unread || is_delegated || linger_ms == 0 {
             cx.abort();
@@ -274,8 +282,8 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows; not where it was told
-    /// already, with `LingerTimedOut`, as the connection went on.
+    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows; not
+    /// where it was told already, with `LingerTimedOut`, as the connection went on.
     pub fn abort<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         if let Some(mut cx) = self.context_of(id, output, now) {
             cx.abort();
@@ -289,9 +297,9 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Sends the resets that found no room before, then aborts those connections of places `first` and behind whose peers may believe in
-    /// them, `limit` at most, as long as their resets could wait. Says how many, and where to go on: `None` where no peer is left who is
-    /// to hear of it.
+    /// Sends the resets that found no room before, then aborts those connections of places `first`
+    /// and behind whose peers may believe in them, `limit` at most, as long as their resets could
+    /// wait. Says how many, and where to go on: `None` where no peer is left who is to hear of it.
     pub fn abort_from<O: Output<P>>(
         &mut self,
         first: u32,
@@ -315,8 +323,9 @@ impl<P: Payload> Tcp<P> {
         (count, (!self.shared.owed_resets.is_empty()).then_some(end))
     }
 
-    /// The app wants no data now: it waits, and the window closes when the receive buffer is full. Where the
-    /// connection ends otherwise than by `Finished`, what waits comes all the same, and `Closed` behind it.
+    /// The app wants no data now: it waits, and the window closes when the receive buffer is full.
+    /// Where the connection ends otherwise than by `Finished`, what waits comes all the same, and
+    /// `Closed` behind it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let connection = &mut self.connections[slot];
@@ -342,21 +351,22 @@ impl<P: Payload> Tcp<P> {
 
 /// Options.
 impl<P: Payload> Tcp<P> {
-    /// The options of a connection as they were set. Whether the SYNs have agreed on them is in its [`info`](Self::info): the peer may have
-    /// refused.
+    /// The options of a connection as they were set. Whether the SYNs have agreed on them is in its
+    /// [`info`](Self::info): the peer may have refused.
     pub fn options(&self, id: ConnectionId) -> Option<ConnectionOptions> {
         let connection = &self.connections[self.find(id)?];
         Some(connection.options())
     }
 
-    /// Moves whenever options of a connection change: what was prepared with them is to be prepared anew.
+    /// Moves whenever options of a connection change: what was prepared with them is to be prepared
+    /// anew.
     #[inline]
     pub fn option_changes(&self) -> u64 {
         self.shared.option_changes
     }
 
-    /// Sets the options of a connection. What the handshake has settled, or what our SYN offers meanwhile, stays as
-    /// it is: timestamps, SACK, ECN and the window's scale.
+    /// Sets the options of a connection. What the handshake has settled, or what our SYN offers
+    /// meanwhile, stays as it is: timestamps, SACK, ECN and the window's scale.
     pub fn set_options<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -491,14 +501,16 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// RFC 9293 3.10.5: a peer that knows of the connection, and has not ended it as well, hears of it.
+    /// RFC 9293 3.10.5: a peer that knows of the connection, and has not ended it as well, hears of
+    /// it.
     pub(super) fn abort(&mut self) {
         let state = self.connection.state;
         if !matches!(state, State::SynSent | State::TimeWait | State::Closed) {
             self.send_reset();
         }
         if self.connection.in_order_len > 0 {
-            // "All that it sent was delivered" is what the peer's end would say, and it would not be true.
+            // "All that it sent was delivered" is what the peer's end would say, and it would not
+            // be true.
             self.connection.pending &= !(pending::PEER_CLOSED | pending::READABLE);
             self.connection.close_reason = CloseReason::Aborted;
         }

@@ -19,34 +19,36 @@ use crate::time::Duration;
 pub struct TcpConfig {
     /// Connections at the same time, those in TIME-WAIT included. By default 1,024.
     pub connections_max: usize,
-    /// How many of them callers may not take, so that an order session can be called again whoever fills the table. Those in TIME-WAIT
-    /// take none of the rest, as they make way. None: a sixteenth. By default `None`.
+    /// How many of them callers may not take, so that an order session can be called again whoever
+    /// fills the table. Those in TIME-WAIT take none of the rest, as they make way. None: a
+    /// sixteenth. By default `None`.
     pub places_for_calls: Option<usize>,
     /// Listeners at the same time. By default 16.
     pub listeners_max: usize,
-    /// Pieces of data that wait in all connections together: to be acknowledged, or out of order. Each is a buffer of the pool.
-    /// Two at least, as a payload that is longer than a segment is split when it leaves. By default
-    /// 16,384.
+    /// Pieces of data that wait in all connections together: to be acknowledged, or out of order.
+    /// Each is a buffer of the pool. Two at least, as a payload that is longer than a segment is
+    /// split when it leaves. By default 16,384.
     pub chunks_max: usize,
     /// Pieces out of order that one connection may hold. By default 1,024.
     pub reassembly_max: u32,
     /// Ports that `connect` takes where none is asked for. By default 49152 to 65535 (RFC 6335).
     pub ports: PortRange,
-    /// How long a closed connection is remembered, so that late segments do not reach the next (RFC 9293 3.4.1 says four minutes,
-    /// Linux one). By default one minute.
+    /// How long a closed connection is remembered, so that late segments do not reach the next
+    /// (RFC 9293 3.4.1 says four minutes, Linux one). By default one minute.
     pub time_wait: Duration,
-    /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up. RFC 9293 3.8.3 wants three minutes of them, which are
-    /// seven. By default 7.
+    /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up.
+    /// RFC 9293 3.8.3 wants three minutes of them, which are seven. By default 7.
     pub syn_retries: u8,
-    /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2), which is no sooner than they
-    /// would take with a timeout of 200 ms: nine minutes. By default 15.
+    /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2), which is no
+    /// sooner than they would take with a timeout of 200 ms: nine minutes. By default 15.
     pub retries: u8,
-    /// Challenge ACKs a second at most, over all connections (RFC 5961 7); in each second another number down to half
-    /// of it, so that nobody can count by what is left. Of one connection ten. By default 1,000.
-    pub challenge_acks_per_second: u32,
-    /// Resets a second that answer segments of no connection, at most; in each second another number down to half of it, and a quarter of
-    /// them to one address, so that nobody can tell by his own how many others had (CVE-2016-5696).
+    /// Challenge ACKs a second at most, over all connections (RFC 5961 7); in each second another
+    /// number down to half of it, so that nobody can count by what is left. Of one connection ten.
     /// By default 1,000.
+    pub challenge_acks_per_second: u32,
+    /// Resets a second that answer segments of no connection, at most; in each second another
+    /// number down to half of it, and a quarter of them to one address, so that nobody can tell by
+    /// his own how many others had (CVE-2016-5696). By default 1,000.
     pub resets_per_second: u32,
 }
 
@@ -80,20 +82,23 @@ impl TcpConfig {
         self.places_for_calls.unwrap_or(self.connections_max / 16)
     }
 
-    /// Bytes of a connection that is established and idle, those of the way out included: the promise is 640 at most.
+    /// Bytes of a connection that is established and idle, those of the way out included: the
+    /// promise is 640 at most.
     pub const fn connection_len() -> usize {
         let variables = size_of::<Slot<Connection>>();
-        // A bucket of the flow table holds four keys of 12 bytes and four places of 4, and is a quarter full at most.
+        // A bucket of the flow table holds four keys of 12 bytes and four places of 4, and is a
+        // quarter full at most.
         let flow = 64;
         let lists = Wheel::ENTRY_LEN + SlotList::ENTRY_LEN + SlotFifo::ENTRY_LEN;
         variables + flow + lists + Sources::ENTRY_LEN + Self::PATH_LEN
     }
 
-    /// Bytes that the way out remembers of a connection: its prepared link header, and when that was true.
+    /// Bytes that the way out remembers of a connection: its prepared link header, and when that
+    /// was true.
     pub const PATH_LEN: usize = 32;
 
-    /// How long `retries` take with the usual least timeout of 200 ms, and so at least: nine minutes where
-    /// they are 15. Linux reckons so, too (`retransmits_timed_out`).
+    /// How long `retries` take with the usual least timeout of 200 ms, and so at least: nine
+    /// minutes where they are 15. Linux reckons so, too (`retransmits_timed_out`).
     pub(super) fn patience(&self) -> Duration {
         let span = |retry: u8| Duration::from_millis(200 << retry.min(20)).min(RTO_MAX);
         (0..=self.retries).fold(Duration::ZERO, |sum, retry| sum + span(retry))
@@ -108,9 +113,11 @@ impl TcpConfig {
     /// RFC 9293 3.4.1's two maximum segment lifetimes.
     pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);
 
-    /// Whether a pool of so many buffers has one for each chunk, and as many as the device and a burst take, `others`. A smaller one is no
-    /// danger, nor is one of whose others nobody said how many they are (`TcpSockets::leave`): half of it may wait in connections; data
-    /// that comes beyond is refused, to come again, and `send` says `NoChunk`. An app that wants to be sure of its memory asks here.
+    /// Whether a pool of so many buffers has one for each chunk, and as many as the device and a
+    /// burst take, `others`. A smaller one is no danger, nor is one of whose others nobody said how
+    /// many they are (`TcpSockets::leave`): half of it may wait in connections; data that comes
+    /// beyond is refused, to come again, and `send` says `NoChunk`. An app that wants to be sure of
+    /// its memory asks here.
     pub fn check_pool(&self, buffers: usize, others: usize) -> Result<(), TcpConfigError> {
         let needed = self.chunks_max + others;
         if buffers < needed { Err(TcpConfigError::PoolTooSmall { buffers, needed }) } else { Ok(()) }

@@ -5,8 +5,8 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::time::Duration;
 
-/// Names a connection until its [`Closed`](TcpEvent::Closed) was taken; the same place then has another generation, so that
-/// a name that was kept too long finds nothing.
+/// Names a connection until its [`Closed`](TcpEvent::Closed) was taken; the same place then has
+/// another generation, so that a name that was kept too long finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     pub(super) slot: u32,
@@ -14,14 +14,15 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// The place in the table, below `TcpConfig::connections_max`: for tables of the app's own. Used again by later
-    /// connections.
+    /// The place in the table, below `TcpConfig::connections_max`: for tables of the app's own.
+    /// Used again by later connections.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
 }
 
-/// Names a listener: its place, and which of those that had it, so that a name that was kept too long finds nothing.
+/// Names a listener: its place, and which of those that had it, so that a name that was kept too
+/// long finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub(super) u32);
 
@@ -45,7 +46,8 @@ pub enum TcpEvent {
         /// The listener that accepted it.
         listener: Option<ListenerId>,
     },
-    /// A call of ours has not left: the link is down, or no route leads to the peer any more. It leaves by itself when there is a way.
+    /// A call of ours has not left: the link is down, or no route leads to the peer any more. It
+    /// leaves by itself when there is a way.
     NoRoute,
     /// Data waits that was not handed over when it came: take it with `next_data`.
     Readable,
@@ -214,8 +216,8 @@ pub enum SendError {
     PoolEmpty,
     /// An mbuf without a byte, or of several buffers: only linear ones are sent as they are.
     NotLinear,
-    /// As many pieces of data wait as the configuration allows, in all connections, or in this one for its share:
-    /// `Writable` tells when there is room.
+    /// As many pieces of data wait as the configuration allows, in all connections, or in this one
+    /// for its share: `Writable` tells when there is room.
     NoChunk,
 }
 
@@ -227,8 +229,8 @@ pub enum CallError {
     NotFound,
     /// The handshake is not done.
     NotConnected,
-    /// No place for the FIN: as many pieces of data wait in all connections as the configuration allows. `Writable`
-    /// tells when there is one.
+    /// No place for the FIN: as many pieces of data wait in all connections as the configuration
+    /// allows. `Writable` tells when there is one.
     NoChunk,
     /// An option out of range.
     Option(OptionError),
@@ -243,7 +245,8 @@ pub enum IcmpRefusal {
     NotOnItsWay,
     /// Our segments are as small already.
     NotSmaller,
-    /// Larger ones got through: it is believed when the segment that it is about is missed (RFC 5927 7.2).
+    /// Larger ones got through: it is believed when the segment that it is about is missed
+    /// (RFC 5927 7.2).
     NotYet,
     /// The handshake is done: the route may come back (RFC 5927 5.2).
     Soft,

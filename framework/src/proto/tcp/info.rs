@@ -1,9 +1,12 @@
-//! What a connection is like now: the fields of Linux's `TCP_INFO` (`struct tcp_info` in `linux/tcp.h`), by our names for them.
+//! What a connection is like now: the fields of Linux's `TCP_INFO` (`struct tcp_info` in
+//! `linux/tcp.h`), by our names for them.
 //!
-//! Not there: what would have to be measured with each segment and nothing here uses (`tcpi_delivery_rate`, `tcpi_delivered`,
-//! `tcpi_busy_time`, `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, `tcpi_rcv_ooopack`, `tcpi_last_data_sent`), the state of
-//! mechanisms that we do not have (`tcpi_rcv_ssthresh`, `tcpi_rcv_rtt` and `tcpi_rcv_space` of buffers that tune themselves,
-//! `tcpi_fackets`, Fast Open), and what follows from others (`tcpi_pmtu`, `tcpi_data_segs_out`).
+//! Not there: what would have to be measured with each segment and nothing here uses
+//! (`tcpi_delivery_rate`, `tcpi_delivered`, `tcpi_busy_time`, `tcpi_rwnd_limited`,
+//! `tcpi_sndbuf_limited`, `tcpi_rcv_ooopack`, `tcpi_last_data_sent`), the state of mechanisms that
+//! we do not have (`tcpi_rcv_ssthresh`, `tcpi_rcv_rtt` and `tcpi_rcv_space` of buffers that tune
+//! themselves, `tcpi_fackets`, Fast Open), and what follows from others (`tcpi_pmtu`,
+//! `tcpi_data_segs_out`).
 
 use core::net::SocketAddrV4;
 
@@ -27,7 +30,8 @@ pub struct TcpInfo {
     pub recovering: bool,
     /// Timeouts in a row (`tcpi_backoff`).
     pub backoff: u8,
-    /// Probes without an answer (`tcpi_probes`): keepalive's, of a closed window, and of a tail, but for the first.
+    /// Probes without an answer (`tcpi_probes`): keepalive's, of a closed window, and of a tail,
+    /// but for the first.
     pub probes: u8,
     /// What the SYNs agreed on (`tcpi_options`).
     pub timestamps: bool,
@@ -95,8 +99,8 @@ pub struct TcpInfo {
     pub timeouts: u32,
     /// Segments were seen out of order (`tcpi_reord_seen`).
     pub reordering_seen: bool,
-    /// ICMP errors about segments of ours that end no connection: a route that is being mended, or a lie (RFC 9293 3.9.2.2; `IP_RECVERR`),
-    /// 255 at most.
+    /// ICMP errors about segments of ours that end no connection: a route that is being mended, or
+    /// a lie (RFC 9293 3.9.2.2; `IP_RECVERR`), 255 at most.
     pub soft_errors: u32,
 }
 

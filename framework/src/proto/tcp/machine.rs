@@ -7,8 +7,9 @@
 //!             send, …    └────────────────────────────┘
 //! ```
 //!
-//! Nothing is sent behind the caller's back: a call sends what it must send at once (data that the app hands over, what is out of order, a
-//! handshake), and what may wait for the end of the burst (acknowledgments above all) waits for [`Tcp::tick`].
+//! Nothing is sent behind the caller's back: a call sends what it must send at once (data that the
+//! app hands over, what is out of order, a handshake), and what may wait for the end of the burst
+//! (acknowledgments above all) waits for [`Tcp::tick`].
 
 use super::config::{TcpConfig, TcpConfigError};
 use super::event::{ConnectionId, ListenerId, TcpEvent};
@@ -36,7 +37,8 @@ pub struct Tcp<P> {
     /// Connections that there ever were: the generation of the last.
     pub(super) generation: u32,
     pub(super) flows: Table<FlowKey, u32>,
-    /// Whose segment was looked for last: the next is most often of the same connection. `NIL` where there was none.
+    /// Whose segment was looked for last: the next is most often of the same connection. `NIL`
+    /// where there was none.
     pub(super) recent: u32,
     pub(super) listeners: Listeners,
     pub(super) shared: Shared<P>,
@@ -58,7 +60,8 @@ pub(super) struct Shared<P> {
     pub(super) route_watch: RouteWatch,
     /// Connections that have something to send at the end of the burst, or could not send it.
     pub(super) flush: SlotFifo,
-    /// Connections with events; aside of them those in TIME-WAIT that have none any more, the oldest first.
+    /// Connections with events; aside of them those in TIME-WAIT that have none any more, the
+    /// oldest first.
     pub(super) ready: SlotList,
     pub(super) secret: Secret,
     /// RFC 6056 3.3.3: counts the ports given.
@@ -192,8 +195,9 @@ impl<P: Payload> Tcp<P> {
         })
     }
 
-    /// Says how many buffers there are: no more chunks wait than that, so that some are left for what comes. Without
-    /// being told, the machine believes in one for each of `TcpConfig::chunks_max`.
+    /// Says how many buffers there are: no more chunks wait than that, so that some are left for
+    /// what comes. Without being told, the machine believes in one for each of
+    /// `TcpConfig::chunks_max`.
     pub fn limit_buffers(&mut self, buffers: usize) {
         self.shared.chunk_reserve = chunk_reserve(self.shared.config.chunks_max, buffers);
     }
@@ -241,8 +245,8 @@ impl<P: Payload> Tcp<P> {
         connection.map_or(ConsumerId::default(), |connection| connection.consumer)
     }
 
-    /// The next event of any connection: which, whose, and what. After `Closed` the name is void, but
-    /// for `abort` after `LingerTimedOut`.
+    /// The next event of any connection: which, whose, and what. After `Closed` the name is void,
+    /// but for `abort` after `LingerTimedOut`.
     pub fn next_event(&mut self) -> Option<(ConnectionId, ConsumerId, TcpEvent)> {
         loop {
             let slot = self.shared.ready.first()?;
@@ -263,7 +267,8 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The next data in order of a connection that [`next_event`](Self::next_event) or a resumed app asks for.
+    /// The next data in order of a connection that [`next_event`](Self::next_event) or a resumed
+    /// app asks for.
     pub fn next_data(&mut self, id: ConnectionId) -> Option<P> {
         let connection =
             self.connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
@@ -309,7 +314,8 @@ impl<P: Payload> Tcp<P> {
             return Some(TcpEvent::NoRoute);
         }
         if readable {
-            // The app's turn: what comes after the data waits until it is taken, and one that is paused hears of it when it resumes.
+            // The app's turn: what comes after the data waits until it is taken, and one that is
+            // paused hears of it when it resumes.
             let is_news = take(connection, pending::READABLE) && !connection.has(flag::PAUSED);
             // Room to send does not: who pauses until the answers are sent waits for just that.
             let is_room = !is_news && take(connection, pending::WRITABLE);
@@ -366,12 +372,14 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Whether there is room for another connection, or [`make_room`](Self::make_room) would make some. Who may still say no asks before.
+    /// Whether there is room for another connection, or [`make_room`](Self::make_room) would make
+    /// some. Who may still say no asks before.
     pub(super) fn can_make_room(&self) -> bool {
         self.connections.free_count() > 0 || self.shared.ready.first_aside().is_some()
     }
 
-    /// Whether there is room for another connection: the oldest that only waits in TIME-WAIT makes way.
+    /// Whether there is room for another connection: the oldest that only waits in TIME-WAIT makes
+    /// way.
     pub(super) fn make_room(&mut self) -> bool {
         if self.connections.free_count() > 0 {
             return true;
@@ -402,7 +410,8 @@ impl<P: Payload> Tcp<P> {
         (connection.generation == id.generation && !connection.has(flag::ORPHANED)).then_some(id.slot)
     }
 
-    /// A turn for the connection of that name, where it is still there. What could leave at once is found out anew.
+    /// A turn for the connection of that name, where it is still there. What could leave at once is
+    /// found out anew.
     #[inline(always)]
     pub(super) fn context_of<'a, O: Output<P>>(
         &'a mut self,
@@ -430,7 +439,8 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// The same turn for what is rare and out of line: as long as nobody there sees where this one is kept, it is kept in registers.
+    /// The same turn for what is rare and out of line: as long as nobody there sees where this one
+    /// is kept, it is kept in registers.
     #[inline(always)]
     pub(super) fn aside(&mut self) -> Context<'_, P, O> {
         let Self { connection, slot, shared, output, now } = self;
@@ -460,9 +470,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 }
 
-/// Chunks that nothing waits in. A chunk that is longer than may leave at once is split when it leaves, which takes one more: were all
-/// taken by what waits, none of it could ever go. Where there are fewer buffers than chunks they are what counts: what waits for
-/// acknowledgments must leave some for these.
+/// Chunks that nothing waits in. A chunk that is longer than may leave at once is split when it
+/// leaves, which takes one more: were all taken by what waits, none of it could ever go. Where
+/// there are fewer buffers than chunks they are what counts: what waits for acknowledgments must
+/// leave some for these.
 fn chunk_reserve(chunks: usize, buffers: usize) -> usize {
     (chunks / 16).clamp(1, 64).max(chunks.saturating_sub(buffers))
 }

@@ -1,8 +1,9 @@
 //! TCP (RFC 9293) as a machine without I/O and without a clock.
 //!
-//! What enters: segments, time, and calls of the app. What leaves: data in order, events, and segments through the [`Output`] that
-//! each call brings. Payloads are of the caller's type; the machine keeps them until they are acknowledged or delivered, in a store that
-//! is taken at the start.
+//! What enters: segments, time, and calls of the app. What leaves: data in order, events, and
+//! segments through the [`Output`] that each call brings. Payloads are of the caller's type; the
+//! machine keeps them until they are acknowledged or delivered, in a store that is taken at the
+//! start.
 //!
 //! ```text
 //!   arrival ─▶ acknowledgment ─▶ recovery, congestion        calls ─▶ transmit ◀─ timers

@@ -15,8 +15,8 @@ pub enum Congestion {
     None,
 }
 
-/// Probes of a peer that says nothing (`SO_KEEPALIVE`, RFC 9293 3.8.4). Linux answers one probe in 500 ms (`tcp_invalid_ratelimit`): where
-/// all come sooner, a peer that lives may seem dead.
+/// Probes of a peer that says nothing (`SO_KEEPALIVE`, RFC 9293 3.8.4). Linux answers one probe in
+/// 500 ms (`tcp_invalid_ratelimit`): where all come sooner, a peer that lives may seem dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
     /// How long the peer says nothing before the first probe (`TCP_KEEPIDLE`).
@@ -28,14 +28,16 @@ pub struct Keepalive {
 }
 
 impl Keepalive {
-    /// For a session that must not be dead for long: after 15 s, every 5 s, three times. A peer that is gone is known after half a minute,
-    /// where nothing is on its way to it. What is on its way asks for itself, and for ten minutes where `ConnectionOptions::user_timeout`
-    /// does not say less: set both.
+    /// For a session that must not be dead for long: after 15 s, every 5 s, three times. A peer
+    /// that is gone is known after half a minute, where nothing is on its way to it. What is on its
+    /// way asks for itself, and for ten minutes where `ConnectionOptions::user_timeout` does not
+    /// say less: set both.
     pub const SESSION: Self = Self { idle: Duration::from_secs(15), interval: Duration::from_secs(5), count: 3 };
 }
 
 impl Default for Keepalive {
-    /// After two hours, the least that RFC 9293 3.8.4 allows as a default; then as on Linux every 75 s, nine times.
+    /// After two hours, the least that RFC 9293 3.8.4 allows as a default; then as on Linux every
+    /// 75 s, nine times.
     fn default() -> Self {
         Self { idle: Duration::from_secs(7_200), interval: Duration::from_secs(75), count: 9 }
     }
@@ -66,15 +68,15 @@ pub struct ConnectionOptions {
     pub ack_delay: Duration,
     /// Probes of a silent peer. By default `None`; of a listener after two hours.
     pub keepalive: Option<Keepalive>,
-    /// How long data may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). None: as long as retransmissions are tried.
-    /// By default `None`.
+    /// How long data may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). None: as long as
+    /// retransmissions are tried. By default `None`.
     pub user_timeout: Option<Duration>,
     /// What closing does. By default [`Linger::Background`].
     pub linger: Linger,
     /// The congestion control (`TCP_CONGESTION`). By default [`Congestion::Cubic`].
     pub congestion: Congestion,
-    /// The least retransmission timeout. RFC 6298 2.4 says 1 s, Linux 200 ms; a private line stands far less.
-    /// By default 200 ms.
+    /// The least retransmission timeout. RFC 6298 2.4 says 1 s, Linux 200 ms; a private line stands
+    /// far less. By default 200 ms.
     pub rto_min: Duration,
     /// Bytes a second at most (`SO_MAX_PACING_RATE`). By default `None`: no limit.
     pub pacing_rate: Option<u64>,
@@ -106,8 +108,8 @@ impl ConnectionOptions {
 }
 
 impl Default for ConnectionOptions {
-    /// A line for orders: small segments at once, acknowledgments within a millisecond, a timeout of 200 ms at least as on
-    /// Linux. 256 KiB each way.
+    /// A line for orders: small segments at once, acknowledgments within a millisecond, a timeout
+    /// of 200 ms at least as on Linux. 256 KiB each way.
     fn default() -> Self {
         Self {
             nodelay: true,

@@ -1,12 +1,16 @@
 //! RouteWatch out that are lost and found again: link down, no route, a neighbor that is not known.
 //!
-//! What finds no way has not left, and nothing has changed: data stays unsent, or lost, where it stands. Its timer runs on, so that a
-//! connection without a way is given up as one whose peer is silent. But who waits is not left to a timer that has backed off to a minute:
-//! the caller says when ways may be others ([`Tcp::follow_routes`]), and all that found none are tried again with the same tick.
+//! What finds no way has not left, and nothing has changed: data stays unsent, or lost, where it
+//! stands. Its timer runs on, so that a connection without a way is given up as one whose peer is
+//! silent. But who waits is not left to a timer that has backed off to a minute: the caller says
+//! when ways may be others ([`Tcp::follow_routes`]), and all that found none are tried again with
+//! the same tick.
 //!
-//! Who waits has a flag and stands in no list, as ways are lost by the link, for nearly all at once, or never.
+//! Who waits has a flag and stands in no list, as ways are lost by the link, for nearly all at
+//! once, or never.
 //!
-//! The same look finds whose segments have become too long, where the MTU of our own interface is less than it was.
+//! The same look finds whose segments have become too long, where the MTU of our own interface is
+//! less than it was.
 
 use super::event::{CloseReason, ConnectionId};
 use super::input::arrival::{less_options, receive_mss};
@@ -43,9 +47,10 @@ impl RouteWatch {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Says before a tick how often ways may have changed by now. Where that is more often than at the last, what found no way is tried
-    /// again, and where the interface takes only shorter packets than it did, whose segments are too long has them shortened. A compare
-    /// where it is not.
+    /// Says before a tick how often ways may have changed by now. Where that is more often than at
+    /// the last, what found no way is tried again, and where the interface takes only shorter
+    /// packets than it did, whose segments are too long has them shortened. A compare where it is
+    /// not.
     #[inline(always)]
     pub fn follow_routes(&mut self, changes: u64, link_mtu: impl FnOnce() -> usize) {
         if self.shared.route_watch.seen != changes {
@@ -75,7 +80,8 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Looks for those that found no way, and those whose segments the interface does not take any more, some with each tick.
+    /// Looks for those that found no way, and those whose segments the interface does not take any
+    /// more, some with each tick.
     #[cold]
     pub(super) fn retry_unreachable<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         let begin = self.shared.route_watch.next;
@@ -102,7 +108,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.route_watch.is_missed = true;
     }
 
-    /// Our call waits for a way. Who made it hears so once: most often it is the cable, and nobody finds that by waiting for an answer.
+    /// Our call waits for a way. Who made it hears so once: most often it is the cable, and nobody
+    /// finds that by waiting for an answer.
     #[cold]
     pub(super) fn tell_no_route(&mut self) {
         let is_call = self.connection.state == State::SynSent;
@@ -112,8 +119,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// There may be a way again. That nothing was answered meanwhile says nothing of the network: the timer that has
-    /// backed off begins anew, but one step behind, as of what left before nobody knows which transmission is answered.
+    /// There may be a way again. That nothing was answered meanwhile says nothing of the network:
+    /// the timer that has backed off begins anew, but one step behind, as of what left before
+    /// nobody knows which transmission is answered.
     fn try_way_again(&mut self) {
         let connection = &mut *self.connection;
         connection.clear(flag::NO_ROUTE);

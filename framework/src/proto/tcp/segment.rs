@@ -1,4 +1,5 @@
-//! Segments as the machine sees them: what came, taken out of its header and options once, and what is to leave.
+//! Segments as the machine sees them: what came, taken out of its header and options once, and what
+//! is to leave.
 
 use super::seq::Seq;
 use crate::proto::Flow;
@@ -71,8 +72,8 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// What a segment says that says nothing else: no flag but ACK, and PSH, which means nothing to us; no option but timestamps where
-    /// they usually stand. `None` for all others.
+    /// What a segment says that says nothing else: no flag but ACK, and PSH, which means nothing to
+    /// us; no option but timestamps where they usually stand. `None` for all others.
     #[inline(always)]
     pub fn of(parsed: &TcpSegment<'_>) -> Option<Self> {
         let header = parsed.header;
@@ -112,7 +113,8 @@ pub struct SynOptions {
 }
 
 impl Segment {
-    /// Takes what counts out of a parsed segment. An option list that is broken counts up to where it breaks.
+    /// Takes what counts out of a parsed segment. An option list that is broken counts up to where
+    /// it breaks.
     #[inline]
     pub fn new(parsed: &TcpSegment<'_>, ce: bool) -> Self {
         let header = parsed.header;
@@ -163,7 +165,8 @@ impl Segment {
         Plain { seq, ack, wnd, len, timestamps }
     }
 
-    /// Whether it says nothing else. What the IPv4 header says of congestion counts only for who has agreed on ECN.
+    /// Whether it says nothing else. What the IPv4 header says of congestion counts only for who
+    /// has agreed on ECN.
     #[inline]
     pub fn is_plain(&self) -> bool {
         is_plain(self.flags) && self.sack_count == 0

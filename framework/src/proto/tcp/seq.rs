@@ -1,4 +1,5 @@
-//! Sequence numbers: a ring of 2^32, where "before" means less than half the ring away (RFC 9293 3.4).
+//! Sequence numbers: a ring of 2^32, where "before" means less than half the ring away
+//! (RFC 9293 3.4).
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

@@ -1,4 +1,5 @@
-//! What happens because time passes: the wheel says which connection is to be looked at, the connection knows for what.
+//! What happens because time passes: the wheel says which connection is to be looked at, the
+//! connection knows for what.
 //!
 //! ```text
 //!  timer_at   SYN again; retransmission, tail loss probe, reordering (all three done by `recovery`); closed window
@@ -8,8 +9,8 @@
 //!  (none)     room for who was refused (`room`)
 //! ```
 //!
-//! The wheel has one entry for each connection, at its earliest deadline or before: a deadline that moves away, as nearly all do, leaves it
-//! where it is, and it is set again when it comes.
+//! The wheel has one entry for each connection, at its earliest deadline or before: a deadline that
+//! moves away, as nearly all do, leaves it where it is, and it is set again when it comes.
 
 use super::config::TcpConfig;
 use super::event::CloseReason;
@@ -23,7 +24,8 @@ use crate::time::{Duration, Instant};
 
 /// Steps of the wheel in one tick, an entry being one: what is left is due with the next.
 pub(super) const STEPS_MAX: u32 = 256;
-/// Between two retransmissions, or probes of a closed window, no more time passes than this (RFC 6298 2.5).
+/// Between two retransmissions, or probes of a closed window, no more time passes than this
+/// (RFC 6298 2.5).
 pub(super) const RTO_MAX: Duration = Duration::from_secs(60);
 /// The wheel is set no further ahead: a deadline beyond is looked at once more before.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 86_400);
@@ -42,7 +44,8 @@ impl<P: Payload> Tcp<P> {
             if connection.is_due(now) {
                 self.context(slot, output, now).on_due();
             } else {
-                // The deadline has moved on since, as nearly all do. Nothing happens: what was found out of the connection stays true.
+                // The deadline has moved on since, as nearly all do. Nothing happens: what was
+                // found out of the connection stays true.
                 Context { connection, slot, shared: &mut self.shared, output, now }.arm();
             }
         }
@@ -64,7 +67,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The same when data has left: no deadline is closer than it was, but that of the retransmission timer.
+    /// The same when data has left: no deadline is closer than it was, but that of the
+    /// retransmission timer.
     #[inline(always)]
     pub(super) fn arm_for_data(&mut self) {
         if self.connection.options.user_timeout_ms != 0 {
@@ -136,8 +140,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The peer has taken its window back from under what is on its way: as with probes, one that answers may do so as
-    /// long as the app cares (RFC 9293 3.8.6.1).
+    /// The peer has taken its window back from under what is on its way: as with probes, one that
+    /// answers may do so as long as the app cares (RFC 9293 3.8.6.1).
     fn forgive_closed_window(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let is_answered = connection.last_received_at + connection.backed_off(connection.backoff) >= at;
@@ -146,7 +150,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The peer has acknowledged nothing for too long. One that is there still, and only does not read, hears of it.
+    /// The peer has acknowledged nothing for too long. One that is there still, and only does not
+    /// read, hears of it.
     #[cold]
     pub(super) fn give_up(&mut self) {
         if self.connection.has(flag::RECEIVES_NO_MORE) {
@@ -168,7 +173,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_syn();
     }
 
-    /// The peer's window is closed to what waits (RFC 9293 3.8.6.1): the first probe after a retransmission timeout, then ever less often.
+    /// The peer's window is closed to what waits (RFC 9293 3.8.6.1): the first probe after a
+    /// retransmission timeout, then ever less often.
     #[cold]
     pub(super) fn begin_persist(&mut self) {
         let connection = &mut *self.connection;
@@ -176,12 +182,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.timer = RetransmitTimer::Persist;
         connection.timer_at = self.now + connection.backed_off(0);
         if connection.unacked_since == Instant::MAX {
-            // As on Linux the user timeout counts a closed window as well, also where the peer answers.
+            // As on Linux the user timeout counts a closed window as well, also where the peer
+            // answers.
             connection.unacked_since = self.now;
         }
     }
 
-    /// The window is still closed to us. A peer that answers may keep it closed as long as the app cares; one that does not is gone.
+    /// The window is still closed to us. A peer that answers may keep it closed as long as the app
+    /// cares; one that does not is gone.
     fn on_persist(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let span = connection.backed_off(connection.backoff);
@@ -209,7 +217,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.timer_at = self.now + connection.backed_off(connection.backoff);
     }
 
-    /// The window is open by less than is worth a segment, and has been for a while: as much as fits (RFC 9293 3.8.6.2.1 (4)).
+    /// The window is open by less than is worth a segment, and has been for a while: as much as
+    /// fits (RFC 9293 3.8.6.2.1 (4)).
     fn send_override(&mut self) -> bool {
         let idx = self.connection.next_unsent;
         let chunk = &self.shared.chunks[idx];
@@ -259,8 +268,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Whether the peer has been silent for long (RFC 9293 3.8.4). `last_received_at` is written by each segment, the deadline by none:
-    /// it is looked at here.
+    /// Whether the peer has been silent for long (RFC 9293 3.8.4). `last_received_at` is written by
+    /// each segment, the deadline by none: it is looked at here.
     fn on_keepalive(&mut self) {
         let connection = &mut *self.connection;
         let idle = ms(connection.rare_options.keepalive_idle_ms);
@@ -293,15 +302,16 @@ impl Connection {
         self.has(flag::ORPHANED) && !matches!(self.state, State::TimeWait | State::Closed)
     }
 
-    /// Whether a silent peer is asked, where keepalive is on: also one that may still send to us when we have sent
-    /// our last. Who wants no more has other deadlines.
+    /// Whether a silent peer is asked, where keepalive is on: also one that may still send to us
+    /// when we have sent our last. Who wants no more has other deadlines.
     pub(super) fn may_ask(&self) -> bool {
         self.state.is_synchronized()
             && !matches!(self.state, State::TimeWait | State::Closed)
             && !self.has(flag::RECEIVES_NO_MORE)
     }
 
-    /// Whether the wheel has come for a reason: a deadline that has passed, or what is looked at without one.
+    /// Whether the wheel has come for a reason: a deadline that has passed, or what is looked at
+    /// without one.
     #[inline]
     fn is_due(&self, now: Instant) -> bool {
         self.deadline() <= now || self.mss_lowered_at_s != 0 || self.has(flag::WANTS_ROOM)
@@ -338,8 +348,9 @@ impl Connection {
         Duration::from_micros(us).min(RTO_MAX.max(self.rto.span()))
     }
 
-    /// Whether as much time has passed as the retries take at least (RFC 9293 3.8.3, R2, which is a time). A low
-    /// floor of the timeout is to find a loss soon, not to end a connection while a switch reboots.
+    /// Whether as much time has passed as the retries take at least (RFC 9293 3.8.3, R2, which is a
+    /// time). A low floor of the timeout is to find a loss soon, not to end a connection while a
+    /// switch reboots.
     #[cold]
     pub(super) fn was_patient(&self, config: &TcpConfig, now: Instant) -> bool {
         now.since(self.unacked_since) >= config.patience()
@@ -361,7 +372,8 @@ impl Connection {
         self.unacked_since = Instant::MAX;
     }
 
-    /// Whether enough keepalive probes went unanswered. A user timeout takes the place of their count (tcp(7), TCP_USER_TIMEOUT).
+    /// Whether enough keepalive probes went unanswered. A user timeout takes the place of their
+    /// count (tcp(7), TCP_USER_TIMEOUT).
     fn is_given_up(&self, now: Instant) -> bool {
         match self.options.user_timeout_ms {
             0 => self.probes >= self.options.keepalive_count,

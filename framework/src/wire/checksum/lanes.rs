@@ -1,11 +1,13 @@
-//! Sums of many bytes in registers of 256 bits, where the CPU has them: a third of the instructions, and of the time, that 64-bit words
-//! take. Which it is, is asked of what the standard library remembers of the CPU: a load and a test a call.
+//! Sums of many bytes in registers of 256 bits, where the CPU has them: a third of the
+//! instructions, and of the time, that 64-bit words take. Which it is, is asked of what the
+//! standard library remembers of the CPU: a load and a test a call.
 //!
 //! ```text
 //!   16 words of a line, as signed numbers: each less 0x8000 ─▶ products with one, pairs added ─▶ 8 lanes of 32 bits
 //! ```
-//! There is an instruction that adds neighboring words into 32 bits, and it takes them as signed. So the words are moved down by half of
-//! their range, which turning the highest bit does, and what was taken off each is given back to the sum of all.
+//! There is an instruction that adds neighboring words into 32 bits, and it takes them as signed.
+//! So the words are moved down by half of their range, which turning the highest bit does, and what
+//! was taken off each is given back to the sum of all.
 //!
 //! Invariants:
 //! 1. A function that is compiled for AVX2 is called only where the CPU was found to have it.
@@ -21,25 +23,29 @@ pub(super) const LEN_MIN: usize = 256;
 #[cfg(any(test, target_arch = "x86_64"))]
 pub(super) const LINES_MAX: usize = 1 << 14;
 
-/// The sum of the 16-bit words of all lines, in machine order; `None` where the CPU has no wide registers, or there are too many lines.
+/// The sum of the 16-bit words of all lines, in machine order; `None` where the CPU has no wide
+/// registers, or there are too many lines.
 #[inline]
 pub(super) fn sum(lines: &[[u8; LINE_LEN]]) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && lines.len() <= LINES_MAX {
-        // SAFETY: the CPU has it (1). Safe code cannot call what is compiled for another CPU than the rest.
+        // SAFETY: the CPU has it (1). Safe code cannot call what is compiled for another CPU than
+        // the rest.
         return Some(unsafe { avx2::sum(lines) });
     }
     let _ = lines;
     None
 }
 
-/// Copies all lines, and says their sum. `None`, and nothing is copied, as above. Panics where `to` is not as long as `from`.
+/// Copies all lines, and says their sum. `None`, and nothing is copied, as above. Panics where `to`
+/// is not as long as `from`.
 #[inline]
 pub(super) fn copy(to: &mut [[u8; LINE_LEN]], from: &[[u8; LINE_LEN]]) -> Option<u64> {
     assert!(to.len() == from.len(), "a copy is as long as what is copied");
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && from.len() <= LINES_MAX {
-        // SAFETY: the CPU has it (1). Safe code cannot call what is compiled for another CPU than the rest.
+        // SAFETY: the CPU has it (1). Safe code cannot call what is compiled for another CPU than
+        // the rest.
         return Some(unsafe { avx2::copy(to, from) });
     }
     None
@@ -68,8 +74,9 @@ mod avx2 {
         empty(lanes, lines.len())
     }
 
-    /// Each byte is read once: a block is in registers when it is written, and summed from there. Told line by line,
-    /// the compiler makes a copy of it and reads it again, which takes a fifth longer.
+    /// Each byte is read once: a block is in registers when it is written, and summed from there.
+    /// Told line by line, the compiler makes a copy of it and reads it again, which takes a fifth
+    /// longer.
     #[target_feature(enable = "avx2")]
     #[inline(never)]
     pub(super) fn copy(to: &mut [[u8; LINE_LEN]], from: &[[u8; LINE_LEN]]) -> u64 {
@@ -135,15 +142,16 @@ mod avx2 {
     #[target_feature(enable = "avx2")]
     #[inline]
     fn load(line: &[u8; LINE_LEN]) -> __m256i {
-        // SAFETY: a line is as long as a register (2). Safe code loads numbers, and of these the compiler makes a second load where they
-        // are added.
+        // SAFETY: a line is as long as a register (2). Safe code loads numbers, and of these the
+        // compiler makes a second load where they are added.
         unsafe { _mm256_loadu_si256(line.as_ptr().cast()) }
     }
 
     #[target_feature(enable = "avx2")]
     #[inline]
     fn store(line: &mut [u8; LINE_LEN], words: __m256i) {
-        // SAFETY: a line is as long as a register (2). There is no safe way from a register to bytes.
+        // SAFETY: a line is as long as a register (2). There is no safe way from a register to
+        // bytes.
         unsafe { _mm256_storeu_si256(line.as_mut_ptr().cast(), words) }
     }
 

@@ -1,11 +1,13 @@
 //! The Internet checksum (RFC 1071): sums over bytes, checks, and updates after a patch.
 //!
-//! A [`Sum`] is a partial sum that remembers whether it covers an odd number of bytes, so a packet in several pieces is
-//! summed piece by piece. Sums are kept in the byte order of the machine: the one's complement sum does not care
-//! (RFC 1071 2(B)), and what enters or leaves as a number is in host order.
+//! A [`Sum`] is a partial sum that remembers whether it covers an odd number of bytes, so a packet
+//! in several pieces is summed piece by piece. Sums are kept in the byte order of the machine: the
+//! one's complement sum does not care (RFC 1071 2(B)), and what enters or leaves as a number is in
+//! host order.
 //!
-//! Measured on an EPYC without target flags: a 20-byte header is verified in 1 ns, 64 bytes are summed in 3 ns, 1460 in
-//! 27 ns by words of 64 bits, in a third of that where the CPU has wider registers.
+//! Measured on an EPYC without target flags: a 20-byte header is verified in 1 ns, 64 bytes are
+//! summed in 3 ns, 1460 in 27 ns by words of 64 bits, in a third of that where the CPU has wider
+//! registers.
 
 #[allow(unsafe_code)]
 mod lanes;
@@ -17,8 +19,8 @@ use super::field::Protocol;
 /// The one's complement sum of some bytes, not yet complemented.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
-    /// Congruent modulo 0xffff to the sum of the 16-bit words in machine order; zero only if all bytes were zero. As 2^64 - 1 is a multiple
-    /// of that, it is folded once, at the end.
+    /// Congruent modulo 0xffff to the sum of the 16-bit words in machine order; zero only if all
+    /// bytes were zero. As 2^64 - 1 is a multiple of that, it is folded once, at the end.
     words: u64,
     /// True after an odd number of bytes: the next byte is the second half of a word.
     odd: bool,
@@ -34,7 +36,8 @@ impl Sum {
         Self { words: sum_bytes(bytes, 0), odd: bytes.len() & 1 != 0 }
     }
 
-    /// Copies `from` into `to` and sums it on the way: the bytes are read once. Panics where the two are not of one length.
+    /// Copies `from` into `to` and sums it on the way: the bytes are read once. Panics where the
+    /// two are not of one length.
     #[inline]
     pub fn of_copy(to: &mut [u8], from: &[u8]) -> Self {
         Self { words: copy_bytes(to, from), odd: from.len() & 1 != 0 }
@@ -52,12 +55,14 @@ impl Sum {
     /// The sum of what went before and a piece directly behind it that was summed on its own.
     #[inline]
     pub fn combine(self, next: Self) -> Self {
-        // A piece at an odd offset has its bytes in the other half of each word: turn by one byte (RFC 1071 2(B)).
+        // A piece at an odd offset has its bytes in the other half of each word: turn by one byte
+        // (RFC 1071 2(B)).
         let words = if self.odd { next.words.rotate_left(8) } else { next.words };
         Self { words: add_u64(self.words, words), odd: self.odd ^ next.odd }
     }
 
-    /// The sum after a range of the bytes was overwritten, at a cost that depends on the range only.
+    /// The sum after a range of the bytes was overwritten, at a cost that depends on the range
+    /// only.
     ///
     /// # Panics
     /// If the patch changes the number of bytes, which is no patch.
@@ -70,7 +75,8 @@ impl Sum {
         Self { words: add_u64(add_u64(self.words, !old), new), odd: self.odd }
     }
 
-    /// Adds one field in host order. It counts as an even number of bytes, so it may be added at any time.
+    /// Adds one field in host order. It counts as an even number of bytes, so it may be added at
+    /// any time.
     #[inline]
     pub fn add_u16(self, value: u16) -> Self {
         Self { words: add_u64(self.words, value.to_be().into()), odd: self.odd }
@@ -82,8 +88,9 @@ impl Sum {
         self.add_words([value])
     }
 
-    /// Adds fields of 32 bits in host order, as [`add_u16`](Self::add_u16) does. Two instructions each: a header that
-    /// was just written field by field is slow to read again as words, so its sum is taken from the numbers.
+    /// Adds fields of 32 bits in host order, as [`add_u16`](Self::add_u16) does. Two instructions
+    /// each: a header that was just written field by field is slow to read again as words, so its
+    /// sum is taken from the numbers.
     #[inline(always)]
     pub fn add_words<const N: usize>(self, words: [u32; N]) -> Self {
         const { assert!(N < 1 << 31, "the sum of all words fits 64 bits") };
@@ -106,8 +113,8 @@ impl Sum {
         !self.fold()
     }
 
-    /// The sum folded to 16 bits in host order, not complemented: what a NIC that finishes the checksum itself
-    /// wants to find in the field.
+    /// The sum folded to 16 bits in host order, not complemented: what a NIC that finishes the
+    /// checksum itself wants to find in the field.
     #[inline]
     pub fn fold(self) -> u16 {
         u16::from_be(fold_u32(fold_u64(self.words)))
@@ -128,10 +135,11 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 
 /// True where a 20-byte IPv4 header sums to all ones. 13 instructions, no branch.
 ///
-/// 2^16 is 1 modulo 65,535, so the sum of the 32-bit words is congruent to the folded sum of the 16-bit ones, and all
-/// ones is what is congruent to 0 without being 0. Whether a sum is a positive multiple of 65,535 takes one
-/// multiplication: 0x1_0001_0001_0001 is minus the inverse of 65,535 modulo 2^64, so it takes a multiple to minus its
-/// quotient, which is small, and everything else far away (Hacker's Delight 10-17).
+/// 2^16 is 1 modulo 65,535, so the sum of the 32-bit words is congruent to the folded sum of the
+/// 16-bit ones, and all ones is what is congruent to 0 without being 0. Whether a sum is a positive
+/// multiple of 65,535 takes one multiplication: 0x1_0001_0001_0001 is minus the inverse of 65,535
+/// modulo 2^64, so it takes a multiple to minus its quotient, which is small, and everything else
+/// far away (Hacker's Delight 10-17).
 #[inline]
 pub fn verify_ipv4_header(header: &[u8; 20]) -> bool {
     const MINUS_INVERSE: u64 = 0x0001_0001_0001_0001;
@@ -188,8 +196,8 @@ impl PseudoHeader {
 
 /// The checksum after a 16-bit field changed from `old` to `new` (RFC 1624 equation 3).
 ///
-/// Equal to a full computation, except that bytes that are all zero afterwards give 0x0000 instead of 0xffff, the
-/// other zero of one's complement; both verify.
+/// Equal to a full computation, except that bytes that are all zero afterwards give 0x0000 instead
+/// of 0xffff, the other zero of one's complement; both verify.
 #[inline]
 pub fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
     // ~HC + ~m + m': three 16-bit numbers, so two folds leave no carry.
@@ -209,7 +217,8 @@ pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
 /// Which bytes of a checksummed area were overwritten, and with what.
 #[derive(Clone, Copy, Debug)]
 pub struct Patch<'a> {
-    /// Distance of the first byte from the start of the checksummed area; only whether it is odd matters.
+    /// Distance of the first byte from the start of the checksummed area; only whether it is odd
+    /// matters.
     pub offset: usize,
     /// The bytes that stood there.
     pub old: &'a [u8],
@@ -226,7 +235,8 @@ pub fn update_bytes(checksum: u16, patch: Patch<'_>) -> u16 {
     Sum { words: (!checksum).to_be().into(), odd: false }.patched(patch).finish()
 }
 
-/// The sum of what went before and of all 16-bit words in machine order, modulo 0xffff; a last single byte counts as the first of its word.
+/// The sum of what went before and of all 16-bit words in machine order, modulo 0xffff; a last
+/// single byte counts as the first of its word.
 #[inline]
 fn sum_bytes(bytes: &[u8], before: u64) -> u64 {
     if bytes.len() < lanes::LEN_MIN { sum_words(bytes, before) } else { sum_long(bytes, before) }
@@ -260,8 +270,9 @@ fn copy_bytes(to: &mut [u8], from: &[u8]) -> u64 {
 
 /// The same word by word, of what comes behind a sum that stands already.
 ///
-/// Each addition of a block takes the carry of the one before, and the last gives its own to a count: eight instructions for 32 bytes, the
-/// loop's own among them. Two sums side by side would take twelve, and be sooner done only with so many bytes that wide registers sum them.
+/// Each addition of a block takes the carry of the one before, and the last gives its own to a
+/// count: eight instructions for 32 bytes, the loop's own among them. Two sums side by side would
+/// take twelve, and be sooner done only with so many bytes that wide registers sum them.
 #[inline]
 fn sum_words(bytes: &[u8], before: u64) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();
@@ -277,7 +288,8 @@ fn sum_words(bytes: &[u8], before: u64) -> u64 {
     add_u64(sum_last(words, bytes, sum), carries)
 }
 
-/// The sum of what went before and of the last bytes: the words that no block or line has, three at most, and what is behind them.
+/// The sum of what went before and of the last bytes: the words that no block or line has, three at
+/// most, and what is behind them.
 #[inline]
 fn sum_last(words: &[[u8; 8]], bytes: &[u8], before: u64) -> u64 {
     let (mut sum, mut carries) = (before, 0);

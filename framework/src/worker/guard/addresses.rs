@@ -1,7 +1,9 @@
-//! Where the dead are: routers and peers that have forgotten it ask (RFC 826), and nobody else is left to answer. A peer that lacks data must
-//! send to say so, and the kernels on both ends of a link that was lost forget who was behind it.
+//! Where the dead are: routers and peers that have forgotten it ask (RFC 826), and nobody else is
+//! left to answer. A peer that lacks data must send to say so, and the kernels on both ends of a
+//! link that was lost forget who was behind it.
 //!
-//! Only the next hops of the dead are answered, and none once somebody else has taken the address, or asks whether it is free: a spare machine.
+//! Only the next hops of the dead are answered, and none once somebody else has taken the address,
+//! or asks whether it is free: a spare machine.
 
 use core::net::Ipv4Addr;
 use std::collections::HashMap;

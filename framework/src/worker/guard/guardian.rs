@@ -1,5 +1,5 @@
-//! The guardian's loop: knows the rosters of one process, waits for the process or a worker of it to die, and has what was open
-//! ended.
+//! The guardian's loop: knows the rosters of one process, waits for the process or a worker of it
+//! to die, and has what was open ended.
 
 use core::fmt;
 use core::time::Duration;
@@ -16,13 +16,13 @@ use super::socket::{self, ANY_INTERFACE, PacketSocket, Pidfd};
 use crate::counters::{is_trusted, printable, user_of_process};
 use crate::pipeline::tcp::roster::{OpenConnection, Rostered, process_started};
 
-/// How often to look for new rosters, and for a worker that has ended while its process has not. The end of the process is heard
-/// at once.
+/// How often to look for new rosters, and for a worker that has ended while its process has not.
+/// The end of the process is heard at once.
 const LOOK_SPAN: Duration = Duration::from_millis(200);
 /// How long a process takes from closing its files to its end: not long.
 const LAST_BREATH: Duration = Duration::from_millis(20);
-/// When peers are told. A kernel answers such segments twice a second at most (`tcp_invalid_ratelimit`), and a NIC that loses
-/// its program may be down for a moment.
+/// When peers are told. A kernel answers such segments twice a second at most
+/// (`tcp_invalid_ratelimit`), and a NIC that loses its program may be down for a moment.
 const ROUNDS: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(250),
@@ -47,7 +47,8 @@ const LINES_MAX: usize = 20;
 pub enum Target {
     /// The process with this number. Its rosters may come later.
     Pid(u32),
-    /// The one process of this application that has a roster, and is root's or of our own user: anybody can name his process so.
+    /// The one process of this application that has a roster, and is root's or of our own user:
+    /// anybody can name his process so.
     App(String),
     /// The one process that has a roster, and is root's or of our own user.
     Only,
@@ -62,14 +63,16 @@ pub struct Guardian {
     directory: PathBuf,
     /// The network namespace of the process when we came, for rosters of threads that are gone.
     namespace: Option<File>,
-    /// The user whose rights the process has or had last, as far as we may know. It can give them up as it goes.
+    /// The user whose rights the process has or had last, as far as we may know. It can give them
+    /// up as it goes.
     user: Option<u32>,
     watched: Vec<Watched>,
     /// The files of rosters that were taken up, also of those that are done with.
     known: Vec<(u64, u64)>,
 }
 
-/// A roster, and the socket on its interface that will be needed when nobody is left in that namespace, or why there is none.
+/// A roster, and the socket on its interface that will be needed when nobody is left in that
+/// namespace, or why there is none.
 #[derive(Debug)]
 struct Watched {
     roster: Rostered,
@@ -99,7 +102,8 @@ pub struct Report {
 pub enum Occasion {
     /// It has begun, and no frames could be sent for it were it to end now.
     Unguarded,
-    /// Rosters cannot be listed any more: workers that begin from now on would not be guarded. Those that are known are.
+    /// Rosters cannot be listed any more: workers that begin from now on would not be guarded.
+    /// Those that are known are.
     Blind,
     /// It has ended, and its process lives.
     WorkerEnded,
@@ -111,7 +115,8 @@ impl Guardian {
     /// Finds the process and opens what will be needed; from here on its end is not missed.
     ///
     /// # Errors
-    /// No such process, or more than one; or this user may not look at it, or send frames at all, also where none are to be sent yet.
+    /// No such process, or more than one; or this user may not look at it, or send frames at all,
+    /// also where none are to be sent yet.
     pub fn new(directory: &Path, target: &Target) -> Result<Self, GuardError> {
         let pid = match target {
             Target::Pid(pid) => *pid,
@@ -120,7 +125,8 @@ impl Guardian {
         };
         let no_process = |error| GuardError::Process { pid, error };
         let pidfd = Pidfd::open(pid).map_err(no_process)?;
-        // Asked in this order: where the descriptor says that the process lives, the start is that process's.
+        // Asked in this order: where the descriptor says that the process lives, the start is that
+        // process's.
         let started = process_started(pid);
         let (Some(process_started), false) = (started, pidfd.wait(Duration::ZERO).map_err(no_process)?) else {
             return Err(no_process(io::ErrorKind::NotFound.into()));
@@ -156,8 +162,9 @@ impl Guardian {
         self.watched.len()
     }
 
-    /// Waits for the process to end, and reports each worker that leaves connections behind; once each that is there
-    /// without frames being possible for it; and, whenever that begins, that new ones cannot be seen.
+    /// Waits for the process to end, and reports each worker that leaves connections behind; once
+    /// each that is there without frames being possible for it; and, whenever that begins, that new
+    /// ones cannot be seen.
     ///
     /// # Errors
     /// The process cannot be waited for, or it has ended and not all peers could be told.
@@ -181,7 +188,8 @@ impl Guardian {
             was_blind = looked.is_err();
             self.watched.iter_mut().filter_map(Watched::first_trouble).for_each(&mut report);
             if !has_ended && self.watched.iter().any(|watched| !watched.roster.has_writer()) {
-                // A process that is on its way out lets go of its files a moment before it has ended.
+                // A process that is on its way out lets go of its files a moment before it has
+                // ended.
                 has_ended = self.has_ended(LAST_BREATH)?;
             }
             let (over, on): (Vec<_>, Vec<_>) =
@@ -219,8 +227,8 @@ impl Guardian {
         self.pidfd.wait(span).map_err(|error| GuardError::Process { pid: self.pid, error })
     }
 
-    /// Whether we may send frames at all, where the process is. Asked before there is a worker: who may not is of no use, and nobody would
-    /// notice.
+    /// Whether we may send frames at all, where the process is. Asked before there is a worker: who
+    /// may not is of no use, and nobody would notice.
     fn may_send(&self) -> io::Result<()> {
         match self.namespace.as_ref().and_then(number_of) {
             Some(theirs) => self.socket(theirs, ANY_INTERFACE),
@@ -250,15 +258,17 @@ impl Guardian {
         Ok(())
     }
 
-    /// Whether a roster of this user may be what the process has written: of its own user, or from before it gave up root. Frames are
-    /// sent in its name, so what another user has written there would be that user's frames, sent with our rights.
+    /// Whether a roster of this user may be what the process has written: of its own user, or from
+    /// before it gave up root. Frames are sent in its name, so what another user has written there
+    /// would be that user's frames, sent with our rights.
     fn is_believed(&self, user: u32) -> bool {
         user == ROOT || Some(user) == self.user
     }
 
-    /// A socket for an interface in that network namespace, by a thread that goes there. The process must be in it: a roster that names
-    /// another namespace, ours above all, would have us send frames where its writer cannot. Only where we may not see where the process
-    /// is, one of our own user whose file gives it rights, our own namespace is taken for its.
+    /// A socket for an interface in that network namespace, by a thread that goes there. The
+    /// process must be in it: a roster that names another namespace, ours above all, would have us
+    /// send frames where its writer cannot. Only where we may not see where the process is, one of
+    /// our own user whose file gives it rights, our own namespace is taken for its.
     fn socket(&self, namespace: u64, interface: u32) -> io::Result<PacketSocket> {
         let is_here = namespace_of(Path::new("/proc/thread-self/ns/net")) == Some(namespace);
         let Some(first) = &self.namespace else {
@@ -313,7 +323,8 @@ fn end_in_background(watched: Watched, occasion: Occasion, tell: &mpsc::Sender<R
     })
 }
 
-/// Ends what was open in a roster that has lost its writer. Says what became of it, and what went wrong.
+/// Ends what was open in a roster that has lost its writer. Says what became of it, and what went
+/// wrong.
 fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ended>, Option<io::Error>) {
     let mut resets = Resets::new(open);
     if resets.is_done() {
@@ -339,8 +350,9 @@ fn untold(resets: &Resets) -> Vec<Ended> {
     resets.ended().map(untold).collect()
 }
 
-/// Round for round, until all peers know or the time is over. The last error that sending had is told at the end,
-/// where a peer is left: others may go, and a link that was down at first may be back.
+/// Round for round, until all peers know or the time is over. The last error that sending had is
+/// told at the end, where a peer is left: others may go, and a link that was down at first may be
+/// back.
 fn tell_peers(socket: &PacketSocket, resets: &mut Resets, was_sent: &mut bool) -> io::Result<()> {
     // Heard from now on, so that no answer is missed; deaf it is worth doing too.
     let mut trouble = socket.listen();
@@ -395,8 +407,8 @@ fn note(result: io::Result<()>, trouble: &mut io::Result<()>) {
     }
 }
 
-/// The process of the one roster that is meant and has a writer. Those of other users name themselves as they like, and are
-/// guarded only where somebody has named them by their pid.
+/// The process of the one roster that is meant and has a writer. Those of other users name
+/// themselves as they like, and are guarded only where somebody has named them by their pid.
 fn only(directory: &Path, is_meant: impl Fn(&Rostered) -> bool) -> Result<u32, GuardError> {
     let rosters = Rostered::list(directory).map_err(GuardError::Rosters)?;
     let living = rosters.iter().filter(|roster| is_meant(roster) && roster.has_writer());
@@ -560,7 +572,8 @@ mod tests {
     use crate::pipeline::tcp::roster::Roster;
     use crate::proto::{Flow, InterfaceId};
 
-    /// Numbers of processes are used again: a roster that says our number, and another start, was another's.
+    /// Numbers of processes are used again: a roster that says our number, and another start, was
+    /// another's.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn roster_of_an_earlier_process_with_the_same_number_is_not_taken_up() {
@@ -644,7 +657,8 @@ mod tests {
         is_root
     }
 
-    /// Anybody can write a file that names a process and connections: it is believed where the process's own user, or root, has.
+    /// Anybody can write a file that names a process and connections: it is believed where the
+    /// process's own user, or root, has.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn roster_that_another_user_has_written_is_not_taken_up() {
@@ -668,7 +682,8 @@ mod tests {
         check(ROOT, ROOT, 1);
     }
 
-    /// What another user has put there under the number of the process, and nobody can open, hides no true roster.
+    /// What another user has put there under the number of the process, and nobody can open, hides
+    /// no true roster.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn what_another_user_puts_beside_a_roster_is_passed_over() {
@@ -690,7 +705,8 @@ mod tests {
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(sleeper.0.id())).unwrap().rosters(), 1);
     }
 
-    /// The process of another network namespace, a container say, cannot have frames sent in ours, nor in a third.
+    /// The process of another network namespace, a container say, cannot have frames sent in ours,
+    /// nor in a third.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn roster_of_a_namespace_that_its_process_is_not_in_is_not_served() {
@@ -788,7 +804,8 @@ mod tests {
         };
         let (tell, told) = mpsc::channel();
         let watching = std::thread::spawn(move || guardian.watch(|report| tell.send(report).unwrap()));
-        // There is no interface of such a number, not in any namespace. The others are on the loopback.
+        // There is no interface of such a number, not in any namespace. The others are on the
+        // loopback.
         let mut rosters = ["a", "bad", "c"].map(|app| {
             let interface = InterfaceId(if app == "bad" { u32::MAX } else { 1 });
             Roster::create_in(directory.path(), app, interface, 16).unwrap()

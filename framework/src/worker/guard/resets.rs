@@ -1,15 +1,18 @@
 //! What peers are told, and what they answer. No socket and no clock: frames in, frames out.
 //!
-//! A peer takes a RST only at exactly the number that it expects next (RFC 5961 3.2). That is our SND.NXT unless something was
-//! lost on the way, so each round sends
+//! A peer takes a RST only at exactly the number that it expects next (RFC 5961 3.2). That is our
+//! SND.NXT unless something was lost on the way, so each round sends
 //!
 //! - a RST at SND.NXT: taken, or answered with a challenge ACK;
-//! - a probe, an empty segment from long ago: a peer that still believes in the connection acknowledges what it expects
-//!   (RFC 9293 3.10.7.4, first), one that does not answers with a RST. So we learn both what was missed and what is done.
+//! - a probe, an empty segment from long ago: a peer that still believes in the connection
+//!   acknowledges what it expects (RFC 9293 3.10.7.4, first), one that does not answers with a RST.
+//!   So we learn both what was missed and what is done.
 //!
-//! A next hop that asks where we are is told ([`addresses`](super::addresses)), or nothing could be heard.
+//! A next hop that asks where we are is told ([`addresses`](super::addresses)), or nothing could be
+//! heard.
 //!
-//! Any acknowledgment of the peer, whyever it came, is answered with a RST at the very number that it acknowledges.
+//! Any acknowledgment of the peer, whyever it came, is answered with a RST at the very number that
+//! it acknowledges.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -28,7 +31,8 @@ use core::net::SocketAddrV4;
 /// How far back a probe is: out of any window (RFC 7323 2.3: 2^30 at most), and before it.
 const LONG_AGO: u32 = 1 << 30;
 
-/// The most that there is: a peer that takes segments of its own link alone (RFC 5082, `IP_MINTTL`) knows them by it, and no other minds.
+/// The most that there is: a peer that takes segments of its own link alone (RFC 5082, `IP_MINTTL`)
+/// knows them by it, and no other minds.
 const TTL: u8 = u8::MAX;
 
 /// A whole frame.
@@ -84,7 +88,8 @@ impl Resets {
         Self { peers, by_flow, addresses, left }
     }
 
-    /// Whether no peer is left that may still believe in its connection, as far as we can do something about it.
+    /// Whether no peer is left that may still believe in its connection, as far as we can do
+    /// something about it.
     pub(super) fn is_done(&self) -> bool {
         self.left == 0
     }
@@ -118,7 +123,8 @@ impl Resets {
         if !header.flags().contains(TcpFlags::ACK) {
             return None;
         }
-        // RFC 9293 3.10.7.1: <SEQ=SEG.ACK><CTL=RST>. It stands in what follows too, should this one be lost.
+        // RFC 9293 3.10.7.1: <SEQ=SEG.ACK><CTL=RST>. It stands in what follows too, should this one
+        // be lost.
         peer.connection.snd_nxt = header.ack();
         Some(frame(&peer.connection, header.ack(), 0, TcpFlags::RST))
     }
@@ -180,8 +186,8 @@ fn frame(connection: &OpenConnection, seq: u32, ack: u32, flags: TcpFlags) -> Fr
     frame
 }
 
-/// The flow of a frame as its receiver sees it, and the TCP header. Checksums are not looked at: what came over a virtual link has
-/// none yet, and a wrong one does no harm here.
+/// The flow of a frame as its receiver sees it, and the TCP header. Checksums are not looked at:
+/// what came over a virtual link has none yet, and a wrong one does no harm here.
 fn read<'a>(ethernet: &EthernetFrame<'a>) -> Option<(Flow, &'a TcpHeader)> {
     if ethernet.ethertype != EtherType::IPV4 {
         return None;

@@ -1,11 +1,13 @@
-//! What the guardian asks of the kernel: frames to and from an interface (packet(7)), the end of a process (pidfd_open(2)), another
-//! network namespace (setns(2)). The standard library has no calls for these.
+//! What the guardian asks of the kernel: frames to and from an interface (packet(7)), the end of a
+//! process (pidfd_open(2)), another network namespace (setns(2)). The standard library has no calls
+//! for these.
 //!
 //! Invariants:
-//! 1. Every address comes from a reference or slice that is borrowed until the call has returned, and the length beside it is
-//!    the one of what it points to.
+//! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
+//!    and the length beside it is the one of what it points to.
 //! 2. What the kernel writes into is plain data: any bytes are a valid value.
-//! 3. A descriptor that the kernel returns is new and has no other owner; one that is passed is borrowed from its owner for the call.
+//! 3. A descriptor that the kernel returns is new and has no other owner; one that is passed is
+//!    borrowed from its owner for the call.
 
 use core::time::Duration;
 use std::fs::File;
@@ -16,16 +18,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 const SNAP_LEN: u32 = 256;
 /// What may wait to be read while others are sent: some 10,000 short frames.
 const RECEIVE_BUFFER_LEN: libc::c_int = 16 << 20;
-/// How long a full queue of the interface is waited for, in all: longer, and the next round tries again.
+/// How long a full queue of the interface is waited for, in all: longer, and the next round tries
+/// again.
 const SEND_SPAN: Duration = Duration::from_millis(5);
 const SEND_TRIES: u32 = 100;
 
 /// No interface in particular: enough to know whether there may be sockets.
 pub(super) const ANY_INTERFACE: u32 = 0;
-/// The number of the option that tells which network namespace a socket is in (Linux 5.14), as libc does not have it.
+/// The number of the option that tells which network namespace a socket is in (Linux 5.14), as libc
+/// does not have it.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// A packet socket. It hears nothing before it is told to listen, so it costs nothing to have one ready.
+/// A packet socket. It hears nothing before it is told to listen, so it costs nothing to have one
+/// ready.
 #[derive(Debug)]
 pub(super) struct PacketSocket {
     fd: OwnedFd,
@@ -33,7 +38,8 @@ pub(super) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// A socket for interface number `interface` of the calling thread's network namespace, which it keeps.
+    /// A socket for interface number `interface` of the calling thread's network namespace, which
+    /// it keeps.
     pub(super) fn open(interface: u32) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no address is passed.
@@ -110,13 +116,15 @@ impl PacketSocket {
 
     fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
         let len = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the value is borrowed for the call, with its own length (1); what a filter points to outlives the call, too.
+        // SAFETY: the value is borrowed for the call, with its own length (1); what a filter points
+        // to outlives the call, too.
         check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const *value).cast(), len) })
             .map(drop)
     }
 }
 
-/// Whether a descriptor is a packet socket of this thread's network namespace. Only who may send any frame here can have made it.
+/// Whether a descriptor is a packet socket of this thread's network namespace. Only who may send
+/// any frame here can have made it.
 pub(super) fn is_right_to_send(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let own = PacketSocket::open(ANY_INTERFACE)?;
     let is_packet_socket = option::<libc::c_int>(fd, libc::SO_DOMAIN).is_ok_and(|domain| domain == libc::AF_PACKET);
@@ -126,7 +134,8 @@ pub(super) fn is_right_to_send(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// An option of a socket: a number.
 fn option<T: Default + zerocopy::FromBytes>(fd: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
     let (mut value, mut len) = (T::default(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: the value is borrowed mutably for the call, with its own length, and any bytes are one (1, 2).
+    // SAFETY: the value is borrowed mutably for the call, with its own length, and any bytes are
+    // one (1, 2).
     check(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut len) })?;
     Ok(value)
 }
@@ -166,8 +175,8 @@ fn wait_readable(fd: RawFd, span: Duration) -> io::Result<bool> {
     }
 }
 
-/// TCP over IPv4, and ARP, with or without a tag behind the one that the kernel takes off. All else that comes to the interface, market data
-/// above all, would fill the buffer.
+/// TCP over IPv4, and ARP, with or without a tag behind the one that the kernel takes off. All else
+/// that comes to the interface, market data above all, would fill the buffer.
 fn tcp_and_arp() -> [libc::sock_filter; 14] {
     let (load_u16, load_u8) = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, libc::BPF_LD | libc::BPF_B | libc::BPF_ABS);
     let (equals, jump, give) = (libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_JMP | libc::BPF_JA, libc::BPF_RET);
@@ -190,7 +199,8 @@ fn tcp_and_arp() -> [libc::sock_filter; 14] {
     ]
 }
 
-/// Whether it may go a moment later: the queue is full, or the link is coming up again without the program.
+/// Whether it may go a moment later: the queue is full, or the link is coming up again without the
+/// program.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR))
 }

@@ -33,7 +33,8 @@ const READY: &str = "wirepath guard: ready";
 /// Longer takes no process to start; one that says nothing is not what we meant to start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A guardian of this process. It goes when the process has gone, and dropping this changes nothing.
+/// A guardian of this process. It goes when the process has gone, and dropping this changes
+/// nothing.
 #[derive(Debug)]
 pub struct Guard {
     child: Child,
@@ -51,12 +52,14 @@ impl Guard {
     }
 }
 
-/// Starts a guardian for this process and waits until it is there. It inherits the CPUs and the priority of the calling thread: call
-/// it before threads are pinned. It stands in a process group of its own, where Ctrl-C does not reach it, and ignores the signals
-/// that ask a process to end, as those are for us; it goes when we have gone.
+/// Starts a guardian for this process and waits until it is there. It inherits the CPUs and the
+/// priority of the calling thread: call it before threads are pinned. It stands in a process group
+/// of its own, where Ctrl-C does not reach it, and ignores the signals that ask a process to end,
+/// as those are for us; it goes when we have gone.
 ///
 /// # Errors
-/// It cannot be started, this process may not send frames, or [`serve_if_spawned`] is not the first thing that the program does.
+/// It cannot be started, this process may not send frames, or [`serve_if_spawned`] is not the first
+/// thing that the program does.
 pub fn spawn() -> io::Result<Guard> {
     if whom().is_some() {
         return Err(io::Error::other("a guardian guards nobody else: call guard::serve_if_spawned first of all"));
@@ -95,7 +98,8 @@ fn has_come(child: &mut Child) -> bool {
     told.recv_timeout(PATIENCE).unwrap_or(false)
 }
 
-/// In a process that [`spawn`] has started, guards and ends the process; in any other, does nothing.
+/// In a process that [`spawn`] has started, guards and ends the process; in any other, does
+/// nothing.
 pub fn serve_if_spawned() {
     let Some(pid) = whom() else { return };
     let code = match serve(pid) {
@@ -125,9 +129,10 @@ fn serve(pid: u32) -> Result<(), Box<dyn core::error::Error>> {
     Ok(())
 }
 
-/// Whether whoever started us may have us guard that process: it is the process itself, and where the program's file gives rights
-/// (setuid, capabilities), it had the right to send any frame before. Anybody can start such a program under any name; it has got a
-/// packet socket from who has that right, and from nobody else.
+/// Whether whoever started us may have us guard that process: it is the process itself, and where
+/// the program's file gives rights (setuid, capabilities), it had the right to send any frame
+/// before. Anybody can start such a program under any name; it has got a packet socket from who has
+/// that right, and from nobody else.
 fn may_ask(pid: u32) -> io::Result<()> {
     if parent_id() != pid {
         return Err(io::Error::other(format!("process {pid} has ended, or is not the one that started this guardian")));

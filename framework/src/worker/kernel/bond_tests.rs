@@ -1,6 +1,7 @@
-//! Bonds in active-backup, from the kernel's bytes to the worker. No kernel at hand has bonding, so nothing here was sent
-//! by one: the messages are put together after linux/rtnetlink.h, linux/if_link.h and linux/if_bonding.h, attribute by
-//! attribute as bond_fill_info (drivers/net/bonding/bond_netlink.c) writes them.
+//! Bonds in active-backup, from the kernel's bytes to the worker. No kernel at hand has bonding, so
+//! nothing here was sent by one: the messages are put together after linux/rtnetlink.h,
+//! linux/if_link.h and linux/if_bonding.h, attribute by attribute as bond_fill_info
+//! (drivers/net/bonding/bond_netlink.c) writes them.
 
 use super::follower::{Follower, LinkState};
 use super::host_sync::HostSync;
@@ -172,7 +173,8 @@ impl Legs {
         Self { block, pool, rx, switch, _ends: (rxs, tx) }
     }
 
-    /// Floods a frame to both legs; by which ones it was received, and how many frames the standby legs have dropped.
+    /// Floods a frame to both legs; by which ones it was received, and how many frames the standby
+    /// legs have dropped.
     fn flood(&mut self) -> (Vec<u32>, u64) {
         for (tx, leg) in self.switch.iter_mut().zip([LEFT, RIGHT]) {
             let frame = self.pool.alloc_copy(&[leg as u8; 60]).unwrap();

@@ -1,7 +1,7 @@
 //! From rtnetlink messages to [`Change`]s: which attributes matter, and what they mean for IPv4.
 //!
-//! What is not about IPv4 on this host (IPv6, bridge tables, clones in the routing cache) is no change. The bytes
-//! themselves are the library's work.
+//! What is not about IPv4 on this host (IPv6, bridge tables, clones in the routing cache) is no
+//! change. The bytes themselves are the library's work.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -19,7 +19,8 @@ use super::tables::{Change, KernelNeighbor, KernelRoute, Leg, Link, Place, Route
 use crate::proto::Ipv4Prefix;
 use crate::wire::MacAddr;
 
-/// What a message says; None where it says nothing about IPv4. `flags` are those of its netlink header.
+/// What a message says; None where it says nothing about IPv4. `flags` are those of its netlink
+/// header.
 pub(super) fn change(message: &RouteNetlinkMessage, flags: u16) -> Option<Change> {
     match message {
         RouteNetlinkMessage::NewLink(message) if is_plain(message) => link(message).map(Change::Link),
@@ -43,7 +44,8 @@ pub(super) fn change(message: &RouteNetlinkMessage, flags: u16) -> Option<Change
     }
 }
 
-/// Bridges tell of their ports with link messages of a family of their own: a port that leaves a bridge is not gone.
+/// Bridges tell of their ports with link messages of a family of their own: a port that leaves a
+/// bridge is not gone.
 fn is_plain(message: &LinkMessage) -> bool {
     message.header.interface_family == AddressFamily::Unspec
 }
@@ -76,8 +78,9 @@ fn link(message: &LinkMessage) -> Option<Link> {
     Some(Link { name: name?, ..link })
 }
 
-/// A bond sends IFLA_BOND_ACTIVE_SLAVE while it has an active leg, in the modes that have one. In active-backup it drops
-/// what arrives on the others, but for `all_slaves_active` (bond_handle_frame in drivers/net/bonding/bond_main.c).
+/// A bond sends IFLA_BOND_ACTIVE_SLAVE while it has an active leg, in the modes that have one. In
+/// active-backup it drops what arrives on the others, but for `all_slaves_active`
+/// (bond_handle_frame in drivers/net/bonding/bond_main.c).
 fn read_bond(info: &[LinkInfo], link: &mut Link) {
     let bond = info.iter().find_map(|info| match info {
         LinkInfo::Data(InfoData::Bond(bond)) => Some(bond),
@@ -105,7 +108,8 @@ fn address(message: &AddressMessage) -> Option<Ipv4Prefix> {
         }
     }
     let own = local.or(peer)?;
-    // Between two stations the network is the peer's; ours is the address alone, and a route leads to the peer.
+    // Between two stations the network is the peer's; ours is the address alone, and a route leads
+    // to the peer.
     let len = if peer.is_some_and(|peer| peer != own) { 32 } else { message.header.prefix_len };
     Ipv4Prefix::new(own, len)
 }
@@ -144,8 +148,9 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
     Some(route)
 }
 
-/// One way out: its interface is in the leg's own header, or among the attributes of a route with one leg. None where
-/// there is no interface, and where the router speaks IPv6 only (RTA_VIA), which needs a neighbor table of IPv6.
+/// One way out: its interface is in the leg's own header, or among the attributes of a route with
+/// one leg. None where there is no interface, and where the router speaks IPv6 only (RTA_VIA),
+/// which needs a neighbor table of IPv6.
 fn leg(link: Option<u32>, attributes: &[RouteAttribute]) -> Option<Leg> {
     let (mut link, mut gateway) = (link, None);
     for attribute in attributes {
@@ -168,7 +173,8 @@ fn route_kind(kind: RouteType) -> RouteKind {
     }
 }
 
-/// A dump lists routes in their order; an event without NLM_F_APPEND is a route put before its equals, or without any.
+/// A dump lists routes in their order; an event without NLM_F_APPEND is a route put before its
+/// equals, or without any.
 fn place(flags: u16) -> Place {
     match flags {
         _ if flags & NLM_F_MULTIPART != 0 => Place::Last,
@@ -267,9 +273,9 @@ mod tests {
 
     use super::*;
 
-    /// The message of a bond: link 24, mode 1 (active-backup), active leg 7. Its header and kind are as a kernel sent them
-    /// (the recording in netlink-packet-route's tests, a bond without a leg); the rest is put together after
-    /// linux/if_link.h, because no kernel at hand has bonding.
+    /// The message of a bond: link 24, mode 1 (active-backup), active leg 7. Its header and kind
+    /// are as a kernel sent them (the recording in netlink-packet-route's tests, a bond without a
+    /// leg); the rest is put together after linux/if_link.h, because no kernel at hand has bonding.
     const BOND: [u8; 92] = [
         0, 0, 1, 0, 24, 0, 0, 0, 0x43, 0x14, 1, 0, 0, 0, 0, 0, // ifinfomsg: link 24, up, lower up
         10, 0, 3, 0, b'b', b'o', b'n', b'd', b'0', 0, 0, 0, // IFLA_IFNAME
@@ -311,7 +317,8 @@ mod tests {
         assert_eq!(bond(&bytes).active_leg, Some(8));
         bytes[ACTIVE_LEG] = 0;
         assert_eq!(bond(&bytes).active_leg, None);
-        // Without any working leg the kernel leaves the attribute out: here its type becomes IFLA_BOND_UPDELAY.
+        // Without any working leg the kernel leaves the attribute out: here its type becomes
+        // IFLA_BOND_UPDELAY.
         bytes[ACTIVE_LEG - 2] = 4;
         assert_eq!(bond(&bytes).active_leg, None);
     }

@@ -1,5 +1,5 @@
-//! The worker's end: takes what the mirror found out and applies it to the worker's [`Host`], and says whose MAC addresses
-//! it wants to be known.
+//! The worker's end: takes what the mirror found out and applies it to the worker's [`Host`], and
+//! says whose MAC addresses it wants to be known.
 
 use std::net::Ipv4Addr;
 
@@ -8,11 +8,12 @@ use crate::device::bond::ActiveLeg;
 use crate::proto::{Host, HostEvent};
 use crate::worker::spsc::lossless::{Consumer, Producer};
 
-/// HostUpdate that one turn applies at most: about 10 ns each (neighbors, ring in cache), so that a dump of hundreds of
-/// them does not hold up a packet for longer than some 0.2 µs.
+/// HostUpdate that one turn applies at most: about 10 ns each (neighbors, ring in cache), so that a
+/// dump of hundreds of them does not hold up a packet for longer than some 0.2 µs.
 const UPDATES_PER_TURN: usize = 16;
 
-/// Legs of a bond that a [`LinkState`] names: two is what there is, four has room for an unusual one.
+/// Legs of a bond that a [`LinkState`] names: two is what there is, four has room for an unusual
+/// one.
 pub(crate) const LEGS_MAX: usize = 4;
 
 /// What the mirror tells a worker.
@@ -27,18 +28,19 @@ pub(crate) enum HostUpdate {
 /// The interface, as the kernel sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkState {
-    /// Its number; None while there is no such interface. Another number than before: it was gone and is back, and
-    /// whoever has a socket on the old one has to open it again.
+    /// Its number; None while there is no such interface. Another number than before: it was gone
+    /// and is back, and whoever has a socket on the old one has to open it again.
     pub idx: Option<u32>,
     /// Set up by the operator, and with a carrier.
     pub up: bool,
-    /// How often the carrier came up, as the kernel counts it: moves also where it went and came back before anybody
-    /// looked. The switch has forgotten our memberships then.
+    /// How often the carrier came up, as the kernel counts it: moves also where it went and came
+    /// back before anybody looked. The switch has forgotten our memberships then.
     pub carrier_ups: u32,
-    /// The number of the active leg of a bond; None where no leg works, and for all that is no bond.
+    /// The number of the active leg of a bond; None where no leg works, and for all that is no
+    /// bond.
     pub active_leg: Option<u32>,
-    /// The numbers of a bond's legs (and of a bridge's ports), in ascending order, then zeros. What is beyond the fourth
-    /// is left out.
+    /// The numbers of a bond's legs (and of a bridge's ports), in ascending order, then zeros. What
+    /// is beyond the fourth is left out.
     pub legs: [u32; LEGS_MAX],
     /// A bond in active-backup: what arrives on another leg than the active one is not for us.
     pub one_leg: bool,
@@ -51,14 +53,16 @@ impl LinkState {
         &self.legs[..count]
     }
 
-    /// Whether there may be another switch port at the other end than `before`, that knows nothing of us.
+    /// Whether there may be another switch port at the other end than `before`, that knows nothing
+    /// of us.
     fn is_renewed(&self, before: &Self) -> bool {
         (self.idx, self.carrier_ups, self.active_leg) != (before.idx, before.carrier_ups, before.active_leg)
     }
 
-    /// Whether what arrives on interface number `own` is to be counted and dropped: this is a bond in active-backup, and
-    /// `own` is another interface than the active leg, or no leg works. A switch floods to the standby leg what it sends
-    /// to the active one, and both would be delivered.
+    /// Whether what arrives on interface number `own` is to be counted and dropped: this is a bond
+    /// in active-backup, and `own` is another interface than the active leg, or no leg works. A
+    /// switch floods to the standby leg what it sends to the active one, and both would be
+    /// delivered.
     #[inline]
     pub fn is_standby(&self, own: u32) -> bool {
         self.one_leg && self.active_leg != Some(own) && self.idx != Some(own)
@@ -66,7 +70,8 @@ impl LinkState {
 }
 
 /// The reading end of one interface's tidings. Give it to the worker that owns the interface
-/// ([`Worker::follow`](crate::worker::Worker::follow)), or call [`catch_up`](Self::catch_up) in a loop of one's own.
+/// ([`Worker::follow`](crate::worker::Worker::follow)), or call [`catch_up`](Self::catch_up) in a
+/// loop of one's own.
 pub struct Follower {
     updates: Consumer<HostUpdate>,
     requests: Producer<Ipv4Addr>,
@@ -108,9 +113,10 @@ impl Follower {
         }
     }
 
-    /// Applies what is new, 16 tidings at most, and returns how many. About 1 ns where there are none; no allocation, no
-    /// system call. Where the carrier came back or a bond moved to another leg, the host has no link until the next call, so
-    /// that nodes, which look once a turn, tell the switch anew of our groups and addresses, however short it was.
+    /// Applies what is new, 16 tidings at most, and returns how many. About 1 ns where there are
+    /// none; no allocation, no system call. Where the carrier came back or a bond moved to another
+    /// leg, the host has no link until the next call, so that nodes, which look once a turn, tell
+    /// the switch anew of our groups and addresses, however short it was.
     #[inline]
     pub fn catch_up(&mut self, host: &mut Host) -> usize {
         if core::mem::take(&mut self.is_renewed) {
@@ -129,10 +135,11 @@ impl Follower {
         })
     }
 
-    /// Has a [`BondDevice`](crate::device::bond::BondDevice) use the leg that the kernel reports, now and with each change
-    /// that [`catch_up`](Self::catch_up) applies. `legs` are the interface numbers of its legs, in its own order. While the
-    /// kernel reports none of them (no leg works, or the bond is in a mode without an active one), all that arrives is
-    /// dropped by name and nothing can be sent.
+    /// Has a [`BondDevice`](crate::device::bond::BondDevice) use the leg that the kernel reports,
+    /// now and with each change that [`catch_up`](Self::catch_up) applies. `legs` are the interface
+    /// numbers of its legs, in its own order. While the kernel reports none of them (no leg works,
+    /// or the bond is in a mode without an active one), all that arrives is dropped by name and
+    /// nothing can be sent.
     ///
     /// ```no_run
     /// # use wirepath::device::{DeviceError, af_xdp::{AfXdpConfig, AfXdpDevice}, bond::BondDevice};
@@ -151,10 +158,11 @@ impl Follower {
         self.bond = Some(bond);
     }
 
-    /// Wants the MAC address of a next hop: the mirror asks the kernel for it within 10 to 20 ms, and the answer comes as
-    /// any other tidings. Repeated for as long as a neighbor is in use, each 30 s for instance, it keeps the kernel from
-    /// forgetting it; a second wish within a second waits until that is over. False where the ring is full, or the mirror
-    /// is gone: wish again later.
+    /// Wants the MAC address of a next hop: the mirror asks the kernel for it within 10 to 20 ms,
+    /// and the answer comes as any other tidings. Repeated for as long as a neighbor is in use,
+    /// each 30 s for instance, it keeps the kernel from forgetting it; a second wish within a
+    /// second waits until that is over. False where the ring is full, or the mirror is gone: wish
+    /// again later.
     ///
     /// ```
     /// # use wirepath::{pipeline::Egress, worker::kernel::Follower};
@@ -177,7 +185,8 @@ impl Follower {
         self.icmp_errors = Some(icmp_errors);
     }
 
-    /// The next packet that came to the kernel, which the worker's pipeline is to see too. About 1 ns where there is none.
+    /// The next packet that came to the kernel, which the worker's pipeline is to see too. About 1
+    /// ns where there is none.
     #[inline]
     pub fn next_icmp_error(&mut self) -> Option<KernelIcmpError> {
         self.icmp_errors.as_mut()?.next()
@@ -188,14 +197,15 @@ impl Follower {
         self.link
     }
 
-    /// Moves with each change of [`link`](Self::link): whoever has to act on one compares this number, once a turn.
+    /// Moves with each change of [`link`](Self::link): whoever has to act on one compares this
+    /// number, once a turn.
     #[inline]
     pub fn link_changes(&self) -> u64 {
         self.link_changes
     }
 
-    /// HostUpdate that the host refused: neighbors for which it has no room beside those that others told it. What can
-    /// never fit is not sent, and is in the mirror's counters.
+    /// HostUpdate that the host refused: neighbors for which it has no room beside those that
+    /// others told it. What can never fit is not sent, and is in the mirror's counters.
     pub fn refused(&self) -> u64 {
         self.refused
     }

@@ -1,5 +1,5 @@
-//! Damaged rtnetlink messages, from the bytes to the worker's host: whatever is said, what is kept is bounded by what was
-//! said, and the worker ends with an interface that it can send on.
+//! Damaged rtnetlink messages, from the bytes to the worker's host: whatever is said, what is kept
+//! is bounded by what was said, and the worker ends with an interface that it can send on.
 
 use netlink_packet_core::{NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};

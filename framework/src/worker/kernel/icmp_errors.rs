@@ -1,6 +1,7 @@
-//! What reaches the kernel and is about our flows: on an interface that is the kernel's too, no rule can tell an ICMP error
-//! about a flow of ours from one about the kernel's, so all of them go to the kernel. A raw socket gets a copy of each
-//! (raw(7)), and a thread passes the part that matters on to the workers, where it goes the way of a received frame.
+//! What reaches the kernel and is about our flows: on an interface that is the kernel's too, no
+//! rule can tell an ICMP error about a flow of ours from one about the kernel's, so all of them go
+//! to the kernel. A raw socket gets a copy of each (raw(7)), and a thread passes the part that
+//! matters on to the workers, where it goes the way of a received frame.
 
 use std::io;
 use std::net::UdpSocket;
@@ -14,16 +15,19 @@ use crate::wire::{Ipv4Fields, Ipv4Header, Ipv4Packet, Protocol, ipv4};
 use crate::worker::StopFlag;
 use crate::worker::spsc::lossless::{self, Consumer, Producer};
 
-/// Bytes kept of an ICMP message: its header, the longest IPv4 header that it may quote, and the quoted ports (RFC 792).
+/// Bytes kept of an ICMP message: its header, the longest IPv4 header that it may quote, and the
+/// quoted ports (RFC 792).
 const MESSAGE_LEN_MAX: usize = 8 + 60 + 8;
 /// Bytes of a packet that is passed on.
 pub(crate) const ICMP_ERROR_LEN_MAX: usize = ipv4::HEADER_LEN + MESSAGE_LEN_MAX;
-/// Packets that wait for a worker: a burst of errors about a flow says the same thing again and again.
+/// Packets that wait for a worker: a burst of errors about a flow says the same thing again and
+/// again.
 const RING_LEN: usize = 64;
 /// How long the thread listens before it looks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// An IPv4 packet with an ICMP error that came to the kernel, cut behind the quoted ports and put in order again.
+/// An IPv4 packet with an ICMP error that came to the kernel, cut behind the quoted ports and put
+/// in order again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelIcmpError {
     len: u8,
@@ -86,8 +90,8 @@ pub(crate) struct IcmpErrorListener {
 }
 
 impl IcmpErrorListener {
-    /// Listens on `socket`, a raw ICMP socket of the interface, for so many workers. A worker that is slow to hear
-    /// misses repetitions.
+    /// Listens on `socket`, a raw ICMP socket of the interface, for so many workers. A worker that
+    /// is slow to hear misses repetitions.
     pub(crate) fn start(socket: UdpSocket, workers: usize) -> io::Result<(Self, Vec<KernelIcmpErrors>)> {
         socket.set_read_timeout(Some(PATIENCE))?;
         let rings = (0..workers).map(|_| lossless::ring(RING_LEN).expect("a power of two"));

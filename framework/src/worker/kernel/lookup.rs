@@ -1,25 +1,29 @@
-//! The kernel's routing policy as one list for one interface: rules name tables, the first table that knows a
-//! destination decides; a [`Host`](crate::proto::Host) knows one list, in which the longest prefix decides.
+//! The kernel's routing policy as one list for one interface: rules name tables, the first table
+//! that knows a destination decides; a [`Host`](crate::proto::Host) knows one list, in which the
+//! longest prefix decides.
 //!
-//! The list answers as the kernel would for a socket that is bound to the interface and to the address it sends from,
-//! without mark and with type of service zero; except that the kernel takes a destination without a route to be on the
-//! link of such a socket, and here it has no route. A route of a later table is left out where a route of an earlier one
-//! covers it, and longer ones win by themselves: networks either contain each other or have nothing in common. Where
-//! the kernel has a hole (blackhole, unreachable, prohibit), the routes around it are cut into the networks that remain.
+//! The list answers as the kernel would for a socket that is bound to the interface and to the
+//! address it sends from, without mark and with type of service zero; except that the kernel takes
+//! a destination without a route to be on the link of such a socket, and here it has no route. A
+//! route of a later table is left out where a route of an earlier one covers it, and longer ones
+//! win by themselves: networks either contain each other or have nothing in common. Where the
+//! kernel has a hole (blackhole, unreachable, prohibit), the routes around it are cut into the
+//! networks that remain.
 //!
-//! Left out: rules that ask for a mark, a port, a user or an input interface, VRFs, and the host's addresses on other
-//! interfaces, to which the kernel would deliver without a wire.
+//! Left out: rules that ask for a mark, a port, a user or an input interface, VRFs, and the host's
+//! addresses on other interfaces, to which the kernel would deliver without a wire.
 
 use std::net::Ipv4Addr;
 
 use super::tables::{KernelRoute, Leg, LinkIdx, RouteKind, Rule, RuleAction, Tables};
 use crate::proto::{Ipv4Prefix, Route};
 
-/// Networks that one route may be cut into. Each hole makes up to 32; a host whose holes would make more gets no
-/// route there, which sends too little instead of into a hole.
+/// Networks that one route may be cut into. Each hole makes up to 32; a host whose holes would make
+/// more gets no route there, which sends too little instead of into a hole.
 const PIECES_MAX: usize = 1024;
 
-/// The routes out of the interface, in no order. `name` is the interface's, `own` its addresses, the first one first.
+/// The routes out of the interface, in no order. `name` is the interface's, `own` its addresses,
+/// the first one first.
 pub(super) fn routes(tables: &Tables, link: LinkIdx, name: &str, own: &[Ipv4Prefix]) -> Vec<Route> {
     let mut seen = Vec::new();
     let rules = tables.rules();
@@ -29,8 +33,9 @@ pub(super) fn routes(tables: &Tables, link: LinkIdx, name: &str, own: &[Ipv4Pref
         let Some(rule) = &about_addresses(rule, name) else { continue };
         match rule.action {
             RuleAction::Nothing => {}
-            // A target is always behind, or the kernel would not have taken the rule. Where it is none (a rule with a
-            // condition on addresses), the jump depends on the packet, and is not taken.
+            // A target is always behind, or the kernel would not have taken the rule. Where it is
+            // none (a rule with a condition on addresses), the jump depends on the packet, and is
+            // not taken.
             RuleAction::Goto(priority) if is_unconditional(rule) => {
                 idx = idx.max(rules.partition_point(|held| held.priority < priority));
             }
@@ -56,7 +61,8 @@ struct Entry {
     way: Option<Route>,
 }
 
-/// What remains of a rule once all that does not depend on addresses is decided; None where it means none of our packets.
+/// What remains of a rule once all that does not depend on addresses is decided; None where it
+/// means none of our packets.
 fn about_addresses(rule: &Rule, name: &str) -> Option<Rule> {
     let fits = !rule.special && rule.bound_to.as_deref().is_none_or(|bound| bound == name);
     match (fits, rule.inverted) {
@@ -72,7 +78,8 @@ fn is_unconditional(rule: &Rule) -> bool {
     rule.from.is_none() && rule.to.is_none()
 }
 
-/// Whether a rule means packets from `source`. One with `not` and a destination is about the destination.
+/// Whether a rule means packets from `source`. One with `not` and a destination is about the
+/// destination.
 fn sends_from(rule: &Rule, source: Ipv4Addr) -> bool {
     let Some(from) = rule.from else { return true };
     if rule.inverted && rule.to.is_some() { true } else { from.contains(source) != rule.inverted }
@@ -101,7 +108,8 @@ fn rule_networks(rule: &Rule, entries: Vec<Entry>) -> Vec<Entry> {
     entries.into_iter().filter_map(clip).collect()
 }
 
-/// What a table says about packets out of this interface, its holes and what it throws to the next one cut out.
+/// What a table says about packets out of this interface, its holes and what it throws to the next
+/// one cut out.
 fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &[Ipv4Prefix]) -> Vec<Entry> {
     let (mut entries, mut gaps) = (Vec::new(), Vec::new());
     for routes in tables.networks(table) {
@@ -109,8 +117,8 @@ fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &
         if rule.suppressed_len.is_some_and(|len| network.len() <= len) {
             continue;
         }
-        // The smallest metric wins, and of equal ones the first. The others stay here until they win: the worker has no use
-        // for them.
+        // The smallest metric wins, and of equal ones the first. The others stay here until they
+        // win: the worker has no use for them.
         let mut by_metric: Vec<&KernelRoute> = routes.iter().filter(|route| route.tos == 0).collect();
         by_metric.sort_by_key(|route| route.metric);
         for route in by_metric {
@@ -149,7 +157,8 @@ fn way(tables: &Tables, route: &KernelRoute, link: LinkIdx, own: &[Ipv4Prefix]) 
     Some(Route { network: route.network, gateway, source, metric: route.metric })
 }
 
-/// Of our addresses the one that shares a network with the router, or else the first (inet_select_addr).
+/// Of our addresses the one that shares a network with the router, or else the first
+/// (inet_select_addr).
 fn source_towards(gateway: Option<Ipv4Addr>, own: &[Ipv4Prefix]) -> Option<Ipv4Addr> {
     let near = gateway.and_then(|gateway| own.iter().find(|own| own.contains(gateway)));
     near.or(own.first()).map(|own| own.address())
@@ -163,8 +172,8 @@ fn add_layer(seen: &mut Vec<Entry>, layer: Vec<Entry>) {
     seen.extend(new);
 }
 
-/// Entries of one table without the gaps inside their networks. A piece that remains can be as long as an entry inside
-/// the network it was cut from, which knows better.
+/// Entries of one table without the gaps inside their networks. A piece that remains can be as long
+/// as an entry inside the network it was cut from, which knows better.
 fn cut(entries: &[Entry], gaps: &[Ipv4Prefix]) -> Vec<Entry> {
     let mut remaining = Vec::new();
     for entry in entries {

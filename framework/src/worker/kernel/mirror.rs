@@ -1,8 +1,9 @@
-//! The mirror: tables, the sockets that keep them current, and an [`HostSync`] for each interface that a worker owns.
+//! The mirror: tables, the sockets that keep them current, and an [`HostSync`] for each interface
+//! that a worker owns.
 //!
-//! It follows an interface by its number as long as that exists: a new name changes nothing. When the interface is gone,
-//! its worker's host loses all addresses, routes and neighbors, and the mirror waits for one with the name that was asked
-//! for.
+//! It follows an interface by its number as long as that exists: a new name changes nothing. When
+//! the interface is gone, its worker's host loses all addresses, routes and neighbors, and the
+//! mirror waits for one with the name that was asked for.
 
 use core::fmt;
 use std::io;
@@ -21,18 +22,19 @@ use crate::proto::{HostConfig, HostError, Ipv4Prefix};
 use crate::worker::StopFlag;
 use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 
-/// How long the thread waits for events before it looks what the workers wish, and whether it is to stop. The kernel
-/// rounds it up to its ticks (17 ms measured at 250 Hz). A datagram to a neighbor that is not known waits as long, so
-/// shorter is better; each look costs two system calls and a wake-up, 25 µs on a machine whose cores are all busy,
-/// together 0.15 % of one core.
+/// How long the thread waits for events before it looks what the workers wish, and whether it is to
+/// stop. The kernel rounds it up to its ticks (17 ms measured at 250 Hz). A datagram to a neighbor
+/// that is not known waits as long, so shorter is better; each look costs two system calls and a
+/// wake-up, 25 µs on a machine whose cores are all busy, together 0.15 % of one core.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// How long it waits while a worker's ring is full, or after a dump failed.
 const PATIENCE_BEHIND: Duration = Duration::from_millis(5);
-/// Datagrams of events read before workers are told, so that a storm of events does not keep all of it from them.
+/// Datagrams of events read before workers are told, so that a storm of events does not keep all of
+/// it from them.
 const DATAGRAMS_PER_TURN: usize = 1024;
 
-/// The kernel's view of its interfaces, and those who follow one. Made before the workers; [`start`](Self::start) then
-/// gives it a thread.
+/// The kernel's view of its interfaces, and those who follow one. Made before the workers;
+/// [`start`](Self::start) then gives it a thread.
 pub struct Mirror {
     events: Events,
     requests: Requests,
@@ -67,8 +69,8 @@ struct Counters {
 }
 
 impl Mirror {
-    /// Dumps the tables of the network namespace that the calling thread is in, and follows them from then on. Needs no
-    /// privilege. Counters are registered in `scope`.
+    /// Dumps the tables of the network namespace that the calling thread is in, and follows them
+    /// from then on. Needs no privilege. Counters are registered in `scope`.
     pub fn open(scope: &Scope) -> Result<Self, MirrorError> {
         // Events first: what changes during the dump is heard after it.
         let events = Events::open().map_err(MirrorError::Socket)?;
@@ -79,7 +81,8 @@ impl Mirror {
         Ok(Self { events, requests, tables, known: Known::All, has_news: false, followed: Vec::new(), counters })
     }
 
-    /// The interface of this name: the MAC address and MTU for a [`HostConfig`], its number for a socket.
+    /// The interface of this name: the MAC address and MTU for a [`HostConfig`], its number for a
+    /// socket.
     pub fn link(&self, name: &str) -> Option<&Link> {
         self.tables.link_named(name)
     }
@@ -94,8 +97,8 @@ impl Mirror {
         self.tables.addresses(link.idx)
     }
 
-    /// Whether the kernel asks for neighbors when we say so, which needs CAP_NET_ADMIN. Without it a worker's
-    /// [wishes](Follower::want) come to nothing but a count, `questions_refused`.
+    /// Whether the kernel asks for neighbors when we say so, which needs CAP_NET_ADMIN. Without it
+    /// a worker's [wishes](Follower::want) come to nothing but a count, `questions_refused`.
     pub fn may_resolve(&mut self) -> Result<(), MirrorError> {
         // Who may do it hears that there is no such interface: numbers are below 2^31.
         match self.requests.use_neighbor(i32::MAX as u32, Ipv4Addr::new(192, 0, 2, 1)) {
@@ -104,9 +107,10 @@ impl Mirror {
         }
     }
 
-    /// Follows the interface `name` for one worker. `config` is that of the worker's host, and `capacity` (a power of two)
-    /// is how many tidings its ring holds. All that is known now is in the ring already, as far as it fits. The ring of
-    /// wishes has room for one about each of `neighbors_max` neighbors.
+    /// Follows the interface `name` for one worker. `config` is that of the worker's host, and
+    /// `capacity` (a power of two) is how many tidings its ring holds. All that is known now is in
+    /// the ring already, as far as it fits. The ring of wishes has room for one about each of
+    /// `neighbors_max` neighbors.
     pub fn follow(&mut self, name: &str, config: HostConfig, capacity: usize) -> Result<Follower, MirrorError> {
         let Some(link) = self.link(name) else { return Err(MirrorError::NoSuchInterface(name.to_owned())) };
         let idx = Some(link.idx);
@@ -136,18 +140,19 @@ impl Mirror {
         Ok(MirrorThread { stop: own, thread: Some(thread) })
     }
 
-    /// One turn, for those who have a thread already: waits for events, `patience` at most, tells the workers what
-    /// has changed, and asks the kernel for the neighbors they want. True where something could not be done yet, and the
-    /// next turn is wanted soon.
+    /// One turn, for those who have a thread already: waits for events, `patience` at most, tells
+    /// the workers what has changed, and asks the kernel for the neighbors they want. True where
+    /// something could not be done yet, and the next turn is wanted soon.
     ///
-    /// Compares all routes out of each interface that is followed with each other: made for hosts with tens or hundreds of
-    /// routes, not for a full table of the Internet.
+    /// Compares all routes out of each interface that is followed with each other: made for hosts
+    /// with tens or hundreds of routes, not for a full table of the Internet.
     pub fn turn(&mut self, patience: Duration) -> bool {
         let first = self.events.wait(patience);
         self.hear(first);
         if self.known == Known::NotAll {
             self.resync();
-            // What happened during the dump may be in it, or not: told twice does no harm, told to a worker in between might.
+            // What happened during the dump may be in it, or not: told twice does no harm, told to
+            // a worker in between might.
             let next = self.events.next();
             self.hear(next);
         }
@@ -195,7 +200,8 @@ impl Mirror {
         }
     }
 
-    /// Takes the workers' wishes. Whom a worker wants may be known already, and have found no room in its host.
+    /// Takes the workers' wishes. Whom a worker wants may be known already, and have found no room
+    /// in its host.
     fn listen(&mut self, now: Instant) {
         for followed in &mut self.followed {
             let collected = followed.requests.collect(now);
@@ -267,8 +273,8 @@ impl Counters {
     }
 }
 
-/// The mirror's thread. Dropping it stops the thread and waits for it: some 10 ms, and the time of a dump that is under
-/// way.
+/// The mirror's thread. Dropping it stops the thread and waits for it: some 10 ms, and the time of
+/// a dump that is under way.
 #[derive(Debug)]
 pub struct MirrorThread {
     stop: StopFlag,
@@ -279,7 +285,8 @@ impl Drop for MirrorThread {
     fn drop(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic of it was printed when it happened; the followers see that their mirror is gone.
+            // A panic of it was printed when it happened; the followers see that their mirror is
+            // gone.
             let _ = thread.join();
         }
     }

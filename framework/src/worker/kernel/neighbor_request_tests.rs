@@ -11,7 +11,8 @@ const NOBODY: [Ipv4Addr; 0] = [];
 const PEER: Ipv4Addr = peer(9);
 const HEARD: Knowledge = Knowledge::Known(Trust::Heard);
 
-/// A worker that has room for two neighbors, the mirror's list, and what the kernel knows of every neighbor.
+/// A worker that has room for two neighbors, the mirror's list, and what the kernel knows of every
+/// neighbor.
 struct Scene {
     ring: Producer<Ipv4Addr>,
     list: NeighborRequests,

@@ -1,9 +1,10 @@
 //! Whose MAC addresses a worker wants to be known, and when the kernel is asked for them.
 //!
-//! A wish is one question. For a neighbor that the kernel does not know it sends its ARP requests; of one that it knows it
-//! hears that somebody uses it, and checks it if it is stale. It cannot see that by itself, as our frames do not pass it,
-//! and what it does not see used it neither checks nor keeps. So a worker repeats a wish for as long as it uses a
-//! neighbor; [`Neighbors`](crate::proto::Neighbors) do so each 30 s.
+//! A wish is one question. For a neighbor that the kernel does not know it sends its ARP requests;
+//! of one that it knows it hears that somebody uses it, and checks it if it is stale. It cannot see
+//! that by itself, as our frames do not pass it, and what it does not see used it neither checks
+//! nor keeps. So a worker repeats a wish for as long as it uses a neighbor;
+//! [`Neighbors`](crate::proto::Neighbors) do so each 30 s.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -14,7 +15,8 @@ use crate::worker::spsc::lossless::Consumer;
 
 /// Between two questions for one neighbor: RFC 1122 2.3.2.1 allows one a second.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// For how long a neighbor counts as wanted: four times as long as a worker waits before it repeats a wish.
+/// For how long a neighbor counts as wanted: four times as long as a worker waits before it repeats
+/// a wish.
 const WANTED_FOR: Duration = Duration::from_secs(120);
 
 pub(super) struct NeighborRequests {
@@ -41,7 +43,8 @@ pub(super) struct Collected {
 }
 
 impl NeighborRequests {
-    /// For a host with room for `wanted_max` neighbors. No more than so many questions are asked in a second.
+    /// For a host with room for `wanted_max` neighbors. No more than so many questions are asked in
+    /// a second.
     pub(super) fn new(wanted_max: usize, ring: Consumer<Ipv4Addr>) -> Self {
         Self { ring, wanted: BTreeMap::new(), wanted_max }
     }
@@ -109,8 +112,8 @@ impl Wanted {
     }
 }
 
-/// Lets the neighbor go that was wished for longest ago. One that was just asked for stays, so that nobody is asked for
-/// too often.
+/// Lets the neighbor go that was wished for longest ago. One that was just asked for stays, so that
+/// nobody is asked for too often.
 fn make_room(wanted: &mut BTreeMap<Ipv4Addr, Wanted>, now: Instant) -> bool {
     let idle = wanted.iter().filter(|(_, wanted)| !wanted.is_due && wanted.may_be_asked(now));
     let oldest = idle.min_by_key(|(_, wanted)| wanted.wished).map(|(address, _)| *address);

@@ -1,8 +1,8 @@
-//! The two rtnetlink sockets: one hears events, the other asks for dumps and for neighbors. Each message leaves as a
-//! [`Change`].
+//! The two rtnetlink sockets: one hears events, the other asks for dumps and for neighbors. Each
+//! message leaves as a [`Change`].
 //!
-//! A thread may wait here; a worker never comes here. What the kernel could not deliver (its buffer of events
-//! overran) and what changed without being told is [`Heard::Gap`].
+//! A thread may wait here; a worker never comes here. What the kernel could not deliver (its buffer
+//! of events overran) and what changed without being told is [`Heard::Gap`].
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -33,15 +33,18 @@ const GROUPS: [u32; 5] = [
     libc::RTNLGRP_IPV4_ROUTE,
     libc::RTNLGRP_IPV4_RULE,
 ];
-/// Nexthop objects, since Linux 5.3: a route that uses one changes with it, without an event of its own.
+/// Nexthop objects, since Linux 5.3: a route that uses one changes with it, without an event of its
+/// own.
 const GROUP_NEXTHOP: u32 = 32;
 const RTM_NEWNEXTHOP: u16 = 104;
 const RTM_DELNEXTHOP: u16 = 105;
 
-/// The kernel packs a dump into messages of at most 32 KiB (netlink_dump in net/netlink/af_netlink.c).
+/// The kernel packs a dump into messages of at most 32 KiB (netlink_dump in
+/// net/netlink/af_netlink.c).
 const MESSAGE_LEN_MAX: usize = 64 * 1024;
 
-/// Room for some thousands of events, so that a burst of them needs no dump. The kernel cuts it to rmem_max.
+/// Room for some thousands of events, so that a burst of them needs no dump. The kernel cuts it to
+/// rmem_max.
 const EVENTS_LEN: i32 = 4 * 1024 * 1024;
 
 /// More datagrams than the buffer of events has room for: whoever reads so many reads new ones.
@@ -93,8 +96,9 @@ impl Events {
         self.receive(libc::MSG_DONTWAIT)
     }
 
-    /// Throws away what is waiting: a dump that starts afterwards knows it. After an overrun the kernel drops all further
-    /// events until the socket is empty (netlink_rcv_wake in net/netlink/af_netlink.c).
+    /// Throws away what is waiting: a dump that starts afterwards knows it. After an overrun the
+    /// kernel drops all further events until the socket is empty (netlink_rcv_wake in
+    /// net/netlink/af_netlink.c).
     pub(super) fn discard(&mut self) -> io::Result<()> {
         for _ in 0..DATAGRAMS_WAITING_MAX {
             if matches!(self.receive(libc::MSG_DONTWAIT)?, Heard::Nothing) {
@@ -164,7 +168,8 @@ impl Requests {
         let mut tables = Tables::default();
         for request in requests() {
             let changes = match self.dump(&request) {
-                // A kernel without policy routing has the three tables of old, and no list of rules.
+                // A kernel without policy routing has the three tables of old, and no list of
+                // rules.
                 Err(error) if is_rules(&request) && is_unsupported(&error) => default_rules(),
                 dumped => dumped?,
             };
@@ -175,9 +180,9 @@ impl Requests {
         Ok(tables)
     }
 
-    /// Makes the kernel ask for a neighbor that it does not know, or check one that it has not heard of for long: what
-    /// a packet that it sends there would do (NTF_USE, neigh_event_send in net/core/neighbor.c). Its answer is an event.
-    /// Needs CAP_NET_ADMIN.
+    /// Makes the kernel ask for a neighbor that it does not know, or check one that it has not
+    /// heard of for long: what a packet that it sends there would do (NTF_USE, neigh_event_send in
+    /// net/core/neighbor.c). Its answer is an event. Needs CAP_NET_ADMIN.
     pub(super) fn use_neighbor(&mut self, link: LinkIdx, address: Ipv4Addr) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -323,7 +328,8 @@ fn messages(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
     })
 }
 
-/// The same open socket as one of the standard library, whose only use is its safe call for SO_RCVTIMEO.
+/// The same open socket as one of the standard library, whose only use is its safe call for
+/// SO_RCVTIMEO.
 fn timeout_of(socket: &Socket) -> io::Result<UdpSocket> {
     let duplicate: OwnedFd = socket.as_fd().try_clone_to_owned()?;
     Ok(UdpSocket::from(duplicate))

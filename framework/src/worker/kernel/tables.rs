@@ -1,8 +1,10 @@
-//! What the kernel said, in words of our own: links, addresses, routes, rules and neighbors of all interfaces, IPv4 only.
+//! What the kernel said, in words of our own: links, addresses, routes, rules and neighbors of all
+//! interfaces, IPv4 only.
 //!
-//! What enters are [`Change`]s, from a dump or from an event; a change that is told twice changes nothing the second
-//! time. This file knows no sockets and no bytes. Where a change does not fit what is known, or where the kernel is known
-//! to change more than it tells, [`Tables::apply`] says so, and somebody has to dump again.
+//! What enters are [`Change`]s, from a dump or from an event; a change that is told twice changes
+//! nothing the second time. This file knows no sockets and no bytes. Where a change does not fit
+//! what is known, or where the kernel is known to change more than it tells, [`Tables::apply`] says
+//! so, and somebody has to dump again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -10,13 +12,15 @@ use std::net::Ipv4Addr;
 use crate::proto::Ipv4Prefix;
 use crate::wire::MacAddr;
 
-/// The kernel's number of an interface. A new interface never gets one that is in use; a renamed one keeps its own.
+/// The kernel's number of an interface. A new interface never gets one that is in use; a renamed
+/// one keeps its own.
 pub(super) type LinkIdx = u32;
 
 /// An interface, as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The kernel's number; stays when the interface is renamed, and is another one when it was gone and is back.
+    /// The kernel's number; stays when the interface is renamed, and is another one when it was
+    /// gone and is back.
     pub idx: u32,
     /// Its name now.
     pub name: String,
@@ -30,10 +34,11 @@ pub struct Link {
     pub carrier_ups: u32,
     /// The number of the bond or bridge that this is a part of.
     pub controller: Option<u32>,
-    /// The number of the active leg of a bond in a mode that has one; None for all others and where no leg works.
+    /// The number of the active leg of a bond in a mode that has one; None for all others and where
+    /// no leg works.
     pub active_leg: Option<u32>,
-    /// A bond in active-backup that takes only what arrives on its active leg, as bonds do by default
-    /// (`all_slaves_active`).
+    /// A bond in active-backup that takes only what arrives on its active leg, as bonds do by
+    /// default (`all_slaves_active`).
     pub one_leg: bool,
 }
 
@@ -68,7 +73,8 @@ pub(super) struct KernelRoute {
     pub(super) legs: Vec<Leg>,
 }
 
-/// Where a new route stands among those to the same network with the same metric; the first one is used.
+/// Where a new route stands among those to the same network with the same metric; the first one is
+/// used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     First,
@@ -92,7 +98,8 @@ pub(super) struct Rule {
     pub(super) to: Option<Ipv4Prefix>,
     /// The name of the interface that the sender must be bound to.
     pub(super) bound_to: Option<String>,
-    /// It also asks for something that no plain packet of ours has: a mark, a port, a user, an input interface.
+    /// It also asks for something that no plain packet of ours has: a mark, a port, a user, an
+    /// input interface.
     pub(super) special: bool,
     pub(super) inverted: bool,
     /// Routes with a prefix of at most this length do not count.
@@ -178,7 +185,8 @@ impl Tables {
             }
             Change::AddressGone(link, address) => {
                 self.addresses.retain(|held| *held != (link, address));
-                // The routes that send from it go without a word (fib_sync_down_addr in net/ipv4/fib_semantics.c).
+                // The routes that send from it go without a word (fib_sync_down_addr in
+                // net/ipv4/fib_semantics.c).
                 return Known::NotAll;
             }
             Change::Route(route, place) => self.add_route(route, place),
@@ -209,7 +217,8 @@ impl Tables {
         Known::All
     }
 
-    /// The kernel was asked for a neighbor: it is not silent any more, and the kernel does not say so.
+    /// The kernel was asked for a neighbor: it is not silent any more, and the kernel does not say
+    /// so.
     pub(super) fn ask(&mut self, link: LinkIdx, address: Ipv4Addr) {
         self.silent.remove(&(link, address));
     }
@@ -269,7 +278,8 @@ impl Tables {
 
     fn set_link(&mut self, link: Link) -> Known {
         let held = self.links.insert(link.idx, link.clone());
-        // With the link its routes go, and no message names them (fib_disable_ip in net/ipv4/fib_frontend.c).
+        // With the link its routes go, and no message names them (fib_disable_ip in
+        // net/ipv4/fib_frontend.c).
         let went_down = held.is_some_and(|held| held.up) && !link.up;
         if went_down { Known::NotAll } else { Known::All }
     }

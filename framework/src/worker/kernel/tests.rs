@@ -1,4 +1,5 @@
-//! The mirror without a kernel: tables filled by hand, and a worker's host at the other end of the ring.
+//! The mirror without a kernel: tables filled by hand, and a worker's host at the other end of the
+//! ring.
 
 use std::net::Ipv4Addr;
 
@@ -373,7 +374,8 @@ fn rules_that_no_plain_packet_meets_are_passed_over() {
     scene.say(others.map(Change::Rule));
     scene.say_routes([route_in(100, "0.0.0.0/0", "10.0.0.3", 0), route("0.0.0.0/0", "10.0.0.4")]);
     scene.check(&[("8.8.8.8", "10.0.0.4")]);
-    // What WireGuard sets up: `not fwmark X lookup 100`, and before it main without its default route.
+    // What WireGuard sets up: `not fwmark X lookup 100`, and before it main without its default
+    // route.
     scene.say([Change::Rule(Rule { suppressed_len: Some(0), ..rule(80, MAIN) })]);
     scene.say([Change::Rule(Rule { special: true, inverted: true, ..rule(93, 100) })]);
     scene.check(&[("8.8.8.8", "10.0.0.3"), ("10.0.0.8", "10.0.0.8")]);

@@ -48,8 +48,8 @@ fn link_state(link: &Link, tables: &Tables) -> LinkState {
     LinkState { idx: Some(idx), up, carrier_ups, active_leg, legs, one_leg }
 }
 
-/// Routes to routers that are on the link though no network says so (`onlink`): the kernel asks for them there, and a
-/// [`Host`](crate::proto::Host) wants to see a network.
+/// Routes to routers that are on the link though no network says so (`onlink`): the kernel asks for
+/// them there, and a [`Host`](crate::proto::Host) wants to see a network.
 fn links_to_gateways(routes: &[Route]) -> Vec<Route> {
     let mut missing: Vec<Route> = Vec::new();
     for route in routes {
@@ -64,8 +64,9 @@ fn links_to_gateways(routes: &[Route]) -> Vec<Route> {
     missing
 }
 
-/// A route may send from an address that the kernel has on another interface, a loopback address of the host for
-/// instance. To the worker it is an own address too, as it is to the kernel, which answers for it everywhere.
+/// A route may send from an address that the kernel has on another interface, a loopback address of
+/// the host for instance. To the worker it is an own address too, as it is to the kernel, which
+/// answers for it everywhere.
 fn borrow_sources(addresses: &mut Vec<Ipv4Prefix>, routes: &[Route]) {
     for route in routes {
         if !addresses.iter().any(|own| own.address() == route.source) {

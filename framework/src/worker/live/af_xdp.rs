@@ -32,8 +32,8 @@ impl LiveDriverConfig for AfXdpConfig {
         true
     }
 
-    /// The chunks of a umem, of which there are two sizes. A longer frame takes several, or is refused where kernel and driver
-    /// cannot do that.
+    /// The chunks of a umem, of which there are two sizes. A longer frame takes several, or is
+    /// refused where kernel and driver cannot do that.
     fn layout(&self, mtu: usize) -> Layout {
         let smaller = Layout::umem(2_048);
         if mtu + LINK_HEADER_LEN <= smaller.data_room() { smaller } else { Layout::umem(4_096) }

@@ -16,8 +16,8 @@ use crate::worker::topology::Machine;
 /// Which interface, whose it is, and what is wanted of it.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
-    /// The application's name, as in [`Block::create`](crate::counters::Block::create): `wirepath capture` finds the queues
-    /// by it. By default `wirepath`.
+    /// The application's name, as in [`Block::create`](crate::counters::Block::create):
+    /// `wirepath capture` finds the queues by it. By default `wirepath`.
     pub app: String,
     /// The interface, what drives it, and the lengths of the rings.
     pub port: PortConfig,
@@ -29,29 +29,31 @@ pub struct LiveConfig {
     /// Who keeps the network sending us the groups. By default [`IgmpBy::Kernel`]; [`IgmpBy::Own`]
     /// on an interface of our own.
     pub igmp: IgmpBy,
-    /// The oldest version of IGMP that we speak, where we speak it: version 3 where all routers and switches of the link do, so that
-    /// nobody can have all sources sent to us by asking in version 2. By default version 1.
+    /// The oldest version of IGMP that we speak, where we speak it: version 3 where all routers and
+    /// switches of the link do, so that nobody can have all sources sent to us by asking in version 2.
+    /// By default version 1.
     pub igmp_version_min: IgmpVersion,
     /// What shall come to us. The applications join and bind the same ends at their sockets. By
     /// default nothing.
     pub wants: Vec<Want>,
-    /// The tags of a host of our own: it takes what has them, and all that it sends has them. Two for a VLAN in a provider's
-    /// (QinQ). [`VlanTags::NONE`] for untagged, and where the interface is the kernel's. By default
-    /// [`VlanTags::NONE`].
+    /// The tags of a host of our own: it takes what has them, and all that it sends has them. Two
+    /// for a VLAN in a provider's (QinQ). [`VlanTags::NONE`] for untagged, and where the interface
+    /// is the kernel's. By default [`VlanTags::NONE`].
     pub vlan: VlanTags,
-    /// How many connections each worker holds, and how much of their data; `None` for no TCP. `connections_max` and `chunks_max` decide
-    /// how much memory it takes: a chunk is a buffer of the pool. By default `None`.
+    /// How many connections each worker holds, and how much of their data; `None` for no TCP.
+    /// `connections_max` and `chunks_max` decide how much memory it takes: a chunk is a buffer of
+    /// the pool. By default `None`.
     pub tcp: Option<TcpConfig>,
-    /// What to do about UDP and TCP checksums; `None` decides by the driver: virtual links (veth, tap) between kernels carry
-    /// unfinished ones, a wire does not. By default `None`.
+    /// What to do about UDP and TCP checksums; `None` decides by the driver: virtual links (veth,
+    /// tap) between kernels carry unfinished ones, a wire does not. By default `None`.
     pub checksum: Option<ChecksumPolicy>,
 }
 
 /// Whose the interface is.
 #[derive(Clone, Debug, Default)]
 pub enum Owner {
-    /// The kernel's. We send from its addresses, follow its routes, neighbors and link, and receive what was asked for;
-    /// ARP, ICMP, ssh and all the rest stay with it.
+    /// The kernel's. We send from its addresses, follow its routes, neighbors and link, and receive
+    /// what was asked for; ARP, ICMP, ssh and all the rest stay with it.
     #[default]
     Shared,
     /// Ours. It has an address that the kernel does not have, and answers ARP and ICMP itself.
@@ -61,8 +63,8 @@ pub enum Owner {
 /// A host beside the kernel's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnHost {
-    /// Our addresses with the lengths of their networks' prefixes, the first one first: we send from it.
-    /// By default none: name one.
+    /// Our addresses with the lengths of their networks' prefixes, the first one first: we send
+    /// from it. By default none: name one.
     pub addresses: Vec<Ipv4Prefix>,
     /// Routes to networks that are not on the link. By default none.
     pub routes: Vec<StaticRoute>,
@@ -84,8 +86,8 @@ pub struct StaticRoute {
 /// Which frames of an interface of ours the kernel does not get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Takes {
-    /// ARP, what is sent to our addresses and to the groups, and IGMP where we speak it. The kernel gets the rest: LLDP,
-    /// IPv6.
+    /// ARP, what is sent to our addresses and to the groups, and IGMP where we speak it. The kernel
+    /// gets the rest: LLDP, IPv6.
     #[default]
     Needed,
     /// All of them.
@@ -95,10 +97,11 @@ pub enum Takes {
 /// Who keeps the network sending us the groups that are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgmpBy {
-    /// The worker: reports its groups and answers queries. IGMP then does not reach the kernel, whose own memberships on
-    /// this interface would dry up.
+    /// The worker: reports its groups and answers queries. IGMP then does not reach the kernel,
+    /// whose own memberships on this interface would dry up.
     Own,
-    /// The kernel: a socket beside the workers holds a membership for each group that is wanted, with its sources.
+    /// The kernel: a socket beside the workers holds a membership for each group that is wanted,
+    /// with its sources.
     Kernel,
     /// Nobody: the exchange floods, or something else has joined.
     Nobody,
@@ -109,7 +112,8 @@ pub enum IgmpBy {
 pub struct Want {
     /// UDP or TCP.
     pub protocol: Protocol,
-    /// A group and port, or an address of ours and a port; [`Ipv4Addr::UNSPECIFIED`] for all that the interface has, port 0 for any.
+    /// A group and port, or an address of ours and a port; [`Ipv4Addr::UNSPECIFIED`] for all that
+    /// the interface has, port 0 for any.
     pub destination: SocketAddrV4,
     /// The only senders; empty for whoever.
     pub sources: Vec<Ipv4Addr>,
@@ -122,7 +126,8 @@ pub struct Want {
 }
 
 impl LiveConfig {
-    /// Queue 0 of an interface that is the kernel's, who also keeps the memberships; AF_XDP in the best mode there is.
+    /// Queue 0 of an interface that is the kernel's, who also keeps the memberships; AF_XDP in the
+    /// best mode there is.
     #[cfg(feature = "af-xdp")]
     pub fn new(interface: &str) -> Self {
         Self::over(PortConfig::AfXdp(AfXdpConfig::new(interface)))
@@ -223,8 +228,8 @@ impl LiveConfig {
         }
     }
 
-    /// Whether the machine has the memory for TCP in all workers. The kernel grants each of them what it has not left,
-    /// and ends a process when it is used.
+    /// Whether the machine has the memory for TCP in all workers. The kernel grants each of them
+    /// what it has not left, and ends a process when it is used.
     pub(super) fn check_memory(&self, machine: &Machine) -> Result<(), LiveError> {
         let (Some(tcp), Some(left)) = (self.tcp, machine.memory_left()) else { return Ok(()) };
         let (workers, each) = (self.queues.len(), TcpSockets::bytes(&tcp));
@@ -275,8 +280,9 @@ impl Want {
         Self { protocol: Protocol::TCP, ..Self::udp(destination, port) }
     }
 
-    /// Segments from an address and port that we connect to. On an interface of the kernel's its own connections there would come to us too
-    /// and be reset: with [`to_port`](Self::to_port) they do not.
+    /// Segments from an address and port that we connect to. On an interface of the kernel's its
+    /// own connections there would come to us too and be reset: with [`to_port`](Self::to_port)
+    /// they do not.
     pub fn tcp_from(remote: SocketAddrV4) -> Self {
         let want = Self::tcp(Ipv4Addr::UNSPECIFIED, 0).from(&[*remote.ip()]);
         Self { source_port: Some(remote.port()), ..want }

@@ -1,4 +1,5 @@
-//! The device under a live port: which kinds there are, and where they differ above the contract that they share.
+//! The device under a live port: which kinds there are, and where they differ above the contract
+//! that they share.
 
 use super::error::LiveError;
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5")))]
@@ -18,7 +19,8 @@ pub enum PortConfig {
     /// AF_XDP, on any interface. With the feature `af-xdp`.
     #[cfg(feature = "af-xdp")]
     AfXdp(AfXdpConfig),
-    /// The queues of a ConnectX itself. The device is named by its network interface. With the feature `mlx5`.
+    /// The queues of a ConnectX itself. The device is named by its network interface. With the
+    /// feature `mlx5`.
     #[cfg(feature = "mlx5")]
     Mlx5(Mlx5Config),
 }
@@ -50,7 +52,8 @@ pub(super) trait LiveDriverConfig {
     /// Frames that may wait for the worker, and frames that may be on their way out.
     fn ring_lens(&self) -> (u32, u32);
 
-    /// Whether frames pass the kernel's driver first, so that they come as those of the bond that the driver is part of.
+    /// Whether frames pass the kernel's driver first, so that they come as those of the bond that
+    /// the driver is part of.
     fn is_behind_the_driver(&self) -> bool {
         false
     }
@@ -72,7 +75,8 @@ pub(super) trait LiveDriver {
         None
     }
 
-    /// Whether frames may come from a stack of this very machine, which leaves checksums to be finished by a NIC that is not there.
+    /// Whether frames may come from a stack of this very machine, which leaves checksums to be
+    /// finished by a NIC that is not there.
     fn is_virtual(&self) -> bool {
         false
     }
@@ -125,7 +129,8 @@ impl PortConfig {
         self.driver().layout(mtu)
     }
 
-    /// The one place that asks which device it is. `*self`, because a port of no device has no arms.
+    /// The one place that asks which device it is. `*self`, because a port of no device has no
+    /// arms.
     fn driver(&self) -> &dyn LiveDriverConfig {
         match *self {
             #[cfg(feature = "af-xdp")]

@@ -1,5 +1,6 @@
-//! The host of one worker: addresses, routes and neighbors, from the kernel or from the configuration, and what the nodes
-//! and the way out have to know of it. Made on the main thread, where everything is known before a worker starts.
+//! The host of one worker: addresses, routes and neighbors, from the kernel or from the
+//! configuration, and what the nodes and the way out have to know of it. Made on the main thread,
+//! where everything is known before a worker starts.
 
 use super::config::{IgmpBy, LiveConfig, OwnHost, Owner};
 use super::error::LiveError;
@@ -18,15 +19,16 @@ use crate::worker::random_seed;
 const ADDRESSES_MAX: usize = 64;
 /// Routes out of one interface, 28 bytes each: a trading host has a handful.
 const ROUTES_MAX: usize = 256;
-/// Neighbors of a worker, some 200 bytes each: routers, exchanges, and strangers; those that were configured beside as many as are
-/// asked for.
+/// Neighbors of a worker, some 200 bytes each: routers, exchanges, and strangers; those that were
+/// configured beside as many as are asked for.
 const NEIGHBORS_MAX: usize = 512;
 /// What the mirror may tell before the worker has looked: a dump of full tables and some more.
 const TIDINGS_MAX: usize = 1_024;
 /// Bytes of the IPv4 header of an IGMP report, router alert included.
 const IGMP_HEADER_LEN: usize = 24;
 
-/// Everything about its host that a worker takes along. All of it may be moved to the worker's thread.
+/// Everything about its host that a worker takes along. All of it may be moved to the worker's
+/// thread.
 pub struct LiveHost {
     /// The application's name, by which a guardian knows its connections.
     pub app: String,
@@ -109,8 +111,9 @@ fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
     }
 }
 
-/// The VLANs that may be meant: that of the host, of which the rules have compared the outer tag, else those of the wants.
-/// Where they differ all pass, and the application looks at each datagram's.
+/// The VLANs that may be meant: that of the host, of which the rules have compared the outer tag,
+/// else those of the wants. Where they differ all pass, and the application looks at each
+/// datagram's.
 fn vlans(config: &LiveConfig) -> Vlans {
     let mut wanted = config.wants.iter().map(|want| want.vlan);
     match (config.vlan.inner(), wanted.next()) {
@@ -150,8 +153,8 @@ pub enum OwnPart {
 }
 
 impl OwnHost {
-    /// Finds the first part that the host will refuse, before there is an interface: for who knows in which line of a file
-    /// it stands.
+    /// Finds the first part that the host will refuse, before there is an interface: for who knows
+    /// in which line of a file it stands.
     pub fn check(&self) -> Result<(), OwnFault> {
         let config = HostConfig {
             interface: InterfaceId(1),

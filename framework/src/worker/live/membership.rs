@@ -1,8 +1,8 @@
-//! Memberships that the kernel keeps for us: sockets that receive nothing and are members. The kernel reports them, answers
-//! queries, and takes them back when the process ends.
+//! Memberships that the kernel keeps for us: sockets that receive nothing and are members. The
+//! kernel reports them, answers queries, and takes them back when the process ends.
 //!
-//! Each group and source has a socket of its own: the kernel's limits are per socket (`igmp_max_memberships` is 20,
-//! `igmp_max_msf` is 10), and a descriptor is cheaper than a sysctl.
+//! Each group and source has a socket of its own: the kernel's limits are per socket
+//! (`igmp_max_memberships` is 20, `igmp_max_msf` is 10), and a descriptor is cheaper than a sysctl.
 
 use core::net::Ipv4Addr;
 use std::net::UdpSocket;
@@ -21,8 +21,8 @@ pub(super) struct Memberships {
 }
 
 impl Memberships {
-    /// Joins every group that is wanted and not joined yet, on interface number `idx` in the calling thread's network
-    /// namespace. On an error those that it had joined are left again.
+    /// Joins every group that is wanted and not joined yet, on interface number `idx` in the
+    /// calling thread's network namespace. On an error those that it had joined are left again.
     pub(super) fn join(&mut self, wants: &[Want], interface: &str, idx: u32) -> Result<(), LiveError> {
         let before = self.sockets.len();
         for pair in pairs(wants) {

@@ -20,7 +20,8 @@ use crate::worker::kernel::{IcmpErrorListener, Link, Mirror, MirrorThread};
 use crate::worker::timeline::{NicClock, Phc};
 use crate::worker::topology::Machine;
 
-/// An interface that is live for as long as this or one of its queues exists. Keep it on the main thread.
+/// An interface that is live for as long as this or one of its queues exists. Keep it on the main
+/// thread.
 pub struct LivePort {
     device: TapDevice<LiveDevice>,
     config: LiveConfig,
@@ -48,11 +49,12 @@ struct Steered {
 }
 
 impl LivePort {
-    /// Makes everything that does not need the worker's own thread: the hosts, the kernel's memberships, the program on the
-    /// interface with its rules, and the thread that follows the kernel until `stop`. Counters of that are registered in
-    /// `scope`.
+    /// Makes everything that does not need the worker's own thread: the hosts, the kernel's
+    /// memberships, the program on the interface with its rules, and the thread that follows the
+    /// kernel until `stop`. Counters of that are registered in `scope`.
     ///
-    /// The kernel goes on receiving every frame until a worker has polled its queue for the first time, or has sent something by it.
+    /// The kernel goes on receiving every frame until a worker has polled its queue for the first
+    /// time, or has sent something by it.
     ///
     /// # Errors
     /// One sentence with the next step in it; everything is given back.
@@ -115,9 +117,9 @@ impl LivePort {
         Ok(Some(LiveQueue { idx, queue, capabilities: self.device.capabilities(), live }))
     }
 
-    /// Wants more while it runs: has it steered to the queues that are named and, where the kernel keeps the memberships,
-    /// joined. The application joins or binds the same end at its sockets. Call it in the network namespace of
-    /// [`open`](Self::open). On an error nothing has changed.
+    /// Wants more while it runs: has it steered to the queues that are named and, where the kernel
+    /// keeps the memberships, joined. The application joins or binds the same end at its sockets.
+    /// Call it in the network namespace of [`open`](Self::open). On an error nothing has changed.
     pub fn want(&mut self, want: Want) -> Result<(), LiveError> {
         if want.destination.ip().is_unspecified() {
             return Err(LiveError::Config("name the address that is wanted: only at start all are known".into()));
@@ -137,15 +139,16 @@ impl LivePort {
         Ok(())
     }
 
-    /// Takes a want back while it runs, one of the configuration or one of [`want`](Self::want): its rules leave the program
-    /// or the NIC, a membership that the kernel keeps for it is left, and the kernel gets the frames again from the next one
-    /// on. What another want needs as well stays, and a want that was given twice is taken back twice. Frames that are in the
-    /// ring already still come; the application leaves or closes the same end at its sockets. Call it in the network
-    /// namespace of [`open`](Self::open).
+    /// Takes a want back while it runs, one of the configuration or one of [`want`](Self::want):
+    /// its rules leave the program or the NIC, a membership that the kernel keeps for it is left,
+    /// and the kernel gets the frames again from the next one on. What another want needs as well
+    /// stays, and a want that was given twice is taken back twice. Frames that are in the ring
+    /// already still come; the application leaves or closes the same end at its sockets. Call it in
+    /// the network namespace of [`open`](Self::open).
     ///
     /// # Errors
-    /// It is not wanted: nothing has changed. On a ConnectX, where a rule stands for one queue, the NIC may refuse it for
-    /// another queue that wants the same: those frames then go to the kernel.
+    /// It is not wanted: nothing has changed. On a ConnectX, where a rule stands for one queue, the
+    /// NIC may refuse it for another queue that wants the same: those frames then go to the kernel.
     pub fn unwant(&mut self, want: &Want) -> Result<(), LiveError> {
         let Some(place) = self.config.wants.iter().position(|wanted| wanted == want) else {
             return Err(LiveError::Config(format!("{want} is not wanted, so it cannot be taken back")));
@@ -165,8 +168,8 @@ impl LivePort {
         steer_missing(&mut self.device, &self.config, &targets, &mut self.steered)
     }
 
-    /// Asks for any more frames while it runs: all taken queues of the interface get them, of a ConnectX the first. On an
-    /// error nothing has changed.
+    /// Asks for any more frames while it runs: all taken queues of the interface get them, of a
+    /// ConnectX the first. On an error nothing has changed.
     pub fn steer(&mut self, rule: Rule) -> Result<Vec<RuleId>, LiveError> {
         let mut ids = Vec::new();
         for &idx in self.config.queues.iter().take(self.config.port.queues_a_rule()) {
@@ -181,7 +184,8 @@ impl LivePort {
         Ok(ids)
     }
 
-    /// Takes back what [`steer`](Self::steer) asked for. A rule that is gone already is none to be taken back.
+    /// Takes back what [`steer`](Self::steer) asked for. A rule that is gone already is none to be
+    /// taken back.
     pub fn unsteer(&mut self, ids: &[RuleId]) {
         for &id in ids {
             let _ = self.device.unsteer(id);
@@ -189,8 +193,8 @@ impl LivePort {
     }
 
     /// What reads the clock that stamps frames, for
-    /// [`TimelineConfig::nic`](crate::worker::timeline::TimelineConfig::nic): that of a ConnectX itself, else the
-    /// interface's PTP hardware clock.
+    /// [`TimelineConfig::nic`](crate::worker::timeline::TimelineConfig::nic): that of a ConnectX
+    /// itself, else the interface's PTP hardware clock.
     ///
     /// # Errors
     /// The interface has none, or it may not be read: one sentence.
@@ -207,7 +211,8 @@ impl LivePort {
         self.device.inner_mut()
     }
 
-    /// What was chosen, in words, for the operator: the device, whose the interface is, who speaks IGMP.
+    /// What was chosen, in words, for the operator: the device, whose the interface is, who speaks
+    /// IGMP.
     pub fn describe(&self) -> String {
         let owner = match &self.config.owner {
             Owner::Shared => "shared with the kernel".to_owned(),
@@ -224,7 +229,8 @@ impl LivePort {
         format!("{}; {owner}, {igmp}", driver(self.device.inner()).describe())
     }
 
-    /// Why no frame will come again though the interface is there, where that is so: somebody has taken our program off it.
+    /// Why no frame will come again though the interface is there, where that is so: somebody has
+    /// taken our program off it.
     pub fn why_ended(&self) -> Option<String> {
         driver(self.device.inner()).why_ended()
     }
@@ -288,8 +294,8 @@ fn targets(config: &LiveConfig, addresses: &[Ipv4Prefix]) -> Vec<Target> {
     targets
 }
 
-/// Puts in place what of `targets` is not: for each queue that wants it, or for one where the device steers a rule once.
-/// On an error what it had put in place is taken back.
+/// Puts in place what of `targets` is not: for each queue that wants it, or for one where the
+/// device steers a rule once. On an error what it had put in place is taken back.
 fn steer_missing(
     device: &mut TapDevice<LiveDevice>,
     config: &LiveConfig,
@@ -331,8 +337,8 @@ fn listen(interface: &str, hosts: &mut [(u16, LiveHost)]) -> Result<IcmpErrorLis
     Ok(thread)
 }
 
-/// What to do about a bond in active-backup. In the driver a frame arrives on a leg, and the kernel gives it to no socket of the
-/// bond (`xsk_rcv_check` in net/xdp/xsk.c compares the interfaces).
+/// What to do about a bond in active-backup. In the driver a frame arrives on a leg, and the kernel
+/// gives it to no socket of the bond (`xsk_rcv_check` in net/xdp/xsk.c compares the interfaces).
 fn bond(link: &Link, mirror: &Mirror) -> LiveError {
     let legs: Vec<_> = mirror.legs(link).into_iter().map(|leg| leg.name.as_str()).collect();
     LiveError::Config(format!(

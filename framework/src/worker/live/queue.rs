@@ -22,12 +22,13 @@ pub type LiveWorker<A> = Worker<TapRx<<DeviceQueue as Queue>::Rx>, TapTx<<Device
 /// Frames in one turn.
 const BURST_LEN: usize = 32;
 
-/// One queue with the host that speaks on it. For a pipeline of one's own, or a device around the queue, take the parts; for
-/// the usual ones call [`worker`](Self::worker).
+/// One queue with the host that speaks on it. For a pipeline of one's own, or a device around the
+/// queue, take the parts; for the usual ones call [`worker`](Self::worker).
 pub struct LiveQueue {
     /// Its number.
     pub idx: u16,
-    /// To be opened on the worker's thread, with the worker's pool. `wirepath capture` may listen to it.
+    /// To be opened on the worker's thread, with the worker's pool. `wirepath capture` may listen
+    /// to it.
     pub queue: TapQueue<DeviceQueue>,
     /// What the device can do.
     pub capabilities: Capabilities,
@@ -36,10 +37,10 @@ pub struct LiveQueue {
 }
 
 impl LiveQueue {
-    /// The usual worker, on the calling thread: a pool with room for `held` buffers that `app` keeps, the queue, the
-    /// [`host_stack`], sockets of the default size, connections where the configuration has them, written down for a
-    /// [guardian](crate::worker::guard). Its first turn comes next; joining groups is up to the app
-    /// ([`Worker::with_app`]).
+    /// The usual worker, on the calling thread: a pool with room for `held` buffers that `app`
+    /// keeps, the queue, the [`host_stack`], sockets of the default size, connections where the
+    /// configuration has them, written down for a [guardian](crate::worker::guard). Its first turn
+    /// comes next; joining groups is up to the app ([`Worker::with_app`]).
     ///
     /// # Errors
     /// One sentence: no memory, the queue is taken, the MTU too large. Everything is given back.

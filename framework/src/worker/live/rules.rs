@@ -1,4 +1,5 @@
-//! What is steered to us: exactly what is wanted on an interface of the kernel's, all that a host needs on one of ours.
+//! What is steered to us: exactly what is wanted on an interface of the kernel's, all that a host
+//! needs on one of ours.
 
 use core::net::Ipv4Addr;
 
@@ -36,8 +37,8 @@ fn on_vlan(config: &LiveConfig, rules: &mut [Rule]) {
     }
 }
 
-/// Group and port, or address and port, each sender by itself: the kernel gets everything else, also other ports of the
-/// same group and other senders.
+/// Group and port, or address and port, each sender by itself: the kernel gets everything else,
+/// also other ports of the same group and other senders.
 fn wanted(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let here = config.wants.iter().filter(|want| want.is_on(idx));
     let each = |want| destinations(want, addresses).into_iter().flat_map(move |destination| exact(want, destination));
@@ -58,7 +59,8 @@ fn exact(want: &Want, destination: Ipv4Addr) -> Vec<Rule> {
     }
 }
 
-/// ARP, all IPv4 to our addresses and to the groups. Without ports, so that later fragments come too.
+/// ARP, all IPv4 to our addresses and to the groups. Without ports, so that later fragments come
+/// too.
 fn needed(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let mut rules = vec![Rule::arp()];
     rules.extend(addresses.iter().map(|own| all_to(own.address())));

@@ -1,10 +1,11 @@
-//! Memberships of the kernel's, by the number of an interface (the standard library knows interfaces by their address only,
-//! and no sources), and copies of its ICMP errors.
+//! Memberships of the kernel's, by the number of an interface (the standard library knows
+//! interfaces by their address only, and no sources), and copies of its ICMP errors.
 //!
 //! `unsafe`, because setsockopt(2) takes an address.
 //!
 //! Invariants:
-//! 1. The address comes from a slice that is borrowed until the call has returned, and the length beside it is the slice's.
+//! 1. The address comes from a slice that is borrowed until the call has returned, and the length
+//!    beside it is the slice's.
 //! 2. A descriptor that the kernel returns is new and has no other owner.
 
 use core::net::Ipv4Addr;
@@ -12,7 +13,8 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// Bytes of a `struct sockaddr_storage`, and where it begins in the requests: behind the interface's number, aligned.
+/// Bytes of a `struct sockaddr_storage`, and where it begins in the requests: behind the
+/// interface's number, aligned.
 const ADDRESS_LEN: usize = size_of::<libc::sockaddr_storage>();
 const FIRST_ADDRESS: usize = 8;
 /// linux/in.h
@@ -21,7 +23,8 @@ const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
 /// linux/icmp.h
 const ICMP_FILTER: libc::c_int = 1;
 
-/// Makes `socket` a member of `group` on interface number `interface`, for one source or for all. It is one until it is closed.
+/// Makes `socket` a member of `group` on interface number `interface`, for one source or for all.
+/// It is one until it is closed.
 pub(super) fn join(socket: &UdpSocket, interface: u32, group: Ipv4Addr, source: Option<Ipv4Addr>) -> io::Result<()> {
     // `struct group_source_req`, of which `struct group_req` is the front.
     let mut request = [0; FIRST_ADDRESS + 2 * ADDRESS_LEN];
@@ -45,7 +48,8 @@ pub(super) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
     }
     // SAFETY: the descriptor is new and has no other owner (2).
     let socket = unsafe { UdpSocket::from_raw_fd(fd) };
-    // A bit for each type that is not wanted: all but unreachable, time exceeded and parameter problem.
+    // A bit for each type that is not wanted: all but unreachable, time exceeded and parameter
+    // problem.
     let unwanted: u32 = !(1 << 3 | 1 << 11 | 1 << 12);
     set(&socket, libc::SOL_RAW, ICMP_FILTER, &unwanted.to_ne_bytes())?;
     set(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, interface.as_bytes())?;

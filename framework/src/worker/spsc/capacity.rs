@@ -2,11 +2,13 @@
 
 use core::fmt;
 
-/// The smallest ring. The lossy ring marks a slot that is being written with the number of the event before, which
-/// has to live in another slot; one slot would also make a lossless ring wait for the peer at every event.
+/// The smallest ring. The lossy ring marks a slot that is being written with the number of the
+/// event before, which has to live in another slot; one slot would also make a lossless ring wait
+/// for the peer at every event.
 pub(crate) const CAPACITY_MIN: usize = 2;
 
-/// The largest ring: 1 GiB of 64-byte events. A reader that needs more room than this is not late, it is dead.
+/// The largest ring: 1 GiB of 64-byte events. A reader that needs more room than this is not late,
+/// it is dead.
 pub(crate) const CAPACITY_MAX: usize = 1 << 24;
 
 /// A capacity that no ring can have.
@@ -29,8 +31,8 @@ impl fmt::Display for CapacityError {
 
 impl std::error::Error for CapacityError {}
 
-/// Gives `asked` back if a ring may have it: a power of two, so that a position becomes a slot with one AND, also
-/// where the position wraps around.
+/// Gives `asked` back if a ring may have it: a power of two, so that a position becomes a slot with
+/// one AND, also where the position wraps around.
 pub(super) fn check(asked: usize) -> Result<usize, CapacityError> {
     if !asked.is_power_of_two() || !(CAPACITY_MIN..=CAPACITY_MAX).contains(&asked) {
         return Err(CapacityError { asked });

@@ -1,9 +1,10 @@
-//! Every interleaving that loom can find, with every value that the memory model lets a load return.
+//! Every interleaving that loom can find, with every value that the memory model lets a load
+//! return.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p wirepath --release loom`
 //!
-//! The rings are tiny and begin at the wrap of their positions. At most three preemptions per run: known bugs of this
-//! kind need two, and unbounded runs take hours.
+//! The rings are tiny and begin at the wrap of their positions. At most three preemptions per run:
+//! known bugs of this kind need two, and unbounded runs take hours.
 
 use loom::model::Builder;
 use loom::sync::Arc;
@@ -101,7 +102,8 @@ fn loom_lossless_drained_means_that_nothing_is_left() {
     });
 }
 
-/// Writes events n = 1, 2, 3 of two words into a ring of two, while a reader follows and a part is lost.
+/// Writes events n = 1, 2, 3 of two words into a ring of two, while a reader follows and a part is
+/// lost.
 #[test]
 fn loom_lossy_reads_are_never_torn_and_accounts_are_exact() {
     check(|| {

@@ -6,25 +6,29 @@
 //!   | free   | item | item | item | item   | free | free |      each position has its slot, see `Ring::idx`
 //! ```
 //!
-//! Each end keeps its own index and the last it saw of the other's, so it touches the other's cache line only when
-//! what it saw is used up. A burst is published by one store. Positions are `usize` and wrap; only their
-//! difference counts.
+//! Each end keeps its own index and the last it saw of the other's, so it touches the other's cache
+//! line only when what it saw is used up. A burst is published by one store. Positions are `usize`
+//! and wrap; only their difference counts.
 //!
-//! This file does not wait: a full ring gives the item back, an empty one returns nothing, and what to do then is
-//! the worker's choice.
+//! This file does not wait: a full ring gives the item back, an empty one returns nothing, and what
+//! to do then is the worker's choice.
 //!
 //! # Invariants
 //!
-//! 1. A ring has one [`Producer`] and one [`Consumer`]: they are made in pairs, are not `Clone`, and their methods that
-//!    touch slots take `&mut self`. Only the producer stores `tail`, only the consumer stores `head`.
-//! 2. `tail - head` (wrapping) is at most the capacity. Positions `head..tail` hold initialised items and belong to the
-//!    consumer; all other slots belong to the producer, and what they hold is never read.
-//! 3. An end hands slots over by a Release store of its index after its last access to them, and the other end takes
-//!    them only after an Acquire load of that index. So two accesses to one slot from two threads are always ordered.
-//! 4. The ring is dropped after both ends (they share it by `Arc`), so its `drop` is alone with the slots.
+//! 1. A ring has one [`Producer`] and one [`Consumer`]: they are made in pairs, are not `Clone`,
+//!    and their methods that touch slots take `&mut self`. Only the producer stores `tail`, only
+//!    the consumer stores `head`.
+//! 2. `tail - head` (wrapping) is at most the capacity. Positions `head..tail` hold initialised
+//!    items and belong to the consumer; all other slots belong to the producer, and what they hold
+//!    is never read.
+//! 3. An end hands slots over by a Release store of its index after its last access to them, and
+//!    the other end takes them only after an Acquire load of that index. So two accesses to one
+//!    slot from two threads are always ordered.
+//! 4. The ring is dropped after both ends (they share it by `Arc`), so its `drop` is alone with the
+//!    slots.
 //!
-//! Safe code cannot express a slot that changes its owner by the value of an index; a lock or an atomic per item can,
-//! and costs several times the hand-off.
+//! Safe code cannot express a slot that changes its owner by the value of an index; a lock or an
+//! atomic per item can, and costs several times the hand-off.
 
 use core::mem::MaybeUninit;
 
@@ -65,15 +69,16 @@ impl<T: Send> Producer<T> {
         if self.free(1) == 0 {
             return Err(item);
         }
-        // SAFETY: `free` showed that the position is outside head..tail, after an Acquire load of head: the slot is ours
-        // alone (1, 2, 3). What it held is not dropped by this write, nor may it be (2).
+        // SAFETY: `free` showed that the position is outside head..tail, after an Acquire load of
+        // head: the slot is ours alone (1, 2, 3). What it held is not dropped by this write, nor
+        // may it be (2).
         self.ring.slot(self.tail).with_mut(|slot| unsafe { (*slot).write(item) });
         self.publish(1);
         Ok(())
     }
 
-    /// Puts in as many of `items` as fit, from the first on, and returns how many; all become visible together, by one
-    /// store. Bounded by `items.len()`.
+    /// Puts in as many of `items` as fit, from the first on, and returns how many; all become
+    /// visible together, by one store. Bounded by `items.len()`.
     #[inline]
     pub fn push_burst(&mut self, items: &[T]) -> usize
     where
@@ -157,15 +162,15 @@ impl<T: Send> Consumer<T> {
         Some(item)
     }
 
-    /// Moves items into what room `into` has and returns how many; 0 only if the ring is empty or `into` is full. The
-    /// slots go back to the producer together, by one store.
+    /// Moves items into what room `into` has and returns how many; 0 only if the ring is empty or
+    /// `into` is full. The slots go back to the producer together, by one store.
     #[inline]
     pub fn pop_burst<const BURST: usize>(&mut self, into: &mut ArrayVec<T, BURST>) -> usize {
         self.pop_each(into.remaining_capacity(), |item| into.push(item))
     }
 
-    /// Calls `take` with up to `max` items and returns how many; 0 only if the ring is empty or `max` is 0. Saves the
-    /// copy into a burst where each item is used on the spot.
+    /// Calls `take` with up to `max` items and returns how many; 0 only if the ring is empty or
+    /// `max` is 0. Saves the copy into a burst where each item is used on the spot.
     #[inline]
     pub fn pop_each(&mut self, max: usize, mut take: impl FnMut(T)) -> usize {
         let count = self.available().min(max);
@@ -177,14 +182,16 @@ impl<T: Send> Consumer<T> {
         count
     }
 
-    /// The producer is gone. What it pushed before can still be popped; see [`is_drained`](Self::is_drained).
+    /// The producer is gone. What it pushed before can still be popped; see
+    /// [`is_drained`](Self::is_drained).
     pub fn is_closed(&self) -> bool {
         self.ring.producer.0.gone.load(Ordering::Acquire)
     }
 
     /// The producer is gone and everything it pushed was popped: nothing will ever come.
     pub fn is_drained(&self) -> bool {
-        // In this order: `gone` is stored after the last `tail`, so the load below sees that last one.
+        // In this order: `gone` is stored after the last `tail`, so the load below sees that last
+        // one.
         self.is_closed() && self.ring.producer.0.index.load(Ordering::Acquire) == self.head
     }
 
@@ -206,8 +213,9 @@ impl<T: Send> Consumer<T> {
     #[inline]
     fn read(&mut self, position: usize) -> T {
         self.ring.slot(position).with(|slot| {
-            // SAFETY: `position` lies in head..tail, seen by an Acquire load of tail: initialised and ours (1, 2, 3). It
-            // is moved out once, since every caller then advances head past it.
+            // SAFETY: `position` lies in head..tail, seen by an Acquire load of tail: initialised
+            // and ours (1, 2, 3). It is moved out once, since every caller then advances head past
+            // it.
             unsafe { (*slot).assume_init_read() }
         })
     }
@@ -226,7 +234,8 @@ impl<T: Send> Drop for Consumer<T> {
     }
 }
 
-/// Items moved out and not yet published. Publishes on drop, so that an item whose `take` panicked is not read again.
+/// Items moved out and not yet published. Publishes on drop, so that an item whose `take` panicked
+/// is not read again.
 struct Taken<'a, T: Send> {
     consumer: &'a mut Consumer<T>,
     count: usize,
@@ -250,7 +259,8 @@ impl<T: Send> Drop for Taken<'_, T> {
     }
 }
 
-/// What the two ends share. The slots' address is never written after the start, so both cores keep it cached.
+/// What the two ends share. The slots' address is never written after the start, so both cores keep
+/// it cached.
 struct Ring<T> {
     producer: Apart<End>,
     consumer: Apart<End>,
@@ -265,18 +275,19 @@ struct End {
 
 type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
-// SAFETY: items move from one thread to another, so T is Send; no two threads hold a reference to one item, so T need
-// not be Sync. The slots are accessed as invariants 1 to 3 say.
+// SAFETY: items move from one thread to another, so T is Send; no two threads hold a reference to
+// one item, so T need not be Sync. The slots are accessed as invariants 1 to 3 say.
 unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: the ring owns its items (2, 4), so it may move wherever they may.
 unsafe impl<T: Send> Send for Ring<T> {}
 
-/// Bytes after which the slots do not go on upwards. A consumer close behind its producer reads up to `tail`, and its
-/// core's prefetcher fetches on from there: lines that the producer is about to write, and must then win back. With the
-/// blocks in descending order, what follows a block is the one consumed before it, which the producer does not need yet.
-/// Interleaved runs on two Zen 5 cores, capacity 1024, bursts of 32, against slots in plain order: 64-byte items 2.4 ->
-/// 1.7 ns, 48-byte items 2.0 -> 1.65 ns, 32-byte items 1.5 -> 1.3 ns, 16-byte items 0.8 -> 1.1 ns. Half or twice the length
-/// gains less.
+/// Bytes after which the slots do not go on upwards. A consumer close behind its producer reads up
+/// to `tail`, and its core's prefetcher fetches on from there: lines that the producer is about to
+/// write, and must then win back. With the blocks in descending order, what follows a block is the
+/// one consumed before it, which the producer does not need yet. Interleaved runs on two Zen 5
+/// cores, capacity 1024, bursts of 32, against slots in plain order: 64-byte items 2.4 -> 1.7 ns,
+/// 48-byte items 2.0 -> 1.65 ns, 32-byte items 1.5 -> 1.3 ns, 16-byte items 0.8 -> 1.1 ns. Half or
+/// twice the length gains less.
 const BLOCK_LEN: usize = 1024;
 
 impl<T> Ring<T> {
@@ -290,14 +301,15 @@ impl<T> Ring<T> {
     /// Items in a block of slots, a power of two.
     const BLOCK_COUNT: usize = (BLOCK_LEN / if size_of::<T>() == 0 { 1 } else { size_of::<T>() }).next_power_of_two();
 
-    /// The slot of a position. Capacity and block are powers of two, so the masks are right on both sides of the wrap.
+    /// The slot of a position. Capacity and block are powers of two, so the masks are right on both
+    /// sides of the wrap.
     #[inline]
     fn slot(&self, position: usize) -> &Slot<T> {
         &self.slots.0[self.idx(position)]
     }
 
-    /// The slots of the positions from `position` on that lie one after the other: to the end of the block, `count_max` at
-    /// most. Not empty unless `count_max` is 0.
+    /// The slots of the positions from `position` on that lie one after the other: to the end of
+    /// the block, `count_max` at most. Not empty unless `count_max` is 0.
     #[inline]
     fn run(&self, position: usize, count_max: usize) -> &[Slot<T>] {
         let block = Self::BLOCK_COUNT.min(self.capacity());
@@ -306,7 +318,8 @@ impl<T> Ring<T> {
         &self.slots.0[first..first + count]
     }
 
-    /// Upwards inside a block, and the blocks downwards: flipping the bits above the block does both.
+    /// Upwards inside a block, and the blocks downwards: flipping the bits above the block does
+    /// both.
     #[inline]
     fn idx(&self, position: usize) -> usize {
         let mask = self.capacity() - 1;
@@ -324,7 +337,8 @@ impl<T> Drop for Ring<T> {
         let mut position = self.consumer.0.index.load(Ordering::Acquire);
         while position != tail {
             self.slot(position).with_mut(|slot| {
-                // SAFETY: nobody else is left (4), and head..tail is initialised (2); each position is dropped once.
+                // SAFETY: nobody else is left (4), and head..tail is initialised (2); each position
+                // is dropped once.
                 unsafe { (*slot).assume_init_drop() };
             });
             position = position.wrapping_add(1);
@@ -332,14 +346,14 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// Writes into each page of a fresh slot: the kernel gives a page at its first write, and that is not to happen on the
-/// data path.
+/// Writes into each page of a fresh slot: the kernel gives a page at its first write, and that is
+/// not to happen on the data path.
 fn touch<T>(slot: &Slot<T>) {
     const PAGE_LEN: usize = 4096;
     for offset in (0..size_of::<T>()).step_by(PAGE_LEN) {
         slot.with_mut(|slot| {
-            // SAFETY: the offset is inside the slot, which nobody shares yet and which holds nothing (2). Volatile,
-            // because a write of what is never read would be left out.
+            // SAFETY: the offset is inside the slot, which nobody shares yet and which holds
+            // nothing (2). Volatile, because a write of what is never read would be left out.
             unsafe { slot.cast::<u8>().add(offset).write_volatile(0) };
         });
     }

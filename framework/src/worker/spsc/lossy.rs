@@ -5,17 +5,19 @@
 //!   stamp: n while the slot holds event n, n - 1 while event n is being written
 //! ```
 //!
-//! A reader that waits for event n looks at the stamp of its slot. A smaller one: not written yet. Exactly n: it copies
-//! the words and looks again; the same stamp proves the copy whole. A larger one, before or after the copy: the writer
-//! came round, and event n is lost. The reader then goes to the oldest event that is not being overwritten, and says how
-//! many it skipped, so for each reader: written since it joined = read + lost + not read yet.
+//! A reader that waits for event n looks at the stamp of its slot. A smaller one: not written yet.
+//! Exactly n: it copies the words and looks again; the same stamp proves the copy whole. A larger
+//! one, before or after the copy: the writer came round, and event n is lost. The reader then goes
+//! to the oldest event that is not being overwritten, and says how many it skipped, so for each
+//! reader: written since it joined = read + lost + not read yet.
 //!
-//! The stamp stands in the event's own cache line: an event of up to 56 bytes crosses between cores as one line, and
-//! several readers do not slow the writer by more than the line each of them shares.
+//! The stamp stands in the event's own cache line: an event of up to 56 bytes crosses between cores
+//! as one line, and several readers do not slow the writer by more than the line each of them
+//! shares.
 //!
-//! All of it is safe code: the words are atomics, so a read that meets a write is a stale or mixed value and never
-//! undefined, and `T` is bound to types of which any bytes are a value (no padding, no pointers).
-//! Numbers of events are `u64` and wrap; only differences count.
+//! All of it is safe code: the words are atomics, so a read that meets a write is a stale or mixed
+//! value and never undefined, and `T` is bound to types of which any bytes are a value (no padding,
+//! no pointers). Numbers of events are `u64` and wrap; only differences count.
 
 use core::marker::PhantomData;
 
@@ -25,13 +27,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::capacity::{self, CapacityError};
 use super::sync::{Apart, Arc, AtomicBool, AtomicU64, Ordering, fence};
 
-/// What may travel over a lossy ring: plain bytes, copied freely. Implemented for every type that qualifies.
+/// What may travel over a lossy ring: plain bytes, copied freely. Implemented for every type that
+/// qualifies.
 pub trait Event: Copy + Send + FromBytes + IntoBytes + Immutable {}
 
 impl<T: Copy + Send + FromBytes + IntoBytes + Immutable> Event for T {}
 
-/// Makes a ring of `capacity` events (a power of two) and gives its writer; readers come from [`Writer::reader`].
-/// Allocates and touches `capacity` slots, each the event and 8 bytes, padded to 16, 32 or a multiple of 64.
+/// Makes a ring of `capacity` events (a power of two) and gives its writer; readers come from
+/// [`Writer::reader`]. Allocates and touches `capacity` slots, each the event and 8 bytes, padded
+/// to 16, 32 or a multiple of 64.
 pub fn ring<T: Event>(capacity: usize) -> Result<Writer<T>, CapacityError> {
     ring_starting_at(capacity, 0)
 }
@@ -51,13 +55,14 @@ pub struct Writer<T: Event> {
 }
 
 impl<T: Event> Writer<T> {
-    /// Writes one event over the oldest one. Visible to readers at once. Costs the copy and three stores, whatever
-    /// the readers do.
+    /// Writes one event over the oldest one. Visible to readers at once. Costs the copy and three
+    /// stores, whatever the readers do.
     #[inline]
     pub fn push(&mut self, event: &T) {
         let (stamp, words) = self.ring.slot::<T>(self.next);
         stamp.store(self.next.wrapping_sub(1), Ordering::Relaxed);
-        // A reader that sees one of the words below also sees, after its own fence, the stamp above.
+        // A reader that sees one of the words below also sees, after its own fence, the stamp
+        // above.
         fence(Ordering::Release);
         store(words, event);
         stamp.store(self.next, Ordering::Release);
@@ -96,7 +101,8 @@ impl<T: Event> Drop for Writer<T> {
 pub enum Next<T> {
     /// The next event, whole.
     Event(T),
-    /// This many events were overwritten before they were read (at least 1). The reader stands behind them now.
+    /// This many events were overwritten before they were read (at least 1). The reader stands
+    /// behind them now.
     Lost(u64),
     /// Nothing new.
     Empty,
@@ -113,7 +119,8 @@ pub struct Reader<T: Event> {
 }
 
 impl<T: Event> Reader<T> {
-    /// The next event, how many were lost before it, or nothing. One copy at most; never waits for the writer.
+    /// The next event, how many were lost before it, or nothing. One copy at most; never waits for
+    /// the writer.
     #[inline]
     pub fn read(&mut self) -> Next<T> {
         match self.copy() {
@@ -126,8 +133,9 @@ impl<T: Event> Reader<T> {
         }
     }
 
-    /// Reads events into what room `into` has and returns how many were lost before the first of them. The events of one
-    /// burst are consecutive: a loss in the middle ends the burst, and the next one reports it.
+    /// Reads events into what room `into` has and returns how many were lost before the first of
+    /// them. The events of one burst are consecutive: a loss in the middle ends the burst, and the
+    /// next one reports it.
     #[inline]
     pub fn read_burst<const BURST: usize>(&mut self, into: &mut ArrayVec<T, BURST>) -> u64 {
         let len_before = into.len();
@@ -138,7 +146,8 @@ impl<T: Event> Reader<T> {
                     self.advance();
                     into.push(event);
                 }
-                // Once a call: against a writer that is faster still, the burst stays empty and the call returns.
+                // Once a call: against a writer that is faster still, the burst stays empty and the
+                // call returns.
                 Copied::Overwritten if lost == 0 && into.len() == len_before => lost = self.skip_overwritten(),
                 Copied::Overwritten | Copied::Nothing => break,
             }
@@ -168,12 +177,14 @@ impl<T: Event> Reader<T> {
         // Acquire: the words of an event are stored before its stamp.
         let before = stamp.load(Ordering::Acquire);
         if before != self.next {
-            // The distance is a multiple of the capacity, or one less; its sign tells the past from the future.
+            // The distance is a multiple of the capacity, or one less; its sign tells the past from
+            // the future.
             let is_past = (before.wrapping_sub(self.next) as i64) < 0;
             return if is_past { Copied::Nothing } else { Copied::Overwritten };
         }
         let event = load(words);
-        // If one of the words came from a later event, the stamp below is at least the mark of that event's beginning.
+        // If one of the words came from a later event, the stamp below is at least the mark of that
+        // event's beginning.
         fence(Ordering::Acquire);
         if stamp.load(Ordering::Relaxed) != before {
             return Copied::Overwritten;
@@ -191,9 +202,11 @@ impl<T: Event> Reader<T> {
     #[cold]
     fn skip_overwritten(&mut self) -> u64 {
         let written = self.ring.next.0.load(Ordering::Acquire);
-        // Event `written` may be under way already, in the slot of the oldest: that one is not safe, the next one is.
+        // Event `written` may be under way already, in the slot of the oldest: that one is not
+        // safe, the next one is.
         let oldest = written.wrapping_sub(self.ring.capacity).wrapping_add(1);
-        // The count of written events may be seen later than the stamp that brought us here. This event is gone anyway.
+        // The count of written events may be seen later than the stamp that brought us here. This
+        // event is gone anyway.
         let skipped = (oldest.wrapping_sub(self.next) as i64).max(1) as u64;
         self.next = self.next.wrapping_add(skipped);
         self.lost += skipped;
@@ -259,7 +272,8 @@ const fn words_of<T>() -> usize {
     size_of::<T>().div_ceil(size_of::<u64>())
 }
 
-/// Words of a slot such that no slot of up to a line straddles two, and longer ones begin on a line.
+/// Words of a slot such that no slot of up to a line straddles two, and longer ones begin on a
+/// line.
 const fn stride<T>() -> usize {
     let words = 1 + words_of::<T>();
     if words <= LINE_WORDS { words.next_power_of_two() } else { words.next_multiple_of(LINE_WORDS) }
@@ -286,7 +300,8 @@ fn store<T: Event>(words: &[AtomicU64], event: &T) {
     }
 }
 
-/// Loads an event as `store` left it. A value mixed of two events is possible here and thrown away by the caller.
+/// Loads an event as `store` left it. A value mixed of two events is possible here and thrown away
+/// by the caller.
 #[inline]
 fn load<T: Event>(words: &[AtomicU64]) -> T {
     let mut event = T::new_zeroed();

@@ -1,4 +1,5 @@
-//! What is wrong from the outside: each call says so by a typed error, nothing is lost, and nothing is sent twice.
+//! What is wrong from the outside: each call says so by a typed error, nothing is lost, and nothing
+//! is sent twice.
 
 use super::frames::{SegmentEnds, frame};
 use super::*;
@@ -26,7 +27,8 @@ fn lonely() -> (End, MemoryDevice, Block, Instant) {
     (end, right, block, Instant::ZERO + seconds(1))
 }
 
-/// Turns each millisecond until the connection is closed, 600 s at most; says how, and after how long.
+/// Turns each millisecond until the connection is closed, 600 s at most; says how, and after how
+/// long.
 fn outcome(end: &mut End, begin: Instant) -> (CloseReason, Duration) {
     for ms in 0..600_000 {
         let now = begin + Duration::from_millis(ms);
@@ -95,7 +97,8 @@ fn option_out_of_range_is_told_and_all_stays_as_it_was() {
     goes_on(line);
 }
 
-/// Who calls while the backlog is full is not refused: a cookie makes the connection, and what follows it comes once.
+/// Who calls while the backlog is full is not refused: a cookie makes the connection, and what
+/// follows it comes once.
 #[test]
 fn full_backlog_turns_nobody_away_and_nothing_comes_twice() {
     let mut line = Line::connected(Wanted::default());
@@ -390,7 +393,8 @@ fn trunk_is_given_no_tcp() {
     });
 }
 
-/// Who has the place of a connection that is gone, and another peer: its first frame must not go where the last one's did.
+/// Who has the place of a connection that is gone, and another peer: its first frame must not go
+/// where the last one's did.
 #[test]
 fn frames_of_a_place_that_is_used_again_go_to_the_new_peer() {
     let (left, mut right) = pair("tcp", MemoryConfig::default());
@@ -443,7 +447,8 @@ fn listen(end: &mut End, options: &ListenOptions, now: Instant) {
     });
 }
 
-/// RFC 9293 3.1 (MUST-3) and 3.9.2.3 (MUST-57): neither is answered, and each is counted by its name.
+/// RFC 9293 3.1 (MUST-3) and 3.9.2.3 (MUST-57): neither is answered, and each is counted by its
+/// name.
 #[test]
 fn segments_with_a_wrong_checksum_or_to_many_are_dropped_in_silence() {
     let (mut end, mut right, block, begin) = lonely();
@@ -513,7 +518,8 @@ fn all_chunks_may_wait_where_the_pool_has_a_buffer_for_each_and_for_all_others()
     assert_eq!(limit(2_000, None), 1_000 - 62);
 }
 
-/// More may wait than there are buffers: what is sent and what is not taken would else keep all of them, and no acknowledgment could come.
+/// More may wait than there are buffers: what is sent and what is not taken would else keep all of
+/// them, and no acknowledgment could come.
 #[test]
 fn pool_smaller_than_the_chunks_is_not_used_up_and_all_arrives() {
     let mut line = Line::connected(Wanted { buffers: Some(48), ..Wanted::default() });

@@ -1,5 +1,5 @@
-//! Callers on our own network, whose stations are still to be asked for: who is there gets in, however many call in the name of
-//! addresses where nobody is.
+//! Callers on our own network, whose stations are still to be asked for: who is there gets in,
+//! however many call in the name of addresses where nobody is.
 
 use super::frames::{SegmentEnds, frame};
 use super::silence::asking_with;
@@ -24,7 +24,8 @@ struct Crowd {
     silent: u64,
     /// ARP requests a second from made-up senders.
     questions_per_second: u64,
-    /// Whether true callers ask for our MAC address before they call; else they have it from before.
+    /// Whether true callers ask for our MAC address before they call; else they have it from
+    /// before.
     asks_first: bool,
 }
 
@@ -72,7 +73,8 @@ struct Outcome {
     questions: u64,
 }
 
-/// What comes of a crowd where each true caller calls when more than half of the time is over, and again after a second.
+/// What comes of a crowd where each true caller calls when more than half of the time is over, and
+/// again after a second.
 fn run(crowd: Crowd) -> Outcome {
     let (left, mut right) = pair("tcp", MemoryConfig { slots: 1024, ..MemoryConfig::default() });
     let block = Block::heap();
@@ -174,7 +176,8 @@ fn callers_who_are_there_get_in_while_nobody_else_calls() {
     assert_eq!(let_in(SLOW), [8, 8]);
 }
 
-/// A hundred SYNs a second were enough to lock everybody out, as open questions kept their places for seven seconds.
+/// A hundred SYNs a second were enough to lock everybody out, as open questions kept their places
+/// for seven seconds.
 #[test]
 fn slow_flood_from_250_silent_addresses_locks_nobody_out() {
     assert_eq!(let_in(Crowd { flood_per_second: 100, ..SLOW }), [8, 8]);
@@ -199,7 +202,8 @@ fn flood_from_a_whole_network_has_us_ask_at_a_limited_rate() {
     let crowd = Crowd { flood_per_second: 90_000, silent: 60_000, ..FAST };
     for asks_first in [false, true] {
         let Outcome { let_in, questions } = run(Crowd { asks_first, ..crowd });
-        // 300 at once, 1,000 a second for a quarter of one, and those for true callers' connections.
+        // 300 at once, 1,000 a second for a quarter of one, and those for true callers'
+        // connections.
         assert!(let_in == 8 && (250..=300 + 250 + 8).contains(&questions), "{questions} questions, {let_in} let in");
     }
 }

@@ -1,5 +1,5 @@
-//! An echo that works as `examples/tcp_echo.rs` does: what it cannot send back now it owes, it stops taking
-//! meanwhile, and nothing but `Writable` has it go on.
+//! An echo that works as `examples/tcp_echo.rs` does: what it cannot send back now it owes, it
+//! stops taking meanwhile, and nothing but `Writable` has it go on.
 
 use super::*;
 

@@ -44,7 +44,8 @@ fn hoard(line: &Line) -> Vec<crate::mem::Mbuf> {
     core::iter::from_fn(|| line.client.pool().alloc()).collect()
 }
 
-/// The resets of the first find no buffer; what the last has still to send is dropped with it, and gives one back.
+/// The resets of the first find no buffer; what the last has still to send is dropped with it, and
+/// gives one back.
 #[test]
 fn peers_learn_it_where_the_pool_is_empty_for_the_first_rounds() {
     let mut line = connected(3);

@@ -38,7 +38,8 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(address(2), 80);
 #[derive(Default)]
 struct Talker {
     echoes: bool,
-    /// Where the peer takes no more of it, it takes no more of the peer's, and goes on when it is told of room.
+    /// Where the peer takes no more of it, it takes no more of the peer's, and goes on when it is
+    /// told of room.
     holds_back: bool,
     received: Vec<u8>,
     events: Vec<TcpEvent>,
@@ -343,8 +344,8 @@ fn what_the_ports_cut_is_echoed_over_good_wires_and_bad_ones() {
     }
 }
 
-/// A segment of what left as one stands in a buffer with the others, which is nobody's to write: headers and a view of it would take two
-/// buffers, headers and a copy take one.
+/// A segment of what left as one stands in a buffer with the others, which is nobody's to write:
+/// headers and a view of it would take two buffers, headers and a copy take one.
 #[test]
 fn one_free_buffer_is_enough_to_send_a_part_of_a_buffer_again() {
     let mut line = Line::connected(Wanted { cuts: Some(8_192), ..Wanted::default() });
@@ -397,7 +398,8 @@ fn segments_that_a_paused_app_has_no_room_for_are_counted_by_name() {
     line.close();
 }
 
-/// A window in bytes cannot say that buffers run out: a peer that had sent into it would hear nothing, and send again ever later.
+/// A window in bytes cannot say that buffers run out: a peer that had sent into it would hear
+/// nothing, and send again ever later.
 #[test]
 fn small_segments_that_wait_for_a_paused_app_share_buffers() {
     let mut line = Line::connected(Wanted { buffers: Some(64), ..Wanted::default() });

@@ -153,12 +153,14 @@ fn fired_order_takes_those_along_that_were_posted_before_it() {
     line.close();
 }
 
-/// An order that goes the way of `send`, as its segment has to say more than the usual, rings all the same.
+/// An order that goes the way of `send`, as its segment has to say more than the usual, rings all
+/// the same.
 #[test]
 fn fired_order_that_goes_the_long_way_does_not_wait_either() {
     let mut line = Line::connected(Wanted::default());
     let (mut order, id) = (template(&mut line, ORDER), line.id());
-    // What the server sends first is lost, and the next one leaves a hole, of which the order's segment tells.
+    // What the server sends first is lost, and the next one leaves a hole, of which the order's
+    // segment tells.
     let now = line.now;
     line.server.with_app(now, |app, cx| cx.tcp().send(app.id.unwrap(), b"lost").unwrap());
     discard_what_comes(&mut line.client, now);

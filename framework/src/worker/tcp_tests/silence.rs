@@ -1,4 +1,5 @@
-//! A peer that falls silent, whose station may be another by now: the neighbor is asked, and asked at the station that was believed in.
+//! A peer that falls silent, whose station may be another by now: the neighbor is asked, and asked
+//! at the station that was believed in.
 
 use super::frames::{SegmentEnds, frame};
 use super::*;

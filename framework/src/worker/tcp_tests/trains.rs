@@ -1,5 +1,6 @@
-//! Segments in a row, as they come in a burst or merged by the device: whatever they say, and whatever the app does
-//! between two of them, the same comes of it as of segments that are looked at one by one.
+//! Segments in a row, as they come in a burst or merged by the device: whatever they say, and
+//! whatever the app does between two of them, the same comes of it as of segments that are looked
+//! at one by one.
 
 use super::frames::{SegmentEnds, frame};
 use super::*;
@@ -163,7 +164,8 @@ struct Said {
     flaw: u8,
 }
 
-/// How options are laid out. What is not aligned is never taken for one of a train, and means the same.
+/// How options are laid out. What is not aligned is never taken for one of a train, and means the
+/// same.
 #[derive(Clone, Copy, PartialEq)]
 enum Layout {
     Aligned,
@@ -206,7 +208,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// Two connections, of which nothing was said yet. Without timestamps where `timestamps` is false.
+    /// Two connections, of which nothing was said yet. Without timestamps where `timestamps` is
+    /// false.
     fn new(deed: Deed, layout: Layout, timestamps: bool, burst_len: usize) -> Self {
         let (block, seed) = (Block::heap(), HashSeed::new(2, 7));
         let (scope, pool) = (block.scope("2"), Pool::heap(256).unwrap());
@@ -454,13 +457,15 @@ fn answer_from_within_a_train_acknowledges_what_the_app_has_seen() {
     assert_eq!(acks, [8 + 2_000, 8 + 6_000], "with the answer, and at the end of the burst");
 }
 
-/// What a device that merges hands over: the segments of a train as one, over buffers of any length.
+/// What a device that merges hands over: the segments of a train as one, over buffers of any
+/// length.
 fn merged(stage: &Stage, bytes: &[u8], buffers: &[usize], verdict: Verdict) -> Coming {
     let said = stage.said(0, bytes);
     Coming { frame: said.frame(5_000, Layout::Aligned), buffers: buffers.to_vec(), verdict }
 }
 
-/// Buffers that a merged segment may come over: the headers alone, cut through, with some bytes, and a few that are full.
+/// Buffers that a merged segment may come over: the headers alone, cut through, with some bytes,
+/// and a few that are full.
 const BUFFERS: [&[usize]; 6] = [
     &[66, 1_448, 1_448, 1_448],
     &[1_514, 1_448, 1_448],
@@ -531,7 +536,8 @@ fn merged_segment_that_was_partly_seen_comes_late_or_is_the_last_is_put_where_it
         let frame = said.frame(5_000, Layout::Aligned);
         Coming { frame, buffers: BUFFERS[1].to_vec(), verdict: Verdict::Good }
     };
-    // Beyond a hole, with the end of all; before it; over both, where whole buffers bring nothing new.
+    // Beyond a hole, with the end of all; before it; over both, where whole buffers bring nothing
+    // new.
     stage.take(vec![part(&stage, 5_000, 9_000, true)]);
     assert!(stage.server.app().given.is_empty());
     stage.take(vec![part(&stage, 0, 3_100, false)]);

@@ -1,5 +1,5 @@
-//! The thread that samples clocks beside the workers, so that each of them can say what its time is on the wall and on the
-//! NIC's clock, with an error, and without asking anybody.
+//! The thread that samples clocks beside the workers, so that each of them can say what its time is
+//! on the wall and on the NIC's clock, with an error, and without asking anybody.
 //!
 //! ```text
 //!  thread, ten times a second                                        worker
@@ -8,8 +8,9 @@
 //!                                          └─▶ gauges for `wirepath stats`
 //! ```
 //!
-//! The thread reads the clock that the worker reads: hand it a copy, so that both have one origin. Copies of a
-//! [`TscClock`](crate::time::TscClock) keep one, also where the processor's counter goes back.
+//! The thread reads the clock that the worker reads: hand it a copy, so that both have one origin.
+//! Copies of a [`TscClock`](crate::time::TscClock) keep one, also where the processor's counter
+//! goes back.
 
 mod phc;
 #[allow(unsafe_code)]
@@ -36,7 +37,8 @@ pub enum Wall {
     /// CLOCK_REALTIME.
     #[default]
     Utc,
-    /// CLOCK_TAI: without leap seconds. It is UTC until somebody, as `ptp4l` or `chronyd`, has told the kernel the offset.
+    /// CLOCK_TAI: without leap seconds. It is UTC until somebody, as `ptp4l` or `chronyd`, has told
+    /// the kernel the offset.
     Tai,
 }
 
@@ -47,8 +49,8 @@ pub struct TimelineConfig {
     /// The NIC's clock, where there is one: of a [`Phc`], or of
     /// [`LivePort::nic_clock`](super::live::LivePort::nic_clock). By default `None`.
     pub nic: Option<NicClock>,
-    /// From one sample to the next. With 100 ms an error grows by a tenth of a microsecond in between.
-    /// By default 100 ms.
+    /// From one sample to the next. With 100 ms an error grows by a tenth of a microsecond in
+    /// between. By default 100 ms.
     pub every: Duration,
 }
 
@@ -59,9 +61,11 @@ impl Default for TimelineConfig {
     }
 }
 
-/// Readings of which the best one counts: with four a thread that is interrupted once is not misled.
+/// Readings of which the best one counts: with four a thread that is interrupted once is not
+/// misled.
 const TRIES: usize = 4;
-/// Timelines that wait in a ring. A worker needs the last one; a few more keep it from meeting the writer.
+/// Timelines that wait in a ring. A worker needs the last one; a few more keep it from meeting the
+/// writer.
 const RING_LEN: usize = 4;
 
 type Words = [u64; 12];
@@ -93,8 +97,9 @@ pub struct TimelineReader {
 }
 
 impl TimelineThread {
-    /// Starts sampling `clock` against the others, for so many workers. The first sample is made here, so that each reader has
-    /// a timeline at once. Gauges and counters are registered in the scope `timeline` below `scope`.
+    /// Starts sampling `clock` against the others, for so many workers. The first sample is made
+    /// here, so that each reader has a timeline at once. Gauges and counters are registered in the
+    /// scope `timeline` below `scope`.
     ///
     /// # Errors
     /// The NIC's clock, or the wall, cannot be read, or there is no thread: one sentence.
@@ -138,8 +143,8 @@ impl Drop for TimelineThread {
 }
 
 impl TimelineReader {
-    /// What is known now: one load where nothing is new, and a copy of 96 bytes where something is. No lock, no system call, and
-    /// no wait for the thread.
+    /// What is known now: one load where nothing is new, and a copy of 96 bytes where something is.
+    /// No lock, no system call, and no wait for the thread.
     #[inline]
     pub fn latest(&mut self) -> &Timeline {
         // Each turn of this loop takes a timeline that was new, or skips those that are gone.
@@ -193,8 +198,8 @@ impl<C: Clock> Sampler<C> {
     }
 }
 
-/// The timeline for tools: what the worker's clock showed, and the others at that moment, so that whoever reads a worker's
-/// instants, such as `last_poll`, can say when that was.
+/// The timeline for tools: what the worker's clock showed, and the others at that moment, so that
+/// whoever reads a worker's instants, such as `last_poll`, can say when that was.
 struct Published {
     instant: Gauge,
     wall: Gauge,

@@ -1,4 +1,5 @@
-//! A NIC's PTP hardware clock, as the kernel shows it: `/dev/ptp0`. It is the clock that stamps frames in hardware.
+//! A NIC's PTP hardware clock, as the kernel shows it: `/dev/ptp0`. It is the clock that stamps
+//! frames in hardware.
 
 use std::fs::{self, File};
 use std::io;
@@ -48,7 +49,8 @@ impl Phc {
         Ok(clock)
     }
 
-    /// What it shows: a system call, and a read over PCIe of about a microsecond. `None` where the NIC is gone.
+    /// What it shows: a system call, and a read over PCIe of about a microsecond. `None` where the
+    /// NIC is gone.
     pub fn now(&self) -> Option<UnixTime> {
         sys::read(self.id()).ok()
     }

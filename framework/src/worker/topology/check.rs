@@ -1,4 +1,5 @@
-//! The rules: what a latency-critical worker wants of its core, and what to do where it does not get it.
+//! The rules: what a latency-critical worker wants of its core, and what to do where it does not
+//! get it.
 
 use super::cpu_list::CpuList;
 use super::machine::Machine;
@@ -13,7 +14,8 @@ pub struct Placement<'a> {
     pub interface: Option<&'a str>,
 }
 
-/// Looks at the machine with these workers in mind. Reads some ten small files per worker; for set-up.
+/// Looks at the machine with these workers in mind. Reads some ten small files per worker; for
+/// set-up.
 pub fn check(machine: &Machine, placements: &[Placement<'_>]) -> Report {
     let mut report = Report::default();
     // Those that exist: a boot line with a core that does not is no remedy.
@@ -65,8 +67,8 @@ fn check_exists(machine: &Machine, core: usize, report: &mut Report) -> bool {
     true
 }
 
-/// Three ways in which the kernel comes back to a core that is busy polling. One boot line ends them all, so each remedy
-/// names that line with the cores of all workers.
+/// Three ways in which the kernel comes back to a core that is busy polling. One boot line ends
+/// them all, so each remedy names that line with the cores of all workers.
 fn check_isolation(machine: &Machine, core: usize, cores: &CpuList, report: &mut Report) {
     let remedy = format!(
         "boot with isolcpus=managed_irq,domain,{cores} nohz_full={cores} rcu_nocbs={cores} on the kernel command line"
@@ -139,7 +141,8 @@ fn check_governor(machine: &Machine, core: usize, report: &mut Report) {
 
 fn check_interface(machine: &Machine, core: usize, interface: &str, report: &mut Report) {
     if !machine.has_interface(interface) {
-        // Whether there is one whoever opens it finds out. A /sys that was mounted in another network namespace, or none, does not say.
+        // Whether there is one whoever opens it finds out. A /sys that was mounted in another
+        // network namespace, or none, does not say.
         report.add(
             Severity::Note,
             format!(
@@ -173,7 +176,8 @@ fn check_clocksource(machine: &Machine, report: &mut Report) {
     let Some(clocksource) = machine.clocksource() else { return };
     match clocksource.as_str() {
         "tsc" | "arch_sys_counter" => report.good(format!("the clock is {clocksource}, read without a system call")),
-        // These two are read without a system call as well, and scaled by pages that the hypervisor writes.
+        // These two are read without a system call as well, and scaled by pages that the hypervisor
+        // writes.
         "kvm-clock" | "hyperv_clocksource_tsc_page" => report.add(
             Severity::Note,
             format!("the clock is {clocksource}, some 10 ns slower to read than the TSC"),
@@ -252,8 +256,8 @@ mod tests {
         Placement { core, interface: Some("eth0") }
     }
 
-    /// Checks that a worker on core 2 of a changed machine finds exactly this, as severity, part of the sentence and part
-    /// of the remedy.
+    /// Checks that a worker on core 2 of a changed machine finds exactly this, as severity, part of
+    /// the sentence and part of the remedy.
     fn finds(changes: &[(&str, &str)], severity: Severity, what: &str, remedy: &str) {
         let (_root, machine) = machine(changes);
         expect(&check(&machine, &[at(2)]), severity, what, remedy);

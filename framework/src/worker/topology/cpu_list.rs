@@ -1,15 +1,18 @@
-//! Sets of CPUs in the notation of the kernel: `0-3,8`, and on its command line also `0-63:2/4`, `4-N`, `all`.
+//! Sets of CPUs in the notation of the kernel: `0-3,8`, and on its command line also `0-63:2/4`,
+//! `4-N`, `all`.
 //!
-//! Comes from /sys, /proc and operators, so nothing in it is trusted: the work is bounded by the length of the text,
-//! and a CPU number past the kernel's own limit is an error, not an allocation. See
-//! Documentation/admin-guide/kernel-parameters.rst, "cpu lists", and lib/bitmap.c `bitmap_parselist` of the kernel.
+//! Comes from /sys, /proc and operators, so nothing in it is trusted: the work is bounded by the
+//! length of the text, and a CPU number past the kernel's own limit is an error, not an allocation.
+//! See Documentation/admin-guide/kernel-parameters.rst, "cpu lists", and lib/bitmap.c
+//! `bitmap_parselist` of the kernel.
 
 use core::fmt;
 
 /// One more than the highest CPU number: the kernel's largest CONFIG_NR_CPUS on x86-64 (MAXSMP).
 pub(crate) const CPU_COUNT_MAX: usize = 8192;
 
-/// A list of every second of 8192 CPUs has 20 kB. Longer text is not a CPU list, and would only cost time.
+/// A list of every second of 8192 CPUs has 20 kB. Longer text is not a CPU list, and would only
+/// cost time.
 const TEXT_LEN_MAX: usize = 32 * 1024;
 
 const WORD_COUNT: usize = CPU_COUNT_MAX / 64;
@@ -26,13 +29,14 @@ impl CpuList {
         Self { words: Box::new([0; WORD_COUNT]) }
     }
 
-    /// Reads a list as /sys and operators write it. Empty text, and the `(null)` of a kernel that lacks the feature, are
-    /// the empty set.
+    /// Reads a list as /sys and operators write it. Empty text, and the `(null)` of a kernel that
+    /// lacks the feature, are the empty set.
     pub fn parse(text: &str) -> Result<Self, CpuListError> {
         Self::parse_with(text, None)
     }
 
-    /// Reads a list of the kernel's command line, where `all` and `N` speak of the machine's last CPU.
+    /// Reads a list of the kernel's command line, where `all` and `N` speak of the machine's last
+    /// CPU.
     pub fn parse_boot(text: &str, last: usize) -> Result<Self, CpuListError> {
         Self::parse_with(text, Some(last))
     }

@@ -1,7 +1,8 @@
 //! Facts about a machine, read from /sys and /proc each time they are asked for.
 //!
-//! `None` means that the kernel does not say: a file that is absent, unreadable or not in its documented form. Whoever
-//! asks decides what ignorance costs. The root folder can be another one, which is how tests own any machine they like.
+//! `None` means that the kernel does not say: a file that is absent, unreadable or not in its
+//! documented form. Whoever asks decides what ignorance costs. The root folder can be another one,
+//! which is how tests own any machine they like.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use super::cpu_list::CpuList;
 
-/// No file read here has this much to say; /proc/cpuinfo is longer and is read for its first processor only.
+/// No file read here has this much to say; /proc/cpuinfo is longer and is read for its first
+/// processor only.
 const FILE_LEN_MAX: u64 = 64 * 1024;
 
 /// A place to read facts from.
@@ -34,8 +36,8 @@ impl Machine {
         self.list("sys/devices/system/cpu/online")
     }
 
-    /// The cores on which the scheduler does not place tasks by itself: `isolcpus=` at boot, or an isolated cpuset
-    /// partition.
+    /// The cores on which the scheduler does not place tasks by itself: `isolcpus=` at boot, or an
+    /// isolated cpuset partition.
     pub fn isolated(&self) -> CpuList {
         let at_boot = self.list("sys/devices/system/cpu/isolated").unwrap_or_default();
         let by_cpuset = self.list("sys/fs/cgroup/cpuset.cpus.isolated").unwrap_or_default();
@@ -47,8 +49,8 @@ impl Machine {
         self.list("sys/devices/system/cpu/nohz_full").unwrap_or_default()
     }
 
-    /// The cores whose RCU callbacks run elsewhere: `rcu_nocbs=` at boot. `nohz_full=` implies it (the kernel's
-    /// Documentation/timers/no_hz.rst).
+    /// The cores whose RCU callbacks run elsewhere: `rcu_nocbs=` at boot. `nohz_full=` implies it
+    /// (the kernel's Documentation/timers/no_hz.rst).
     pub fn rcu_nocbs(&self) -> CpuList {
         let last = self.list("sys/devices/system/cpu/possible").and_then(|possible| possible.last()).unwrap_or(0);
         let asked = self.boot_parameter("rcu_nocbs");
@@ -80,8 +82,8 @@ impl Machine {
         is_interface_name(name) && self.path(&format!("sys/class/net/{name}")).exists()
     }
 
-    /// The NUMA node of a network interface's device. `None` for virtual interfaces, and where the firmware does not say
-    /// (the kernel writes -1).
+    /// The NUMA node of a network interface's device. `None` for virtual interfaces, and where the
+    /// firmware does not say (the kernel writes -1).
     pub fn node_of_interface(&self, name: &str) -> Option<usize> {
         if !is_interface_name(name) {
             return None;
@@ -94,7 +96,8 @@ impl Machine {
         self.list(&format!("sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"))
     }
 
-    /// The rule by which the kernel picks a core's frequency. `None` where it does not pick (most virtual machines).
+    /// The rule by which the kernel picks a core's frequency. `None` where it does not pick (most
+    /// virtual machines).
     pub fn governor(&self, core: usize) -> Option<String> {
         self.word(&format!("sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"))
     }
@@ -124,7 +127,8 @@ impl Machine {
         product.filter(|name| !name.is_empty()).or_else(|| Some("unnamed hypervisor".to_owned()))
     }
 
-    /// The value of `name=` on the kernel's command line. The last one counts, as it does for the kernel.
+    /// The value of `name=` on the kernel's command line. The last one counts, as it does for the
+    /// kernel.
     fn boot_parameter(&self, name: &str) -> Option<String> {
         let line = self.read("proc/cmdline")?;
         let value = line.split_whitespace().filter_map(|word| word.strip_prefix(name)?.strip_prefix('=')).next_back();
@@ -135,7 +139,8 @@ impl Machine {
     fn granted_by_cgroup(&self) -> Option<CpuList> {
         let cgroups = self.read("proc/self/cgroup")?;
         cgroups.lines().find_map(|line| {
-            // "0::/path" for version 2, "3:cpuset:/path" for version 1 (cgroups(7), /proc/pid/cgroup).
+            // "0::/path" for version 2, "3:cpuset:/path" for version 1 (cgroups(7),
+            // /proc/pid/cgroup).
             let mut fields = line.splitn(3, ':').skip(1);
             let (controllers, path) = (fields.next()?, fields.next()?);
             let (mount, file) = match controllers {
@@ -173,7 +178,8 @@ impl Machine {
     }
 }
 
-/// A name that the kernel would take (`dev_valid_name`, net/core/dev.c), so that it cannot lead out of its folder.
+/// A name that the kernel would take (`dev_valid_name`, net/core/dev.c), so that it cannot lead out
+/// of its folder.
 fn is_interface_name(name: &str) -> bool {
     const LEN_MAX: usize = 15; // IFNAMSIZ without its NUL.
     !name.is_empty()

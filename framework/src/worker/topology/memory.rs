@@ -1,6 +1,6 @@
-//! How much memory this process may still take: by what the machine has free, by the control groups that it is in, by
-//! its own limit. Linux grants memory that it does not have, and ends a process when the memory is used; so whoever
-//! takes much at once asks here before.
+//! How much memory this process may still take: by what the machine has free, by the control groups
+//! that it is in, by its own limit. Linux grants memory that it does not have, and ends a process
+//! when the memory is used; so whoever takes much at once asks here before.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Descriptors on which a client hears of events: pairs of connected sockets, of which the client has one end.
+//! Descriptors on which a client hears of events: pairs of connected sockets, of which the client
+//! has one end.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

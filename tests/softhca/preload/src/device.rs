@@ -23,7 +23,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// A NIC that has just been switched on, on this port. The kernel's interface is added where the port has none of itself.
+    /// A NIC that has just been switched on, on this port. The kernel's interface is added where
+    /// the port has none of itself.
     ///
     /// # Errors
     /// In words that follow the device's name.

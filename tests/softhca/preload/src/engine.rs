@@ -1,7 +1,9 @@
-//! Who turns the crank: a thread that steps the NICs as long as a device is open, and what keeps it in order with the process.
+//! Who turns the crank: a thread that steps the NICs as long as a device is open, and what keeps it
+//! in order with the process.
 //!
-//! The thread goes before the program's and yet must leave it its time, because both may be on one processor: it works for a
-//! while, then naps; where nothing is to be done it only naps, longer and longer.
+//! The thread goes before the program's and yet must leave it its time, because both may be on one
+//! processor: it works for a while, then naps; where nothing is to be done it only naps, longer and
+//! longer.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -11,12 +13,15 @@ use libc::c_void;
 
 use crate::{sys, world};
 
-/// Frames a direction in one step: short enough that a call of the program does not wait long for the mutex.
+/// Frames a direction in one step: short enough that a call of the program does not wait long for
+/// the mutex.
 const BUDGET: usize = 64;
-/// Work between two naps, and the nap. A program that polls on the same processor gets a third of it.
+/// Work between two naps, and the nap. A program that polls on the same processor gets a third of
+/// it.
 const WORK_NS: u64 = 100_000;
 const NAP_NS: u32 = 50_000;
-/// Naps where nothing is to be done: the first answers a ping within that time, the last is what an idle process costs.
+/// Naps where nothing is to be done: the first answers a ping within that time, the last is what an
+/// idle process costs.
 const IDLE_NAP_NS: u32 = 20_000;
 const IDLE_NAP_NS_MAX: u32 = 500_000;
 /// Idle naps before they get longer: some 20 ms.
@@ -56,8 +61,8 @@ enum Turn {
     Long,
 }
 
-/// Steps until nothing is left to do, time is up, or the program wants to call. `None` where no device is open any more: the thread
-/// ends.
+/// Steps until nothing is left to do, time is up, or the program wants to call. `None` where no
+/// device is open any more: the thread ends.
 fn turn() -> Option<Turn> {
     let begin = sys::time_ns(libc::CLOCK_MONOTONIC);
     let mut turn = Turn::Idle;
@@ -86,7 +91,8 @@ pub(crate) fn watch_process() {
 }
 
 thread_local! {
-    /// The mutex while this thread forks, so that the child gets a world that is whole. Without a destructor.
+    /// The mutex while this thread forks, so that the child gets a world that is whole. Without a
+    /// destructor.
     static FORKING: Cell<Option<ManuallyDrop<world::Guard>>> = const { Cell::new(None) };
 }
 
@@ -106,7 +112,8 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Leaves the last counters. Not at any price: a signal handler may end the process while a call of this thread has the mutex.
+/// Leaves the last counters. Not at any price: a signal handler may end the process while a call of
+/// this thread has the mutex.
 extern "C" fn at_exit() {
     for _ in 0..100 {
         if let Some(mut guard) = world::try_lock() {

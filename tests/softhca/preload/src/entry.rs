@@ -1,8 +1,10 @@
-//! The functions of libc that the library stands in for, and those that it offers to programs that know it.
+//! The functions of libc that the library stands in for, and those that it offers to programs that
+//! know it.
 //!
 //! Invariants:
-//! 1. Functions with a name of libc's have the signature that C callers use on Linux (variadic arguments of `ioctl` are one, in a
-//!    register), and what callers pass is what they would have to pass to libc.
+//! 1. Functions with a name of libc's have the signature that C callers use on Linux (variadic
+//!    arguments of `ioctl` are one, in a register), and what callers pass is what they would have
+//!    to pass to libc.
 //! 2. An address that dlsym(3) gives for a name is a function of that signature.
 //! 3. What is not ours is passed on as it came, and errno is set as libc would.
 
@@ -43,7 +45,8 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
 /// As for libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, len: usize) -> isize {
-    // The shortest command is a header of 8 bytes; all are words. So few other writes are looked at further.
+    // The shortest command is a header of 8 bytes; all are words. So few other writes are looked at
+    // further.
     if len >= 8 && len.is_multiple_of(4) && is_device(fd) {
         // SAFETY: 1: the caller's bytes.
         let frame = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
@@ -115,16 +118,16 @@ pub unsafe extern "C" fn mmap64(
     unsafe { mmap(address, len, protection, flags, fd, offset) }
 }
 
-/// Lets every open NIC do what became due, at most `budget` frames a direction: how much that was. With `SOFTHCA_ENGINE=manual` nothing
-/// moves otherwise.
+/// Lets every open NIC do what became due, at most `budget` frames a direction: how much that was.
+/// With `SOFTHCA_ENGINE=manual` nothing moves otherwise.
 #[unsafe(no_mangle)]
 pub extern "C" fn softhca_step(budget: usize) -> usize {
     let mut guard = world::lock();
     guard.as_mut().map_or(0, |world| world.step(budget))
 }
 
-/// What a NIC counted under this name, `mlx5_1.tx_frames`, or all open ones together, `tx_frames`. `u64::MAX` where nobody counts
-/// that.
+/// What a NIC counted under this name, `mlx5_1.tx_frames`, or all open ones together, `tx_frames`.
+/// `u64::MAX` where nobody counts that.
 ///
 /// # Safety
 /// `name` is a C string.
@@ -135,8 +138,8 @@ pub unsafe extern "C" fn softhca_counter(name: *const c_char) -> u64 {
     world::lock().as_ref().and_then(|world| world.counter(&name)).unwrap_or(u64::MAX)
 }
 
-/// Puts the oldest sentence about a mistake of the program's into `into`, with a zero behind it, and gives its length: 0 where there is
-/// none. What does not fit is cut off.
+/// Puts the oldest sentence about a mistake of the program's into `into`, with a zero behind it,
+/// and gives its length: 0 where there is none. What does not fit is cut off.
 ///
 /// # Safety
 /// `into` has room for `len` bytes.
@@ -153,8 +156,9 @@ pub unsafe extern "C" fn softhca_diagnosis(into: *mut c_char, len: usize) -> usi
     shown
 }
 
-/// Pulls out the device of this name, as a driver hears of it: an event for everybody who has it open, EIO for every command, and
-/// nothing moves any more. 1 where somebody had it open, else 0. Opened anew when all have closed it, it is back.
+/// Pulls out the device of this name, as a driver hears of it: an event for everybody who has it
+/// open, EIO for every command, and nothing moves any more. 1 where somebody had it open, else 0.
+/// Opened anew when all have closed it, it is back.
 ///
 /// # Safety
 /// `name` is a C string.
@@ -165,15 +169,16 @@ pub unsafe extern "C" fn softhca_remove(name: *const c_char) -> c_int {
     world::lock().as_mut().is_some_and(|world| world.remove(&name)).into()
 }
 
-/// Objects that the program has in its devices: descriptors, protection domains, regions, queues, tables, rules. 0 where it has given
-/// everything back.
+/// Objects that the program has in its devices: descriptors, protection domains, regions, queues,
+/// tables, rules. 0 where it has given everything back.
 #[unsafe(no_mangle)]
 pub extern "C" fn softhca_objects() -> usize {
     world::lock().as_ref().map_or(0, world::World::objects)
 }
 
-/// Refuses with `errno` the command of this number (of `write`, for which SOFTHCA_ABI is to be `write`; 0xffffffff: any but those that
-/// destroy) that comes after `skip` of them; it is the only one. With `errno` 0 none. 1 where an earlier one had not come yet, else 0.
+/// Refuses with `errno` the command of this number (of `write`, for which SOFTHCA_ABI is to be
+/// `write`; 0xffffffff: any but those that destroy) that comes after `skip` of them; it is the only
+/// one. With `errno` 0 none. 1 where an earlier one had not come yet, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn softhca_refuse(command: u32, skip: u32, errno: c_int) -> c_int {
     let command = (command != u32::MAX).then_some(command);
@@ -181,10 +186,12 @@ pub extern "C" fn softhca_refuse(command: u32, skip: u32, errno: c_int) -> c_int
     world::with(|world| Ok(world.refuse(refusal))).unwrap_or(false).into()
 }
 
-/// Whether a descriptor is an open device. Never asked under the mutex's protection about descriptors of our own.
+/// Whether a descriptor is an open device. Never asked under the mutex's protection about
+/// descriptors of our own.
 fn is_device(fd: c_int) -> bool {
     match sys::known(fd) {
-        // A descriptor that was closed behind our back (dup2, close_range) and is another file's by now.
+        // A descriptor that was closed behind our back (dup2, close_range) and is another file's by
+        // now.
         Known::Device => world::is_ours() && sys::is_zero_device(fd),
         Known::Channel => false,
         Known::No => sys::uverbs_number(fd).is_some(),

@@ -1,5 +1,6 @@
-//! `/sys/class/infiniband/mlx5_0/ports/1/hw_counters`, as the kernel keeps it: text that is the model's count at any time. Of several
-//! processes with the device the last one that counted is shown, as each has a NIC of its own.
+//! `/sys/class/infiniband/mlx5_0/ports/1/hw_counters`, as the kernel keeps it: text that is the
+//! model's count at any time. Of several processes with the device the last one that counted is
+//! shown, as each has a NIC of its own.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

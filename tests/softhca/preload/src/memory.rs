@@ -1,13 +1,15 @@
 //! The process's memory as the NIC reaches it.
 //!
-//! A page is tried before it is touched: the kernel is asked to make it present, which it refuses where nothing is mapped or
-//! where it may not be written. The answer is believed until [`forget`](HostMemory::forget).
+//! A page is tried before it is touched: the kernel is asked to make it present, which it refuses
+//! where nothing is mapped or where it may not be written. The answer is believed until
+//! [`forget`](HostMemory::forget).
 //!
 //! Invariants:
-//! 1. Only pages that the kernel has made present for this kind of access, since the last `forget`, are touched. A client that
-//!    unmaps memory which it has registered, within that time, is beyond help; a real NIC has it pinned.
-//! 2. What is touched is memory that the client gave to a NIC: it expects that it is read and written behind the compiler's
-//!    back, and orders its accesses by ownership bits and barriers.
+//! 1. Only pages that the kernel has made present for this kind of access, since the last `forget`,
+//!    are touched. A client that unmaps memory which it has registered, within that time, is beyond
+//!    help; a real NIC has it pinned.
+//! 2. What is touched is memory that the client gave to a NIC: it expects that it is read and
+//!    written behind the compiler's back, and orders its accesses by ownership bits and barriers.
 //! 3. Words that both sides touch at the same time are aligned, and accessed as atomics.
 
 use std::cell::Cell;
@@ -72,7 +74,8 @@ impl HostMemory {
 
 #[cold]
 fn try_page(page: u64, access: Access) -> Result<(), Unmapped> {
-    // SAFETY: these kinds of advice change no contents, and an address where nothing is mapped is an error.
+    // SAFETY: these kinds of advice change no contents, and an address where nothing is mapped is
+    // an error.
     let result = unsafe { libc::syscall(libc::SYS_madvise, page << PAGE_SHIFT, 1usize << PAGE_SHIFT, access as i32) };
     if result == 0 { Ok(()) } else { Err(Unmapped) }
 }

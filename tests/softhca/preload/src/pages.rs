@@ -1,12 +1,16 @@
-//! Pages that a client maps from a uverbs descriptor: registers of a UAR, which it writes, and clocks, which it reads.
+//! Pages that a client maps from a uverbs descriptor: registers of a UAR, which it writes, and
+//! clocks, which it reads.
 //!
-//! Each is mapped twice: once for the client, who unmaps it when it likes, and once for the NIC, at an address that stays. So it is
-//! a file in memory, which maps as often as one likes: what mremap(2) does for shared pages without one, valgrind does not know.
+//! Each is mapped twice: once for the client, who unmaps it when it likes, and once for the NIC, at
+//! an address that stays. So it is a file in memory, which maps as often as one likes: what
+//! mremap(2) does for shared pages without one, valgrind does not know.
 //!
 //! Invariants:
-//! 1. A page of ours was mapped shared and writable by us, is never unmapped, and is touched only within its 4 KiB.
+//! 1. A page of ours was mapped shared and writable by us, is never unmapped, and is touched only
+//!    within its 4 KiB.
 //! 2. What both sides touch at the same time are aligned words, accessed as atomics.
-//! 3. Mapping at an address that the client names is as the client asked for it (MAP_FIXED is its promise).
+//! 3. Mapping at an address that the client names is as the client asked for it (MAP_FIXED is its
+//!    promise).
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -57,13 +61,14 @@ impl Page {
         map(self.file, wish)
     }
 
-    /// Shows the time as the free-running counter does: two big-endian words, high and low, that change together.
+    /// Shows the time as the free-running counter does: two big-endian words, high and low, that
+    /// change together.
     pub(crate) fn show_core_clock(self, now: Now) {
         self.double_word(0).store(now.cycles.to_be(), Ordering::Release);
     }
 
-    /// Shows how cycles become nanoseconds: `struct mlx5_ib_clock_info`, mlx5.md 2.9. A reader that sees bit 0 of the sign, or
-    /// another sign afterwards, reads again.
+    /// Shows how cycles become nanoseconds: `struct mlx5_ib_clock_info`, mlx5.md 2.9. A reader that
+    /// sees bit 0 of the sign, or another sign afterwards, reads again.
     pub(crate) fn show_clock_info(self, now: Now) {
         let sign = self.word(0);
         let count = sign.load(Ordering::Relaxed);
@@ -87,7 +92,8 @@ impl Page {
     }
 }
 
-/// A cycle is a nanosecond: `cycles * 2^SHIFT >> SHIFT`. Larger, and a difference of hours would no longer fit into 64 bits.
+/// A cycle is a nanosecond: `cycles * 2^SHIFT >> SHIFT`. Larger, and a difference of hours would no
+/// longer fit into 64 bits.
 const SHIFT: u32 = 21;
 /// Cycles after which the page must have been shown anew: half of what fits.
 const OVERFLOW: u64 = 1 << (63 - SHIFT);

@@ -1,5 +1,5 @@
-//! What a process counted, left in a file for whoever started it: text in a mapping, so that it is there even when the process
-//! is killed.
+//! What a process counted, left in a file for whoever started it: text in a mapping, so that it is
+//! there even when the process is killed.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,9 +1,11 @@
-//! System calls, raw where a library that takes calls over might be in between, and what the library knows of descriptors.
+//! System calls, raw where a library that takes calls over might be in between, and what the
+//! library knows of descriptors.
 //!
 //! Invariants:
-//! 1. Arguments of raw calls are as wide as the kernel reads them: those beyond the fifth lie on the
-//!    stack. Every address that is passed comes from a reference, slice or C string that is borrowed
-//!    until the call has returned, and the length beside it is the one of what it points to.
+//! 1. Arguments of raw calls are as wide as the kernel reads them: those beyond the fifth lie on
+//!    the stack. Every address that is passed comes from a reference, slice or C string that is
+//!    borrowed until the call has returned, and the length beside it is the one of what it points
+//!    to.
 //! 2. What the kernel writes into is plain data: any bytes are a valid value.
 //! 3. A descriptor that the kernel returns is new and has no other owner.
 //! 4. A mapping of a file is as long as it says, and goes with its owner.
@@ -29,7 +31,8 @@ pub(crate) enum Known {
     Channel = 2,
 }
 
-/// Looked at by every call that a process makes, without a lock. Higher numbers than these would be a leak.
+/// Looked at by every call that a process makes, without a lock. Higher numbers than these would be
+/// a leak.
 static KNOWN: [AtomicU8; 65_536] = [const { AtomicU8::new(0) }; 65_536];
 
 /// Remembers what a descriptor is.
@@ -115,7 +118,8 @@ pub(crate) fn connected_pair() -> io::Result<(c_int, OwnedFd)> {
     Ok((ends[0], unsafe { OwnedFd::from_raw_fd(ends[1]) }))
 }
 
-/// Sends one record: whether it is done with. A client that has closed its end wants nothing any more.
+/// Sends one record: whether it is done with. A client that has closed its end wants nothing any
+/// more.
 pub(crate) fn send_record(fd: &OwnedFd, record: &[u8]) -> bool {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let none = std::ptr::null::<c_void>();
@@ -168,8 +172,8 @@ impl Drop for SharedFile {
     }
 }
 
-/// Starts a thread that no signal handler of the program's runs on. Not by the standard library: its thread-local values would
-/// be destroyed at a time when the program's libraries are gone.
+/// Starts a thread that no signal handler of the program's runs on. Not by the standard library:
+/// its thread-local values would be destroyed at a time when the program's libraries are gone.
 pub(crate) fn start_thread(body: extern "C" fn(*mut c_void) -> *mut c_void) -> io::Result<()> {
     // SAFETY: 1, 2, 5: set, attributes and thread are plain data, borrowed for the calls.
     let error = unsafe {
@@ -188,8 +192,8 @@ pub(crate) fn start_thread(body: extern "C" fn(*mut c_void) -> *mut c_void) -> i
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// Lets the calling thread run before the program's, and wake up when it wanted to: a program that polls has the processors
-/// otherwise for milliseconds.
+/// Lets the calling thread run before the program's, and wake up when it wanted to: a program that
+/// polls has the processors otherwise for milliseconds.
 pub(crate) fn hurry() {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: 1; the rest passes no address.
@@ -197,7 +201,8 @@ pub(crate) fn hurry() {
         libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, c"softhca".as_ptr());
         libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, 1);
         if libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_RR, &raw const priority) != 0 {
-            // Without the right to it, a short slice: the kernel (6.12) lets who asks for little run soon.
+            // Without the right to it, a short slice: the kernel (6.12) lets who asks for little
+            // run soon.
             let attributes =
                 SchedAttributes { len: size_of::<SchedAttributes>() as u32, slice_ns: 100_000, ..zeroed() };
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);

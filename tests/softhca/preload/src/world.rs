@@ -1,5 +1,6 @@
-//! Everything that the library has: NICs, their cables, and who has them open. Behind one mutex, which every call of the
-//! program and every turn of the engine takes: so nothing here happens at the same time.
+//! Everything that the library has: NICs, their cables, and who has them open. Behind one mutex,
+//! which every call of the program and every turn of the engine takes: so nothing here happens at
+//! the same time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -49,17 +50,19 @@ struct Open {
 }
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
-/// Calls of the program that wait for the mutex. The engine lets them have it: an unlocked mutex is whose who comes first,
-/// and that would be the engine again.
+/// Calls of the program that wait for the mutex. The engine lets them have it: an unlocked mutex is
+/// whose who comes first, and that would be the engine again.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 /// The process whose world it is.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 /// Sentences that are kept.
 const DIAGNOSES_MAX: usize = 64;
-/// How often clocks and counters are shown. A reader of the clock computes forward from what it finds.
+/// How often clocks and counters are shown. A reader of the clock computes forward from what it
+/// finds.
 const SHOWN_NS: u64 = 20_000_000;
 
-/// How long a mapping is believed to be there. A program that unmaps what it has registered is wrong, and shall hear of it.
+/// How long a mapping is believed to be there. A program that unmaps what it has registered is
+/// wrong, and shall hear of it.
 const BELIEVED_NS: u64 = 1_000_000;
 
 /// The world, once there is one.
@@ -89,8 +92,8 @@ pub(crate) fn is_wanted() -> bool {
     WAITING.load(Ordering::Relaxed) > 0
 }
 
-/// Whether the calling process is the one whose world it is. The child of `vfork` runs in its parent's memory, and closes descriptors
-/// of its own.
+/// Whether the calling process is the one whose world it is. The child of `vfork` runs in its
+/// parent's memory, and closes descriptors of its own.
 pub(crate) fn is_ours() -> bool {
     OWNER.load(Ordering::Relaxed) == sys::process()
 }
@@ -147,7 +150,8 @@ impl World {
     pub(crate) fn ioctl(&mut self, fd: i32, request: u64, argument: u64) -> Result<(), Errno> {
         let answer = self.call(fd, |session, kernel| session.ioctl(request, argument, kernel));
         self.tell_refusal(&answer, || {
-            // The header: length, object, method; the first attribute behind it: id, length, flags, data. mlx5.md 3.2.
+            // The header: length, object, method; the first attribute behind it: id, length, flags,
+            // data. mlx5.md 3.2.
             let mut header = [0; 40];
             let _ = self.memory.read(argument, &mut header);
             let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
@@ -216,7 +220,8 @@ impl World {
         act: impl FnOnce(&mut Session, &mut Kernel<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         self.open(fd)?;
-        // What was mapped may have changed since the last command; and what this one frees may be unmapped next.
+        // What was mapped may have changed since the last command; and what this one frees may be
+        // unmapped next.
         self.memory.forget();
         let open = self.open.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
         let device = self.devices[open.device].as_mut().filter(|device| !device.is_gone).ok_or(Errno(libc::EIO))?;
@@ -226,7 +231,8 @@ impl World {
         answer
     }
 
-    /// Makes a session for a descriptor that is seen for the first time, and switches its device on.
+    /// Makes a session for a descriptor that is seen for the first time, and switches its device
+    /// on.
     fn open(&mut self, fd: i32) -> Result<(), Errno> {
         if self.open.contains_key(&fd) {
             return Ok(());
@@ -379,7 +385,8 @@ impl World {
         std::mem::replace(&mut self.refusal, refusal).is_some()
     }
 
-    /// Objects that the program made in its devices and has not destroyed, and descriptors that it has open.
+    /// Objects that the program made in its devices and has not destroyed, and descriptors that it
+    /// has open.
     pub(crate) fn objects(&self) -> usize {
         self.open.values().map(|open| 1 + open.session.objects()).sum()
     }

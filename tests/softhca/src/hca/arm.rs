@@ -1,12 +1,14 @@
 //! When a completion queue raises an event: arming and moderation; mlx5.md 2.9 ("Arm").
 //!
-//! The driver writes an arm word beside its consumer index and rings. The NIC takes the word out, so that the same value a
-//! second time is seen again, and raises one event as soon as there is an entry that the driver had not read when it armed.
+//! The driver writes an arm word beside its consumer index and rings. The NIC takes the word out,
+//! so that the same value a second time is seen again, and raises one event as soon as there is an
+//! entry that the driver had not read when it armed.
 
 use super::{Dma, Unmapped};
 
-/// What lies in the arm word when the driver has not written it: the first value that it writes can be 0, the one from which
-/// the record starts, so the NIC puts something there that no driver writes (two of its bits are reserved).
+/// What lies in the arm word when the driver has not written it: the first value that it writes can
+/// be 0, the one from which the record starts, so the NIC puts something there that no driver
+/// writes (two of its bits are reserved).
 pub(super) const NOT_ARMED: u32 = u32::MAX;
 
 const SOLICITED_ONLY: u32 = 1 << 24;
@@ -33,7 +35,8 @@ struct Armed {
     solicited_only: bool,
 }
 
-/// Events are held back until so many entries are there, or the oldest is so old. A 0 in either switches it off.
+/// Events are held back until so many entries are there, or the oldest is so old. A 0 in either
+/// switches it off.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moderation {
     pub(super) count: u16,
@@ -86,7 +89,8 @@ impl Arming {
         Ok(())
     }
 
-    /// Whether an event is due; then the queue is no longer armed. `producer` is the index of the next entry.
+    /// Whether an event is due; then the queue is no longer armed. `producer` is the index of the
+    /// next entry.
     #[inline]
     pub(super) fn take_event(&mut self, producer: u32, now: u64) -> bool {
         let Some(armed) = self.armed else { return false };

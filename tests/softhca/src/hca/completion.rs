@@ -1,4 +1,5 @@
-//! What the sending and the receiving side tell a completion queue, before it has the layout of a CQE.
+//! What the sending and the receiving side tell a completion queue, before it has the layout of a
+//! CQE.
 
 /// One completion on its way to a CQ, which stamps it with the time in its own format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +8,8 @@ pub struct Completion {
     pub user_index: u32,
     /// The number of the queue, 24 bits.
     pub queue_number: u32,
-    /// Send: the wqe_index of the control segment. Receive: the WQE's index (cyclic) or the stride's (striding).
+    /// Send: the wqe_index of the control segment. Receive: the WQE's index (cyclic) or the
+    /// stride's (striding).
     pub wqe_counter: u16,
     /// What happened.
     pub kind: CompletionKind,

@@ -1,15 +1,17 @@
 //! Compressed completions, basic layout; mlx5.md 2.10.
 //!
-//! Received frames whose entries would differ only in length and hash (or checksum) become a session: one full entry, the
-//! title, and 8 bytes a frame in arrays of eight. A session takes as many slots as it has frames:
+//! Received frames whose entries would differ only in length and hash (or checksum) become a
+//! session: one full entry, the title, and 8 bytes a frame in arrays of eight. A session takes as
+//! many slots as it has frames:
 //!
 //! ```text
 //! slot   k      k+1      k+2 .. k+7   k+8      k+9 ..      (k+16, k+24, …)
 //!        title  array 0  untouched    array 1  untouched
 //! ```
 //!
-//! What enters are completions with their index; what leaves are bytes in the ring, the arrays first and the title last. It
-//! never wraps past the end of the ring: DPDK reads a session as one piece.
+//! What enters are completions with their index; what leaves are bytes in the ring, the arrays
+//! first and the title last. It never wraps past the end of the ring: DPDK reads a session as one
+//! piece.
 
 use super::cq_ring::CqRing;
 use super::cqe::{self, FILLER};
@@ -45,8 +47,8 @@ impl Session {
         Self { format, title: None, minis: Vec::with_capacity(SESSION_MAX), counter_next: 0, written: 0 }
     }
 
-    /// Takes a completion in, or returns `false`: then the session must be written first, and the completion begins another
-    /// one ([`begin`](Self::begin)) or is written plainly.
+    /// Takes a completion in, or returns `false`: then the session must be written first, and the
+    /// completion begins another one ([`begin`](Self::begin)) or is written plainly.
     #[inline]
     pub(super) fn join(&mut self, index: u32, completion: &Completion, ring: &CqRing) -> bool {
         let (Some(title), CompletionKind::Received(headers)) = (&self.title, completion.kind) else { return false };
@@ -105,8 +107,9 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the driver would read the same from the title as from an entry of its own, what the minis carry aside. What
-    /// the format has no room for (the hash beside checksums, and the reverse) is lost in a session, as in hardware.
+    /// Whether the driver would read the same from the title as from an entry of its own, what the
+    /// minis carry aside. What the format has no room for (the hash beside checksums, and the
+    /// reverse) is lost in a session, as in hardware.
     fn is_alike(&self, title: &Title, completion: &Completion, headers: &RxHeaders) -> bool {
         let first = &title.headers;
         let counter_fits = self.format == Compression::ChecksumStride || completion.wqe_counter == self.counter_next;

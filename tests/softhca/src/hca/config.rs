@@ -1,6 +1,7 @@
 //! What kind of ConnectX it is, and how much it forgives.
 
-/// A NIC's personality. The default is a ConnectX-5 that forgives what libmlx5 alone would do wrong on it.
+/// A NIC's personality. The default is a ConnectX-5 that forgives what libmlx5 alone would do wrong
+/// on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The name that rdma-core shows: `mlx5_0`.
@@ -9,10 +10,11 @@ pub struct Config {
     pub mac: [u8; 6],
     /// Bytes of the longest IP packet.
     pub mtu: u16,
-    /// Fetch a WQE only after its UAR register was written, and check doorbell record, its order and BlueFlame bytes.
+    /// Fetch a WQE only after its UAR register was written, and check doorbell record, its order
+    /// and BlueFlame bytes.
     pub strict: bool,
-    /// Drop a frame that finds no receive WQE (counted `rx_out_of_buffer`), as hardware does. Otherwise it waits: perftest
-    /// counts frames, and waits for ever after one loss.
+    /// Drop a frame that finds no receive WQE (counted `rx_out_of_buffer`), as hardware does.
+    /// Otherwise it waits: perftest counts frames, and waits for ever after one loss.
     pub lossy: bool,
     /// Misbehave as far as hardware may, from a seed.
     pub hostility: Option<Hostility>,
@@ -34,7 +36,8 @@ pub struct Config {
     pub inline_len_min: u8,
     /// Bytes of the longest send WQE, `max_wqe_sz_sq` of the firmware: a longer one fails.
     pub wqe_len_max: u16,
-    /// Its port is one of InfiniBand. That is said and no more: drivers of Ethernet are to refuse it.
+    /// Its port is one of InfiniBand. That is said and no more: drivers of Ethernet are to refuse
+    /// it.
     pub infiniband: bool,
 }
 

@@ -1,5 +1,6 @@
-//! What the kernel's driver asks of the NIC: the requests of the uverbs front end after it has read its frames, and the
-//! replies before it writes them. Handles are small numbers, each kind with its own sequence.
+//! What the kernel's driver asks of the NIC: the requests of the uverbs front end after it has read
+//! its frames, and the replies before it writes them. Handles are small numbers, each kind with its
+//! own sequence.
 
 /// A refusal, as the kernel would say it: a positive errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,8 @@ pub struct MrCreated {
 /// A completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqRequest {
-    /// Entries of the ring: a power of two. (The command asks for one less; the front end rounds up.)
+    /// Entries of the ring: a power of two. (The command asks for one less; the front end rounds
+    /// up.)
     pub entries: u32,
     /// Where the ring lies.
     pub ring: u64,
@@ -52,7 +54,8 @@ pub struct CqRequest {
     pub pad_128: bool,
     /// Real-time timestamps instead of cycles.
     pub real_time: bool,
-    /// Written on where the driver has not read yet (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`), instead of failing.
+    /// Written on where the driver has not read yet (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`), instead
+    /// of failing.
     pub ignore_overrun: bool,
     /// Where the client wants to hear of completions: the descriptor of its channel.
     pub channel: Option<i32>,
@@ -80,7 +83,8 @@ pub struct CqCreated {
     pub number: u32,
 }
 
-/// Events that a CQ has raised in its life: its destruction waits until the client has acknowledged as many.
+/// Events that a CQ has raised in its life: its destruction waits until the client has acknowledged
+/// as many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CqEvents {
     /// On its channel.
@@ -102,7 +106,8 @@ pub struct QpRequest {
     pub user_index: u32,
     /// Limits that the client asked for; given back as they are.
     pub capabilities: QpCapabilities,
-    /// `IBV_QP_CREATE_*`: scatter FCS 1<<8, VLAN stripping 1<<9, block self multicast loopback 1<<1.
+    /// `IBV_QP_CREATE_*`: scatter FCS 1<<8, VLAN stripping 1<<9, block self multicast loopback
+    /// 1<<1.
     pub create_flags: u32,
     /// Every WQE completes, whatever it asks.
     pub signal_all: bool,
@@ -185,7 +190,8 @@ pub struct QpCapabilities {
 pub struct RssRequest {
     /// The handle of the indirection table.
     pub table: u32,
-    /// `IBV_RX_HASH_*`: source and destination IPv4 1, 2, IPv6 4, 8, TCP 0x10, 0x20, UDP 0x40, 0x80.
+    /// `IBV_RX_HASH_*`: source and destination IPv4 1, 2, IPv6 4, 8, TCP 0x10, 0x20, UDP 0x40,
+    /// 0x80.
     pub fields: u64,
     /// Bit 0: Toeplitz.
     pub function: u8,

@@ -1,6 +1,6 @@
-//! The memory of a completion queue: entries behind each other, a producer index here, a consumer index in the doorbell
-//! record. What enters is an entry and its index; what leaves are bytes in the driver's memory, the last one last. It does
-//! not know what completions are.
+//! The memory of a completion queue: entries behind each other, a producer index here, a consumer
+//! index in the doorbell record. What enters is an entry and its index; what leaves are bytes in
+//! the driver's memory, the last one last. It does not know what completions are.
 
 use super::cqe::{Cqe, OP_OWN};
 use super::{CqRequest, Dma, Unmapped};
@@ -43,7 +43,8 @@ impl CqRing {
     #[inline]
     pub(super) fn advance(&mut self, dma: &dyn Dma) -> Result<Option<u32>, Unmapped> {
         if !self.has_room() {
-            // Only now: what was known of the consumer can but be too old, and its cache line is the driver's.
+            // Only now: what was known of the consumer can but be too old, and its cache line is
+            // the driver's.
             self.consumer = dma.load_be32(self.doorbell)?;
         }
         Ok(self.has_room().then(|| self.take_next()))
@@ -57,8 +58,8 @@ impl CqRing {
         index
     }
 
-    /// Modulo twice the size, not 2^24: DPDK keeps 16 bits of its consumer index (mlx5.md 2.9). What is then neither
-    /// empty nor partly full is full, also where the driver wrote nonsense.
+    /// Modulo twice the size, not 2^24: DPDK keeps 16 bits of its consumer index (mlx5.md 2.9).
+    /// What is then neither empty nor partly full is full, also where the driver wrote nonsense.
     #[inline]
     fn has_room(&self) -> bool {
         self.producer.wrapping_sub(self.consumer) & (2 * self.entries - 1) < self.entries
@@ -86,7 +87,8 @@ impl CqRing {
         dma.publish(address + OP_OWN as u64, cqe[OP_OWN])
     }
 
-    /// Writes the 64 bytes of an entry that is not given to the driver on its own: one inside a compressed session.
+    /// Writes the 64 bytes of an entry that is not given to the driver on its own: one inside a
+    /// compressed session.
     pub(super) fn write_inner(&self, index: u32, bytes: &[u8; 64], dma: &dyn Dma) -> Result<(), Unmapped> {
         dma.write(self.address(index), bytes)
     }

@@ -1,5 +1,5 @@
-//! The layout of a completion queue entry; mlx5.md 2.9. In: what a queue says happened. Out: 64 bytes whose last one makes
-//! them valid. It knows neither rings nor sessions.
+//! The layout of a completion queue entry; mlx5.md 2.9. In: what a queue says happened. Out: 64
+//! bytes whose last one makes them valid. It knows neither rings nor sessions.
 
 use super::{Completion, CompletionKind, RxHeaders, Syndrome};
 
@@ -58,7 +58,8 @@ pub(super) fn encode(completion: &Completion, timestamp: u64, owner: bool) -> Cq
     cqe
 }
 
-/// The title of a compressed session: the entry of its first frame, with the number of frames for its byte count.
+/// The title of a compressed session: the entry of its first frame, with the number of frames for
+/// its byte count.
 pub(super) fn encode_title(first: &Completion, timestamp: u64, owner: bool, count: u32) -> Cqe {
     let mut cqe = encode(first, timestamp, owner);
     put_u32(&mut cqe, 44, count);

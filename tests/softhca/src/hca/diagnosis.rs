@@ -1,4 +1,5 @@
-//! What the NIC would tell the driver's author if it could speak: one sentence for each mistake, beside the error CQE or counter.
+//! What the NIC would tell the driver's author if it could speak: one sentence for each mistake,
+//! beside the error CQE or counter.
 
 use super::Hca;
 use std::collections::VecDeque;
@@ -9,7 +10,8 @@ pub(super) struct Diagnoses {
     sentences: VecDeque<String>,
 }
 
-/// The first mistakes tell most, so later ones go when nobody listens. Flushed WQEs and the like are not diagnosed at all.
+/// The first mistakes tell most, so later ones go when nobody listens. Flushed WQEs and the like
+/// are not diagnosed at all.
 const KEPT_MAX: usize = 32;
 
 impl Diagnoses {

@@ -4,7 +4,8 @@ use super::Syndrome;
 use super::mr::Unreachable;
 use std::fmt;
 
-/// One reason. The vendor's number in the error CQE is [`Fault::vendor`], so a driver's log leads here.
+/// One reason. The vendor's number in the error CQE is [`Fault::vendor`], so a driver's log leads
+/// here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The ring or the doorbell record is not mapped.
@@ -65,7 +66,8 @@ pub(super) enum Fault {
     BadLuck,
     /// Strict mode: a register was written before the doorbell record.
     RecordLate { record: u16, rung: u16 },
-    /// Strict mode: a register was written with what is not the control segment of the WQE that it names.
+    /// Strict mode: a register was written with what is not the control segment of the WQE that it
+    /// names.
     RegisterWrong { register: u64, ring: u64 },
     /// Strict mode: BlueFlame carried other bytes than the ring holds.
     BlueFlameDiffers { offset: usize },
@@ -82,7 +84,8 @@ impl Fault {
         }
     }
 
-    /// Byte 54 of the error CQE. Real vendors do not publish theirs; these are ours, and stay as they are.
+    /// Byte 54 of the error CQE. Real vendors do not publish theirs; these are ours, and stay as
+    /// they are.
     pub(super) fn vendor(self) -> u8 {
         match self {
             Self::RingUnmapped => 0x01,

@@ -1,4 +1,5 @@
-//! The frame check sequence, for queues that want it delivered (`IBV_WQ_FLAGS_SCATTER_FCS`). Frames on our wires have none.
+//! The frame check sequence, for queues that want it delivered (`IBV_WQ_FLAGS_SCATTER_FCS`). Frames
+//! on our wires have none.
 
 /// CRC-32 of IEEE 802.3 3.2.9, in the order of the wire.
 pub(super) fn of_frame(frame: &[u8]) -> [u8; 4] {

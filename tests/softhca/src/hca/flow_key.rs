@@ -1,5 +1,5 @@
-//! The fields by which flow rules choose, side by side in 64 bytes: of a frame, and of a rule with the bits that count. A rule
-//! matches where its bits are the frame's.
+//! The fields by which flow rules choose, side by side in 64 bytes: of a frame, and of a rule with
+//! the bits that count. A rule matches where its bits are the frame's.
 
 use super::control::{Errno, FlowSpec};
 use super::parse::{Headers, L3, L4};
@@ -123,8 +123,9 @@ struct Builder {
 }
 
 impl Match {
-    /// All specs must match. Refuses what the kernel's driver refuses (Linux, `mlx5/fs.c`, `parse_flow_attr`,
-    /// `is_valid_ethertype`): EOPNOTSUPP for fields that it does not look at, EINVAL where specs contradict each other.
+    /// All specs must match. Refuses what the kernel's driver refuses (Linux, `mlx5/fs.c`,
+    /// `parse_flow_attr`, `is_valid_ethertype`): EOPNOTSUPP for fields that it does not look at,
+    /// EINVAL where specs contradict each other.
     pub(super) fn of_specs(specs: &[FlowSpec]) -> Result<Self, Errno> {
         let mut builder = Builder { mask: [0; 64], value: [0; 64] };
         for spec in specs {

@@ -1,6 +1,8 @@
-//! Frames for the tests of the receiving side, put together by hand and slowly, so that they share nothing with what is tested.
+//! Frames for the tests of the receiving side, put together by hand and slowly, so that they share
+//! nothing with what is tested.
 
-/// A frame that is being put together, outermost header first. What is wrong with it is wrong on purpose.
+/// A frame that is being put together, outermost header first. What is wrong with it is wrong on
+/// purpose.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) dst_mac: [u8; 6],

@@ -1,9 +1,10 @@
-//! Chance: what a hostile NIC does is drawn here, all from one seed. Without [`Hostility`](super::Hostility) each
-//! answer is "no", and nothing is drawn.
+//! Chance: what a hostile NIC does is drawn here, all from one seed. Without
+//! [`Hostility`](super::Hostility) each answer is "no", and nothing is drawn.
 
 use super::Hostility;
 
-/// Draws for the whole NIC, in the order in which things happen: the same seed and the same driver give the same run.
+/// Draws for the whole NIC, in the order in which things happen: the same seed and the same driver
+/// give the same run.
 pub(super) struct Chance {
     hostility: Hostility,
     state: u64,
@@ -17,8 +18,8 @@ const LINK_DOWN_STEPS_MAX: u32 = 64;
 impl Chance {
     pub(super) fn new(hostility: Option<&Hostility>) -> Self {
         let hostility = hostility.cloned().unwrap_or_default();
-        // A xorshift generator stands still at 0; the multiplier is an odd number with many bits, so that neighboring
-        // seeds begin far apart.
+        // A xorshift generator stands still at 0; the multiplier is an odd number with many bits,
+        // so that neighboring seeds begin far apart.
         let state = (hostility.seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
         Self { hostility, state, link_down_steps: 0 }
     }

@@ -1,9 +1,9 @@
-//! The model: control objects (protection domains, memory regions, queues, flows), and [`step`](Hca::step), in which it
-//! does what the NIC would have done meanwhile: looks at doorbells, fetches and executes send WQEs, receives frames into
-//! receive WQEs, writes CQEs.
+//! The model: control objects (protection domains, memory regions, queues, flows), and
+//! [`step`](Hca::step), in which it does what the NIC would have done meanwhile: looks at
+//! doorbells, fetches and executes send WQEs, receives frames into receive WQEs, writes CQEs.
 //!
-//! It has no thread and no I/O. Whoever owns it (an engine thread, a test, a simulation) calls control functions and
-//! `step`, never both at once.
+//! It has no thread and no I/O. Whoever owns it (an engine thread, a test, a simulation) calls
+//! control functions and `step`, never both at once.
 
 mod arm;
 mod completion;
@@ -123,8 +123,8 @@ impl Hca {
         self.link
     }
 
-    /// Does what became due: at most `budget` frames a direction. Returns how many frames moved, WQEs were taken or CQEs
-    /// written: 0 means that nothing was to be done.
+    /// Does what became due: at most `budget` frames a direction. Returns how many frames moved,
+    /// WQEs were taken or CQEs written: 0 means that nothing was to be done.
     pub fn step(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
         self.watch_link(outside)
             + self.send(budget, outside)
@@ -132,7 +132,8 @@ impl Hca {
             + self.cqs.end_step(&mut self.chance, &mut self.counters, outside)
     }
 
-    /// The oldest event that the owner has not taken: completion events for channels, asynchronous ones.
+    /// The oldest event that the owner has not taken: completion events for channels, asynchronous
+    /// ones.
     pub fn take_event(&mut self) -> Option<Event> {
         self.cqs.take_event().or_else(|| self.qps.take_event()).or_else(|| self.events.pop_front())
     }
@@ -171,7 +172,8 @@ impl Hca {
         done
     }
 
-    /// Tells the client when the port went down or came up. The port is down where the wire says so, or bad luck.
+    /// Tells the client when the port went down or came up. The port is down where the wire says
+    /// so, or bad luck.
     fn watch_link(&mut self, outside: &Outside<'_>) -> usize {
         let link = if self.chance.link_is_down() { Link::Down } else { outside.wire.link() };
         if link == self.link {

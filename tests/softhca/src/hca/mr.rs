@@ -1,14 +1,15 @@
 //! Protection domains and memory regions: what a key in a WQE allows, and where it leads.
 //!
-//! A key is `index << 8 | key byte`; the byte changes with each registration, so that the key of a region that went is not
-//! the key of the region that came after it. Sending and receiving side ask the same question, [`Memory::reach`].
+//! A key is `index << 8 | key byte`; the byte changes with each registration, so that the key of a
+//! region that went is not the key of the region that came after it. Sending and receiving side ask
+//! the same question, [`Memory::reach`].
 
 use super::control::{AccessFlags, Errno, MrCreated, MrRequest};
 use super::table::Table;
 use super::{Hca, Syndrome};
 
-/// Key indices begin here: the lower ones are what drivers write by mistake, and 1 is the one of the list terminator
-/// 0x100 (mlx5.md 2.4).
+/// Key indices begin here: the lower ones are what drivers write by mistake, and 1 is the one of
+/// the list terminator 0x100 (mlx5.md 2.4).
 const INDEX_FIRST: u32 = 0x10;
 
 /// As many as a 24-bit index could name would only hide a leak.
@@ -69,7 +70,8 @@ pub(super) struct Memory {
 struct Region {
     key: u32,
     pd: u32,
-    /// The address by which WQEs name the first byte, and by how much the process's address is higher.
+    /// The address by which WQEs name the first byte, and by how much the process's address is
+    /// higher.
     iova: u64,
     len: u64,
     start_offset: u64,
@@ -77,7 +79,8 @@ struct Region {
 }
 
 impl Memory {
-    /// Where in the process `len` bytes at `address` of the region `lkey` lie, if the domain may use them so.
+    /// Where in the process `len` bytes at `address` of the region `lkey` lie, if the domain may
+    /// use them so.
     #[inline]
     pub(super) fn reach(
         &self,
@@ -134,7 +137,8 @@ impl Hca {
         }
     }
 
-    /// Registers memory. EINVAL where the domain is not there or the range is empty or runs around the end of all addresses.
+    /// Registers memory. EINVAL where the domain is not there or the range is empty or runs around
+    /// the end of all addresses.
     pub fn register_memory(&mut self, request: &MrRequest) -> Result<MrCreated, Errno> {
         let MrRequest { pd, start, len, iova, access } = *request;
         if len == 0 || start.checked_add(len).is_none() || iova.checked_add(len).is_none() {

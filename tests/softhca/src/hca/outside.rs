@@ -1,7 +1,9 @@
-//! What the model needs of the world: memory to read and write, a wire, a clock. All are handed to each step.
+//! What the model needs of the world: memory to read and write, a wire, a clock. All are handed to
+//! each step.
 
-/// The memory that the NIC reaches: rings, doorbell records, UAR pages, packet buffers. Addresses are the ones that the driver
-/// wrote. A read or write that would leave mapped memory says so and does nothing.
+/// The memory that the NIC reaches: rings, doorbell records, UAR pages, packet buffers. Addresses
+/// are the ones that the driver wrote. A read or write that would leave mapped memory says so and
+/// does nothing.
 pub trait Dma {
     /// Copies `into.len()` bytes from `address`.
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Unmapped>;
@@ -9,19 +11,23 @@ pub trait Dma {
     /// Copies `from` to `address`.
     fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped>;
 
-    /// One aligned 32-bit big-endian word: a doorbell record. What the driver stored before it is seen by reads after it.
+    /// One aligned 32-bit big-endian word: a doorbell record. What the driver stored before it is
+    /// seen by reads after it.
     fn load_be32(&self, address: u64) -> Result<u32, Unmapped>;
 
     /// Stores an aligned 32-bit big-endian word.
     fn store_be32(&self, address: u64, value: u32) -> Result<(), Unmapped>;
 
-    /// Puts `value` where the aligned 32-bit big-endian word was, and returns it: an arm word, taken so that none is lost.
+    /// Puts `value` where the aligned 32-bit big-endian word was, and returns it: an arm word,
+    /// taken so that none is lost.
     fn swap_be32(&self, address: u64, value: u32) -> Result<u32, Unmapped>;
 
-    /// Stores one byte after everything that was written before it: the byte that gives a CQE to the driver.
+    /// Stores one byte after everything that was written before it: the byte that gives a CQE to
+    /// the driver.
     fn publish(&self, address: u64, value: u8) -> Result<(), Unmapped>;
 
-    /// Puts `value` where the aligned 64-bit big-endian word was, and returns it: a UAR register, taken and cleared.
+    /// Puts `value` where the aligned 64-bit big-endian word was, and returns it: a UAR register,
+    /// taken and cleared.
     fn swap_be64(&self, address: u64, value: u64) -> Result<u64, Unmapped>;
 }
 
@@ -42,8 +48,9 @@ pub trait Wire {
         let _ = frame;
     }
 
-    /// Whether the kernel's side of the port wants this frame for itself (its address, broadcast, its groups): a frame that
-    /// no rule of [`FlowKind::Normal`](super::FlowKind::Normal) named goes there before a default rule sees it.
+    /// Whether the kernel's side of the port wants this frame for itself (its address, broadcast,
+    /// its groups): a frame that no rule of [`FlowKind::Normal`](super::FlowKind::Normal) named
+    /// goes there before a default rule sees it.
     fn kernel_wants(&self, frame: &[u8]) -> bool {
         let _ = frame;
         false

@@ -1,4 +1,5 @@
-//! Packet pacing: a sending queue waits so long after each frame that it keeps its rate (mlx5.md 1.1 step 11).
+//! Packet pacing: a sending queue waits so long after each frame that it keeps its rate
+//! (mlx5.md 1.1 step 11).
 
 /// When a queue may send again. Without a rate it always may.
 #[derive(Debug, Default)]

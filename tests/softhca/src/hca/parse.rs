@@ -1,5 +1,6 @@
-//! What kinds of headers a received frame has, and where. Nothing is checked but what is needed to go on; damaged headers
-//! end the walk, and what was found until there stands. Checksums are the next file's ([`verdict`](super::verdict)).
+//! What kinds of headers a received frame has, and where. Nothing is checked but what is needed to
+//! go on; damaged headers end the walk, and what was found until there stands. Checksums are the
+//! next file's ([`verdict`](super::verdict)).
 
 /// What was found. Offsets are from the frame's begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,8 @@ const TAG_LEN: usize = 4;
 /// Tags that are skipped: an S-VLAN and a C-VLAN.
 const TAGS_MAX: usize = 2;
 
-/// IPv6 extensions that are skipped, beyond which the packet is opaque: a bound to the walk, as hardware has one.
+/// IPv6 extensions that are skipped, beyond which the packet is opaque: a bound to the walk, as
+/// hardware has one.
 const EXTENSIONS_MAX: usize = 8;
 
 const FRAGMENT: u8 = 44;
@@ -131,8 +133,9 @@ impl Headers {
         self.parse_l4(frame);
     }
 
-    /// Takes the end that the IP header names, or the frame's where that comes first: what steers and hashes looks at ports, and
-    /// not at the length. `false` where the header itself reaches further.
+    /// Takes the end that the IP header names, or the frame's where that comes first: what steers
+    /// and hashes looks at ports, and not at the length. `false` where the header itself reaches
+    /// further.
     fn end_at(&mut self, end: usize) -> bool {
         if end < self.l4_offset {
             return false;

@@ -1,5 +1,6 @@
-//! A driver for the tests of the sending side: the NIC, its memory, one QP and the other end of its cable. It writes WQEs byte by
-//! byte as mlx5.md section 2 has them, right or wrong, as the test wants.
+//! A driver for the tests of the sending side: the NIC, its memory, one QP and the other end of its
+//! cable. It writes WQEs byte by byte as mlx5.md section 2 has them, right or wrong, as the test
+//! wants.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use super::testing::{CableEnd, ManualClock, PlainMemory};

@@ -1,5 +1,6 @@
-//! The Toeplitz hash, and which fields of a frame go into it. What enters are headers; what leaves is the hash and its type
-//! as the CQE carries them (mlx5.md 2.9). Which queue that means is decided in [`tir`](super::tir).
+//! The Toeplitz hash, and which fields of a frame go into it. What enters are headers; what leaves
+//! is the hash and its type as the CQE carries them (mlx5.md 2.9). Which queue that means is
+//! decided in [`tir`](super::tir).
 
 use super::control::Errno;
 use super::parse::{Headers, L3, L4};
@@ -30,8 +31,8 @@ const TYPE_UDP: u8 = 2 << 2;
 pub(super) struct Fields(u64);
 
 impl Fields {
-    /// As the kernel's driver has it (Linux, `mlx5/qp.c`, `create_rss_raw_qp_tir`): both kinds of IP at once, or of ports, are
-    /// EINVAL; tunnels' inner headers and unknown bits EOPNOTSUPP.
+    /// As the kernel's driver has it (Linux, `mlx5/qp.c`, `create_rss_raw_qp_tir`): both kinds of
+    /// IP at once, or of ports, are EINVAL; tunnels' inner headers and unknown bits EOPNOTSUPP.
     pub(super) fn new(mask: u64) -> Result<Self, Errno> {
         if mask & !0xff != 0 {
             return Err(Errno(libc::EOPNOTSUPP));
@@ -136,7 +137,8 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    /// The key and the vectors of "Verifying the RSS Hash Calculation" in Microsoft's documentation of NDIS.
+    /// The key and the vectors of "Verifying the RSS Hash Calculation" in Microsoft's documentation
+    /// of NDIS.
     const KEY: [u8; KEY_LEN] = [
         0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca,
         0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b,

@@ -1,7 +1,7 @@
 //! A frame into the buffers of one WQE: cyclic receiving rings; mlx5.md 2.8.
 //!
-//! The WQE is an array of pointers that ends with its room or with a terminator. Each entry is fetched when the frame
-//! reaches it, as the driver may leave the rest as they were.
+//! The WQE is an array of pointers that ends with its room or with a terminator. Each entry is
+//! fetched when the frame reaches it, as the driver may leave the rest as they were.
 
 use super::cq::Cqs;
 use super::mr::{Memory, Purpose};
@@ -52,8 +52,9 @@ impl Pointer {
         if self.byte_count == 0 { LEN_OF_ZERO } else { u64::from(self.byte_count) }
     }
 
-    /// Writes to the memory that it points to, `offset` bytes behind its begin. All of the segment must be the driver's to
-    /// give, not only what this frame needs: a wrong length shows with the first frame, not with the first long one.
+    /// Writes to the memory that it points to, `offset` bytes behind its begin. All of the segment
+    /// must be the driver's to give, not only what this frame needs: a wrong length shows with the
+    /// first frame, not with the first long one.
     #[inline]
     pub(super) fn write(
         self,

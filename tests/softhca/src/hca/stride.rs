@@ -1,7 +1,8 @@
 //! Several frames into one WQE: striding receiving rings (multi-packet RQ); mlx5.md 2.8 and 2.9.
 //!
-//! A WQE is one buffer cut into strides. A frame takes as many consecutive strides as it needs and never lies in two WQEs:
-//! where the rest of one is too short for it, a filler completion consumes that rest, and the frame begins the next WQE.
+//! A WQE is one buffer cut into strides. A frame takes as many consecutive strides as it needs and
+//! never lies in two WQEs: where the rest of one is too short for it, a filler completion consumes
+//! that rest, and the frame begins the next WQE.
 
 use super::control::Striding;
 use super::cq::Cqs;
@@ -19,7 +20,8 @@ const POINTER_OFFSET: u64 = 16;
 const FRAME_LEN_MAX: usize = 0xffff;
 
 impl Rq {
-    /// Stores a frame in the strides of the WQE in use, or of the next one, and completes it. At least one WQE is posted.
+    /// Stores a frame in the strides of the WQE in use, or of the next one, and completes it. At
+    /// least one WQE is posted.
     pub(super) fn receive_into_strides(
         &mut self,
         frame: &[u8],

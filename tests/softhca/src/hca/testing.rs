@@ -1,7 +1,9 @@
-//! A world for the model without an operating system: plain memory, a clock that is turned by hand, a cable with two ends.
+//! A world for the model without an operating system: plain memory, a clock that is turned by hand,
+//! a cable with two ends.
 //!
-//! All of it is single-threaded and safe code, so a test or a simulation of two NICs is a loop that calls
-//! [`Hca::step`](super::Hca::step). Whoever wants threads or real packets brings another [`Dma`] and another [`Wire`].
+//! All of it is single-threaded and safe code, so a test or a simulation of two NICs is a loop that
+//! calls [`Hca::step`](super::Hca::step). Whoever wants threads or real packets brings another
+//! [`Dma`] and another [`Wire`].
 
 use super::{Clock, Dma, Link, Unmapped, Wire};
 use std::cell::{Cell, RefCell};

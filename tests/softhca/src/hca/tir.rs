@@ -1,5 +1,5 @@
-//! Transport interfaces for receive: what a QP with an indirection table becomes. It hashes a frame, and the hash names the
-//! ring.
+//! Transport interfaces for receive: what a QP with an indirection table becomes. It hashes a
+//! frame, and the hash names the ring.
 
 use super::Hca;
 use super::control::{Errno, RssRequest};
@@ -48,9 +48,10 @@ impl Tirs {
 }
 
 impl Hca {
-    /// Makes what spreads frames over the rings of an indirection table, and returns its number. EINVAL for a table that there is
-    /// not, a key of another length than 40, fields that do not go together, or none where there is something to choose;
-    /// EOPNOTSUPP for another function than Toeplitz and for fields of inner headers.
+    /// Makes what spreads frames over the rings of an indirection table, and returns its number.
+    /// EINVAL for a table that there is not, a key of another length than 40, fields that do not go
+    /// together, or none where there is something to choose; EOPNOTSUPP for another function than
+    /// Toeplitz and for fields of inner headers.
     pub(super) fn add_tir(&mut self, request: &RssRequest) -> Result<u32, Errno> {
         if request.function != TOEPLITZ {
             return Err(Errno(libc::EOPNOTSUPP));

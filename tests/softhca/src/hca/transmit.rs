@@ -1,7 +1,9 @@
-//! Executes a WQE that was fetched: builds its frames, fills in what was left to the NIC, and puts them onto the wire.
+//! Executes a WQE that was fetched: builds its frames, fills in what was left to the NIC, and puts
+//! them onto the wire.
 //!
-//! A WQE is executed whole. What the wire does not take at the moment waits in the outbox, and no other WQE is begun before it is
-//! empty; the driver's memory is free as soon as the WQE completes, as with hardware, which has read it by then.
+//! A WQE is executed whole. What the wire does not take at the moment waits in the outbox, and no
+//! other WQE is begun before it is empty; the driver's memory is free as soon as the WQE completes,
+//! as with hardware, which has read it by then.
 
 use super::fault::Fault;
 use super::offload;
@@ -28,7 +30,8 @@ pub(super) struct Sent {
 
 /// Destination, source, EtherType.
 const ETHERNET_LEN: u64 = 14;
-/// What a frame may have beside an IP packet of MTU length: Ethernet header and a VLAN tag, as Linux' mlx5e sets up the port.
+/// What a frame may have beside an IP packet of MTU length: Ethernet header and a VLAN tag, as
+/// Linux' mlx5e sets up the port.
 const MTU_OVERHEAD: u64 = 18;
 
 impl Transmitter {
@@ -173,7 +176,8 @@ fn check_inline(ethernet: &Ethernet, frame_len: u64, work: &Work<'_, '_>) -> Res
     }
 }
 
-/// A frame that the port does not carry is counted and thrown away; its WQE completes as if it had gone.
+/// A frame that the port does not carry is counted and thrown away; its WQE completes as if it had
+/// gone.
 fn is_too_long(len: u64, ethernet: &Ethernet, work: &mut Work<'_, '_>) -> bool {
     let tag = if ethernet.vlan.is_some() { 4 } else { 0 };
     let max = u64::from(work.config.mtu) + MTU_OVERHEAD;

@@ -1,8 +1,9 @@
 //! UAR pages: the registers that a driver writes to say that something was posted (mlx5.md 2.7).
 //!
-//! A page is 4 KiB of ordinary memory that the driver believes to be a register file. At 0x800 + k * 512 lies BlueFlame
-//! register k, two halves of 256 bytes that drivers use in turn; at 0x20 the CQ doorbell, which the receiving side looks at.
-//! Memory keeps only the last write: two writes to one half between two looks are one (the file `strict.rs` allows for it).
+//! A page is 4 KiB of ordinary memory that the driver believes to be a register file. At 0x800 + k *
+//! 512 lies BlueFlame register k, two halves of 256 bytes that drivers use in turn; at 0x20 the CQ
+//! doorbell, which the receiving side looks at. Memory keeps only the last write: two writes to one
+//! half between two looks are one (the file `strict.rs` allows for it).
 //!
 //! Only strict mode looks at them; without it the doorbell records are enough.
 
@@ -45,9 +46,11 @@ pub(super) struct Ring {
     pub(super) control: u64,
     /// All that the half held. Beyond the first 8 bytes: a WQE, zeros, or what was left over.
     pub(super) bytes: [u8; HALF_LEN],
-    /// The WQE that this half rang for before: bytes of it may be left over, if it was taken half written.
+    /// The WQE that this half rang for before: bytes of it may be left over, if it was taken half
+    /// written.
     pub(super) before: [u8; HALF_LEN],
-    /// The WQE that it rings for now, as far as a register could carry it; filled in by who looks into the ring.
+    /// The WQE that it rings for now, as far as a register could carry it; filled in by who looks
+    /// into the ring.
     pub(super) posted: [u8; HALF_LEN],
     /// The driver has begun to write the next one: the bytes may be a mixture of both.
     pub(super) moved: bool,
@@ -110,7 +113,8 @@ impl Uars {
         }
     }
 
-    /// Clears what a page's registers hold behind their first 8 bytes: left over from rings that were never seen.
+    /// Clears what a page's registers hold behind their first 8 bytes: left over from rings that
+    /// were never seen.
     pub(super) fn wipe(&mut self, slot: u32, dma: &dyn Dma) {
         let Some(Page { address: Some(address), .. }) = self.pages.get(slot) else { return };
         for half in 0..HALVES {
@@ -144,7 +148,8 @@ fn take_half(register: u64, before: [u8; HALF_LEN], dma: &dyn Dma) -> Result<Opt
     let control = dma.swap_be64(register, 0)?;
     let mut bytes = [0; HALF_LEN];
     dma.read(register + 8, &mut bytes[8..])?;
-    // Drivers write the first 8 bytes first: whoever wrote some of the others meanwhile is seen here.
+    // Drivers write the first 8 bytes first: whoever wrote some of the others meanwhile is seen
+    // here.
     dma.read(register, &mut first)?;
     let moved = first != [0; 8];
     if bytes[8..].iter().any(|byte| *byte != 0) {
@@ -166,8 +171,8 @@ impl Hca {
         self.uars.given.remove(index);
     }
 
-    /// The driver mapped the UAR page of this index at this address: doorbells are looked for there from now on. EINVAL for
-    /// an address that is no page's.
+    /// The driver mapped the UAR page of this index at this address: doorbells are looked for there
+    /// from now on. EINVAL for an address that is no page's.
     pub fn map_uar(&mut self, index: u32, address: u64) -> Result<(), Errno> {
         if !address.is_multiple_of(4096) || address == 0 {
             return Err(Errno(libc::EINVAL));

@@ -1,4 +1,5 @@
-//! What the model counted, in each process of the command, printed at the end: also of one that was killed.
+//! What the model counted, in each process of the command, printed at the end: also of one that was
+//! killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

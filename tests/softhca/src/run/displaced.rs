@@ -1,9 +1,10 @@
-//! Programs that were started without the preload library: the devices that they find would be dead, and nobody would say why.
-//! The command may set LD_PRELOAD anew, or clear it, for what it starts itself.
+//! Programs that were started without the preload library: the devices that they find would be
+//! dead, and nobody would say why. The command may set LD_PRELOAD anew, or clear it, for what it
+//! starts itself.
 //!
-//! Every program for verbs reads the ABI version in sysfs before it opens a device (libibverbs, `init.c`). The kernel asks us
-//! before it lets anybody open that file, and who has not the library is refused. A node in `/dev` would not do: fanotify(7)
-//! tells of files and directories only.
+//! Every program for verbs reads the ABI version in sysfs before it opens a device (libibverbs,
+//! `init.c`). The kernel asks us before it lets anybody open that file, and who has not the library
+//! is refused. A node in `/dev` would not do: fanotify(7) tells of files and directories only.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -14,7 +15,8 @@ use super::sys::Openings;
 /// What is read first.
 const ABI_VERSION: &str = "/sys/class/infiniband_verbs/abi_version";
 
-/// Has a thread of ours watch, to the end of this process. It says nothing where the kernel does not let us (in a user namespace).
+/// Has a thread of ours watch, to the end of this process. It says nothing where the kernel does
+/// not let us (in a user namespace).
 pub(super) fn watch(library: &Path) {
     let Ok(openings) = Openings::of(Path::new(ABI_VERSION)) else { return };
     let library = library.to_owned();

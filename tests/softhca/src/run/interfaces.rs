@@ -1,4 +1,5 @@
-//! TAPs that the devices want: made before the command starts, so that sysfs shows them, gone when it has ended, however that was.
+//! TAPs that the devices want: made before the command starts, so that sysfs shows them, gone when
+//! it has ended, however that was.
 
 use std::io;
 
@@ -7,8 +8,8 @@ use softhca::wire::Tap;
 
 use super::Failure;
 
-/// Makes the kernel's interfaces of ports that have none, and the kernel's end of cables that lead to it. They stay as long as what
-/// is returned.
+/// Makes the kernel's interfaces of ports that have none, and the kernel's end of cables that lead
+/// to it. They stay as long as what is returned.
 pub(super) fn make(devices: &[DeviceSettings]) -> Result<Vec<Tap>, Failure> {
     let mut taps = Vec::new();
     for device in devices {

@@ -6,7 +6,8 @@ use super::Failure;
 
 const NAME: &str = "libsofthca_preload.so";
 
-/// Beside the program, where an installation and cargo put it; or in `deps`, where cargo puts it first.
+/// Beside the program, where an installation and cargo put it; or in `deps`, where cargo puts it
+/// first.
 pub(super) fn find() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::new(format!("where am I? {error}")))?;
     let directory = program.parent().unwrap_or(Path::new("/"));

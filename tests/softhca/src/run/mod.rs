@@ -1,5 +1,6 @@
-//! `softhca run`: makes a mount namespace in which sysfs and `/dev` show the devices, and starts a command in it with the
-//! preload library. Nothing outlives the processes: the namespace goes with them.
+//! `softhca run`: makes a mount namespace in which sysfs and `/dev` show the devices, and starts a
+//! command in it with the preload library. Nothing outlives the processes: the namespace goes with
+//! them.
 
 mod command;
 mod counters;

@@ -5,8 +5,8 @@
 //!  /dev   overlay: infiniband/uverbsN over the machine's own; what is mounted below stays
 //! ```
 //!
-//! The layers are named by descriptors (`/proc/self/fd/N`), because a layer is covered by what is mounted over it. So no
-//! directory of the machine is written to, and nothing is left to tidy.
+//! The layers are named by descriptors (`/proc/self/fd/N`), because a layer is covered by what is
+//! mounted over it. So no directory of the machine is written to, and nothing is left to tidy.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,7 +18,8 @@ use super::sys::{self, Mount};
 use super::tree::{Entry, OWN_DIRECTORIES, Tree};
 use super::{Failure, privilege};
 
-/// What the overlay of sysfs replaces. Everything else is bound from the kernel's: a write to an overlay would not reach it.
+/// What the overlay of sysfs replaces. Everything else is bound from the kernel's: a write to an
+/// overlay would not reach it.
 const OVERLAID: [&str; 3] = ["class", "bus", "devices"];
 
 /// Makes `tree` visible.
@@ -40,8 +41,8 @@ pub(super) fn show(tree: &Tree) -> Result<(), Failure> {
 
 fn show_in_sysfs(tree: &Tree) -> io::Result<()> {
     let machines = Layer::open("/sys")?;
-    // Sysfs shows the interfaces of the network namespace that it was mounted in, which may not be ours. Where it is, there is
-    // nothing to mount anew, and the kernel refuses it.
+    // Sysfs shows the interfaces of the network namespace that it was mounted in, which may not be
+    // ours. Where it is, there is nothing to mount anew, and the kernel refuses it.
     let _ = sys::mount(&Mount { source: "sysfs", target: "/sys", kind: "sysfs", ..Mount::default() });
     let kernels = Layer::open("/sys")?;
     let ours = Layer::cover("/sys")?;
@@ -74,7 +75,8 @@ fn show_in_sysfs(tree: &Tree) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the files of a directory below `/sys` be files that can be written: in a file system of their own, whose contents no layer hides.
+/// Has the files of a directory below `/sys` be files that can be written: in a file system of
+/// their own, whose contents no layer hides.
 fn enliven(tree: &Tree, directory: &Path) -> io::Result<()> {
     let target = Path::new("/sys").join(directory).display().to_string();
     sys::mount(&Mount { source: "tmpfs", target: &target, kind: "tmpfs", options: "mode=0755", ..Mount::default() })?;

@@ -16,7 +16,8 @@ pub(crate) struct Options {
     /// Devices to show: mlx5_0, mlx5_1 … [default: one for each --wire, or 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     devices: Option<u8>,
-    /// The cable of the next device: `pair` to the next one, `loop`, INTERFACE, `tap:NAME`, `pcap:IN,OUT`
+    /// The cable of the next device: `pair` to the next one, `loop`, INTERFACE, `tap:NAME`,
+    /// `pcap:IN,OUT`
     #[arg(long, value_name = "WIRE")]
     wire: Vec<WireSettings>,
     /// The MAC address of the next device [default: the interface's, or 02:00:00:00:5c:0N]
@@ -58,7 +59,8 @@ pub(crate) struct Options {
     /// The model moves only when the program calls `softhca_step`
     #[arg(long)]
     manual: bool,
-    /// Give each device whose wire is no interface a kernel's interface on its port, soft0 …, as DPDK wants it
+    /// Give each device whose wire is no interface a kernel's interface on its port, soft0 …, as
+    /// DPDK wants it
     #[arg(long)]
     netdev: bool,
     /// In a network namespace of its own; implies --netdev

@@ -1,7 +1,9 @@
-//! System calls that the standard library lacks: mounts, namespaces, signals that are waited for, files that others open.
+//! System calls that the standard library lacks: mounts, namespaces, signals that are waited for,
+//! files that others open.
 //!
 //! Invariants:
-//! 1. Every address that is passed comes from a C string or reference that is borrowed until the call has returned.
+//! 1. Every address that is passed comes from a C string or reference that is borrowed until the
+//!    call has returned.
 //! 2. What the kernel or libc writes into is plain data: any bytes are a valid value.
 //! 3. Between fork and exec only async-signal-safe functions are called.
 //! 4. A descriptor that the kernel returns is new and has no other owner.
@@ -53,8 +55,8 @@ pub(super) fn make_opaque(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// A node like `/dev/zero`: libibverbs wants a character device whose numbers are those that sysfs tells, and mapping it
-/// shared gives memory.
+/// A node like `/dev/zero`: libibverbs wants a character device whose numbers are those that sysfs
+/// tells, and mapping it shared gives memory.
 pub(super) fn make_zero_node(path: &Path) -> io::Result<()> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: 1.
@@ -64,11 +66,12 @@ pub(super) fn make_zero_node(path: &Path) -> io::Result<()> {
     check(unsafe { libc::chmod(name.as_ptr(), 0o666) })
 }
 
-/// The command is killed where we are: there would be nobody to wait for it. And it starts with the signals blocked that were blocked
-/// before `signals` were.
+/// The command is killed where we are: there would be nobody to wait for it. And it starts with the
+/// signals blocked that were blocked before `signals` were.
 pub(super) fn prepare(command: &mut Command, signals: &Signals) {
     let before = signals.before;
-    // SAFETY: 1, 3: prctl(2) and sigprocmask(2) are system calls, and the closure does nothing else.
+    // SAFETY: 1, 3: prctl(2) and sigprocmask(2) are system calls, and the closure does nothing
+    // else.
     unsafe {
         command.pre_exec(move || {
             check(libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()))?;
@@ -142,7 +145,8 @@ pub(super) struct Opening {
     file: OwnedFd,
 }
 
-/// Bytes of `struct fanotify_event_metadata`: len u32, version, reserved u8, len u16, mask u64, descriptor i32, process i32.
+/// Bytes of `struct fanotify_event_metadata`: len u32, version, reserved u8, len u16, mask u64,
+/// descriptor i32, process i32.
 const EVENT_LEN: usize = 24;
 
 impl Openings {

@@ -1,5 +1,6 @@
-//! What sysfs shows of the devices, as a list of files and links below `/sys`: enough for libibverbs, libmlx5, DPDK's PCI bus
-//! and PMD, and programs that look which network interface belongs to which device. mlx5.md 3.1.
+//! What sysfs shows of the devices, as a list of files and links below `/sys`: enough for
+//! libibverbs, libmlx5, DPDK's PCI bus and PMD, and programs that look which network interface
+//! belongs to which device. mlx5.md 3.1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ pub(super) enum Entry {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) entries: Vec<(PathBuf, Entry)>,
-    /// Directories, below `/sys`, of files that the preload library writes anew while the command runs.
+    /// Directories, below `/sys`, of files that the preload library writes anew while the command
+    /// runs.
     pub(super) live: Vec<PathBuf>,
     /// Devices, which are also nodes under `/dev/infiniband`.
     pub(super) devices: usize,
@@ -72,7 +74,8 @@ impl Tree {
     /// What `lspci` and DPDK's bus scan read.
     fn pci(&mut self, place: &Place) {
         let Place { address, directory, .. } = place;
-        // One line a region: start, end, flags. DPDK wants six; that of a mlx5 device is never mapped.
+        // One line a region: start, end, flags. DPDK wants six; that of a mlx5 device is never
+        // mapped.
         let no_regions = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n".repeat(7);
         let facts = [
             ("vendor", "0x15b3"),
@@ -139,7 +142,8 @@ impl Tree {
         self.link(&format!("class/infiniband/{name}"), &ibdev);
     }
 
-    /// The character node that the device is opened by: 1:5, `/dev/zero`, so that its numbers agree.
+    /// The character node that the device is opened by: 1:5, `/dev/zero`, so that its numbers
+    /// agree.
     fn uverbs(&mut self, place: &Place) {
         let Place { idx, name, directory, .. } = place;
         let uverbs = format!("{directory}/infiniband_verbs/uverbs{idx}");
@@ -165,7 +169,8 @@ impl Tree {
         self.entries.push((path.into(), Entry::File(format!("{value}\n"))));
     }
 
-    /// A link to a `target` that is named as entries are: from `/sys`. Links in sysfs are relative, and so is this.
+    /// A link to a `target` that is named as entries are: from `/sys`. Links in sysfs are relative,
+    /// and so is this.
     fn link(&mut self, path: &str, target: &str) {
         let depth = path.matches('/').count();
         let relative = format!("{}{target}", "../".repeat(depth));

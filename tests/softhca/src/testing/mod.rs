@@ -11,8 +11,8 @@
 //! }
 //! ```
 //!
-//! Others start a program with [`command`], or watch it as a [`Running`] one. Program and library are built by the
-//! first that asks: no test target can depend on a library that is only loaded.
+//! Others start a program with [`command`], or watch it as a [`Running`] one. Program and library
+//! are built by the first that asks: no test target can depend on a library that is only loaded.
 
 mod running;
 pub mod testpmd;
@@ -28,8 +28,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Set for a test that runs inside.
 const INSIDE: &str = "SOFTHCA_TEST_IS_INSIDE";
 
-/// Whether this test is the one that runs inside `softhca run` with these options. Where it is not, it is started there: its output is
-/// shown, its failure is the caller's, and the caller has nothing left to do. Says SKIPPED where that cannot be.
+/// Whether this test is the one that runs inside `softhca run` with these options. Where it is not,
+/// it is started there: its output is shown, its failure is the caller's, and the caller has
+/// nothing left to do. Says SKIPPED where that cannot be.
 ///
 /// # Panics
 /// When the test failed inside.
@@ -37,8 +38,8 @@ pub fn is_inside(test: &str, options: &[&str]) -> bool {
     is_inside_under(test, options, &[])
 }
 
-/// The same, where the test is started by another program, which may take something away from it: `["setpriv", "--bounding-set",
-/// "-net_raw"]`.
+/// The same, where the test is started by another program, which may take something away from it:
+/// `["setpriv", "--bounding-set", "-net_raw"]`.
 ///
 /// # Panics
 /// When the test failed inside.
@@ -122,7 +123,8 @@ pub fn not_installed(program: &str, package: &str) -> Option<String> {
     (!is_installed).then(|| format!("{program} is not installed; apt install {package}"))
 }
 
-/// The program `softhca`, with the preload library beside it. Built once a process, by the cargo and with the profile that built the test.
+/// The program `softhca`, with the preload library beside it. Built once a process, by the cargo
+/// and with the profile that built the test.
 ///
 /// # Errors
 /// There is no cargo.

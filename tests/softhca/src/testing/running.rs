@@ -25,7 +25,8 @@ pub struct Ended {
 }
 
 impl Running {
-    /// Starts a command line, words by single spaces, under `softhca run OPTIONS`. What it says is seen line by line.
+    /// Starts a command line, words by single spaces, under `softhca run OPTIONS`. What it says is
+    /// seen line by line.
     ///
     /// # Panics
     /// Where there is no software ConnectX, or no such program.

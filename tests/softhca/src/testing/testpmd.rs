@@ -1,4 +1,5 @@
-//! DPDK's `dpdk-testpmd` on a software ConnectX, with the driver that DPDK brings: how it is started, and what it counts.
+//! DPDK's `dpdk-testpmd` on a software ConnectX, with the driver that DPDK brings: how it is
+//! started, and what it counts.
 //!
 //! Flow rules go by verbs (`dv_flow_en=0`), because there is no DevX.
 #![allow(clippy::unwrap_used)] // a panic here is the report
@@ -12,11 +13,13 @@ use super::{Ended, Running, command};
 /// DPDK takes some seconds to start, and a busy machine moves 20,000 packets a second.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What it says as a receiver once its rules are in place: "Set rxonly packet forwarding mode" comes long before that.
+/// What it says as a receiver once its rules are in place: "Set rxonly packet forwarding mode"
+/// comes long before that.
 pub const RECEIVES: &str = "rxonly packet forwarding - ports=";
 
-/// Starts it under `softhca run OPTIONS`; `name` is for one end of a cable, `device` for the driver, `mode` begins with the forwarding
-/// mode. Without hugepages, and on whichever processors there are.
+/// Starts it under `softhca run OPTIONS`; `name` is for one end of a cable, `device` for the
+/// driver, `mode` begins with the forwarding mode. Without hugepages, and on whichever processors
+/// there are.
 pub fn start(options: &str, name: &str, device: &str, mode: &str) -> Running {
     let (cpus, address) = (cpus(), address(options));
     // Tests may run at once, and a second primary process of the same prefix does not start.

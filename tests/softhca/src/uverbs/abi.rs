@@ -1,5 +1,5 @@
-//! The kernel's general structs: `rdma/ib_user_verbs.h`, `rdma/ib_user_ioctl_verbs.h`, `rdma/rdma_user_ioctl_cmds.h`.
-//! Names of fields are those of the headers.
+//! The kernel's general structs: `rdma/ib_user_verbs.h`, `rdma/ib_user_ioctl_verbs.h`,
+//! `rdma/rdma_user_ioctl_cmds.h`. Names of fields are those of the headers.
 
 use super::layout::layouts;
 

@@ -1,5 +1,5 @@
-//! The structs of the kernel's mlx5 driver, which follow the general ones: `rdma/mlx5-abi.h`. Names of fields are those of
-//! the header.
+//! The structs of the kernel's mlx5 driver, which follow the general ones: `rdma/mlx5-abi.h`. Names
+//! of fields are those of the header.
 
 use super::layout::layouts;
 

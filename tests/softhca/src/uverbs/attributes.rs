@@ -1,7 +1,8 @@
-//! Calls of `ioctl`: a header and a list of attributes, each a small value, a pointer, a handle or a descriptor; mlx5.md 3.2.
+//! Calls of `ioctl`: a header and a list of attributes, each a small value, a pointer, a handle or
+//! a descriptor; mlx5.md 3.2.
 //!
-//! A method declares which attributes it knows. What arrives is held against the declaration before the method runs, and
-//! its outputs are written where the client wants them.
+//! A method declares which attributes it knows. What arrives is held against the declaration before
+//! the method runs, and its outputs are written where the client wants them.
 
 use super::abi::IoctlHdr;
 use super::layout::{Layout, read_at};

@@ -1,5 +1,5 @@
-//! Which commands there are, and how long their core parts must be; mlx5.md 3.4. The same table serves `write` and the
-//! tunnel of `ioctl`.
+//! Which commands there are, and how long their core parts must be; mlx5.md 3.4. The same table
+//! serves `write` and the tunnel of `ioctl`.
 
 use super::abi::*;
 use super::context::Context;
@@ -104,8 +104,8 @@ impl Entry {
     }
 }
 
-/// The command with this number and flag. EINVAL where it cannot be a command, EOPNOTSUPP where it is none that a software
-/// ConnectX knows.
+/// The command with this number and flag. EINVAL where it cannot be a command, EOPNOTSUPP where it
+/// is none that a software ConnectX knows.
 pub(super) fn find(command: u32) -> Result<&'static Entry, Errno> {
     if command & !(EXTENDED | NUMBERS) != 0 {
         return refuse(libc::EINVAL);
@@ -113,8 +113,8 @@ pub(super) fn find(command: u32) -> Result<&'static Entry, Errno> {
     COMMANDS.iter().find(|entry| entry.command == command).ok_or(Errno(libc::EOPNOTSUPP))
 }
 
-/// In the order of their numbers. Extended commands may be shorter than their structs where the last fields are younger than
-/// the command.
+/// In the order of their numbers. Extended commands may be shorter than their structs where the
+/// last fields are younger than the command.
 const COMMANDS: &[Entry] = &[
     Entry::plain(0, GetContext::LEN, GetContextResp::LEN, true, Run::Open),
     Entry::plain(1, QueryDevice::LEN, QueryDeviceResp::LEN, false, Run::Within(device::query_device)),

@@ -1,4 +1,5 @@
-//! What a session has once GET_CONTEXT answered: objects, doorbell pages, descriptors. And what it answers; mlx5.md 3.5.
+//! What a session has once GET_CONTEXT answered: objects, doorbell pages, descriptors. And what it
+//! answers; mlx5.md 3.5.
 
 use super::abi_mlx5::{AllocUcontextReqV2, AllocUcontextResp};
 use super::command::Call;
@@ -31,7 +32,8 @@ pub(super) struct Opening {
     dynamic: bool,
 }
 
-/// The request up to and without `max_cqe_version`: what the first clients of its second version sent.
+/// The request up to and without `max_cqe_version`: what the first clients of its second version
+/// sent.
 const REQUEST_LEN_MIN: usize = 16;
 
 /// MLX5_LIB_CAP_DYN_UAR: the client asks for each doorbell page as it needs it.

@@ -182,7 +182,8 @@ fn compression(driver: &abi_mlx5::CreateCq) -> Result<Option<Compression>, Errno
     }
 }
 
-/// Destroys a CQ and says how many events it raised: the client waits until it has acknowledged as many.
+/// Destroys a CQ and says how many events it raised: the client waits until it has acknowledged as
+/// many.
 pub(super) fn destroy_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     Ok(Reply::core(&destroy(context, kernel, call.request::<DestroyCq>()?.cq_handle)?))
 }

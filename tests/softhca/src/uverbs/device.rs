@@ -22,7 +22,8 @@ const PART: u32 = 0x1017;
 /// 16.35.2000: libmlx5 prints major, minor and sub-minor of 16 bits each.
 const FIRMWARE: u64 = 16 << 32 | 35 << 16 | 2000;
 
-/// IBV_DEVICE_*: CHANGE_PHY_PORT, PORT_ACTIVE_EVENT, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, RAW_IP_CSUM, MANAGED_FLOW_STEERING.
+/// IBV_DEVICE_*: CHANGE_PHY_PORT, PORT_ACTIVE_EVENT, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, RAW_IP_CSUM,
+/// MANAGED_FLOW_STEERING.
 const FLAGS: u32 = 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 26 | 1 << 29;
 
 /// IBV_DEVICE_RAW_SCATTER_FCS: beyond the bits of the first form.
@@ -47,7 +48,8 @@ fn guid(mac: [u8; 6]) -> [u8; 8] {
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
 
-/// Pieces of a request, as `mlx5_ib_query_device` of Linux has them of the longest send WQE: 30 where that has 512 bytes and more.
+/// Pieces of a request, as `mlx5_ib_query_device` of Linux has them of the longest send WQE: 30
+/// where that has 512 bytes and more.
 fn sge_max(config: &Config) -> u32 {
     (u32::from(config.wqe_len_max).min(512) - 32) / 16
 }
@@ -162,7 +164,8 @@ const TOEPLITZ: u8 = 1;
 /// MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD.
 const CQE_128_PAD: u32 = 1 << 1;
 
-/// Strides of 64 bytes to 8 KiB. DPDK takes striding queues only where 8 strides a WQE will do (trap 14).
+/// Strides of 64 bytes to 8 KiB. DPDK takes striding queues only where 8 strides a WQE will do
+/// (trap 14).
 const STRIDING: StridingRqCaps = StridingRqCaps {
     min_single_stride_log_num_of_bytes: 6,
     max_single_stride_log_num_of_bytes: 13,

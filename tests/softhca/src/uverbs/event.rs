@@ -16,7 +16,8 @@ impl EventRecord {
     }
 }
 
-/// The record of `event`: `struct ib_uverbs_comp_event_desc` or `struct ib_uverbs_async_event_desc`.
+/// The record of `event`: `struct ib_uverbs_comp_event_desc` or
+/// `struct ib_uverbs_async_event_desc`.
 pub fn event_record(event: &Event) -> EventRecord {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&event.element.to_ne_bytes());

@@ -1,4 +1,5 @@
-//! Flow rules: a header, then specifications of headers and actions one after the other; mlx5.md 1.3.
+//! Flow rules: a header, then specifications of headers and actions one after the other;
+//! mlx5.md 1.3.
 
 use super::abi::{CreateFlow, CreateFlowResp, DestroyFlow, FlowAttr, FlowSpecHdr};
 use super::abi_mlx5;
@@ -119,8 +120,8 @@ fn add_spec(flow: &mut FlowRequest, kind: u32, body: &[u8]) -> Result<(), Errno>
     Ok(())
 }
 
-/// Values, then as many bytes of masks. An older client's are shorter: the rest does not count. A newer one's are longer: it
-/// must not count.
+/// Values, then as many bytes of masks. An older client's are shorter: the rest does not count. A
+/// newer one's are longer: it must not count.
 fn filter<const LEN: usize>(body: &[u8]) -> Result<([u8; LEN], [u8; LEN]), Errno> {
     let len = body.len() / 2;
     if !body.len().is_multiple_of(8) || len == 0 {

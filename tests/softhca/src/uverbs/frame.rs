@@ -1,5 +1,5 @@
-//! Frames of `write`; mlx5.md 3.3. The kernel's rules about lengths are kept to the byte: rdma-core relies on some of them to
-//! find out what a kernel can do.
+//! Frames of `write`; mlx5.md 3.3. The kernel's rules about lengths are kept to the byte: rdma-core
+//! relies on some of them to find out what a kernel can do.
 //!
 //! ```text
 //! plain     command u32, in_words u16, out_words u16 (of 4 bytes, the whole frame, the whole response)

@@ -1,8 +1,10 @@
-//! Structs as the kernel's ABI lays them out: fields in host byte order, one after the other, without gaps.
+//! Structs as the kernel's ABI lays them out: fields in host byte order, one after the other,
+//! without gaps.
 //!
-//! [`layouts!`] declares such structs under the names that the kernel's headers give them and their fields. They are read
-//! from any number of bytes: what is missing is zero, as the kernel fills up a request of an older client; what follows is
-//! left alone. In tests the declarations are compared with the headers.
+//! [`layouts!`] declares such structs under the names that the kernel's headers give them and their
+//! fields. They are read from any number of bytes: what is missing is zero, as the kernel fills up
+//! a request of an older client; what follows is left alone. In tests the declarations are compared
+//! with the headers.
 
 /// Something with a fixed length in a frame.
 pub(super) trait Layout: Sized {
@@ -61,7 +63,8 @@ pub(super) fn read_at<T: Layout>(bytes: &[u8], at: usize) -> T {
     T::read(bytes.get(at..).unwrap_or_default())
 }
 
-/// Declares structs of the kernel's ABI. In tests, `declared()` lists them with the places of their fields.
+/// Declares structs of the kernel's ABI. In tests, `declared()` lists them with the places of their
+/// fields.
 macro_rules! layouts {
     ($(
         $(#[$about:meta])*

@@ -1,5 +1,6 @@
-//! The client's memory during a command: requests are copied in whole before anything is done, and the places of
-//! responses are tried before anything is done, so that a bad pointer leaves nothing half done.
+//! The client's memory during a command: requests are copied in whole before anything is done, and
+//! the places of responses are tried before anything is done, so that a bad pointer leaves nothing
+//! half done.
 
 use super::{errno, refuse};
 use crate::hca::{Dma, Errno};
@@ -35,7 +36,8 @@ impl Place {
         }
     }
 
-    /// The same, and zeros in the room that is left: a newer client reads there that there is nothing.
+    /// The same, and zeros in the room that is left: a newer client reads there that there is
+    /// nothing.
     pub(super) fn put_and_clear(self, dma: &dyn Dma, bytes: &[u8]) -> Result<(), Errno> {
         let mut whole = bytes.to_vec();
         whole.resize(self.len, 0);
@@ -43,7 +45,8 @@ impl Place {
     }
 }
 
-/// Refuses a request whose bytes after `known` mean something: a newer client wants what is not known here.
+/// Refuses a request whose bytes after `known` mean something: a newer client wants what is not
+/// known here.
 pub(super) fn nothing_after(bytes: &[u8], known: usize) -> Result<(), Errno> {
     match bytes.get(known..) {
         Some(rest) if rest.iter().any(|byte| *byte != 0) => refuse(libc::EOPNOTSUPP),
@@ -51,13 +54,15 @@ pub(super) fn nothing_after(bytes: &[u8], known: usize) -> Result<(), Errno> {
     }
 }
 
-/// Places that are looked at in a region before it is registered. A region of 4 MiB has that many pages; in larger ones
-/// some pages are believed, so that registering gigabytes of huge pages takes no time.
+/// Places that are looked at in a region before it is registered. A region of 4 MiB has that many
+/// pages; in larger ones some pages are believed, so that registering gigabytes of huge pages takes
+/// no time.
 const PAGES_PROBED: u64 = 1024;
 
 const PAGE_LEN: u64 = 4096;
 
-/// Whether the client has memory from `start` for `len` bytes: the kernel would take hold of each page.
+/// Whether the client has memory from `start` for `len` bytes: the kernel would take hold of each
+/// page.
 pub(super) fn is_mapped(dma: &dyn Dma, start: u64, len: u64) -> Result<(), Errno> {
     let last = len.checked_sub(1).and_then(|len| start.checked_add(len)).ok_or(errno(libc::EINVAL))?;
     let stride = (len / PAGES_PROBED).next_multiple_of(PAGE_LEN).max(PAGE_LEN);

@@ -1,5 +1,5 @@
-//! Which methods there are behind `ioctl`, and their attributes; mlx5.md 3.4, the column of protocol B, and
-//! `rdma/ib_user_ioctl_cmds.h`, `rdma/mlx5_user_ioctl_cmds.h` for the numbers.
+//! Which methods there are behind `ioctl`, and their attributes; mlx5.md 3.4, the column of
+//! protocol B, and `rdma/ib_user_ioctl_cmds.h`, `rdma/mlx5_user_ioctl_cmds.h` for the numbers.
 
 use super::abi::{DestroyCqResp, DestroyQpResp, QpCap, QueryPortResp};
 use super::attributes::{Bundle, DRIVER_IN, DRIVER_OUT, Kind, Outputs, Spec};
@@ -30,7 +30,8 @@ pub(super) struct Method {
     pub(super) run: Run,
 }
 
-/// The method of that number. Where there is none, EPROTONOSUPPORT tells the client to try `write` or to do without.
+/// The method of that number. Where there is none, EPROTONOSUPPORT tells the client to try `write`
+/// or to do without.
 pub(super) fn find(object: u16, number: u16) -> Result<&'static Method, Errno> {
     let method = METHODS.iter().find(|method| (method.object, method.number) == (object, number));
     method.map_or(refuse(libc::EPROTONOSUPPORT), Ok)

@@ -1,8 +1,10 @@
-//! The kernel's side of libibverbs: frames of `write` and `ioctl` become requests to the model, its replies become responses.
+//! The kernel's side of libibverbs: frames of `write` and `ioctl` become requests to the model, its
+//! replies become responses.
 //!
-//! A [`Session`] is one open uverbs descriptor. What a client hands to the kernel goes in, with the NIC, the client's memory
-//! and the client's process beside it ([`Kernel`]); an answer or an errno comes out. The session does no I/O of its own:
-//! whoever interposes the system calls makes descriptors and mappings, and writes [`event_record`]s when the NIC has events.
+//! A [`Session`] is one open uverbs descriptor. What a client hands to the kernel goes in, with the
+//! NIC, the client's memory and the client's process beside it ([`Kernel`]); an answer or an errno
+//! comes out. The session does no I/O of its own: whoever interposes the system calls makes
+//! descriptors and mappings, and writes [`event_record`]s when the NIC has events.
 //!
 //! ```text
 //! write ── frame ──────┐             ┌─ pd, cq, qp, wq, flow, device ── Hca
@@ -10,8 +12,8 @@
 //! ioctl ── attributes ─┴─ method ────┘
 //! ```
 //!
-//! Whatever comes from the client may be anything. A request is read in whole and the places of its response are tried
-//! before something is done, so that a refused command has done nothing.
+//! Whatever comes from the client may be anything. A request is read in whole and the places of its
+//! response are tried before something is done, so that a refused command has done nothing.
 //!
 //! Sources: mlx5.md section 3; the structs are compared with the kernel's headers in the tests.
 

@@ -1,5 +1,6 @@
-//! What a session has made: handles are small numbers, one sequence for all kinds, the lowest free one first, as the kernel
-//! gives them. Who uses whom is counted, so that nothing is destroyed under its users.
+//! What a session has made: handles are small numbers, one sequence for all kinds, the lowest free
+//! one first, as the kernel gives them. Who uses whom is counted, so that nothing is destroyed
+//! under its users.
 
 use super::refuse;
 use super::uar::Register;
@@ -55,7 +56,8 @@ impl Object {
     }
 }
 
-/// Objects of one session. More than a client makes, few enough that a mad one does not fill the machine.
+/// Objects of one session. More than a client makes, few enough that a mad one does not fill the
+/// machine.
 const OBJECTS_MAX: usize = 1 << 16;
 
 /// All of a session.
@@ -102,7 +104,8 @@ impl Objects {
         self.get(kind, handle).map(|object| object.nic).ok_or(Errno(libc::EINVAL))
     }
 
-    /// The NIC's handle of an object that is about to be destroyed: it exists (ENOENT) and nobody uses it (EBUSY).
+    /// The NIC's handle of an object that is about to be destroyed: it exists (ENOENT) and nobody
+    /// uses it (EBUSY).
     pub(super) fn unused(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
         let Some(slot) = self.known(kind, handle) else { return refuse(libc::ENOENT) };
         if slot.users > 0 { refuse(libc::EBUSY) } else { Ok(slot.object.nic) }

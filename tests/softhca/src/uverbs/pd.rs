@@ -43,8 +43,8 @@ const NEED_LOCAL_WRITE: u32 = 1 << 1 | 1 << 3;
 
 const LOCAL_WRITE: u32 = 1 << 0;
 
-/// Rights that are known: all up to and with HUGETLB, without ON_DEMAND, which needs a NIC that takes page faults; and
-/// those that may be ignored.
+/// Rights that are known: all up to and with HUGETLB, without ON_DEMAND, which needs a NIC that
+/// takes page faults; and those that may be ignored.
 const KNOWN: u32 = 0xff & !(1 << 6) | OPTIONAL;
 
 /// IBV_ACCESS_OPTIONAL_RANGE: hints, of which one is known.

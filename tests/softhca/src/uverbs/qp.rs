@@ -1,4 +1,5 @@
-//! Making queue pairs of raw packets: with rings of their own, or spreading frames over a table of WQs; mlx5.md 3.6.
+//! Making queue pairs of raw packets: with rings of their own, or spreading frames over a table of
+//! WQs; mlx5.md 3.6.
 
 use super::abi::{CreateQp, CreateQpResp, ExCreateQp, ExCreateQpResp, QpCap};
 use super::abi_mlx5;
@@ -188,8 +189,8 @@ mod flags {
     pub(super) const SELF_LOOPBACK: u32 = 1 << 6 | 1 << 7;
     pub(super) const ALLOW_SCATTER_CQE: u32 = 1 << 8;
     pub(super) const UAR_PAGE_INDEX: u32 = 1 << 10;
-    /// Those that a raw packet QP may have. Scattering data into CQEs is for other types and may be ignored; frames in
-    /// tunnels are received as others are.
+    /// Those that a raw packet QP may have. Scattering data into CQEs is for other types and may be
+    /// ignored; frames in tunnels are received as others are.
     pub(super) const RAW: u32 =
         SCATTER_CQE | TUNNEL_OFFLOADS | BFREG_INDEX | SELF_LOOPBACK | ALLOW_SCATTER_CQE | UAR_PAGE_INDEX;
     pub(super) const RSS: u32 = TUNNEL_OFFLOADS | SELF_LOOPBACK;
@@ -269,7 +270,8 @@ fn create_raw(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, d
     })
 }
 
-/// The page on which a QP rings, and the register where the session chose it. A QP that does not send has none.
+/// The page on which a QP rings, and the register where the session chose it. A QP that does not
+/// send has none.
 fn doorbells(
     context: &mut Context,
     driver: &abi_mlx5::CreateQp,

@@ -15,13 +15,15 @@ use crate::hca::{Dma, Errno, Event, Hca};
 pub enum Protocol {
     /// `write` alone, as kernels before 4.20 did: every `ioctl` is answered with ENOTTY.
     Write,
-    /// `ioctl`, with commands that have no method of their own tunnelled through it. `write` works beside it.
+    /// `ioctl`, with commands that have no method of their own tunnelled through it. `write` works
+    /// beside it.
     #[default]
     Ioctl,
 }
 
-/// The client's process, as far as the kernel looks at it. Whoever interposes the system calls makes the descriptors, keeps
-/// their other ends, and writes [`event_record`](super::event_record)s there.
+/// The client's process, as far as the kernel looks at it. Whoever interposes the system calls
+/// makes the descriptors, keeps their other ends, and writes [`event_record`](super::event_record)s
+/// there.
 pub trait Process {
     /// Makes a completion channel: the client's end.
     fn channel(&mut self) -> Result<i32, Errno>;
@@ -61,7 +63,8 @@ pub enum Mapping {
     ClockInfo,
 }
 
-/// One open uverbs descriptor: its context and the objects that were made through it. Another session does not see them.
+/// One open uverbs descriptor: its context and the objects that were made through it. Another
+/// session does not see them.
 #[derive(Debug)]
 pub struct Session {
     protocol: Protocol,
@@ -71,7 +74,8 @@ pub struct Session {
 /// RDMA_VERBS_IOCTL: _IOWR(0x1b, 1, 24 bytes).
 const VERBS: u64 = 0xc018_1b01;
 
-/// IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS: rights that are not known are ignored where the client allows it.
+/// IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS: rights that are not known are ignored where the
+/// client allows it.
 const CORE_SUPPORT: u64 = 1;
 
 impl Session {
@@ -110,7 +114,8 @@ impl Session {
         bundle.answer(kernel.dma, &outputs)
     }
 
-    /// `mmap(fd)`: what lies at `offset` (bytes). `writable` is whether PROT_WRITE was asked for, which clocks refuse.
+    /// `mmap(fd)`: what lies at `offset` (bytes). `writable` is whether PROT_WRITE was asked for,
+    /// which clocks refuse.
     pub fn mmap(&mut self, offset: u64, len: usize, writable: bool, hca: &mut Hca) -> Result<Mapping, Errno> {
         match &mut self.context {
             Some(context) => context.mmap(offset, len, writable, hca),
@@ -128,13 +133,14 @@ impl Session {
         self.context.as_ref().map_or(0, |context| context.objects.iter().count())
     }
 
-    /// Whether an event is for this session: of one of its objects, or of the port or the device, which all hear of.
+    /// Whether an event is for this session: of one of its objects, or of the port or the device,
+    /// which all hear of.
     pub fn concerns(&self, event: &Event) -> bool {
         self.context.as_ref().is_some_and(|context| context.concerns(event))
     }
 
-    /// The client closed a completion channel or its asynchronous descriptor: nothing is to be written there any more, and
-    /// a new descriptor of that number is another.
+    /// The client closed a completion channel or its asynchronous descriptor: nothing is to be
+    /// written there any more, and a new descriptor of that number is another.
     pub fn descriptor_closed(&mut self, descriptor: i32) {
         if let Some(context) = &mut self.context {
             context.channels.retain(|channel| *channel != descriptor);
@@ -142,7 +148,8 @@ impl Session {
         }
     }
 
-    /// The client closed the uverbs descriptor, or ended: destroys all that is left, users before what they use.
+    /// The client closed the uverbs descriptor, or ended: destroys all that is left, users before
+    /// what they use.
     pub fn close(&mut self, hca: &mut Hca) {
         if let Some(mut context) = self.context.take() {
             context.close(hca);

@@ -1,5 +1,6 @@
-//! A client without libibverbs: builds the bytes that libibverbs would hand to the kernel, in [`PlainMemory`], and reads the
-//! answers. For tests, for a fuzzer's plans, and for a simulation that wants queues.
+//! A client without libibverbs: builds the bytes that libibverbs would hand to the kernel, in
+//! [`PlainMemory`], and reads the answers. For tests, for a fuzzer's plans, and for a simulation
+//! that wants queues.
 
 use super::abi::{CmdHdr, ExCmdHdr, IoctlHdr};
 use super::layout::{Layout, read_at};
@@ -57,7 +58,8 @@ impl Process for Numbers {
     }
 }
 
-/// A system call that the client made, to be made again: with the same memory at the same addresses.
+/// A system call that the client made, to be made again: with the same memory at the same
+/// addresses.
 #[derive(Clone, Debug)]
 pub enum Recorded {
     /// `write` of a frame.

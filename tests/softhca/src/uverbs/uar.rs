@@ -1,7 +1,8 @@
 //! Pages of doorbell registers (UAR pages; mlx5.md 2.7, 3.5, 3.7), and what an `mmap` maps.
 //!
-//! A session has them in two ways. In the older protocol some come with the context, and more when the client maps them;
-//! queues then name a register of theirs, or are given one. In the newer one each is an object, and queues name the page.
+//! A session has them in two ways. In the older protocol some come with the context, and more when
+//! the client maps them; queues then name a register of theirs, or are given one. In the newer one
+//! each is an object, and queues name the page.
 
 use std::collections::BTreeMap;
 
@@ -84,8 +85,8 @@ impl Uars {
         }
     }
 
-    /// Gives a queue a register of its own while there is one, then the first, which clients lock. `None` where the context
-    /// came without pages.
+    /// Gives a queue a register of its own while there is one, then the first, which clients lock.
+    /// `None` where the context came without pages.
     pub(super) fn take(&mut self) -> Option<(Register, u32)> {
         let free = (1..self.queues.len()).find(|place| self.queues[*place] == 0).unwrap_or(0);
         *self.queues.get_mut(free)? += 1;

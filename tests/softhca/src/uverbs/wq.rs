@@ -17,7 +17,8 @@ use crate::hca::{Errno, RqRing, Striding, WqChange, WqRequest, WqState};
 /// IBV_WQT_RQ, the one type.
 const RECEIVE: u64 = 0;
 
-/// IBV_WQ_FLAGS_*: CVLAN_STRIPPING, SCATTER_FCS, and PCI_WRITE_END_PADDING, which memory does not show.
+/// IBV_WQ_FLAGS_*: CVLAN_STRIPPING, SCATTER_FCS, and PCI_WRITE_END_PADDING, which memory does not
+/// show.
 const CREATE_FLAGS: u32 = 1 << 0 | 1 << 1 | 1 << 3;
 
 /// What both ways of making a WQ say. Handles are the session's.

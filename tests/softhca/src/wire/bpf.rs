@@ -1,8 +1,9 @@
-//! bpf(2): programs at the ingress and the egress of an interface (tcx, Linux 6.6), which go with the descriptor of their link.
+//! bpf(2): programs at the ingress and the egress of an interface (tcx, Linux 6.6), which go with
+//! the descriptor of their link.
 //!
 //! Invariants:
-//! 1. Every address in an attribute comes from a slice that is borrowed until the call has returned, and the length beside it
-//!    is the slice's.
+//! 1. Every address in an attribute comes from a slice that is borrowed until the call has
+//!    returned, and the length beside it is the slice's.
 //! 2. An attribute is plain data, and the length passed is its own.
 //! 3. A descriptor that the kernel returns is new and has no other owner.
 
@@ -60,7 +61,8 @@ pub(super) fn attach(ifindex: u32, hook: Hook, insns: &[u64]) -> io::Result<Owne
         flags: 0,
         name: *b"softhca\0\0\0\0\0\0\0\0\0",
     };
-    // SAFETY: 1, 2: instructions and licence live until the call is over; count and final zero tell their lengths.
+    // SAFETY: 1, 2: instructions and licence live until the call is over; count and final zero tell
+    // their lengths.
     let program = unsafe { bpf(PROG_LOAD, &load) }?;
     let create = LinkCreate {
         program: program.as_raw_fd() as u32,

@@ -1,8 +1,8 @@
 //! Decides what the kernel sees of an interface on which the model listens with a packet socket.
 //!
-//! Both get every frame, and the kernel would answer what is the model's (an unreachable port, for one). So nothing passes to
-//! the kernel by itself: the model hands on what no flow rule named, by sending it *out* of the interface with a mark, where a
-//! program turns it around.
+//! Both get every frame, and the kernel would answer what is the model's (an unreachable port, for
+//! one). So nothing passes to the kernel by itself: the model hands on what no flow rule named, by
+//! sending it *out* of the interface with a mark, where a program turns it around.
 //!
 //! ```text
 //!  cable ──▶ packet socket: everything but marked frames ──▶ model
@@ -12,15 +12,16 @@
 //!  kernel, model's own frames ─────────────▶ egress: no mark ──▶ cable
 //! ```
 //!
-//! Frames that the kernel's other end has left uncut (TSO between two ends of a veth) are not cut here: they go to the kernel.
-//! The programs go with their descriptors, however the process ends.
+//! Frames that the kernel's other end has left uncut (TSO between two ends of a veth) are not cut
+//! here: they go to the kernel. The programs go with their descriptors, however the process ends.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use super::bpf::{self, Hook};
 
-/// On frames that are the kernel's. Any other number would do: it is not seen outside the interface.
+/// On frames that are the kernel's. Any other number would do: it is not seen outside the
+/// interface.
 pub(super) const MARK: u32 = 0x5c0f_7ca0;
 
 /// What the kernel gets of an interface goes through here.

@@ -1,7 +1,7 @@
 //! Cables: to another model, to a packet socket, to a TAP, to a capture.
 //!
-//! A [`Port`] is what the model gets as its [`Wire`](crate::hca::Wire): a [`Cable`] on one side, and on the other the
-//! interface that the kernel has on the same port, where there is one.
+//! A [`Port`] is what the model gets as its [`Wire`](crate::hca::Wire): a [`Cable`] on one side,
+//! and on the other the interface that the kernel has on the same port, where there is one.
 //!
 //! ```text
 //!            ┌────────────────────────── Port ───────────────────────────┐
@@ -11,8 +11,9 @@
 //!            └──────────────────────── kernel's interface ────────┘──────┘
 //! ```
 //!
-//! Nothing here waits: every system call is non-blocking, made raw, without threads and without the standard library's sockets,
-//! because libraries that take sockets over (libvma) may be in the same process.
+//! Nothing here waits: every system call is non-blocking, made raw, without threads and without the
+//! standard library's sockets, because libraries that take sockets over (libvma) may be in the same
+//! process.
 
 #[allow(unsafe_code)]
 mod bpf;
@@ -31,5 +32,6 @@ pub use pcap::Pcap;
 pub use port::{Cable, Groups, Port, look_at};
 pub use tap::{Tap, raise};
 
-/// Bytes of the longest frame that any cable carries: 9,600 bytes of IP packet, header and two tags.
+/// Bytes of the longest frame that any cable carries: 9,600 bytes of IP packet, header and two
+/// tags.
 pub const FRAME_LEN_MAX: usize = 9_600 + 14 + 8;

@@ -1,7 +1,8 @@
 //! A packet socket on an interface as a cable: one end of a veth, or a real NIC.
 //!
-//! What the kernel left to a NIC to do with a frame is done here: the VLAN tag is put back, a checksum is completed. Frames that
-//! came while the socket was full are counted, and frames longer than the interface takes.
+//! What the kernel left to a NIC to do with a frame is done here: the VLAN tag is put back, a
+//! checksum is completed. Frames that came while the socket was full are counted, and frames longer
+//! than the interface takes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,8 +12,9 @@ use super::port::Cable;
 use super::sys::{self, BATCH, Batch, InterfaceRequest, Received};
 use crate::hca::Link;
 
-/// Bytes that the kernel may keep for us, and it doubles what it is told. A frame of 64 bytes counts as some 800: so half a
-/// million of them wait for a model that does not get its turn, as long as the machine has the memory. Nothing is taken before.
+/// Bytes that the kernel may keep for us, and it doubles what it is told. A frame of 64 bytes
+/// counts as some 800: so half a million of them wait for a model that does not get its turn, as
+/// long as the machine has the memory. Nothing is taken before.
 const WAITING_LEN_MAX: libc::c_int = 256 << 20;
 /// How often the state of the link is looked at: a driver hears of it late, as with hardware.
 const LINK_NS: u64 = 10_000_000;
@@ -92,7 +94,8 @@ impl PacketSocket {
             match sys::send_batch(&sockets.outgoing, &self.outgoing[at..self.waiting]) {
                 Ok(sent) => at += sent,
                 Err(error) if is_busy(&error) => break,
-                // A frame that is too long for the interface, or the link has gone: it is lost as on any cable.
+                // A frame that is too long for the interface, or the link has gone: it is lost as
+                // on any cable.
                 Err(error) => {
                     let is_too_long = error.raw_os_error() == Some(libc::EMSGSIZE);
                     *(if is_too_long { &mut self.counters.too_long } else { &mut self.counters.refused }) += 1;
@@ -218,8 +221,9 @@ fn complete(received: Received<'_>, frame: &mut Vec<u8>) {
     }
 }
 
-/// The ones-complement sum from `start` to the end goes to `offset` behind `start`, where the sum of the pseudo header is: what
-/// skb_checksum_help() of the kernel does. UDP's zero is sent as its complement.
+/// The ones-complement sum from `start` to the end goes to `offset` behind `start`, where the sum
+/// of the pseudo header is: what skb_checksum_help() of the kernel does. UDP's zero is sent as its
+/// complement.
 fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
     let Some(covered) = frame.get_mut(start..).filter(|covered| covered.len() >= offset + 2) else { return };
     let mut sum: u32 = 0;
@@ -240,7 +244,8 @@ mod tests {
 
     #[test]
     fn checksum_that_was_left_to_the_nic_is_completed() {
-        // The UDP datagram of RFC 768's layout: ports 1 and 2, 10 bytes, payload "ab"; the field holds the pseudo header's sum.
+        // The UDP datagram of RFC 768's layout: ports 1 and 2, 10 bytes, payload "ab"; the field
+        // holds the pseudo header's sum.
         let check = |pseudo: u16, expected: u16| {
             let mut frame = vec![0xff; 14];
             frame.extend_from_slice(&[0, 1, 0, 2, 0, 10, (pseudo >> 8) as u8, pseudo as u8, b'a', b'b']);

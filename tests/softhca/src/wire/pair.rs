@@ -1,5 +1,6 @@
-//! Two ports of one process, back to back, or one port that hears itself. Frames come in the order in which they were sent,
-//! none is lost: a cable that is full takes no more until the other end has received.
+//! Two ports of one process, back to back, or one port that hears itself. Frames come in the order
+//! in which they were sent, none is lost: a cable that is full takes no more until the other end
+//! has received.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::port::Cable;
 use crate::hca::Link;
 
-/// Frames under way in one direction. Fewer would make the ends take turns more often; each costs its bytes.
+/// Frames under way in one direction. Fewer would make the ends take turns more often; each costs
+/// its bytes.
 const FRAMES_MAX: usize = 1024;
 
 /// One direction.

@@ -1,5 +1,6 @@
-//! A capture as a cable: what arrives is read from one file, what is sent is written to another. Classic pcap, both byte orders,
-//! microseconds or nanoseconds; times are not replayed, the frames come as fast as the NIC takes them.
+//! A capture as a cable: what arrives is read from one file, what is sent is written to another.
+//! Classic pcap, both byte orders, microseconds or nanoseconds; times are not replayed, the frames
+//! come as fast as the NIC takes them.
 //!
 //! <https://datatracker.ietf.org/doc/html/draft-ietf-opsawg-pcap>
 

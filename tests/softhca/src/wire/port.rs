@@ -18,13 +18,15 @@ pub trait Cable: Send {
     /// Whether frames pass.
     fn link(&self) -> Link;
 
-    /// Gives a frame to the kernel as if nobody had taken it off the cable; `false` where the kernel is not on this cable.
+    /// Gives a frame to the kernel as if nobody had taken it off the cable; `false` where the
+    /// kernel is not on this cable.
     fn to_kernel(&mut self, frame: &[u8]) -> bool {
         let _ = frame;
         false
     }
 
-    /// Sends what was taken and is still here, looks whether the link is up. Called again and again, at the time `now_ns`.
+    /// Sends what was taken and is still here, looks whether the link is up. Called again and
+    /// again, at the time `now_ns`.
     fn tend(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
@@ -140,7 +142,8 @@ impl Wire for Port {
     }
 }
 
-/// MAC address and MTU of an interface of this network namespace; no address where it is not an Ethernet interface.
+/// MAC address and MTU of an interface of this network namespace; no address where it is not an
+/// Ethernet interface.
 ///
 /// # Errors
 /// There is none of that name.
@@ -148,7 +151,8 @@ pub fn look_at(interface: &str) -> io::Result<(Option<[u8; 6]>, u32)> {
     sys::interface_facts(interface)
 }
 
-/// The addresses that an interface of the kernel's listens to: its own, broadcast, and the groups that it has joined.
+/// The addresses that an interface of the kernel's listens to: its own, broadcast, and the groups
+/// that it has joined.
 #[derive(Debug)]
 pub struct Groups {
     interface: String,
@@ -157,7 +161,8 @@ pub struct Groups {
     refreshed_ns: u64,
 }
 
-/// How old what is known of groups may be. The kernel has no way to tell it to a descriptor that is not blocked on.
+/// How old what is known of groups may be. The kernel has no way to tell it to a descriptor that is
+/// not blocked on.
 const GROUPS_NS: u64 = 100_000_000;
 
 impl Groups {
@@ -183,7 +188,8 @@ fn joined(interface: &str) -> HashSet<[u8; 6]> {
     parse_dev_mcast(&fs::read_to_string("/proc/net/dev_mcast").unwrap_or_default(), interface)
 }
 
-/// Lines are: index, interface, users, global users, address in hexadecimal (net/core/dev_addr_lists.c).
+/// Lines are: index, interface, users, global users, address in hexadecimal
+/// (net/core/dev_addr_lists.c).
 fn parse_dev_mcast(text: &str, interface: &str) -> HashSet<[u8; 6]> {
     let of_interface = |line: &str| {
         let mut words = line.split_whitespace().skip(1);

@@ -1,11 +1,13 @@
-//! System calls on packet sockets, TAPs and interfaces: raw ones, because a library that takes sockets over must not see them.
+//! System calls on packet sockets, TAPs and interfaces: raw ones, because a library that takes
+//! sockets over must not see them.
 //!
 //! Invariants:
-//! 1. Every address that is passed comes from a reference, slice or `CString` that is borrowed until the call has returned, and
-//!    the length beside it is the one of what it points to.
+//! 1. Every address that is passed comes from a reference, slice or `CString` that is borrowed
+//!    until the call has returned, and the length beside it is the one of what it points to.
 //! 2. What the kernel writes into is plain data: any bytes are a valid value.
 //! 3. A descriptor that the kernel returns is new and has no other owner.
-//! 4. The pointers in a batch are set anew before each call, to buffers of the batch itself, and are not followed afterwards.
+//! 4. The pointers in a batch are set anew before each call, to buffers of the batch itself, and
+//!    are not followed afterwards.
 
 use std::ffi::CString;
 use std::io;
@@ -44,7 +46,8 @@ pub(super) fn bind_to_interface(fd: &OwnedFd, ifindex: u32, protocol: c_int) -> 
     bind(fd, &address)
 }
 
-/// Binds a socket to a name that no other socket of this network namespace can have, until it is closed.
+/// Binds a socket to a name that no other socket of this network namespace can have, until it is
+/// closed.
 pub(super) fn claim(name: &str) -> io::Result<OwnedFd> {
     let fd = datagram_socket()?;
     // SAFETY: 2.
@@ -93,7 +96,8 @@ pub(super) fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// MAC address and MTU of an Ethernet interface of this network namespace; without address for another kind.
+/// MAC address and MTU of an Ethernet interface of this network namespace; without address for
+/// another kind.
 pub(super) fn interface_facts(name: &str) -> io::Result<(Option<[u8; 6]>, u32)> {
     let any = datagram_socket()?;
     let mut request = InterfaceRequest::new(name);
@@ -191,7 +195,8 @@ pub(super) fn send_batch(fd: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> 
         *part = libc::iovec { iov_base: frame.as_ptr() as *mut c_void, iov_len: frame.len() };
         (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (part, 1);
     }
-    // SAFETY: 1: messages name parts and parts frames, all borrowed until the call is over; frames are only read.
+    // SAFETY: 1: messages name parts and parts frames, all borrowed until the call is over; frames
+    // are only read.
     let sent =
         unsafe { libc::syscall(libc::SYS_sendmmsg, fd.as_raw_fd(), messages.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
     check(sent).map(|sent| sent as usize)
@@ -225,7 +230,8 @@ pub(super) struct Received<'a> {
     pub(super) frame: &'a mut [u8],
     /// That tag: its EtherType and control information.
     pub(super) tag: Option<(u16, u16)>,
-    /// Where a checksum was left to the NIC: the first byte that it covers, and where from there it belongs.
+    /// Where a checksum was left to the NIC: the first byte that it covers, and where from there it
+    /// belongs.
     pub(super) checksum: Option<(usize, usize)>,
     /// The kernel has left it to the NIC to cut this into frames.
     pub(super) is_uncut: bool,
@@ -275,7 +281,8 @@ impl Batch {
         let (vnet, frame) = slot.split_at_mut(VNET_LEN);
         let len = (message.msg_len as usize).saturating_sub(VNET_LEN).min(frame.len());
         let half = |at: usize| usize::from(u16::from_ne_bytes([vnet[at], vnet[at + 1]]));
-        // linux/virtio_net.h: flags, kind of segmentation, header length, segment length, checksum start and offset.
+        // linux/virtio_net.h: flags, kind of segmentation, header length, segment length, checksum
+        // start and offset.
         let checksum = (vnet[0] & 1 != 0).then(|| (half(6), half(8)));
         let is_uncut = vnet[1] != 0 || message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
         let tag = tag(&self.controls[idx], message.msg_hdr.msg_controllen);
@@ -283,7 +290,8 @@ impl Batch {
     }
 }
 
-/// `struct tpacket_auxdata` behind the header of its message: status, lengths, offsets, tag, EtherType of the tag.
+/// `struct tpacket_auxdata` behind the header of its message: status, lengths, offsets, tag,
+/// EtherType of the tag.
 fn tag(control: &Control, len: usize) -> Option<(u16, u16)> {
     if len < 36 {
         return None;

@@ -1,5 +1,5 @@
-//! A TAP: an interface of the kernel's whose cable is a descriptor. As the kernel's side of a port, or as a cable with the
-//! kernel at its other end.
+//! A TAP: an interface of the kernel's whose cable is a descriptor. As the kernel's side of a port,
+//! or as a cable with the kernel at its other end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -33,7 +33,8 @@ impl Tap {
         Ok(Self { file, refused: 0 })
     }
 
-    /// Makes a TAP for others to join, with this address, and brings it up: it stays as long as this queue, which carries nothing.
+    /// Makes a TAP for others to join, with this address, and brings it up: it stays as long as
+    /// this queue, which carries nothing.
     ///
     /// # Errors
     /// As for [`open`](Self::open); or there is an interface of that name.
@@ -43,7 +44,8 @@ impl Tap {
         }
         let tap = Self::open(name)?;
         InterfaceRequest::new("").with_flags(libc::IFF_DETACH_QUEUE).make(&tap.file, TUNSETQUEUE)?;
-        // Only what the commands' tests send shall move on the cable: no neighbor discovery of the kernel's own accord.
+        // Only what the commands' tests send shall move on the cable: no neighbor discovery of the
+        // kernel's own accord.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let any = sys::packet_socket()?;
         InterfaceRequest::new(name).with_mac(mac).make(&any, libc::SIOCSIFHWADDR)?;
@@ -78,8 +80,8 @@ pub fn raise(name: &str) -> io::Result<()> {
     InterfaceRequest::new(name).with_flags(flags | libc::IFF_UP).make(&any, libc::SIOCSIFFLAGS).map(drop)
 }
 
-/// A cable to the kernel: what the kernel does not take at once (the interface is down, its queue is full) is lost, as it would be
-/// on a cable.
+/// A cable to the kernel: what the kernel does not take at once (the interface is down, its queue
+/// is full) is lost, as it would be on a cable.
 impl Cable for Tap {
     fn send(&mut self, frame: &[u8]) -> bool {
         Tap::send(self, frame);

@@ -1,5 +1,5 @@
-//! Cables other than a veth: a capture that is recorded by one program and replayed to another, and two ports of one process back to
-//! back.
+//! Cables other than a veth: a capture that is recorded by one program and replayed to another, and
+//! two ports of one process back to back.
 
 use std::time::{Duration, Instant};
 

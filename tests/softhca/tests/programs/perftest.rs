@@ -1,7 +1,8 @@
-//! perftest's raw Ethernet tools, client and server, each a process at one end of a veth: every packet arrives.
+//! perftest's raw Ethernet tools, client and server, each a process at one end of a veth: every
+//! packet arrives.
 //!
-//! Both are told the same packet, IPv4 and UDP; the server makes a flow rule of it. It counts, and waits for ever after one
-//! loss.
+//! Both are told the same packet, IPv4 and UDP; the server makes a flow rule of it. It counts, and
+//! waits for ever after one loss.
 
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ fn all_packets_arrive_one_way() {
     }
 }
 
-/// The rules of all queues are the same, and so one entry in the NIC: each packet comes to each queue, and the server counts them all.
+/// The rules of all queues are the same, and so one entry in the NIC: each packet comes to each
+/// queue, and the server counts them all.
 #[test]
 fn each_of_several_queues_with_the_same_rule_gets_the_packets() {
     let test = "perftest::each_of_several_queues_with_the_same_rule_gets_the_packets";

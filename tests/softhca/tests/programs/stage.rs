@@ -9,8 +9,8 @@ pub(crate) use softhca::testing::{Ended, Running};
 /// Both of the kernel's interfaces, as `softhca run --abi` names them.
 pub(crate) const ABIS: [&str; 2] = ["ioctl", "write"];
 
-/// Starts this test again in a network namespace of its own: `true` inside it. Outside, the test is over with the return. Says
-/// SKIPPED where the program or something that it needs is not there.
+/// Starts this test again in a network namespace of its own: `true` inside it. Outside, the test is
+/// over with the return. Says SKIPPED where the program or something that it needs is not there.
 pub(crate) fn is_inside(test: &str, program: &str, package: &str) -> bool {
     const INSIDE: &str = "SOFTHCA_TEST_STAGE";
     if std::env::var_os(INSIDE).is_some() {

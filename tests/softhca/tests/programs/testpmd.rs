@@ -1,7 +1,9 @@
-//! DPDK's own mlx5 driver at both ends of a veth: `dpdk-testpmd` sends as fast as it can, and receives with each kind of ring that the
-//! driver has. Both sides count the same, and so does the model under each.
+//! DPDK's own mlx5 driver at both ends of a veth: `dpdk-testpmd` sends as fast as it can, and
+//! receives with each kind of ring that the driver has. Both sides count the same, and so does the
+//! model under each.
 //!
-//! The sender's driver uses multi-packet WQEs, as it does by default. Flow rules go by verbs (`dv_flow_en=0`), because there is no DevX.
+//! The sender's driver uses multi-packet WQEs, as it does by default. Flow rules go by verbs
+//! (`dv_flow_en=0`), because there is no DevX.
 
 use std::time::Duration;
 
@@ -19,7 +21,8 @@ struct Receiver {
     options: &'static str,
     /// What the model is told.
     model: &'static str,
-    /// Whether its completions are compressed then, and its ring one of several frames a WQE, as the model counts it.
+    /// Whether its completions are compressed then, and its ring one of several frames a WQE, as
+    /// the model counts it.
     compressed: bool,
     striding: bool,
 }

@@ -21,7 +21,8 @@ use super::segment::{Expected, Wanted};
 use super::stage::{Peer, Stage, step};
 use super::wire::{Bytes, Sent};
 
-/// What leaves by a timer may be so late: timers are no coarser than 1 ms, and time goes on in steps.
+/// What leaves by a timer may be so late: timers are no coarser than 1 ms, and time goes on in
+/// steps.
 const LATE: Duration = Duration::from_millis(1);
 /// When a script begins.
 const START: Duration = Duration::from_secs(100);

@@ -1,4 +1,5 @@
-//! `<`: a segment of the peer's, written as bytes and parsed again, so that what is broken in it is broken as on a wire.
+//! `<`: a segment of the peer's, written as bytes and parsed again, so that what is broken in it is
+//! broken as on a wire.
 
 use wirepath::pipeline::tcp::Seq;
 use wirepath::testing::tcp::Segment;

@@ -1,8 +1,9 @@
 //! Books built from single orders: ITCH and PITCH.
 //!
-//! Executions and cancels lower the resting size, and an order without shares is gone without a delete. A replaced
-//! order hands its side and instrument to its successor. Trades against hidden orders change nothing here. A clear
-//! empties all books of the value, so each Cboe unit needs its own.
+//! Executions and cancels lower the resting size, and an order without shares is gone without a
+//! delete. A replaced order hands its side and instrument to its successor. Trades against hidden
+//! orders change nothing here. A clear empties all books of the value, so each Cboe unit needs its
+//! own.
 
 use super::levels::{Ladder, Levels, NONE};
 use super::orders::{Order, Orders, Position};
@@ -258,7 +259,8 @@ impl OrderBooks {
         Some(Change { book, is_top: ladder.best() == idx })
     }
 
-    /// The instrument's book. The locate is a shortcut that is believed only where the symbol agrees.
+    /// The instrument's book. The locate is a shortcut that is believed only where the symbol
+    /// agrees.
     fn book(&mut self, locate: Locate, symbol: Symbol) -> Option<BookIdx> {
         let known = self.by_locate[usize::from(locate.0)];
         if known != NONE && self.symbols.name(BookIdx(known)) == symbol {

@@ -1,5 +1,5 @@
-//! A small assembler for eBPF (RFC 9669): instructions, labels, and jumps that are resolved at the end. It knows how an
-//! instruction is encoded and nothing about packets.
+//! A small assembler for eBPF (RFC 9669): instructions, labels, and jumps that are resolved at the
+//! end. It knows how an instruction is encoded and nothing about packets.
 
 use zerocopy::{Immutable, IntoBytes};
 
@@ -14,8 +14,8 @@ pub(in crate::device::af_xdp) struct Insn {
     imm: i32,
 }
 
-/// A register. `R0` takes results, `R1` to `R5` arguments (lost by calls), `R6` to `R9` survive calls, `R10` is the top of the
-/// stack.
+/// A register. `R0` takes results, `R1` to `R5` arguments (lost by calls), `R6` to `R9` survive
+/// calls, `R10` is the top of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Reg {
     R0,
@@ -182,7 +182,8 @@ impl Assembler {
         self.with_operand(CLASS_JUMP | cmp as u8, left, right.into(), 0);
     }
 
-    /// Jumps where the low 32 bits of `left` are as said: a 64-bit comparison would extend the number's sign.
+    /// Jumps where the low 32 bits of `left` are as said: a 64-bit comparison would extend the
+    /// number's sign.
     pub(in crate::device::af_xdp) fn jump_if32(&mut self, left: Reg, cmp: Cmp, right: i32, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.with_operand(CLASS_JUMP32 | cmp as u8, left, right.into(), 0);

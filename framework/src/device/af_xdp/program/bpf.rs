@@ -1,13 +1,13 @@
-//! bpf(2): maps, programs and links, as file descriptors that close themselves. With the last descriptor of a link the kernel
-//! takes the program off the interface, however the process ends.
+//! bpf(2): maps, programs and links, as file descriptors that close themselves. With the last
+//! descriptor of a link the kernel takes the program off the interface, however the process ends.
 //!
 //! `unsafe`, because the kernel reads and writes through addresses in the attributes.
 //!
 //! Invariants:
-//! 1. Every address in an attribute comes from a slice that is borrowed until the call has returned, and the length beside it
-//!    is the slice's.
-//! 2. Where the kernel knows the length itself (keys and values of a map), it is the one that the map was made with, and
-//!    the slice is checked against it.
+//! 1. Every address in an attribute comes from a slice that is borrowed until the call has
+//!    returned, and the length beside it is the slice's.
+//! 2. Where the kernel knows the length itself (keys and values of a map), it is the one that the
+//!    map was made with, and the slice is checked against it.
 //! 3. An attribute is plain data without padding, and the length passed is its own.
 //! 4. A descriptor that the kernel returns is new and has no other owner.
 
@@ -81,7 +81,8 @@ pub(in crate::device::af_xdp) struct LinkInfo {
 pub(in crate::device::af_xdp) struct LoadOptions {
     /// It may see frames in several buffers.
     pub(in crate::device::af_xdp) frags: bool,
-    /// It may ask the driver of this interface, which is one of the calling thread's network namespace.
+    /// It may ask the driver of this interface, which is one of the calling thread's network
+    /// namespace.
     pub(in crate::device::af_xdp) bound_to: Option<u32>,
 }
 
@@ -132,7 +133,8 @@ impl Map {
     pub(in crate::device::af_xdp) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         assert!(key.len() == self.key_len && value.len() == self.value_len, "keys and values as the map was made for");
         let attribute = Element::new(&self.fd, key, value.as_ptr() as u64);
-        // SAFETY: both slices live until the call is over (1) and have the lengths that the kernel copies (2).
+        // SAFETY: both slices live until the call is over (1) and have the lengths that the kernel
+        // copies (2).
         unsafe { bpf(MAP_UPDATE, &attribute) }.map(drop)
     }
 
@@ -209,7 +211,8 @@ impl Program {
             ifindex: options.bound_to.unwrap_or(0),
             attach_type: ATTACH_TYPE_XDP,
         };
-        // SAFETY: instructions and licence live until the call is over, their count and final zero tell the lengths (1).
+        // SAFETY: instructions and licence live until the call is over, their count and final zero
+        // tell the lengths (1).
         let error = match unsafe { new_fd(PROG_LOAD, &attribute) } {
             Ok(fd) => return Ok(Self { fd }),
             Err(error) => error,
@@ -251,8 +254,8 @@ struct LinkUpdate {
 }
 
 impl Link {
-    /// Puts a program on an interface of the calling thread's network namespace. `flags` are `XDP_FLAGS_*` of
-    /// linux/if_link.h.
+    /// Puts a program on an interface of the calling thread's network namespace. `flags` are
+    /// `XDP_FLAGS_*` of linux/if_link.h.
     pub(in crate::device::af_xdp) fn create(program: &Program, ifindex: u32, flags: u32) -> io::Result<Self> {
         let prog_fd = program.fd.as_raw_fd() as u32;
         let attribute = LinkCreate { prog_fd, ifindex, attach_type: ATTACH_TYPE_XDP, flags };
@@ -273,7 +276,8 @@ impl Link {
         unsafe { bpf(LINK_UPDATE, &attribute) }.map(drop)
     }
 
-    /// Whether the program is off its interface: somebody detached the link, or the interface is gone. A system call.
+    /// Whether the program is off its interface: somebody detached the link, or the interface is
+    /// gone. A system call.
     pub(in crate::device::af_xdp) fn is_detached(&self) -> bool {
         info_of(&self.fd).is_ok_and(|info| info.ifindex == 0)
     }
@@ -316,7 +320,8 @@ struct RawLinkInfo {
     rest: [u32; 11],
 }
 
-/// All XDP links of the machine, in every network namespace. Needs CAP_SYS_ADMIN; without it there are none to see.
+/// All XDP links of the machine, in every network namespace. Needs CAP_SYS_ADMIN; without it there
+/// are none to see.
 pub(in crate::device::af_xdp) fn xdp_links() -> Vec<LinkInfo> {
     let mut links = Vec::new();
     let mut id = 0;
@@ -345,7 +350,8 @@ fn info_of(link: &OwnedFd) -> io::Result<RawLinkInfo> {
     let mut info = RawLinkInfo::new_zeroed();
     let info_len = size_of::<RawLinkInfo>() as u32;
     let mut attribute = InfoByFd { fd: link.as_raw_fd() as u32, info_len, info: (&raw mut info) as u64 };
-    // SAFETY: `info` lives until the call is over, with the length beside it (1); any bytes are a `RawLinkInfo`.
+    // SAFETY: `info` lives until the call is over, with the length beside it (1); any bytes are a
+    // `RawLinkInfo`.
     unsafe { bpf_mut(OBJ_GET_INFO_BY_FD, &mut attribute) }?;
     Ok(info)
 }
@@ -405,13 +411,15 @@ impl Program {
             batch_len: 0,
             padding: 0,
         };
-        // SAFETY: the frame and the bytes live until the call is over, with their lengths beside them (1).
+        // SAFETY: the frame and the bytes live until the call is over, with their lengths beside
+        // them (1).
         unsafe { bpf_mut(PROG_TEST_RUN, &mut attribute) }?;
         bytes.truncate(attribute.data_out_len as usize);
         Ok(Ran { verdict: attribute.verdict, ns: attribute.duration_ns, bytes })
     }
 
-    /// Loads a program for packets on their way out of an interface, and puts it on `ifindex` (tcx, Linux 6.6).
+    /// Loads a program for packets on their way out of an interface, and puts it on `ifindex` (tcx,
+    /// Linux 6.6).
     pub(in crate::device::af_xdp) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, Link)> {
         const PROG_TYPE_SCHED_CLS: u32 = 3;
         const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
@@ -449,7 +457,8 @@ unsafe fn new_fd<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io
 }
 
 /// # Safety
-/// Addresses in the attribute are as invariants 1 and 2 say, and the command does not write to the attribute.
+/// Addresses in the attribute are as invariants 1 and 2 say, and the command does not write to the
+/// attribute.
 unsafe fn bpf<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io::Result<i32> {
     // SAFETY: plain data with its own length (3); the rest is the caller's promise.
     result(unsafe { libc::syscall(libc::SYS_bpf, command, attribute as *const T, size_of::<T>()) })
@@ -458,7 +467,8 @@ unsafe fn bpf<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io::R
 /// # Safety
 /// Addresses in the attribute are as invariants 1 and 2 say.
 unsafe fn bpf_mut<T: IntoBytes + Immutable>(command: c_long, attribute: &mut T) -> io::Result<i32> {
-    // SAFETY: plain data with its own length (3), borrowed mutably; the rest is the caller's promise.
+    // SAFETY: plain data with its own length (3), borrowed mutably; the rest is the caller's
+    // promise.
     result(unsafe { libc::syscall(libc::SYS_bpf, command, attribute as *mut T, size_of::<T>()) })
 }
 

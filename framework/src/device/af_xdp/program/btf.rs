@@ -1,12 +1,13 @@
-//! The kernel's description of its own types (Documentation/bpf/btf.rst), as far as it takes to find a function by its
-//! name: a program calls a function of the kernel by the number of its type.
+//! The kernel's description of its own types (Documentation/bpf/btf.rst), as far as it takes to
+//! find a function by its name: a program calls a function of the kernel by the number of its type.
 //!
 //! ```text
 //!  header | types: name, kind, size, and what the kind adds ... | strings, each with a zero at its end
 //! ```
 //!
-//! Types are numbered by their place, from 1 on, and have different lengths: who looks for one walks over all before it.
-//! What the file says is input: nothing outside its bytes is read, and a kind that is not known ends the walk.
+//! Types are numbered by their place, from 1 on, and have different lengths: who looks for one
+//! walks over all before it. What the file says is input: nothing outside its bytes is read, and a
+//! kind that is not known ends the walk.
 
 use core::fmt;
 
@@ -70,7 +71,8 @@ impl<'a> Btf<'a> {
         Ok(Self { types, strings })
     }
 
-    /// The types of the functions with these names: one walk over all, some milliseconds for a kernel.
+    /// The types of the functions with these names: one walk over all, some milliseconds for a
+    /// kernel.
     pub(in crate::device::af_xdp) fn functions<const N: usize>(
         &self,
         names: [&str; N],

@@ -1,6 +1,7 @@
-//! The XDP program: it walks over a frame's headers as [`Rule::matches`](crate::device::steering::Rule::matches) does, as far
-//! as some rule needs it, finds the rule that names the frame (`finding.rs`), and hands it to the socket of its queue or on to
-//! the kernel.
+//! The XDP program: it walks over a frame's headers as
+//! [`Rule::matches`](crate::device::steering::Rule::matches) does, as far as some rule needs it,
+//! finds the rule that names the frame (`finding.rs`), and hands it to the socket of its queue or
+//! on to the kernel.
 //!
 //! ```text
 //!  Ethernet ─▶ tags ─▶ IPv4 ─▶ ports ─▶ [rules with ports] ─▶ [with addresses] ─▶ [with link fields] ─▶ [any] ─▶ kernel
@@ -8,7 +9,8 @@
 //!                                                    a hit anywhere ─▶ socket of the queue, or kernel where none is open
 //! ```
 //!
-//! Values from the packet are loaded where they are used and forgotten at once, so the verifier sees few states.
+//! Values from the packet are loaded where they are used and forgotten at once, so the verifier
+//! sees few states.
 
 use super::super::setup::steering::{Constant, Depth, Shape, UNTAGGED};
 use super::assembler::{Alu, Assembler, Cmp, Helper, Insn, Label, Reg, Size};
@@ -39,7 +41,8 @@ pub(in crate::device::af_xdp) struct Source<'a> {
 /// Where a program has the rules: any number outside, or a few in its own instructions.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::af_xdp) enum Rules<'a> {
-    /// In a hash map of [`Key`](super::super::setup::steering::Key)s, by its file descriptor: one lookup for each shape.
+    /// In a hash map of [`Key`](super::super::setup::steering::Key)s, by its file descriptor: one
+    /// lookup for each shape.
     Table(i32),
     /// In the program: a few comparisons for each. In the order in which they are tried.
     Constants(&'a [Constant]),
@@ -68,8 +71,9 @@ const CTX_DATA_END: i16 = 4;
 const CTX_DATA_META: i16 = 8;
 pub(in crate::device::af_xdp) const CTX_RX_QUEUE: i16 = 16;
 
-/// The stack, downward from R10: the key, the outer VLAN, how far the payload of the Ethernet frame is from its start, and
-/// what the driver said: the word of [`metadata`], arrival, hash and its kind, EtherType and TCI of the VLAN tag.
+/// The stack, downward from R10: the key, the outer VLAN, how far the payload of the Ethernet frame
+/// is from its start, and what the driver said: the word of [`metadata`], arrival, hash and its
+/// kind, EtherType and TCI of the VLAN tag.
 pub(in crate::device::af_xdp) const STACK_KEY: i16 = -32;
 pub(in crate::device::af_xdp) const STACK_VLAN: i16 = -40;
 const STACK_L3_OFFSET: i16 = -48;
@@ -95,7 +99,8 @@ pub(in crate::device::af_xdp) const L4: Reg = Reg::R8;
 pub(in crate::device::af_xdp) const WORD: Reg = Reg::R7;
 pub(in crate::device::af_xdp) const L3: Reg = Reg::R9;
 
-/// Generates the program: up to 60 instructions, and 20 for each shape that is looked up or as many for each rule that is not.
+/// Generates the program: up to 60 instructions, and 20 for each shape that is looked up or as many
+/// for each rule that is not.
 pub(in crate::device::af_xdp) fn generate(source: &Source<'_>) -> Vec<Insn> {
     let mut assembler = Assembler::default();
     let labels = Labels { entries: [(); 4].map(|()| assembler.label()), hit: assembler.label() };
@@ -127,7 +132,8 @@ pub(in crate::device::af_xdp) struct Labels {
 pub(in crate::device::af_xdp) enum Rest {
     /// The kernel gets them.
     Missed,
-    /// There are none: the last rule names every frame. The verifier refuses code that no frame reaches.
+    /// There are none: the last rule names every frame. The verifier refuses code that no frame
+    /// reaches.
     None,
 }
 
@@ -264,7 +270,8 @@ impl Program<'_> {
             asm.jump_if(Reg::R4, Cmp::Above, END, ethernet);
             return;
         }
-        // The rest may be in other buffers: ask for the length of all of them. The call costs R1 to R5.
+        // The rest may be in other buffers: ask for the length of all of them. The call costs R1 to
+        // R5.
         let ask = asm.label();
         asm.jump_if(Reg::R4, Cmp::Above, END, ask);
         asm.jump(whole);
@@ -328,7 +335,8 @@ impl Program<'_> {
         asm.exit();
     }
 
-    /// Whether the VLAN tag that the NIC took off is needed to find the rule, or only for the frames that one names.
+    /// Whether the VLAN tag that the NIC took off is needed to find the rule, or only for the
+    /// frames that one names.
     fn vlan_decides(&self) -> bool {
         self.ask(RxHint::Vlan).is_some() && self.vlan_matters()
     }
@@ -341,7 +349,8 @@ impl Program<'_> {
         self.source.kfuncs[hint as usize]
     }
 
-    /// Asks the driver, then writes what is known of the frame before it, as [`metadata`] says. The rule's word is in `WORD`.
+    /// Asks the driver, then writes what is known of the frame before it, as [`metadata`] says. The
+    /// rule's word is in `WORD`.
     fn tell(&mut self) {
         if self.ask(RxHint::Vlan).is_some() {
             if !self.vlan_decides() {
@@ -355,7 +364,8 @@ impl Program<'_> {
         self.write();
     }
 
-    /// Where the driver has a tag that the NIC took off: notes that it is there, and that it is the frame's outermost one.
+    /// Where the driver has a tag that the NIC took off: notes that it is there, and that it is the
+    /// frame's outermost one.
     fn ask_vlan(&mut self) {
         let Some(ask) = self.ask(RxHint::Vlan) else { return };
         let none = self.asm.label();
@@ -370,7 +380,8 @@ impl Program<'_> {
         asm.place(none);
     }
 
-    /// The epoch itself is what drivers say of a frame that was not stamped (veth, and those whose stamping is off).
+    /// The epoch itself is what drivers say of a frame that was not stamped (veth, and those whose
+    /// stamping is off).
     fn ask_timestamp(&mut self) {
         let Some(ask) = self.ask(RxHint::Timestamp) else { return };
         let none = self.asm.label();
@@ -396,8 +407,8 @@ impl Program<'_> {
         asm.place(none);
     }
 
-    /// A call of the form `int ask(ctx, *first, *second)`, with pointers to the stack. The verifier wants to see the eight bytes
-    /// written before. R0 has the answer; R1 to R5 are lost.
+    /// A call of the form `int ask(ctx, *first, *second)`, with pointers to the stack. The verifier
+    /// wants to see the eight bytes written before. R0 has the answer; R1 to R5 are lost.
     fn call(&mut self, ask: Ask, first: (i16, Size), second: Option<(i16, Size)>) {
         let asm = &mut self.asm;
         asm.store(Size::B8, Reg::R10, first.0, 0);
@@ -418,8 +429,9 @@ impl Program<'_> {
         }
     }
 
-    /// Makes room before the frame and writes, also where nothing is known: the buffer may still have what was written for a
-    /// frame that found the ring full. A driver without room delivers the frame without.
+    /// Makes room before the frame and writes, also where nothing is known: the buffer may still
+    /// have what was written for a frame that found the ring full. A driver without room delivers
+    /// the frame without.
     fn write(&mut self) {
         let done = self.asm.label();
         let has_hints = self.source.kfuncs != [None; 3];

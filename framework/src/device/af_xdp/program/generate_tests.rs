@@ -1,4 +1,5 @@
-//! The generated program against the reference: the kernel runs it on frames without any traffic (BPF_PROG_TEST_RUN).
+//! The generated program against the reference: the kernel runs it on frames without any traffic
+//! (BPF_PROG_TEST_RUN).
 
 use core::cell::Cell;
 use core::net::Ipv4Addr;
@@ -28,7 +29,8 @@ enum Form {
     Compared,
 }
 
-/// The program that looks the rules up, and the one that compares frames with them where they are few enough.
+/// The program that looks the rules up, and the one that compares frames with them where they are
+/// few enough.
 fn load_both(rules: &[Rule], frags: bool) -> std::io::Result<Vec<Loaded>> {
     let few = !constants(rules.iter().map(|rule| (rule, 0)), 1).is_empty();
     let forms = if few { &[Form::LookedUp, Form::Compared][..] } else { &[Form::LookedUp] };
@@ -89,7 +91,8 @@ impl Loaded {
     }
 }
 
-/// The flow tags that `frame` may get: those of the most telling rules that name it, and the oldest of equal ones.
+/// The flow tags that `frame` may get: those of the most telling rules that name it, and the oldest
+/// of equal ones.
 fn tags_that_may_be(rules: &[Rule], frame: &[u8]) -> Vec<Option<u32>> {
     let telling = |rule: &Rule| (Named::of(rule).depth(), Named::of(rule).byte().count_ones());
     let naming: Vec<&Rule> = rules.iter().filter(|rule| rule.matches(frame)).collect();

@@ -1,6 +1,7 @@
-//! What the driver can tell the program about a frame: when it arrived, its hash, the VLAN tag that the NIC took off
-//! (Documentation/networking/xdp-rx-metadata.rst). The program asks by calling functions of the kernel, whose numbers are
-//! in the kernel's BTF and stay the same until the next boot. Where something cannot be asked it is said why.
+//! What the driver can tell the program about a frame: when it arrived, its hash, the VLAN tag that
+//! the NIC took off (Documentation/networking/xdp-rx-metadata.rst). The program asks by calling
+//! functions of the kernel, whose numbers are in the kernel's BTF and stay the same until the next
+//! boot. Where something cannot be asked it is said why.
 
 use core::fmt;
 use std::sync::OnceLock;
@@ -43,8 +44,8 @@ impl RxHint {
 pub(in crate::device::af_xdp) enum Ask {
     /// By a call of the function of this BTF type.
     Kernel(u32),
-    /// As if the function had returned `result` and written the two values: programs that call functions of the
-    /// kernel are bound to a driver, and such the kernel does not run by itself.
+    /// As if the function had returned `result` and written the two values: programs that call
+    /// functions of the kernel are bound to a driver, and such the kernel does not run by itself.
     #[cfg(test)]
     AsIf { result: i32, values: [i32; 2] },
 }
@@ -83,7 +84,8 @@ impl fmt::Display for Absent {
 /// What is asked on an interface; for each that is not, why.
 pub(in crate::device::af_xdp) type Found = [Result<Ask, Absent>; 3];
 
-/// Finds what of `wanted` the driver of `interface` and this kernel give a program that runs in `mode`.
+/// Finds what of `wanted` the driver of `interface` and this kernel give a program that runs in
+/// `mode`.
 pub(in crate::device::af_xdp) fn find(interface: &Interface, mode: Mode, wanted: [bool; 3]) -> Found {
     RxHint::ALL.map(|hint| {
         if !wanted[hint as usize] {
@@ -107,7 +109,8 @@ pub(in crate::device::af_xdp) fn asked(found: &Found) -> Kfuncs {
     [0, 1, 2].map(|idx| found[idx].as_ref().ok().copied())
 }
 
-/// The functions' types. Read once, as they change with the kernel only: 5 MB and some milliseconds.
+/// The functions' types. Read once, as they change with the kernel only: 5 MB and some
+/// milliseconds.
 fn of_this_kernel() -> &'static Result<[Option<u32>; 3], String> {
     static FUNCTIONS: OnceLock<Result<[Option<u32>; 3], String>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! What the program knows of a frame, told in the bytes before it (XDP metadata): the flow tag of the rule, and what the driver
-//! told the program.
+//! What the program knows of a frame, told in the bytes before it (XDP metadata): the flow tag of
+//! the rule, and what the driver told the program.
 //!
 //! ```text
 //!  ├────────────────────── RX_HINTS_LEN ──────────────────────┤
@@ -7,7 +7,8 @@
 //!                                      ├──── TAG_LEN ─────┤
 //! ```
 //!
-//! The word says which of it is there, so what only has a tag writes the last eight bytes. Numbers are in the machine's order.
+//! The word says which of it is there, so what only has a tag writes the last eight bytes. Numbers
+//! are in the machine's order.
 
 use crate::mem::{Mbuf, RxInfo};
 use crate::time::UnixTime;
@@ -35,8 +36,9 @@ pub(in crate::device::af_xdp) const AT_VLAN: usize = 12;
 pub(in crate::device::af_xdp) const AT_MAGIC: usize = 0;
 pub(in crate::device::af_xdp) const AT_WORD: usize = 4;
 
-/// Reads what the program wrote before the frame, and wipes it, so that the buffer's next frame does not inherit it. A frame of
-/// which nothing is told, which is nearly every one where only VLAN tags are asked for, costs the look at eight bytes.
+/// Reads what the program wrote before the frame, and wipes it, so that the buffer's next frame
+/// does not inherit it. A frame of which nothing is told, which is nearly every one where only VLAN
+/// tags are asked for, costs the look at eight bytes.
 #[inline]
 pub(in crate::device::af_xdp) fn read(mbuf: Mbuf) -> Mbuf {
     match mbuf.behind(TAG_LEN).map(|near| (u32_at(near, AT_MAGIC), u32_at(near, AT_WORD))) {

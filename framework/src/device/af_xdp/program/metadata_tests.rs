@@ -1,6 +1,6 @@
-//! What drivers tell of frames, from the program to the mbuf. The kernel runs the program by itself where the driver's answers
-//! are made up; asked for real, veth has hashes and the tags that the sending kernel kept beside its packets, and no
-//! arrival times.
+//! What drivers tell of frames, from the program to the mbuf. The kernel runs the program by itself
+//! where the driver's answers are made up; asked for real, veth has hashes and the tags that the
+//! sending kernel kept beside its packets, and no arrival times.
 
 use core::net::Ipv4Addr;
 use std::io;
@@ -38,8 +38,9 @@ fn as_if(result: i32, values: [i32; 2]) -> Option<Ask> {
 /// As the kernel says that a frame has none.
 const NONE: Option<Ask> = Some(Ask::AsIf { result: -libc::ENODATA, values: [0; 2] });
 
-/// What the mbuf says of `frame` after a program with this rule, whose driver gives these answers: `None` where the rule does
-/// not name it. And the bytes that the program wrote. Wherever the program has the rule, it says the same.
+/// What the mbuf says of `frame` after a program with this rule, whose driver gives these answers:
+/// `None` where the rule does not name it. And the bytes that the program wrote. Wherever the
+/// program has the rule, it says the same.
 fn told(rule: &Rule, frame: &[u8], kfuncs: Kfuncs) -> io::Result<Option<(RxInfo, usize)>> {
     let table = Map::create(MapKind::Hash, size_of::<Key>(), 4, 1)?;
     let sockets = Map::create(MapKind::Sockets, 4, 4, 1)?;
@@ -146,7 +147,8 @@ fn tag_that_the_nic_took_off_is_the_outermost() {
     check(Rule::arp().on_vlan(7), &untagged, taken_off, false);
 }
 
-/// A port on `veth1`, open and polled, and the UDP packets of this thread's namespace on their way to it from `veth0`.
+/// A port on `veth1`, open and polled, and the UDP packets of this thread's namespace on their way
+/// to it from `veth0`.
 struct Rig {
     rx: AfXdpRx,
     _tx: AfXdpTx,
@@ -250,8 +252,8 @@ fn nothing_is_asked_behind_the_driver() {
     });
 }
 
-/// Puts a program on `veth0` that gives every packet a VLAN tag beside its bytes, as the kernel's VLAN interfaces do. veth
-/// hands it over in the same form, as a NIC does that takes tags off.
+/// Puts a program on `veth0` that gives every packet a VLAN tag beside its bytes, as the kernel's
+/// VLAN interfaces do. veth hands it over in the same form, as a NIC does that takes tags off.
 fn tag_beside_the_frame(tci: i32) -> (Program, super::bpf::Link) {
     let mut asm = Assembler::default();
     asm.mov(Reg::R2, i32::from(0x8100u16.to_be()));

@@ -1,12 +1,15 @@
-//! Whether a queue hears: what its two halves have to know of each other, and of the other queues of the port.
+//! Whether a queue hears: what its two halves have to know of each other, and of the other queues
+//! of the port.
 //!
-//! A program without an entry for the queue gives its frames to the kernel. The entry is made by whichever comes first, the first poll
-//! or the first frame that is to leave. An answer must not come before there is somebody to hear it: the kernel, which knows nothing of
-//! our connections, would reset them, and what a neighbor answers would be lost. The fill ring is full by then: the other way round
-//! the first frames would find no buffer.
+//! A program without an entry for the queue gives its frames to the kernel. The entry is made by
+//! whichever comes first, the first poll or the first frame that is to leave. An answer must not
+//! come before there is somebody to hear it: the kernel, which knows nothing of our connections,
+//! would reset them, and what a neighbor answers would be lost. The fill ring is full by then: the
+//! other way round the first frames would find no buffer.
 //!
-//! The NIC decides on which queue an answer comes. So nothing leaves a queue before all that were taken of the port hear, as on a
-//! ConnectX. A queue that has sent once sends on: one that is taken later does not stop it.
+//! The NIC decides on which queue an answer comes. So nothing leaves a queue before all that were
+//! taken of the port hear, as on a ConnectX. A queue that has sent once sends on: one that is taken
+//! later does not stop it.
 
 use core::cell::Cell;
 use std::rc::Rc;
@@ -52,7 +55,8 @@ impl Gate {
         }
     }
 
-    /// Lets frames come, and says whether frames may leave: a system call where none come yet, a load and a compare where they do.
+    /// Lets frames come, and says whether frames may leave: a system call where none come yet, a
+    /// load and a compare where they do.
     #[inline]
     pub(in crate::device::af_xdp) fn open(&self) -> bool {
         matches!(self.state.get(), State::Open | State::Over) || self.open_now()

@@ -1,4 +1,5 @@
-//! Queues that hear one after the other, on a veth with two of them in a namespace of the test's own.
+//! Queues that hear one after the other, on a veth with two of them in a namespace of the test's
+//! own.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::process::Command;

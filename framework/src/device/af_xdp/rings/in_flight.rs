@@ -1,5 +1,6 @@
-//! Frames that the kernel has to send. A completion names an address only; here it finds its frame, whatever the
-//! order, and whoever else has bytes of the same chunk in flight (a view of a held packet, sent again).
+//! Frames that the kernel has to send. A completion names an address only; here it finds its frame,
+//! whatever the order, and whoever else has bytes of the same chunk in flight (a view of a held
+//! packet, sent again).
 //!
 //! ```text
 //!  chunk of the address ──▶ head ──▶ slot ──▶ slot     one slot a descriptor; those of one chunk are a list
@@ -46,7 +47,8 @@ pub(in crate::device::af_xdp) struct InFlight {
 }
 
 impl InFlight {
-    /// For as many descriptors as the tx ring has, and the completion ring with it: so neither overflows.
+    /// For as many descriptors as the tx ring has, and the completion ring with it: so neither
+    /// overflows.
     pub(in crate::device::af_xdp) fn new(geometry: Geometry, ring_len: u32) -> Self {
         let next = |idx| if idx + 1 < ring_len { idx + 1 } else { NONE };
         Self {
@@ -69,7 +71,8 @@ impl InFlight {
         self.frames
     }
 
-    /// Notes a frame whose descriptors have these addresses. Panics where there is no room for so many.
+    /// Notes a frame whose descriptors have these addresses. Panics where there is no room for so
+    /// many.
     #[inline]
     pub(in crate::device::af_xdp) fn post(&mut self, mbuf: Mbuf, addrs: &[u64]) {
         let frame = self.free;

@@ -1,5 +1,5 @@
-//! What user space shares with the kernel: the umem, its four rings, and which buffer is in which of
-//! them. The only rooms of AF_XDP with `unsafe`, beside the `bpf` system call.
+//! What user space shares with the kernel: the umem, its four rings, and which buffer is in which
+//! of them. The only rooms of AF_XDP with `unsafe`, beside the `bpf` system call.
 
 pub(super) mod gate;
 #[cfg(test)]

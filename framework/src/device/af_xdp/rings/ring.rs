@@ -1,27 +1,31 @@
-//! The four rings that are shared with the kernel (Documentation/networking/af_xdp.rst): fill and tx, which we produce and
-//! the kernel consumes; rx and completion the other way. One [`Cursor`] does the arithmetic of all four.
+//! The four rings that are shared with the kernel (Documentation/networking/af_xdp.rst): fill and
+//! tx, which we produce and the kernel consumes; rx and completion the other way. One [`Cursor`]
+//! does the arithmetic of all four.
 //!
 //! ```text
 //!   consumer                producer (shared)       posted (ours)
 //!   ──▶ [for the consumer] ──▶ [written, not shown] ──▶ [free] ──▶ consumer + len
 //! ```
 //!
-//! Indices run freely and wrap at 2^32; a slot is `index & (len - 1)`. What the kernel writes into its index is input: an
-//! index that is off the ring counts as a fault and moves nothing.
+//! Indices run freely and wrap at 2^32; a slot is `index & (len - 1)`. What the kernel writes into
+//! its index is input: an index that is off the ring counts as a fault and moves nothing.
 //!
 //! `unsafe`, because the kernel is the other side of this memory.
 //!
 //! Invariants:
-//! 1. The memory of a ring stays mapped as long as its `Memory` lives, and a ring owns its `Memory`.
-//! 2. `producer`, `consumer` and `flags` point to aligned words of that memory, `slots` to `len` aligned slots in it; that is
-//!    checked against the mapping's length when the ring is made. `len` is a power of two.
-//! 3. A slot of a produced ring is written only while `posted - consumer < len`, so the kernel does not read it. It is
-//!    shown by a Release store of `producer`.
-//! 4. A slot of a consumed ring is read only below the `producer` that was read by an Acquire load, and given back by a Release
-//!    store of `consumer`.
-//! 5. Slots are plain data: any bytes the kernel writes are a valid value, and reads are volatile, so that what is checked is
-//!    what is used.
-//! 6. A ring has one owner on our side: it is neither `Clone` nor `Sync`, and changing it takes `&mut self`.
+//! 1. The memory of a ring stays mapped as long as its `Memory` lives, and a ring owns its
+//!    `Memory`.
+//! 2. `producer`, `consumer` and `flags` point to aligned words of that memory, `slots` to `len`
+//!    aligned slots in it; that is checked against the mapping's length when the ring is made.
+//!    `len` is a power of two.
+//! 3. A slot of a produced ring is written only while `posted - consumer < len`, so the kernel does
+//!    not read it. It is shown by a Release store of `producer`.
+//! 4. A slot of a consumed ring is read only below the `producer` that was read by an Acquire load,
+//!    and given back by a Release store of `consumer`.
+//! 5. Slots are plain data: any bytes the kernel writes are a valid value, and reads are volatile,
+//!    so that what is checked is what is used.
+//! 6. A ring has one owner on our side: it is neither `Clone` nor `Sync`, and changing it takes
+//!    `&mut self`.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -59,7 +63,8 @@ pub(in crate::device::af_xdp) struct Offsets {
     pub(in crate::device::af_xdp) flags: u64,
 }
 
-/// What is behind a ring: pages shared with the kernel, or, for tests and Miri, plain memory with both ends in one process.
+/// What is behind a ring: pages shared with the kernel, or, for tests and Miri, plain memory with
+/// both ends in one process.
 enum Memory {
     Pages {
         base: NonNull<u8>,
@@ -213,8 +218,8 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
         self.0.cursor.len
     }
 
-    /// Whether at least `wanted` slots can be posted now. Looks at the kernel's index only where those known to be free are
-    /// too few.
+    /// Whether at least `wanted` slots can be posted now. Looks at the kernel's index only where
+    /// those known to be free are too few.
     #[inline]
     pub(in crate::device::af_xdp) fn has_room(&mut self, wanted: u32) -> bool {
         if self.0.cursor.free() < wanted {
@@ -230,7 +235,8 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
         self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
     }
 
-    /// Writes the next slot, which is the next one afterwards as well. Panics as [`post`](Self::post) does.
+    /// Writes the next slot, which is the next one afterwards as well. Panics as
+    /// [`post`](Self::post) does.
     #[inline]
     pub(in crate::device::af_xdp) fn write(&mut self, value: T) {
         assert!(self.0.cursor.free() > 0, "post into a full ring");
@@ -277,11 +283,11 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
         Ring::map(socket, page_offset, offsets, len).map(Self)
     }
 
-    /// Takes the oldest slot, looking at the kernel's index only where those known of are used up. It is given back by
-    /// [`ConsumerRing::give_back`].
+    /// Takes the oldest slot, looking at the kernel's index only where those known of are used up.
+    /// It is given back by [`ConsumerRing::give_back`].
     ///
-    /// Who looks in vain asks for the slot's line as well: both are on their way from the kernel's core when the index moves, instead of
-    /// the one after the other.
+    /// Who looks in vain asks for the slot's line as well: both are on their way from the kernel's
+    /// core when the index moves, instead of the one after the other.
     #[inline]
     pub(in crate::device::af_xdp) fn take(&mut self) -> Option<T> {
         let slot = self.0.slot(self.0.cursor.ours);
@@ -293,7 +299,8 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
             }
         }
         self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
-        // SAFETY: below the producer's index (4) and inside the ring (2); any bytes are a value (5).
+        // SAFETY: below the producer's index (4) and inside the ring (2); any bytes are a value
+        // (5).
         Some(unsafe { slot.read_volatile() })
     }
 

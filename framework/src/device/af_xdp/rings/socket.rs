@@ -1,5 +1,6 @@
-//! An AF_XDP socket from its birth to the queue it is bound to, with its four rings. What the driver can do is found out by
-//! trying, best first: without a copy before with one, frames in several buffers before frames in one.
+//! An AF_XDP socket from its birth to the queue it is bound to, with its four rings. What the
+//! driver can do is found out by trying, best first: without a copy before with one, frames in
+//! several buffers before frames in one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -55,11 +56,13 @@ pub(in crate::device::af_xdp) struct Wanted<'a> {
     pub(in crate::device::af_xdp) frame_len_max: usize,
 }
 
-/// Time that a queue may take to become free after its socket was closed: hundreds of times what it takes an idle machine.
+/// Time that a queue may take to become free after its socket was closed: hundreds of times what it
+/// takes an idle machine.
 const RELEASE_MAX: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 
-/// linux/if_xdp.h: descriptors that one sendto(2) takes in copy mode; 32 where it is not set (Linux 6.17).
+/// linux/if_xdp.h: descriptors that one sendto(2) takes in copy mode; 32 where it is not set (Linux
+/// 6.17).
 const MAX_TX_SKB_BUDGET: i32 = 9;
 /// The first Linux with frames in several buffers (XDP_USE_SG).
 const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
@@ -72,8 +75,8 @@ pub(in crate::device::af_xdp) fn open() -> Result<OwnedFd, SetupError> {
     })
 }
 
-/// Binds the first of `sockets` for which the kernel agrees. Each try needs a socket of its own, as one that failed to bind
-/// keeps its rings.
+/// Binds the first of `sockets` for which the kernel agrees. Each try needs a socket of its own, as
+/// one that failed to bind keeps its rings.
 pub(in crate::device::af_xdp) fn bind(
     mut sockets: Vec<OwnedFd>,
     pool: &Pool,
@@ -108,8 +111,9 @@ pub(in crate::device::af_xdp) fn bind(
     })
 }
 
-/// Binds, and where the queue is taken waits a moment: the kernel frees the queue of a socket that was closed (by a process that
-/// was killed and is started again) on a work queue, some milliseconds later.
+/// Binds, and where the queue is taken waits a moment: the kernel frees the queue of a socket that
+/// was closed (by a process that was killed and is started again) on a work queue, some
+/// milliseconds later.
 fn bind_patiently(umem: &Umem, wanted: &Wanted<'_>, flags: u16) -> io::Result<()> {
     let mut waited = Duration::ZERO;
     loop {
@@ -242,7 +246,8 @@ impl Statistics {
         sys::option(umem.socket(), libc::XDP_STATISTICS).ok()
     }
 
-    /// What has been added to `earlier`. Nothing where a number fell: the kernel forgets those of a ring that it has freed.
+    /// What has been added to `earlier`. Nothing where a number fell: the kernel forgets those of a
+    /// ring that it has freed.
     pub(in crate::device::af_xdp) fn since(&self, earlier: &Self) -> Self {
         Self {
             rx_dropped: self.rx_dropped.saturating_sub(earlier.rx_dropped),

@@ -1,11 +1,11 @@
-//! The system calls of sockets: AF_XDP for frames, netlink and ioctl(2) for what is known of an interface. What other devices
-//! call as well is in [`device::sys`](crate::device::sys).
+//! The system calls of sockets: AF_XDP for frames, netlink and ioctl(2) for what is known of an
+//! interface. What other devices call as well is in [`device::sys`](crate::device::sys).
 //!
 //! `unsafe`, because libc's functions take addresses.
 //!
 //! Invariants:
-//! 1. Every address comes from a reference or slice that is borrowed until the call has returned, and the length beside it is
-//!    the one of what it points to.
+//! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
+//!    and the length beside it is the one of what it points to.
 //! 2. What the kernel writes into is plain data: any bytes are a valid value.
 
 use core::ffi::c_int;
@@ -64,8 +64,8 @@ pub(in crate::device::af_xdp) fn option<T: FromBytes + FromZeros>(socket: &Owned
 /// Makes `len` bytes of `region` the umem of an AF_XDP socket.
 ///
 /// # Safety
-/// From now on the kernel writes into chunks that the fill ring names. The region outlives the socket, and nobody else
-/// reads or writes a chunk while the kernel has it.
+/// From now on the kernel writes into chunks that the fill ring names. The region outlives the
+/// socket, and nobody else reads or writes a chunk while the kernel has it.
 pub(in crate::device::af_xdp) unsafe fn register_umem(
     socket: &OwnedFd,
     region: &Region,
@@ -168,7 +168,8 @@ const ETHTOOL_GFLAGS: u32 = 0x25;
 const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
 const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
 
-/// How many queues an interface has in use, as `ethtool -l` says. `socket` is any socket of the network namespace.
+/// How many queues an interface has in use, as `ethtool -l` says. `socket` is any socket of the
+/// network namespace.
 pub(in crate::device::af_xdp) fn channels(socket: &OwnedFd, interface: &str) -> io::Result<Channels> {
     let mut channels = Channels::new_zeroed();
     channels.command = ETHTOOL_GCHANNELS;
@@ -212,17 +213,18 @@ fn ask_interface<T: FromBytes + IntoBytes>(
     // The last byte stays zero.
     let len = interface.len().min(libc::IFNAMSIZ - 1);
     request.name[..len].copy_from_slice(&interface.as_bytes()[..len]);
-    // SAFETY: request and value are borrowed mutably for the call (1), which writes nothing but plain data (2); each command
-    // here is called with its own structure.
+    // SAFETY: request and value are borrowed mutably for the call (1), which writes nothing but
+    // plain data (2); each command here is called with its own structure.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), command, &raw mut request) }).map(drop)
 }
 
-/// The protocol of the socket behind a descriptor of any process, given as /proc/PID/fd/N. `None` where it is no socket, or
-/// not ours to look at.
+/// The protocol of the socket behind a descriptor of any process, given as /proc/PID/fd/N. `None`
+/// where it is no socket, or not ours to look at.
 pub(in crate::device::af_xdp) fn socket_protocol(descriptor: &Path) -> Option<Vec<u8>> {
     let path = CString::new(descriptor.as_os_str().as_bytes()).ok()?;
     let mut name = [0u8; 32];
-    // SAFETY: path and attribute end with a zero, and the name is borrowed mutably for the call, with its own length (1, 2).
+    // SAFETY: path and attribute end with a zero, and the name is borrowed mutably for the call,
+    // with its own length (1, 2).
     let len = unsafe {
         libc::getxattr(path.as_ptr(), c"system.sockprotoname".as_ptr(), name.as_mut_ptr().cast(), name.len())
     };
@@ -238,25 +240,29 @@ pub(in crate::device::af_xdp) fn interface_name(socket: &OwnedFd, index: u32) ->
     // `struct ifreq` with a number in it.
     let mut request = [0u32; 10];
     request[libc::IFNAMSIZ / 4] = index;
-    // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and plain data (2).
+    // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and
+    // plain data (2).
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFNAME, request.as_mut_ptr()) })?;
     let name = request[..libc::IFNAMSIZ / 4].as_bytes().split(|&byte| byte == 0).next().unwrap_or_default();
     Ok(name.iter().copied().collect())
 }
 
-/// The flags of the interface `name`, of the network namespace of `socket`. Takes no lock in the kernel.
+/// The flags of the interface `name`, of the network namespace of `socket`. Takes no lock in the
+/// kernel.
 pub(in crate::device::af_xdp) fn interface_flags(socket: &OwnedFd, name: &[u8]) -> io::Result<i32> {
     // `struct ifreq`, where the flags are a short behind the name.
     let mut request = [0u8; 40];
     // The last byte of the name stays zero.
     let len = name.len().min(libc::IFNAMSIZ - 1);
     request[..len].copy_from_slice(&name[..len]);
-    // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and plain data (2).
+    // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and
+    // plain data (2).
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFFLAGS, request.as_mut_ptr()) })?;
     Ok(i16::from_ne_bytes([request[libc::IFNAMSIZ], request[libc::IFNAMSIZ + 1]]).into())
 }
 
-/// Moves the calling thread into a fresh network namespace, with nothing in it but a loopback that is down.
+/// Moves the calling thread into a fresh network namespace, with nothing in it but a loopback that
+/// is down.
 #[cfg(test)]
 pub(in crate::device::af_xdp) fn leave_namespace() -> io::Result<()> {
     // SAFETY: no address is passed.

@@ -1,4 +1,5 @@
-//! The memory that kernel and worker share: the region of the worker's pool, cut into the pool's own buffers.
+//! The memory that kernel and worker share: the region of the worker's pool, cut into the pool's
+//! own buffers.
 //!
 //! ```text
 //!  chunk   | metadata 128 | kernel's headroom 256 | frame ...             |
@@ -11,9 +12,10 @@
 //!
 //! Invariants:
 //! 1. The socket is closed before the region may go: both are here, and `drop` closes first.
-//! 2. A chunk that the kernel has is an mbuf that nobody else can reach: it is in [`Lent`] or in the sender's
-//!    [`InFlight`](super::in_flight::InFlight), which give it out only when the kernel has given it back, or, when the
-//!    halves of a queue are dropped, in `leftovers` here until the socket is closed.
+//! 2. A chunk that the kernel has is an mbuf that nobody else can reach: it is in [`Lent`] or in
+//!    the sender's [`InFlight`](super::in_flight::InFlight), which give it out only when the kernel
+//!    has given it back, or, when the halves of a queue are dropped, in `leftovers` here until the
+//!    socket is closed.
 
 use core::cell::{Cell, RefCell};
 use std::io;
@@ -25,7 +27,8 @@ use super::sys;
 use crate::mem::{Layout, METADATA_LEN, Mbuf, Pool, Region, prefetch_line};
 
 const LINE_LEN: usize = 64;
-/// Headers and a short message: what is read of a frame at once. Of a longer one the CPU sees by itself that it is read on.
+/// Headers and a short message: what is read of a frame at once. Of a longer one the CPU sees by
+/// itself that it is read on.
 const PREFETCHED_LEN: usize = 4 * LINE_LEN;
 
 /// An AF_XDP socket with its memory.
@@ -57,8 +60,8 @@ impl Umem {
         let region = Arc::clone(pool.region());
         let geometry = Geometry::of(pool);
         let len = geometry.chunks << geometry.shift;
-        // SAFETY: the region is kept until the socket is closed (1), and a chunk that the kernel has is in nobody else's
-        // hands (2).
+        // SAFETY: the region is kept until the socket is closed (1), and a chunk that the kernel
+        // has is in nobody else's hands (2).
         unsafe { sys::register_umem(&socket, &region, len, 1 << geometry.shift, METADATA_LEN) }?;
         Ok(Self {
             socket: Some(socket),
@@ -102,9 +105,10 @@ impl Umem {
 
 impl Drop for Umem {
     fn drop(&mut self) {
-        // In copy mode the kernel touches no chunk after close(2) has returned: net/xdp/xsk.c unbinds and waits for a grace
-        // period. A driver in zero-copy mode is stopped later, by a work queue, and may write until then: its chunks never go
-        // home, and the pool, which notices, leaves its region behind.
+        // In copy mode the kernel touches no chunk after close(2) has returned: net/xdp/xsk.c
+        // unbinds and waits for a grace period. A driver in zero-copy mode is stopped later, by a
+        // work queue, and may write until then: its chunks never go home, and the pool, which
+        // notices, leaves its region behind.
         drop(self.socket.take());
         for mbuf in self.leftovers.get_mut().drain(..) {
             if self.zero_copy.get() { core::mem::forget(mbuf) } else { mbuf.free() }
@@ -142,8 +146,9 @@ impl Geometry {
         (self.offset(addr) + bytes.len() <= 1 << self.shift).then_some(addr)
     }
 
-    /// Asks the CPU for the first lines of the frame that a descriptor names, all at once: the kernel has written
-    /// them on its core. One that is wrong asks for lines of somebody else, which does no harm.
+    /// Asks the CPU for the first lines of the frame that a descriptor names, all at once: the
+    /// kernel has written them on its core. One that is wrong asks for lines of somebody else,
+    /// which does no harm.
     #[inline]
     pub(in crate::device::af_xdp) fn prefetch(&self, desc: &Desc) {
         let (start, len) = (self.base.wrapping_add(desc.addr as usize), (desc.len as usize).min(PREFETCHED_LEN));
@@ -191,8 +196,8 @@ impl Lent {
         self.count
     }
 
-    /// Notes that the kernel gets the chunk of a fresh mbuf; its address for the fill ring. Panics where the mbuf is of
-    /// another region: the caller has compared the pools.
+    /// Notes that the kernel gets the chunk of a fresh mbuf; its address for the fill ring. Panics
+    /// where the mbuf is of another region: the caller has compared the pools.
     #[inline]
     pub(in crate::device::af_xdp) fn lend(&mut self, mbuf: Mbuf) -> u64 {
         let addr = self.geometry.addr_of(mbuf.bytes()).expect("an mbuf of the umem's own pool");
@@ -203,8 +208,8 @@ impl Lent {
         (chunk << self.geometry.shift) as u64
     }
 
-    /// The mbuf of a received frame, or part of one. All that the kernel says is checked: a chunk that it was lent, bytes
-    /// behind the metadata and inside the chunk.
+    /// The mbuf of a received frame, or part of one. All that the kernel says is checked: a chunk
+    /// that it was lent, bytes behind the metadata and inside the chunk.
     #[inline]
     pub(in crate::device::af_xdp) fn take_back(&mut self, desc: &Desc) -> Result<Mbuf, Fault> {
         let mbuf = self.geometry.chunk(desc.addr).and_then(|chunk| self.mbufs[chunk].take());
@@ -229,8 +234,9 @@ impl Lent {
     }
 }
 
-/// Makes an empty mbuf, whose data begins at `data_offset` of its chunk, show `len` bytes from `offset`, where a driver with
-/// a headroom of its own has put them. The caller has checked that they are inside.
+/// Makes an empty mbuf, whose data begins at `data_offset` of its chunk, show `len` bytes from
+/// `offset`, where a driver with a headroom of its own has put them. The caller has checked that
+/// they are inside.
 #[cold]
 fn place(mbuf: &mut Mbuf, data_offset: usize, offset: usize, len: usize) {
     let fits = "the bytes are inside the chunk";
@@ -256,7 +262,8 @@ mod tests {
         Pool::new(Arc::new(Region::heap(layout.region_len(CHUNKS)).unwrap()), layout).unwrap()
     }
 
-    /// What becomes of a descriptor while chunk 0 is lent: offset in the chunk and bytes, or the fault. No buffer is lost.
+    /// What becomes of a descriptor while chunk 0 is lent: offset in the chunk and bytes, or the
+    /// fault. No buffer is lost.
     fn check(addr: u64, len: u32, expected: Result<(usize, usize), Fault>) {
         let pool = pool();
         let mut lent = Lent::new(Geometry::of(&pool));

@@ -1,4 +1,5 @@
-//! A program that somebody takes off the interface while its queues run, on the loopback of a namespace of the test's own.
+//! A program that somebody takes off the interface while its queues run, on the loopback of a
+//! namespace of the test's own.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io;

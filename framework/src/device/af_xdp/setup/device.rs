@@ -28,33 +28,36 @@ pub struct AfXdpConfig {
     pub mode: Mode,
     /// Whether frames are copied. By default not, where the driver can.
     pub copying: Copying,
-    /// Frames that may wait for the worker, and buffers that the kernel has for them: a power of two. Too few and a burst
-    /// is dropped by the kernel (`rx_ring_full`, `kernel_dropped`); too many and the buffers fall out of the cache before
-    /// they are used again. By default 2,048.
+    /// Frames that may wait for the worker, and buffers that the kernel has for them: a power of
+    /// two. Too few and a burst is dropped by the kernel (`rx_ring_full`, `kernel_dropped`); too
+    /// many and the buffers fall out of the cache before they are used again. By default 2,048.
     pub rx_ring_len: u32,
     /// Buffers of frames that may be on their way out: a power of two. By default 1,024.
     pub tx_ring_len: u32,
     /// Rules at the same time; 100 bytes of kernel memory each. By default 4,096.
     pub rules_max: usize,
-    /// Whether frames are to bring when they arrived, by the NIC's clock. Stamping is switched on for all frames of the interface
-    /// and restored when the device is dropped. The clock is the PTP clock of the NIC as it is: in TAI where `ptp4l` sets it
-    /// (37 s ahead of UTC since 2017), in UTC where `phc2sys` copies the system's, free running where nobody does. Where
-    /// there are none the device works without and [`describe`](AfXdpDevice::describe) says why. Costs a call of the driver for each
-    /// frame of ours. By default off.
+    /// Whether frames are to bring when they arrived, by the NIC's clock. Stamping is switched on
+    /// for all frames of the interface and restored when the device is dropped. The clock is the
+    /// PTP clock of the NIC as it is: in TAI where `ptp4l` sets it (37 s ahead of UTC since 2017),
+    /// in UTC where `phc2sys` copies the system's, free running where nobody does. Where there are
+    /// none the device works without and [`describe`](AfXdpDevice::describe) says why. Costs a call
+    /// of the driver for each frame of ours. By default off.
     pub rx_timestamps: bool,
-    /// Whether frames are to bring the hash that the NIC spreads them over its queues by, where the driver tells it.
-    /// By default off.
+    /// Whether frames are to bring the hash that the NIC spreads them over its queues by, where the
+    /// driver tells it. By default off.
     pub rx_hash: bool,
-    /// Whether the VLAN tags that the NIC takes off are to come with their frames and count for rules, where the driver tells
-    /// them. Without it, or where the driver does not, such frames look untagged. Where the NIC takes tags off a frame of ours
-    /// costs up to 4 ns more than without: 26 and 30 ns, the least of 14 runs in turns over veth on a busy machine.
-    /// By default on.
+    /// Whether the VLAN tags that the NIC takes off are to come with their frames and count for
+    /// rules, where the driver tells them. Without it, or where the driver does not, such frames
+    /// look untagged. Where the NIC takes tags off a frame of ours costs up to 4 ns more than
+    /// without: 26 and 30 ns, the least of 14 runs in turns over veth on a busy machine. By default
+    /// on.
     pub rx_vlan: bool,
 }
 
 impl AfXdpConfig {
-    /// The best that driver and kernel can do on `interface`: 2048 frames to receive, 1024 to send, 4096 rules, VLAN tags. At 10 Gbit/s
-    /// 2048 of the shortest frames are 138 µs: longer than a worker is away.
+    /// The best that driver and kernel can do on `interface`: 2048 frames to receive, 1024 to send,
+    /// 4096 rules, VLAN tags. At 10 Gbit/s 2048 of the shortest frames are 138 µs: longer than a
+    /// worker is away.
     pub fn new(interface: &str) -> Self {
         Self {
             interface: interface.into(),
@@ -73,8 +76,8 @@ impl AfXdpConfig {
 /// Ethernet's header and one VLAN tag.
 pub(in crate::device::af_xdp) const LINK_HEADER_LEN: usize = 14 + 4;
 
-/// A live port. While it or one of its queues exists our program is on the interface; with the last of them, or the process, it
-/// is gone.
+/// A live port. While it or one of its queues exists our program is on the interface; with the last
+/// of them, or the process, it is gone.
 pub struct AfXdpDevice {
     port: Arc<Port>,
     config: AfXdpConfig,
@@ -94,15 +97,17 @@ pub struct AfXdpQueue {
 }
 
 impl AfXdpDevice {
-    /// Puts a program without rules on the interface. The kernel goes on receiving every frame until a rule names some of them
-    /// and the queue they come on has been polled, or was to send something.
+    /// Puts a program without rules on the interface. The kernel goes on receiving every frame
+    /// until a rule names some of them and the queue they come on has been polled, or was to send
+    /// something.
     ///
-    /// Nothing leaves a queue before all that were taken by then hear, as an answer may come on any of them: so take the queues before
-    /// the first worker starts. Who sends before is told that there is no room (`tx/refused_unheard`).
+    /// Nothing leaves a queue before all that were taken by then hear, as an answer may come on any
+    /// of them: so take the queues before the first worker starts. Who sends before is told that
+    /// there is no room (`tx/refused_unheard`).
     ///
     /// # Errors
-    /// One sentence with the next step in it: no such interface, no permission, a program of somebody else on the interface
-    /// (and whose), a driver without XDP, a kernel that is too old.
+    /// One sentence with the next step in it: no such interface, no permission, a program of
+    /// somebody else on the interface (and whose), a driver without XDP, a kernel that is too old.
     pub fn open(config: &AfXdpConfig) -> Result<Self, DeviceError> {
         for (name, len) in [("rx_ring_len", config.rx_ring_len), ("tx_ring_len", config.tx_ring_len)] {
             if !len.is_power_of_two() || !(64..=65_536).contains(&len) {
@@ -110,7 +115,8 @@ impl AfXdpDevice {
             }
         }
         let interface = Interface::find(&config.interface)?;
-        // A thread may have the capabilities for programs but not for sockets: say so before anything is attached.
+        // A thread may have the capabilities for programs but not for sockets: say so before
+        // anything is attached.
         socket::open()?;
         let taken = vec![false; interface.queues.into()];
         let port = Arc::new(Port::attach(interface, config)?);
@@ -122,14 +128,16 @@ impl AfXdpDevice {
         self.port.mode
     }
 
-    /// Why no frame will come again though the interface is there: somebody has taken our program off it, and it cannot be put
-    /// back. The queues then have [ended](crate::device::RxState::Ended).
+    /// Why no frame will come again though the interface is there: somebody has taken our program
+    /// off it, and it cannot be put back. The queues then have
+    /// [ended](crate::device::RxState::Ended).
     pub fn why_ended(&self) -> Option<String> {
         self.port.lost().map(|lost| lost.to_string())
     }
 
-    /// Whether the interface is a link that the kernel makes up (veth, tun). Frames on it may come from a stack of this very
-    /// machine, which leaves checksums to be finished by a NIC that is not there.
+    /// Whether the interface is a link that the kernel makes up (veth, tun). Frames on it may come
+    /// from a stack of this very machine, which leaves checksums to be finished by a NIC that is
+    /// not there.
     pub fn is_virtual(&self) -> bool {
         self.port.interface.is_virtual
     }
@@ -221,7 +229,8 @@ impl Device for AfXdpDevice {
         &self.port.interface.name
     }
 
-    /// As found at [`AfXdpDevice::open`]. Chains to send need Linux 6.6, and in zero-copy mode a driver that has them.
+    /// As found at [`AfXdpDevice::open`]. Chains to send need Linux 6.6, and in zero-copy mode a
+    /// driver that has them.
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             queues: self.port.interface.queues,
@@ -263,18 +272,22 @@ impl Device for AfXdpDevice {
         })
     }
 
-    /// Frames that the rule names and that the NIC delivers to queue `idx` come to us. AF_XDP moves no frame between queues: where
-    /// a NIC spreads frames over several, put the rule in place for each of them, or tell the NIC (`ethtool -N`).
+    /// Frames that the rule names and that the NIC delivers to queue `idx` come to us. AF_XDP moves
+    /// no frame between queues: where a NIC spreads frames over several, put the rule in place for
+    /// each of them, or tell the NIC (`ethtool -N`).
     ///
-    /// Where several rules name a frame, one with ports goes before one without, and one with more fields before one with
-    /// fewer, to decide its flow tag. Of a frame whose headers are spread over several buffers only the first counts.
+    /// Where several rules name a frame, one with ports goes before one without, and one with more
+    /// fields before one with fewer, to decide its flow tag. Of a frame whose headers are spread
+    /// over several buffers only the first counts.
     ///
-    /// Up to eight rules (one that is in place for all queues counts once) stand in the program, which saves each frame the lookup
-    /// and makes each change a new program: 12 ms measured on a veth, nearly all of it the kernel's exchange. With more rules
-    /// only one that names a new set of fields is so dear; others are an update of a map, some 20 µs. So steer from a
-    /// thread that may wait; the queues run on meanwhile.
+    /// Up to eight rules (one that is in place for all queues counts once) stand in the program,
+    /// which saves each frame the lookup and makes each change a new program: 12 ms measured on a
+    /// veth, nearly all of it the kernel's exchange. With more rules only one that names a new set
+    /// of fields is so dear; others are an update of a map, some 20 µs. So steer from a thread that
+    /// may wait; the queues run on meanwhile.
     ///
-    /// Where the driver tells something about frames, the calling thread must be in the interface's network namespace.
+    /// Where the driver tells something about frames, the calling thread must be in the interface's
+    /// network namespace.
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         rule.check()?;
         if !self.check_queue(idx) {
@@ -292,9 +305,11 @@ impl Queue for AfXdpQueue {
     type Rx = AfXdpRx;
     type Tx = AfXdpTx;
 
-    /// Makes the pool's region the umem and binds the socket. The pool must be of [`Layout::umem`](crate::mem::Layout::umem).
-    /// Frames come from the first [`receive`](crate::device::RxQueue::receive) on, or from the first
-    /// [`post`](crate::device::TxQueue::post), before what is posted leaves; until then they go to the kernel.
+    /// Makes the pool's region the umem and binds the socket. The pool must be of
+    /// [`Layout::umem`](crate::mem::Layout::umem). Frames come from the first
+    /// [`receive`](crate::device::RxQueue::receive) on, or from the first
+    /// [`post`](crate::device::TxQueue::post), before what is posted leaves; until then they go to
+    /// the kernel.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(AfXdpRx, AfXdpTx), DeviceError> {
         if !is_umem_layout(pool.layout()) {
             return Err(SetupError::NotAUmem { stride: pool.layout().stride() }.into());

@@ -6,8 +6,9 @@ use std::io;
 use crate::device::DeviceError;
 use crate::mem::Layout;
 
-/// What a program needs that is not root, for setcap(8): cap_net_admin puts programs on interfaces, cap_net_raw opens AF_XDP
-/// sockets, cap_bpf loads programs, cap_perfmon lets them compute where a header ends, cap_ipc_lock keeps the pool in memory.
+/// What a program needs that is not root, for setcap(8): cap_net_admin puts programs on interfaces,
+/// cap_net_raw opens AF_XDP sockets, cap_bpf loads programs, cap_perfmon lets them compute where a
+/// header ends, cap_ipc_lock keeps the pool in memory.
 pub const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock";
 
 /// Why there is no device, or no queue.

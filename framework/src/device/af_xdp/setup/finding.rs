@@ -1,8 +1,10 @@
-//! Which rule names a frame: lookups in a hash map, one for each shape, however many rules there are; or, where they are few, a
-//! chain of comparisons with values that stand in the program. A lookup costs about what a dozen comparisons cost, and most
-//! frames differ from a rule in the first value that is compared.
+//! Which rule names a frame: lookups in a hash map, one for each shape, however many rules there
+//! are; or, where they are few, a chain of comparisons with values that stand in the program. A
+//! lookup costs about what a dozen comparisons cost, and most frames differ from a rule in the
+//! first value that is compared.
 //!
-//! Enters a frame whose headers are walked over; leaves by a jump to the hit, or by falling through.
+//! Enters a frame whose headers are walked over; leaves by a jump to the hit, or by falling
+//! through.
 
 use super::super::program::assembler::{Alu, Cmp, Helper, Reg, Size};
 use super::super::program::generate::{
@@ -13,7 +15,8 @@ use crate::device::steering::Fields;
 use crate::wire::EtherType;
 
 impl Program<'_> {
-    /// Tries the rules, the most telling first. With a hit R0 points to the rule's word in the table, or `WORD` is that word.
+    /// Tries the rules, the most telling first. With a hit R0 points to the rule's word in the
+    /// table, or `WORD` is that word.
     pub(in crate::device::af_xdp) fn find(&mut self) -> Rest {
         let mut rest = Rest::Missed;
         for depth in [Depth::Ports, Depth::Ipv4, Depth::Ethernet, Depth::Any] {
@@ -65,8 +68,8 @@ impl Program<'_> {
         asm.jump_if(Reg::R0, Cmp::NotEqual, 0, self.labels.hit);
     }
 
-    /// Hits where every field that the rule names has its value, and where the frame came on the rule's queue. What tells flows
-    /// apart comes first.
+    /// Hits where every field that the rule names has its value, and where the frame came on the
+    /// rule's queue. What tells flows apart comes first.
     fn compare(&mut self, rule: &Constant) -> Rest {
         let Constant { key, shape, queue, word } = *rule;
         let (asm, hit) = (&mut self.asm, self.labels.hit);

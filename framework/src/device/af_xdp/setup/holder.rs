@@ -1,5 +1,5 @@
-//! Who has the interface or the queue that we cannot have: the processes whose descriptors are XDP links on it, or AF_XDP
-//! sockets in its network namespace. Only asked when set-up has failed.
+//! Who has the interface or the queue that we cannot have: the processes whose descriptors are XDP
+//! links on it, or AF_XDP sockets in its network namespace. Only asked when set-up has failed.
 
 use std::fs;
 use std::path::Path;
@@ -21,8 +21,9 @@ pub(in crate::device::af_xdp) fn of_program(program: Option<u32>) -> String {
     format!("kept by {}", holders.join(" and "))
 }
 
-/// The same for a queue of the calling thread's network namespace: the others with AF_XDP sockets there. To which queue a
-/// socket is bound the kernel tells through a module that few have (xsk_diag), so it is a guess, and says so.
+/// The same for a queue of the calling thread's network namespace: the others with AF_XDP sockets
+/// there. To which queue a socket is bound the kernel tells through a module that few have
+/// (xsk_diag), so it is a guess, and says so.
 pub(in crate::device::af_xdp) fn of_queue() -> String {
     let namespace = fs::read_link("/proc/thread-self/ns/net").ok();
     let holders = processes_that(|pid, process| {

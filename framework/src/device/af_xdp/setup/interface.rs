@@ -1,5 +1,5 @@
-//! What the kernel says of an interface, and what its driver can do with XDP. Asked at set-up; the state of the link also now
-//! and then while the queue runs.
+//! What the kernel says of an interface, and what its driver can do with XDP. Asked at set-up; the
+//! state of the link also now and then while the queue runs.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,7 +40,8 @@ const FEATURE_BASIC: u32 = 1;
 const FEATURE_REDIRECT: u32 = 2;
 const FEATURE_ZERO_COPY: u32 = 8;
 const FEATURE_RX_SG: u32 = 32;
-/// Bits of what the driver tells, in the order of [`RxHint`](super::super::program::kfuncs::RxHint).
+/// Bits of what the driver tells, in the order of
+/// [`RxHint`](super::super::program::kfuncs::RxHint).
 const RX_METADATA: [u32; 3] = [1, 2, 4];
 
 /// An interface of the calling thread's network namespace.
@@ -144,10 +145,11 @@ fn state(flags: i32) -> LinkState {
     if flags & wanted == wanted { LinkState::Up } else { LinkState::Down }
 }
 
-/// Asks for the state of one link again and again. Keeps the network namespace in which it was made.
+/// Asks for the state of one link again and again. Keeps the network namespace in which it was
+/// made.
 ///
-/// By ioctl(2) and not by netlink, whose RTM_GETLINK waits for the lock that every change of any interface takes: a container
-/// that starts elsewhere on the machine kept a worker for 280 ms.
+/// By ioctl(2) and not by netlink, whose RTM_GETLINK waits for the lock that every change of any
+/// interface takes: a container that starts elsewhere on the machine kept a worker for 280 ms.
 pub(in crate::device::af_xdp) struct LinkWatch {
     socket: OwnedFd,
     index: u32,

@@ -1,5 +1,5 @@
-//! Requests to the kernel over netlink: one question, one answer, made of attributes (RFC 3549; linux/netlink.h). Set-up, and
-//! a look at the link every now and then.
+//! Requests to the kernel over netlink: one question, one answer, made of attributes (RFC 3549;
+//! linux/netlink.h). Set-up, and a look at the link every now and then.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,8 @@ const FLAG_REQUEST: u16 = 1;
 const HEADER_LEN: usize = 16;
 /// Bytes of `struct nlattr`.
 const ATTRIBUTE_LEN: usize = 4;
-/// Header, fixed part and an attribute or two, of which an interface's name (16 bytes) is the longest.
+/// Header, fixed part and an attribute or two, of which an interface's name (16 bytes) is the
+/// longest.
 const REQUEST_LEN_MAX: usize = 128;
 /// The two bits of an attribute's type that are flags.
 const ATTRIBUTE_FLAGS: u16 = 0xc000;

@@ -1,4 +1,5 @@
-//! The program on the interface, its maps, and the rules in them: what all queues of a device share.
+//! The program on the interface, its maps, and the rules in them: what all queues of a device
+//! share.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -60,7 +61,8 @@ pub(in crate::device::af_xdp) struct Port {
     maps: Maps,
     filter: NicFilter,
     installed: Mutex<Installed>,
-    /// Whether frames may have something told before them. Once they may, they may forever: some could still be in a ring.
+    /// Whether frames may have something told before them. Once they may, they may forever: some
+    /// could still be in a ring.
     has_rx_hints: AtomicBool,
     /// Queues that were taken and do not hear yet.
     awaited: AtomicUsize,
@@ -70,7 +72,8 @@ pub(in crate::device::af_xdp) struct Port {
     lost: OnceLock<i32>,
 }
 
-/// A queue that was taken and does not hear yet. As long as there is one, no queue of the port sends its first frame.
+/// A queue that was taken and does not hear yet. As long as there is one, no queue of the port
+/// sends its first frame.
 pub(in crate::device::af_xdp) struct Awaited(Arc<Port>);
 
 /// What programs share with us and with the ones after them.
@@ -84,7 +87,8 @@ struct Installed {
     entries: Vec<Entry>,
     next_id: u32,
     contents: Contents,
-    /// The program that looks rules up. It stays loaded beside the other one, to take over where a new one of those cannot be had.
+    /// The program that looks rules up. It stays loaded beside the other one, to take over where a
+    /// new one of those cannot be had.
     lookups: Program,
     /// The program that compares frames with a few rules, which is then the one on the interface.
     compares: Option<Program>,
@@ -238,7 +242,8 @@ impl Port {
         };
     }
 
-    /// Exchanges the program where what stands in it has changed: the shapes of the rules, whether there are tags, a few rules.
+    /// Exchanges the program where what stands in it has changed: the shapes of the rules, whether
+    /// there are tags, a few rules.
     fn adapt(&self, installed: &mut Installed) -> Result<(), SteerError> {
         let entries = || installed.entries.iter().map(|entry| (&entry.rule, entry.queue));
         let wanted = Contents {
@@ -262,9 +267,10 @@ impl Port {
         Ok(())
     }
 
-    /// Puts the program back where somebody has taken it off (`bpftool link detach`): until then the kernel gets every frame, and
-    /// nobody is told. A system call; each queue makes it now and then. Where it cannot be put back, as another program has taken
-    /// the interface, or the driver refuses it with an MTU that was raised meanwhile, the queues have [ended](Self::lost).
+    /// Puts the program back where somebody has taken it off (`bpftool link detach`): until then
+    /// the kernel gets every frame, and nobody is told. A system call; each queue makes it now and
+    /// then. Where it cannot be put back, as another program has taken the interface, or the driver
+    /// refuses it with an MTU that was raised meanwhile, the queues have [ended](Self::lost).
     pub(in crate::device::af_xdp) fn look_after(&self) {
         // Who changes rules meanwhile has the lock, and finds out as well.
         let Ok(mut installed) = self.installed.try_lock() else { return };
@@ -279,8 +285,9 @@ impl Port {
         }
     }
 
-    /// Whether the interface is gone, or in another namespace. What the kernel says where it is to put a program there does not tell:
-    /// for an interface that it has not it says EINVAL (`bpf_xdp_link_attach` in net/core/dev.c), and so do drivers for other reasons.
+    /// Whether the interface is gone, or in another namespace. What the kernel says where it is to
+    /// put a program there does not tell: for an interface that it has not it says EINVAL
+    /// (`bpf_xdp_link_attach` in net/core/dev.c), and so do drivers for other reasons.
     fn is_without_interface(&self) -> bool {
         self.watch.look() == Some(LinkState::Gone)
     }
@@ -314,8 +321,9 @@ impl Port {
         self.lost.get().is_some()
     }
 
-    /// Puts a program for what is wanted in the place of the one that is there. One that compares must be loaded for each change;
-    /// where that fails, as from another namespace, the one that looks rules up does.
+    /// Puts a program for what is wanted in the place of the one that is there. One that compares
+    /// must be loaded for each change; where that fails, as from another namespace, the one that
+    /// looks rules up does.
     fn exchange(&self, installed: &mut Installed, wanted: &Contents) -> io::Result<()> {
         let kfuncs = kfuncs::asked(&self.found);
         let source = self.maps.source(&wanted.shapes, wanted.tags, kfuncs, self.options);
@@ -340,20 +348,22 @@ impl Port {
     }
 
     fn load(&self, source: &Source<'_>) -> io::Result<Program> {
-        // The number of an interface names another one in another namespace, whose driver must not be asked.
+        // The number of an interface names another one in another namespace, whose driver must not
+        // be asked.
         if self.options.bound_to.is_some() && namespace() != self.namespace {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
         load(source, self.options).map_err(|refusal| refusal.error)
     }
 
-    /// Adapts to a rule that is gone, which cannot fail: the program that looks rules up does not find it any more, and where it
-    /// makes a lookup too many it is slower, not wrong.
+    /// Adapts to a rule that is gone, which cannot fail: the program that looks rules up does not
+    /// find it any more, and where it makes a lookup too many it is slower, not wrong.
     fn settle(&self, installed: &mut Installed) {
         if self.adapt(installed).is_err()
             && let Some(compares) = installed.compares.take()
         {
-            // Both are loaded, and the link has the first: that fails only where the interface is gone.
+            // Both are loaded, and the link has the first: that fails only where the interface is
+            // gone.
             let _ = installed.link.replace(&compares, &installed.lookups);
             installed.contents.constants.clear();
         }
@@ -419,13 +429,15 @@ impl Installed {
 
 fn refused(error: &io::Error) -> SteerError {
     match error.raw_os_error() {
-        // A program with rules computes where headers end, which the verifier lets only those do who have cap_perfmon.
+        // A program with rules computes where headers end, which the verifier lets only those do
+        // who have cap_perfmon.
         Some(libc::EPERM | libc::EACCES) => SteerError::NoPermission { capabilities: CAPABILITIES },
         errno => SteerError::Refused { errno: errno.unwrap_or(0) },
     }
 }
 
-/// Whether a kernel of this version has what takes the program away with the process. One that does not say is tried.
+/// Whether a kernel of this version has what takes the program away with the process. One that does
+/// not say is tried.
 fn check_kernel(version: Option<(u32, u32)>) -> Result<(), SetupError> {
     if version.is_some_and(|version| version < LINKS_SINCE) {
         return Err(SetupError::KernelTooOld { missing: "XDP links", since: "5.9" });
@@ -447,9 +459,9 @@ fn load(source: &Source<'_>, options: LoadOptions) -> Result<Program, LoadError>
 const GOING: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Attaches, and where a program is there that nobody keeps waits a little: that of a process or port that has ended goes
-/// when the last copy of its descriptor is closed, and a program that is being started elsewhere (fork, exec) has copies
-/// of everything for some milliseconds.
+/// Attaches, and where a program is there that nobody keeps waits a little: that of a process or
+/// port that has ended goes when the last copy of its descriptor is closed, and a program that is
+/// being started elsewhere (fork, exec) has copies of everything for some milliseconds.
 fn attach_behind_the_dead(
     interface: &Interface,
     mode: Mode,
@@ -504,8 +516,8 @@ fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> 
     }
 }
 
-/// A program that asks the driver before one that does not, and one for one buffer before one for several, as not all drivers
-/// have those. The inner error is the driver's, who can do none of it.
+/// A program that asks the driver before one that does not, and one for one buffer before one for
+/// several, as not all drivers have those. The inner error is the driver's, who can do none of it.
 fn attach_native(
     interface: &Interface,
     maps: &Maps,
@@ -601,7 +613,8 @@ impl Port {
         installed.link.detach()
     }
 
-    /// From now on the kernel lets no queue hear, as it does where a program gives its capabilities away.
+    /// From now on the kernel lets no queue hear, as it does where a program gives its capabilities
+    /// away.
     pub(in crate::device::af_xdp) fn freeze(&self) -> io::Result<()> {
         self.maps.sockets.freeze()
     }

@@ -1,10 +1,12 @@
-//! Rules as the program has them. Rules that name the same fields have one *shape*; all rules are in one hash map whose
-//! key holds the fields that the shape names, and zeros for the others. So the program depends on the shapes in use only, a
-//! handful, however many hundred rules there are: it makes one lookup for each shape, and most changes are one update of the map.
-//! A few rules ([`CONSTANTS_MAX`]) stand in the program itself as well, which then makes no lookup and is a new one with each change.
+//! Rules as the program has them. Rules that name the same fields have one *shape*; all rules are
+//! in one hash map whose key holds the fields that the shape names, and zeros for the others. So
+//! the program depends on the shapes in use only, a handful, however many hundred rules there are:
+//! it makes one lookup for each shape, and most changes are one update of the map. A few rules
+//! ([`CONSTANTS_MAX`]) stand in the program itself as well, which then makes no lookup and is a new
+//! one with each change.
 //!
-//! Where several rules name a frame, the one of the most telling shape decides the flow tag: ports before addresses before link
-//! fields, and more fields before fewer.
+//! Where several rules name a frame, the one of the most telling shape decides the flow tag: ports
+//! before addresses before link fields, and more fields before fewer.
 
 use zerocopy::{Immutable, IntoBytes};
 
@@ -67,7 +69,8 @@ impl Shape {
         (0..8).filter(|&bit| self.has(FIELDS[bit])).fold(0, |byte, bit| byte | 1 << bit)
     }
 
-    /// The order of lookups: what is most telling first. The last number makes it the same on every run.
+    /// The order of lookups: what is most telling first. The last number makes it the same on every
+    /// run.
     fn rank(self) -> impl Ord {
         core::cmp::Reverse((self.depth(), self.byte().count_ones(), self.byte()))
     }
@@ -81,8 +84,8 @@ pub(in crate::device::af_xdp) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule
     shapes
 }
 
-/// A rule of one queue as the hash map has it. Addresses and ports are in network order, as in the frame; what the program
-/// computes is in the machine's.
+/// A rule of one queue as the hash map has it. Addresses and ports are in network order, as in the
+/// frame; what the program computes is in the machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
 #[repr(C)]
 pub(in crate::device::af_xdp) struct Key {
@@ -110,12 +113,14 @@ pub(in crate::device::af_xdp) struct Constant {
     pub(in crate::device::af_xdp) word: u32,
 }
 
-/// How many rules may stand in the program; one that is in place for all queues counts once. A frame is compared with each at
-/// worst, so many more would cost what lookups cost, and each change of rules costs a new program.
+/// How many rules may stand in the program; one that is in place for all queues counts once. A
+/// frame is compared with each at worst, so many more would cost what lookups cost, and each change
+/// of rules costs a new program.
 pub(in crate::device::af_xdp) const CONSTANTS_MAX: usize = 8;
 
-/// The rules and their queues as the program tries them, where it may have them in itself: none where there are too many. Of rules with
-/// the same key the first counts, as in the map. `queues` is how many the interface has.
+/// The rules and their queues as the program tries them, where it may have them in itself: none
+/// where there are too many. Of rules with the same key the first counts, as in the map. `queues`
+/// is how many the interface has.
 pub(in crate::device::af_xdp) fn constants<'a>(
     rules: impl ExactSizeIterator<Item = (&'a Rule, u16)>,
     queues: u16,
@@ -178,7 +183,8 @@ impl Key {
     }
 }
 
-/// What the map holds for a key: the word of [`metadata`](super::super::program::metadata) with the flow tag in it, or 0.
+/// What the map holds for a key: the word of [`metadata`](super::super::program::metadata) with the
+/// flow tag in it, or 0.
 pub(in crate::device::af_xdp) fn tag_word(rule: &Rule) -> u32 {
     rule.flow_tag.map_or(0, |tag| tag | HAS_FLOW_TAG)
 }

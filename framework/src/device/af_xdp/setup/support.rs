@@ -1,4 +1,5 @@
-//! What AF_XDP could do on an interface, asked without touching it: for tools, and for programs that choose a backend.
+//! What AF_XDP could do on an interface, asked without touching it: for tools, and for programs
+//! that choose a backend.
 
 use super::super::program::kfuncs::RxHint;
 use super::holder;
@@ -12,7 +13,8 @@ pub struct Support {
     pub index: u32,
     /// Queues that frames come on.
     pub queues: u16,
-    /// What the driver can do with XDP; `None` where the kernel does not tell (the netdev family came with Linux 6.3).
+    /// What the driver can do with XDP; `None` where the kernel does not tell (the netdev family
+    /// came with Linux 6.3).
     pub driver: Option<DriverSupport>,
     /// The XDP program that is on the interface already: no other can be had beside it.
     pub program: Option<AttachedProgram>,
@@ -45,8 +47,9 @@ pub struct AttachedProgram {
 }
 
 impl Support {
-    /// Asks the kernel about `interface`, of the calling thread's network namespace. Needs no privilege; whose a program is
-    /// only root sees. A few system calls, and a walk over /proc where there is a program.
+    /// Asks the kernel about `interface`, of the calling thread's network namespace. Needs no
+    /// privilege; whose a program is only root sees. A few system calls, and a walk over /proc
+    /// where there is a program.
     ///
     /// # Errors
     /// One sentence: there is no such interface, or the kernel does not answer.

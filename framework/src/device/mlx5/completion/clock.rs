@@ -1,6 +1,7 @@
-//! What the timestamps of CQEs mean (mlx5.md 2.9): counts of the NIC's clock, which the kernel relates to the wall, or the time of
-//! day itself. What enters is the field of a CQE, what leaves is what stands in an mbuf. Nobody here reads a clock: the relation is
-//! handed in by who asks the kernel's page now and then, and stays right for seconds (its `overflow_period`).
+//! What the timestamps of CQEs mean (mlx5.md 2.9): counts of the NIC's clock, which the kernel
+//! relates to the wall, or the time of day itself. What enters is the field of a CQE, what leaves
+//! is what stands in an mbuf. Nobody here reads a clock: the relation is handed in by who asks the
+//! kernel's page now and then, and stays right for seconds (its `overflow_period`).
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
@@ -22,7 +23,8 @@ pub(in crate::device::mlx5) struct Relation {
     pub(in crate::device::mlx5) mask: u64,
 }
 
-/// The same relation as a straight line that begins so long ago that no frame came before: one multiplication tells the time.
+/// The same relation as a straight line that begins so long ago that no frame came before: one
+/// multiplication tells the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Line {
     ns: u64,
@@ -38,7 +40,8 @@ impl Line {
     pub(in crate::device::mlx5) const TICKS: Self =
         Self { ns: 0, ticks: 0, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
 
-    /// Through `relation`, from a quarter of the clock's range before it on, or as far as 64 bits can multiply.
+    /// Through `relation`, from a quarter of the clock's range before it on, or as far as 64 bits
+    /// can multiply.
     pub(in crate::device::mlx5) fn through(relation: &Relation) -> Self {
         let (mult, shift) = (u64::from(relation.mult).max(1), relation.shift.min(63));
         let back = (relation.mask / 4).min((1 << 62) / mult);
@@ -54,7 +57,8 @@ impl Line {
         }
     }
 
-    /// The time when the clock stood at `ticks`, rounded down to the nanosecond. Any numbers give some time.
+    /// The time when the clock stood at `ticks`, rounded down to the nanosecond. Any numbers give
+    /// some time.
     #[inline(always)]
     pub(in crate::device::mlx5) fn at(&self, ticks: u64) -> u64 {
         let since = ticks.wrapping_sub(self.ticks) & self.mask;
@@ -74,7 +78,8 @@ pub(in crate::device::mlx5) fn real_time(timestamp: u64) -> u64 {
 pub(in crate::device::mlx5) enum Stamps {
     /// Nothing.
     Off,
-    /// They are handed on as they are, for who knows the clock: [`Mbuf::ticks`](crate::mem::Mbuf::ticks).
+    /// They are handed on as they are, for who knows the clock:
+    /// [`Mbuf::ticks`](crate::mem::Mbuf::ticks).
     Ticks,
     /// Ticks become time of day.
     Wall(Relation),

@@ -1,17 +1,20 @@
-//! Compressed sessions of CQEs (mlx5.md 2.10): one title that is like any CQE, and for each frame eight bytes in arrays of eight.
+//! Compressed sessions of CQEs (mlx5.md 2.10): one title that is like any CQE, and for each frame
+//! eight bytes in arrays of eight.
 //!
 //! ```text
 //!  slot    k      k+1      k+2 .. k+7   k+8      k+9 .. k+15   k+16     ...  k+N
 //!          title  array 0  holes        array 1  holes         array 2       the next CQE
 //! ```
 //!
-//! When a session is opened all of it is copied out and its slots are the NIC's again: what remains is a list, and a burst may
-//! end anywhere in it. The slots hold garbage where the owner bits are, so they are made invalid.
+//! When a session is opened all of it is copied out and its slots are the NIC's again: what remains
+//! is a list, and a burst may end anywhere in it. The slots hold garbage where the owner bits are,
+//! so they are made invalid.
 
 use super::cq::{Cq, MINIS};
 use crate::mem::{MetaTemplate, Templated};
 
-/// Frames of the longest session that devices of the fact sheet announce (`cqe_comp_caps.max_num`, mlx5.md 1.4).
+/// Frames of the longest session that devices of the fact sheet announce (`cqe_comp_caps.max_num`,
+/// mlx5.md 1.4).
 const FRAMES_MAX: usize = 64;
 
 /// What the upper half of an entry is, beside the byte count in the lower one.
@@ -58,7 +61,8 @@ impl Session {
         self.count - self.next
     }
 
-    /// Reads the session of `count` frames, at most `possible`, whose title is the oldest entry of `cq`, and consumes its entries.
+    /// Reads the session of `count` frames, at most `possible`, whose title is the oldest entry of
+    /// `cq`, and consumes its entries.
     #[inline(always)]
     pub(in crate::device::mlx5) fn open(&mut self, cq: &mut Cq, count: u32, possible: u32) -> Result<(), Impossible> {
         let max = possible.min(cq.count()).min(FRAMES_MAX as u32);
@@ -76,7 +80,8 @@ impl Session {
         self.title = title;
     }
 
-    /// The metadata of the `count` next frames, by their place from the next one on. Panics where fewer are left.
+    /// The metadata of the `count` next frames, by their place from the next one on. Panics where
+    /// fewer are left.
     #[inline(always)]
     pub(in crate::device::mlx5) fn metas<const HASHES: bool>(&self, count: usize) -> impl Fn(usize) -> Templated {
         let (minis, title) = (&self.minis.as_flattened()[self.next..self.count][..count], self.title);

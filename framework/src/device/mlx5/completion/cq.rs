@@ -1,7 +1,9 @@
-//! The completion queue: which entries are the NIC's, which are ours, and how far we tell it that we have read (mlx5.md 2.9).
+//! The completion queue: which entries are the NIC's, which are ours, and how far we tell it that
+//! we have read (mlx5.md 2.9).
 //!
-//! An entry is ours where its opcode is not 15 and its owner bit is the parity of the turn around the ring that the consumer
-//! index is in. Nothing is written back but after a compressed session, whose slots hold garbage where owner bits are.
+//! An entry is ours where its opcode is not 15 and its owner bit is the parity of the turn around
+//! the ring that the consumer index is in. Nothing is written back but after a compressed session,
+//! whose slots hold garbage where owner bits are.
 
 use super::super::ring::{DoorbellRecord, Ring, Run, RunMut, consumed_barrier, from_device_barrier};
 use super::super::setup::parts::CqParts;
@@ -93,9 +95,10 @@ impl Cq {
         Cqe(self.ring.entry(self.consumer_idx))
     }
 
-    /// The oldest entries, `limit` at most, that the NIC has written and that each tell of one frame, for the WQEs from
-    /// `wqe_idx` on, one after the other: of their counters the bits of `wqe_mask` count. All of them are safe to read from
-    /// here on. It ends at the end of the ring's memory, and at the first entry that is anything else.
+    /// The oldest entries, `limit` at most, that the NIC has written and that each tell of one
+    /// frame, for the WQEs from `wqe_idx` on, one after the other: of their counters the bits of
+    /// `wqe_mask` count. All of them are safe to read from here on. It ends at the end of the
+    /// ring's memory, and at the first entry that is anything else.
     #[inline(always)]
     pub(in crate::device::mlx5) fn frames<const SHIFT: u32>(
         &self,
@@ -104,7 +107,8 @@ impl Cq {
         wqe_mask: u16,
     ) -> Run<'_, CQE_LEN> {
         let run = self.ring.run(self.consumer_idx, 0, limit.min(self.ring.until_end(self.consumer_idx)));
-        // Counter, signature, opcode and owner are one word, so one comparison is all that a frame needs.
+        // Counter, signature, opcode and owner are one word, so one comparison is all that a frame
+        // needs.
         let mask = u32::from(wqe_mask) << 16 | u32::from(!OP_OWN_SOLICITED);
         let expected = wqe_idx << 16 | u32::from(OP_OWN_RECEIVED | self.owner());
         let is_next = |count: usize| {
@@ -147,9 +151,10 @@ impl Cq {
         }
     }
 
-    /// The same whether or not it is news: after somebody else may have written the record. libmlx5 has the record when it resets a
-    /// queue. That of rdma-core leaves a CQ alone of whose ring it told (`mlx5dv_init_obj`, `__mlx5_cq_clean` in cq.c); older ones,
-    /// of MLNX_OFED, do not: they take the queue's CQEs out from an index of their own, and write that into the record.
+    /// The same whether or not it is news: after somebody else may have written the record. libmlx5
+    /// has the record when it resets a queue. That of rdma-core leaves a CQ alone of whose ring it
+    /// told (`mlx5dv_init_obj`, `__mlx5_cq_clean` in cq.c); older ones, of MLNX_OFED, do not: they
+    /// take the queue's CQEs out from an index of their own, and write that into the record.
     #[inline]
     pub(in crate::device::mlx5) fn publish_again(&mut self) {
         self.published = self.consumer_idx;
@@ -162,13 +167,14 @@ impl Cq {
         self.consumer_idx
     }
 
-    /// It is not known any more where the NIC writes next: at `idx` it has been. Consumes what it has written since, as far as can be
-    /// seen, and makes all entries nobody's, so that the next one it writes can be [found](Self::find). It writes none meanwhile.
+    /// It is not known any more where the NIC writes next: at `idx` it has been. Consumes what it
+    /// has written since, as far as can be seen, and makes all entries nobody's, so that the next
+    /// one it writes can be [found](Self::find). It writes none meanwhile.
     #[cold]
     pub(in crate::device::mlx5) fn lose(&mut self, idx: u32) {
         let count = self.ring.count();
-        // Never more than the NIC wrote: what is left of the turn before has another owner bit, or is nobody's. Perhaps less, where a
-        // session ends in holes.
+        // Never more than the NIC wrote: what is left of the turn before has another owner bit, or
+        // is nobody's. Perhaps less, where a session ends in holes.
         self.consumer_idx = idx;
         let is_written = |ahead: &u32| {
             let idx = idx.wrapping_add(*ahead);
@@ -183,9 +189,11 @@ impl Cq {
         self.publish_again();
     }
 
-    /// The index of the first entry that the NIC has written since the place was [lost](Self::lose): the slot is where it is, and its owner
-    /// bit tells the turn. That will do, as a CQ is full by its index modulo twice its length (mlx5.md 2.9). `None` where there is none
-    /// yet, or so many that nobody can say which is the first: there are holes between those of a session.
+    /// The index of the first entry that the NIC has written since the place was
+    /// [lost](Self::lose): the slot is where it is, and its owner bit tells the turn. That will do,
+    /// as a CQ is full by its index modulo twice its length (mlx5.md 2.9). `None` where there is
+    /// none yet, or so many that nobody can say which is the first: there are holes between those
+    /// of a session.
     #[cold]
     pub(in crate::device::mlx5) fn find(&self) -> Option<u32> {
         let count = self.ring.count();
@@ -213,8 +221,9 @@ impl Cq {
         self.consumer_idx = idx;
     }
 
-    /// Copies the mini entries of the session of `count` frames out whose title is the oldest entry, and consumes its entries: they
-    /// are nobody's until the NIC writes them anew. Panics where there is no room for so many.
+    /// Copies the mini entries of the session of `count` frames out whose title is the oldest
+    /// entry, and consumes its entries: they are nobody's until the NIC writes them anew. Panics
+    /// where there is no room for so many.
     #[inline(always)]
     pub(in crate::device::mlx5) fn take_minis(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
         assert!(count as usize <= minis.len() * MINIS && count <= self.ring.count(), "more frames than entries");
@@ -229,7 +238,8 @@ impl Cq {
         self.consume_many(count);
     }
 
-    /// The same of a session that goes over the end of the ring's memory, or of entries of 128 bytes.
+    /// The same of a session that goes over the end of the ring's memory, or of entries of 128
+    /// bytes.
     #[cold]
     fn take_minis_one_by_one(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
         for (array, minis) in (0..count.div_ceil(MINIS as u32)).zip(minis) {
@@ -271,7 +281,8 @@ mod tests {
     use crate::device::mlx5::completion::cqe::Opcode;
     use crate::device::mlx5::testing::plain::PlainCq;
 
-    /// Entries are ours exactly when they are written, over several turns of the ring and for both lengths of an entry.
+    /// Entries are ours exactly when they are written, over several turns of the ring and for both
+    /// lengths of an entry.
     fn check(count: u32, entry_len: u32) {
         let (parts, mut nic) = PlainCq::new(count, entry_len);
         let mut cq = Cq::new(parts);

@@ -1,5 +1,6 @@
-//! The completion queue entry of 64 bytes, and of the 128-byte form its upper half (mlx5.md 2.9): where its fields are and
-//! what they may say. Nothing here trusts it; who uses a field checks it against what it may be.
+//! The completion queue entry of 64 bytes, and of the 128-byte form its upper half (mlx5.md 2.9):
+//! where its fields are and what they may say. Nothing here trusts it; who uses a field checks it
+//! against what it may be.
 
 use super::super::ring::Entry;
 
@@ -98,8 +99,8 @@ impl Cqe<'_> {
         }
     }
 
-    /// Sending: the index of the WQE's first basic block. Receiving: the index of the WQE, with several frames a WQE that of
-    /// the frame's first stride.
+    /// Sending: the index of the WQE's first basic block. Receiving: the index of the WQE, with
+    /// several frames a WQE that of the frame's first stride.
     #[inline(always)]
     pub(in crate::device::mlx5) fn wqe_counter(self) -> u16 {
         self.0.be16::<60>()
@@ -135,7 +136,8 @@ impl Cqe<'_> {
         self.0.be32::<28>()
     }
 
-    /// Bytes of the frame; with several frames a WQE strides and a filler bit as well; in a title the frames of the session.
+    /// Bytes of the frame; with several frames a WQE strides and a filler bit as well; in a title
+    /// the frames of the session.
     #[inline(always)]
     pub(in crate::device::mlx5) fn byte_count(self) -> u32 {
         self.0.be32::<44>()
@@ -147,8 +149,8 @@ impl Cqe<'_> {
         self.0.be64::<48>()
     }
 
-    /// The tag of the flow rule, or all ones, which is none. Without a rule the 24 bits are zero, so the device is told a rule's tag
-    /// plus one: [`flow_tag_on_wire`].
+    /// The tag of the flow rule, or all ones, which is none. Without a rule the 24 bits are zero,
+    /// so the device is told a rule's tag plus one: [`flow_tag_on_wire`].
     #[inline(always)]
     pub(in crate::device::mlx5) fn flow_tag(self) -> u32 {
         (self.0.be32::<56>() & 0x00ff_ffff).wrapping_sub(1)

@@ -61,8 +61,8 @@ impl CqeParser {
         self.line = Line::through(relation);
     }
 
-    /// Parses CQEs in a loop that is made for `FIELDS`; the length is their byte count as it stands. Of a tunnel it says
-    /// nonsense.
+    /// Parses CQEs in a loop that is made for `FIELDS`; the length is their byte count as it
+    /// stands. Of a tunnel it says nonsense.
     #[inline(always)]
     pub(in crate::device::mlx5) fn parse_with<const FIELDS: u8>(&self) -> impl Fn(Cqe<'_>) -> RxMeta + '_ {
         let (kinds, line) = (self.packet_types.view(), self.line);

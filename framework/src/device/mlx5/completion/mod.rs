@@ -1,5 +1,5 @@
-//! Completion queues: whose turn a CQE is, what it says, compressed CQEs, and the clock of their time
-//! stamps.
+//! Completion queues: whose turn a CQE is, what it says, compressed CQEs, and the clock of their
+//! time stamps.
 
 pub(super) mod clock;
 pub(super) mod compressed;

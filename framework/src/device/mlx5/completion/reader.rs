@@ -1,5 +1,6 @@
-//! Reading the completion queue of a receiving ring, of either kind: whose turn it is, what is no frame, and what is counted.
-//! What becomes of a frame is its ring's business: `cyclic.rs`, `striding.rs`.
+//! Reading the completion queue of a receiving ring, of either kind: whose turn it is, what is no
+//! frame, and what is counted. What becomes of a frame is its ring's business: `cyclic.rs`,
+//! `striding.rs`.
 
 use super::super::health::recover::Blame;
 use super::super::setup::parts::CqParts;
@@ -13,13 +14,15 @@ use crate::mem::{Burst, Mbuf, MetaTemplate};
 crate::drop_reasons! {
     /// Why a frame that a rule names does not reach the pipeline.
     pub(crate) enum Mlx5RxDrop {
-        /// The NIC found no buffer in the ring: the pool was empty, or the worker too slow. The NIC's own count.
+        /// The NIC found no buffer in the ring: the pool was empty, or the worker too slow. The
+        /// NIC's own count.
         OutOfBuffer => "out_of_buffer",
         /// The NIC tells of more bytes than the buffers have.
         LengthInvalid => "length_invalid",
         /// The CQE is not the one of the oldest buffer. The queue is reset.
         IndexUnexpected => "index_unexpected",
-        /// The CQE tells of strides that its buffer does not have, or that were told of before. The queue is reset.
+        /// The CQE tells of strides that its buffer does not have, or that were told of before. The
+        /// queue is reset.
         StridesInvalid => "strides_invalid",
         /// The CQE tells of something that a receiving queue does not get.
         OpcodeUnexpected => "opcode_unexpected",
@@ -44,7 +47,8 @@ crate::drop_reasons! {
     }
 }
 
-/// Entries in one turn that are no frames: so a NIC that writes nothing else cannot hold the worker.
+/// Entries in one turn that are no frames: so a NIC that writes nothing else cannot hold the
+/// worker.
 pub(in crate::device::mlx5) const OTHERS_MAX: u32 = 64;
 
 /// The reading side of a completion queue.
@@ -72,14 +76,16 @@ struct Counters {
     flushed: Counter,
 }
 
-/// Whether it is known where in the CQ the NIC writes next. A session that cannot be read leaves open how many entries it has, and a
-/// reset of the ring leaves the NIC's place in the CQ where it is.
+/// Whether it is known where in the CQ the NIC writes next. A session that cannot be read leaves
+/// open how many entries it has, and a reset of the ring leaves the NIC's place in the CQ where it
+/// is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Known,
     /// The ring has to be reset, so that the NIC writes nothing.
     Lost,
-    /// All entries are nobody's: the next one that is written tells. Where that was seen at the last look, if it was.
+    /// All entries are nobody's: the next one that is written tells. Where that was seen at the
+    /// last look, if it was.
     Sought(Option<u32>),
 }
 
@@ -95,7 +101,8 @@ pub(in crate::device::mlx5) enum Step {
 }
 
 impl Reader {
-    /// Takes the queue over. `mini` is the format of compressed sessions where they were asked for, `template` any.
+    /// Takes the queue over. `mini` is the format of compressed sessions where they were asked for,
+    /// `template` any.
     pub(in crate::device::mlx5) fn new(
         cq: CqParts,
         parser: CqeParser,
@@ -168,8 +175,8 @@ impl Reader {
         self.place = Place::Sought(None);
     }
 
-    /// Looks for it once; whether it was found, and entries are read again. It has to be seen at the same place twice, as the arrays of a
-    /// session are written before its title.
+    /// Looks for it once; whether it was found, and entries are read again. It has to be seen at
+    /// the same place twice, as the arrays of a session are written before its title.
     #[cold]
     pub(in crate::device::mlx5) fn seek(&mut self) -> bool {
         let seen = self.cq.find();
@@ -269,8 +276,9 @@ impl Reader {
         }
     }
 
-    /// Reads the CQ dry; what frames there are have `reason` to be lost. The NIC writes no more. Where the place is lost, or gets lost
-    /// here, what can be read is, and the rest has no name. An entry whose byte count has a bit of `no_frame` is none.
+    /// Reads the CQ dry; what frames there are have `reason` to be lost. The NIC writes no more.
+    /// Where the place is lost, or gets lost here, what can be read is, and the rest has no name.
+    /// An entry whose byte count has a bit of `no_frame` is none.
     pub(in crate::device::mlx5) fn drain(&mut self, reason: Mlx5RxDrop, no_frame: u32) {
         self.drops.count_many(reason, self.session.close() as u64);
         let first = self.cq.idx();

@@ -1,5 +1,5 @@
-//! A count that the kernel keeps for a port, in /sys. To read it is a command to the firmware (of `out_of_buffer`: QUERY_Q_COUNTER), so
-//! nothing on a worker's way does.
+//! A count that the kernel keeps for a port, in /sys. To read it is a command to the firmware (of
+//! `out_of_buffer`: QUERY_Q_COUNTER), so nothing on a worker's way does.
 
 use core::time::Duration;
 use std::fs::File;
@@ -14,11 +14,13 @@ pub(in crate::device::mlx5) struct PortCounter {
 }
 
 impl PortCounter {
-    /// The kernel answers from memory for so long (10 ms; linux drivers/infiniband/core/verbs.c, `lifespan` in sysfs.c), and some more.
+    /// The kernel answers from memory for so long (10 ms; linux drivers/infiniband/core/verbs.c,
+    /// `lifespan` in sysfs.c), and some more.
     pub(in crate::device::mlx5) const LIFESPAN: Duration = Duration::from_millis(12);
 
-    /// Counts from now on. `None` where the kernel keeps none. In switchdev mode it keeps those of the device instead (linux
-    /// drivers/infiniband/hw/mlx5/counters.c, `mlx5_ib_alloc_hw_device_stats`).
+    /// Counts from now on. `None` where the kernel keeps none. In switchdev mode it keeps those of
+    /// the device instead (linux drivers/infiniband/hw/mlx5/counters.c,
+    /// `mlx5_ib_alloc_hw_device_stats`).
     pub(in crate::device::mlx5) fn open(sysfs: &Path, device: &str, port: u8, name: &str) -> Option<Self> {
         let device = sysfs.join("class/infiniband").join(device);
         let of_port = device.join("ports").join(port.to_string()).join("hw_counters").join(name);

@@ -1,6 +1,7 @@
-//! The thread that looks at a port, so that no worker has to: from the port's opening to its end. Ten times a second it reads what events
-//! wait and what found no buffer (`watch.rs`). Where it runs is where the thread that opened the device may run: open before pinning, or
-//! it shares a worker's core.
+//! The thread that looks at a port, so that no worker has to: from the port's opening to its end.
+//! Ten times a second it reads what events wait and what found no buffer (`watch.rs`). Where it
+//! runs is where the thread that opened the device may run: open before pinning, or it shares a
+//! worker's core.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;

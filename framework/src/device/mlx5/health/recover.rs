@@ -1,29 +1,33 @@
-//! Coming back after an error. A WQE that the NIC cannot carry out puts its ring into the error state: an error CQE says why, and
-//! whatever else was posted is flushed (mlx5.md 2.9). The half that owns the ring counts the frame by its reason, and goes on:
+//! Coming back after an error. A WQE that the NIC cannot carry out puts its ring into the error
+//! state: an error CQE says why, and whatever else was posted is flushed (mlx5.md 2.9). The half
+//! that owns the ring counts the frame by its reason, and goes on:
 //!
 //! ```text
 //!  error CQE ──▶ reset: the NIC lets go ──▶ CQ read dry, mbufs home, indices 0 ──▶ ready: the NIC takes it up empty
 //! ```
 //!
-//! Sending and receiving have objects of their own, so the one goes on while the other comes back. What fails again and again is
-//! tried less and less often: each try is some system calls, in the worker's loop.
+//! Sending and receiving have objects of their own, so the one goes on while the other comes back.
+//! What fails again and again is tried less and less often: each try is some system calls, in the
+//! worker's loop.
 
 use std::io;
 
 use crate::counters::{Counter, Scope, Unit};
 use crate::time::{Duration, Instant};
 
-/// The verbs objects behind a ring, for the half that drives it. Calls into the kernel: after an error and at the end, never for a
-/// frame.
+/// The verbs objects behind a ring, for the half that drives it. Calls into the kernel: after an
+/// error and at the end, never for a frame.
 pub(in crate::device::mlx5) trait Objects {
-    /// Takes the ring out of the NIC's hands. When this has returned `Ok`, the NIC touches neither the ring nor the buffers in it,
-    /// the CQEs that it wrote are in the CQ and no more will come, and indices and doorbell records are 0.
+    /// Takes the ring out of the NIC's hands. When this has returned `Ok`, the NIC touches neither
+    /// the ring nor the buffers in it, the CQEs that it wrote are in the CQ and no more will come,
+    /// and indices and doorbell records are 0.
     fn reset(&mut self) -> io::Result<()>;
 
     /// Gives the ring back to the NIC, which takes it up empty, at index 0.
     fn ready(&mut self) -> io::Result<()>;
 
-    /// The end: as [`reset`](Self::reset), and nothing comes after it. With an error the NIC may still touch the buffers.
+    /// The end: as [`reset`](Self::reset), and nothing comes after it. With an error the NIC may
+    /// still touch the buffers.
     fn close(&mut self) -> io::Result<()> {
         self.reset()
     }
@@ -54,20 +58,23 @@ pub(in crate::device::mlx5) struct Recovery {
 pub(in crate::device::mlx5) enum Blame {
     /// Nobody knows, or we: it may come back at once.
     Ours,
-    /// Whoever sent a frame longer than the ring's buffers. A longer pause would keep nobody from sending the next one, and only
-    /// costs the good frames between.
+    /// Whoever sent a frame longer than the ring's buffers. A longer pause would keep nobody from
+    /// sending the next one, and only costs the good frames between.
     Wire,
 }
 
-/// From one reset to the next, doubled with each until it is the longest, and anew after a quiet time. A frame that the NIC cannot
-/// send is a mistake of ours, which may come back with each order: the port then still sends what is good in between. A reset is
-/// four commands to the firmware, each of which may take 100 µs: with the longest pause that is half a percent of the worker's time.
+/// From one reset to the next, doubled with each until it is the longest, and anew after a quiet
+/// time. A frame that the NIC cannot send is a mistake of ours, which may come back with each
+/// order: the port then still sends what is good in between. A reset is four commands to the
+/// firmware, each of which may take 100 µs: with the longest pause that is half a percent of the
+/// worker's time.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_secs(1);
 
 impl Recovery {
-    /// For objects that are ready. Counts `resets`, `failed_resets`, `cq_errors` and `stranded` buffers in `scope`.
+    /// For objects that are ready. Counts `resets`, `failed_resets`, `cq_errors` and `stranded`
+    /// buffers in `scope`.
     pub(in crate::device::mlx5) fn new(objects: Box<dyn Objects>, scope: &Scope) -> Self {
         Self {
             objects,
@@ -81,8 +88,9 @@ impl Recovery {
         }
     }
 
-    /// Where it is time, takes the ring out of the NIC's hands. With `true` the owner reads the CQ dry, sends its mbufs home, starts at
-    /// index 0 and calls [`ready`](Self::ready); with `false` it tries again on a later turn.
+    /// Where it is time, takes the ring out of the NIC's hands. With `true` the owner reads the CQ
+    /// dry, sends its mbufs home, starts at index 0 and calls [`ready`](Self::ready); with `false`
+    /// it tries again on a later turn.
     #[cold]
     pub(in crate::device::mlx5) fn reset(&mut self, now: Instant) -> bool {
         self.reset_for(Blame::Ours, now)
@@ -105,23 +113,26 @@ impl Recovery {
         self.counted(|objects| objects.reset())
     }
 
-    /// Gives the ring back to the NIC. With `false` the owner goes back to [`reset`](Self::reset), on a later turn.
+    /// Gives the ring back to the NIC. With `false` the owner goes back to [`reset`](Self::reset),
+    /// on a later turn.
     #[cold]
     pub(in crate::device::mlx5) fn ready(&mut self) -> bool {
         self.counted(|objects| objects.ready())
     }
 
-    /// The completion queue is lost, and the ring comes back no more: only a new queue would. Buffers stay until this one is closed.
+    /// The completion queue is lost, and the ring comes back no more: only a new queue would.
+    /// Buffers stay until this one is closed.
     #[cold]
     pub(in crate::device::mlx5) fn end(&mut self) {
         self.has_ended = true;
         self.cq_errors.inc();
     }
 
-    /// At the end: whether the NIC touches neither ring nor buffers any more, and mbufs may go home. A device that was removed
-    /// touches nothing either. Where it is `false` the NIC may write into buffers, or send them, at any time: their owner leaves
-    /// them where they are for ever, and counts them as [`strand`](Self::strand)ed. So the pool's memory stays too, until the process
-    /// ends.
+    /// At the end: whether the NIC touches neither ring nor buffers any more, and mbufs may go
+    /// home. A device that was removed touches nothing either. Where it is `false` the NIC may
+    /// write into buffers, or send them, at any time: their owner leaves them where they are for
+    /// ever, and counts them as [`strand`](Self::strand)ed. So the pool's memory stays too, until
+    /// the process ends.
     #[cold]
     #[must_use]
     pub(in crate::device::mlx5) fn close(&mut self) -> bool {
@@ -129,8 +140,9 @@ impl Recovery {
         self.failed_resets.inc();
         match error.raw_os_error() {
             Some(libc::ENODEV) => true,
-            // So answers the kernel of a device that it has taken away (linux drivers/infiniband/core/uverbs_main.c), but also of one
-            // that is there and whose firmware did not like the command (`cmd_status_to_err` of mlx5/core/cmd.c).
+            // So answers the kernel of a device that it has taken away (linux
+            // drivers/infiniband/core/uverbs_main.c), but also of one that is there and whose
+            // firmware did not like the command (`cmd_status_to_err` of mlx5/core/cmd.c).
             Some(libc::EIO) => self.objects.are_gone(),
             _ => false,
         }
@@ -267,7 +279,8 @@ pub(in crate::device::mlx5) mod tests {
     #[test]
     fn close_that_fails_is_as_good_only_where_the_device_was_removed() {
         use libc::{EINVAL, EIO, ENODEV, ENOMEM};
-        // EIO is also the word of a device that is there and refused a command: it may still write into the buffers.
+        // EIO is also the word of a device that is there and refused a command: it may still write
+        // into the buffers.
         for (errno, are_gone, is_safe) in [
             (EIO, false, false),
             (EIO, true, true),

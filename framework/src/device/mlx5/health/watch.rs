@@ -1,12 +1,15 @@
-//! Whether the port has a link, whether the device is there, and what found no buffer: what only the kernel can tell.
+//! Whether the port has a link, whether the device is there, and what found no buffer: what only
+//! the kernel can tell.
 //!
 //! ```text
 //!  async events, the port, a count in /sys ──▶ look: a thread of the port (port_monitor.rs) ──▶ atomics ──▶ workers
 //! ```
 //!
-//! To ask about the port, and to read the count, are commands to the firmware: tens to hundreds of µs. So no worker does: what it calls
-//! ([`Watch::state`], [`Watch::take_fault`], [`Watch::take_out_of_buffer`]) reads atomics, makes no system call and waits for nobody. The
-//! port is asked at the start and after an event of it, and now and then in case one was lost; the answer counts, and not the event.
+//! To ask about the port, and to read the count, are commands to the firmware: tens to hundreds of
+//! µs. So no worker does: what it calls ([`Watch::state`], [`Watch::take_fault`],
+//! [`Watch::take_out_of_buffer`]) reads atomics, makes no system call and waits for nobody. The
+//! port is asked at the start and after an event of it, and now and then in case one was lost; the
+//! answer counts, and not the event.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::path::PathBuf;
@@ -22,8 +25,8 @@ use crate::device::RxState;
 pub(in crate::device::mlx5) enum Fault {
     /// Its ring is in error, and comes back when it is reset.
     Ring,
-    /// Its completion queue is lost: it overran, or the NIC could not write to it. The NIC writes no more CQEs, and nothing but a
-    /// new queue brings them back.
+    /// Its completion queue is lost: it overran, or the NIC could not write to it. The NIC writes
+    /// no more CQEs, and nothing but a new queue brings them back.
     Completions,
 }
 
@@ -31,8 +34,8 @@ pub(in crate::device::mlx5) enum Fault {
 pub(in crate::device::mlx5) trait Source {
     /// The next event, if one waits: a system call, and nothing that the firmware would have to do.
     fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError>;
-    /// Whether the port has a link: on Ethernet commands to the firmware (linux drivers/infiniband/hw/mlx5/main.c,
-    /// mlx5_query_port_roce: register PTYS, the vport's state).
+    /// Whether the port has a link: on Ethernet commands to the firmware (linux
+    /// drivers/infiniband/hw/mlx5/main.c, mlx5_query_port_roce: register PTYS, the vport's state).
     fn port_state(&self, port: u8) -> Result<PortState, VerbsError>;
     /// Whether the system still lists the device, as far as is known.
     fn is_listed(&self) -> bool;
@@ -111,7 +114,8 @@ impl<S: Source> Watch<S> {
         watch
     }
 
-    /// Finds out what is new. Reads events and the count, and asks the port after an event of it: not for a worker.
+    /// Finds out what is new. Reads events and the count, and asks the port after an event of it:
+    /// not for a worker.
     pub(in crate::device::mlx5) fn look(&self) {
         let _alone = lock(&self.looking);
         self.hear();
@@ -128,7 +132,8 @@ impl<S: Source> Watch<S> {
         self.look();
     }
 
-    /// The last look of a queue that has closed, which waits until the kernel would read the count anew.
+    /// The last look of a queue that has closed, which waits until the kernel would read the count
+    /// anew.
     pub(in crate::device::mlx5) fn look_last(&self) {
         if self.out_of_buffer.is_some() {
             std::thread::sleep(PortCounter::LIFESPAN);
@@ -146,8 +151,8 @@ impl<S: Source> Watch<S> {
         }
     }
 
-    /// Frames that the port dropped for want of buffers, by whichever queue, since this was last asked: the kernel has one count for all
-    /// of them.
+    /// Frames that the port dropped for want of buffers, by whichever queue, since this was last
+    /// asked: the kernel has one count for all of them.
     pub(in crate::device::mlx5) fn take_out_of_buffer(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
     }
@@ -157,8 +162,8 @@ impl<S: Source> Watch<S> {
         self.out_of_buffer.is_some()
     }
 
-    /// What became of a half with this ring and this completion queue since it was last asked for. Says `None` where somebody else
-    /// is just reading events, and the truth the next time.
+    /// What became of a half with this ring and this completion queue since it was last asked for.
+    /// Says `None` where somebody else is just reading events, and the truth the next time.
     pub(in crate::device::mlx5) fn take_fault(&self, ring: Element, cq: Element) -> Option<Fault> {
         if !self.has_faulted.load(Ordering::Relaxed) {
             return None;
@@ -177,8 +182,9 @@ impl<S: Source> Watch<S> {
         if cq_failed { Some(Fault::Completions) } else { ring_failed.then_some(Fault::Ring) }
     }
 
-    /// Reads the events that wait, and then forgets what became of an object: it was reset, or it is a new one with the number of another.
-    /// Commands to the firmware went before, and these are no more.
+    /// Reads the events that wait, and then forgets what became of an object: it was reset, or it
+    /// is a new one with the number of another. Commands to the firmware went before, and these are
+    /// no more.
     pub(in crate::device::mlx5) fn forget(&self, element: Element) {
         self.hear();
         lock(&self.faulted).retain(|one| *one != element);
@@ -186,7 +192,8 @@ impl<S: Source> Watch<S> {
 
     /// Reads events.
     fn hear(&self) {
-        // Held from reading to remembering: what its object has forgotten meanwhile, as a new one may have its number, stays so.
+        // Held from reading to remembering: what its object has forgotten meanwhile, as a new one
+        // may have its number, stays so.
         let mut faulted = lock(&self.faulted);
         if self.read_events(&mut faulted) {
             self.state.store(REMOVED, Ordering::Relaxed);
@@ -216,7 +223,8 @@ impl<S: Source> Watch<S> {
                     }
                 }
                 Ok(Some(_)) => {}
-                // No firmware has a part in this call: EIO is the kernel's word for a device that it has taken away.
+                // No firmware has a part in this call: EIO is the kernel's word for a device that
+                // it has taken away.
                 Err(error) if matches!(error.errno(), libc::EIO | libc::ENODEV) => return true,
                 Ok(None) | Err(_) => return false,
             }
@@ -236,8 +244,9 @@ impl<S: Source> Watch<S> {
         let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old != REMOVED).then_some(state));
     }
 
-    /// Whether a command failed because the kernel has taken the device away (linux drivers/infiniband/core/uverbs_main.c). EIO is also
-    /// what it makes of many a firmware's word about a device that is there (`cmd_status_to_err` of mlx5/core/cmd.c).
+    /// Whether a command failed because the kernel has taken the device away (linux
+    /// drivers/infiniband/core/uverbs_main.c). EIO is also what it makes of many a firmware's word
+    /// about a device that is there (`cmd_status_to_err` of mlx5/core/cmd.c).
     fn is_removed(&self, error: VerbsError) -> bool {
         match error.errno() {
             libc::ENODEV => true,

@@ -1,7 +1,9 @@
-//! From the CQEs of a cyclic ring to mbufs, without a copy: the mbuf is made of the buffer that the frame is in.
+//! From the CQEs of a cyclic ring to mbufs, without a copy: the mbuf is made of the buffer that the
+//! frame is in.
 //!
-//! Nearly all frames come in runs: CQEs of the plainest kind one after the other, or a compressed session, and each frame in one
-//! buffer. Those are taken by a loop that is made for the fields of its CQEs. Everything else is taken one at a time.
+//! Nearly all frames come in runs: CQEs of the plainest kind one after the other, or a compressed
+//! session, and each frame in one buffer. Those are taken by a loop that is made for the fields of
+//! its CQEs. Everything else is taken one at a time.
 
 use super::super::completion::cq;
 use super::super::completion::cqe::{Cqe, Format};
@@ -12,8 +14,9 @@ use super::rq;
 use super::rq::Rq;
 use crate::mem::{Burst, Pool, RxMeta, RxMetaMinimal};
 
-/// WQEs that get buffers in one turn, where they were vacant: a pool that comes back to a long ring must not keep the worker from
-/// its other work. More than a burst, so that the ring fills however fast frames come; each is some 20 ns.
+/// WQEs that get buffers in one turn, where they were vacant: a pool that comes back to a long ring
+/// must not keep the worker from its other work. More than a burst, so that the ring fills however
+/// fast frames come; each is some 20 ns.
 const REFILL_MAX: u32 = 64;
 
 /// Frames into `burst`, `limit` at most, whatever they need.
@@ -42,7 +45,8 @@ pub(in crate::device::mlx5) fn take(reader: &mut Reader, rq: &mut Rq, burst: &mu
     }
 }
 
-/// Posts in `limit` vacant WQEs at most. Returns how many more may be tried in this turn: none after the pool was found empty.
+/// Posts in `limit` vacant WQEs at most. Returns how many more may be tried in this turn: none
+/// after the pool was found empty.
 #[cold]
 fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
     let posted = if pool.available() > 0 { rq.refill(pool, limit) } else { 0 };
@@ -53,7 +57,8 @@ fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
     0
 }
 
-/// The frames that follow each other in the plainest way, `limit` at most, each in one buffer. How many.
+/// The frames that follow each other in the plainest way, `limit` at most, each in one buffer. How
+/// many.
 #[inline]
 fn take_run(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
     use fields::{HASHES, NONE, REAL_TIME, TICKS};

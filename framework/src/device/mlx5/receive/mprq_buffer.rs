@@ -1,13 +1,15 @@
-//! Where the frames of a striding ring land: one range of memory, a part of it for each WQE, each part cut into strides. Nobody
-//! holds on to it: a frame is copied out as soon as the NIC has told of it.
+//! Where the frames of a striding ring land: one range of memory, a part of it for each WQE, each
+//! part cut into strides. Nobody holds on to it: a frame is copied out as soon as the NIC has told
+//! of it.
 //!
 //! `unsafe`, because the NIC writes into this memory.
 //!
 //! Invariants:
-//! 1. The range is a region that no pool was cut from, and none will be: it was claimed. It lives as long as this does, and its
-//!    bytes are initialised.
-//! 2. Nothing in the process writes there, but who plays the NIC. The NIC writes into strides that it has not told of; whoever
-//!    lends bytes of others has seen that it did, and gives them back before the NIC hears that it may write there again.
+//! 1. The range is a region that no pool was cut from, and none will be: it was claimed. It lives
+//!    as long as this does, and its bytes are initialised.
+//! 2. Nothing in the process writes there, but who plays the NIC. The NIC writes into strides that
+//!    it has not told of; whoever lends bytes of others has seen that it did, and gives them back
+//!    before the NIC hears that it may write there again.
 
 use core::{mem, slice};
 use std::sync::Arc;

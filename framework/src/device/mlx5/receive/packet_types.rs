@@ -1,9 +1,9 @@
-//! What a CQE says of a frame's headers (bytes 28 and 29, mlx5.md 2.9), as it stands in an mbuf: a table that is made once for
-//! each queue, and looked up by the bits themselves.
+//! What a CQE says of a frame's headers (bytes 28 and 29, mlx5.md 2.9), as it stands in an mbuf: a
+//! table that is made once for each queue, and looked up by the bits themselves.
 //!
-//! A checksum that the NIC found right is [`Verdict::Good`]. One that it did not is `Unknown`, not `Bad`: the bit is clear too
-//! where it did not look, and the nodes that look then name what they drop. Of a device that does not say that it checks sums, the
-//! bits say nothing at all.
+//! A checksum that the NIC found right is [`Verdict::Good`]. One that it did not is `Unknown`, not
+//! `Bad`: the bit is clear too where it did not look, and the nodes that look then name what they
+//! drop. Of a device that does not say that it checks sums, the bits say nothing at all.
 
 use core::ops::Deref;
 
@@ -11,7 +11,8 @@ use super::super::completion::clock::Stamps;
 use crate::mem::{Headers, Known, KnownWord, L3, L4, RxInfo, Verdict};
 use crate::time::UnixTime;
 
-/// Of bytes 28 and 29 the bits that tell: L3 and L4 checksum in order (28, bits 1 and 2), and all of 29.
+/// Of bytes 28 and 29 the bits that tell: L3 and L4 checksum in order (28, bits 1 and 2), and all
+/// of 29.
 const TELLING: u32 = 0x06ff;
 
 /// In the lower of the two bytes.
@@ -80,7 +81,8 @@ fn info(bits: u32, RxFeatures { stamps, has_hashes, has_checksums }: RxFeatures)
     headers = if has(IP_OPTIONS) { headers.with_ip_options() } else { headers };
     let good = |good| if good && has_checksums { Verdict::Good } else { Verdict::Unknown };
     RxInfo {
-        // Which of them there may be is what counts here. That a frame has no flow tag or no hash is said by the values.
+        // Which of them there may be is what counts here. That a frame has no flow tag or no hash
+        // is said by the values.
         timestamp: matches!(stamps, Stamps::Wall(_) | Stamps::RealTime).then_some(UnixTime::default()),
         ticks: matches!(stamps, Stamps::Ticks).then_some(0),
         vlan: has(VLAN_STRIPPED).then_some(0),

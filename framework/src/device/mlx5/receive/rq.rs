@@ -1,12 +1,14 @@
-//! The receiving ring of the cyclic kind (mlx5.md 2.8): each WQE names the buffers of one frame, one or several, and the NIC fills
-//! them in order. Lengths and keys are written once; from then on a WQE changes by an address.
+//! The receiving ring of the cyclic kind (mlx5.md 2.8): each WQE names the buffers of one frame,
+//! one or several, and the NIC fills them in order. Lengths and keys are written once; from then on
+//! a WQE changes by an address.
 //!
 //! ```text
 //!   consumed                                        produced
 //!   ──▶ [the NIC may fill] [posted: `unpublished`] ──▶ [`vacant`] ──▶ consumed + wqe_count
 //! ```
 //!
-//! Owns the buffers that the NIC has. While no slot is vacant, a buffer that is taken is replaced at once.
+//! Owns the buffers that the NIC has. While no slot is vacant, a buffer that is taken is replaced
+//! at once.
 
 use super::super::ring::{DoorbellRecord, Ring};
 use super::super::setup::parts::RqParts;
@@ -28,8 +30,8 @@ pub(in crate::device::mlx5) struct Rq {
     /// Segments, `stride / 16` for each WQE.
     ring: Ring<SEGMENT_LEN>,
     record: DoorbellRecord,
-    /// The buffers: first those of the first segments in order of the WQEs, then those of the second, and so on. So frames of one
-    /// buffer, as nearly all are, see one slot after the other.
+    /// The buffers: first those of the first segments in order of the WQEs, then those of the
+    /// second, and so on. So frames of one buffer, as nearly all are, see one slot after the other.
     posted: RxSlots,
     wqe_count: u32,
     /// Segments that a WQE has room for, as log2, and those that it uses.
@@ -54,8 +56,9 @@ impl Rq {
         frame_len_max.div_ceil(pool.layout().data_room()).max(1) as u32
     }
 
-    /// Takes the ring over, for frames of up to `frame_len_max` bytes in buffers of `pool`. No buffer is posted yet. Panics where
-    /// a WQE is too short for [`segments`](Self::segments) or there are more WQEs than the NIC can count.
+    /// Takes the ring over, for frames of up to `frame_len_max` bytes in buffers of `pool`. No
+    /// buffer is posted yet. Panics where a WQE is too short for [`segments`](Self::segments) or
+    /// there are more WQEs than the NIC can count.
     pub(in crate::device::mlx5) fn new(parts: RqParts, pool: &Pool, frame_len_max: usize) -> Self {
         let (segments, step) = (Self::segments(frame_len_max, pool), parts.stride / SEGMENT_LEN as u32);
         let names_all = step.is_power_of_two() && segments <= step;
@@ -128,9 +131,9 @@ impl Rq {
         at_home.min(self.wqe_count - self.unpublished).min(self.wqe_count - self.slot(self.consumed))
     }
 
-    /// Takes the frames of the `count` oldest WQEs, of whose length and kind what `arrivals` makes says, and posts fresh buffers in their
-    /// places. Ends early at a frame that does not fit one buffer. Returns frames and bytes. The caller has asked
-    /// [`exchangeable`](Self::exchangeable).
+    /// Takes the frames of the `count` oldest WQEs, of whose length and kind what `arrivals` makes
+    /// says, and posts fresh buffers in their places. Ends early at a frame that does not fit one
+    /// buffer. Returns frames and bytes. The caller has asked [`exchangeable`](Self::exchangeable).
     #[inline(always)]
     pub(in crate::device::mlx5) fn exchange<const SHIFT: u32, A: Arrival, T: FnMut(usize) -> A>(
         &mut self,
@@ -154,8 +157,9 @@ impl Rq {
         self.posted.template(meta)
     }
 
-    /// Takes the frame of the oldest WQE, in as many buffers as it needs, and posts nothing. `None` where it has more bytes than
-    /// fit; the WQE is consumed all the same, and its buffers stay for the next frame.
+    /// Takes the frame of the oldest WQE, in as many buffers as it needs, and posts nothing. `None`
+    /// where it has more bytes than fit; the WQE is consumed all the same, and its buffers stay for
+    /// the next frame.
     pub(in crate::device::mlx5) fn take(&mut self, arrival: impl Arrival) -> Option<Mbuf> {
         let (slot, len) = (self.slot(self.consumed), arrival.len());
         self.skip();
@@ -182,7 +186,8 @@ impl Rq {
         self.vacant += 1;
     }
 
-    /// Posts buffers in `limit` vacant WQEs at most, oldest first, as far as the pool has them. Returns in how many.
+    /// Posts buffers in `limit` vacant WQEs at most, oldest first, as far as the pool has them.
+    /// Returns in how many.
     #[cold]
     pub(in crate::device::mlx5) fn refill(&mut self, pool: &Pool, limit: u32) -> u32 {
         let wanted = limit.min(self.vacant);
@@ -222,7 +227,8 @@ impl Rq {
         }
     }
 
-    /// Starts anew at index 0 without a buffer. The caller knows that the NIC has let go of the ring.
+    /// Starts anew at index 0 without a buffer. The caller knows that the NIC has let go of the
+    /// ring.
     #[cold]
     pub(in crate::device::mlx5) fn reset(&mut self) {
         (0..self.wqe_count * self.segments).for_each(|slot| self.posted.free(slot as usize));

@@ -5,9 +5,10 @@
 //!  anything else: one at a time, by its name                                   └──▶ consumer index, then producer index
 //! ```
 //!
-//! All that the NIC writes is checked: what it may not say has a counter, and a CQE that shows that the NIC's ring is not ours any
-//! more stops the queue until it was reset (`recover.rs`): some system calls, after an error only. While the pool is empty frames
-//! are handed on without a fresh buffer, so that an acknowledgement still comes through; the ring then runs empty, and the NIC
+//! All that the NIC writes is checked: what it may not say has a counter, and a CQE that shows that
+//! the NIC's ring is not ours any more stops the queue until it was reset (`recover.rs`): some
+//! system calls, after an error only. While the pool is empty frames are handed on without a fresh
+//! buffer, so that an acknowledgement still comes through; the ring then runs empty, and the NIC
 //! counts what it cannot store.
 
 use super::super::completion::clock::Relation;
@@ -27,11 +28,12 @@ use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, MetaTemplate, Pool};
 use crate::time::{Duration, Instant};
 
-/// Time between two looks at how the NIC's clock relates to the wall. The kernel changes it some times a second where the clock is
-/// disciplined, by some parts in a million.
+/// Time between two looks at how the NIC's clock relates to the wall. The kernel changes it some
+/// times a second where the clock is disciplined, by some parts in a million.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Time between two looks for the first CQE where the place in the CQ was lost: each look is at the whole of it.
+/// Time between two looks for the first CQE where the place in the CQ was lost: each look is at the
+/// whole of it.
 const SEEK_EVERY: Duration = Duration::from_micros(100);
 
 /// What the control path's objects report to a running queue.
@@ -39,7 +41,8 @@ pub(in crate::device::mlx5) trait QueueStatus {
     /// Whether the port is up, as last seen. No system call.
     fn state(&self) -> RxState;
 
-    /// How the NIC's clock relates to the wall, where it is known anew. No system call; asked ten times a second.
+    /// How the NIC's clock relates to the wall, where it is known anew. No system call; asked ten
+    /// times a second.
     fn relation(&mut self) -> Option<Relation>;
 
     /// What only the kernel can tell, as far as it was found out by others. No system call.
@@ -74,7 +77,8 @@ pub(in crate::device::mlx5) struct RxParts {
     pub(in crate::device::mlx5) mini: Option<Mini>,
 }
 
-/// The receiving half of a queue. `receive` makes a system call after an error only, to reset the queue.
+/// The receiving half of a queue. `receive` makes a system call after an error only, to reset the
+/// queue.
 pub struct Mlx5Rx {
     reader: Reader,
     ring: RxRing,
@@ -90,8 +94,9 @@ enum RxRing {
 }
 
 impl Mlx5Rx {
-    /// Takes the rings over and posts a buffer in each WQE, as far as the pool has them. The queue is ready (of a QP: in
-    /// RTR), so that frames come from here on. Panics where the CQ is too small for the ring, or the parts are at odds.
+    /// Takes the rings over and posts a buffer in each WQE, as far as the pool has them. The queue
+    /// is ready (of a QP: in RTR), so that frames come from here on. Panics where the CQ is too
+    /// small for the ring, or the parts are at odds.
     pub(in crate::device::mlx5) fn new(parts: RxParts, pool: &Pool, scope: &Scope) -> Self {
         let ring = match parts.landing {
             None => RxRing::Cyclic(Rq::new(parts.rq, pool, parts.frame_len_max)),
@@ -111,7 +116,8 @@ impl Mlx5Rx {
         this
     }
 
-    /// What is not done for every burst: starts the queue anew after an error, and relates the NIC's clock to the wall.
+    /// What is not done for every burst: starts the queue anew after an error, and relates the
+    /// NIC's clock to the wall.
     #[cold]
     fn attend(&mut self, pool: &Pool, now: Instant) {
         if self.reader.is_seeking() {
@@ -149,8 +155,8 @@ impl Mlx5Rx {
         }
     }
 
-    /// Looks for the first CQE after the place in the CQ was lost. Until it is found the NIC has one WQE: nobody knows for how many
-    /// more there is room in the CQ.
+    /// Looks for the first CQE after the place in the CQ was lost. Until it is found the NIC has
+    /// one WQE: nobody knows for how many more there is room in the CQ.
     fn seek(&mut self, pool: &Pool) {
         if self.reader.seek() {
             self.ring.publish(&mut self.reader);
@@ -188,7 +194,8 @@ impl RxRing {
         }
     }
 
-    /// Posts all that there is room for: at the start, and after a reset, which is no turn like others.
+    /// Posts all that there is room for: at the start, and after a reset, which is no turn like
+    /// others.
     fn refill(&mut self, pool: &Pool) {
         match self {
             Self::Cyclic(rq) => _ = rq.refill(pool, u32::MAX),
@@ -212,7 +219,8 @@ impl RxRing {
         }
     }
 
-    /// Tells the NIC what was read, and then what was posted: it needs room for a CQE for each WQE that it has.
+    /// Tells the NIC what was read, and then what was posted: it needs room for a CQE for each WQE
+    /// that it has.
     #[inline(always)]
     fn publish(&mut self, reader: &mut Reader) {
         reader.cq.publish();
@@ -249,8 +257,8 @@ impl RxQueue for Mlx5Rx {
         self.status.state()
     }
 
-    /// The NIC's count of frames that found no buffer, and errors that no CQE tells of, as the port's thread has found them. No system
-    /// call, and no lock that it would wait for.
+    /// The NIC's count of frames that found no buffer, and errors that no CQE tells of, as the
+    /// port's thread has found them. No system call, and no lock that it would wait for.
     fn refresh_counters(&mut self) {
         let refreshed = self.status.refresh();
         self.apply(refreshed);
@@ -271,7 +279,8 @@ impl Mlx5Rx {
 }
 
 impl Drop for Mlx5Rx {
-    /// What waits is counted, and all buffers come home; where the NIC does not let go of them they stay with it for ever.
+    /// What waits is counted, and all buffers come home; where the NIC does not let go of them they
+    /// stay with it for ever.
     fn drop(&mut self) {
         let is_closed = self.recovery.close();
         let refreshed = self.status.refresh_last();

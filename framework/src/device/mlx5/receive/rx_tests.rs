@@ -321,7 +321,8 @@ fn cqe_of_another_buffer_stops_the_queue_until_it_is_reset() {
     }
 }
 
-/// The queue is reset on its next turn; the frames that were in the CQ are counted, and new ones come.
+/// The queue is reset on its next turn; the frames that were in the CQ are counted, and new ones
+/// come.
 fn recovers(mut rig: Rig, in_ring: u64) {
     rig.later();
     assert_eq!(rig.lens(32), [0; 0]);
@@ -956,7 +957,8 @@ fn compressed_session_tells_of_strides() {
     for mini in [PlainMini::ChecksumStride, PlainMini::Checksum, PlainMini::Hash] {
         let mut rig = rig_of(PlainConfig { mini: Some(mini), ..striding() }, 64);
         for turn in 0..40 {
-            // 1 + 2 + 1 + 4 strides, twice a WQE, so that sessions also end with it; once over its end.
+            // 1 + 2 + 1 + 4 strides, twice a WQE, so that sessions also end with it; once over its
+            // end.
             let lens = if turn % 5 == 4 { [64, 100, 10, 200].repeat(4) } else { vec![64, 100, 10, 200] };
             let frames: Vec<_> = lens.iter().map(|&len| frame(len, turn)).collect();
             rig.nic.strided_session(&frames.iter().map(|frame| &frame[..]).collect::<Vec<_>>());

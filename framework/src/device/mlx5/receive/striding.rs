@@ -1,14 +1,15 @@
-//! The receiving ring of the striding kind (mlx5.md 2.8): a WQE is a large buffer of equal strides, and a frame takes as many of
-//! them as it needs. What saves the NIC a WQE and its PCIe reads for each frame costs the worker a copy.
+//! The receiving ring of the striding kind (mlx5.md 2.8): a WQE is a large buffer of equal strides,
+//! and a frame takes as many of them as it needs. What saves the NIC a WQE and its PCIe reads for
+//! each frame costs the worker a copy.
 //!
 //! ```text
 //!  WQE   | frame 1 ... | frame 2 | frame 3 ........... | filler |        the next WQE
 //!        0             3         4                     8       10 strides
 //! ```
 //!
-//! Each frame is copied into an mbuf of its own, whatever its length, and the WQE is posted again as it stands when all its
-//! strides were told of. A view would spare the copy and keep 128 KiB for the one frame that somebody holds; and it is not
-//! faster: `docs/decisions` has the figures.
+//! Each frame is copied into an mbuf of its own, whatever its length, and the WQE is posted again
+//! as it stands when all its strides were told of. A view would spare the copy and keep 128 KiB for
+//! the one frame that somebody holds; and it is not faster: `docs/decisions` has the figures.
 
 use super::super::completion::cqe::{Cqe, Format};
 use super::super::completion::reader::{Coming, Mlx5RxDrop, OTHERS_MAX, Reader, Step};
@@ -17,7 +18,8 @@ use super::super::setup::parts::RqParts;
 use super::mprq_buffer::MprqBuffer;
 use crate::mem::{Arrival, Burst, Mbuf, MetaTemplate, Pool, RxMeta};
 
-/// Bytes of a segment, and where the pointer segment of a WQE is: behind the one that links WQEs, which a ring does without.
+/// Bytes of a segment, and where the pointer segment of a WQE is: behind the one that links WQEs,
+/// which a ring does without.
 const SEGMENT_LEN: usize = 16;
 const AT_LEN: usize = 0;
 const AT_KEY: usize = 4;
@@ -61,8 +63,8 @@ impl StridingRq {
         (wqe_count as usize) << (stride_log + strides_log)
     }
 
-    /// Takes the ring over and writes its WQEs once and for all. Panics where `landing` is not as long as
-    /// [`landing_len`](Self::landing_len), or the ring is not striding.
+    /// Takes the ring over and writes its WQEs once and for all. Panics where `landing` is not as
+    /// long as [`landing_len`](Self::landing_len), or the ring is not striding.
     pub(in crate::device::mlx5) fn new(parts: RqParts, landing: MprqBuffer) -> Self {
         let shape = parts.striding.expect("a ring whose frames land elsewhere is striding");
         let (stride_log, strides_log) = shape;
@@ -154,7 +156,8 @@ impl StridingRq {
         Ok(Landed { first, strides, len })
     }
 
-    /// Copies a frame that has landed into an mbuf, or a chain where it is longer than one. `None` while the pool has too few.
+    /// Copies a frame that has landed into an mbuf, or a chain where it is longer than one. `None`
+    /// while the pool has too few.
     #[inline]
     fn copy(&self, landed: &Landed, len: u32, arrival: impl Arrival, pool: &Pool) -> Option<Result<Mbuf, Mlx5RxDrop>> {
         if len > landed.strides << self.stride_log {
@@ -295,7 +298,8 @@ fn open_session(reader: &mut Reader, rq: &mut StridingRq, pool: &Pool) -> bool {
     true
 }
 
-/// A frame that has landed goes into the burst, and its strides are done with; nothing happens while the pool is empty.
+/// A frame that has landed goes into the burst, and its strides are done with; nothing happens
+/// while the pool is empty.
 #[inline]
 fn land<A: Arrival>(
     reader: &mut Reader,

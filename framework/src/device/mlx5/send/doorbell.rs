@@ -6,21 +6,24 @@
 //!                                                               └ BlueFlame: the whole WQE, so that the NIC need not fetch it
 //! ```
 //!
-//! The register is a page of the NIC, mapped so that the CPU combines writes. Its two halves are used in turn, as the
-//! write to one may still be on its way while the next is made. BlueFlame goes block by block: on aarch64 each in one store of
-//! 64 bytes, as rdma-core has it (`mmio_memcpy_x64` of util/mmio.h), because a core there combines stores of eight bytes when it
-//! likes; elsewhere in eight, in order.
+//! The register is a page of the NIC, mapped so that the CPU combines writes. Its two halves are
+//! used in turn, as the write to one may still be on its way while the next is made. BlueFlame goes
+//! block by block: on aarch64 each in one store of 64 bytes, as rdma-core has it (`mmio_memcpy_x64`
+//! of util/mmio.h), because a core there combines stores of eight bytes when it likes; elsewhere in
+//! eight, in order.
 //!
 //! `unsafe`, because the register is memory of a device.
 //!
 //! Invariants:
-//! 1. The parts of a queue tell the truth ([`Keeper`](super::super::setup::parts::Keeper)): at `register` there are twice `blueflame_len`
-//!    bytes to be written in aligned words of eight or in blocks, or eight bytes where `blueflame_len` is zero, as long as the
-//!    keeper lives.
-//! 2. `offset` is zero or `blueflame_len`, a multiple of 64, and at most `blueflame_len` bytes are written behind it.
-//! 3. Where `blueflame_len` is not zero, one queue writes to the register: set-up got it one of its own. A plain doorbell may be rung on
-//!    a register that others ring on too: each of them writes eight bytes, always the same ones, in one store that nothing
-//!    divides, so the NIC sees one doorbell after the other.
+//! 1. The parts of a queue tell the truth ([`Keeper`](super::super::setup::parts::Keeper)): at
+//!    `register` there are twice `blueflame_len` bytes to be written in aligned words of eight or
+//!    in blocks, or eight bytes where `blueflame_len` is zero, as long as the keeper lives.
+//! 2. `offset` is zero or `blueflame_len`, a multiple of 64, and at most `blueflame_len` bytes are
+//!    written behind it.
+//! 3. Where `blueflame_len` is not zero, one queue writes to the register: set-up got it one of its
+//!    own. A plain doorbell may be rung on a register that others ring on too: each of them writes
+//!    eight bytes, always the same ones, in one store that nothing divides, so the NIC sees one
+//!    doorbell after the other.
 
 use core::ptr::NonNull;
 
@@ -44,7 +47,8 @@ pub(in crate::device::mlx5) struct Doorbell {
 }
 
 impl Doorbell {
-    /// That of the ring that the parts describe. Panics where the register is not as hardware has it.
+    /// That of the ring that the parts describe. Panics where the register is not as hardware has
+    /// it.
     pub(in crate::device::mlx5) fn new(parts: &SqParts) -> Self {
         let blueflame_len = parts.blueflame_len as usize;
         assert!(blueflame_len.is_multiple_of(BLOCK_LEN), "a BlueFlame half of {blueflame_len} bytes");
@@ -73,8 +77,9 @@ impl Doorbell {
         self.end();
     }
 
-    /// Tells the NIC of the one WQE before `index`, and brings it along: whole blocks of units, which may be in two pieces as they
-    /// lie around the end of the ring. Panics where these are more than the register takes.
+    /// Tells the NIC of the one WQE before `index`, and brings it along: whole blocks of units,
+    /// which may be in two pieces as they lie around the end of the ring. Panics where these are
+    /// more than the register takes.
     #[inline]
     pub(in crate::device::mlx5) fn ring_blueflame(&mut self, index: u16, head: &[Unit], tail: &[Unit]) {
         assert!((head.len() + tail.len()) * UNIT_LEN <= self.blueflame_len, "a WQE longer than a BlueFlame half");
@@ -111,8 +116,9 @@ impl Doorbell {
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     #[inline(always)]
     fn write_block(&mut self, idx: usize, block: &Block) {
-        // SAFETY: inside the half (1, 2), of which BlueFlame writes `blueflame_len` bytes at most; read are 64 bytes of ours, and four
-        // registers change that are named. An intrinsic may be split again.
+        // SAFETY: inside the half (1, 2), of which BlueFlame writes `blueflame_len` bytes at most;
+        // read are 64 bytes of ours, and four registers change that are named. An intrinsic may be
+        // split again.
         unsafe {
             core::arch::asm!(
                 "ld1 {{v0.16b, v1.16b, v2.16b, v3.16b}}, [{block}]",
@@ -128,8 +134,9 @@ impl Doorbell {
     /// Writes a word of the present half in one piece, as the NIC wants it.
     #[inline(always)]
     fn write(&mut self, idx: usize, word: u64) {
-        // SAFETY: inside the half (1, 2): a plain doorbell writes word 0, BlueFlame at most `blueflame_len` bytes. Who else
-        // in the process writes there does so by whole doorbells (3).
+        // SAFETY: inside the half (1, 2): a plain doorbell writes word 0, BlueFlame at most
+        // `blueflame_len` bytes. Who else in the process writes there does so by whole doorbells
+        // (3).
         unsafe { self.register.byte_add(self.offset).add(idx).write_volatile(word) }
     }
 

@@ -1,5 +1,5 @@
-//! Which form a frame's WQE takes: how much of it is inline, who inserts a tag, how many pointers follow, or why it can never be
-//! sent. Only looks; [`tx`](super::tx) writes.
+//! Which form a frame's WQE takes: how much of it is inline, who inserts a tag, how many pointers
+//! follow, or why it can never be sent. Only looks; [`tx`](super::tx) writes.
 
 use core::num::NonZeroU16;
 
@@ -62,7 +62,8 @@ pub(in crate::device::mlx5) struct WqeShape {
     pub(in crate::device::mlx5) segment_len: Option<NonZeroU16>,
     /// Bytes of the frame that are inline, a tag aside.
     pub(in crate::device::mlx5) inline_len: usize,
-    /// Bytes inline as the WQE says: with the tag, and padded where the device wants more than there is.
+    /// Bytes inline as the WQE says: with the tag, and padded where the device wants more than
+    /// there is.
     pub(in crate::device::mlx5) header_len: usize,
     /// SqMemory in all.
     pub(in crate::device::mlx5) units: u32,
@@ -71,8 +72,9 @@ pub(in crate::device::mlx5) struct WqeShape {
 }
 
 impl WqeShape {
-    /// Writes the inline bytes into a cleared buffer, from as many segments as they lie in, and the tag among them. What the
-    /// device wants beyond them stays zero, as the padding that the frame gets on the wire.
+    /// Writes the inline bytes into a cleared buffer, from as many segments as they lie in, and the
+    /// tag among them. What the device wants beyond them stays zero, as the padding that the frame
+    /// gets on the wire.
     pub(in crate::device::mlx5) fn gather(&self, mbuf: &Mbuf, header: &mut [u8; HEADER_LEN_MAX]) {
         let mut len = 0;
         for bytes in mbuf.segments() {

@@ -1,6 +1,7 @@
 //! The sending half: mbufs become WQEs, and come home with completions.
 //!
-//! Which form a frame takes is decided for latency where it is alone, and for throughput where it is not:
+//! Which form a frame takes is decided for latency where it is alone, and for throughput where it
+//! is not:
 //!
 //! | frame | WQE | the mbuf comes home |
 //! |---|---|---|
@@ -9,9 +10,11 @@
 //! | those that follow, plain | pointers, many frames in one WQE where the device has it | with their completion |
 //! | chains, tags, segmentation | header inline as far as need be, a pointer for each buffer | with their completion |
 //!
-//! Everything that the NIC writes is checked; what is wrong counts as `completions_invalid` and sends no mbuf home. After an error
-//! the queue gives mbufs back as a full ring does, until [`Recovery`] has brought it up again, a turn or some milliseconds later. So
-//! does a queue that shares rules with others until the last of them is open: before that the kernel would get the answers.
+//! Everything that the NIC writes is checked; what is wrong counts as `completions_invalid` and
+//! sends no mbuf home. After an error the queue gives mbufs back as a full ring does, until
+//! [`Recovery`] has brought it up again, a turn or some milliseconds later. So does a queue that
+//! shares rules with others until the last of them is open: before that the kernel would get the
+//! answers.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -67,20 +70,22 @@ crate::drop_reasons! {
 const TCP_HEADERS_LEN_MAX: usize = 14 + TAG_LEN + 60 + 60;
 /// Completions that one `reap` reads: bounded work, and each stands for many frames.
 const REAP_MAX: usize = 64;
-/// Bytes of the longest WQE that is wholly inline: the usual half of a BlueFlame register. It carries a frame of 226 bytes.
+/// Bytes of the longest WQE that is wholly inline: the usual half of a BlueFlame register. It
+/// carries a frame of 226 bytes.
 const INLINE_WQE_LEN_MAX: usize = 256;
 /// Blocks of the longest WQE that stands prepared. The NIC fetches what BlueFlame does not carry,
 /// in one read.
 const PREPOST_BLOCKS_MAX: u32 = 15;
-/// Looks at the CQ by which a dropped half waits for its last frames, first in a row, as a NIC needs microseconds, then with pauses:
-/// tens of milliseconds in all, for a NIC that has to come to it.
+/// Looks at the CQ by which a dropped half waits for its last frames, first in a row, as a NIC
+/// needs microseconds, then with pauses: tens of milliseconds in all, for a NIC that has to come to
+/// it.
 const LAST_REAPS: usize = 1_000;
 const LAST_PAUSES: usize = 200;
 const LAST_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
 
-/// The sending half of a queue. No system call, no allocation, no lock: `post` writes into the ring, `ring_doorbell` into the NIC's
-/// register, `reap` reads the CQ. After an error, and then only, `ring_doorbell` makes the system calls that bring the queue up
-/// again.
+/// The sending half of a queue. No system call, no allocation, no lock: `post` writes into the
+/// ring, `ring_doorbell` into the NIC's register, `reap` reads the CQ. After an error, and then
+/// only, `ring_doorbell` makes the system calls that bring the queue up again.
 pub struct Mlx5Tx {
     cq: Cq,
     sq: Sq,
@@ -95,7 +100,8 @@ pub struct Mlx5Tx {
     has_multi: bool,
     /// Frames that go out as they are.
     plain_lens: LenRange,
-    /// Nothing is posted: after an error, until the queue is up again, and before the rules of queues that share stand.
+    /// Nothing is posted: after an error, until the queue is up again, and before the rules of
+    /// queues that share stand.
     refuses: bool,
     /// After an error, until the queue is up again.
     failed: bool,
@@ -116,7 +122,8 @@ struct Counters {
     ring_full: Counter,
     /// Frames given back because the queue was in error.
     refused_in_error: Counter,
-    /// Frames given back because their answers would have come to the kernel: not all queues that share were open.
+    /// Frames given back because their answers would have come to the kernel: not all queues that
+    /// share were open.
     refused_unheard: Counter,
     doorbells: Counter,
     /// Rehearsals: see [`Mlx5Tx::warm`].
@@ -139,9 +146,11 @@ pub(in crate::device::mlx5) struct TxParts {
     pub(in crate::device::mlx5) capabilities: TxFeatures,
     /// The key of the pool's region.
     pub(in crate::device::mlx5) lkey: u32,
-    /// What the timestamps of completions are, where frames may ask when they left; otherwise `Off`.
+    /// What the timestamps of completions are, where frames may ask when they left; otherwise
+    /// `Off`.
     pub(in crate::device::mlx5) stamps: Stamps,
-    /// How the clock relates to the wall now, where `stamps` are by the wall. Asked now and then, never for a frame.
+    /// How the clock relates to the wall now, where `stamps` are by the wall. Asked now and then,
+    /// never for a frame.
     pub(in crate::device::mlx5) relation: Box<dyn FnMut() -> Option<Relation>>,
     /// What no CQE can tell, since this was last asked. Asked now and then.
     pub(in crate::device::mlx5) fault: Box<dyn FnMut() -> Option<Fault>>,
@@ -151,8 +160,8 @@ pub(in crate::device::mlx5) struct TxParts {
 }
 
 impl Mlx5Tx {
-    /// Takes over rings that are ready to send. The CQ must have as many entries as the ring has blocks: so many WQEs may be
-    /// flushed.
+    /// Takes over rings that are ready to send. The CQ must have as many entries as the ring has
+    /// blocks: so many WQEs may be flushed.
     pub(in crate::device::mlx5) fn new(parts: TxParts, pool: &Pool, scope: &Scope) -> Result<Self, DeviceError> {
         let (blocks, entries) = (parts.sq.wqebb_count, parts.cq.entry_count);
         if !blocks.is_power_of_two() || !(BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks) {
@@ -222,7 +231,8 @@ impl Mlx5Tx {
         segments_max(self.limits.wqe_units_max)
     }
 
-    /// The same of a queue with a ring of `blocks` on a device that takes WQEs of `device_units_max`, before there is one.
+    /// The same of a queue with a ring of `blocks` on a device that takes WQEs of
+    /// `device_units_max`, before there is one.
     pub(in crate::device::mlx5) fn segments_max_of(blocks: u32, device_units_max: u32) -> usize {
         segments_max(Sq::wqe_units_max_of(blocks, device_units_max))
     }
@@ -232,18 +242,19 @@ impl Mlx5Tx {
         self.failed
     }
 
-    /// Rings for all that was posted, so that each frame is reported done: also those that went inline, for whose buffers nobody
-    /// waits.
+    /// Rings for all that was posted, so that each frame is reported done: also those that went
+    /// inline, for whose buffers nobody waits.
     pub(in crate::device::mlx5) fn ask_for_rest(&mut self) {
         self.sq.ask_for_rest();
         self.ring();
     }
 
-    /// Keeps the path warm that an order takes: what `send` posts and rings for is built and carried as far as `depth` says, by the
-    /// same instructions into the same places, and nothing of it leaves. Its mbufs come home. What was posted before is rung for.
-    /// Costs what sending costs; call it where nothing else is due, some thousand times a second if need be. Does nothing, `send`
-    /// included, while the queue is in error; an error that `send` meets is recovered from behind the dry run. One within another is
-    /// a part of it.
+    /// Keeps the path warm that an order takes: what `send` posts and rings for is built and
+    /// carried as far as `depth` says, by the same instructions into the same places, and nothing
+    /// of it leaves. Its mbufs come home. What was posted before is rung for. Costs what sending
+    /// costs; call it where nothing else is due, some thousand times a second if need be. Does
+    /// nothing, `send` included, while the queue is in error; an error that `send` meets is
+    /// recovered from behind the dry run. One within another is a part of it.
     pub fn warm<R>(&mut self, depth: WarmUp, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
         if self.refuses && self.still_refuses() {
             return None;
@@ -260,7 +271,8 @@ impl Mlx5Tx {
     }
 }
 
-/// A dry run ends with it, also where what is rehearsed panics: what is posted behind it would never leave.
+/// A dry run ends with it, also where what is rehearsed panics: what is posted behind it would
+/// never leave.
 struct DryRunGuard<'tx> {
     tx: &'tx mut Mlx5Tx,
     /// The number of the next frame that wants to know when it left.
@@ -282,8 +294,8 @@ impl Drop for DryRunGuard<'_> {
     }
 }
 
-/// Blocks of the longest WQE that is wholly inline: what fits BlueFlame, and an eighth of the ring, as room is promised by the
-/// frame; and no more than the device takes.
+/// Blocks of the longest WQE that is wholly inline: what fits BlueFlame, and an eighth of the ring,
+/// as room is promised by the frame; and no more than the device takes.
 fn inline_blocks_max(blocks: u32, device_units_max: u32) -> u32 {
     (blocks / 8).min((INLINE_WQE_LEN_MAX / BLOCK_LEN) as u32).min(device_units_max / BLOCK_UNITS)
 }
@@ -293,13 +305,15 @@ fn segments_max(units: u32) -> usize {
     units.saturating_sub(1 + wqe::ethernet_units(HEADER_LEN_MAX / 2 + TAG_LEN)).max(1) as usize
 }
 
-/// Bytes of the longest header that a WQE of `units` repeats before each segment. No device says more of it: libmlx5 takes any
-/// `max_tso_header` for which there is room in its longest WQE (`mlx5_calc_send_wqe`).
+/// Bytes of the longest header that a WQE of `units` repeats before each segment. No device says
+/// more of it: libmlx5 takes any `max_tso_header` for which there is room in its longest WQE
+/// (`mlx5_calc_send_wqe`).
 fn segmentation_header_len_max(units: u32) -> usize {
     wqe::inline_len_max(units).min(HEADER_LEN_MAX)
 }
 
-/// Whether a device that takes WQEs of `units` can be given TCP to cut: with the longest header that TCP over IPv4 has.
+/// Whether a device that takes WQEs of `units` can be given TCP to cut: with the longest header
+/// that TCP over IPv4 has.
 pub(in crate::device::mlx5) fn has_room_for_segmentation(units: u32) -> bool {
     segmentation_header_len_max(units) >= TCP_HEADERS_LEN_MAX
 }
@@ -467,8 +481,9 @@ impl Mlx5Tx {
 }
 
 impl Mlx5Tx {
-    /// As [`take_timestamp`](TxQueue::take_timestamp) with [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps): the number of
-    /// the frame, and what the NIC's clock counted when it left.
+    /// As [`take_timestamp`](TxQueue::take_timestamp) with
+    /// [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps): the number of the
+    /// frame, and what the NIC's clock counted when it left.
     pub fn take_ticks(&mut self) -> Option<(u64, u64)> {
         match self.stamps {
             Stamps::Ticks => self.timestamps.pop(),
@@ -527,7 +542,8 @@ impl Mlx5Tx {
     #[inline(never)]
     fn fail(&mut self, counter: u16, syndrome: Syndrome) {
         let Some(Failed { before, itself }) = self.sq.fail(counter) else {
-            // Whichever WQE that was, the NIC's queue stands in error now, and carries out nothing until it was reset.
+            // Whichever WQE that was, the NIC's queue stands in error now, and carries out nothing
+            // until it was reset.
             self.counters.completions_invalid.inc();
             return self.stop();
         };
@@ -558,7 +574,8 @@ impl Mlx5Tx {
         self.still_refuses();
     }
 
-    /// Looks again whether frames may leave: whether the queue is up, and what they ask would be answered to us.
+    /// Looks again whether frames may leave: whether the queue is up, and what they ask would be
+    /// answered to us.
     #[cold]
     fn still_refuses(&mut self) -> bool {
         self.hearing.take_if(|hearing| hearing.load(Ordering::Acquire));
@@ -566,7 +583,8 @@ impl Mlx5Tx {
         self.refuses
     }
 
-    /// The NIC has let go of the queue: what it told before counts, everything else was flushed, and all mbufs come home.
+    /// The NIC has let go of the queue: what it told before counts, everything else was flushed,
+    /// and all mbufs come home.
     #[cold]
     fn begin_anew(&mut self) {
         for _ in 0..self.cq.count() {
@@ -582,8 +600,8 @@ impl Mlx5Tx {
 }
 
 impl TxQueue for Mlx5Tx {
-    /// Frames that follow others before the same doorbell go into a multi-packet WQE, and cost some 30 instructions; those that are
-    /// urgent leave at once.
+    /// Frames that follow others before the same doorbell go into a multi-packet WQE, and cost some
+    /// 30 instructions; those that are urgent leave at once.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         match self.sq.push_multi(mbuf, offload, self.plain_lens) {
@@ -678,7 +696,8 @@ impl TxQueue for Mlx5Tx {
         self.sq.send_home() as usize
     }
 
-    /// Frames of one buffer without offloads; in a multi-packet WQE four times as many may find room.
+    /// Frames of one buffer without offloads; in a multi-packet WQE four times as many may find
+    /// room.
     fn room(&mut self) -> usize {
         self.reap();
         if self.refuses && self.still_refuses() {
@@ -699,7 +718,8 @@ impl TxQueue for Mlx5Tx {
         matches!(self.stamps, Stamps::Wall(_) | Stamps::RealTime)
     }
 
-    /// With [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps) nobody knows the time: see [`take_ticks`](Self::take_ticks).
+    /// With [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps) nobody knows
+    /// the time: see [`take_ticks`](Self::take_ticks).
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         let time: &dyn Fn(u64) -> u64 = match &self.stamps {
             Stamps::Off | Stamps::Ticks => return None,
@@ -711,8 +731,9 @@ impl TxQueue for Mlx5Tx {
         Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })
     }
 
-    /// The NIC keeps no counters of a sending queue that verbs could read; but its clock is compared with the wall again, and errors
-    /// are heard of that no CQE tells of. Both were found out by others: no system call.
+    /// The NIC keeps no counters of a sending queue that verbs could read; but its clock is
+    /// compared with the wall again, and errors are heard of that no CQE tells of. Both were found
+    /// out by others: no system call.
     fn refresh_counters(&mut self) {
         let fault = (self.fault)();
         if fault == Some(Fault::Completions) {
@@ -730,8 +751,8 @@ impl TxQueue for Mlx5Tx {
 }
 
 impl Drop for Mlx5Tx {
-    /// What was posted leaves, if the NIC is not too slow about it. Then it lets go of the queue, and all mbufs come home; where it
-    /// does not, those that it has stay with it for ever.
+    /// What was posted leaves, if the NIC is not too slow about it. Then it lets go of the queue,
+    /// and all mbufs come home; where it does not, those that it has stay with it for ever.
     fn drop(&mut self) {
         if !self.failed {
             self.ask_for_rest();

@@ -1,6 +1,6 @@
-//! The bytes of a send WQE: control segment, Ethernet segment, data segments, each made of units of 16 bytes (mlx5.md 2.2 to
-//! 2.6). Here values become units; where in the ring they go is [`sq`](super::sq)'s business, and what they say of a frame
-//! [`tx`](super::tx)'s.
+//! The bytes of a send WQE: control segment, Ethernet segment, data segments, each made of units of
+//! 16 bytes (mlx5.md 2.2 to 2.6). Here values become units; where in the ring they go is
+//! [`sq`](super::sq)'s business, and what they say of a frame [`tx`](super::tx)'s.
 //!
 //! ```text
 //!  one frame     | control | ethernet, header bytes inline .. | pointer | pointer ..
@@ -24,16 +24,19 @@ pub(in crate::device::mlx5) const BLOCK_UNITS: u32 = 4;
 pub(in crate::device::mlx5) const BLOCK_LEN: usize = UNIT_LEN * BLOCK_UNITS as usize;
 /// SqMemory of the longest WQE: what the six bits of `ds` can say. A device may take less.
 pub(in crate::device::mlx5) const WQE_UNITS_MAX: u32 = 63;
-/// Frames of a multi-packet WQE: 62 units, so that it ends inside its sixteenth block. A device may take less.
+/// Frames of a multi-packet WQE: 62 units, so that it ends inside its sixteenth block. A device may
+/// take less.
 pub(in crate::device::mlx5) const MULTI_FRAMES_MAX: u32 = 60;
 /// SqMemory before the data segments of a WQE without inline bytes: control and Ethernet segment.
 pub(in crate::device::mlx5) const HEAD_UNITS: u32 = 2;
-/// Inline bytes that stand in the Ethernet segment's first unit; the rest begin a unit of their own.
+/// Inline bytes that stand in the Ethernet segment's first unit; the rest begin a unit of their
+/// own.
 pub(in crate::device::mlx5) const INLINE_LEN_FIRST: usize = 2;
 
 /// Has the Ethernet segment's checksum flags set the IPv4 header checksum.
 pub(in crate::device::mlx5) const CHECKSUM_L3: u8 = 0x40;
-/// The UDP or TCP checksum. The device sums the pseudo-header itself and ignores what the field holds.
+/// The UDP or TCP checksum. The device sums the pseudo-header itself and ignores what the field
+/// holds.
 pub(in crate::device::mlx5) const CHECKSUM_L4: u8 = 0x80;
 
 // Offload flags go into the Ethernet segment as they are.
@@ -87,8 +90,8 @@ impl Number {
     }
 }
 
-/// The control segment of a WQE of `units` units whose first block is `idx`. `signaled`: it completes with a CQE also where
-/// all went well.
+/// The control segment of a WQE of `units` units whose first block is `idx`. `signaled`: it
+/// completes with a CQE also where all went well.
 #[inline(always)]
 pub(in crate::device::mlx5) const fn control(
     opcode: Opcode,
@@ -120,8 +123,9 @@ pub(in crate::device::mlx5) const fn ethernet_tagging(checksums: u8, tci: u16) -
     Unit::new((checksums as u64) << 24, INSERT_VLAN | tci as u64)
 }
 
-/// The first unit of an Ethernet segment with `len` bytes inline, of which `first` are the first two. The others follow,
-/// padded to whole units. With `segment_len` they are the header of every segment.
+/// The first unit of an Ethernet segment with `len` bytes inline, of which `first` are the first
+/// two. The others follow, padded to whole units. With `segment_len` they are the header of every
+/// segment.
 #[inline(always)]
 pub(in crate::device::mlx5) const fn ethernet_inline(
     checksums: u8,
@@ -136,8 +140,8 @@ pub(in crate::device::mlx5) const fn ethernet_inline(
     Unit::new((checksums as u64) << 24 | mss, (len as u64) << 16 | u16::from_be_bytes(first) as u64)
 }
 
-/// Writes an Ethernet segment with `bytes`, at least two, inline, into as many units as it has; the last one is padded with
-/// zeros.
+/// Writes an Ethernet segment with `bytes`, at least two, inline, into as many units as it has; the
+/// last one is padded with zeros.
 #[inline(always)]
 pub(in crate::device::mlx5) fn write_inline(
     segment: &mut [Unit],
@@ -157,7 +161,8 @@ pub(in crate::device::mlx5) fn write_inline(
     }
 }
 
-/// The bytes of `tail`, the end of `bytes`, padded to a unit. Where the bytes are longer than that they are read in one piece.
+/// The bytes of `tail`, the end of `bytes`, padded to a unit. Where the bytes are longer than that
+/// they are read in one piece.
 #[inline(always)]
 fn last_unit(bytes: &[u8], tail: &[u8]) -> u128 {
     let pad = UNIT_LEN - tail.len();
@@ -177,7 +182,8 @@ pub(in crate::device::mlx5) const fn ethernet_units(len: usize) -> u32 {
 /// the Ethernet segment. They follow each other without a gap.
 pub(in crate::device::mlx5) const INLINE_OFFSET: usize = HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST;
 
-/// Bytes that stand inline in the Ethernet segment of a WQE of `units` units that ends with one pointer, at most.
+/// Bytes that stand inline in the Ethernet segment of a WQE of `units` units that ends with one
+/// pointer, at most.
 pub(in crate::device::mlx5) const fn inline_len_max(units: u32) -> usize {
     // The control segment, the first unit of the Ethernet segment, the pointer.
     INLINE_LEN_FIRST + units.saturating_sub(3) as usize * UNIT_LEN

@@ -1,5 +1,6 @@
-//! What device and firmware say that they can do, against what is asked of them: used, left out with a reason, or refused with one.
-//! Nothing is assumed: what a device does not tell it has not (mlx5.md 1.4).
+//! What device and firmware say that they can do, against what is asked of them: used, left out
+//! with a reason, or refused with one. Nothing is assumed: what a device does not tell it has not
+//! (mlx5.md 1.4).
 
 use rdma_core_sys::verbs::{Compression, Context, DeviceAttributes, Mlx5Attributes, StridingRequest, VerbsError};
 
@@ -53,24 +54,28 @@ pub(in crate::device::mlx5) enum Stamping {
     RealTime,
 }
 
-/// Bytes of header in each send descriptor where a device wants some (mlx5.md 1.4: libmlx5 writes 18 or none).
+/// Bytes of header in each send descriptor where a device wants some (mlx5.md 1.4: libmlx5 writes
+/// 18 or none).
 const INLINE_LEN: u8 = 18;
-/// What a WQE of a striding queue is made of, where the device lets us choose, as log2: 512 strides of 256 bytes. Smaller strides waste
-/// less behind short frames, and make more completions of long ones' buffers.
+/// What a WQE of a striding queue is made of, where the device lets us choose, as log2: 512 strides
+/// of 256 bytes. Smaller strides waste less behind short frames, and make more completions of long
+/// ones' buffers.
 const STRIDE_LEN_LOG: u8 = 8;
 const STRIDE_COUNT_LOG: u8 = 9;
-/// Neither a stride's bytes nor a WQE's strides are more than a CQE tells apart, as log2: it has 15 bits for each (mlx5.md 2.9).
+/// Neither a stride's bytes nor a WQE's strides are more than a CQE tells apart, as log2: it has 15
+/// bits for each (mlx5.md 2.9).
 const STRIDES_LOG_MAX: u8 = 15;
 /// Buffers of a ring: positions have 16 bits, and a full ring is not an empty one.
 const WQES_MAX: u32 = 1 << 15;
-/// Bytes of memory for a striding ring. One of 8192 frames of 16 KiB has 256 MiB; who is told of more has a device with strides that are
-/// too large for it.
+/// Bytes of memory for a striding ring. One of 8192 frames of 16 KiB has 256 MiB; who is told of
+/// more has a device with strides that are too large for it.
 const LANDING_LEN_MAX: u64 = 1 << 30;
 /// Bytes of the longest frame where nobody says more: Ethernet's, with a VLAN tag.
 const FRAME_LEN_USUAL: usize = 1518;
 /// Frames of the longest compressed session that we read (mlx5.md 1.4).
 const SESSION_FRAMES_MAX: u32 = 64;
-/// Bits of `IBV_RX_HASH_*`: source and destination address of IPv4, both ports of TCP, both of UDP (mlx5.md 3.6).
+/// Bits of `IBV_RX_HASH_*`: source and destination address of IPv4, both ports of TCP, both of UDP
+/// (mlx5.md 3.6).
 pub(in crate::device::mlx5) const HASH_ADDRESSES: u64 = 0x03;
 pub(in crate::device::mlx5) const HASH_TCP_PORTS: u64 = 0x30;
 pub(in crate::device::mlx5) const HASH_UDP_PORTS: u64 = 0xc0;
@@ -195,8 +200,8 @@ impl DeviceCapabilities {
         yes(self.mlx5.enhanced_multi_packet_wqe, "it came with ConnectX-5")
     }
 
-    /// Devices that take several packets in a descriptor take them without inline headers (mlx5.md 2.6); of others we are not told, so
-    /// they get what is always right.
+    /// Devices that take several packets in a descriptor take them without inline headers
+    /// (mlx5.md 2.6); of others we are not told, so they get what is always right.
     fn inline_len_min(&self) -> u8 {
         if self.mlx5.enhanced_multi_packet_wqe { 0 } else { INLINE_LEN }
     }
@@ -258,8 +263,8 @@ impl DeviceCapabilities {
         }
     }
 
-    /// Which format there is that keeps what is needed: where a frame lies in a striding queue's buffer, else the hash where
-    /// frames are spread by it, else either.
+    /// Which format there is that keeps what is needed: where a frame lies in a striding queue's
+    /// buffer, else the hash where frames are spread by it, else either.
     pub(in crate::device::mlx5) fn compression(&self, striding: bool, hashed: bool) -> Capability<Compression> {
         yes(self.mlx5.compression_entries_max > 0, "the firmware compresses none")?;
         yes(
@@ -304,8 +309,8 @@ impl DeviceCapabilities {
         if queues <= most { Ok(()) } else { Err(format!("over {most} queues at most")) }
     }
 
-    /// Entries of a table over `queues`: each queue once where they are a power of two, else so many that the shares differ by
-    /// little.
+    /// Entries of a table over `queues`: each queue once where they are a power of two, else so
+    /// many that the shares differ by little.
     pub(in crate::device::mlx5) fn table_len(&self, queues: u16) -> usize {
         let queues = usize::from(queues);
         if queues.is_power_of_two() {
@@ -366,8 +371,9 @@ impl DeviceCapabilities {
     }
 }
 
-/// Models of Intel's family 6 whose root ports are slow with requests of relaxed ordering: Haswell and Broadwell. Linux turns it off in
-/// the device there (`quirk_relaxedordering_disable` of drivers/pci/quirks.c), where it sees the root port, which a guest does not.
+/// Models of Intel's family 6 whose root ports are slow with requests of relaxed ordering: Haswell
+/// and Broadwell. Linux turns it off in the device there (`quirk_relaxedordering_disable` of
+/// drivers/pci/quirks.c), where it sees the root port, which a guest does not.
 const SLOW_RELAXED_MODELS: [u32; 8] = [0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56];
 
 /// Whether `/proc/cpuinfo` tells of such a processor.

@@ -25,8 +25,9 @@ use crate::wire::MacAddr;
 
 /// Ethernet's header and one VLAN tag.
 const LINK_HEADER_LEN: usize = 14 + 4;
-/// The variable of libmlx5 that has it ring plain doorbells only: for slots and hypervisors that do not combine writes (mlx5.md 4).
-/// Asked in a program with rights of its own too, as libmlx5 does: the two must agree, and it costs speed at worst.
+/// The variable of libmlx5 that has it ring plain doorbells only: for slots and hypervisors that do
+/// not combine writes (mlx5.md 4). Asked in a program with rights of its own too, as libmlx5 does:
+/// the two must agree, and it costs speed at worst.
 const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
 /// Of a kernel without the count.
 const UNCOUNTED: &str =
@@ -37,8 +38,8 @@ const BOND: &str =
 /// Bytes of a packet where no interface says more: Ethernet's.
 const MTU_DEFAULT: usize = 1500;
 
-/// A port of a ConnectX. The kernel keeps it too, and gets what no rule names. When the device and its queues are dropped, or the
-/// process ends, nothing of ours stays in the NIC.
+/// A port of a ConnectX. The kernel keeps it too, and gets what no rule names. When the device and
+/// its queues are dropped, or the process ends, nothing of ours stays in the NIC.
 pub struct Mlx5Device {
     port: Arc<Port>,
     /// Of each queue what it has while it, or a half of it, is there.
@@ -46,12 +47,14 @@ pub struct Mlx5Device {
 }
 
 impl Mlx5Device {
-    /// Opens the device that `config` names, and asks it whether it can do what is wanted. A port without a link is opened all the
-    /// same: its queues say [`RxState::LinkDown`] until it comes up.
+    /// Opens the device that `config` names, and asks it whether it can do what is wanted. A port
+    /// without a link is opened all the same: its queues say [`RxState::LinkDown`] until it comes
+    /// up.
     ///
     /// # Errors
-    /// One sentence with the next step in it: no rdma-core, no such device (and those that are there), not a ConnectX, an InfiniBand
-    /// port, no permission, a limit on pinned memory, a demand that the firmware does not meet. Nothing is left behind.
+    /// One sentence with the next step in it: no rdma-core, no such device (and those that are
+    /// there), not a ConnectX, an InfiniBand port, no permission, a limit on pinned memory, a
+    /// demand that the firmware does not meet. Nothing is left behind.
     pub fn open(config: &Mlx5Config) -> Result<Self, DeviceError> {
         let sysfs = find::sysfs_root();
         Ok(Self::open_in(config, &sysfs)?)
@@ -92,23 +95,26 @@ impl Mlx5Device {
         self.port.info().interface.as_ref().map(|interface| interface.name.as_str())
     }
 
-    /// Reads the clock that stamps frames, now, in the time that stamps are told in: a read over PCIe, about a microsecond, without
-    /// a system call; for [`TimelineConfig`](../../worker/timeline/struct.TimelineConfig.html). It says nothing once the device is
-    /// gone, and nothing where stamps are the time of day already: the interface's PTP hardware clock has the same.
+    /// Reads the clock that stamps frames, now, in the time that stamps are told in: a read over
+    /// PCIe, about a microsecond, without a system call; for
+    /// [`TimelineConfig`](../../worker/timeline/struct.TimelineConfig.html). It says nothing once
+    /// the device is gone, and nothing where stamps are the time of day already: the interface's
+    /// PTP hardware clock has the same.
     pub fn nic_clock(&self) -> impl FnMut() -> Option<UnixTime> + Send + use<> {
         let port = Arc::downgrade(&self.port);
         move || port.upgrade()?.nic_time()
     }
 
-    /// Whether the port has a link, asked now: commands to the firmware, so not for a worker. A thread of the port looks ten times a second
-    /// and tells the queues, of frames that found no buffer, too; what this finds out they know as well.
+    /// Whether the port has a link, asked now: commands to the firmware, so not for a worker. A
+    /// thread of the port looks ten times a second and tells the queues, of frames that found no
+    /// buffer, too; what this finds out they know as well.
     pub fn state(&self) -> RxState {
         self.port.watch.ask();
         self.port.watch.state()
     }
 
-    /// What was chosen and what the device can do, in words, for the operator; also which rules the interface's own filter may keep
-    /// frames from, as far as they were given by now.
+    /// What was chosen and what the device can do, in words, for the operator; also which rules the
+    /// interface's own filter may keep frames from, as far as they were given by now.
     pub fn describe(&self) -> String {
         let (info, enabled) = (self.port.info(), self.port.enabled());
         let mut words = format!("{}, firmware {}", info.name, info.capabilities.device.firmware);
@@ -167,7 +173,8 @@ impl Device for Mlx5Device {
         self.port.name()
     }
 
-    /// As found at [`Mlx5Device::open`]. TSO and checksums only where the firmware offers them to raw packets.
+    /// As found at [`Mlx5Device::open`]. TSO and checksums only where the firmware offers them to
+    /// raw packets.
     fn capabilities(&self) -> Capabilities {
         let (info, enabled) = (self.port.info(), self.port.enabled());
         let dated = enabled.stamps.is_some_and(|stamping| stamping != Stamping::Ticks);
@@ -195,8 +202,8 @@ impl Device for Mlx5Device {
         }
     }
 
-    /// A queue of which both halves are gone may be taken again, as one whose completions are lost has to be. Rules that named it are
-    /// in the device again once it is open.
+    /// A queue of which both halves are gone may be taken again, as one whose completions are lost
+    /// has to be. Rules that named it are in the device again once it is open.
     fn take_queue(&mut self, idx: u16) -> Result<Mlx5Queue, DeviceError> {
         let queues = self.port.config().queues;
         let Some(taken) = self.taken.get_mut(usize::from(idx)) else {
@@ -210,18 +217,22 @@ impl Device for Mlx5Device {
         Ok(Mlx5Queue { port: Arc::clone(&self.port), idx, place })
     }
 
-    /// Frames that the rule names come to queue `idx`; with [`Spread::Hash`](super::super::Spread::Hash) to all queues, whichever is named.
-    /// A rule that is given before its queue is open waits for it, and the kernel gets its frames meanwhile. Where several rules
-    /// name a frame, one with ports goes before one without, and one with more fields before one with fewer. The same rule for a
-    /// group, with the same tag, may be given for several queues, and each gets the frames.
+    /// Frames that the rule names come to queue `idx`; with
+    /// [`Spread::Hash`](super::super::Spread::Hash) to all queues, whichever is named. A rule that
+    /// is given before its queue is open waits for it, and the kernel gets its frames meanwhile.
+    /// Where several rules name a frame, one with ports goes before one without, and one with more
+    /// fields before one with fewer. The same rule for a group, with the same tag, may be given for
+    /// several queues, and each gets the frames.
     ///
-    /// Four things are the NIC's: a rule for a group takes only frames to the group's MAC address, a VLAN is one of 802.1Q, there is
-    /// one flow tag less, as it says 0 of frames without one, and rules of groups have no order. So two rules that name the same
-    /// frames and go to different queues, or have different tags, are refused ([`SteerError::Overlaps`]) where they are the same
-    /// rule for a station, two for a group, or one for a group and one that would take its frames first.
+    /// Four things are the NIC's: a rule for a group takes only frames to the group's MAC address,
+    /// a VLAN is one of 802.1Q, there is one flow tag less, as it says 0 of frames without one, and
+    /// rules of groups have no order. So two rules that name the same frames and go to different
+    /// queues, or have different tags, are refused ([`SteerError::Overlaps`]) where they are the
+    /// same rule for a station, two for a group, or one for a group and one that would take its
+    /// frames first.
     ///
-    /// The device is told at once, by a system call that may take milliseconds; the queues run on meanwhile, and no frame of another
-    /// rule is lost.
+    /// The device is told at once, by a system call that may take milliseconds; the queues run on
+    /// meanwhile, and no frame of another rule is lost.
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         rule.check()?;
         if usize::from(idx) >= self.taken.len() {
@@ -284,8 +295,8 @@ fn check_port(
     }
 }
 
-/// Makes the smallest queue pair that there is and brings it up: who may not, or on what port that does not go, is told here and
-/// not on a worker's thread. And asks how long a WQE may be.
+/// Makes the smallest queue pair that there is and brings it up: who may not, or on what port that
+/// does not go, is told here and not on a worker's thread. And asks how long a WQE may be.
 fn try_a_queue_pair(port: &mut Port) -> Result<(), SetupError> {
     let (cq, _) = objects::completion_queue(port, 8, CqOptions::default())?;
     objects::sender(port, 0, &cq, 8)?;

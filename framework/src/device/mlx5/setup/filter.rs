@@ -1,6 +1,7 @@
-//! What rules need of the NIC's own filter of destination addresses, which a virtual function has before its rules: told by a
-//! packet socket, as the kernel's own wishes are. Where it does not take a wish the rule stands all the same, as the kernel may have
-//! joined the group itself; the operator is told, since otherwise the feed is silent and nobody knows why.
+//! What rules need of the NIC's own filter of destination addresses, which a virtual function has
+//! before its rules: told by a packet socket, as the kernel's own wishes are. Where it does not
+//! take a wish the rule stands all the same, as the kernel may have joined the group itself; the
+//! operator is told, since otherwise the feed is silent and nobody knows why.
 
 use core::fmt;
 use std::io;
@@ -71,7 +72,8 @@ impl<S: AddressFilter> Filter<S> {
     }
 }
 
-/// What the operator should know, behind what else is told of the port; nothing where every wish was taken.
+/// What the operator should know, behind what else is told of the port; nothing where every wish
+/// was taken.
 impl<S> fmt::Display for Filter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unmet = self.unmet.lock().unwrap_or_else(PoisonError::into_inner);

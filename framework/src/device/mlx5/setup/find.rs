@@ -1,8 +1,9 @@
-//! Which device is meant: by its verbs name (`mlx5_0`), by the PCI address of its function (`3b:00.0`), or by its network
-//! interface (`eth1`).
+//! Which device is meant: by its verbs name (`mlx5_0`), by the PCI address of its function
+//! (`3b:00.0`), or by its network interface (`eth1`).
 //!
-//! Enters what the user wrote and the names that libibverbs lists; leaves one of those names with what /sys knows of it.
-//! /sys only adds: a device whose name is given is found though /sys says nothing of its slot or interface.
+//! Enters what the user wrote and the names that libibverbs lists; leaves one of those names with
+//! what /sys knows of it. /sys only adds: a device whose name is given is found though /sys says
+//! nothing of its slot or interface.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ pub(in crate::device::mlx5) struct Listed {
     pub(in crate::device::mlx5) name: String,
     /// The address of the PCI function: `0000:3b:00.0`.
     pub(in crate::device::mlx5) pci: Option<String>,
-    /// The network interfaces of the same function, of the network namespace that /sys was mounted in.
+    /// The network interfaces of the same function, of the network namespace that /sys was mounted
+    /// in.
     pub(in crate::device::mlx5) interfaces: Vec<String>,
     /// The kernel module behind it.
     pub(in crate::device::mlx5) driver: Option<String>,
@@ -46,7 +48,8 @@ fn look_up(root: &Path, name: String) -> Listed {
     }
 }
 
-/// The folder that `device` leads to is named after the function; where it is none of PCI it has another name.
+/// The folder that `device` leads to is named after the function; where it is none of PCI it has
+/// another name.
 fn pci_address(device: &Path) -> Option<String> {
     let folder = fs::canonicalize(device).ok()?;
     let of_folder = folder.file_name().and_then(|name| full_address(&name.to_string_lossy()));

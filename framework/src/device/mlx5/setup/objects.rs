@@ -6,16 +6,19 @@
 //!          or  completion queue ◀── work queue ◀── table ◀── queue pair that hashes ◀── rules
 //! ```
 //!
-//! Sending and receiving have a queue pair each, so that an error of one does not touch the other, and each half can go when it
-//! likes. A work queue is for what a queue pair's own ring cannot: strides, and a share of what a hash spreads. Whatever fails on the
-//! way, what was made before goes with its handle: nothing stays in the device.
+//! Sending and receiving have a queue pair each, so that an error of one does not touch the other,
+//! and each half can go when it likes. A work queue is for what a queue pair's own ring cannot:
+//! strides, and a share of what a hash spreads. Whatever fails on the way, what was made before
+//! goes with its handle: nothing stays in the device.
 //!
 //! Invariants:
-//! 1. Addresses, counts and lengths are what `mlx5dv_init_obj` told of objects that are kept by the [`Keeper`]; that counts and lengths
-//!    are possible is checked here.
-//! 2. Each ring is given out once: the function that makes an object takes its parts and hands the object on to one half.
-//! 3. libmlx5 touches rings only in calls that post, poll or arm, which nobody makes, and when an object is reset or destroyed, which
-//!    its half does: it then clears doorbell records. A CQ of whose ring it told it leaves alone.
+//! 1. Addresses, counts and lengths are what `mlx5dv_init_obj` told of objects that are kept by the
+//!    [`Keeper`]; that counts and lengths are possible is checked here.
+//! 2. Each ring is given out once: the function that makes an object takes its parts and hands the
+//!    object on to one half.
+//! 3. libmlx5 touches rings only in calls that post, poll or arm, which nobody makes, and when an
+//!    object is reset or destroyed, which its half does: it then clears doorbell records. A CQ of
+//!    whose ring it told it leaves alone.
 
 use core::ptr::NonNull;
 use std::io;
@@ -37,8 +40,8 @@ use super::port::Port;
 
 /// Bytes of a basic block of the sending ring.
 const BLOCK_LEN: u32 = 64;
-/// SqMemory before the pieces of a raw-packet request as libmlx5 counts them: control segment, and Ethernet segment with 18 bytes
-/// (`sq_overhead`).
+/// SqMemory before the pieces of a raw-packet request as libmlx5 counts them: control segment, and
+/// Ethernet segment with 18 bytes (`sq_overhead`).
 const RAW_HEAD_UNITS: u32 = 3;
 
 /// A completion queue of at least `entry_count` entries, with what `options` say.
@@ -48,7 +51,8 @@ pub(in crate::device::mlx5) fn completion_queue(
     options: CqOptions,
 ) -> Result<(CompletionQueue, CqParts), SetupError> {
     const DOING: &str = "making a completion queue";
-    // Otherwise libmlx5 takes the CPU's cache line: on some, entries of 128 bytes, half of them empty, for the NIC to write.
+    // Otherwise libmlx5 takes the CPU's cache line: on some, entries of 128 bytes, half of them
+    // empty, for the NIC to write.
     let options = CqOptions { entry_len: Some(CQE_LEN as u16), ..options };
     // libmlx5 gives one entry more and rounds up (mlx5.md 1.1).
     let request = CqRequest { options, ..CqRequest::new(entry_count - 1) };
@@ -112,10 +116,11 @@ pub(in crate::device::mlx5) fn sender(
     Ok((sender, parts))
 }
 
-/// SqMemory of the longest WQE that the device takes, up to what we write. The kernel tells libmlx5 the firmware's `max_wqe_sz_sq`, and
-/// libmlx5 tells nobody, but refuses a queue pair whose requests would be longer (`mlx5_calc_send_wqe` of providers/mlx5/verbs.c). So
-/// the longest one is asked for, and where that is refused a shorter one. What `ibv_query_device` says of pieces does not do: the kernel
-/// makes it of 512 bytes at most (`mlx5_ib_query_device`).
+/// SqMemory of the longest WQE that the device takes, up to what we write. The kernel tells libmlx5
+/// the firmware's `max_wqe_sz_sq`, and libmlx5 tells nobody, but refuses a queue pair whose
+/// requests would be longer (`mlx5_calc_send_wqe` of providers/mlx5/verbs.c). So the longest one is
+/// asked for, and where that is refused a shorter one. What `ibv_query_device` says of pieces does
+/// not do: the kernel makes it of 512 bytes at most (`mlx5_ib_query_device`).
 pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, SetupError> {
     let mut blocks = WQE_UNITS_MAX.div_ceil(BLOCK_UNITS);
     loop {
@@ -129,9 +134,10 @@ pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) 
     }
 }
 
-/// The port's domain with a doorbell register that nobody else rings on. libmlx5 has some registers for the queue pairs of a context:
-/// from about the 17th on two share one, and only libmlx5 knows the lock. Bytes of two WQEs would mix there, and the halves that are
-/// used in turn would be used at the same time. `None` where the device has no register left or libmlx5 is too old.
+/// The port's domain with a doorbell register that nobody else rings on. libmlx5 has some registers
+/// for the queue pairs of a context: from about the 17th on two share one, and only libmlx5 knows
+/// the lock. Bytes of two WQEs would mix there, and the halves that are used in turn would be used
+/// at the same time. `None` where the device has no register left or libmlx5 is too old.
 fn own_register(port: &Port) -> Option<ProtectionDomain> {
     let thread = ThreadDomain::allocate(port.context()).ok()?;
     ProtectionDomain::for_thread(port.pd(), &thread).ok()
@@ -207,8 +213,9 @@ pub(in crate::device::mlx5) fn work_queue(
     Ok((Receiver::Work(wq), parts))
 }
 
-/// A queue pair that spreads what rules name over the queues of `table`. What it does to frames, such as VLAN stripping, its work queues
-/// do: kernels before 5.8 answer EINVAL to a flag here (`create_rss_raw_qp_tir` of drivers/infiniband/hw/mlx5/qp.c).
+/// A queue pair that spreads what rules name over the queues of `table`. What it does to frames,
+/// such as VLAN stripping, its work queues do: kernels before 5.8 answer EINVAL to a flag here
+/// (`create_rss_raw_qp_tir` of drivers/infiniband/hw/mlx5/qp.c).
 pub(in crate::device::mlx5) fn spreader(
     port: &Port,
     table: &IndirectionTable,
@@ -220,8 +227,9 @@ pub(in crate::device::mlx5) fn spreader(
 }
 
 impl RqShape {
-    /// A striding ring for `frames` frames of `frame_len_max` bytes, none of which lies in two WQEs; and of two WQEs at least: of one the
-    /// NIC has filled the last stride only when the next frame comes. `None` where a WQE has less room than a frame.
+    /// A striding ring for `frames` frames of `frame_len_max` bytes, none of which lies in two
+    /// WQEs; and of two WQEs at least: of one the NIC has filled the last stride only when the next
+    /// frame comes. `None` where a WQE has less room than a frame.
     pub(in crate::device::mlx5) fn for_frames(
         frames: u32,
         frame_len_max: usize,
@@ -242,7 +250,8 @@ impl RqShape {
         (self.wqe_count as usize) << log
     }
 
-    /// Completions that may wait at the same time: each frame's own, of which there is one a stride at most.
+    /// Completions that may wait at the same time: each frame's own, of which there is one a stride
+    /// at most.
     pub(in crate::device::mlx5) fn cqe_count(self) -> u32 {
         self.wqe_count << self.striding.map_or(0, |striding| striding.stride_count_log)
     }
@@ -252,8 +261,9 @@ impl RqShape {
         (self.wqe_count * self.segments * 16) as usize
     }
 
-    /// Whether libmlx5 gave what was asked for: no more WQEs either, as CQ, pool and memory were measured by them. A
-    /// WQE of a striding queue has a segment of 16 bytes before the pointer (mlx5.md 2.8).
+    /// Whether libmlx5 gave what was asked for: no more WQEs either, as CQ, pool and memory were
+    /// measured by them. A WQE of a striding queue has a segment of 16 bytes before the pointer
+    /// (mlx5.md 2.8).
     fn check(self, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), SetupError> {
         let stride_min = if self.striding.is_some() { 32 } else { 16 * self.segments };
         let possible = is_ring(parts.ring, parts.wqe_count, parts.stride);
@@ -384,7 +394,8 @@ impl Objects for Receiver {
 mod tests {
     use super::*;
 
-    /// WQEs for so many frames of so many bytes, with strides of 2^`len` bytes, 2^`count` of them a WQE.
+    /// WQEs for so many frames of so many bytes, with strides of 2^`len` bytes, 2^`count` of them a
+    /// WQE.
     fn check(frames: u32, frame_len_max: usize, (len, count): (u8, u8), expected: Option<u32>) {
         let striding = StridingRequest { stride_len_log: len, stride_count_log: count, two_byte_shift: false };
         let shape = RqShape::for_frames(frames, frame_len_max, striding);

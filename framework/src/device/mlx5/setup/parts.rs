@@ -1,6 +1,6 @@
-//! Where the rings of a queue lie: what `mlx5dv_init_obj` says of the objects that set-up made (mlx5.md 1.2). Set-up fills
-//! these in, the data path takes them over; nothing here is touched. Whoever fills them in answers for them: making a
-//! [`Keeper`] is `unsafe`.
+//! Where the rings of a queue lie: what `mlx5dv_init_obj` says of the objects that set-up made
+//! (mlx5.md 1.2). Set-up fills these in, the data path takes them over; nothing here is touched.
+//! Whoever fills them in answers for them: making a [`Keeper`] is `unsafe`.
 
 use core::ptr::NonNull;
 
@@ -60,7 +60,8 @@ pub(in crate::device::mlx5) struct SqParts {
     pub(in crate::device::mlx5) keeper: Keeper,
 }
 
-/// What a sending queue may be asked for: what the device was found to do, less what the configuration forbids.
+/// What a sending queue may be asked for: what the device was found to do, less what the
+/// configuration forbids.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::mlx5) struct TxFeatures {
     /// Bytes of the longest frame, Ethernet header to last payload byte, an inserted tag included.

@@ -1,4 +1,5 @@
-//! What the queues of a device share: the open port, what was chosen for it, its rules, and the memory that it knows.
+//! What the queues of a device share: the open port, what was chosen for it, its rules, and the
+//! memory that it knows.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
@@ -136,7 +137,8 @@ impl Port {
         &self.info.enabled
     }
 
-    /// Bytes of a TCP payload that are cut; 0 where none is, also as a descriptor is too short for the header.
+    /// Bytes of a TCP payload that are cut; 0 where none is, also as a descriptor is too short for
+    /// the header.
     pub(in crate::device::mlx5) fn tso_len_max(&self) -> usize {
         if has_room_for_segmentation(self.wqe_units_max) { self.enabled().tso_len_max } else { 0 }
     }
@@ -160,7 +162,8 @@ impl Port {
         SetupError::System { device: self.name().into(), doing, error }
     }
 
-    /// Makes a pool's region known to the device. Both halves of a queue, and all queues with the same region, use one registration.
+    /// Makes a pool's region known to the device. Both halves of a queue, and all queues with the
+    /// same region, use one registration.
     pub(in crate::device::mlx5) fn register(&self, region: &Arc<Region>) -> Result<Arc<Registered>, SetupError> {
         let mut regions = lock(&self.regions);
         regions.retain(|known| known.strong_count() > 0);
@@ -170,8 +173,9 @@ impl Port {
             return Ok(known);
         }
         let keeper = Arc::clone(region);
-        // Nobody looks at a byte before the CQE of its frame, and a CQE is written in strict order: it passes nothing that was written
-        // before, however relaxed that was (PCI Express Base Specification, 2.4.1).
+        // Nobody looks at a byte before the CQE of its frame, and a CQE is written in strict order:
+        // it passes nothing that was written before, however relaxed that was (PCI Express Base
+        // Specification, 2.4.1).
         let access = Access { relaxed_ordering: self.enabled().relaxed_ordering, ..Access::default() };
         let made = MemoryRegion::register(&self.pd, region.base(), region.len(), access, keeper)
             .map_err(|error| self.error("registering the pool", region.len(), error))?;
@@ -203,12 +207,14 @@ impl Port {
         self.open_target(idx, Aim { port: self.number(), pairs: Pairs::One(qp) })
     }
 
-    /// Whether queue `idx`, which shares rules with others and is being opened, hears what is answered to it: not before the rules stand.
+    /// Whether queue `idx`, which shares rules with others and is being opened, hears what is
+    /// answered to it: not before the rules stand.
     pub(in crate::device::mlx5) fn begin_to_hear(&self, idx: u16) -> Arc<AtomicBool> {
         lock(&self.group).begin_to_hear(idx)
     }
 
-    /// Adds the work queue of queue `idx` to those that share. With the last of them rules take effect.
+    /// Adds the work queue of queue `idx` to those that share. With the last of them rules take
+    /// effect.
     pub(in crate::device::mlx5) fn join(&self, idx: u16, wq: WorkQueue, hash: &Hash) -> Result<(), SetupError> {
         let mut group = lock(&self.group);
         let Some(members) = group.join(idx, wq) else { return Ok(()) };
@@ -226,12 +232,14 @@ impl Port {
         Ok(())
     }
 
-    /// Takes the rules of queue `idx` out of the device: their frames go to the kernel. Where queues share, of all.
+    /// Takes the rules of queue `idx` out of the device: their frames go to the kernel. Where
+    /// queues share, of all.
     pub(in crate::device::mlx5) fn release(&self, idx: u16) {
         lock(&self.group).leave(idx, || lock(&self.table).close(self.target(idx)));
     }
 
-    /// How the device's clock stands to the wall now; read from a page that the kernel keeps current.
+    /// How the device's clock stands to the wall now; read from a page that the kernel keeps
+    /// current.
     pub(in crate::device::mlx5) fn relation(&self) -> Option<Relation> {
         let clock = self.context().clock_info().ok()?;
         let raw = clock.raw();
@@ -281,7 +289,8 @@ impl Port {
     }
 }
 
-/// Whoever panicked with it left it whole: rules and queues agree after every statement that can panic.
+/// Whoever panicked with it left it whole: rules and queues agree after every statement that can
+/// panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -290,8 +299,9 @@ fn system(error: VerbsError) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
 }
 
-/// Queues that share what rules name. Who joins or leaves has the lock until the rules have followed: otherwise a last one who joins
-/// just now would have them steer to a queue that is about to end, whose frames then nobody receives.
+/// Queues that share what rules name. Who joins or leaves has the lock until the rules have
+/// followed: otherwise a last one who joins just now would have them steer to a queue that is about
+/// to end, whose frames then nobody receives.
 struct Group<M> {
     members: Vec<Option<M>>,
     /// Which of them may send: an answer would not be the kernel's.
@@ -321,8 +331,8 @@ impl<M: Clone> Group<M> {
         self.members.iter().cloned().collect()
     }
 
-    /// Queue `idx` ends: first nobody finds it here, then `close` takes the rules out, and then it may go. If its sending half stays it
-    /// need not wait for answers that it does not want.
+    /// Queue `idx` ends: first nobody finds it here, then `close` takes the rules out, and then it
+    /// may go. If its sending half stays it need not wait for answers that it does not want.
     fn leave(&mut self, idx: u16, close: impl FnOnce()) {
         self.hearing[usize::from(idx)].store(true, Ordering::Release);
         let member = self.members[usize::from(idx)].take();

@@ -1,7 +1,7 @@
 //! A queue on its way to a worker: opened on the worker's thread, with the worker's pool.
 //!
-//! The order is what keeps frames from being lost: memory is registered, rings are made and filled, and only then rules put into
-//! the device. Until that moment the kernel gets what they name.
+//! The order is what keeps frames from being lost: memory is registered, rings are made and filled,
+//! and only then rules put into the device. Until that moment the kernel gets what they name.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
@@ -44,8 +44,8 @@ impl Queue for Mlx5Queue {
     type Rx = Mlx5Rx;
     type Tx = Mlx5Tx;
 
-    /// Registers the pool's region, makes the rings and has the rules steer to them. Some milliseconds, as long as the kernel needs
-    /// to pin the pool.
+    /// Registers the pool's region, makes the rings and has the rules steer to them. Some
+    /// milliseconds, as long as the kernel needs to pin the pool.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
         let port = &self.port;
         let shape = self.shape(pool)?;
@@ -185,7 +185,8 @@ impl Mlx5Queue {
             },
             mini: enabled.compression.map(mini),
         };
-        // Its ring has all buffers that the pool could give when this returns, and if what follows fails it takes everything back.
+        // Its ring has all buffers that the pool could give when this returns, and if what follows
+        // fails it takes everything back.
         let rx = Mlx5Rx::new(parts, pool, scope);
         match (way, info.config.hash()) {
             (Receiver::Pair { qp, .. }, _) => port.aim(self.idx, qp)?,
@@ -212,7 +213,8 @@ impl Mlx5Queue {
         Ok((landing, registered))
     }
 
-    /// What becomes of time stamps. The device was opened with them, so a clock that is lost now is no queue without them.
+    /// What becomes of time stamps. The device was opened with them, so a clock that is lost now is
+    /// no queue without them.
     fn stamps(&self) -> Result<Stamps, SetupError> {
         let stamps = stamps(self.port.enabled().stamps, || self.port.relation());
         stamps.ok_or_else(|| SetupError::NoClock { device: self.port.name().into() })
@@ -227,7 +229,8 @@ fn short_of_hugepages(region: &Region) -> Option<String> {
     }
 }
 
-/// `None` where the clock is wanted and nobody relates it. The kernel may be writing to its page, which a look or two later it is not.
+/// `None` where the clock is wanted and nobody relates it. The kernel may be writing to its page,
+/// which a look or two later it is not.
 fn stamps(enabled: Option<Stamping>, ask: impl FnMut() -> Option<Relation>) -> Option<Stamps> {
     match enabled {
         None => Some(Stamps::Off),
@@ -323,7 +326,8 @@ impl ObjectMonitor {
         fault
     }
 
-    /// The ring was reset: what the kernel has told of it before, or what waits to be told, is of no interest.
+    /// The ring was reset: what the kernel has told of it before, or what waits to be told, is of
+    /// no interest.
     fn forget_ring(&self) {
         self.port.watch.forget(self.ring);
     }

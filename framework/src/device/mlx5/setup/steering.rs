@@ -1,21 +1,24 @@
-//! Rules as verbs has them: a list of specifications with masks, and a priority (mlx5.md 1.3). Pure: nothing here talks to a
-//! device.
+//! Rules as verbs has them: a list of specifications with masks, and a priority (mlx5.md 1.3).
+//! Pure: nothing here talks to a device.
 //!
-//! A rule is a flow of the type `NORMAL`: an Ethernet specification, behind it one of IPv4 and one of ports where the rule names
-//! something of theirs, last the tag. What it leaves out has a mask of zeros, so [`Rule::ALL`] is one empty Ethernet
-//! specification. Two things differ from [`Rule::matches`], and both are the NIC's:
+//! A rule is a flow of the type `NORMAL`: an Ethernet specification, behind it one of IPv4 and one
+//! of ports where the rule names something of theirs, last the tag. What it leaves out has a mask
+//! of zeros, so [`Rule::ALL`] is one empty Ethernet specification. Two things differ from
+//! [`Rule::matches`], and both are the NIC's:
 //!
-//! - a rule for a group names the group's MAC address too, by which the NIC knows that it is one: a frame to the group's IP
-//!   address and another MAC address is not taken;
+//! - a rule for a group names the group's MAC address too, by which the NIC knows that it is one: a
+//!   frame to the group's IP address and another MAC address is not taken;
 //! - a VLAN is that of an 802.1Q tag. An outer tag of 802.1ad is not looked at.
 //!
-//! Where queues share what a rule names, a NIC hashes a flow by one kind of header only, so a rule that leaves the kind open is
-//! several flows ([`spread`]).
+//! Where queues share what a rule names, a NIC hashes a flow by one kind of header only, so a rule
+//! that leaves the kind open is several flows ([`spread`]).
 //!
-//! Where several rules name a frame the one with the lowest number of priority gets it. Groups are an exception: the kernel keeps
-//! their rules in one table of their own, behind all others, in which no priority counts and the first entry that names a frame
-//! takes it (linux drivers/infiniband/hw/mlx5/fs.c, `MLX5_IB_FLOW_MCAST_PRIO`). The very same group goes to several queues, as one
-//! entry with several destinations. What that leaves no place for is told by [`exclude`].
+//! Where several rules name a frame the one with the lowest number of priority gets it. Groups are
+//! an exception: the kernel keeps their rules in one table of their own, behind all others, in
+//! which no priority counts and the first entry that names a frame takes it (linux
+//! drivers/infiniband/hw/mlx5/fs.c, `MLX5_IB_FLOW_MCAST_PRIO`). The very same group goes to several
+//! queues, as one entry with several destinations. What that leaves no place for is told by
+//! [`exclude`].
 
 use core::net::Ipv4Addr;
 
@@ -26,7 +29,8 @@ use super::super::config::HashBy;
 use crate::device::steering::{Fields, Rule};
 use crate::wire::{EtherType, MacAddr, Protocol};
 
-/// One part of a flow. `None` is a mask of zeros, a value one of ones; that of the VLAN is of its 12 bits.
+/// One part of a flow. `None` is a mask of zeros, a value one of ones; that of the VLAN is of its
+/// 12 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Spec {
     Ethernet {
@@ -99,7 +103,8 @@ fn ipv4(rule: &Rule) -> Spec {
     Spec::Ipv4 { source: rule.source, destination: rule.destination, protocol }
 }
 
-/// The more telling a rule, the sooner: ports before addresses before link fields, and more fields before fewer. Lower goes first.
+/// The more telling a rule, the sooner: ports before addresses before link fields, and more fields
+/// before fewer. Lower goes first.
 pub(in crate::device::mlx5) fn priority(rule: &Rule) -> u16 {
     let fields = rule.fields();
     let names = |any: &[Fields]| any.iter().any(|&field| fields.contains(field));
@@ -134,7 +139,8 @@ pub(in crate::device::mlx5) fn exclude(one: &Rule, other: &Rule) -> bool {
         return false;
     }
     match (is_group(&first), is_group(&second)) {
-        // Of two priorities one is first; the same match twice is one entry, which would copy frames, or has two tags.
+        // Of two priorities one is first; the same match twice is one entry, which would copy
+        // frames, or has two tags.
         (false, false) => first == second,
         // One entry has one tag, and of two entries only one gets a frame.
         (true, true) => first != second || one.flow_tag != other.flow_tag,
@@ -158,7 +164,8 @@ fn overlap(one: &Rule, other: &Rule) -> bool {
         && meet(one.destination_port, other.destination_port)
 }
 
-/// Whether `rule`, which names no group and so goes first, gets what by right is the group's: it is the less telling one.
+/// Whether `rule`, which names no group and so goes first, gets what by right is the group's: it is
+/// the less telling one.
 fn swallows(rule: &Rule, group: &Rule) -> bool {
     priority(group) < priority(rule) || group.fields().contains(rule.fields())
 }
@@ -176,8 +183,8 @@ pub(in crate::device::mlx5) enum Spreader {
     Udp,
 }
 
-/// The flows that a rule is where it spreads: each with the hash of its header, the more telling ones with more fields and so
-/// before the others.
+/// The flows that a rule is where it spreads: each with the hash of its header, the more telling
+/// ones with more fields and so before the others.
 pub(in crate::device::mlx5) fn spread(rule: &Rule, by: HashBy) -> ArrayVec<(Rule, Spreader), 4> {
     let mut flows = ArrayVec::new();
     let ipv4 = Rule { ethertype: Some(EtherType::IPV4), ..*rule };
@@ -209,7 +216,8 @@ mod tests {
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
     const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-    /// A NIC in a few lines, from mlx5.md 1.3 and not from the code above: whether all specifications name the frame.
+    /// A NIC in a few lines, from mlx5.md 1.3 and not from the code above: whether all
+    /// specifications name the frame.
     fn takes(flow: &Flow, frame: &[u8]) -> bool {
         let be16 = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
         let mut at = 12;
@@ -359,7 +367,8 @@ mod tests {
         check(Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(GROUP), Rule::arp(), false);
     }
 
-    /// Frames and rules of few values, so that they meet. The frames are whole: cut ones are each NIC's own to judge.
+    /// Frames and rules of few values, so that they meet. The frames are whole: cut ones are each
+    /// NIC's own to judge.
     fn rules() -> impl Strategy<Value = Rule> {
         let macs = prop_oneof![Just(MacAddr::multicast_ipv4(GROUP)), Just(MacAddr([2, 0, 0, 0, 0, 1]))];
         let ethertypes = prop_oneof![4 => Just(EtherType::IPV4), 1 => Just(EtherType::ARP)];

@@ -1,4 +1,5 @@
-//! What a machine has for this device, asked without opening a queue: for `wirepath devices`, and for who chooses a device.
+//! What a machine has for this device, asked without opening a queue: for `wirepath devices`, and
+//! for who chooses a device.
 
 use std::io;
 
@@ -30,7 +31,8 @@ pub struct Mlx5Capabilities {
     pub firmware: String,
     /// Its ports, from 1.
     pub ports: Vec<Mlx5Port>,
-    /// Each thing that [`Mlx5Config`](super::super::Mlx5Config) can ask for, with how it is there, or why it is not.
+    /// Each thing that [`Mlx5Config`](super::super::Mlx5Config) can ask for, with how it is there,
+    /// or why it is not.
     pub features: Vec<(&'static str, Result<String, String>)>,
 }
 
@@ -46,7 +48,8 @@ pub struct Mlx5Port {
 }
 
 impl Mlx5Support {
-    /// All verbs devices of this machine, none where there are none. Opens each and changes nothing.
+    /// All verbs devices of this machine, none where there are none. Opens each and changes
+    /// nothing.
     ///
     /// # Errors
     /// rdma-core is not installed, or is too old; one sentence with the command that helps.

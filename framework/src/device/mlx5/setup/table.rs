@@ -1,12 +1,14 @@
 //! The rules of a device: which stand in it, and which wait for their queue.
 //!
-//! A rule may be given before the worker has opened the queue. Until then the NIC must not know it: its frames would come to a
-//! ring without buffers, and the kernel, which could do something with them, would not get them. So the rules of a queue go into
-//! the device when the queue is ready, and are taken out before it goes. Where queues share what rules steer to (a hash spreads
-//! over them), they have one *target*.
+//! A rule may be given before the worker has opened the queue. Until then the NIC must not know it:
+//! its frames would come to a ring without buffers, and the kernel, which could do something with
+//! them, would not get them. So the rules of a queue go into the device when the queue is ready,
+//! and are taken out before it goes. Where queues share what rules steer to (a hash spreads over
+//! them), they have one *target*.
 //!
-//! The same rule given twice for a target stands once, until both are taken back. Rules that the NIC cannot both serve are refused
-//! when the second is given, whether their queues are open or not: a feed must not fall silent on the day when they are.
+//! The same rule given twice for a target stands once, until both are taken back. Rules that the
+//! NIC cannot both serve are refused when the second is given, whether their queues are open or
+//! not: a feed must not fall silent on the day when they are.
 
 use super::super::error::CAPABILITIES;
 use super::steering::{exclude, priority};
@@ -52,7 +54,8 @@ impl<T: Target> Table<T> {
         Self { entries: Vec::new(), standing: Vec::new(), targets, next_id: 0, rules_max }
     }
 
-    /// Takes a rule, which passed [`Rule::check`]. Where its target is open it stands when this returns.
+    /// Takes a rule, which passed [`Rule::check`]. Where its target is open it stands when this
+    /// returns.
     pub(in crate::device::mlx5) fn add(&mut self, rule: &Rule, target: usize) -> Result<RuleId, SteerError> {
         if self.entries.len() >= self.rules_max {
             return Err(SteerError::TableFull { rules_max: self.rules_max });
@@ -77,8 +80,8 @@ impl<T: Target> Table<T> {
         Ok(rule)
     }
 
-    /// Puts the rules that wait for `target` into the device. At the first that does not go in all are taken out again, and the
-    /// target stays closed.
+    /// Puts the rules that wait for `target` into the device. At the first that does not go in all
+    /// are taken out again, and the target stays closed.
     pub(in crate::device::mlx5) fn open(&mut self, target: usize, opened: T) -> Result<(), (Rule, SteerError)> {
         self.targets[target] = Some(opened);
         let mut waiting: Vec<Rule> = self.of(target).map(|entry| entry.rule).collect();
@@ -122,7 +125,8 @@ impl<T: Target> Table<T> {
     }
 }
 
-/// What the system's number means: `ibv_create_flow` says so (mlx5.md 1.3; linux drivers/infiniband/hw/mlx5/fs.c).
+/// What the system's number means: `ibv_create_flow` says so (mlx5.md 1.3; linux
+/// drivers/infiniband/hw/mlx5/fs.c).
 fn refused(errno: i32, rule: &Rule, standing: usize) -> SteerError {
     match errno {
         libc::ENOSPC | libc::ENOMEM => SteerError::TableFull { rules_max: standing },

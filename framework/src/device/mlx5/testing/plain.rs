@@ -1,5 +1,5 @@
-//! Rings over plain memory, without a NIC: what stands in for one writes what a test, a bench or a fuzzer tells it to, right or
-//! wrong. Not part of the crate's interface.
+//! Rings over plain memory, without a NIC: what stands in for one writes what a test, a bench or a
+//! fuzzer tells it to, right or wrong. Not part of the crate's interface.
 
 use core::any::Any;
 use core::ptr::NonNull;
@@ -376,7 +376,8 @@ impl PlainNic {
         self.landing.as_ref().map_or(0, |(region, ..)| Arc::strong_count(region))
     }
 
-    /// Completes the next WQE with a frame of `len` bytes, UDP over IPv4 with good checksums; `fill` changes its CQE.
+    /// Completes the next WQE with a frame of `len` bytes, UDP over IPv4 with good checksums;
+    /// `fill` changes its CQE.
     pub fn frame(&mut self, len: u32, fill: impl FnOnce(&mut [u8; 64])) {
         let idx = self.wqe_idx;
         self.cq.complete(2, 0, |cqe| {
@@ -387,7 +388,8 @@ impl PlainNic {
         self.wqe_idx = idx.wrapping_add(1);
     }
 
-    /// Completes the next WQEs with frames of these lengths in one session; hashes, if that is what its entries carry, count from 1.
+    /// Completes the next WQEs with frames of these lengths in one session; hashes, if that is what
+    /// its entries carry, count from 1.
     pub fn session(&mut self, lens: &[u32], fill: impl FnOnce(&mut [u8; 64])) {
         let idx = self.wqe_idx;
         let mini = |(hash, len): (u32, &u32)| u64::to_be_bytes(u64::from(hash) << 32 | u64::from(*len));
@@ -399,8 +401,9 @@ impl PlainNic {
         self.wqe_idx = idx.wrapping_add(lens.len() as u32);
     }
 
-    /// Of a striding ring: writes a frame where the next one belongs, behind a filler if it does not fit the rest of its WQE, and
-    /// returns its mini entry with its WQE and stride. Nothing is told yet but the filler.
+    /// Of a striding ring: writes a frame where the next one belongs, behind a filler if it does
+    /// not fit the rest of its WQE, and returns its mini entry with its WQE and stride. Nothing is
+    /// told yet but the filler.
     fn land(&mut self, frame: &[u8]) -> (u32, u32, [u8; 8]) {
         let (stride_len, strides) = self.shape();
         let needed = (frame.len() as u32).div_ceil(stride_len).max(1);
@@ -437,7 +440,8 @@ impl PlainNic {
         });
     }
 
-    /// Of a striding ring: completes frames in one session, which may go over the end of a WQE where that is full.
+    /// Of a striding ring: completes frames in one session, which may go over the end of a WQE
+    /// where that is full.
     pub fn strided_session(&mut self, frames: &[&[u8]]) {
         let landed: Vec<_> = frames.iter().map(|frame| self.land(frame)).collect();
         let minis: Vec<_> = landed.iter().map(|(.., mini)| *mini).collect();

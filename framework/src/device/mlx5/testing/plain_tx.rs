@@ -1,5 +1,5 @@
-//! A sending half over plain memory, and the NIC's side of it, which does what a test, a bench or a fuzzer tells it to. Not part
-//! of the crate's interface.
+//! A sending half over plain memory, and the NIC's side of it, which does what a test, a bench or a
+//! fuzzer tells it to. Not part of the crate's interface.
 
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::{AtomicBool, fence};
@@ -252,8 +252,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The index that the first half of the register names, and the record as it stood a moment later. `None` while the register
-    /// was never written, or is being written.
+    /// The index that the first half of the register names, and the record as it stood a moment
+    /// later. `None` while the register was never written, or is being written.
     pub fn look(&self) -> Option<(u16, u16)> {
         let register: [u8; 8] = self.register.read(0);
         if register[7] == 0 || self.register.read(0) != register {
@@ -270,8 +270,8 @@ impl Watch {
 }
 
 impl PlainTxNic {
-    /// Does all WQEs that the record tells of, without looking at frames: writes the CQEs that were asked for, and returns how
-    /// many. After a reset it begins at index 0.
+    /// Does all WQEs that the record tells of, without looking at frames: writes the CQEs that were
+    /// asked for, and returns how many. After a reset it begins at index 0.
     pub fn complete_all(&mut self) -> usize {
         if self.objects.resets.get() != self.resets_seen {
             self.resets_seen = self.objects.resets.get();

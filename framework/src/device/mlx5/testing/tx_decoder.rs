@@ -1,5 +1,5 @@
-//! Reads send WQEs as the fact sheet (mlx5.md 2.2 to 2.7) describes them, and refuses whatever it does not. It shares nothing with
-//! who writes them: no constant, no type, no helper.
+//! Reads send WQEs as the fact sheet (mlx5.md 2.2 to 2.7) describes them, and refuses whatever it
+//! does not. It shares nothing with who writes them: no constant, no type, no helper.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 

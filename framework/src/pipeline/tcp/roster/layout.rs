@@ -6,8 +6,8 @@
 //! word 64 + 8 * capacity   a word for each slot: SND.NXT below, RCV.NXT above
 //! ```
 //!
-//! The numbers lie apart because each segment that leaves writes them: eight bytes a connection stay in the cache and in the
-//! TLB where 72 would not.
+//! The numbers lie apart because each segment that leaves writes them: eight bytes a connection
+//! stay in the cache and in the TLB where 72 would not.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::fs;
@@ -58,9 +58,11 @@ const LINK_WORDS: usize = LINK_LEN_MAX.div_ceil(8);
 pub struct OpenConnection {
     /// Whose it is.
     pub flow: Flow,
-    /// The link header of its frames, VLAN tags included, as it was known last; empty where the way was never known.
+    /// The link header of its frames, VLAN tags included, as it was known last; empty where the way
+    /// was never known.
     pub link: ArrayVec<u8, LINK_LEN_MAX>,
-    /// The highest number that was sent: the peer expects this one or, where something was lost, an earlier one.
+    /// The highest number that was sent: the peer expects this one or, where something was lost, an
+    /// earlier one.
     pub snd_nxt: u32,
     /// What we acknowledged last.
     pub rcv_nxt: u32,
@@ -88,7 +90,8 @@ pub(super) fn link_words(link: &[u8]) -> [u64; LINK_WORDS] {
     words
 }
 
-/// What a place and its numbers say; `None` where no connection is open there, or none that could be.
+/// What a place and its numbers say; `None` where no connection is open there, or none that could
+/// be.
 pub(super) fn connection_of(place: &[u64; PLACE_WORDS], numbers: u64) -> Option<OpenConnection> {
     let link_len = usize::try_from(place[STATE].checked_sub(OPEN)?).ok().filter(|len| *len <= LINK_LEN_MAX)?;
     let bytes: Vec<u8> = place[LINK..LINK + LINK_WORDS].iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -104,7 +107,8 @@ pub(super) fn connection_of(place: &[u64; PLACE_WORDS], numbers: u64) -> Option<
     })
 }
 
-/// When a process started, in the kernel's ticks since the boot (proc_pid_stat(5), field 22); `None` where there is none.
+/// When a process started, in the kernel's ticks since the boot (proc_pid_stat(5), field 22);
+/// `None` where there is none.
 pub fn process_started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is a name, which may hold anything; it ends with the last bracket.

@@ -1,7 +1,8 @@
 //! The other side: rosters of processes of this machine, found and read.
 //!
-//! The file is somebody else's and may hold anything. It is read, not mapped (a mapped file that shrinks would kill the reader),
-//! and everything in it is checked. Who can have written it the kernel says: [`Rostered::user`].
+//! The file is somebody else's and may hold anything. It is read, not mapped (a mapped file that
+//! shrinks would kill the reader), and everything in it is checked. Who can have written it the
+//! kernel says: [`Rostered::user`].
 
 use std::fs::File;
 use std::io;
@@ -41,14 +42,15 @@ impl Rostered {
     /// The rosters in `directory` that can be read, by name, whosesoever they are.
     ///
     /// # Errors
-    /// The directory cannot be listed, or there are rosters of root or of ours in it and none is for us to read. A directory that
-    /// is not there holds none.
+    /// The directory cannot be listed, or there are rosters of root or of ours in it and none is
+    /// for us to read. A directory that is not there holds none.
     pub fn list(directory: &Path) -> io::Result<Vec<Self>> {
         open_all(shared_files(directory, Content::Connections, Access::Read)?, is_trusted)
     }
 
-    /// The rosters in `directory` that a process has written whose number is `pid`, as far as `is_believed` believes the user
-    /// whose they are: others can give their files any name, and are passed over.
+    /// The rosters in `directory` that a process has written whose number is `pid`, as far as
+    /// `is_believed` believes the user whose they are: others can give their files any name, and
+    /// are passed over.
     ///
     /// # Errors
     /// The directory cannot be listed, or there are such rosters and none is for us to read.
@@ -103,7 +105,8 @@ impl Rostered {
         !is_stale(&self.file)
     }
 
-    /// The connections that are open. To be asked when the writer is gone: before, they change while they are read.
+    /// The connections that are open. To be asked when the writer is gone: before, they change
+    /// while they are read.
     ///
     /// # Errors
     /// The file is shorter than it says, or cannot be read.
@@ -136,7 +139,8 @@ impl Rostered {
     }
 }
 
-/// Those that can be opened. Where there is none, but one of a user that counts, why that one cannot.
+/// Those that can be opened. Where there is none, but one of a user that counts, why that one
+/// cannot.
 fn open_all(files: impl Iterator<Item = Shared>, counts: impl Fn(u32) -> bool) -> io::Result<Vec<Rostered>> {
     let (mut rosters, mut refused) = (Vec::new(), Ok(()));
     for Shared { path, user, file } in files {

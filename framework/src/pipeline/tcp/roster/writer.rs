@@ -1,5 +1,5 @@
-//! The worker's side: places are written when a connection opens, moves to another way, or closes; numbers with each segment
-//! that leaves.
+//! The worker's side: places are written when a connection opens, moves to another way, or closes;
+//! numbers with each segment that leaves.
 
 use core::fmt;
 use core::sync::atomic::AtomicU64;
@@ -14,8 +14,8 @@ use crate::counters::{Content, Held, Publication, SetupError, check_app, default
 use crate::proto::InterfaceId;
 use crate::proto::tcp::Seq;
 
-/// The roster of one worker. Dropped with no connection open it takes its file along; else the file stays, for the guardian to
-/// find what the peers still believe in.
+/// The roster of one worker. Dropped with no connection open it takes its file along; else the file
+/// stays, for the guardian to find what the peers still believe in.
 pub struct Roster {
     /// Places.
     places: Held<[AtomicU64]>,
@@ -26,11 +26,13 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// A roster with room for `capacity` connections over an interface of the calling thread's network namespace, in the
-    /// directory that `WIREPATH_SHM` names or else in `/dev/shm/wirepath`. Takes 72 bytes of memory for each.
+    /// A roster with room for `capacity` connections over an interface of the calling thread's
+    /// network namespace, in the directory that `WIREPATH_SHM` names or else in
+    /// `/dev/shm/wirepath`. Takes 72 bytes of memory for each.
     ///
     /// # Errors
-    /// The application's name is unfit for a file, the file cannot be made, or a guardian would not read so large a one.
+    /// The application's name is unfit for a file, the file cannot be made, or a guardian would not
+    /// read so large a one.
     pub fn create(app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, SetupError> {
         Self::create_in(&default_directory(), app, interface, capacity)
     }
@@ -83,8 +85,9 @@ impl Roster {
         }
     }
 
-    /// The frames of `slot` have another link header now. Where they have none for the time being, `link` is empty, and the last one stays:
-    /// a peer whose link is down when we die may be back while the guardian tries, and most likely where it was.
+    /// The frames of `slot` have another link header now. Where they have none for the time being,
+    /// `link` is empty, and the last one stays: a peer whose link is down when we die may be back
+    /// while the guardian tries, and most likely where it was.
     #[cold]
     pub fn set_link(&mut self, slot: u32, link: &[u8]) {
         if self.is_open(slot) && !link.is_empty() {
@@ -96,8 +99,9 @@ impl Roster {
         }
     }
 
-    /// A segment leaves that ends before `end` and acknowledges `ack`. Retransmissions and probes do not take the higher
-    /// number back. A load, a compare and a store; no branch but that of the bounds.
+    /// A segment leaves that ends before `end` and acknowledges `ack`. Retransmissions and probes
+    /// do not take the higher number back. A load, a compare and a store; no branch but that of the
+    /// bounds.
     #[inline(always)]
     pub fn note(&self, slot: u32, end: Seq, ack: Seq) {
         if let Some(numbers) = self.numbers.get(slot as usize) {
@@ -106,8 +110,8 @@ impl Roster {
         }
     }
 
-    /// Writes a place so that it is not open while it is half written: stores that the process has made are there when it is
-    /// dead, in this order, and nobody looks before.
+    /// Writes a place so that it is not open while it is half written: stores that the process has
+    /// made are there when it is dead, in this order, and nobody looks before.
     fn write(&self, slot: u32, words: &[u64; PLACE_WORDS]) {
         let place = self.place(slot);
         place[STATE].store(0, Relaxed);

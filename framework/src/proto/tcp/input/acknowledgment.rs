@@ -1,7 +1,9 @@
-//! Fifth phase of a segment's arrival: what the peer acknowledges (RFC 9293 3.10.7.4), and how much it lets us send.
+//! Fifth phase of a segment's arrival: what the peer acknowledges (RFC 9293 3.10.7.4), and how much
+//! it lets us send.
 //!
-//! Nearly all acknowledgments find nothing missing and say nothing of it: they take the short way, which frees what is acknowledged, takes
-//! a sample of the round trip, lets the window grow and moves the timer. The others go through `scoreboard` and `recovery`.
+//! Nearly all acknowledgments find nothing missing and say nothing of it: they take the short way,
+//! which frees what is acknowledged, takes a sample of the round trip, lets the window grow and
+//! moves the timer. The others go through `scoreboard` and `recovery`.
 
 use super::super::loss::recovery::{Newest, News};
 use super::super::machine::Context;
@@ -16,7 +18,8 @@ use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Takes the acknowledgment and the window of a segment. The caller has found its sequence number acceptable.
+    /// Takes the acknowledgment and the window of a segment. The caller has found its sequence
+    /// number acceptable.
     #[inline]
     pub(in crate::proto::tcp) fn process_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         if !segment.has(TcpFlags::ACK) {
@@ -56,8 +59,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// Outside of SND.UNA to SND.NXT. An old one is a duplicate that came late: it changes nothing, but its data counts, and what it says
-    /// of duplicates (RFC 2883). One of what was never sent, or too old to be of this peer, is answered and dropped (RFC 5961 5.2).
+    /// Outside of SND.UNA to SND.NXT. An old one is a duplicate that came late: it changes nothing,
+    /// but its data counts, and what it says of duplicates (RFC 2883). One of what was never sent,
+    /// or too old to be of this peer, is answered and dropped (RFC 5961 5.2).
     #[cold]
     fn unacceptable_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         if self.connection.has(flag::DELEGATED) {
@@ -84,7 +88,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.slow_path_ack(&Segment { flags, ..*segment }, 0, true);
     }
 
-    /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says whether the window is another.
+    /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says
+    /// whether the window is another.
     #[inline(always)]
     pub(in crate::proto::tcp) fn update_window(&mut self, segment: &Plain) -> bool {
         let connection = &mut *self.connection;
@@ -99,7 +104,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let has_grown = wnd > connection.snd_wnd;
         if (segment.ack + wnd).is_before(connection.snd_una + connection.snd_wnd) {
-            // It ends earlier than before. Most of those that are smaller are so by what has arrived.
+            // It ends earlier than before. Most of those that are smaller are so by what has
+            // arrived.
             connection.room_at_once = 0;
         }
         connection.snd_wnd = wnd;
@@ -142,7 +148,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.backoff = 0;
     }
 
-    /// Lets go of all that waits: nothing is left to be linked anew. As after each order, and each answer.
+    /// Lets go of all that waits: nothing is left to be linked anew. As after each order, and each
+    /// answer.
     #[inline(always)]
     fn free_all(&mut self) -> Option<(Instant, Instant)> {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
@@ -159,7 +166,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Some((oldest, newest))
     }
 
-    /// Lets go of what SND.UNA has passed, where nothing of it is marked: when the first and the last of it were sent.
+    /// Lets go of what SND.UNA has passed, where nothing of it is marked: when the first and the
+    /// last of it were sent.
     #[inline(always)]
     fn free_in_order(&mut self) -> Option<(Instant, Instant)> {
         let connection = &mut *self.connection;
@@ -172,7 +180,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         (dropped.count != 0).then_some((dropped.oldest, dropped.newest))
     }
 
-    /// The same where SND.UNA is within what the device cut into segments: those before it have arrived as well.
+    /// The same where SND.UNA is within what the device cut into segments: those before it have
+    /// arrived as well.
     #[cold]
     fn free_part(&mut self, dropped: &Dropped) -> Option<(Instant, Instant)> {
         self.cut_first(&mut News::default());
@@ -186,7 +195,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let head = self.shared.chunks.get(self.connection.send.head).filter(|head| head.has(SENT));
         let since = match head {
             None => Instant::MAX,
-            // When it was sent first is not known any more where it was sent again; that something arrived is.
+            // When it was sent first is not known any more where it was sent again; that something
+            // arrived is.
             Some(head) if head.resent != 0 => self.now,
             Some(head) => head.sent_at,
         };
@@ -200,7 +210,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Neither data nor window nor number: a duplicate acknowledgment (RFC 5681 2). With SACK it would say more, if there was more.
+    /// Neither data nor window nor number: a duplicate acknowledgment (RFC 5681 2). With SACK it
+    /// would say more, if there was more.
     #[cold]
     fn take_duplicate(&mut self, segment: &Segment) {
         if self.connection.flight() != 0 && !self.connection.has(flag::SACK) {
@@ -242,8 +253,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm();
     }
 
-    /// The round trip, where something tells it; says whether one has passed. Karn: what was sent again measures nothing, but by the
-    /// echo of its time (RFC 6298 3, RFC 7323 4.1).
+    /// The round trip, where something tells it; says whether one has passed. Karn: what was sent
+    /// again measures nothing, but by the echo of its time (RFC 6298 3, RFC 7323 4.1).
     fn measure(&mut self, segment: &Segment, news: &News) -> bool {
         let (connection, now) = (&mut *self.connection, self.now);
         let is_new_round = news.advanced && connection.passes_round();
@@ -256,7 +267,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let by_time = || connection.echoed_rtt(segment.timestamps.filter(|_| news.echo.is_some()), now);
         let sample: Option<Duration> = match news.oldest_sent_at {
-            // What waited at the peer for something that was sent again says how long that took, not how long the way is.
+            // What waited at the peer for something that was sent again says how long that took,
+            // not how long the way is.
             Some(sent_at) if !news.resent => Some(now.since(sent_at)),
             _ => by_time(),
         };
@@ -269,9 +281,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         is_new_round
     }
 
-    /// Within a recovery an acknowledgment was perhaps lost, and what it tells of has arrived long ago: the oldest, and the time that the
-    /// peer echoes, would measure how long it was silent, and each silence would make the next one longer. What was sent last has just
-    /// arrived, as far as it was sent once, or the peer echoes its time. Blocks of SACK measure as well.
+    /// Within a recovery an acknowledgment was perhaps lost, and what it tells of has arrived long
+    /// ago: the oldest, and the time that the peer echoes, would measure how long it was silent,
+    /// and each silence would make the next one longer. What was sent last has just arrived, as far
+    /// as it was sent once, or the peer echoes its time. Blocks of SACK measure as well.
     fn measure_newest(&mut self, news: &News, is_new_round: bool) {
         let (connection, now) = (&mut *self.connection, self.now);
         let Newest { sent_at, is_known } = news.newest;

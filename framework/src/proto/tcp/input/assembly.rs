@@ -6,8 +6,9 @@
 //!  seen before   ──▶ dropped, and reported (RFC 2883)
 //! ```
 //!
-//! Out of order data is bounded three ways: by the window, by `reassembly_max`, and by a share of the store that shrinks as the store
-//! fills, so that no peer can take the room of the others. What does not fit is dropped, and comes again.
+//! Out of order data is bounded three ways: by the window, by `reassembly_max`, and by a share of
+//! the store that shrinks as the store fills, so that no peer can take the room of the others. What
+//! does not fit is dropped, and comes again.
 
 use super::super::machine::{Context, Shared};
 use super::super::payload::{Output, Payload};
@@ -21,12 +22,12 @@ use crate::proto::slab::NIL;
 use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;
 
-/// So many bytes at the beginning of a connection are acknowledged at once: a sender in slow start waits for each acknowledgment. Linux
-/// acknowledges sixteen segments so.
+/// So many bytes at the beginning of a connection are acknowledged at once: a sender in slow start
+/// waits for each acknowledgment. Linux acknowledges sixteen segments so.
 const QUICK_LEN: u64 = 16 * 1460;
 
-/// Bytes of a stretch, of which one and the rest of another are acknowledged at once behind disorder, as a power of two: Linux counts sixteen
-/// segments.
+/// Bytes of a stretch, of which one and the rest of another are acknowledged at once behind
+/// disorder, as a power of two: Linux counts sixteen segments.
 const STRETCH_BITS: u32 = 14;
 
 /// Data that was found to be new, and in the window.
@@ -43,8 +44,8 @@ impl<P> Piece<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Takes the data of a segment that was found acceptable. What is next in order comes back; what is refused is not acknowledged, and
-    /// the reason is for a counter.
+    /// Takes the data of a segment that was found acceptable. What is next in order comes back;
+    /// what is refused is not acknowledged, and the reason is for a counter.
     #[inline]
     pub(in crate::proto::tcp) fn take_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
@@ -84,7 +85,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// RFC 9293 3.8.6.3, RFC 5681 4.2: for every second full segment, and at the latest after the delay.
+    /// RFC 9293 3.8.6.3, RFC 5681 4.2: for every second full segment, and at the latest after the
+    /// delay.
     #[inline(always)]
     fn owe_ack_of_data(&mut self, len: u32) {
         let connection = &mut *self.connection;
@@ -98,7 +100,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.owe_ack(if is_due { AckOwed::Now } else { AckOwed::Delayed });
     }
 
-    /// A segment that is refused as old: what it brought again is reported with the acknowledgment that answers it (RFC 2883 4).
+    /// A segment that is refused as old: what it brought again is reported with the acknowledgment
+    /// that answers it (RFC 2883 4).
     pub(in crate::proto::tcp) fn note_old_data(&mut self, segment: &Segment) {
         let connection = &mut *self.connection;
         let right = (segment.seq + segment.len).min(connection.rcv_nxt);
@@ -201,10 +204,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(delivered)
     }
 
-    /// Has data wait for the app. It is copied behind what waits last where that buffer has room for it. So two
-    /// neighbors never fit one buffer, and a connection takes two chunks at most for each buffer's length of its
-    /// window. Otherwise short segments would use up chunks and pool long before the window, which is in bytes and
-    /// cannot be taken back (RFC 9293 3.8.6). False where there is no room.
+    /// Has data wait for the app. It is copied behind what waits last where that buffer has room
+    /// for it. So two neighbors never fit one buffer, and a connection takes two chunks at most for
+    /// each buffer's length of its window. Otherwise short segments would use up chunks and pool
+    /// long before the window, which is in bytes and cannot be taken back (RFC 9293 3.8.6). False
+    /// where there is no room.
     fn keep_in_order(&mut self, piece: Piece<P>) -> bool {
         let (connection, len) = (&mut *self.connection, piece.len);
         if !connection.in_order.append_to_last(&mut self.shared.chunks, &piece.payload, len) {
@@ -262,7 +266,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let connection = &mut *self.connection;
         let count = connection.out_of_order.count;
-        // Once the hole is filled these chunks wait for the app with those that are in order already.
+        // Once the hole is filled these chunks wait for the app with those that are in order
+        // already.
         let kept = count + connection.in_order.count;
         if count >= self.shared.config.reassembly_max || !self.shared.has_share(kept) {
             return Err(TcpDrop::NoRoom);
@@ -278,8 +283,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// The last chunk out of order that does not begin behind `seq`, or `NIL`. Nearly always the last of all; otherwise looked for from
-    /// the end that is nearer.
+    /// The last chunk out of order that does not begin behind `seq`, or `NIL`. Nearly always the
+    /// last of all; otherwise looked for from the end that is nearer.
     fn find_before(&self, seq: Seq) -> u32 {
         let (queue, chunks) = (self.connection.out_of_order, &self.shared.chunks);
         let Some(tail) = chunks.get(queue.tail) else { return NIL };
@@ -324,7 +329,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         true
     }
 
-    /// Takes the place of chunks that the piece has whole, and ends before one that it has a part of.
+    /// Takes the place of chunks that the piece has whole, and ends before one that it has a part
+    /// of.
     fn cut_back(&mut self, before: u32, piece: &mut Piece<P>) {
         loop {
             let connection = &mut *self.connection;
@@ -348,8 +354,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl<P> Shared<P> {
-    /// Whether a queue of `count` chunks, to be sent or received, may take one more: none has more than there are free (Choudhury and Hahne
-    /// 1998), so that the store is never empty and those who have little get something.
+    /// Whether a queue of `count` chunks, to be sent or received, may take one more: none has more
+    /// than there are free (Choudhury and Hahne 1998), so that the store is never empty and those
+    /// who have little get something.
     #[inline(always)]
     pub(in crate::proto::tcp) fn has_share(&self, count: u32) -> bool {
         self.chunks.free_count() > self.chunk_reserve + count as usize
@@ -357,8 +364,9 @@ impl<P> Shared<P> {
 }
 
 impl Connection {
-    /// Whether data is acknowledged at once, of which so many bytes have come: as the app wants it, or as segments were missing of late. Where
-    /// they are, acknowledgments may be, too, and a sender with a window of few segments that hears of none of them waits for its timeout.
+    /// Whether data is acknowledged at once, of which so many bytes have come: as the app wants it,
+    /// or as segments were missing of late. Where they are, acknowledgments may be, too, and a
+    /// sender with a window of few segments that hears of none of them waits for its timeout.
     #[inline(always)]
     fn is_quick(&mut self, len: u32) -> bool {
         let is_quick = self.is_on(switch::QUICKLY);
@@ -368,7 +376,8 @@ impl Connection {
         is_quick
     }
 
-    /// Where the last `len` bytes end a stretch of the peer's bytes, disorder is that of the one before, and what was before is forgotten.
+    /// Where the last `len` bytes end a stretch of the peer's bytes, disorder is that of the one
+    /// before, and what was before is forgotten.
     #[cold]
     pub(in crate::proto::tcp) fn end_stretch(&mut self, len: u32) {
         let received = self.tally.bytes_received;

@@ -1,6 +1,7 @@
-//! What routers say of our segments (RFC 9293 3.9.2.2), believed as far as RFC 5927 lets us: the quoted number must be on its way, which
-//! somebody off the path does not know; a path that larger segments went through is narrower only where one of them is missed; and no
-//! message ends a connection whose handshake is done.
+//! What routers say of our segments (RFC 9293 3.9.2.2), believed as far as RFC 5927 lets us: the
+//! quoted number must be on its way, which somebody off the path does not know; a path that larger
+//! segments went through is narrower only where one of them is missed; and no message ends a
+//! connection whose handshake is done.
 
 use super::super::event::{CloseReason, IcmpRefusal};
 use super::super::machine::{Context, Tcp};
@@ -19,8 +20,9 @@ const MTU_MIN: u16 = 552;
 const MTU_AGE_S: u16 = ((600 * 1_000_000_000_u64) >> 30) as u16;
 
 impl<P: Payload> Tcp<P> {
-    /// A router says that a segment with the number `seq` was too large, and that `mtu` bytes of packet go through. What is too large and
-    /// on its way counts as lost, without blame for the network (RFC 1191 6.4). Walks over what is on its way where it is believed.
+    /// A router says that a segment with the number `seq` was too large, and that `mtu` bytes of
+    /// packet go through. What is too large and on its way counts as lost, without blame for the
+    /// network (RFC 1191 6.4). Walks over what is on its way where it is believed.
     pub fn path_mtu<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -45,8 +47,8 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// A router, or the peer's host, says that a segment with the number `seq` did not get there. A call that is still open ends
-    /// (RFC 5461 4.1), the rest may be a route that is being mended.
+    /// A router, or the peer's host, says that a segment with the number `seq` did not get there. A
+    /// call that is still open ends (RFC 5461 4.1), the rest may be a route that is being mended.
     pub fn unreachable<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -57,8 +59,8 @@ impl<P: Payload> Tcp<P> {
         self.end_call(flow, seq, CloseReason::Unreachable, now, output)
     }
 
-    /// The next hop was asked for, and did not answer; so a segment with the number `seq` did not leave. A call that is still open ends, as
-    /// the sender of that segment is told on Linux.
+    /// The next hop was asked for, and did not answer; so a segment with the number `seq` did not
+    /// leave. A call that is still open ends, as the sender of that segment is told on Linux.
     pub fn no_neighbor<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -121,8 +123,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.end_trial();
     }
 
-    /// The same because full segments do not arrive, and nobody says why. It may have been chance, so they are tried again soon, and ever later
-    /// where it was not.
+    /// The same because full segments do not arrive, and nobody says why. It may have been chance,
+    /// so they are tried again soon, and ever later where it was not.
     pub(in crate::proto::tcp) fn avoid_black_hole(&mut self, mss: u16) {
         let connection = &mut *self.connection;
         if connection.mss_lowered_at_s == 0 {
@@ -134,8 +136,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.cwnd = connection.cwnd.max(mss.into());
     }
 
-    /// The same as our own interface wants it. What is on its way has passed it, or is found lost and sent again in shorter segments. That
-    /// it takes longer ones again is found out as it is of a router.
+    /// The same as our own interface wants it. What is on its way has passed it, or is found lost
+    /// and sent again in shorter segments. That it takes longer ones again is found out as it is of
+    /// a router.
     #[cold]
     pub(in crate::proto::tcp) fn fit_link(&mut self, mss: u16) {
         if self.connection.state == State::SynSent {
@@ -146,7 +149,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The retransmission timer has run out: it may have been right, who claimed that a segment was too large.
+    /// The retransmission timer has run out: it may have been right, who claimed that a segment was
+    /// too large.
     pub(in crate::proto::tcp) fn believe_claim(&mut self) {
         let (mss, seq) = (self.connection.claimed_mss, self.connection.claimed_seq);
         let is_on_its_way = seq.is_at_least(self.connection.snd_una) && seq.is_before(self.connection.snd_nxt);
@@ -156,7 +160,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.claimed_mss = 0;
     }
 
-    /// The path may be another by now: what the SYNs agreed on is tried again, and a router that minds says so.
+    /// The path may be another by now: what the SYNs agreed on is tried again, and a router that
+    /// minds says so.
     #[cold]
     pub(in crate::proto::tcp) fn raise_mss(&mut self) {
         let now_s = lowered_at_s(self.now);
@@ -185,16 +190,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Whether segments with a payload of more than `mss` have arrived for certain: with less in each, those that
-    /// were sent could not have carried all that was acknowledged.
+    /// Whether segments with a payload of more than `mss` have arrived for certain: with less in
+    /// each, those that were sent could not have carried all that was acknowledged.
     fn has_carried_more(&self, mss: u16) -> bool {
         let tally = &self.connection.tally;
         tally.bytes_acked > tally.segments_out * u64::from(mss)
     }
 
-    /// Whether the segment with the number `seq` was found lost, or was sent again. Walks over what is on its way as far as
-    /// there, but only where something of that was: the first who is missed is believed, and the next claims are old. So a
-    /// route that becomes narrower under a thousand segments costs no walk for each of the thousand messages that say so.
+    /// Whether the segment with the number `seq` was found lost, or was sent again. Walks over what
+    /// is on its way as far as there, but only where something of that was: the first who is missed
+    /// is believed, and the next claims are old. So a route that becomes narrower under a thousand
+    /// segments costs no walk for each of the thousand messages that say so.
     fn is_missed(&self, seq: Seq) -> bool {
         if self.connection.lost_len == 0 && self.connection.resent_len == 0 {
             return false;
@@ -222,7 +228,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// How long shorter segments last until full ones are tried again: ten minutes, where they are for a reason that somebody gave.
+    /// How long shorter segments last until full ones are tried again: ten minutes, where they are
+    /// for a reason that somebody gave.
     fn mss_age_s(&self) -> u16 {
         match self.holes {
             0 => MTU_AGE_S,

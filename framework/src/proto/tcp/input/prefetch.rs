@@ -1,8 +1,9 @@
-//! Where a segment's connection stands, told before the segment comes: with a million of them each is in no cache, and who asks for the
-//! memory of a whole burst at once waits once instead of once a segment. In two steps, as the bucket of the flow says where the rest is.
+//! Where a segment's connection stands, told before the segment comes: with a million of them each
+//! is in no cache, and who asks for the memory of a whole burst at once waits once instead of once
+//! a segment. In two steps, as the bucket of the flow says where the rest is.
 //!
-//! Addresses go out, nothing else; and a place may come back as the one where the next segment's connection is looked for first. What was
-//! found wrongly costs a load.
+//! Addresses go out, nothing else; and a place may come back as the one where the next segment's
+//! connection is looked for first. What was found wrongly costs a load.
 
 use super::super::machine::{FlowKey, Tcp};
 use super::super::state::connection::Connection;
@@ -33,8 +34,8 @@ impl<P> Tcp<P> {
         self.flows.address(key.hash)
     }
 
-    /// The connection's place. Of a hundred one is not found here, and is where the lookup looks further. It is known
-    /// by its ports: of those in its bucket hardly one has the same.
+    /// The connection's place. Of a hundred one is not found here, and is where the lookup looks
+    /// further. It is known by its ports: of those in its bucket hardly one has the same.
     #[inline(always)]
     pub fn likely_slot(&self, key: &LookupKey) -> Option<u32> {
         self.flows.guess_at_home(key.hash, key.ports, FlowKey::ports).copied()
@@ -46,7 +47,8 @@ impl<P> Tcp<P> {
         self.recent = slot;
     }
 
-    /// The lines that a segment of the connection at a place touches: its own, and its links in the wheel.
+    /// The lines that a segment of the connection at a place touches: its own, and its links in the
+    /// wheel.
     #[inline]
     pub fn lines(&self, slot: u32) -> [*const u8; Connection::HOT_LINES + 1] {
         let mut lines = [self.connections.address(slot); Connection::HOT_LINES + 1];

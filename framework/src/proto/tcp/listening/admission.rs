@@ -1,5 +1,6 @@
-//! How many connections callers may have: of all listeners together, so that places are left for calls of our own; of one listener; and
-//! from one address. Counted where a connection begins and where it ends, and by no segment between.
+//! How many connections callers may have: of all listeners together, so that places are left for
+//! calls of our own; of one listener; and from one address. Counted where a connection begins and
+//! where it ends, and by no segment between.
 //!
 //! ```text
 //!  SYN ─▶ handshake ─▶ established ─▶ TIME-WAIT ─▶ gone
@@ -7,8 +8,8 @@
 //!                      └─ a session ┘   of a listener, from an address
 //! ```
 //!
-//! A handshake is nobody's session: anybody may begin one in another's name. One in TIME-WAIT takes neither, as it makes way for whoever
-//! comes.
+//! A handshake is nobody's session: anybody may begin one in another's name. One in TIME-WAIT takes
+//! neither, as it makes way for whoever comes.
 
 use core::net::Ipv4Addr;
 
@@ -120,20 +121,23 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Whether there is room for another caller, or [`make_room_for_caller`](Self::make_room_for_caller) would make some.
+    /// Whether there is room for another caller, or
+    /// [`make_room_for_caller`](Self::make_room_for_caller) would make some.
     pub(in crate::proto::tcp) fn can_take_caller(&self) -> bool {
         self.shared.admission.left() > 0 && self.can_make_room()
     }
 
-    /// Whether there is room for another caller; as [`make_room`](Self::make_room), but not where the rest is for calls.
+    /// Whether there is room for another caller; as [`make_room`](Self::make_room), but not where
+    /// the rest is for calls.
     pub(in crate::proto::tcp) fn make_room_for_caller(&mut self) -> bool {
         self.shared.admission.left() > 0 && self.make_room()
     }
 }
 
-/// How many sessions there are from an address. Each counts in one counter of each row, which it shares with others: the least of the
-/// four is its count, and too high only where it meets others in all of them. So the memory is that of the counters, whoever calls, and
-/// the places are chosen by a hash that nobody can aim.
+/// How many sessions there are from an address. Each counts in one counter of each row, which it
+/// shares with others: the least of the four is its count, and too high only where it meets others
+/// in all of them. So the memory is that of the counters, whoever calls, and the places are chosen
+/// by a hash that nobody can aim.
 #[derive(Debug)]
 pub(in crate::proto::tcp) struct Sources {
     counters: Box<[u32]>,
@@ -142,9 +146,10 @@ pub(in crate::proto::tcp) struct Sources {
 }
 
 const ROWS: usize = 4;
-/// With a thousand connections of as many addresses, one address of a thousand is counted as if it had four more than it has, and with a
-/// hundred of a hundred none in a million. In large tables, which have an eighth of a counter for each connection, one of a hundred million
-/// is counted as if it had sixteen more: their limits are larger as well.
+/// With a thousand connections of as many addresses, one address of a thousand is counted as if it
+/// had four more than it has, and with a hundred of a hundred none in a million. In large tables,
+/// which have an eighth of a counter for each connection, one of a hundred million is counted as if
+/// it had sixteen more: their limits are larger as well.
 const ROW_LEN_MIN: usize = 1_024;
 
 impl Sources {

@@ -15,19 +15,21 @@ pub struct ListenOptions {
     /// Handshakes that may be open at the same time; beyond, the answer is a SYN cookie. By default
     /// 128.
     pub backlog: u32,
-    /// SYNs a second, and as many at once; more are dropped before anything else of them is looked at, so that a
-    /// flood leaves the worker its time for the connections that stand. While there are more, who calls gets in by
-    /// luck and SYN cookies help nobody; they are for a full backlog. None: no limit, and all are answered.
-    /// By default 100,000.
+    /// SYNs a second, and as many at once; more are dropped before anything else of them is looked
+    /// at, so that a flood leaves the worker its time for the connections that stand. While there
+    /// are more, who calls gets in by luck and SYN cookies help nobody; they are for a full
+    /// backlog. None: no limit, and all are answered. By default 100,000.
     pub syns_per_second: Option<u32>,
-    /// Connections that it has at the same time: those in TIME-WAIT not counted, nor handshakes, which `backlog` limits. The SYN of one
-    /// more is dropped, and `drop/listener_full` counts it. None: as many as there are places for callers.
-    /// By default `None`.
+    /// Connections that it has at the same time: those in TIME-WAIT not counted, nor handshakes,
+    /// which `backlog` limits. The SYN of one more is dropped, and `drop/listener_full` counts it.
+    /// None: as many as there are places for callers. By default `None`.
     pub connections_max: Option<u32>,
-    /// Connections from one address at the same time, those that other listeners have taken included. The SYN of one more is dropped,
-    /// and `drop/source_full` counts it: one host that holds connections and says nothing leaves the others their places. They are
-    /// counted by a keyed hash: where a thousand addresses are connected, a limit of less than eight now and then hits one that has fewer.
-    /// None: no limit, for who has all peers behind one address. By default 256.
+    /// Connections from one address at the same time, those that other listeners have taken
+    /// included. The SYN of one more is dropped, and `drop/source_full` counts it: one host that
+    /// holds connections and says nothing leaves the others their places. They are counted by a
+    /// keyed hash: where a thousand addresses are connected, a limit of less than eight now and
+    /// then hits one that has fewer. None: no limit, for who has all peers behind one address. By
+    /// default 256.
     pub connections_per_source: Option<u32>,
     /// What accepted connections inherit. By default those of a connection, with keepalive after
     /// two hours.
@@ -37,12 +39,14 @@ pub struct ListenOptions {
 }
 
 impl Default for ListenOptions {
-    /// Keepalive is on, as whoever calls may be gone without a word and would have his place for ever; RFC 9293 3.8.4 (MUST-25) wants it
-    /// off until somebody asks for it, and two hours before the first probe (MUST-28), which they are.
+    /// Keepalive is on, as whoever calls may be gone without a word and would have his place for
+    /// ever; RFC 9293 3.8.4 (MUST-25) wants it off until somebody asks for it, and two hours before
+    /// the first probe (MUST-28), which they are.
     fn default() -> Self {
         Self {
             backlog: 128,
-            // A SYN that is answered costs 0.3 µs: some thirtieth of a core, and more new connections than any server of orders has.
+            // A SYN that is answered costs 0.3 µs: some thirtieth of a core, and more new
+            // connections than any server of orders has.
             syns_per_second: Some(100_000),
             connections_max: None,
             // A quarter of the default table.
@@ -91,8 +95,8 @@ pub(in crate::proto::tcp) struct Listeners {
     generation: u16,
 }
 
-/// No SYN to `local` is taken before `until`. Each SYN of a flood asks, and nearly all of them the same: so they ask
-/// once in a token's time.
+/// No SYN to `local` is taken before `until`. Each SYN of a flood asks, and nearly all of them the
+/// same: so they ask once in a token's time.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     local: LocalKey,
@@ -125,7 +129,8 @@ impl Listeners {
         Self { by_local, slots, refusal: Refusal::NONE, generation: 0 }
     }
 
-    /// Listens at `local`; the unspecified address stands for all of ours that nobody listens at by name.
+    /// Listens at `local`; the unspecified address stands for all of ours that nobody listens at by
+    /// name.
     pub(in crate::proto::tcp) fn open(
         &mut self,
         local: SocketAddrV4,

@@ -1,5 +1,6 @@
-//! Which local port a connection gets that does not ask for one (RFC 6056 3.3.3, algorithm 3): each peer sees ports rise from a place of
-//! its own, and none can tell from its ports which ones another peer sees.
+//! Which local port a connection gets that does not ask for one (RFC 6056 3.3.3, algorithm 3): each
+//! peer sees ports rise from a place of its own, and none can tell from its ports which ones
+//! another peer sees.
 
 use core::net::SocketAddrV4;
 
@@ -11,8 +12,8 @@ use crate::proto::Flow;
 use crate::time::Instant;
 
 impl<P: Payload> Tcp<P> {
-    /// A port for a connection to `flow.remote`: a free one, or else one whose last connection is over. Tries each of
-    /// the range once; nearly always the first is free.
+    /// A port for a connection to `flow.remote`: a free one, or else one whose last connection is
+    /// over. Tries each of the range once; nearly always the first is free.
     pub(in crate::proto::tcp) fn choose_port(
         &mut self,
         flow: Flow,
@@ -26,7 +27,8 @@ impl<P: Payload> Tcp<P> {
             let step = offset.wrapping_add(self.shared.next_ephemeral);
             self.shared.next_ephemeral = self.shared.next_ephemeral.wrapping_add(1);
             let local = SocketAddrV4::new(*flow.local.ip(), range.nth(step));
-            // A listener's port would do, but whoever looks at a capture would take one for the other.
+            // A listener's port would do, but whoever looks at a capture would take one for the
+            // other.
             if self.listeners.find(local).is_some() {
                 continue;
             }

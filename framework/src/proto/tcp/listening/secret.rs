@@ -7,7 +7,8 @@ use crate::time::Instant;
 
 use super::super::seq::Seq;
 
-/// The machine's secrets, a key for each use: whatever somebody finds out by the numbers of one, he knows nothing of another.
+/// The machine's secrets, a key for each use: whatever somebody finds out by the numbers of one, he
+/// knows nothing of another.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proto::tcp) struct Secret {
     isn: HashSeed,
@@ -24,12 +25,14 @@ impl Secret {
         Self { isn, port, timestamp, cookie, noise, source }
     }
 
-    /// RFC 6528 3: ISN = M + F(localip, localport, remoteip, remoteport, secretkey), where M ticks every 4 µs.
+    /// RFC 6528 3: ISN = M + F(localip, localport, remoteip, remoteport, secretkey), where M ticks
+    /// every 4 µs.
     pub(in crate::proto::tcp) fn isn(&self, flow: Flow, now: Instant) -> Seq {
         Seq((now.as_nanos() / 4_096) as u32) + hash(&self.isn, flow) as u32
     }
 
-    /// Where the search for a port begins (RFC 6056 3.3.3): F(localip, remoteip, remoteport, secretkey).
+    /// Where the search for a port begins (RFC 6056 3.3.3): F(localip, remoteip, remoteport,
+    /// secretkey).
     pub(in crate::proto::tcp) fn port_offset(&self, flow: Flow) -> u32 {
         hash(&self.port, flow) as u32
     }
@@ -72,7 +75,8 @@ mod tests {
         remote: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 50_000),
     };
 
-    /// A guess at one of the numbers that a peer sees is no guess at another, and none at where its flow stands.
+    /// A guess at one of the numbers that a peer sees is no guess at another, and none at where its
+    /// flow stands.
     #[test]
     fn each_use_has_a_key_of_its_own() {
         let secret = Secret::new(HashSeed::new(1, 2));

@@ -1,10 +1,12 @@
-//! RACK-TLP (RFC 8985): what was sent well before something that has arrived is lost, and where nothing arrives any more a probe asks.
+//! RACK-TLP (RFC 8985): what was sent well before something that has arrived is lost, and where
+//! nothing arrives any more a probe asks.
 //!
-//! What enters: each chunk that arrived, by when it was sent; D-SACKs; time. What leaves: marks of LOST, and the deadline of the
-//! retransmission timer. Only with SACK; without it `recovery` counts duplicate acknowledgments.
+//! What enters: each chunk that arrived, by when it was sent; D-SACKs; time. What leaves: marks of
+//! LOST, and the deadline of the retransmission timer. Only with SACK; without it `recovery` counts
+//! duplicate acknowledgments.
 //!
-//! The chunks in flight stand in a lane by the time of their transmission, so that looking for losses costs what is lost and one look
-//! more (RFC 8985 6.2 step 5 walks through all).
+//! The chunks in flight stand in a lane by the time of their transmission, so that looking for
+//! losses costs what is lost and one look more (RFC 8985 6.2 step 5 walks through all).
 
 use super::super::machine::Context;
 use super::super::output::transmit::Sending;
@@ -19,9 +21,11 @@ use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
-/// Segments that must have arrived before their turn until the first is lost without further waiting (RFC 5681 3.2).
+/// Segments that must have arrived before their turn until the first is lost without further
+/// waiting (RFC 5681 3.2).
 const DUPLICATE_THRESHOLD: u32 = 3;
-/// Recoveries without a D-SACK until the reordering window is a quarter of a round trip again (RFC 8985 6.2 step 4).
+/// Recoveries without a D-SACK until the reordering window is a quarter of a round trip again
+/// (RFC 8985 6.2 step 4).
 const PERSIST: u8 = 16;
 /// RFC 8985 7.2: before the first sample.
 const PROBE_TIMEOUT_INITIAL: Duration = Duration::from_secs(1);
@@ -31,7 +35,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline]
     pub(in crate::proto::tcp) fn hear_of(&mut self, end: Seq, sent_at: Instant, resent: u8, news: &mut News) {
         let connection = &mut *self.connection;
-        // Only what was known before: an acknowledgment tells of several in the order of its blocks.
+        // Only what was known before: an acknowledgment tells of several in the order of its
+        // blocks.
         if resent == 0 && end.is_at_most(news.fack) {
             connection.set(flag::REORDERING_SEEN);
         }
@@ -40,7 +45,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             news.originals = true;
         }
         let rtt = self.now.since(sent_at);
-        // Which of its transmissions was it? Not the last, where the peer echoes an older time, or the answer is too fast.
+        // Which of its transmissions was it? Not the last, where the peer echoes an older time, or
+        // the answer is too fast.
         let is_older = |echo: u32| (echo.wrapping_sub(connection.ts_now(sent_at)) as i32) < 0;
         let echoes_older = resent != 0 && news.echo.is_some_and(is_older);
         if sent_at >= news.newest.sent_at {
@@ -68,7 +74,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Marks what is lost, and says by when what is still missing will be, too (RFC 8985 6.2 step 5).
+    /// Marks what is lost, and says by when what is still missing will be, too (RFC 8985 6.2 step
+    /// 5).
     pub(in crate::proto::tcp) fn detect_losses(&mut self, news: &mut News) {
         let wait = self.connection.rack.rtt.span() + self.connection.reordering_window().span();
         loop {
@@ -106,7 +113,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.flush_later();
     }
 
-    /// The time has come that the probe was set for. Data that has left since has moved it away, and nobody has looked at it until now.
+    /// The time has come that the probe was set for. Data that has left since has moved it away,
+    /// and nobody has looked at it until now.
     pub(in crate::proto::tcp) fn on_probe_time(&mut self, at: Instant) {
         let due = self.probe_due(at);
         if self.connection.has(flag::PROBE_OUT) || due <= self.now {
@@ -143,8 +151,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Nor was the probe answered, which a peer that hears it does at once: something is lost, by the time alone, which is to be taken for
-    /// congestion, and the next wait is twice as long (RFC 8961 4 (3) and (4)).
+    /// Nor was the probe answered, which a peer that hears it does at once: something is lost, by
+    /// the time alone, which is to be taken for congestion, and the next wait is twice as long
+    /// (RFC 8961 4 (3) and (4)).
     #[cold]
     fn take_silence(&mut self) {
         self.enter_recovery();
@@ -154,8 +163,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.probes = self.connection.probes.saturating_add(1);
     }
 
-    /// The way out had no room for the probe: it is tried again as soon as the wheel comes by, while the timeout of
-    /// the oldest has not come.
+    /// The way out had no room for the probe: it is tried again as soon as the wheel comes by,
+    /// while the timeout of the oldest has not come.
     #[cold]
     fn probe_again(&mut self) {
         let connection = &mut *self.connection;
@@ -170,7 +179,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn resend_last(&mut self) -> Sending {
         let connection = &mut *self.connection;
         let last = match connection.next_unsent {
-            // What was sent again in a recovery may be the only one that the peer lacks: the newest on its way.
+            // What was sent again in a recovery may be the only one that the peer lacks: the newest
+            // on its way.
             _ if connection.is_recovering() => connection.in_flight.tail,
             NIL => connection.send.tail,
             next => self.shared.chunks[next].prev,
@@ -208,7 +218,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if news.delivered > 0 {
             connection.probes = 0;
             if connection.is_recovering() {
-                // The peer speaks again, which is all that was wanted: the window was reduced before.
+                // The peer speaks again, which is all that was wanted: the window was reduced
+                // before.
                 connection.settle_probe();
             }
         }
@@ -221,10 +232,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !connection.has(flag::PROBE_IS_RESENT) || is_reported {
             connection.settle_probe();
         } else if segment.ack.is_after(end) {
-            // The segment was lost, and the probe took its place: nobody else tells the congestion control of it.
+            // The segment was lost, and the probe took its place: nobody else tells the congestion
+            // control of it.
             connection.settle_probe();
             if connection.recovery == Recovery::Open && !connection.is_unlimited() {
-                // What was on its way then has arrived, and what is by now was sent since: as Linux does, all that was allowed.
+                // What was on its way then has arrived, and what is by now was sent since: as Linux
+                // does, all that was allowed.
                 connection.lower_ssthresh(connection.cwnd);
                 connection.cwnd = connection.cwnd.min(connection.ssthresh);
             }
@@ -233,7 +246,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Something has arrived, or was found lost: the retransmission timer is for something else, or runs anew.
+    /// Something has arrived, or was found lost: the retransmission timer is for something else, or
+    /// runs anew.
     pub(in crate::proto::tcp) fn reset_timer(&mut self, news: &News) {
         let connection = &mut *self.connection;
         if let Some(at) = news.lost_by {
@@ -255,7 +269,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Sets the retransmission timer for what is on its way: a probe where there may be one, or the timeout (RFC 6298 5.3, RFC 8985 7.2).
+    /// Sets the retransmission timer for what is on its way: a probe where there may be one, or the
+    /// timeout (RFC 6298 5.3, RFC 8985 7.2).
     #[inline(always)]
     pub(in crate::proto::tcp) fn set_timer(&mut self) {
         let connection = &mut *self.connection;
@@ -275,8 +290,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.may_probe() || self.connection.may_ask_again(self.is_alone())
     }
 
-    /// When the probe is due that was set for `at`: it waits for the data that was sent last, but not beyond the timeout of the oldest
-    /// (RFC 8985 7.2).
+    /// When the probe is due that was set for `at`: it waits for the data that was sent last, but
+    /// not beyond the timeout of the oldest (RFC 8985 7.2).
     fn probe_due(&self, at: Instant) -> Instant {
         let connection = &*self.connection;
         let Some(last) = self.shared.chunks.get(connection.in_flight.tail) else { return at };
@@ -329,7 +344,8 @@ impl Connection {
         }
     }
 
-    /// Has the retransmission timer run from now on; whether a single segment is on its way the caller knows.
+    /// Has the retransmission timer run from now on; whether a single segment is on its way the
+    /// caller knows.
     #[inline(always)]
     pub(in crate::proto::tcp) fn run_timer(&mut self, is_alone: bool, now: Instant) {
         (self.timer, self.timer_at) = match self.may_probe() {
@@ -338,7 +354,8 @@ impl Connection {
         };
     }
 
-    /// The timer where a probe is out, or there is to be none: the next probe, while it comes well before the timeout, or that.
+    /// The timer where a probe is out, or there is to be none: the next probe, while it comes well
+    /// before the timeout, or that.
     #[cold]
     fn without_first_probe(&self, is_alone: bool, now: Instant) -> (RetransmitTimer, Instant) {
         match self.may_ask_again(is_alone) {
@@ -347,9 +364,10 @@ impl Connection {
         }
     }
 
-    /// Whether silence is asked about before the timeout (RFC 8985 7.2). Within a recovery the RFC leaves it to RACK
-    /// to find a retransmission that is lost, by what was sent after it and has arrived; where that is nothing, as
-    /// with a window of few segments often, nobody would know before the timeout.
+    /// Whether silence is asked about before the timeout (RFC 8985 7.2). Within a recovery the RFC
+    /// leaves it to RACK to find a retransmission that is lost, by what was sent after it and has
+    /// arrived; where that is nothing, as with a window of few segments often, nobody would know
+    /// before the timeout.
     #[inline(always)]
     fn may_probe(&self) -> bool {
         let is_time = match self.recovery {
@@ -359,8 +377,9 @@ impl Connection {
         is_time && self.has(flag::SACK) && self.backoff == 0 && !self.has(flag::PROBE_OUT)
     }
 
-    /// Whether a probe that was not answered is followed by another: each after twice the wait, as in QUIC (RFC 9002 6.2.1), so that there
-    /// are few of them, and none is near the timeout, which remains for a path that is dead or full.
+    /// Whether a probe that was not answered is followed by another: each after twice the wait, as
+    /// in QUIC (RFC 9002 6.2.1), so that there are few of them, and none is near the timeout, which
+    /// remains for a path that is dead or full.
     fn may_ask_again(&self, is_alone: bool) -> bool {
         let is_soon = || 2 * self.next_probe_timeout(is_alone) <= u64::from(self.rto.0);
         self.has(flag::PROBE_OUT) && self.backoff == 0 && self.srtt != Micros::ZERO && is_soon()
@@ -372,8 +391,9 @@ impl Connection {
         (first << (u32::from(self.probes) + 1).min(24)) + self.answer_delay(is_alone)
     }
 
-    /// How late a peer may answer what is on its way. A lone segment is acknowledged as late as the least timeout, as on Linux, but not where
-    /// it fills a hole (RFC 5681 4.2), or where something else is to be sent again with which it makes two.
+    /// How late a peer may answer what is on its way. A lone segment is acknowledged as late as the
+    /// least timeout, as on Linux, but not where it fills a hole (RFC 5681 4.2), or where something
+    /// else is to be sent again with which it makes two.
     #[inline(always)]
     fn answer_delay(&self, is_alone: bool) -> u64 {
         let has_hole = || self.sacked_len != 0 || self.flight() > u32::from(self.snd_mss);

@@ -1,4 +1,5 @@
-//! What is done about losses: who may send how much while something is missing, and when that is over.
+//! What is done about losses: who may send how much while something is missing, and when that is
+//! over.
 //!
 //! ```text
 //!            losses, duplicates                   RTO
@@ -7,9 +8,10 @@
 //!    │ ECE ─▶ Reduced                              ◀──── recovery_point ──────┘
 //! ```
 //!
-//! With SACK `rack` finds losses and proportional rate reduction (RFC 6937) meters what is sent; without it NewReno (RFC 6582) does both.
-//! A recovery that turns out to have been for nothing is taken back: by timestamps (Eifel, RFC 3522 and RFC 4015), by duplicates that the
-//! peer reports (RFC 3708), by F-RTO (RFC 5682).
+//! With SACK `rack` finds losses and proportional rate reduction (RFC 6937) meters what is sent;
+//! without it NewReno (RFC 6582) does both. A recovery that turns out to have been for nothing is
+//! taken back: by timestamps (Eifel, RFC 3522 and RFC 4015), by duplicates that the peer reports
+//! (RFC 3708), by F-RTO (RFC 5682).
 
 use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
@@ -22,9 +24,11 @@ use crate::time::{Duration, Instant};
 
 /// Retransmissions in a row until the way is doubted (RFC 9293 3.8.3: three at least).
 const R1: u8 = 3;
-/// Timeouts in a row until full segments are suspected to be too long for the path (RFC 4821 7.7, RFC 8899 4.3).
+/// Timeouts in a row until full segments are suspected to be too long for the path (RFC 4821 7.7,
+/// RFC 8899 4.3).
 const BLACK_HOLE_TIMEOUTS: u8 = 3;
-/// What is tried then, one after the other (RFC 4821 7.2, and what each host takes: RFC 1122 3.3.3), options included.
+/// What is tried then, one after the other (RFC 4821 7.2, and what each host takes:
+/// RFC 1122 3.3.3), options included.
 const SAFE_MSS: [u16; 2] = [1024, 512];
 
 /// What an acknowledgment brought.
@@ -64,7 +68,8 @@ pub(in crate::proto::tcp) struct News {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proto::tcp) struct Newest {
     pub(in crate::proto::tcp) sent_at: Instant,
-    /// Whether it is known which of its transmissions has arrived: the only one, or that of which the peer echoes the time.
+    /// Whether it is known which of its transmissions has arrived: the only one, or that of which
+    /// the peer echoes the time.
     pub(in crate::proto::tcp) is_known: bool,
 }
 
@@ -138,7 +143,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let mut window = connection.cwnd;
         if !connection.has(flag::SACK) && connection.recovery == Recovery::Open {
-            // RFC 3042: the first two duplicates let a new segment go each. With SACK they leave the pipe.
+            // RFC 3042: the first two duplicates let a new segment go each. With SACK they leave
+            // the pipe.
             window = window.saturating_add(connection.sacked_count.min(2) * mss);
         }
         let room = window.saturating_sub(pipe);
@@ -166,7 +172,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         match self.connection.timer {
             RetransmitTimer::Probe if self.has_company() => self.hasten_probe(),
-            // RFC 8985 7.2 has new data move the probe away. It is moved when its time comes (`on_probe_time`).
+            // RFC 8985 7.2 has new data move the probe away. It is moved when its time comes
+            // (`on_probe_time`).
             RetransmitTimer::Probe => (),
             // RFC 6298 5.1.
             RetransmitTimer::Off | RetransmitTimer::Persist => self.aside().set_timer(),
@@ -189,7 +196,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// What an acknowledgment means for a sender that misses something, or has just learned that it does.
+    /// What an acknowledgment means for a sender that misses something, or has just learned that it
+    /// does.
     pub(in crate::proto::tcp) fn recover(&mut self, segment: &Segment, news: &mut News, is_congested: bool) {
         let was = self.connection.recovery;
         if news.resends_were_needless || self.is_echo_of_original(news) {
@@ -261,7 +269,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.tally.fast_recoveries += 1;
     }
 
-    /// The network marked what we sent (RFC 3168 6.1.2): as for a loss, but there is nothing to send again.
+    /// The network marked what we sent (RFC 3168 6.1.2): as for a loss, but there is nothing to
+    /// send again.
     fn enter_reduced(&mut self) {
         let connection = &mut *self.connection;
         connection.begin_reduction(false);
@@ -269,7 +278,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.recovery_point = connection.snd_nxt;
     }
 
-    /// The window while it shrinks: in proportion to what arrives, so that the sender never falls silent (RFC 6937 3).
+    /// The window while it shrinks: in proportion to what arrives, so that the sender never falls
+    /// silent (RFC 6937 3).
     pub(in crate::proto::tcp) fn reduce_window(&mut self, news: &News) {
         let connection = &mut *self.connection;
         if connection.is_unlimited() {
@@ -287,17 +297,20 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let allowed = share.div_ceil(u64::from(prr.recover_fs.max(1))).min(u64::from(u32::MAX)) as u32;
             allowed.saturating_sub(prr.out)
         } else {
-            // Slow start back to ssthresh, where nothing more was lost; what arrives, where there was.
+            // Slow start back to ssthresh, where nothing more was lost; what arrives, where there
+            // was.
             let limit = prr.delivered.saturating_sub(prr.out).max(news.delivered);
             let more = if news.advanced && news.lost == 0 { mss } else { 0 };
             (ssthresh - pipe).min(limit + more)
         };
-        // The first retransmission is not metered, nor is one with nothing before it, which no acknowledgment would allow.
+        // The first retransmission is not metered, nor is one with nothing before it, which no
+        // acknowledgment would allow.
         let count = if prr.out == 0 || pipe == 0 { count.max(mss) } else { count };
         connection.cwnd = pipe + count;
     }
 
-    /// Duplicate acknowledgments, where there is no SACK to say what they stand for (RFC 5681 3.2, RFC 6582 3.2).
+    /// Duplicate acknowledgments, where there is no SACK to say what they stand for (RFC 5681 3.2,
+    /// RFC 6582 3.2).
     fn count_duplicates(&mut self, news: &mut News) {
         let connection = &mut *self.connection;
         if news.advanced {
@@ -367,8 +380,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     fn enter_loss(&mut self) {
         let connection = &mut *self.connection;
-        // RFC 5681 3.1: a segment that the timer has sent again before does not lower ssthresh again. RFC 5682 2.1 step 1: nor is asked
-        // about then whether it was for nothing, nor where more than the first segment was sent again.
+        // RFC 5681 3.1: a segment that the timer has sent again before does not lower ssthresh
+        // again. RFC 5682 2.1 step 1: nor is asked about then whether it was for nothing, nor where
+        // more than the first segment was sent again.
         let is_first = connection.backoff == 0;
         let is_silence = connection.is_silence_alone();
         let may_be_spurious = matches!(connection.recovery, Recovery::Open | Recovery::Reduced) || is_silence;
@@ -387,8 +401,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Full segments that never arrive, while the path may well carry shorter ones: they become shorter (RFC 4821 7.7), for a while. `transmit`
-    /// cuts what was sent before.
+    /// Full segments that never arrive, while the path may well carry shorter ones: they become
+    /// shorter (RFC 4821 7.7), for a while. `transmit` cuts what was sent before.
     fn suspect_black_hole(&mut self) {
         let connection = &*self.connection;
         let mss = connection.snd_mss;
@@ -414,7 +428,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             }
             connection.recovery = Recovery::Loss;
             if !connection.is_unlimited() {
-                // Step 3a. The two new segments are on their way: with less there would be no room for what is lost.
+                // Step 3a. The two new segments are on their way: with less there would be no room
+                // for what is lost.
                 connection.cwnd = 3 * u32::from(connection.snd_mss);
             }
         } else if news.advanced && self.open_for_new_data() {
@@ -425,8 +440,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Opens the window by two segments for what was never sent. False, and nothing has changed, where nothing of it could leave: to wait for
-    /// its acknowledgment would be to wait for the next timeout.
+    /// Opens the window by two segments for what was never sent. False, and nothing has changed,
+    /// where nothing of it could leave: to wait for its acknowledgment would be to wait for the
+    /// next timeout.
     fn open_for_new_data(&mut self) -> bool {
         let connection = &mut *self.connection;
         let cwnd = connection.pipe() + 2 * u32::from(connection.snd_mss);
@@ -438,7 +454,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         may_leave
     }
 
-    /// The peer echoes a time before the first retransmission: what it acknowledges is the original (RFC 3522 3.2).
+    /// The peer echoes a time before the first retransmission: what it acknowledges is the original
+    /// (RFC 3522 3.2).
     fn is_echo_of_original(&self, news: &News) -> bool {
         let connection = &*self.connection;
         let undo = &connection.undo;
@@ -472,13 +489,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether the recovery began by a probe that was not answered, and nothing has been heard since: the window was reduced for it, and
-    /// whatever was sent may still be late.
+    /// Whether the recovery began by a probe that was not answered, and nothing has been heard
+    /// since: the window was reduced for it, and whatever was sent may still be late.
     fn is_silence_alone(&self) -> bool {
         self.recovery == Recovery::Fast && self.lost_len == 0 && self.snd_una == self.undo.marker
     }
 
-    /// Takes the window down for a loss or a mark, and remembers what it was where that may have been for nothing.
+    /// Takes the window down for a loss or a mark, and remembers what it was where that may have
+    /// been for nothing.
     fn begin_reduction(&mut self, may_undo: bool) {
         if self.has(flag::ECN) {
             // RFC 3168 6.1.2: whatever the reason.

@@ -1,10 +1,12 @@
-//! How long a round trip takes, and how long the sender waits for an acknowledgment (RFC 6298). All in microseconds.
+//! How long a round trip takes, and how long the sender waits for an acknowledgment (RFC 6298). All
+//! in microseconds.
 
 use super::super::state::connection::{Connection, Micros, coarse_seconds};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::Timestamps;
 
-/// How long the least round trip is believed: as on Linux five minutes, so that a path that became longer is noticed in the end.
+/// How long the least round trip is believed: as on Linux five minutes, so that a path that became
+/// longer is noticed in the end.
 const RTT_MIN_AGE_S: u32 = ((300 * 1_000_000_000_u64) >> 30) as u32;
 /// G of RFC 6298 2.3: what the timers are late by.
 pub(in crate::proto::tcp) const GRANULARITY_US: u64 = 262;
@@ -14,8 +16,9 @@ const RTO_MAX_US: u64 = 60_000_000;
 const ECHO_AGE_MAX_MS: u32 = 600_000;
 
 impl Connection {
-    /// A round trip was measured (RFC 6298 2.2 and 2.3). Each acknowledgment measures one, not each round trip: the deviation therefore
-    /// grows at once but shrinks once in a round trip only, or it would be forgotten within one window (RFC 7323 4.2, and Linux).
+    /// A round trip was measured (RFC 6298 2.2 and 2.3). Each acknowledgment measures one, not each
+    /// round trip: the deviation therefore grows at once but shrinks once in a round trip only, or
+    /// it would be forgotten within one window (RFC 7323 4.2, and Linux).
     #[inline(always)]
     pub(in crate::proto::tcp) fn take_rtt(&mut self, sample: Micros, is_new_round: bool, now: Instant) {
         let sample = sample.0.max(1);
@@ -47,9 +50,11 @@ impl Connection {
         Micros(rto.min(RTO_MAX_US) as u32)
     }
 
-    /// Something has arrived that measures nothing: the backed-off timeout is the timeout until there is a sample (RFC 6298 5). Where a peer
-    /// echoes no times and much is lost, that may be never, and the timeouts of each loss would add to those of the ones before, up to a minute.
-    /// So a round trip in which none ran out halves it: too short, it runs out, and is doubled again.
+    /// Something has arrived that measures nothing: the backed-off timeout is the timeout until
+    /// there is a sample (RFC 6298 5). Where a peer echoes no times and much is lost, that may be
+    /// never, and the timeouts of each loss would add to those of the ones before, up to a minute.
+    /// So a round trip in which none ran out halves it: too short, it runs out, and is doubled
+    /// again.
     #[cold]
     pub(in crate::proto::tcp) fn keep_timeout(&mut self, is_new_round: bool) {
         self.rto = match self.backoff {
@@ -69,15 +74,16 @@ impl Connection {
         }
     }
 
-    /// RTTM (RFC 7323 4.1): for data that was sent more than once, where only the peer's echo says which of them it acknowledges. Coarse:
-    /// our timestamps are milliseconds.
+    /// RTTM (RFC 7323 4.1): for data that was sent more than once, where only the peer's echo says
+    /// which of them it acknowledges. Coarse: our timestamps are milliseconds.
     pub(in crate::proto::tcp) fn echoed_rtt(&self, timestamps: Option<Timestamps>, now: Instant) -> Option<Duration> {
         let echo = timestamps?.echo_reply;
         let ms = self.ts_now(now).wrapping_sub(echo);
         (echo != 0 && ms <= ECHO_AGE_MAX_MS).then(|| Duration::from_millis(u64::from(ms).max(1)))
     }
 
-    /// Whether another round trip has passed: the first acknowledgment of something that was sent behind the last such.
+    /// Whether another round trip has passed: the first acknowledgment of something that was sent
+    /// behind the last such.
     #[inline]
     pub(in crate::proto::tcp) fn passes_round(&mut self) -> bool {
         if !self.snd_una.is_after(self.round_end) {

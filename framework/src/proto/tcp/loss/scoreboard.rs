@@ -1,5 +1,5 @@
-//! What became of each chunk that was sent, as far as the peer tells: SACK's marks (RFC 2018, RFC 6675), reports of duplicates
-//! (RFC 2883), and the byte sums that follow from the marks.
+//! What became of each chunk that was sent, as far as the peer tells: SACK's marks (RFC 2018,
+//! RFC 6675), reports of duplicates (RFC 2883), and the byte sums that follow from the marks.
 //!
 //! ```text
 //!  send queue    [ sent ][ SACKED ][ SACKED ][ LOST ][ RESENT ][ sent ] … never sent …
@@ -8,11 +8,13 @@
 //!  lost       ──────────────────────────────────┘                        to be sent again, lowest first
 //! ```
 //!
-//! What an acknowledgment costs does not depend on what is on its way. Each chunk is marked once; runs of SACKED chunks know both their
-//! ends, so that a walk takes a run in one step; a look for a block begins at the nearest of three places, one of them where the last look
-//! ended, and all looks of an acknowledgment together take [`STEPS_MAX`] steps. Where those do not suffice the block is left for the next
-//! acknowledgment, which begins where this one stopped. Chunks are cut at borders of whole segments only, so a peer cannot make more
-//! chunks than there would be segments.
+//! What an acknowledgment costs does not depend on what is on its way. Each chunk is marked once;
+//! runs of SACKED chunks know both their ends, so that a walk takes a run in one step; a look for a
+//! block begins at the nearest of three places, one of them where the last look ended, and all
+//! looks of an acknowledgment together take [`STEPS_MAX`] steps. Where those do not suffice the
+//! block is left for the next acknowledgment, which begins where this one stopped. Chunks are cut
+//! at borders of whole segments only, so a peer cannot make more chunks than there would be
+//! segments.
 //!
 //! Nothing here decides what is lost (`rack`, `recovery` do) or sends.
 
@@ -25,11 +27,13 @@ use super::super::state::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in
 use super::recovery::News;
 use crate::proto::slab::NIL;
 
-/// Steps of a look for SACK blocks, in one acknowledgment. More than the segments between two acknowledgments of an honest peer.
+/// Steps of a look for SACK blocks, in one acknowledgment. More than the segments between two
+/// acknowledgments of an honest peer.
 pub(in crate::proto::tcp) const STEPS_MAX: u32 = 128;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Takes the SACK option: marks what has arrived, and says so in `news`. Blocks that were never sent are ignored.
+    /// Takes the SACK option: marks what has arrived, and says so in `news`. Blocks that were never
+    /// sent are ignored.
     pub(in crate::proto::tcp) fn apply_sacks(&mut self, segment: &Segment, news: &mut News) {
         let mut blocks = segment.sacks();
         if let Some(duplicate) = duplicate(blocks, segment.ack) {
@@ -38,7 +42,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let mut steps = STEPS_MAX;
         for &block in blocks {
-            // What SND.UNA is in, or what ends before it, is old; what ends behind SND.NXT, or before it begins, is made up.
+            // What SND.UNA is in, or what ends before it, is old; what ends behind SND.NXT, or
+            // before it begins, is made up.
             let connection = &*self.connection;
             let is_ours = block.left.is_after(connection.snd_una) && block.right.is_at_most(connection.snd_nxt);
             if is_ours && block.right.is_after(block.left) {
@@ -57,7 +62,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.rare.dsacks = connection.rare.dsacks.saturating_add(1);
         self.shared.tally.dsacks_in += 1;
         news.dsack = Some(range);
-        // Of what was sent behind the recovery a probe may have been for nothing, or the network has made a copy.
+        // Of what was sent behind the recovery a probe may have been for nothing, or the network
+        // has made a copy.
         let is_of_recovery =
             range.left.is_at_least(connection.undo.marker) && range.right.is_at_most(connection.recovery_point);
         if connection.has(flag::UNDO) && is_of_recovery && connection.undo.resent != 0 {
@@ -90,7 +96,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The first chunk that ends behind `left` and is not SACKED; `NIL` where there is none, or it is too far for this acknowledgment.
+    /// The first chunk that ends behind `left` and is not SACKED; `NIL` where there is none, or it
+    /// is too far for this acknowledgment.
     fn find(&mut self, left: Seq, steps: &mut u32) -> u32 {
         let (connection, chunks) = (&mut *self.connection, &self.shared.chunks);
         let mut idx = nearest(connection, chunks, left);
@@ -118,7 +125,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         NIL
     }
 
-    /// Cuts out what a block covers of a chunk that is longer than a segment, at borders of segments; `NIL` where that is nothing.
+    /// Cuts out what a block covers of a chunk that is longer than a segment, at borders of
+    /// segments; `NIL` where that is nothing.
     #[cold]
     fn cut_out(&mut self, idx: u32, block: Range) -> u32 {
         let mss = u32::from(self.connection.snd_mss).max(1);
@@ -192,7 +200,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.lost_len += len;
         }
         chunk.flags = chunk.flags & !RESENT | LOST;
-        // What was sent first is found lost first, so the order is that of the numbers but for retransmissions that are lost again.
+        // What was sent first is found lost first, so the order is that of the numbers but for
+        // retransmissions that are lost again.
         let is_first = chunks.get(connection.lost.head).is_some_and(|head| seq.is_before(head.seq));
         if is_first {
             connection.lost.push_front(chunks, idx);
@@ -208,7 +217,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let (flags, next) = (chunk.flags, chunk.next);
             if flags & SACKED == 0 {
                 self.mark_lost(idx);
-                // It goes to its place among the others, the first of which may not be at theirs yet.
+                // It goes to its place among the others, the first of which may not be at theirs
+                // yet.
                 self.connection.lost.remove(&mut self.shared.chunks, idx);
                 self.connection.lost.push_back(&mut self.shared.chunks, idx);
             }
@@ -216,8 +226,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// What waits to be sent again was not lost after all. The work is what waits, once in a recovery; from the last to the first, as most
-    /// stand before all that was sent since, and each is looked for beside the one before.
+    /// What waits to be sent again was not lost after all. The work is what waits, once in a
+    /// recovery; from the last to the first, as most stand before all that was sent since, and each
+    /// is looked for beside the one before.
     pub(in crate::proto::tcp) fn unmark_lost(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let mut near = NIL;
@@ -376,8 +387,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Cuts a chunk in two, the second of which stands behind the first wherever that stands. False, and nothing has changed, where that
-    /// cannot be done now.
+    /// Cuts a chunk in two, the second of which stands behind the first wherever that stands.
+    /// False, and nothing has changed, where that cannot be done now.
     pub(in crate::proto::tcp) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
         let Some(rest) = self.send.split(chunks, idx, at) else { return false };
         if let Some(lane) = self.lane_of(chunks[idx].flags) {
@@ -402,8 +413,8 @@ fn set_run<P>(chunks: &mut Chunks<P>, first: u32, last: u32) {
     }
 }
 
-/// Where to begin a look for `left`: the first chunk, the last that was sent, or where the last look ended. All of them are ends of
-/// runs, or in none.
+/// Where to begin a look for `left`: the first chunk, the last that was sent, or where the last
+/// look ended. All of them are ends of runs, or in none.
 fn nearest<P>(connection: &Connection, chunks: &Chunks<P>, left: Seq) -> u32 {
     let last_sent = match connection.next_unsent {
         NIL => connection.send.tail,
@@ -423,7 +434,8 @@ fn nearest<P>(connection: &Connection, chunks: &Chunks<P>, left: Seq) -> u32 {
     nearest
 }
 
-/// The first block where it reports a duplicate: it lies before the acknowledgment, or within the second (RFC 2883 4).
+/// The first block where it reports a duplicate: it lies before the acknowledgment, or within the
+/// second (RFC 2883 4).
 fn duplicate(blocks: &[Range], ack: Seq) -> Option<Range> {
     let &first = blocks.first()?;
     let is_before = first.left.is_before(ack);

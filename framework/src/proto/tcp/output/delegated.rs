@@ -1,5 +1,5 @@
-//! Numbers that somebody else sends: an FPGA, a program on the NIC. They get the headers for the next bytes, send
-//! when they see fit, and the app says afterwards what they sent.
+//! Numbers that somebody else sends: an FPGA, a program on the NIC. They get the headers for the
+//! next bytes, send when they see fit, and the app says afterwards what they sent.
 //!
 //! ```text
 //!  SND.UNA ── sent ──▶ SND.NXT ── delegated, not reported ──▶ ... what the app hands over meanwhile waits
@@ -7,8 +7,9 @@
 //!                                 `withdraw`: the numbers are ours again
 //! ```
 //!
-//! Until then nothing new of ours leaves, as nobody could tell whose bytes the peer got; acknowledgments and retransmissions go on. The
-//! peer may acknowledge before the app has reported: such an acknowledgment counts up to SND.NXT, and what is beyond is remembered.
+//! Until then nothing new of ours leaves, as nobody could tell whose bytes the peer got;
+//! acknowledgments and retransmissions go on. The peer may acknowledge before the app has reported:
+//! such an acknowledgment counts up to SND.NXT, and what is beyond is remembered.
 
 use core::fmt;
 
@@ -85,7 +86,8 @@ impl fmt::Display for DelegateError {
 
 impl std::error::Error for DelegateError {}
 
-/// Connections whose numbers are somebody else's, at the same time: so few that they are looked through.
+/// Connections whose numbers are somebody else's, at the same time: so few that they are looked
+/// through.
 const DELEGATIONS_MAX: usize = 64;
 
 /// Which connections have numbers that somebody else may send.
@@ -123,8 +125,9 @@ impl Delegations {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Lets somebody else send the next `len` bytes: the header of the first, and the most that a segment carries. Asked again, it is
-    /// the same numbers with what is acknowledged now. `len` may be another then.
+    /// Lets somebody else send the next `len` bytes: the header of the first, and the most that a
+    /// segment carries. Asked again, it is the same numbers with what is acknowledged now. `len`
+    /// may be another then.
     pub fn delegate<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -158,8 +161,9 @@ impl<P: Payload> Tcp<P> {
         self.find(id).map_or(0, |slot| self.shared.delegations.get(slot).len as usize)
     }
 
-    /// The next bytes of what was delegated were sent, and they were these. They are data that was sent from now on, ours to send again.
-    /// Where there is no room to keep them they come back: report them again, soon. When all were reported the delegation has ended.
+    /// The next bytes of what was delegated were sent, and they were these. They are data that was
+    /// sent from now on, ours to send again. Where there is no room to keep them they come back:
+    /// report them again, soon. When all were reported the delegation has ended.
     pub fn report<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -179,7 +183,8 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Nobody else sends any more: what was not reported was not sent. What waited meanwhile leaves with the next tick.
+    /// Nobody else sends any more: what was not reported was not sent. What waited meanwhile leaves
+    /// with the next tick.
     pub fn withdraw<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -218,7 +223,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(window.min(buffer).min(self.cwnd_room()) as usize)
     }
 
-    /// Data that somebody else has sent: what the peer has acknowledged is done with, the rest is ours until it is.
+    /// Data that somebody else has sent: what the peer has acknowledged is done with, the rest is
+    /// ours until it is.
     fn take_report(&mut self, mut payload: P) -> Result<(), P> {
         let mss = (self.connection.snd_mss as usize).max(1);
         if self.shared.chunks.free_count() < payload.len().div_ceil(mss) {
@@ -241,7 +247,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// The peer has acknowledged the next `len` bytes already, and so all before: nothing is on its way.
+    /// The peer has acknowledged the next `len` bytes already, and so all before: nothing is on its
+    /// way.
     #[cold]
     fn pass_acknowledged(&mut self, len: u32) {
         self.use_up(len);
@@ -270,7 +277,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.has_left(idx);
     }
 
-    /// So many of the delegated numbers are taken: what waits stands so much further on than was thought.
+    /// So many of the delegated numbers are taken: what waits stands so much further on than was
+    /// thought.
     fn use_up(&mut self, len: u32) {
         let mut idx = self.connection.next_unsent;
         while let Some(chunk) = self.shared.chunks.get_mut(idx) {
@@ -295,8 +303,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.delegations.remove(self.slot);
     }
 
-    /// The part that counts now of an acknowledgment that is after SND.NXT: where it is of delegated bytes, all up to SND.NXT. The rest is
-    /// remembered until they are reported.
+    /// The part that counts now of an acknowledgment that is after SND.NXT: where it is of
+    /// delegated bytes, all up to SND.NXT. The rest is remembered until they are reported.
     #[cold]
     pub(in crate::proto::tcp) fn acknowledge_delegated(&mut self, ack: Seq) -> Seq {
         let mut delegation = self.shared.delegations.get(self.slot);

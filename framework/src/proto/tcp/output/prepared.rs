@@ -1,5 +1,6 @@
 //! Segments that the caller frames itself: a template of which everything is known but the numbers,
-//! or a message that leaves as soon as it is written, so that an order takes the fewest instructions.
+//! or a message that leaves as soon as it is written, so that an order takes the fewest
+//! instructions.
 //!
 //! ```text
 //!  send_permit ─▶ numbers ─▶ the caller writes them into the frame and posts it ─▶ commit: sent
@@ -7,8 +8,8 @@
 //! ```
 //!
 //! There is a permit where all bytes may leave now and none wait before them (`transmit::at_once`).
-//! `send_permit` changes nothing but what time alone would have changed, so a caller that cannot post
-//! the frame just drops the permit.
+//! `send_permit` changes nothing but what time alone would have changed, so a caller that cannot
+//! post the frame just drops the permit.
 
 use super::super::event::{ConnectionId, SendError};
 use super::super::machine::{Context, Shared, Tcp};
@@ -99,8 +100,8 @@ impl<'a, P: Payload> SendPermit<'a, P> {
         self.slot
     }
 
-    /// What goes into the frame. Each call works it out anew: call it where the header is written, so
-    /// that no register holds it on the way there.
+    /// What goes into the frame. Each call works it out anew: call it where the header is written,
+    /// so that no register holds it on the way there.
     #[inline(always)]
     pub fn numbers(&self) -> Numbers {
         let connection = &*self.connection;
@@ -135,8 +136,8 @@ impl<'a, P: Payload> SendPermit<'a, P> {
         Committed(connection)
     }
 
-    /// Touches every line that [`commit`](Self::commit) does and leaves it as it was, so that the next
-    /// commit finds the lines in the cache.
+    /// Touches every line that [`commit`](Self::commit) does and leaves it as it was, so that the
+    /// next commit finds the lines in the cache.
     pub fn dry_run(self, payload: P) {
         let (mut send, chunks) = (self.connection.send, &mut self.shared.chunks);
         let chunk = Chunk::new(self.connection.snd_nxt, payload.len() as u32, Some(payload));

@@ -1,6 +1,6 @@
-//! Resets on their way out. Nobody sends one again: what a peer has lost of them it learns by its next segment. One
-//! that finds no room here is kept for the next tick, without its connection, which is gone by then; of a few, so
-//! that a flood that fills the ring fills nothing else.
+//! Resets on their way out. Nobody sends one again: what a peer has lost of them it learns by its
+//! next segment. One that finds no room here is kept for the next tick, without its connection,
+//! which is gone by then; of a few, so that a flood that fills the ring fills nothing else.
 
 use super::super::machine::{Shared, Tcp};
 use super::super::payload::{Output, Payload, Unsent};
@@ -8,7 +8,8 @@ use super::super::segment::Outgoing;
 use super::super::state::connection::State;
 use std::collections::VecDeque;
 
-/// Resets that wait. An app that ends all its connections at once has as many more as connections; the rest are counted as lost.
+/// Resets that wait. An app that ends all its connections at once has as many more as connections;
+/// the rest are counted as lost.
 const OWED_MAX: usize = 64;
 
 /// Resets that found no room, the oldest first.
@@ -52,7 +53,8 @@ impl<P: Payload> Shared<P> {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Those that wait, as far as there is room. One whose ends have another connection by now is none of its.
+    /// Those that wait, as far as there is room. One whose ends have another connection by now is
+    /// none of its.
     #[cold]
     pub(in crate::proto::tcp) fn send_owed_resets<O: Output<P>>(&mut self, output: &mut O) {
         for _ in 0..self.shared.owed_resets.0.len() {

@@ -1,5 +1,6 @@
-//! What is remembered of a connection: the variables of RFC 9293 3.3.1 under their names, and those of the RFCs around it. What a
-//! segment of an established connection needs stands first, so that it is in the first cache lines.
+//! What is remembered of a connection: the variables of RFC 9293 3.3.1 under their names, and those
+//! of the RFCs around it. What a segment of an established connection needs stands first, so that
+//! it is in the first cache lines.
 
 use super::super::event::CloseReason;
 use super::super::options::{Congestion, ConnectionOptions};
@@ -133,13 +134,15 @@ pub(in crate::proto::tcp) mod flag {
     pub(crate) const CWND_LIMITED: u32 = 1 << 14;
     /// Segments were seen out of order (RFC 8985 6.2 step 3).
     pub(crate) const REORDERING_SEEN: u32 = 1 << 15;
-    /// A duplicate was reported in this round: `round_end` is RACK.dsack_round (RFC 8985 6.2 step 4).
+    /// A duplicate was reported in this round: `round_end` is RACK.dsack_round (RFC 8985 6.2 step
+    /// 4).
     pub(crate) const DSACK_ROUND: u32 = 1 << 16;
     /// What the recovery took can be given back.
     pub(crate) const UNDO: u32 = 1 << 17;
     /// Both SYNs have a window scale: ours says it (RFC 7323 2.2).
     pub(crate) const WINDOW_SCALE: u32 = 1 << 18;
-    /// The app wants nothing more of the peer: what still comes is answered by a reset (RFC 9293 3.6.1).
+    /// The app wants nothing more of the peer: what still comes is answered by a reset
+    /// (RFC 9293 3.6.1).
     pub(crate) const RECEIVES_NO_MORE: u32 = 1 << 19;
     /// The app has still to hear that it is connected: until then data waits in order.
     pub(crate) const UNTOLD: u32 = 1 << 20;
@@ -157,7 +160,8 @@ pub(in crate::proto::tcp) mod flag {
     pub(crate) const FRTO_ADVANCED: u32 = 1 << 26;
     /// What is to be sent has found no way out.
     pub(crate) const NO_ROUTE: u32 = 1 << 27;
-    /// Each segment shows the window of the last, and the field says it exactly. True as long as `room_at_once` is.
+    /// Each segment shows the window of the last, and the field says it exactly. True as long as
+    /// `room_at_once` is.
     pub(crate) const WINDOW_STAYS: u32 = 1 << 28;
     /// The app was told that its call finds no way.
     pub(crate) const NO_ROUTE_TOLD: u32 = 1 << 29;
@@ -170,9 +174,10 @@ pub(in crate::proto::tcp) mod flag {
     pub(crate) const HOLDS: u32 = PAUSED | UNTOLD;
 }
 
-/// A connection. The order of the fields is that of the memory: what a segment of an established connection needs, data or
-/// acknowledgment, stands in the first [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million is brought in by so many
-/// loads and no more. Data and its answer stay within the first four.
+/// A connection. The order of the fields is that of the memory: what a segment of an established
+/// connection needs, data or acknowledgment, stands in the first
+/// [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million is brought in by so
+/// many loads and no more. Data and its answer stay within the first four.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(in crate::proto::tcp) struct Connection {
@@ -207,7 +212,8 @@ pub(in crate::proto::tcp) struct Connection {
     /// The tick of the wheel's entry, or `NIL` where it has none.
     pub(in crate::proto::tcp) wheel_tick: u32,
 
-    // Second line: the send sequence space (RFC 9293 3.3.1), and what waits to be sent and to be acknowledged.
+    // Second line: the send sequence space (RFC 9293 3.3.1), and what waits to be sent and to be
+    // acknowledged.
     pub(in crate::proto::tcp) snd_una: Seq,
     /// What was sent, up to here; never taken back.
     pub(in crate::proto::tcp) snd_nxt: Seq,
@@ -215,12 +221,14 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) snd_wnd: u32,
     pub(in crate::proto::tcp) snd_wl1: Seq,
     pub(in crate::proto::tcp) snd_wl2: Seq,
-    /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
+    /// The end of the last segment sent that was not full (Minshall's variant of Nagle's
+    /// algorithm).
     pub(in crate::proto::tcp) snd_small: Seq,
     /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
     pub(in crate::proto::tcp) snd_mss: u16,
     pub(in crate::proto::tcp) backoff: u8,
-    /// Probes without an answer: keepalive's, of a closed window, or where one is out of the tail, but for the last. One of them at a time.
+    /// Probes without an answer: keepalive's, of a closed window, or where one is out of the tail,
+    /// but for the last. One of them at a time.
     pub(in crate::proto::tcp) probes: u8,
     /// To be acknowledged, and behind that to be sent.
     pub(in crate::proto::tcp) send: Queue,
@@ -228,12 +236,14 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) next_unsent: u32,
     /// Bytes in `send`.
     pub(in crate::proto::tcp) send_len: u32,
-    /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last transmission.
+    /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last
+    /// transmission.
     pub(in crate::proto::tcp) in_flight: Lane,
     pub(in crate::proto::tcp) consumer: ConsumerId,
-    /// Bytes that may leave at once, and nothing but themselves is to be written down of them, as was found out the last time; 0 where that
-    /// is not known. Acknowledgments that find all well make no less of it. Whatever else may begins with a turn, and each turn forgets
-    /// it: see `transmit::at_once`.
+    /// Bytes that may leave at once, and nothing but themselves is to be written down of them, as
+    /// was found out the last time; 0 where that is not known. Acknowledgments that find all well
+    /// make no less of it. Whatever else may begins with a turn, and each turn forgets it: see
+    /// `transmit::at_once`.
     pub(in crate::proto::tcp) room_at_once: u32,
 
     // Third line: when; the round trip (RFC 6298); whether anything is missing.
@@ -242,26 +252,30 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) last_received_at: Instant,
     /// When the oldest data that is not acknowledged was sent first, for the user timeout.
     pub(in crate::proto::tcp) unacked_since: Instant,
-    /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: who sends after a pause asks how long it was.
+    /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: who sends after a pause asks
+    /// how long it was.
     pub(in crate::proto::tcp) rack_xmit_ts: Instant,
     pub(in crate::proto::tcp) rto: Micros,
     /// Zero before the first sample.
     pub(in crate::proto::tcp) srtt: Micros,
     /// Where the last look for a SACK block ended; `NIL` while nothing is marked.
     pub(in crate::proto::tcp) sack_hint: u32,
-    /// Segments that left the network before their turn: chunks SACKED or, without SACK, duplicate ACKs in a row.
+    /// Segments that left the network before their turn: chunks SACKED or, without SACK, duplicate
+    /// ACKs in a row.
     pub(in crate::proto::tcp) sacked_count: u32,
     /// What became of what is on its way, in bytes (RFC 6675 2: pipe).
     pub(in crate::proto::tcp) sacked_len: u32,
     pub(in crate::proto::tcp) lost_len: u32,
 
-    // Fourth line: what waits that came out of order, options, and counts: but for bytes acknowledged, which begin the fifth.
+    // Fourth line: what waits that came out of order, options, and counts: but for bytes
+    // acknowledged, which begin the fifth.
     pub(in crate::proto::tcp) resent_len: u32,
     pub(in crate::proto::tcp) out_of_order: Queue,
     pub(in crate::proto::tcp) options: StoredOptions,
     pub(in crate::proto::tcp) tally: ConnectionTally,
 
-    // Fifth line: what an acknowledgment moves, and what is asked when it is not known how much may leave at once.
+    // Fifth line: what an acknowledgment moves, and what is asked when it is not known how much may
+    // leave at once.
     /// The least of late, and when it was measured, in [`coarse_seconds`].
     pub(in crate::proto::tcp) rtt_min: Micros,
     pub(in crate::proto::tcp) rtt_min_at_s: u32,
@@ -311,14 +325,17 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) mss_lowered_at_s: u16,
     /// How often timeouts had full segments shortened since one has arrived.
     pub(in crate::proto::tcp) holes: u8,
-    /// As what of a caller's it is counted: [`counted`](super::super::listening::admission::counted).
+    /// As what of a caller's it is counted:
+    /// [`counted`](super::super::listening::admission::counted).
     pub(in crate::proto::tcp) counted: u8,
-    /// The number of the segment that the claim is about; or that from which on full segments are on trial.
+    /// The number of the segment that the claim is about; or that from which on full segments are
+    /// on trial.
     pub(in crate::proto::tcp) claimed_seq: Seq,
 }
 
-/// A byte with one value of 256. The slab tells a free place by another, as this one has more of them than any other field: so that it
-/// looks at the first line, and at none that nobody else needs.
+/// A byte with one value of 256. The slab tells a free place by another, as this one has more of
+/// them than any other field: so that it looks at the first line, and at none that nobody else
+/// needs.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Taken {
@@ -338,7 +355,8 @@ impl Micros {
         Self(span.as_nanos().div_ceil(1_000).min(u64::from(u32::MAX)) as u32)
     }
 
-    /// The span, rounded down: all that was sent in one burst with something that has arrived is as old as that.
+    /// The span, rounded down: all that was sent in one burst with something that has arrived is as
+    /// old as that.
     #[inline]
     pub(in crate::proto::tcp) fn floor(span: Duration) -> Self {
         Self((span.as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32)
@@ -410,7 +428,8 @@ pub(in crate::proto::tcp) struct ConnectionTally {
     pub(in crate::proto::tcp) segments_out: u64,
     pub(in crate::proto::tcp) segments_in: u64,
     pub(in crate::proto::tcp) bytes_received: u64,
-    /// With the number of our FIN. Bytes sent are not counted, as they follow: see [`bytes_sent`](Connection::bytes_sent).
+    /// With the number of our FIN. Bytes sent are not counted, as they follow: see
+    /// [`bytes_sent`](Connection::bytes_sent).
     pub(in crate::proto::tcp) bytes_acked: u64,
 }
 
@@ -594,7 +613,8 @@ impl Connection {
     pub(in crate::proto::tcp) const HOT_LINES: usize = 5;
 }
 
-/// [`TcpConfig::connection_len`](super::super::TcpConfig::connection_len) has the sum that this is a part of.
+/// [`TcpConfig::connection_len`](super::super::TcpConfig::connection_len) has the sum that this is
+/// a part of.
 const _: () = assert!(size_of::<Connection>() == 512);
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! Connections that wait for the end of the burst, first in, first out. A ring of numbers rather than links beside each connection: who
-//! enters writes behind the last, where it is warm, and touches nothing of a million connections' own.
+//! Connections that wait for the end of the burst, first in, first out. A ring of numbers rather
+//! than links beside each connection: who enters writes behind the last, where it is warm, and
+//! touches nothing of a million connections' own.
 //!
-//! Nobody is taken out of the middle, but who entered last may step back, as a connection does whose app has answered at once: it stands
-//! before the ring until somebody enters behind it, so that most of many connections come and go by a store each. Who does not wait any
-//! more, or is gone, still has its turn, and whoever pops it sees that it is void. As each is in the ring once at most, also where its
-//! place has become another's meanwhile, there is always room.
+//! Nobody is taken out of the middle, but who entered last may step back, as a connection does
+//! whose app has answered at once: it stands before the ring until somebody enters behind it, so
+//! that most of many connections come and go by a store each. Who does not wait any more, or is
+//! gone, still has its turn, and whoever pops it sees that it is void. As each is in the ring once
+//! at most, also where its place has become another's meanwhile, there is always room.
 
 use crate::proto::slab::NIL;
 
@@ -75,7 +77,8 @@ impl SlotFifo {
         self.len += 1;
     }
 
-    /// Takes the slot back that has entered last, unless that was done before. Says whether it was this.
+    /// Takes the slot back that has entered last, unless that was done before. Says whether it was
+    /// this.
     #[inline(always)]
     pub(in crate::proto::tcp) fn take_back(&mut self, slot: u32) -> bool {
         let was_last = self.newest == slot;

@@ -1,5 +1,5 @@
-//! A list of connections, first in, first out, each at most once: two links a connection, taken at the start. Beside it stands a second
-//! list of others, in the same links.
+//! A list of connections, first in, first out, each at most once: two links a connection, taken at
+//! the start. Beside it stands a second list of others, in the same links.
 
 use crate::proto::slab::NIL;
 

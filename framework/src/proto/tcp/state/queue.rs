@@ -1,5 +1,6 @@
-//! Pieces of a byte stream that wait: to be sent, to be acknowledged, for the bytes before them, for the app. All connections share
-//! one store of links, taken at the start; a queue is two ends and a count.
+//! Pieces of a byte stream that wait: to be sent, to be acknowledged, for the bytes before them,
+//! for the app. All connections share one store of links, taken at the start; a queue is two ends
+//! and a count.
 //!
 //! ```text
 //!  sending    head ─ … sent, not acknowledged … ─▶ next_unsent ─ … not sent yet … ─▶ tail
@@ -24,8 +25,9 @@ pub(in crate::proto::tcp) struct Chunk<P> {
     pub(in crate::proto::tcp) sent_at: Instant,
     /// `None` for a FIN that goes alone.
     pub(in crate::proto::tcp) payload: Option<P>,
-    /// Neighbors in the queue; and in the [`Lane`] that it is in. Both that follow stand together, as nothing follows
-    /// a new chunk. At both ends of a run of SACKED chunks, which are in no lane: the last and the first of the run.
+    /// Neighbors in the queue; and in the [`Lane`] that it is in. Both that follow stand together,
+    /// as nothing follows a new chunk. At both ends of a run of SACKED chunks, which are in no
+    /// lane: the last and the first of the run.
     pub(in crate::proto::tcp) next: u32,
     pub(in crate::proto::tcp) later: u32,
     pub(in crate::proto::tcp) prev: u32,
@@ -45,7 +47,8 @@ pub(in crate::proto::tcp) const LOST: u8 = 1 << 4;
 /// It was sent again since it was lost last.
 pub(in crate::proto::tcp) const RESENT: u8 = 1 << 5;
 
-/// What is to be known of a segment that has left for the first time: it becomes a [`Chunk`] where that will stand.
+/// What is to be known of a segment that has left for the first time: it becomes a [`Chunk`] where
+/// that will stand.
 pub(in crate::proto::tcp) struct Sent<P> {
     pub(in crate::proto::tcp) seq: Seq,
     pub(in crate::proto::tcp) len: u32,
@@ -129,7 +132,8 @@ impl Queue {
         Ok(idx)
     }
 
-    /// Appends a chunk that was sent just now, here and to those in flight. Panics where the store is full.
+    /// Appends a chunk that was sent just now, here and to those in flight. Panics where the store
+    /// is full.
     #[inline(always)]
     pub(in crate::proto::tcp) fn push_sent<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, sent: Sent<P>) {
         let (prev, earlier) = (self.tail, in_flight.tail);
@@ -199,8 +203,8 @@ impl Queue {
         Ok(idx)
     }
 
-    /// Lets go of the chunks at the front that were sent, and end at `end` at the latest. They are in `lane`, whose first they most often
-    /// are, so its new end is told once for all of them.
+    /// Lets go of the chunks at the front that were sent, and end at `end` at the latest. They are
+    /// in `lane`, whose first they most often are, so its new end is told once for all of them.
     #[inline(always)]
     pub(in crate::proto::tcp) fn drop_up_to<P>(
         &mut self,
@@ -252,8 +256,9 @@ impl Queue {
         chunk
     }
 
-    /// Cuts the chunk at `idx` behind its first `at` bytes: what is behind becomes a chunk of its own, with what is remembered of the
-    /// whole, and is in no lane yet. `None`, and nothing has changed, where the store or the payload cannot do it now.
+    /// Cuts the chunk at `idx` behind its first `at` bytes: what is behind becomes a chunk of its
+    /// own, with what is remembered of the whole, and is in no lane yet. `None`, and nothing has
+    /// changed, where the store or the payload cannot do it now.
     pub(in crate::proto::tcp) fn split<P: Payload>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -279,8 +284,9 @@ impl Queue {
         rest.ok()
     }
 
-    /// Makes the chunk behind the one at `idx` a part of it. Both wait in `lane`, so their flags are the same but for what the second ends.
-    /// False, and nothing has changed, where the payload cannot do it now.
+    /// Makes the chunk behind the one at `idx` a part of it. Both wait in `lane`, so their flags
+    /// are the same but for what the second ends. False, and nothing has changed, where the payload
+    /// cannot do it now.
     pub(in crate::proto::tcp) fn join<P: Payload>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -308,8 +314,8 @@ impl Queue {
         true
     }
 
-    /// Makes `len` bytes a part of the last chunk, by a copy. False, and nothing has changed, where there is none or it
-    /// has no room.
+    /// Makes `len` bytes a part of the last chunk, by a copy. False, and nothing has changed, where
+    /// there is none or it has no room.
     pub(in crate::proto::tcp) fn append_to_last<P: Payload>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -347,7 +353,8 @@ pub(in crate::proto::tcp) struct Dropped {
     pub(in crate::proto::tcp) newest: Instant,
 }
 
-/// Whether a chunk with such flags is in a [`Lane`]: all that was sent is, but what the peer is known to have.
+/// Whether a chunk with such flags is in a [`Lane`]: all that was sent is, but what the peer is
+/// known to have.
 #[inline]
 pub(in crate::proto::tcp) fn is_in_lane(flags: u8) -> bool {
     flags & SENT != 0 && flags & SACKED == 0
@@ -392,8 +399,9 @@ impl Lane {
         (chunk.earlier, chunk.later) = (NIL, later);
     }
 
-    /// Enters a chunk where its time belongs, before others of the same time. It is looked for from `near`, a member or
-    /// `NIL`: who enters many one after the other walks over the lane once where they come in the order of their times.
+    /// Enters a chunk where its time belongs, before others of the same time. It is looked for from
+    /// `near`, a member or `NIL`: who enters many one after the other walks over the lane once
+    /// where they come in the order of their times.
     pub(in crate::proto::tcp) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, near: u32) {
         let (sent_at, first) = (chunks[idx].sent_at, self.head);
         if first == NIL || sent_at <= chunks[first].sent_at {
@@ -437,7 +445,8 @@ impl Lane {
         }
     }
 
-    /// What stands before `first` has gone without its links being looked at; `NIL` where that is all.
+    /// What stands before `first` has gone without its links being looked at; `NIL` where that is
+    /// all.
     #[inline]
     fn begin_at<P>(&mut self, chunks: &mut Chunks<P>, first: u32) {
         self.head = first;

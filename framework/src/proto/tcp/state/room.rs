@@ -1,9 +1,10 @@
 //! Who was refused for want of room is told when there is some.
 //!
-//! Room is three things: the connection's send buffer, its share of the store of chunks, and a buffer of the pool.
-//! Acknowledgments of its own data make the first, and most often the others; where something else lacks, it is in
-//! the hands of other connections, or of an app that holds buffers, and nobody who gives it back knows of us. So who
-//! waits looks again every now and then, and nobody else spends an instruction.
+//! Room is three things: the connection's send buffer, its share of the store of chunks, and a
+//! buffer of the pool. Acknowledgments of its own data make the first, and most often the others;
+//! where something else lacks, it is in the hands of other connections, or of an app that holds
+//! buffers, and nobody who gives it back knows of us. So who waits looks again every now and then,
+//! and nobody else spends an instruction.
 
 use super::super::event::ConnectionId;
 use super::super::machine::{Context, Tcp};
@@ -11,7 +12,8 @@ use super::super::payload::{NoOutput, Output, Payload};
 use super::connection::{flag, pending};
 use crate::time::{Duration, Instant};
 
-/// How often who waits for chunks or buffers of others looks: a thousand that do take a few per cent of a core.
+/// How often who waits for chunks or buffers of others looks: a thousand that do take a few per
+/// cent of a core.
 const LOOK_SPAN: Duration = Duration::from_millis(4);
 
 impl<P: Payload> Tcp<P> {
@@ -34,7 +36,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Tells an app that wants room that there is some, where there is: half of the send buffer, a chunk and a buffer.
+    /// Tells an app that wants room that there is some, where there is: half of the send buffer, a
+    /// chunk and a buffer.
     #[cold]
     pub(in crate::proto::tcp) fn offer_room(&mut self) {
         let connection = &mut *self.connection;

@@ -1,5 +1,6 @@
-//! The options of a connection in the size that a million connections can afford: spans in the grain of what they time, booleans as
-//! bits. What segments ask for stands apart from what only a call, a probe or a handshake does.
+//! The options of a connection in the size that a million connections can afford: spans in the
+//! grain of what they time, booleans as bits. What segments ask for stands apart from what only a
+//! call, a probe or a handshake does.
 
 use super::super::options::{ConnectionOptions, Keepalive, Linger};
 use super::connection::{Connection, flag};
@@ -43,8 +44,9 @@ pub(in crate::proto::tcp) mod switch {
     pub(crate) const ECN: u8 = 1 << 4;
     /// There is a pacing rate.
     pub(crate) const PACING: u8 = 1 << 5;
-    /// No option, but here as segments ask for both at once: something came out of its order, or twice, in this stretch of the peer's bytes
-    /// ([`Connection::end_stretch`]); and in the one before it.
+    /// No option, but here as segments ask for both at once: something came out of its order, or
+    /// twice, in this stretch of the peer's bytes ([`Connection::end_stretch`]); and in the one
+    /// before it.
     pub(crate) const DISORDER: u8 = 1 << 6;
     pub(crate) const DISORDER_BEFORE: u8 = 1 << 7;
     /// What has each segment acknowledged at once.
@@ -54,11 +56,13 @@ pub(in crate::proto::tcp) mod switch {
 }
 
 impl Connection {
-    /// The app wants other options. What our SYN offers is not changed while the peer may still agree to it.
+    /// The app wants other options. What our SYN offers is not changed while the peer may still
+    /// agree to it.
     pub(in crate::proto::tcp) fn change_options(&mut self, options: &ConnectionOptions) {
         let offered = self.options.switches & switch::OFFERED;
         if self.is_on(switch::NODELAY) {
-            // What left at once was not noted meanwhile: Nagle's algorithm, where it begins, takes the last segment for a small one.
+            // What left at once was not noted meanwhile: Nagle's algorithm, where it begins, takes
+            // the last segment for a small one.
             self.snd_small = self.snd_nxt;
         }
         (self.options, self.rare_options) = (StoredOptions::new(options), RareOptions::new(options));

@@ -1,4 +1,5 @@
-//! Who has the places: whatever callers do, some are left for calls of our own, and for other callers.
+//! Who has the places: whatever callers do, some are left for calls of our own, and for other
+//! callers.
 
 use super::*;
 use crate::wire::tcp::TcpFlags;
@@ -100,7 +101,8 @@ fn calls_of_ours_leave_callers_what_is_not_theirs_alone() {
     assert_eq!(joined(&mut server, 1, 100), 22, "two places are kept, and they are taken");
 }
 
-/// The reserve is no hiding place: with the table full of handshakes nobody ends, who is there brings a cookie back.
+/// The reserve is no hiding place: with the table full of handshakes nobody ends, who is there
+/// brings a cookie back.
 #[test]
 fn handshakes_take_no_place_of_calls_and_leave_some_to_cookies() {
     let mut server = server(32, &ListenOptions::default());
@@ -134,7 +136,8 @@ fn listener_takes_as_many_as_it_is_told_and_more_when_one_is_gone() {
     assert_eq!([4, 5].map(|host| join(&mut server, peer(host, 1))), [None, Some(TcpDrop::ListenerFull)]);
 }
 
-/// A handshake is begun in anybody's name: were it counted, who is named could be locked out by others.
+/// A handshake is begun in anybody's name: were it counted, who is named could be locked out by
+/// others.
 #[test]
 fn handshakes_in_the_name_of_a_host_take_nothing_from_it() {
     let few = ListenOptions { connections_per_source: Some(2), ..ListenOptions::default() };
@@ -157,7 +160,8 @@ fn connection_beyond_the_limit_is_reset_when_its_handshake_is_done() {
     }
 }
 
-/// Whoever closes leaves with his first FIN answered: what waits for late segments counts for nobody.
+/// Whoever closes leaves with his first FIN answered: what waits for late segments counts for
+/// nobody.
 #[test]
 fn connection_in_time_wait_is_nobodys_session_and_takes_no_place_of_callers() {
     let few = ListenOptions { connections_per_source: Some(1), ..ListenOptions::default() };
@@ -198,7 +202,8 @@ fn counts_are_nothing_when_all_are_gone() {
     assert_eq!(server.tcp.shared.admission.sessions(), 0);
 }
 
-/// A caller that is gone without a word has his place for two hours and eleven minutes, and not for ever.
+/// A caller that is gone without a word has his place for two hours and eleven minutes, and not for
+/// ever.
 #[test]
 fn keepalive_is_on_for_whom_a_listener_takes_by_default() {
     let mut server = server(8, &ListenOptions::default());

@@ -244,7 +244,8 @@ fn pieces() -> impl Strategy<Value = Vec<(u32, u32, bool)>> {
 }
 
 proptest! {
-    /// Against a map of the bytes that came: what is delivered is what is whole from the beginning, and nothing is forgotten.
+    /// Against a map of the bytes that came: what is delivered is what is whole from the beginning,
+    /// and nothing is forgotten.
     #[test]
     fn stream_is_delivered_as_far_as_it_is_whole(pieces in pieces()) {
         let mut line = Line::new();

@@ -160,7 +160,8 @@ fn room_is_used_up_byte_by_byte_and_found_anew_when_acknowledged() {
     assert!(fire(&mut client, &[7; 1000]));
 }
 
-/// Of ten bytes of window eight leave, although more than six are to be noted: two are left, and not six.
+/// Of ten bytes of window eight leave, although more than six are to be noted: two are left, and
+/// not six.
 #[test]
 fn order_that_is_noted_takes_its_part_of_the_windows_too() {
     let (mut client, _server) = warmed();

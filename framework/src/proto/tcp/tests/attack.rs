@@ -1,11 +1,12 @@
-//! Strangers and hostile peers: whatever they send, a connection that stands goes on, and what is kept and answered is bounded.
+//! Strangers and hostile peers: whatever they send, a connection that stands goes on, and what is
+//! kept and answered is bounded.
 
 use super::super::segment::Range;
 use super::*;
 use crate::wire::tcp::TcpFlags;
 
-/// A connection without timestamps: with them a stranger has one more number to guess, and what he sends would not get as far as to what is
-/// tried here.
+/// A connection without timestamps: with them a stranger has one more number to guess, and what he
+/// sends would not get as far as to what is tried here.
 fn victims() -> (End, End) {
     connected_with(&ConnectionOptions { timestamps: false, ..ConnectionOptions::default() })
 }
@@ -91,7 +92,8 @@ fn data_of_who_guesses_the_number_and_not_the_acknowledgment_is_not_taken() {
     let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
     for idx in 0..20_000 {
-        // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT is what must be hit too; a guess is somewhere else.
+        // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT is what must be hit too; a
+        // guess is somewhere else.
         let ack = theirs + 1 + noise(idx) % (u32::MAX - 200_000);
         server.hear((forged(next, ack, TcpFlags::ACK | TcpFlags::PSH), b"forged".to_vec()));
     }
@@ -101,7 +103,8 @@ fn data_of_who_guesses_the_number_and_not_the_acknowledgment_is_not_taken() {
     assert_eq!(server.bytes, b"true");
 }
 
-/// RFC 5961 5.2: an acknowledgment that the peer could have sent is not enough where it is older than all that was ever on its way.
+/// RFC 5961 5.2: an acknowledgment that the peer could have sent is not enough where it is older
+/// than all that was ever on its way.
 #[test]
 fn data_with_an_acknowledgment_far_from_ours_is_not_taken_either_side() {
     let (mut client, mut server) = victims();
@@ -118,7 +121,8 @@ fn data_with_an_acknowledgment_far_from_ours_is_not_taken_either_side() {
     assert_eq!(server.bytes, b"true");
 }
 
-/// Each end holds the other's numbers for impossible, and says so to it, which the other holds for impossible.
+/// Each end holds the other's numbers for impossible, and says so to it, which the other holds for
+/// impossible.
 #[test]
 fn ends_that_disagree_do_not_storm_each_other_with_acknowledgments() {
     let (mut client, mut server) = victims();

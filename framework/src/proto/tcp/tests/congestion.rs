@@ -4,7 +4,8 @@ use super::super::state::connection::{Micros, Recovery};
 use super::sender::{MSS, Sender};
 use super::*;
 
-/// A sender with CUBIC whose round trip takes `rtt_ms`, and how many of its segments were acknowledged.
+/// A sender with CUBIC whose round trip takes `rtt_ms`, and how many of its segments were
+/// acknowledged.
 struct Flow {
     sender: Sender,
     acked: u32,
@@ -62,7 +63,8 @@ fn window_follows_the_curve_back_to_where_the_loss_was() {
     let k = (30.0f64 / 0.4).cbrt();
     for round in 0..50 {
         flow.full_round();
-        // The target is where the curve is a round trip later; in the first one the window of Reno is ahead.
+        // The target is where the curve is a round trip later; in the first one the window of Reno
+        // is ahead.
         let at = 0.1 * f64::from(round + 1);
         let wanted = 0.4 * (at - k).powi(3) + 100.0;
         assert!((flow.cwnd() - wanted).abs() < 2.0, "after {at:.1} s {:.2}, not {wanted:.2}", flow.cwnd());
@@ -72,7 +74,8 @@ fn window_follows_the_curve_back_to_where_the_loss_was() {
 #[test]
 fn short_round_trips_have_the_window_grow_as_renos() {
     let mut flow = Flow::after_loss(10, 20);
-    // RFC 9438 4.3: alpha = 3 (1 - 0.7) / (1 + 0.7) segments a round trip, while the curve has hardly moved.
+    // RFC 9438 4.3: alpha = 3 (1 - 0.7) / (1 + 0.7) segments a round trip, while the curve has
+    // hardly moved.
     for round in 1..=10 {
         flow.full_round();
         let wanted = 14.0 + f64::from(round) * 9.0 / 17.0;
@@ -163,7 +166,8 @@ fn set_congestion(sender: &mut Sender, congestion: Congestion) {
     sender.tcp.set_options(id, &options, sender.now, &mut sender.sent).unwrap();
 }
 
-/// What the device cut is one chunk here, and many segments there: the peer acknowledges them as they come.
+/// What the device cut is one chunk here, and many segments there: the peer acknowledges them as
+/// they come.
 #[test]
 fn acknowledgments_within_what_the_device_cut_grow_the_window_and_measure() {
     let mut sender = Sender::with_sack();
@@ -175,7 +179,8 @@ fn acknowledgments_within_what_the_device_cut_grow_the_window_and_measure() {
     assert_eq!(sender.connection().cwnd, 20 * MSS);
 }
 
-/// RFC 5681 3.1, RFC 3465: what counts is what is acknowledged, whether SACK told of it before or not.
+/// RFC 5681 3.1, RFC 3465: what counts is what is acknowledged, whether SACK told of it before or
+/// not.
 #[test]
 fn segments_that_came_before_their_turn_grow_the_window_as_others_do() {
     let mut sender = Sender::with_sack();

@@ -1,5 +1,6 @@
-//! One machine with a connection that stands, and a peer that says exactly what a test lets it say. Numbers are counted from the first
-//! byte of each side; beneath, both wrap around within the first kilobyte.
+//! One machine with a connection that stands, and a peer that says exactly what a test lets it say.
+//! Numbers are counted from the first byte of each side; beneath, both wrap around within the first
+//! kilobyte.
 
 use core::net::Ipv4Addr;
 
@@ -153,7 +154,8 @@ impl Line {
         self.hear(at, Vec::new(), TcpFlags::ACK, |_| ())
     }
 
-    /// The peer says that it has what is from `left` to `right`, and all before what it acknowledged last.
+    /// The peer says that it has what is from `left` to `right`, and all before what it
+    /// acknowledged last.
     pub(crate) fn sack(&mut self, left: u32, right: u32) {
         let at = self.tcp.connections[self.slot].rcv_nxt - THEIRS;
         self.hear(at, Vec::new(), TcpFlags::ACK, |segment| {
@@ -251,7 +253,8 @@ impl Line {
         self.listen();
     }
 
-    /// What waits out of order is sorted, without overlap, and has nothing that did not come. No more of it is told than there is.
+    /// What waits out of order is sorted, without overlap, and has nothing that did not come. No
+    /// more of it is told than there is.
     pub(crate) fn check_out_of_order(&self, came: &[bool]) {
         let (connection, chunks) = (&self.tcp.connections[self.slot], &self.tcp.shared.chunks);
         let (mut idx, mut right, mut count) = (connection.out_of_order.head, connection.rcv_nxt, 0);
@@ -281,7 +284,8 @@ impl Line {
         }
     }
 
-    /// What was sent since the last call, one line each: numbers, acknowledgment, bits, SACK blocks.
+    /// What was sent since the last call, one line each: numbers, acknowledgment, bits, SACK
+    /// blocks.
     pub(crate) fn sent(&mut self) -> Vec<String> {
         let sent = core::mem::take(&mut self.wire.sent);
         sent.iter().map(|(outgoing, payload)| describe(outgoing, payload)).collect()
@@ -292,8 +296,8 @@ impl Line {
         core::mem::take(&mut self.wire.sent).iter().map(|(outgoing, _)| outgoing.wnd.into()).collect()
     }
 
-    /// What was sent since the last call is new data behind `reached` without a gap, or old data again, and ends at `edge` at the latest.
-    /// Returns how far it reaches.
+    /// What was sent since the last call is new data behind `reached` without a gap, or old data
+    /// again, and ends at `edge` at the latest. Returns how far it reaches.
     pub(crate) fn check_sent(&mut self, mut reached: u32, edge: u32) -> Result<u32, TestCaseError> {
         for (outgoing, payload) in core::mem::take(&mut self.wire.sent) {
             let (at, len) = (outgoing.seq.0.wrapping_sub(OURS.0) as i32, payload.len() as u32);

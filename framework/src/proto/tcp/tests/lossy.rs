@@ -1,4 +1,5 @@
-//! Two machines and a wire that loses, turns around and repeats, in virtual time: all bytes arrive, once and in order.
+//! Two machines and a wire that loses, turns around and repeats, in virtual time: all bytes arrive,
+//! once and in order.
 
 use std::collections::BTreeMap;
 
@@ -107,8 +108,9 @@ fn one_segment_in_a_hundred_lost_costs_round_trips_and_no_timeouts() {
     assert!(span < Duration::from_secs(1), "{span}");
 }
 
-/// With a window of few segments a retransmission that is lost has often nothing behind it: a probe within the
-/// recovery finds it, where there were some forty timeouts without, those of handshakes included.
+/// With a window of few segments a retransmission that is lost has often nothing behind it: a probe
+/// within the recovery finds it, where there were some forty timeouts without, those of handshakes
+/// included.
 #[test]
 fn one_segment_in_twenty_lost_costs_few_timeouts() {
     let timeouts: u64 =

@@ -103,7 +103,8 @@ fn small_messages_that_wait_take_no_chunk_each() {
     line.assert_delivered(800);
 }
 
-/// Once the hole is filled they wait for the app as well: both have one share of the chunks together.
+/// Once the hole is filled they wait for the app as well: both have one share of the chunks
+/// together.
 #[test]
 fn data_behind_a_hole_has_its_share_with_what_waits_in_order() {
     let mut line = Line::of(TcpConfig { chunks_max: 32, ..TcpConfig::default() }, &options());

@@ -1,4 +1,5 @@
-//! Header prediction takes the one segment that a connection expects, and leaves all others untouched.
+//! Header prediction takes the one segment that a connection expects, and leaves all others
+//! untouched.
 
 use super::*;
 use crate::proto::tcp::Plain;

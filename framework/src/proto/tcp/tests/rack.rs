@@ -4,8 +4,8 @@ use super::super::state::connection::{Micros, Recovery, RetransmitTimer, flag};
 use super::sender::{FIRST, MSS, Sender};
 use super::*;
 
-/// Linux acknowledges several segments out of order at once. The option begins with the latest block, which says nothing of the order in
-/// which they came.
+/// Linux acknowledges several segments out of order at once. The option begins with the latest
+/// block, which says nothing of the order in which they came.
 #[test]
 fn blocks_of_one_acknowledgment_are_no_reordering() {
     let mut sender = Sender::with_sack();

@@ -13,7 +13,8 @@ fn any_segment() -> impl Strategy<Value = (u8, i32, i32, usize, Option<i32>, u64
 }
 
 proptest! {
-    /// Whatever comes, nothing panics, nothing is held without bound, and what was taken comes home.
+    /// Whatever comes, nothing panics, nothing is held without bound, and what was taken comes
+    /// home.
     #[test]
     fn segments_at_random_break_nothing(
         steps in prop::collection::vec((any_segment(), 0u8..12), 1..80),

@@ -203,7 +203,8 @@ fn window_shrinks_in_proportion_to_what_arrives() {
         }
     }
     assert_eq!(resent, [0], "once");
-    // Half of the window: ten of twenty, less the one that was sent again; and two before it was known that something is lost.
+    // Half of the window: ten of twenty, less the one that was sent again; and two before it was
+    // known that something is lost.
     assert!((8..=11).contains(&sent), "{sent}");
     assert_eq!(sender.connection().ssthresh, 10 * MSS);
     sender.wait_ms(10);
@@ -322,7 +323,8 @@ fn recovery_is_taken_back_when_all_that_was_resent_was_there_twice() {
     assert_eq!(sender.tcp.tally().undone_recoveries, 1);
 }
 
-/// A probe that was for nothing, or a copy that the network made, says nothing of a recovery that is over.
+/// A probe that was for nothing, or a copy that the network made, says nothing of a recovery that
+/// is over.
 #[test]
 fn duplicate_of_what_was_sent_behind_a_recovery_does_not_take_it_back() {
     let mut sender = Sender::with_sack();

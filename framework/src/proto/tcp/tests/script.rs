@@ -1,4 +1,5 @@
-//! One machine, and a peer that is written by hand: it says what a test lets it say, and knows what it was answered.
+//! One machine, and a peer that is written by hand: it says what a test lets it say, and knows what
+//! it was answered.
 
 use super::*;
 use crate::wire::tcp::{TcpFlags, Timestamps};

@@ -1,4 +1,5 @@
-//! One sender whose peer is the test: what it sends is marked by hand, what it hears is made up. Time is what the test says.
+//! One sender whose peer is the test: what it sends is marked by hand, what it hears is made up.
+//! Time is what the test says.
 
 use super::super::machine::Context;
 use super::super::segment::Segment;
@@ -122,7 +123,8 @@ impl Sender {
         segments
     }
 
-    /// An acknowledgment of all before segment `to`, with ranges of segments that stand beyond; the echoed time is that of now.
+    /// An acknowledgment of all before segment `to`, with ranges of segments that stand beyond; the
+    /// echoed time is that of now.
     pub(super) fn ack(&mut self, to: u32, sacks: &[(u32, u32)]) -> Option<TcpDrop> {
         let echo = self.connection().ts_now(self.now);
         self.ack_echoing(to, sacks, echo)

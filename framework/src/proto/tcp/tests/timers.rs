@@ -70,7 +70,8 @@ fn peer_that_answers_may_keep_its_window_closed_for_ever() {
         }
     }
     assert!(line.events.is_empty());
-    // Once a minute, so it is not long after it opens that we know it, also where its update was lost.
+    // Once a minute, so it is not long after it opens that we know it, also where its update was
+    // lost.
     assert!((118..150).contains(&line.tcp.tally().zero_window_probes), "{}", line.tcp.tally().zero_window_probes);
     line.wnd = 60_000;
     line.ack(0);
@@ -237,7 +238,8 @@ fn syn_is_sent_again_and_given_up() {
         end.now += Duration::from_secs(1);
         end.tick();
     }
-    // RFC 6298: 1 s, doubled each time, 60 s at most. The tick of the wheel rounds up, and this clock moves by seconds.
+    // RFC 6298: 1 s, doubled each time, 60 s at most. The tick of the wheel rounds up, and this
+    // clock moves by seconds.
     assert_eq!(sent_at.len(), 1 + usize::from(TcpConfig::default().syn_retries));
     let gaps: Vec<u64> = sent_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().zip([1, 2, 4, 8, 16, 32]).all(|(gap, wanted)| gap.abs_diff(wanted) <= 1), "{gaps:?}");

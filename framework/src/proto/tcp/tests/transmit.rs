@@ -360,7 +360,8 @@ fn challenge_acks_of_all_are_limited_by_a_number_that_nobody_knows() {
     assert!(counts.len() > 4, "{counts:?}");
 }
 
-/// CVE-2016-5696: whoever knows the ends of one connection learns nothing of another, nor takes its answer away.
+/// CVE-2016-5696: whoever knows the ends of one connection learns nothing of another, nor takes its
+/// answer away.
 #[test]
 fn challenge_acks_of_one_connection_leave_those_of_others() {
     let mut line = Line::new();
@@ -405,7 +406,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Nothing leaves beyond the right edge that the peer has shown, and all leaves in the end, each byte under its number.
+    /// Nothing leaves beyond the right edge that the peer has shown, and all leaves in the end,
+    /// each byte under its number.
     #[test]
     fn stream_leaves_whole_and_within_the_window(
         steps in steps(),

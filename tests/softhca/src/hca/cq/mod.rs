@@ -1,8 +1,9 @@
-//! Completion queues: what the sending and the receiving side say happened becomes entries in the driver's memory, and
-//! events for those who armed.
+//! Completion queues: what the sending and the receiving side say happened becomes entries in the
+//! driver's memory, and events for those who armed.
 //!
-//! A completion is stamped when it is handed over. It is written at once, but for two reasons to wait until the end of
-//! the step: a session of compressed entries is being collected, or a hostile NIC takes its time.
+//! A completion is stamped when it is handed over. It is written at once, but for two reasons to
+//! wait until the end of the step: a session of compressed entries is being collected, or a hostile
+//! NIC takes its time.
 
 use super::arm::{Arming, Moderation};
 use super::compress::Session;
@@ -16,7 +17,8 @@ use super::table::Table;
 use super::{Completion, CompletionKind, Config, Hca};
 use std::collections::VecDeque;
 
-/// A queue of more entries would be beyond what the 24-bit indices tell apart modulo twice its size.
+/// A queue of more entries would be beyond what the 24-bit indices tell apart modulo twice its
+/// size.
 const ENTRIES_MAX: u32 = 1 << 22;
 
 /// CQ numbers begin here: an arm register is read as empty where it is 0, so no number may be.
@@ -79,8 +81,8 @@ impl Cqs {
         self.cqs.get(cq).is_some_and(|cq| !cq.dead)
     }
 
-    /// Hands a completion to the CQ, which stamps it with the time and writes it now or, in hostile mode, later. A CQ that is
-    /// full dies of it, with an event and without a byte written.
+    /// Hands a completion to the CQ, which stamps it with the time and writes it now or, in hostile
+    /// mode, later. A CQ that is full dies of it, with an event and without a byte written.
     #[inline]
     pub(super) fn complete(&mut self, handle: u32, completion: &Completion, outside: &Outside<'_>) {
         let Some(cq) = self.cqs.get_mut(handle).filter(|cq| !cq.dead) else { return };
@@ -92,15 +94,17 @@ impl Cqs {
         }
     }
 
-    /// The queue of this number is reset or destroyed: what it completed and was not written yet is never written.
+    /// The queue of this number is reset or destroyed: what it completed and was not written yet is
+    /// never written.
     pub(super) fn forget(&mut self, queue_number: u32) {
         for (_, cq) in self.cqs.iter_mut() {
             cq.held.retain(|(completion, _)| completion.queue_number != queue_number);
         }
     }
 
-    /// The arm register of a UAR page was written (strict mode): `value << 32 | cqn`. What it says must already be in the
-    /// record. One register serves many queues and keeps only the last write, so it announces the words of all.
+    /// The arm register of a UAR page was written (strict mode): `value << 32 | cqn`. What it says
+    /// must already be in the record. One register serves many queues and keeps only the last
+    /// write, so it announces the words of all.
     pub(super) fn arm_register_written(&mut self, register: u64, dma: &dyn Dma, counters: &mut Counters) {
         self.arm_rung = true;
         let number = register as u32 & 0xff_ffff;
@@ -213,8 +217,8 @@ impl Cq {
         self.arming.note_entry(index.wrapping_add(1), solicited, now);
     }
 
-    /// Writes what a hostile NIC held, when its time has come, and the session of this step. Returns how many completions
-    /// waited: while one does, there is something to be done.
+    /// Writes what a hostile NIC held, when its time has come, and the session of this step.
+    /// Returns how many completions waited: while one does, there is something to be done.
     fn write_waiting(&mut self, chance: &mut Chance, outside: &Outside<'_>) -> Result<usize, Dead> {
         let waiting = self.held.len();
         if waiting > 0 {
@@ -267,8 +271,8 @@ impl Cq {
 }
 
 impl Hca {
-    /// Makes a completion queue. EINVAL for a geometry that cannot be, EOPNOTSUPP for what this NIC does not do, EFAULT where the
-    /// ring or the doorbell record are not in memory.
+    /// Makes a completion queue. EINVAL for a geometry that cannot be, EOPNOTSUPP for what this NIC
+    /// does not do, EFAULT where the ring or the doorbell record are not in memory.
     pub fn create_cq(&mut self, request: &CqRequest, dma: &dyn Dma) -> Result<CqCreated, Errno> {
         check_geometry(request)?;
         let compresses = request.compression.is_some();
@@ -298,8 +302,9 @@ impl Hca {
         Ok(CqCreated { handle, number })
     }
 
-    /// Takes a completion queue away; nothing is written to its memory from now on. EBUSY while a queue completes there. The
-    /// numbers are those of the events that were taken: what was only raised is forgotten.
+    /// Takes a completion queue away; nothing is written to its memory from now on. EBUSY while a
+    /// queue completes there. The numbers are those of the events that were taken: what was only
+    /// raised is forgotten.
     pub fn destroy_cq(&mut self, handle: u32) -> Result<CqEvents, Errno> {
         match self.cqs.cqs.get(handle) {
             None => return Err(Errno(libc::EINVAL)),
@@ -310,8 +315,8 @@ impl Hca {
         Ok(self.cqs.cqs.remove(handle).map_or_else(CqEvents::default, |cq| cq.told))
     }
 
-    /// Moderates events: one for so many completions, or for one that is so many microseconds old. A 0 in either switches it
-    /// off.
+    /// Moderates events: one for so many completions, or for one that is so many microseconds old.
+    /// A 0 in either switches it off.
     pub fn modify_cq(&mut self, handle: u32, count: u16, period_us: u16) -> Result<(), Errno> {
         let cq = self.cqs.cqs.get_mut(handle).ok_or(Errno(libc::EINVAL))?;
         cq.arming.moderate(Moderation { count, period_us });

@@ -1,7 +1,9 @@
-//! What a driver may leave to the NIC when it sends: checksums, the VLAN tag, cutting a TCP stream into frames.
+//! What a driver may leave to the NIC when it sends: checksums, the VLAN tag, cutting a TCP stream
+//! into frames.
 //!
-//! Checksums are computed whole: the field's content does not matter, no pseudo header is expected in it (mlx5.md 2.3). Inner
-//! headers of tunnels are not looked into: no tunnel offload is announced.
+//! Checksums are computed whole: the field's content does not matter, no pseudo header is expected
+//! in it (mlx5.md 2.3). Inner headers of tunnels are not looked into: no tunnel offload is
+//! announced.
 
 /// `cs_flags`: the IPv4 header's checksum.
 pub(super) const L3: u8 = 0x40;
@@ -35,7 +37,8 @@ enum Ip {
     V6,
 }
 
-/// Fills in what `flags` ask for. `false` where something was asked for that the frame does not have or that is damaged.
+/// Fills in what `flags` ask for. `false` where something was asked for that the frame does not
+/// have or that is damaged.
 pub(super) fn fill_checksums(frame: &mut [u8], flags: u8) -> bool {
     let Some(layers) = Layers::parse(frame) else { return false };
     if flags & L3 != 0 && layers.ip == Ip::V4 {
@@ -202,9 +205,11 @@ fn skip_extensions(frame: &[u8], mut at: usize, mut next: u8) -> Option<(usize, 
     Some((at, if next == 44 { None } else { Some(next) }))
 }
 
-/// Adds 16-bit words to a sum that [`fold`] makes a ones-complement one; RFC 1071. An odd last byte counts as the high one.
+/// Adds 16-bit words to a sum that [`fold`] makes a ones-complement one; RFC 1071. An odd last byte
+/// counts as the high one.
 pub(super) fn sum(start: u32, bytes: &[u8]) -> u32 {
-    // 64 KiB of 0xffff stay below 2^32 - 2^17, so the sum cannot overflow for anything that a frame holds.
+    // 64 KiB of 0xffff stay below 2^32 - 2^17, so the sum cannot overflow for anything that a frame
+    // holds.
     let words = bytes.chunks_exact(2);
     let odd = words.remainder().first().map_or(0, |byte| u32::from(*byte) << 8);
     words.fold(start + odd, |sum, word| sum + u32::from(u16::from_be_bytes([word[0], word[1]])))

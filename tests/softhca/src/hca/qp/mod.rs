@@ -1,9 +1,11 @@
-//! Queue pairs: made, moved from state to state, asked and destroyed. What comes in are requests of the kernel's driver; what
-//! comes out are a sending queue ([`sq`](super::sq)), a receiving one (`rq.rs`), or what spreads frames over several (`tir.rs`).
+//! Queue pairs: made, moved from state to state, asked and destroyed. What comes in are requests of
+//! the kernel's driver; what comes out are a sending queue ([`sq`](super::sq)), a receiving one
+//! (`rq.rs`), or what spreads frames over several (`tir.rs`).
 //!
-//! A raw packet QP is a pair only in name: each side has its own ring, number and state (Linux, `mlx5/qp.c`,
-//! `create_raw_packet_qp` and `modify_raw_packet_qp`). The steps are the ones that `ib_modify_qp_is_ok` allows this type, less
-//! those that mlx5 has no command for: SQD, and SQE back to RTS. So the way out of an error is RESET, INIT, RTR, RTS.
+//! A raw packet QP is a pair only in name: each side has its own ring, number and state (Linux,
+//! `mlx5/qp.c`, `create_raw_packet_qp` and `modify_raw_packet_qp`). The steps are the ones that
+//! `ib_modify_qp_is_ok` allows this type, less those that mlx5 has no command for: SQD, and SQE
+//! back to RTS. So the way out of an error is RESET, INIT, RTR, RTS.
 
 use super::control::{Event, EventKind, QpCapabilities, QpChange, QpCreated, QpKind, QpRequest, QpState};
 use super::control::{RqRing, SqRing, WqRequest, WqState};
@@ -56,7 +58,8 @@ const SLOT_BITS: u32 = 12;
 /// The highest number stays below the `qp_tab_size` of mlx5.md 3.5, 131072.
 const NUMBER_BITS: u32 = 17;
 
-/// The largest ring: `max_send_wqebb` of mlx5.md 3.5. Positions are 16 bits, so more could not be told from fewer.
+/// The largest ring: `max_send_wqebb` of mlx5.md 3.5. Positions are 16 bits, so more could not be
+/// told from fewer.
 const WQEBB_COUNT_MAX: u32 = 32768;
 
 impl Qps {
@@ -126,7 +129,8 @@ impl Hca {
         Ok(created)
     }
 
-    /// Changes a QP's state or its pace. EINVAL for a step that there is not, and for a state that is not the current one.
+    /// Changes a QP's state or its pace. EINVAL for a step that there is not, and for a state that
+    /// is not the current one.
     pub fn modify_qp(&mut self, handle: u32, change: &QpChange) -> Result<(), Errno> {
         let current = self.qp_state(handle).ok_or(Errno(libc::EINVAL))?;
         let qp = self.qps.table.get(handle).ok_or(Errno(libc::EINVAL))?;
@@ -163,8 +167,9 @@ impl Hca {
         Ok((state, qp.capabilities))
     }
 
-    /// Destroys a QP: after this the NIC touches neither its rings nor its doorbell record, and completes nothing of it.
-    /// Returns how many of its asynchronous events were taken: what was only raised is forgotten. EBUSY while flow rules lead to it.
+    /// Destroys a QP: after this the NIC touches neither its rings nor its doorbell record, and
+    /// completes nothing of it. Returns how many of its asynchronous events were taken: what was
+    /// only raised is forgotten. EBUSY while flow rules lead to it.
     pub fn destroy_qp(&mut self, handle: u32) -> Result<u32, Errno> {
         match self.qps.table.get(handle) {
             None => return Err(Errno(libc::EINVAL)),
@@ -187,7 +192,8 @@ impl Hca {
         Ok(qp.told)
     }
 
-    /// A flow rule begins to lead to this QP: where its frames go. EINVAL where it receives nothing.
+    /// A flow rule begins to lead to this QP: where its frames go. EINVAL where it receives
+    /// nothing.
     pub(super) fn hold_qp(&mut self, handle: u32) -> Result<Receiver, Errno> {
         let qp = self.qps.table.get_mut(handle).ok_or(Errno(libc::EINVAL))?;
         let receiver = qp.receiver.ok_or(Errno(libc::EINVAL))?;
@@ -243,8 +249,8 @@ impl Hca {
         }
     }
 
-    /// What `ibv_query_qp` would say; Linux `sqrq_state_to_qp_state`: a QP without receiving ring does not show that its sending
-    /// side failed.
+    /// What `ibv_query_qp` would say; Linux `sqrq_state_to_qp_state`: a QP without receiving ring
+    /// does not show that its sending side failed.
     fn qp_state(&self, handle: u32) -> Option<QpState> {
         let qp = self.qps.table.get(handle)?;
         let sq_failed = qp.sq.and_then(|slot| self.qps.sqs.get(slot)).is_some_and(|sq| sq.state == SqState::Error);

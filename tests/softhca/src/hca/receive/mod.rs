@@ -1,8 +1,9 @@
 //! Frames come in: from the wire, past the flow rules, into receiving rings.
 //!
-//! One frame is at hand at a time. What it is gets found out once; each queue that is to have it gets a copy, with the tag, the
-//! hash and the stripped tag of its own. A queue without a posted WQE makes the frame wait, and everything behind it, as
-//! priority flow control would: nothing is lost, but a queue that nobody serves stops all. A lossy NIC counts and goes on.
+//! One frame is at hand at a time. What it is gets found out once; each queue that is to have it
+//! gets a copy, with the tag, the hash and the stripped tag of its own. A queue without a posted
+//! WQE makes the frame wait, and everything behind it, as priority flow control would: nothing is
+//! lost, but a queue that nobody serves stops all. A lossy NIC counts and goes on.
 
 use super::control::WqState;
 use super::diagnosis::Diagnoses;
@@ -45,7 +46,8 @@ enum Taken {
 const TAG: std::ops::Range<usize> = 12..16;
 
 impl Hca {
-    /// Receives up to `budget` frames, and gives up to as many WQEs of rings in error back. Returns how many of both.
+    /// Receives up to `budget` frames, and gives up to as many WQEs of rings in error back. Returns
+    /// how many of both.
     pub(super) fn receive_some(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
         let mut count = self.flush_rings(budget, outside);
         if self.link == Link::Down {
@@ -205,7 +207,8 @@ impl Rq {
     }
 }
 
-/// Takes the tag out and puts the frame check sequence behind, which is that of the frame as it came.
+/// Takes the tag out and puts the frame check sequence behind, which is that of the frame as it
+/// came.
 fn change(rq: &Rq, frame: &[u8], vlan: Option<u16>, changed: &mut Vec<u8>, found: &mut RxHeaders) {
     changed.clear();
     changed.extend_from_slice(frame);

@@ -241,7 +241,8 @@ fn what_is_no_frame_is_counted() {
     assert!(rig.here.kernel.is_empty());
 }
 
-/// Four WQs behind a table of as many places, and an RSS QP over UDP ports with a rule for everything.
+/// Four WQs behind a table of as many places, and an RSS QP over UDP ports with a rule for
+/// everything.
 fn rss_rig() -> (RxRig, u32) {
     let mut rig = RxRig::new(Config::default());
     let wqs = [(); 4].map(|()| rig.wq()).map(|wq| rig.queues[wq].handle);
@@ -491,7 +492,8 @@ impl Driver {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a hostile NIC does: each frame is received or counted, and each WQE completes once, in order.
+    /// Whatever a hostile NIC does: each frame is received or counted, and each WQE completes once,
+    /// in order.
     #[test]
     fn no_frame_and_no_wqe_is_unaccounted_for(
         turns in turns(),
@@ -511,7 +513,8 @@ proptest! {
                 driver.recover();
             }
         }
-        // At last all there is comes in: some 1200 frames, a good many steps each where completions wait.
+        // At last all there is comes in: some 1200 frames, a good many steps each where completions
+        // wait.
         for round in 0.. {
             prop_assert!(round < 10_000, "no end");
             driver.turn(&Turn::Post(64));

@@ -1,10 +1,10 @@
-//! Receiving rings: a ring of WQEs, a doorbell record, a state. A QP's ring and a WQ are the same thing: both come as a
-//! [`WqRequest`].
+//! Receiving rings: a ring of WQEs, a doorbell record, a state. A QP's ring and a WQ are the same
+//! thing: both come as a [`WqRequest`].
 //!
-//! What enters is a frame with what the NIC found out about it; what leaves are its bytes in the driver's buffers
-//! ([`scatter`](super::scatter) for a WQE a frame, [`stride`](super::stride) for several frames a WQE) and a completion. A
-//! ring in error gives all that is posted back with syndrome 05, a few in each step. Which frame goes to which ring is not
-//! decided here.
+//! What enters is a frame with what the NIC found out about it; what leaves are its bytes in the
+//! driver's buffers ([`scatter`](super::scatter) for a WQE a frame, [`stride`](super::stride) for
+//! several frames a WQE) and a completion. A ring in error gives all that is posted back with
+//! syndrome 05, a few in each step. Which frame goes to which ring is not decided here.
 
 use super::control::{Errno, RqRing, Striding, WqRequest, WqState};
 use super::cq::Cqs;
@@ -51,7 +51,8 @@ pub(super) struct Rq {
 pub(super) enum Received {
     /// It is in the driver's memory, and completed.
     Stored,
-    /// It took a WQE with it that could not hold it: an error was completed, and the ring is in error.
+    /// It took a WQE with it that could not hold it: an error was completed, and the ring is in
+    /// error.
     Failed(RqFault),
     /// No WQE is posted: nothing happened.
     NoWqe,
@@ -82,13 +83,15 @@ pub(super) enum RqFault {
     BadLuck,
 }
 
-/// The numbers of receiving rings have this bit, those of sending ones do not: one number names one queue.
+/// The numbers of receiving rings have this bit, those of sending ones do not: one number names one
+/// queue.
 const NUMBER_BASE: u32 = 1 << 20;
 
 /// Rings at the same time: their slot has this many bits in their number.
 const SLOT_BITS: u32 = 12;
 
-/// `max_recv_wr` of mlx5.md 3.5. Positions are 16 bits, so a ring of 65536 could not be told full from empty.
+/// `max_recv_wr` of mlx5.md 3.5. Positions are 16 bits, so a ring of 65536 could not be told full
+/// from empty.
 const WQE_COUNT_MAX: u32 = 32768;
 
 /// The largest WQE: `max_rq_desc_sz` of mlx5.md 3.5, 512 bytes.
@@ -108,7 +111,8 @@ impl Rqs {
         self.table.iter_mut().map(|(_, rq)| rq)
     }
 
-    /// Keeps a ring under a number that was not used for long: the slot in the low bits, above it a part that counts.
+    /// Keeps a ring under a number that was not used for long: the slot in the low bits, above it a
+    /// part that counts.
     fn insert(&mut self, rq: Rq) -> u32 {
         self.made = self.made.wrapping_add(1);
         let slot = self.table.insert(rq);
@@ -209,7 +213,8 @@ impl Rq {
         count
     }
 
-    /// WQEs that are posted and not consumed. The doorbell record is only read where fewer than `wanted` are known of.
+    /// WQEs that are posted and not consumed. The doorbell record is only read where fewer than
+    /// `wanted` are known of.
     #[inline]
     pub(super) fn posted(&mut self, wanted: u16, dma: &dyn Dma) -> Result<u16, RqFault> {
         let known = self.producer.wrapping_sub(self.consumer);
@@ -283,7 +288,8 @@ impl RqFault {
         }
     }
 
-    /// Byte 54 of the error CQE. Real vendors do not publish theirs; these are ours, and stay as they are.
+    /// Byte 54 of the error CQE. Real vendors do not publish theirs; these are ours, and stay as
+    /// they are.
     pub(super) fn vendor(self) -> u8 {
         match self {
             Self::RingUnmapped => 0x81,
@@ -325,8 +331,9 @@ impl WqRequest {
 }
 
 impl Hca {
-    /// Makes a receiving ring in state reset, and returns its number. EINVAL where CQ or geometry are not what they must be,
-    /// EOPNOTSUPP for strides that this NIC does not have. Its protection domain is held by its QP or WQ.
+    /// Makes a receiving ring in state reset, and returns its number. EINVAL where CQ or geometry
+    /// are not what they must be, EOPNOTSUPP for strides that this NIC does not have. Its
+    /// protection domain is held by its QP or WQ.
     pub(super) fn add_rq(&mut self, request: &WqRequest) -> Result<u32, Errno> {
         check_geometry(&request.ring)?;
         if request.ring.striding.is_some() && !self.config.striding_rq {
@@ -340,14 +347,15 @@ impl Hca {
         Ok(self.rqs.insert(Rq::new(request)))
     }
 
-    /// Whether a driver waits for frames: it has made a flow rule, and posted to a ring that is ready.
+    /// Whether a driver waits for frames: it has made a flow rule, and posted to a ring that is
+    /// ready.
     pub fn listens(&mut self, dma: &dyn Dma) -> bool {
         let is_waiting = |rq: &mut Rq| rq.state == WqState::Ready && matches!(rq.posted(1, dma), Ok(1..));
         self.steering.has_rules() && self.rqs.iter_mut().any(is_waiting)
     }
 
-    /// Changes the state of a receiving ring. Reset puts its indices to zero, and what it completed and was not written yet is
-    /// never written.
+    /// Changes the state of a receiving ring. Reset puts its indices to zero, and what it completed
+    /// and was not written yet is never written.
     pub(super) fn set_rq_state(&mut self, number: u32, state: WqState) {
         let Some(rq) = self.rqs.get_mut(number) else { return };
         rq.change_state(state);

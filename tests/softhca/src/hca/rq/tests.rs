@@ -23,7 +23,8 @@ struct World {
 const BUFFERS_LEN: u64 = 1 << 16;
 const CQ_ENTRIES: u32 = 256;
 
-/// What a driver finds in an entry: syndrome (0 where all is well), `wqe_counter`, `byte_cnt`, `wqe_id`.
+/// What a driver finds in an entry: syndrome (0 where all is well), `wqe_counter`, `byte_cnt`,
+/// `wqe_id`.
 type Entry = (u8, u16, u32, u16);
 
 fn world_of(wqe_count: u32, wqe_shift: u32, striding: Option<Striding>) -> World {
@@ -384,7 +385,8 @@ impl World {
 }
 
 proptest! {
-    /// Whatever lies in ring and record: the ring goes on or fails, and nothing outside the region is written.
+    /// Whatever lies in ring and record: the ring goes on or fails, and nothing outside the region
+    /// is written.
     #[test]
     fn any_bytes_in_the_ring_are_survived(
         bytes in proptest::collection::vec(any::<u8>(), 128),

@@ -1,4 +1,5 @@
-//! A sending queue: reads its doorbell record, fetches one WQE after the other, has it executed and completes it.
+//! A sending queue: reads its doorbell record, fetches one WQE after the other, has it executed and
+//! completes it.
 //!
 //! ```text
 //!   ci: next to fetch                          record: what the driver posted
@@ -7,8 +8,8 @@
 //!   [..][..][........][..][..]                        positions count WQEBBs without end, 16 bits
 //! ```
 //!
-//! After a failure the queue is in error: the WQE completes with its syndrome, all later ones with "flushed" (mlx5.md 2.9),
-//! until the QP goes to RESET.
+//! After a failure the queue is in error: the WQE completes with its syndrome, all later ones with
+//! "flushed" (mlx5.md 2.9), until the QP goes to RESET.
 
 use super::control::{QpRequest, SqRing};
 use super::fault::Fault;
@@ -39,7 +40,8 @@ pub(super) struct Sq {
     pub(super) rung: u16,
     /// Strict mode: the register that it rang on last.
     pub(super) register: Option<Register>,
-    /// Strict mode: it was reset since the last look at the registers, which may hold what was rung before.
+    /// Strict mode: it was reset since the last look at the registers, which may hold what was rung
+    /// before.
     pub(super) was_reset: bool,
     /// Strict mode: a mistake at the doorbell, which the next step punishes.
     pub(super) offence: Option<Fault>,
@@ -97,14 +99,15 @@ impl Sq {
         self.error_told = false;
     }
 
-    /// The doorbell record: the position behind the last WQE that the driver posted. `None` where it is not mapped.
+    /// The doorbell record: the position behind the last WQE that the driver posted. `None` where
+    /// it is not mapped.
     pub(super) fn record(&self, dma: &dyn Dma) -> Option<u16> {
         // Drivers may leave upper bits set (mlx5.md 2.1).
         dma.load_be32(self.doorbell).ok().map(|record| record as u16)
     }
 
-    /// Executes or flushes WQEs until `budget` frames went, the wire is busy, or all is done. Returns how many frames and WQEs it
-    /// were.
+    /// Executes or flushes WQEs until `budget` frames went, the wire is busy, or all is done.
+    /// Returns how many frames and WQEs it were.
     pub(super) fn run(&mut self, budget: usize, transmitter: &mut Transmitter, work: &mut Work<'_, '_>) -> usize {
         if self.state == SqState::Reset {
             return 0;

@@ -34,7 +34,8 @@ fn upper_bits_of_the_doorbell_record_do_not_count() {
 
 #[test]
 fn a_wqe_that_wraps_at_the_end_of_the_ring_is_one_frame() {
-    // Three WQEBBs each in a ring of four: each starts at another place, and wraps within headers, inline data or pointers.
+    // Three WQEBBs each in a ring of four: each starts at another place, and wraps within headers,
+    // inline data or pointers.
     let mut rig = Rig::with_ring(Config::default(), 4);
     for turn in 0..8_u16 {
         let (headers, data) = (frame(18), frame(80));
@@ -301,7 +302,8 @@ impl Wire for Sink {
     }
 }
 
-/// Not a test: `cargo test --release -p softhca --lib -- --ignored --nocapture frames_a_second` prints the figures.
+/// Not a test: `cargo test --release -p softhca --lib -- --ignored --nocapture frames_a_second`
+/// prints the figures.
 #[test]
 #[ignore = "a measurement"]
 fn frames_a_second() {
@@ -321,7 +323,8 @@ fn frames_a_second() {
     }
 }
 
-/// 32 WQEs and a ring. After the first round they lie in the ring already, and only their indices are new.
+/// 32 WQEs and a ring. After the first round they lie in the ring already, and only their indices
+/// are new.
 fn post_burst(rig: &mut Rig, first_round: bool) {
     for _ in 0..32 {
         if first_round {

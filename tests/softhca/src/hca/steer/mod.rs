@@ -1,13 +1,16 @@
-//! Flow rules: which queues a frame goes to; mlx5.md 1.3, and what Linux makes of it (`mlx5/fs.c`, `mlx5/core/fs_core.c`).
+//! Flow rules: which queues a frame goes to; mlx5.md 1.3, and what Linux makes of it (`mlx5/fs.c`,
+//! `mlx5/core/fs_core.c`).
 //!
-//! The kernel keeps a table for each priority, and rules that name the same fields with the same values are one entry of it
-//! with several destinations: each of their queues gets a copy, of unicast too. Of a table a frame finds one entry, here the
-//! one that names more bits, then the older. An entry takes the frame or drops it; one of `DONT_TRAP`, which have tables of
-//! their own, takes a copy and lets the frame go on to the next table. Rules for groups share one table behind all others,
-//! whatever their priority. What no rule named is the kernel's, and what the kernel does not want is for the default rules.
+//! The kernel keeps a table for each priority, and rules that name the same fields with the same
+//! values are one entry of it with several destinations: each of their queues gets a copy, of
+//! unicast too. Of a table a frame finds one entry, here the one that names more bits, then the
+//! older. An entry takes the frame or drops it; one of `DONT_TRAP`, which have tables of their own,
+//! takes a copy and lets the frame go on to the next table. Rules for groups share one table behind
+//! all others, whatever their priority. What no rule named is the kernel's, and what the kernel
+//! does not want is for the default rules.
 //!
-//! Rules with the same mask share a map that is looked up by the masked fields, so that a frame costs one look-up for each
-//! kind of rule, not one for each rule.
+//! Rules with the same mask share a map that is looked up by the masked fields, so that a frame
+//! costs one look-up for each kind of rule, not one for each rule.
 
 use super::Hca;
 use super::control::{Errno, FlowAction, FlowKind, FlowRequest, FlowSpec};
@@ -51,7 +54,8 @@ struct Does {
     lets_go_on: bool,
 }
 
-/// An entry of the kernel's tables, which all rules with its fields and values share. A frame finds the least one of a table.
+/// An entry of the kernel's tables, which all rules with its fields and values share. A frame finds
+/// the least one of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     table: u16,
@@ -95,7 +99,8 @@ const TABLE_OF_GROUPS: u16 = 2 * (PRIORITY_MAX + 1);
 const TAG_MAX: u32 = (1 << 24) - 1;
 
 impl Steering {
-    /// Decides over a frame: fills `copies`, which is cleared first. `kernel_wants` is asked only where no rule has it.
+    /// Decides over a frame: fills `copies`, which is cleared first. `kernel_wants` is asked only
+    /// where no rule has it.
     #[inline]
     pub(super) fn decide(
         &mut self,
@@ -165,7 +170,8 @@ impl Steering {
         rest
     }
 
-    /// One copy for a queue, whatever the number of rules that lead there: with the tag of the first.
+    /// One copy for a queue, whatever the number of rules that lead there: with the tag of the
+    /// first.
     #[inline]
     fn copy(&self, handle: u32, copies: &mut Vec<Delivery>) {
         if let Some(&Rule { qp, receiver, does: Does { tag, .. }, .. }) = self.rules.get(handle)
@@ -190,8 +196,9 @@ impl Steering {
         handle
     }
 
-    /// The entry that a rule like this one is a destination of, with what it does. EEXIST where its rules have another tag than
-    /// this one wants, or where one of both drops (`check_conflicting_ftes`).
+    /// The entry that a rule like this one is a destination of, with what it does. EEXIST where its
+    /// rules have another tag than this one wants, or where one of both drops
+    /// (`check_conflicting_ftes`).
     fn entry(&self, table: u16, wanted: &Match, does: Does, tag: Option<u32>) -> Result<Option<(Entry, Does)>, Errno> {
         let alike = self.shapes.iter().find(|shape| shape.mask == wanted.mask);
         let mut alike = alike.and_then(|shape| shape.rules.get(&wanted.value)).into_iter().flatten();
@@ -236,9 +243,10 @@ impl Steering {
 }
 
 impl Hca {
-    /// Makes a flow rule, which works from the next frame on. EINVAL for a QP that does not receive or specs that contradict each
-    /// other, EOPNOTSUPP for what this NIC cannot choose by, ENOMEM for a priority beyond 15 (as the kernel says it), ENOSPC where
-    /// the table is full, EEXIST where a rule for the same frames has another tag, or drops what this one takes.
+    /// Makes a flow rule, which works from the next frame on. EINVAL for a QP that does not receive
+    /// or specs that contradict each other, EOPNOTSUPP for what this NIC cannot choose by, ENOMEM
+    /// for a priority beyond 15 (as the kernel says it), ENOSPC where the table is full, EEXIST
+    /// where a rule for the same frames has another tag, or drops what this one takes.
     pub fn create_flow(&mut self, request: &FlowRequest) -> Result<u32, Errno> {
         check_attributes(request)?;
         let (does, tag) = Does::of_actions(request)?;

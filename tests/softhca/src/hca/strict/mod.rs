@@ -1,16 +1,18 @@
-//! Strict mode: a WQE is fetched only after a UAR register was written for it, and how it was written is checked
-//! (mlx5.md 2.7). A driver that forgets to ring, rings before the doorbell record is written, names another WQE or copies
-//! the wrong bytes runs on hardware by luck at best; here it gets an error CQE, a counter and a sentence.
+//! Strict mode: a WQE is fetched only after a UAR register was written for it, and how it was
+//! written is checked (mlx5.md 2.7). A driver that forgets to ring, rings before the doorbell
+//! record is written, names another WQE or copies the wrong bytes runs on hardware by luck at best;
+//! here it gets an error CQE, a counter and a sentence.
 //!
-//! What is written to a register counts up to the WQE that it names, the last one of a post. The record may be ahead of that:
-//! the driver has begun with the next post.
+//! What is written to a register counts up to the WQE that it names, the last one of a post. The
+//! record may be ahead of that: the driver has begun with the next post.
 //!
-//! The registers are memory that the driver may write while they are looked at, and one write may hide the one before. So only
-//! what cannot be a coincidence is punished:
+//! The registers are memory that the driver may write while they are looked at, and one write may
+//! hide the one before. So only what cannot be a coincidence is punished:
 //! - a register that names what was executed already was seen late (a later one was seen first);
-//! - BlueFlame bytes are compared only if nothing was rung unseen since the last look, and zeros and bytes of the WQE that
-//!   this half rang for before count as not written;
-//! - where several queues ring on one register, a write for one of them lets the others go on: theirs may be hidden behind it;
+//! - BlueFlame bytes are compared only if nothing was rung unseen since the last look, and zeros
+//!   and bytes of the WQE that this half rang for before count as not written;
+//! - where several queues ring on one register, a write for one of them lets the others go on:
+//!   theirs may be hidden behind it;
 //! - what was rung before a queue was reset, and not seen, is not held against it.
 
 use super::fault::Fault;
@@ -49,7 +51,8 @@ pub(super) fn look_at_doorbells(uars: &mut Uars, qps: &mut Qps, work: &mut Work<
     seen
 }
 
-/// Whether another write may be hidden behind the one that was seen: what lies in the registers may then be left over from it.
+/// Whether another write may be hidden behind the one that was seen: what lies in the registers may
+/// then be left over from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unseen {
     Nothing,
@@ -147,7 +150,8 @@ fn check(sq: &mut Sq, ring: &mut Ring, others: Unseen, work: &mut Work<'_, '_>) 
     Ok(Unseen::Nothing)
 }
 
-/// Where BlueFlame carried what is neither the WQE nor left over: zeros may be what was not written yet.
+/// Where BlueFlame carried what is neither the WQE nor left over: zeros may be what was not written
+/// yet.
 fn first_difference(ring: &Ring) -> Option<usize> {
     (8..HALF_LEN).step_by(8).find(|at| {
         let carried = &ring.bytes[*at..at + 8];
@@ -155,7 +159,8 @@ fn first_difference(ring: &Ring) -> Option<usize> {
     })
 }
 
-/// Lets other queues go on whose ring may be hidden behind this one: they posted something, and ring here, or nobody knows where.
+/// Lets other queues go on whose ring may be hidden behind this one: they posted something, and
+/// ring here, or nobody knows where.
 fn release_others(register: Register, number: u32, qps: &mut Qps, work: &Work<'_, '_>) -> Unseen {
     let mut unseen = Unseen::Nothing;
     for (_, sq) in qps.sqs.iter_mut() {

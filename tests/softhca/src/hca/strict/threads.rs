@@ -11,7 +11,8 @@ const BASE: u64 = 0x10_0000;
 const CQ_ENTRIES: u32 = 256;
 const WQEBBS: u32 = 64;
 
-/// Memory that several threads see, as on x86-64: stores of one thread become visible in their order.
+/// Memory that several threads see, as on x86-64: stores of one thread become visible in their
+/// order.
 struct SharedMemory {
     words: Vec<AtomicU64>,
     reserved: AtomicU64,
@@ -135,7 +136,8 @@ struct Driver<'m> {
 }
 
 impl Driver<'_> {
-    /// Posts a burst of `count` WQEs of mixed shapes, and rings; a single one by BlueFlame where `blueflame`.
+    /// Posts a burst of `count` WQEs of mixed shapes, and rings; a single one by BlueFlame where
+    /// `blueflame`.
     fn post(&mut self, count: u16, blueflame: bool, lock: &Mutex<()>) {
         let mut last = (0, Vec::new());
         for _ in 0..count {
@@ -197,7 +199,8 @@ impl Driver<'_> {
     }
 }
 
-/// Two queues on these pages and registers post often. Returns how many writes were seen to be BlueFlame.
+/// Two queues on these pages and registers post often. Returns how many writes were seen to be
+/// BlueFlame.
 fn check(places: [(u32, u64); 2]) -> u64 {
     let memory =
         SharedMemory { words: (0..0x8_0000).map(|_| AtomicU64::new(0)).collect(), reserved: AtomicU64::new(0) };

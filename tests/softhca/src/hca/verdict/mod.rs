@@ -2,7 +2,8 @@
 
 use super::parse::{Headers, L3, L4, be16, tcp_header_len};
 
-/// Byte 28: the frame is one; the IP header is right (IPv6 has nothing to be wrong); the checksum of TCP or UDP is.
+/// Byte 28: the frame is one; the IP header is right (IPv6 has nothing to be wrong); the checksum
+/// of TCP or UDP is.
 const L2_OK: u8 = 1 << 0;
 const L3_OK: u8 = 1 << 1;
 const L4_OK: u8 = 1 << 2;
@@ -102,14 +103,16 @@ fn pseudo_header(headers: &Headers, frame: &[u8]) -> u64 {
     sum(&frame[headers.l3_offset..][addresses]) + len as u64 + u64::from(headers.protocol)
 }
 
-/// The sum of the big-endian 16-bit words, not folded; RFC 1071. An odd byte at the end counts as the upper half of one.
+/// The sum of the big-endian 16-bit words, not folded; RFC 1071. An odd byte at the end counts as
+/// the upper half of one.
 #[inline]
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     let mut chunks = bytes.chunks_exact(8);
     let mut total = 0_u64;
     for chunk in &mut chunks {
         let [a, b, c, d, e, f, g, h] = *chunk else { continue };
-        // Two halves of 32 bits: 2^32 of them fit before the sum could run over. Words of 32 bits sum to the same once folded.
+        // Two halves of 32 bits: 2^32 of them fit before the sum could run over. Words of 32 bits
+        // sum to the same once folded.
         total += u64::from(u32::from_be_bytes([a, b, c, d])) + u64::from(u32::from_be_bytes([e, f, g, h]));
     }
     for pair in chunks.remainder().chunks(2) {

@@ -140,7 +140,8 @@ proptest! {
         prop_assert_eq!(verdict(&frame).checksum, slow_sum(&frame[14..frame.len() - padding]));
     }
 
-    /// Two readings of the same RFCs: what the sending side fills in is right for the receiving one.
+    /// Two readings of the same RFCs: what the sending side fills in is right for the receiving
+    /// one.
     #[test]
     fn the_checksum_offload_fills_in_what_is_found_right(
         payload in proptest::collection::vec(any::<u8>(), 0..200),

@@ -1,5 +1,6 @@
-//! Work queues and indirection tables: what receive-side scaling spreads frames over. A WQ is a receiving ring with a handle;
-//! a table is a list of WQs, as many as a power of two, in which a WQ may stand several times.
+//! Work queues and indirection tables: what receive-side scaling spreads frames over. A WQ is a
+//! receiving ring with a handle; a table is a list of WQs, as many as a power of two, in which a WQ
+//! may stand several times.
 
 use super::Hca;
 use super::control::{Errno, Event, EventKind, WqChange, WqCreated, WqRequest, WqState};
@@ -64,7 +65,8 @@ impl Wqs {
 }
 
 impl Hca {
-    /// Makes a work queue in state reset. EINVAL where domain, CQ or geometry are not what they must be.
+    /// Makes a work queue in state reset. EINVAL where domain, CQ or geometry are not what they
+    /// must be.
     pub fn create_wq(&mut self, request: &WqRequest) -> Result<WqCreated, Errno> {
         self.memory.hold_pd(request.pd)?;
         let number = self.add_rq(request).inspect_err(|_| self.memory.release_pd(request.pd))?;
@@ -73,8 +75,8 @@ impl Hca {
         Ok(WqCreated { handle, number })
     }
 
-    /// Changes a work queue's state, or whether it strips tags. EINVAL for a step that there is not: out of an error leads only
-    /// a reset, and into one only from ready.
+    /// Changes a work queue's state, or whether it strips tags. EINVAL for a step that there is
+    /// not: out of an error leads only a reset, and into one only from ready.
     pub fn modify_wq(&mut self, handle: u32, change: &WqChange) -> Result<(), Errno> {
         let number = self.wqs.wqs.get(handle).ok_or(Errno(libc::EINVAL))?.rq;
         let rq = self.rqs.get_mut(number).ok_or(Errno(libc::EINVAL))?;
@@ -84,7 +86,8 @@ impl Hca {
             (WqState::Error, WqState::Ready) | (WqState::Reset, WqState::Error) => false,
             (_, WqState::Reset | WqState::Ready | WqState::Error) => true,
         };
-        // Where the client believes it ready the NIC may have put it into error meanwhile, which is no reason to keep it there.
+        // Where the client believes it ready the NIC may have put it into error meanwhile, which is
+        // no reason to keep it there.
         let belief_is_possible = current == rq.state || (current == WqState::Ready && rq.state == WqState::Error);
         if !step_is_legal || !belief_is_possible {
             return Err(Errno(libc::EINVAL));
@@ -98,8 +101,8 @@ impl Hca {
         Ok(())
     }
 
-    /// Destroys a work queue: its memory is not touched any more. Returns how many asynchronous events it raised. EBUSY while it
-    /// stands in a table.
+    /// Destroys a work queue: its memory is not touched any more. Returns how many asynchronous
+    /// events it raised. EBUSY while it stands in a table.
     pub fn destroy_wq(&mut self, handle: u32) -> Result<u32, Errno> {
         match self.wqs.wqs.get(handle) {
             None => return Err(Errno(libc::EINVAL)),
@@ -111,11 +114,13 @@ impl Hca {
         self.memory.release_pd(wq.pd);
         let before = self.events.len();
         self.events.retain(|event| event.kind != EventKind::WqFatal || event.element != wq.user_handle);
-        // What the client did not read is never told: destroying waits for those that it was told of.
+        // What the client did not read is never told: destroying waits for those that it was told
+        // of.
         Ok(wq.events - (before - self.events.len()) as u32)
     }
 
-    /// Makes an indirection table of these WQs. EINVAL for an unknown one or a number of them that cannot be.
+    /// Makes an indirection table of these WQs. EINVAL for an unknown one or a number of them that
+    /// cannot be.
     pub fn create_table(&mut self, wqs: &[u32]) -> Result<u32, Errno> {
         if !wqs.len().is_power_of_two() || wqs.len() > TABLE_LEN_MAX {
             return Err(Errno(libc::EINVAL));

@@ -1,7 +1,8 @@
-//! A send WQE: fetched from the ring into one piece, then each field read and checked (mlx5.md 2.2 to 2.6).
+//! A send WQE: fetched from the ring into one piece, then each field read and checked (mlx5.md 2.2
+//! to 2.6).
 //!
-//! In comes a ring position, out come the pieces of memory and inline bytes that make up frames, or a [`Fault`]. Nothing is
-//! sent here, and no frame is read yet.
+//! In comes a ring position, out come the pieces of memory and inline bytes that make up frames, or
+//! a [`Fault`]. Nothing is sent here, and no frame is read yet.
 
 use super::config::Config;
 use super::fault::Fault;

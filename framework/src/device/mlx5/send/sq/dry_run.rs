@@ -9,11 +9,12 @@ use crate::device::mlx5::send::wqe::Opcode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WarmUp {
-    /// WQEs are built where the next ones will be, and forgotten: the NIC hears nothing. Free of any cost but the
-    /// instructions.
+    /// WQEs are built where the next ones will be, and forgotten: the NIC hears nothing. Free of
+    /// any cost but the instructions.
     Ring,
-    /// A doorbell is rung too, for a WQE that does nothing: it warms the register and what the NIC keeps of the queue. It
-    /// takes a block of the ring, a posted write of up to 64 bytes over PCIe, and a moment of the NIC's.
+    /// A doorbell is rung too, for a WQE that does nothing: it warms the register and what the NIC
+    /// keeps of the queue. It takes a block of the ring, a posted write of up to 64 bytes over
+    /// PCIe, and a moment of the NIC's.
     Doorbell,
 }
 
@@ -29,7 +30,8 @@ pub(super) struct DryRun {
 }
 
 impl Sq {
-    /// From here on what is posted does not leave. What was posted before has been rung for, and counted.
+    /// From here on what is posted does not leave. What was posted before has been rung for, and
+    /// counted.
     pub(in crate::device::mlx5) fn begin_dry_run(&mut self, depth: WarmUp) {
         self.end_dry_run();
         self.overwrite();
@@ -70,8 +72,8 @@ impl Sq {
         true
     }
 
-    /// Everything is as it was when the dry run began; the mbufs are home. What came back meanwhile stays so: it was posted
-    /// before.
+    /// Everything is as it was when the dry run began; the mbufs are home. What came back meanwhile
+    /// stays so: it was posted before.
     fn rewind(&mut self) {
         let Some(mark) = self.dry_run else { return };
         self.multi = Multi::CLOSED;

@@ -1,9 +1,9 @@
-//! The books of a sending ring: what each WQE carries, which ones complete with a CQE, and how far the NIC is. What completions
-//! say is checked here against what is in flight: a WQE that the NIC was told of, that has not completed, and that begins where
-//! it says.
+//! The books of a sending ring: what each WQE carries, which ones complete with a CQE, and how far
+//! the NIC is. What completions say is checked here against what is in flight: a WQE that the NIC
+//! was told of, that has not completed, and that begins where it says.
 //!
-//! Positions count blocks and run freely over 32 bits; a CQE has the lower 16 of one. Books are kept at the first block of each
-//! WQE, so that a completion is one look into them.
+//! Positions count blocks and run freely over 32 bits; a CQE has the lower 16 of one. Books are
+//! kept at the first block of each WQE, so that a completion is one look into them.
 
 /// What a WQE carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,8 +63,8 @@ pub(super) struct Ledger {
     answered: u32,
 }
 
-/// What stands in the ring from the block on to which the note belongs: blocks, frames and mbufs, a byte each, in one word that
-/// is written at once.
+/// What stands in the ring from the block on to which the note belongs: blocks, frames and mbufs, a
+/// byte each, in one word that is written at once.
 #[derive(Clone, Copy, Default)]
 struct Note(u32);
 
@@ -83,8 +83,8 @@ impl Note {
     }
 }
 
-/// A completion that was asked for. It is about the WQE that begins at `first`, and where another stands in its place it is an
-/// old one, about nothing.
+/// A completion that was asked for. It is about the WQE that begins at `first`, and where another
+/// stands in its place it is an old one, about nothing.
 #[derive(Clone, Copy)]
 struct Request {
     first: u32,
@@ -130,14 +130,16 @@ impl Ledger {
         self.notes[slot] = Note::new(blocks, load);
     }
 
-    /// Notes `count` WQEs of a block, a frame and an mbuf each, which do not go over the end of the ring.
+    /// Notes `count` WQEs of a block, a frame and an mbuf each, which do not go over the end of the
+    /// ring.
     #[inline(always)]
     pub(super) fn note_plain(&mut self, first: u32, count: usize) {
         let slot = self.slot(first);
         self.notes[slot..slot + count].fill(Note::new(1, Load { frames: 1, mbufs: 1 }));
     }
 
-    /// The WQE in the blocks from `first` to `end` was asked to complete with a CQE. `mbufs` had been posted by then.
+    /// The WQE in the blocks from `first` to `end` was asked to complete with a CQE. `mbufs` had
+    /// been posted by then.
     #[inline(always)]
     pub(super) fn ask(&mut self, first: u32, end: u32, mbufs: u32, stamp: Option<u64>) {
         let slot = self.slot(first);
@@ -150,7 +152,8 @@ impl Ledger {
         self.asked
     }
 
-    /// Nothing was asked for what stands from `first` to `end`, nor was it posted; `asked` is what had been before.
+    /// Nothing was asked for what stands from `first` to `end`, nor was it posted; `asked` is what
+    /// had been before.
     pub(super) fn unask(&mut self, first: u32, end: u32, asked: u32) {
         for idx in 0..end.wrapping_sub(first) {
             let position = first.wrapping_add(idx);
@@ -160,8 +163,8 @@ impl Ledger {
         self.asked = asked;
     }
 
-    /// The NIC says that the WQE whose index is `counter`, and all before it, are done. It has been told of the blocks before
-    /// `rung`.
+    /// The NIC says that the WQE whose index is `counter`, and all before it, are done. It has been
+    /// told of the blocks before `rung`.
     #[inline]
     pub(super) fn complete(&mut self, counter: u16, rung: u32) -> Completed {
         let Some(position) = self.in_flight(counter, rung) else { return Completed::Unknown };
@@ -191,8 +194,8 @@ impl Ledger {
         self.answered = request.number.wrapping_add(1);
     }
 
-    /// The NIC says that the WQE whose index is `counter` failed. All before it are out of flight, and so is it. `None`, and
-    /// nothing changes, where no WQE in flight begins there.
+    /// The NIC says that the WQE whose index is `counter` failed. All before it are out of flight,
+    /// and so is it. `None`, and nothing changes, where no WQE in flight begins there.
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, counter: u16, rung: u32) -> Option<Failed> {
@@ -205,8 +208,8 @@ impl Ledger {
         Some(Failed { before: before.flushed, itself: itself.flushed })
     }
 
-    /// The NIC has let go of the ring, in which WQEs had been posted up to `posted`: nothing is in flight, and positions begin at
-    /// 0 again.
+    /// The NIC has let go of the ring, in which WQEs had been posted up to `posted`: nothing is in
+    /// flight, and positions begin at 0 again.
     #[cold]
     pub(super) fn reset(&mut self, posted: u32) -> Flushed {
         let passed = self.walk(posted).unwrap_or_default();
@@ -225,13 +228,15 @@ impl Ledger {
         self.answered = self.answered.wrapping_add(passed.requests);
     }
 
-    /// What the WQEs from `done` to `position` carry; `None` where none begins there. As many steps as WQEs are in flight.
+    /// What the WQEs from `done` to `position` carry; `None` where none begins there. As many steps
+    /// as WQEs are in flight.
     fn walk(&self, position: u32) -> Option<Passed> {
         let (mut at, mut passed) = (self.done, Passed::default());
         while at != position {
             let note = self.notes[self.slot(at)];
             let (blocks, load) = (note.blocks(), note.load());
-            // Our own notes, from one WQE to the next, each of a block at least; but it may be no WQE that begins there.
+            // Our own notes, from one WQE to the next, each of a block at least; but it may be no
+            // WQE that begins there.
             if blocks == 0 || blocks > position.wrapping_sub(at) {
                 return None;
             }
@@ -247,7 +252,8 @@ impl Ledger {
         Some(passed)
     }
 
-    /// The position whose index the NIC says, if it is one that it has been told of and that is not done.
+    /// The position whose index the NIC says, if it is one that it has been told of and that is not
+    /// done.
     #[inline(always)]
     fn in_flight(&self, counter: u16, rung: u32) -> Option<u32> {
         let ahead = u32::from(counter.wrapping_sub(self.done as u16));

@@ -1,4 +1,5 @@
-//! The sending ring: where WQEs go, which of them the NIC has heard of, and the mbufs that come home with them.
+//! The sending ring: where WQEs go, which of them the NIC has heard of, and the mbufs that come
+//! home with them.
 //!
 //! ```text
 //!   done            rung                        posted
@@ -6,9 +7,10 @@
 //!                                                 └ the open multi-packet WQE
 //! ```
 //!
-//! What a WQE says is the caller's: he writes its units behind the control segment, then posts it. A WQE begins with a block and
-//! goes over the end of the ring wherever it has to. A completion is asked for once in some blocks, and for the last WQE
-//! before a doorbell where mbufs wait for it, so that none stays out in a ring that falls silent.
+//! What a WQE says is the caller's: he writes its units behind the control segment, then posts it.
+//! A WQE begins with a block and goes over the end of the ring wherever it has to. A completion is
+//! asked for once in some blocks, and for the last WQE before a doorbell where mbufs wait for it,
+//! so that none stays out in a ring that falls silent.
 
 mod dry_run;
 mod ledger;
@@ -32,10 +34,11 @@ use prepost::Standing;
 
 /// Fewest blocks of a ring: room for a frame with a long header while others complete.
 pub(in crate::device::mlx5) const BLOCKS_MIN: u32 = 8;
-/// Most blocks of a ring: the index of a WQE has 16 bits, and `posted - done` must be smaller than that.
+/// Most blocks of a ring: the index of a WQE has 16 bits, and `posted - done` must be smaller than
+/// that.
 pub(in crate::device::mlx5) const BLOCKS_MAX: u32 = 32_768;
-/// A completion is asked for after a quarter of the ring, and after so many blocks: a CQE costs the NIC a write over PCIe, and
-/// mbufs that come home late are cold.
+/// A completion is asked for after a quarter of the ring, and after so many blocks: a CQE costs the
+/// NIC a write over PCIe, and mbufs that come home late are cold.
 const SIGNAL_BLOCKS_MAX: u32 = 64;
 
 /// Blocks after which a completion is asked for, in a ring of `blocks`.
@@ -100,7 +103,8 @@ impl LenRange {
 }
 
 impl Sq {
-    /// Takes the ring over. Panics where it has a size that no ring has. `key` is that of the region of `pool`.
+    /// Takes the ring over. Panics where it has a size that no ring has. `key` is that of the
+    /// region of `pool`.
     pub(in crate::device::mlx5) fn new(parts: &SqParts, pool: &Pool, key: MemoryKey) -> Self {
         let blocks = parts.wqebb_count;
         assert!((BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks), "a sending ring of {blocks} blocks");
@@ -127,13 +131,14 @@ impl Sq {
         }
     }
 
-    /// SqMemory that a WQE may have, and still finds room once everything that was asked for has completed: blocks that nobody
-    /// asked a completion for stay taken.
+    /// SqMemory that a WQE may have, and still finds room once everything that was asked for has
+    /// completed: blocks that nobody asked a completion for stay taken.
     pub(in crate::device::mlx5) fn wqe_units_max(&self) -> u32 {
         Self::wqe_units_max_of(self.blocks, self.device_units_max)
     }
 
-    /// The same of a ring of `blocks` on a device that takes WQEs of `device_units_max`, before there is one.
+    /// The same of a ring of `blocks` on a device that takes WQEs of `device_units_max`, before
+    /// there is one.
     pub(in crate::device::mlx5) fn wqe_units_max_of(blocks: u32, device_units_max: u32) -> u32 {
         ((blocks - signal_every(blocks)) * BLOCK_UNITS).min(WQE_UNITS_MAX).min(device_units_max)
     }
@@ -191,7 +196,8 @@ impl Sq {
         self.write(idx, wqe::pointer(bytes.len() as u32, self.key, addr));
     }
 
-    /// Writes the Ethernet segment of the WQE that is posted next, with `bytes`, at least two, inline. Returns the unit behind.
+    /// Writes the Ethernet segment of the WQE that is posted next, with `bytes`, at least two,
+    /// inline. Returns the unit behind.
     #[inline(always)]
     pub(in crate::device::mlx5) fn write_inline(
         &mut self,
@@ -221,14 +227,16 @@ impl Sq {
         }
     }
 
-    /// Puts an mbuf behind those that come home with the WQEs before. It comes home with the one that is posted next.
+    /// Puts an mbuf behind those that come home with the WQEs before. It comes home with the one
+    /// that is posted next.
     #[inline(always)]
     pub(in crate::device::mlx5) fn keep(&mut self, mbuf: Mbuf) {
         self.in_flight.push(mbuf);
     }
 
-    /// Posts a WQE of `units` units, of which all but the control segment are written and for which there is room; `bytes` are
-    /// those of its frames. `stamp`: its frame wants to know when it left.
+    /// Posts a WQE of `units` units, of which all but the control segment are written and for which
+    /// there is room; `bytes` are those of its frames. `stamp`: its frame wants to know when it
+    /// left.
     #[inline(always)]
     pub(in crate::device::mlx5) fn post(
         &mut self,
@@ -278,7 +286,8 @@ impl Sq {
         self.ask(None);
     }
 
-    /// Posts a WQE of one block with a pointer to the mbuf, which is linear and in the pool's region. There is room.
+    /// Posts a WQE of one block with a pointer to the mbuf, which is linear and in the pool's
+    /// region. There is room.
     #[inline(always)]
     pub(in crate::device::mlx5) fn post_pointer(&mut self, mbuf: Mbuf, checksums: u8, stamp: Option<u64>) {
         let bytes = mbuf.bytes();
@@ -291,8 +300,9 @@ impl Sq {
         self.post(Opcode::Send, HEAD_UNITS + 1, Load { frames: 1, mbufs: 1 }, len, stamp);
     }
 
-    /// Sees to it that everything in the ring is reported done, also what nobody waits for: the last WQE is asked to complete, or,
-    /// where the NIC has been told of it, one behind it that does nothing. Nothing happens where the ring is full.
+    /// Sees to it that everything in the ring is reported done, also what nobody waits for: the
+    /// last WQE is asked to complete, or, where the NIC has been told of it, one behind it that
+    /// does nothing. Nothing happens where the ring is full.
     #[cold]
     pub(in crate::device::mlx5) fn ask_for_rest(&mut self) {
         self.close_multi();
@@ -307,8 +317,8 @@ impl Sq {
         }
     }
 
-    /// Tells the NIC of all that was posted: by BlueFlame where it is one WQE that fits, by the plain doorbell otherwise. Whether
-    /// there was anything to tell.
+    /// Tells the NIC of all that was posted: by BlueFlame where it is one WQE that fits, by the
+    /// plain doorbell otherwise. Whether there was anything to tell.
     #[inline(always)]
     pub(in crate::device::mlx5) fn ring_doorbell(&mut self) -> bool {
         if let Some((units, load, bytes)) = self.take_multi() {
@@ -337,8 +347,8 @@ impl Sq {
 
 /// What comes back.
 impl Sq {
-    /// The NIC says that the WQE whose index is `counter`, and all before it, are done. Their mbufs go home with
-    /// [`send_home`](Self::send_home).
+    /// The NIC says that the WQE whose index is `counter`, and all before it, are done. Their mbufs
+    /// go home with [`send_home`](Self::send_home).
     #[inline(always)]
     pub(in crate::device::mlx5) fn complete(&mut self, counter: u16) -> Completed {
         self.ledger.complete(counter, self.rung)
@@ -357,8 +367,8 @@ impl Sq {
         count
     }
 
-    /// Ends where the NIC does not let go of the ring: its mbufs stay where they are for ever. Returns what did not complete, and how
-    /// many mbufs those are.
+    /// Ends where the NIC does not let go of the ring: its mbufs stay where they are for ever.
+    /// Returns what did not complete, and how many mbufs those are.
     #[cold]
     pub(in crate::device::mlx5) fn strand(&mut self) -> (Flushed, u32) {
         self.end_dry_run();
@@ -366,8 +376,8 @@ impl Sq {
         (self.ledger.reset(self.posted), self.in_flight.strand())
     }
 
-    /// Begins anew, as the NIC does with a queue that was reset: nothing is in flight any more, and all mbufs are home. Returns
-    /// what did not complete.
+    /// Begins anew, as the NIC does with a queue that was reset: nothing is in flight any more, and
+    /// all mbufs are home. Returns what did not complete.
     #[cold]
     pub(in crate::device::mlx5) fn reset(&mut self) -> Flushed {
         self.end_dry_run();

@@ -1,5 +1,6 @@
-//! Many frames at once: multi-packet WQEs, and bursts of WQEs with a frame each. Only *simple* mbufs (of the pool, whole, held by
-//! nobody else) come here, so that a frame is one pointer segment and goes home without a look.
+//! Many frames at once: multi-packet WQEs, and bursts of WQEs with a frame each. Only *simple*
+//! mbufs (of the pool, whole, held by nobody else) come here, so that a frame is one pointer
+//! segment and goes home without a look.
 
 use super::LenRange;
 use super::Sq;
@@ -28,8 +29,8 @@ impl Multi {
 }
 
 impl Sq {
-    /// Opens a multi-packet WQE for frames that wish for these checksums, and nothing else, where none is open that does and has
-    /// room. Whether one is open now.
+    /// Opens a multi-packet WQE for frames that wish for these checksums, and nothing else, where
+    /// none is open that does and has room. Whether one is open now.
     #[inline(always)]
     pub(in crate::device::mlx5) fn open_multi(&mut self, offload: Offload) -> bool {
         if self.multi.used < self.multi.limit && self.multi.offload == offload {
@@ -47,8 +48,8 @@ impl Sq {
         true
     }
 
-    /// Puts a simple frame into the open multi-packet WQE, if its length is one of `lens`; otherwise, and where none is open for
-    /// these offloads, it comes back.
+    /// Puts a simple frame into the open multi-packet WQE, if its length is one of `lens`;
+    /// otherwise, and where none is open for these offloads, it comes back.
     #[inline(always)]
     pub(in crate::device::mlx5) fn push_multi(
         &mut self,
@@ -72,8 +73,8 @@ impl Sq {
         })
     }
 
-    /// Puts simple frames from the front of `burst` into the open multi-packet WQE, as long as there is room and their lengths are
-    /// of `lens`. Returns how many.
+    /// Puts simple frames from the front of `burst` into the open multi-packet WQE, as long as
+    /// there is room and their lengths are of `lens`. Returns how many.
     #[inline(always)]
     pub(in crate::device::mlx5) fn push_multi_front_of(&mut self, burst: &mut Burst, lens: LenRange) -> usize {
         let position = at(self.posted).wrapping_add(self.multi.used);
@@ -118,8 +119,8 @@ impl Sq {
         Some((used, Load { frames: count, mbufs: count }, bytes))
     }
 
-    /// Posts simple frames from the front of `burst`, a WQE each, as long as there is room and their lengths are of `lens`.
-    /// Returns how many. No multi-packet WQE is open.
+    /// Posts simple frames from the front of `burst`, a WQE each, as long as there is room and
+    /// their lengths are of `lens`. Returns how many. No multi-packet WQE is open.
     #[inline(always)]
     pub(in crate::device::mlx5) fn post_front_of(&mut self, burst: &mut Burst, checksums: u8, lens: LenRange) -> usize {
         let first = self.posted;

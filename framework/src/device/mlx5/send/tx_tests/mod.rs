@@ -1,5 +1,5 @@
-//! The sending half over plain memory: what stands in the ring is read by a decoder that knows the fact sheet only, and a NIC
-//! completes what each test tells it to.
+//! The sending half over plain memory: what stands in the ring is read by a decoder that knows the
+//! fact sheet only, and a NIC completes what each test tells it to.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -143,7 +143,8 @@ impl Rig {
         wqes
     }
 
-    /// Goes on near an index, as a queue does that has worked for some time. A turn is some blocks long.
+    /// Goes on near an index, as a queue does that has worked for some time. A turn is some blocks
+    /// long.
     fn work_until(&mut self, index: u16) {
         while self.nic.sq.producer_index() < index {
             self.post_plain(self.config.blocks.min(32) as usize / 4);
@@ -153,7 +154,8 @@ impl Rig {
         }
     }
 
-    /// The NIC completes the oldest WQEs that it has done, as many as are said and one CQE for each that asked.
+    /// The NIC completes the oldest WQEs that it has done, as many as are said and one CQE for each
+    /// that asked.
     fn complete(&mut self, wqes: usize) -> usize {
         let mut cqes = 0;
         for (idx, wqe) in self.done.drain(..wqes.min(self.done.len())) {
@@ -629,7 +631,8 @@ fn wqe_goes_over_the_end_of_the_ring_between_any_two_units() {
         let mut rig = rig(ring_of(blocks));
         for start in 0..blocks as usize {
             for len in [200, 100, 34, 64] {
-                // Urgent frames are inline wherever they are, a chain has pointers, and then many share a WQE.
+                // Urgent frames are inline wherever they are, a chain has pointers, and then many
+                // share a WQE.
                 assert!(rig.post(&frame(len, start), Offload::URGENT));
                 rig.fetch();
                 let parts = [frame(250, 1), frame(250, 2), frame(250, 3), frame(250, 4), frame(250, 5)];
@@ -762,7 +765,8 @@ fn nothing_leaves_before_its_answers_would_be_ours() {
     rig.close();
 }
 
-/// The NIC's record is there before its register, as seen by somebody who looks the other way round.
+/// The NIC's record is there before its register, as seen by somebody who looks the other way
+/// round.
 #[test]
 fn record_is_written_before_the_register() {
     let mut rig = rig(PlainTxConfig { blueflame_len: 0, inline_len_min: 0, ..ring_of(8) });
@@ -1594,8 +1598,9 @@ fn every_form_of_a_wqe_is_tried() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever is posted, at any place of a ring of any size, with completions as late as may be: each WQE is one that the fact
-    /// sheet knows, the frames are those that were posted, and every mbuf comes home.
+    /// Whatever is posted, at any place of a ring of any size, with completions as late as may be:
+    /// each WQE is one that the fact sheet knows, the frames are those that were posted, and every
+    /// mbuf comes home.
     #[test]
     fn every_wqe_is_one_that_the_fact_sheet_knows(
         config in config(),
@@ -1619,8 +1624,8 @@ proptest! {
         ledger.rig.close();
     }
 
-    /// A NIC that writes anything into the CQ: nothing panics, no mbuf is lost or goes home twice, and nothing that is in flight
-    /// is forgotten.
+    /// A NIC that writes anything into the CQ: nothing panics, no mbuf is lost or goes home twice,
+    /// and nothing that is in flight is forgotten.
     #[test]
     fn whatever_the_nic_writes_no_mbuf_is_lost(
         config in config(),

@@ -1,5 +1,5 @@
-//! First to fourth: whether a segment is of this connection and of this time, and what a reset or a SYN in it does
-//! (RFC 9293 3.10.7.4, RFC 7323 5, RFC 5961 3 and 4).
+//! First to fourth: whether a segment is of this connection and of this time, and what a reset or a
+//! SYN in it does (RFC 9293 3.10.7.4, RFC 7323 5, RFC 5961 3 and 4).
 
 use super::TcpDrop;
 use crate::proto::tcp::event::CloseReason;
@@ -14,7 +14,8 @@ use crate::wire::tcp::TcpFlags;
 const TS_RECENT_AGE_MAX: u32 = ((24 * 86_400 * 1_000_000_000_u64) >> 30) as u32;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Protection against wrapped sequence numbers (RFC 7323 5.3 R1). A reset is not asked for its age (5.2).
+    /// Protection against wrapped sequence numbers (RFC 7323 5.3 R1). A reset is not asked for its
+    /// age (5.2).
     #[inline]
     pub(super) fn check_timestamps(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         if !self.connection.has(flag::TIMESTAMPS) {
@@ -23,7 +24,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         match segment.timestamps {
             Some(timestamps) if !is_older(timestamps.value, self.connection.ts_recent) => Ok(()),
             Some(_) => self.check_age(segment),
-            // A reset is not asked, and a SYN is challenged: the peer may have begun anew, without timestamps.
+            // A reset is not asked, and a SYN is challenged: the peer may have begun anew, without
+            // timestamps.
             None if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) => Ok(()),
             // RFC 7323 3.2: "SHOULD silently drop".
             None => Err(TcpDrop::PawsReject),
@@ -45,8 +47,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Err(TcpDrop::PawsReject)
     }
 
-    /// First: some of the segment's numbers must be in the window. What is next is acceptable also where the window is closed, for the
-    /// sake of what it acknowledges; its data then finds no room.
+    /// First: some of the segment's numbers must be in the window. What is next is acceptable also
+    /// where the window is closed, for the sake of what it acknowledges; its data then finds no
+    /// room.
     #[inline]
     pub(super) fn check_sequence(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         let connection = &*self.connection;
@@ -56,8 +59,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // What there is room for is taken, shown or not.
         let edge = connection.rcv_adv.max(connection.rcv_nxt + connection.rcv_wnd());
         let is_in_window = if segment.seq_len() == 0 {
-            // One that takes no number may stand at the edge: a peer that has filled the window, and of whom something before is lost,
-            // has its next number there, and what it acknowledges counts (Linux: `tcp_sequence`). A reset there is outside (RFC 5961 3.2).
+            // One that takes no number may stand at the edge: a peer that has filled the window,
+            // and of whom something before is lost, has its next number there, and what it
+            // acknowledges counts (Linux: `tcp_sequence`). A reset there is outside (RFC 5961 3.2).
             let is_at_edge = segment.seq == edge && !segment.has(TcpFlags::RST);
             segment.seq.is_at_least(connection.rcv_nxt) && (segment.seq.is_before(edge) || is_at_edge)
         } else {
@@ -77,8 +81,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// "An acknowledgment should be sent in reply": at once to what carries data, and at a limited rate to a probe and to the
-    /// rest, or two ends that disagree would answer each other for ever.
+    /// "An acknowledgment should be sent in reply": at once to what carries data, and at a limited
+    /// rate to a probe and to the rest, or two ends that disagree would answer each other for ever.
     fn answer_unacceptable(&mut self, segment: &Segment) {
         self.note_old_data(segment);
         let is_probe = segment.seq + 1 == self.connection.rcv_nxt;
@@ -86,8 +90,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if segment.has(TcpFlags::SYN) || is_empty && !is_probe {
             return self.challenge_ack();
         }
-        // Of two ends that each miss a byte, every answer is the other's probe: so many a second. The limit of all
-        // has no part in it, or one connection's storm would have the keepalive of others unanswered.
+        // Of two ends that each miss a byte, every answer is the other's probe: so many a second.
+        // The limit of all has no part in it, or one connection's storm would have the keepalive of
+        // others unanswered.
         if is_empty && !self.connection.take_challenge(self.now) {
             self.shared.tally.challenge_acks_suppressed += 1;
             return;
@@ -124,7 +129,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return TcpDrop::BlindReset;
         }
         self.shared.tally.resets_in += 1;
-        // Where both have sent a FIN and ours only lacks its acknowledgment, nothing is lost: RFC 9293 tells the user nothing.
+        // Where both have sent a FIN and ours only lacks its acknowledgment, nothing is lost:
+        // RFC 9293 tells the user nothing.
         let is_over = matches!(self.connection.state, State::Closing | State::LastAck) && self.connection.send_len == 0;
         self.close(if is_over { CloseReason::Finished } else { CloseReason::Reset });
         TcpDrop::AfterClose
@@ -141,9 +147,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether an acknowledgment is but late: others have overtaken it on the way. What it says of segments that have arrived is true, and
-    /// where more are missing than a SACK option has blocks for, perhaps nobody else says it (Linux: `tcp_disordered_ack`, which has the
-    /// same limit for its age).
+    /// Whether an acknowledgment is but late: others have overtaken it on the way. What it says of
+    /// segments that have arrived is true, and where more are missing than a SACK option has blocks
+    /// for, perhaps nobody else says it (Linux: `tcp_disordered_ack`, which has the same limit for
+    /// its age).
     fn is_overtaken_ack(&self, segment: &Segment) -> bool {
         let is_bare = segment.seq_len() == 0 && segment.has(TcpFlags::ACK);
         let is_late = segment.timestamps.is_some_and(|timestamps| {

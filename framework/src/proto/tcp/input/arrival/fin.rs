@@ -1,4 +1,5 @@
-//! Both ends of a connection close: our FIN is acknowledged, the peer's comes (RFC 9293 3.6, 3.10.7.4 fifth and eighth).
+//! Both ends of a connection close: our FIN is acknowledged, the peer's comes (RFC 9293 3.6,
+//! 3.10.7.4 fifth and eighth).
 
 use super::TcpDrop;
 use crate::proto::tcp::event::CloseReason;
@@ -10,7 +11,8 @@ use crate::proto::tcp::timers::FIN_WAIT_2;
 use crate::wire::tcp::TcpFlags;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Fifth: where our FIN is acknowledged, which is where nothing waits any more, the state moves.
+    /// Fifth: where our FIN is acknowledged, which is where nothing waits any more, the state
+    /// moves.
     pub(super) fn check_fin_acknowledged(&mut self) -> Result<(), TcpDrop> {
         let connection = &mut *self.connection;
         if !connection.has(flag::FIN_QUEUED) || !connection.send.is_empty() {
@@ -31,8 +33,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// In FIN-WAIT-2 an app that is done does not wait for ever for a FIN (RFC 9293 3.6, Linux `tcp_fin_timeout`). One that has shut down
-    /// its own side only may listen as long as it likes.
+    /// In FIN-WAIT-2 an app that is done does not wait for ever for a FIN (RFC 9293 3.6, Linux
+    /// `tcp_fin_timeout`). One that has shut down its own side only may listen as long as it likes.
     pub(in crate::proto::tcp) fn limit_fin_wait(&mut self) {
         if self.connection.has(flag::RECEIVES_NO_MORE) {
             self.connection.idle_at = self.now + FIN_WAIT_2;
@@ -40,7 +42,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// RFC 9293 3.6.1: data that comes for an app that is gone is answered by a reset, so that the peer knows that nobody read it.
+    /// RFC 9293 3.6.1: data that comes for an app that is gone is answered by a reset, so that the
+    /// peer knows that nobody read it.
     pub(super) fn check_wanted(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         let is_new = segment.len > 0 && (segment.seq + segment.len).is_after(self.connection.rcv_nxt);
         if !is_new || !self.connection.has(flag::RECEIVES_NO_MORE) || !self.connection.state.may_receive() {
@@ -61,7 +64,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         if segment.has(TcpFlags::FIN) {
             let number = segment.seq + segment.len;
-            // It needs no room: a closed window does not stop what is next. One behind the window is none of this stream's yet.
+            // It needs no room: a closed window does not stop what is next. One behind the window
+            // is none of this stream's yet.
             if number == connection.rcv_nxt || number.is_before(connection.rcv_adv) {
                 connection.rcv_fin = number;
                 connection.set(flag::FIN_SEEN);
@@ -88,7 +92,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.owe_ack(AckOwed::Now);
     }
 
-    /// Both have closed, and each knows it of the other: what is late must find us for a while (RFC 9293 3.4.1).
+    /// Both have closed, and each knows it of the other: what is late must find us for a while
+    /// (RFC 9293 3.4.1).
     pub(super) fn enter_time_wait(&mut self) {
         self.connection.state = State::TimeWait;
         self.shared.count_out(self.connection);

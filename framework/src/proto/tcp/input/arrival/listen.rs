@@ -18,9 +18,11 @@ use crate::proto::tcp::state::connection::{Connection, State, flag};
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
-/// A flood's handshakes leave one place free for each so many of them: who is there brings his cookie back and has it.
+/// A flood's handshakes leave one place free for each so many of them: who is there brings his
+/// cookie back and has it.
 const HANDSHAKES_PER_FREE_PLACE: usize = 8;
-/// Connections in TIME-WAIT that are counted as free places: so many are enough, and no SYN walks over more.
+/// Connections in TIME-WAIT that are counted as free places: so many are enough, and no SYN walks
+/// over more.
 const ASIDE_MAX: usize = 64;
 
 impl<P: Payload> Tcp<P> {
@@ -58,8 +60,9 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Whether a SYN to `local` would be more than its listener takes. Who asks before checksums are summed up and connections are
-    /// looked for spends least on a flood; that a peer which calls about a connection of old is not heard meanwhile is the price.
+    /// Whether a SYN to `local` would be more than its listener takes. Who asks before checksums
+    /// are summed up and connections are looked for spends least on a flood; that a peer which
+    /// calls about a connection of old is not heard meanwhile is the price.
     #[inline]
     pub fn refuses_syn(&mut self, local: SocketAddrV4, now: Instant) -> bool {
         self.listeners.refuses(local, now)
@@ -94,8 +97,8 @@ impl<P: Payload> Tcp<P> {
         Ok(None)
     }
 
-    /// Whether a listener remembers no more SYNs: it has its backlog, or so many handshakes that they leave few
-    /// places to peers who bring a cookie back.
+    /// Whether a listener remembers no more SYNs: it has its backlog, or so many handshakes that
+    /// they leave few places to peers who bring a cookie back.
     fn is_crowded(&self, idx: u32) -> bool {
         let listener = &self.listeners.slots[idx];
         let handshakes = listener.embryonic as usize;
@@ -104,7 +107,8 @@ impl<P: Payload> Tcp<P> {
         listener.is_full() || handshakes > 0 && are_few && self.lacks_places(left + 1)
     }
 
-    /// Whether callers may have fewer than so many places more, those counted that only wait in TIME-WAIT.
+    /// Whether callers may have fewer than so many places more, those counted that only wait in
+    /// TIME-WAIT.
     #[cold]
     fn lacks_places(&self, count: usize) -> bool {
         if self.shared.admission.left() < count {
@@ -114,7 +118,8 @@ impl<P: Payload> Tcp<P> {
         self.shared.ready.aside().take(wanted).count() < wanted
     }
 
-    /// Whether the listener has the time for one more SYN and takes one more connection, and its app wants the peer.
+    /// Whether the listener has the time for one more SYN and takes one more connection, and its
+    /// app wants the peer.
     pub(super) fn admit<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
@@ -230,9 +235,10 @@ impl<P: Payload> Tcp<P> {
         Some(Segment { seq: isn, flags, len: 0, sack_count: 0, syn, timestamps, ..*segment })
     }
 
-    /// The SYN of a peer that brings a cookie back while its handshake stands open here. Its SYN came twice: at first
-    /// there was no room for it, and the answer was a cookie; then there was, and the answer had another number. The
-    /// peer believes the one that it heard first, so the handshake that was remembered is none.
+    /// The SYN of a peer that brings a cookie back while its handshake stands open here. Its SYN
+    /// came twice: at first there was no room for it, and the answer was a cookie; then there was,
+    /// and the answer had another number. The peer believes the one that it heard first, so the
+    /// handshake that was remembered is none.
     pub(super) fn check_late_cookie(&self, slot: u32, arrival: &Arrival, now: Instant) -> Option<(u32, Segment)> {
         let (connection, segment) = (&self.connections[slot], &arrival.segment);
         let is_other = segment.has(TcpFlags::ACK) && segment.ack != connection.snd_nxt;
@@ -243,8 +249,9 @@ impl<P: Payload> Tcp<P> {
         Some((listener, self.check_cookie(arrival, listener, now)?))
     }
 
-    /// An acknowledgment of none of our numbers is answered by a reset; but one that may stand behind the segment
-    /// that brings a cookie back, which is late or lost, by nothing: that would end the connection that the peer has.
+    /// An acknowledgment of none of our numbers is answered by a reset; but one that may stand
+    /// behind the segment that brings a cookie back, which is late or lost, by nothing: that would
+    /// end the connection that the peer has.
     pub(super) fn refuse_ack<O: Output<P>>(&mut self, arrival: &Arrival, listener: u32, now: Instant, output: &mut O) {
         let (segment, secret) = (&arrival.segment, &self.shared.secret);
         let (seq, cookie) = (segment.seq - 1, segment.ack - 1);
@@ -254,7 +261,8 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The peer that brings a cookie back has had its answer: the connection is made as if its SYN had been kept, and takes the segment.
+    /// The peer that brings a cookie back has had its answer: the connection is made as if its SYN
+    /// had been kept, and takes the segment.
     #[expect(clippy::too_many_arguments, reason = "what `receive` has, and the SYN")]
     pub(super) fn open_by_cookie<O: Output<P>>(
         &mut self,
@@ -307,7 +315,8 @@ impl<P: Payload> Tcp<P> {
         self.shared.post_reset(None, &reset, output);
     }
 
-    /// Those of the connection that a segment came to, or of the listener: a peer with GTSM (RFC 5082) hears no other.
+    /// Those of the connection that a segment came to, or of the listener: a peer with GTSM
+    /// (RFC 5082) hears no other.
     fn ttl_and_tos(&self, flow: Flow) -> Option<(u8, u8)> {
         if let Some(&slot) = self.flows.get(flow.into()) {
             let options = &self.connections[slot].options;

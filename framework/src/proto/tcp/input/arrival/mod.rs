@@ -6,8 +6,8 @@
 //!  all others: checks ─▶ acknowledgment ─▶ assembly ─▶ fin
 //! ```
 //!
-//! What enters is a segment and its payload; the payload goes back to the caller where it is next in order, into a queue where it is
-//! not, and is dropped with a reason otherwise.
+//! What enters is a segment and its payload; the payload goes back to the caller where it is next
+//! in order, into a queue where it is not, and is dropped with a reason otherwise.
 
 mod checks;
 mod fin;
@@ -87,8 +87,9 @@ pub enum TcpDrop {
 pub type Received<P> = Result<Option<(ConnectionId, P)>, TcpDrop>;
 
 impl<P: Payload> Tcp<P> {
-    /// A segment arrives. Data that is next in order, and that nothing waits before, comes back at once; other data, and what else
-    /// happened, is told by [`next_event`](Self::next_event). `accept` is asked of a peer that a listener may take.
+    /// A segment arrives. Data that is next in order, and that nothing waits before, comes back at
+    /// once; other data, and what else happened, is told by [`next_event`](Self::next_event).
+    /// `accept` is asked of a peer that a listener may take.
     #[inline]
     pub fn receive<O: Output<P>>(
         &mut self,
@@ -107,7 +108,8 @@ impl<P: Payload> Tcp<P> {
         self.receive_any(arrival, payload, accept, now, output)
     }
 
-    /// The same for a segment that [`receive_expected`](Self::receive_expected) has not taken, or was not asked to.
+    /// The same for a segment that [`receive_expected`](Self::receive_expected) has not taken, or
+    /// was not asked to.
     pub fn receive_any<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
@@ -182,8 +184,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.segment_text(segment, payload)
     }
 
-    /// What follows the acknowledgment: our FIN may be acknowledged by now. Sixth, the urgent pointer, means nothing to us: data stays in
-    /// line (RFC 6093 6). Seventh the data, eighth the FIN.
+    /// What follows the acknowledgment: our FIN may be acknowledged by now. Sixth, the urgent
+    /// pointer, means nothing to us: data stays in line (RFC 6093 6). Seventh the data, eighth the
+    /// FIN.
     #[inline]
     fn segment_text(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
         if self.connection.state != State::Established {
@@ -214,8 +217,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         (self.connection.backoff, self.connection.unacked_since) = (0, Instant::MAX);
         self.begin_idle_timer();
         if self.connection.deadline() == Instant::MAX {
-            // The handshake is waited for no more. Left in the wheel it would be looked at for nothing, and moved
-            // when the first data leaves, with its neighbors, which are in no cache by then.
+            // The handshake is waited for no more. Left in the wheel it would be looked at for
+            // nothing, and moved when the first data leaves, with its neighbors, which are in no
+            // cache by then.
             self.disarm();
         }
         self.shared.tally.established += 1;
@@ -275,8 +279,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// The end is not as both wanted it: an app that has paused hears of it now, not when it goes on. What has come
-    /// until now comes before it, as it was acknowledged and nobody will send it again.
+    /// The end is not as both wanted it: an app that has paused hears of it now, not when it goes
+    /// on. What has come until now comes before it, as it was acknowledged and nobody will send it
+    /// again.
     fn end_pause(&mut self) {
         self.clear(flag::PAUSED);
         if !self.in_order.is_empty() {

@@ -33,7 +33,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         (connection.irs, connection.rcv_nxt) = (segment.seq, segment.seq + 1);
         connection.last_ack_sent = connection.rcv_nxt;
-        // The window that our own SYN has shown, if it went before: no window of a SYN is scaled (RFC 7323 2.2).
+        // The window that our own SYN has shown, if it went before: no window of a SYN is scaled
+        // (RFC 7323 2.2).
         let is_answer = connection.state == State::SynSent;
         connection.rcv_adv = connection.rcv_nxt;
         if is_answer {
@@ -74,7 +75,8 @@ fn negotiate(connection: &mut Connection, segment: &Segment) {
     connection.snd_mss_max = connection.snd_mss;
 }
 
-/// RFC 3168 6.1.1: both bits in a SYN, one of them in its answer; both there are a peer that reflects what it does not know.
+/// RFC 3168 6.1.1: both bits in a SYN, one of them in its answer; both there are a peer that
+/// reflects what it does not know.
 pub(super) fn asks_for_ecn(segment: &Segment) -> bool {
     let has_cwr = segment.has(TcpFlags::CWR);
     segment.has(TcpFlags::ECE) && has_cwr != segment.has(TcpFlags::ACK)
@@ -86,7 +88,8 @@ pub(in crate::proto::tcp) fn receive_mss(mtu: usize, mss_max: u16) -> u16 {
     if mss_max == 0 { mss } else { mss.min(mss_max) }
 }
 
-/// RFC 9293 3.7.1: Eff.snd.MSS = min(SendMSS + 20, MMS_S) - TCPhdrsize - IPoptionsize. What we take ourselves goes over the same links.
+/// RFC 9293 3.7.1: Eff.snd.MSS = min(SendMSS + 20, MMS_S) - TCPhdrsize - IPoptionsize. What we take
+/// ourselves goes over the same links.
 fn send_mss(peer: Option<u16>, connection: &Connection) -> u16 {
     let mss = peer.unwrap_or(MSS_DEFAULT).max(MSS_MIN).min(connection.rcv_mss);
     let wanted = match connection.rare_options.mss_max {

@@ -1,9 +1,11 @@
-//! Header prediction (Van Jacobson's, in 4.4BSD's `tcp_input` and in every TCP since): nearly each segment of an established connection
-//! acknowledges what is on its way, brings what is next, or both, and says nothing else. One look finds out whether it is such a one.
-//! Then it is taken by the very steps that the phases of RFC 9293 3.10.7.4 would take, with all their questions answered; otherwise
-//! nothing has happened, and the phases ask them one by one.
+//! Header prediction (Van Jacobson's, in 4.4BSD's `tcp_input` and in every TCP since): nearly each
+//! segment of an established connection acknowledges what is on its way, brings what is next, or
+//! both, and says nothing else. One look finds out whether it is such a one. Then it is taken by
+//! the very steps that the phases of RFC 9293 3.10.7.4 would take, with all their questions
+//! answered; otherwise nothing has happened, and the phases ask them one by one.
 //!
-//! What is expected sends nothing: its acknowledgment waits for company, or for the end of the burst. So its turn has no way out.
+//! What is expected sends nothing: its acknowledgment waits for company, or for the end of the
+//! burst. So its turn has no way out.
 
 use core::net::Ipv4Addr;
 
@@ -16,14 +18,16 @@ use crate::proto::tcp::state::connection::{Connection, State, flag};
 use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
 
-/// What has a connection look at each segment closely: an app that does not take what comes, congestion marks, a FIN that came early, a
-/// probe whose acknowledgment says more than that it arrived, and full segments that may not.
+/// What has a connection look at each segment closely: an app that does not take what comes,
+/// congestion marks, a FIN that came early, a probe whose acknowledgment says more than that it
+/// arrived, and full segments that may not.
 const WATCHFUL: u32 = flag::HOLDS | flag::ECN | flag::FIN_SEEN | flag::PROBE_OUT | flag::MSS_ON_TRIAL;
 
 impl<P: Payload> Tcp<P> {
-    /// Takes a segment that is just what its connection expects; its payload is then next in order and the caller's to hand over, to the
-    /// connection and the consumer that are named. `None`, and nothing has happened, where it is anything else:
-    /// [`receive_any`](Self::receive_any) has a close look.
+    /// Takes a segment that is just what its connection expects; its payload is then next in order
+    /// and the caller's to hand over, to the connection and the consumer that are named. `None`,
+    /// and nothing has happened, where it is anything else: [`receive_any`](Self::receive_any) has
+    /// a close look.
     #[inline(always)]
     pub fn receive_expected(
         &mut self,
@@ -47,9 +51,10 @@ impl<P: Payload> Tcp<P> {
         Some(told)
     }
 
-    /// Takes a segment that brings the next bytes, and says otherwise just what the one before it said, which was expected, and
-    /// behind which no other of the connection came. So what only a segment can change need not be asked again. False, and
-    /// nothing has happened, where the connection goes on otherwise: whatever the app has done meanwhile, and whenever that was.
+    /// Takes a segment that brings the next bytes, and says otherwise just what the one before it
+    /// said, which was expected, and behind which no other of the connection came. So what only a
+    /// segment can change need not be asked again. False, and nothing has happened, where the
+    /// connection goes on otherwise: whatever the app has done meanwhile, and whenever that was.
     #[inline(always)]
     pub fn receive_more(&mut self, id: ConnectionId, segment: &Plain, now: Instant) -> bool {
         match named(&mut self.connections, id) {
@@ -64,7 +69,8 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload> Context<'_, P, NullOutput> {
-    /// Out of line, so that it has the registers to itself: between the node and the app, half of it went to and from the stack.
+    /// Out of line, so that it has the registers to itself: between the node and the app, half of
+    /// it went to and from the stack.
     #[inline(never)]
     fn take_expected(mut self, segment: &Plain) {
         self.count();
@@ -79,7 +85,8 @@ impl<P: Payload> Context<'_, P, NullOutput> {
         }
     }
 
-    /// The same where it says nothing of acknowledgment and window but what the one before it said: the number is all that is new.
+    /// The same where it says nothing of acknowledgment and window but what the one before it said:
+    /// the number is all that is new.
     #[inline(always)]
     fn take_more(mut self, segment: &Plain) {
         self.count();
@@ -96,8 +103,9 @@ impl<P: Payload> Context<'_, P, NullOutput> {
 }
 
 impl Connection {
-    /// Whether the app has left it as it was, and the segment is next, brings something, and there is room for all of
-    /// it. Whether something is missing on the way to the peer matters only to a segment that acknowledges.
+    /// Whether the app has left it as it was, and the segment is next, brings something, and there
+    /// is room for all of it. Whether something is missing on the way to the peer matters only to a
+    /// segment that acknowledges.
     #[inline(always)]
     fn goes_on(&self, segment: &Plain) -> bool {
         self.state == State::Established
@@ -125,8 +133,8 @@ impl Connection {
                 Some(timestamps) => self.has(flag::TIMESTAMPS) && !is_older(timestamps.value, self.ts_recent),
                 None => !self.has(flag::TIMESTAMPS),
             }
-            // Fifth: it acknowledges what was sent and not acknowledged yet. One that neither does nor brings anything is a duplicate,
-            // tells of a window, or asks whether we live.
+            // Fifth: it acknowledges what was sent and not acknowledged yet. One that neither does
+            // nor brings anything is a duplicate, tells of a window, or asks whether we live.
             && acked <= self.flight()
             && acked | segment.len != 0
     }

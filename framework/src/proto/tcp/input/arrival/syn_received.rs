@@ -1,5 +1,6 @@
-//! SYN-RECEIVED (RFC 9293 3.10.7.4): the acknowledgment of our SYN. An app knows of the connection only where it called itself; what a
-//! listener has in hand goes back to LISTEN, which is to say that it is forgotten.
+//! SYN-RECEIVED (RFC 9293 3.10.7.4): the acknowledgment of our SYN. An app knows of the connection
+//! only where it called itself; what a listener has in hand goes back to LISTEN, which is to say
+//! that it is forgotten.
 
 use super::Arrival;
 use super::TcpDrop;
@@ -23,8 +24,9 @@ impl<P: Payload> Tcp<P> {
         let mut cx = self.context(slot, output, now);
         let is_first = segment.seq == cx.connection.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
         if is_first && !segment.has(TcpFlags::ACK) {
-            // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it nothing. The timer runs on, so that a
-            // peer who does nothing but call does not keep its place. A few in a second, as it may be somebody else who calls in its name.
+            // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it
+            // nothing. The timer runs on, so that a peer who does nothing but call does not keep
+            // its place. A few in a second, as it may be somebody else who calls in its name.
             if !cx.connection.take_challenge(now) {
                 return Err(TcpDrop::SynRateExceeded);
             }
@@ -34,8 +36,8 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::NotAcceptable);
         }
         if is_first {
-            // The second SYN of two that crossed acknowledges ours. Its window is not scaled (RFC 7323 2.2), and is
-            // to be taken as those are that follow.
+            // The second SYN of two that crossed acknowledges ours. Its window is not scaled
+            // (RFC 7323 2.2), and is to be taken as those are that follow.
             segment = segment.behind_syn();
             segment.wnd >>= cx.connection.snd_wscale;
         }
@@ -79,7 +81,8 @@ impl<P: Payload> Tcp<P> {
         text
     }
 
-    /// Handshakes are no sessions, so more may have been begun than are taken: the peer, who holds itself for connected, is told.
+    /// Handshakes are no sessions, so more may have been begun than are taken: the peer, who holds
+    /// itself for connected, is told.
     fn check_room_for_session<O: Output<P>>(
         &mut self,
         slot: u32,

@@ -20,7 +20,8 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<Option<P>, TcpDrop> {
         let segment = &arrival.segment;
-        // First: the ACK. A peer that acknowledges another SYN than ours has an older connection; the reset ends it.
+        // First: the ACK. A peer that acknowledges another SYN than ours has an older connection;
+        // the reset ends it.
         if segment.has(TcpFlags::ACK) && segment.ack != self.connections[slot].iss + 1 {
             if !segment.has(TcpFlags::RST) {
                 self.answer_with_reset(arrival, now, output);

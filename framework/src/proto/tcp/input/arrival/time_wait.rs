@@ -1,5 +1,5 @@
-//! TIME-WAIT: late segments are answered, a FIN that comes again begins the wait anew, and a SYN that is certainly newer opens the
-//! connection again (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
+//! TIME-WAIT: late segments are answered, a FIN that comes again begins the wait anew, and a SYN
+//! that is certainly newer opens the connection again (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
 
 use super::Arrival;
 use super::Received;
@@ -22,12 +22,14 @@ pub(super) enum Verdict {
     Reopen(Seq),
 }
 
-/// Our numbers of the next connection are so far from those of the last (Linux: `tcp_timewait_state_process`): a window without scale.
+/// Our numbers of the next connection are so far from those of the last (Linux:
+/// `tcp_timewait_state_process`): a window without scale.
 const ISS_DISTANCE: u32 = 65_537;
 
 impl<P: Payload> Tcp<P> {
-    /// The wait ends with a new connection of the same ends, once all have said yes who are asked. Otherwise one SYN
-    /// of anybody's would end it, which has but to be newer, so that late segments reach the next connection.
+    /// The wait ends with a new connection of the same ends, once all have said yes who are asked.
+    /// Otherwise one SYN of anybody's would end it, which has but to be newer, so that late
+    /// segments reach the next connection.
     pub(super) fn reopen<O: Output<P>>(
         &mut self,
         slot: u32,
@@ -67,7 +69,8 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl Connection {
-    /// Where the numbers of the next connection of these ends begin at least, which is in TIME-WAIT.
+    /// Where the numbers of the next connection of these ends begin at least, which is in
+    /// TIME-WAIT.
     pub(in crate::proto::tcp) fn next_iss_min(&self) -> Seq {
         self.snd_nxt + ISS_DISTANCE
     }
@@ -124,7 +127,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Two maximum segment lifetimes from now. The list of those that wait is in the order of their ends.
+    /// Two maximum segment lifetimes from now. The list of those that wait is in the order of their
+    /// ends.
     pub(super) fn restart_time_wait(&mut self) {
         if self.connection.has(flag::ORPHANED) {
             self.shared.ready.set_aside(self.slot);

@@ -1,18 +1,21 @@
-//! CUBIC (RFC 9438): the window grows with the cube of the time since the last loss, fast far from where that was, slow near it.
+//! CUBIC (RFC 9438): the window grows with the cube of the time since the last loss, fast far from
+//! where that was, slow near it.
 //!
-//! Whole numbers: bytes and milliseconds. The window is moved eight times in a window's worth of acknowledgments, so that the divisions
-//! are not paid for each of them.
+//! Whole numbers: bytes and milliseconds. The window is moved eight times in a window's worth of
+//! acknowledgments, so that the divisions are not paid for each of them.
 
 use crate::proto::tcp::state::connection::Connection;
 use crate::time::Instant;
 
 /// beta_cubic = 0.7 (RFC 9438 4.6).
 const BETA: (u64, u64) = (7, 10);
-/// With fast convergence a flow that lost below the last maximum leaves room: (1 + beta) / 2 (RFC 9438 4.7).
+/// With fast convergence a flow that lost below the last maximum leaves room: (1 + beta) / 2
+/// (RFC 9438 4.7).
 const CONVERGENCE: (u64, u64) = (17, 20);
 /// alpha_cubic = 3 (1 - beta) / (1 + beta) (RFC 9438 4.3).
 const ALPHA: (u64, u64) = (9, 17);
-/// An epoch is not looked at beyond this: the window is at its limit long before, and the cube fits 64 bits.
+/// An epoch is not looked at beyond this: the window is at its limit long before, and the cube fits
+/// 64 bits.
 const EPOCH_MS_MAX: u64 = 200_000;
 
 impl Connection {
@@ -46,7 +49,8 @@ impl Connection {
     fn step_cubic(&mut self, acked: u32, now: Instant) {
         let (cwnd, mss, acked) = (u64::from(self.cwnd), u64::from(self.snd_mss), u64::from(acked));
         let elapsed = u64::from(ms(now).wrapping_sub(self.congestion.epoch_start_ms));
-        // W_est grows as Reno would (RFC 9438 4.3): by alpha segments a window until W_max, then by one.
+        // W_est grows as Reno would (RFC 9438 4.3): by alpha segments a window until W_max, then by
+        // one.
         let state = &mut self.congestion;
         let share = mss * acked;
         let grown = if state.w_est < state.w_max { share * ALPHA.0 / ALPHA.1 } else { share } / cwnd.max(1);
@@ -58,7 +62,8 @@ impl Connection {
             self.cwnd = self.cwnd.max(w_est.min(u64::from(u32::MAX)) as u32);
             return;
         }
-        // RFC 9438 4.4 and 4.5: towards where the curve is a round trip later, by half a window each at most.
+        // RFC 9438 4.4 and 4.5: towards where the curve is a round trip later, by half a window
+        // each at most.
         let rtt_ms = u64::from(self.srtt.0) / 1000;
         let target = w_cubic(elapsed + rtt_ms).clamp(cwnd, cwnd + cwnd / 2);
         let step = (target - cwnd) * acked / cwnd.max(1);

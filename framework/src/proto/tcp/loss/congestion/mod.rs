@@ -1,7 +1,8 @@
-//! How much may be on its way (RFC 5681, RFC 9438): what an acknowledgment adds to the window, and what a loss takes.
+//! How much may be on its way (RFC 5681, RFC 9438): what an acknowledgment adds to the window, and
+//! what a loss takes.
 //!
-//! What enters: bytes acknowledged, and that something was lost. What leaves: `cwnd` and `ssthresh`, in bytes. When something is lost,
-//! and what is sent then, is decided in `recovery`.
+//! What enters: bytes acknowledged, and that something was lost. What leaves: `cwnd` and
+//! `ssthresh`, in bytes. When something is lost, and what is sent then, is decided in `recovery`.
 
 mod cubic;
 mod reno;
@@ -20,18 +21,19 @@ impl Connection {
         (10 * mss).min(14_600.max(2 * mss))
     }
 
-    /// So many bytes were acknowledged while nothing was lost. A window that is not used is not grown either: what was never sent says
-    /// nothing about the path (RFC 7661 4.3).
+    /// So many bytes were acknowledged while nothing was lost. A window that is not used is not
+    /// grown either: what was never sent says nothing about the path (RFC 7661 4.3).
     #[inline]
     pub(in crate::proto::tcp) fn grow_window(&mut self, acked: u32, now: Instant) {
         if !self.has(flag::CWND_LIMITED | flag::CWND_WAS_LIMITED) {
-            // RFC 9438 4.2: the time in which the app does not use the window does not count, and what begins anew at
-            // the same height of the curve goes on where it was.
+            // RFC 9438 4.2: the time in which the app does not use the window does not count, and
+            // what begins anew at the same height of the curve goes on where it was.
             self.congestion.in_epoch = false;
             return;
         }
         if self.cwnd < self.ssthresh {
-            // RFC 5681 3.1, by bytes (RFC 3465), without its limit: an acknowledgment of a whole burst counts in full, as on Linux.
+            // RFC 5681 3.1, by bytes (RFC 3465), without its limit: an acknowledgment of a whole
+            // burst counts in full, as on Linux.
             self.cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh).min(CWND_MAX);
             return;
         }
@@ -49,7 +51,8 @@ impl Connection {
 
     /// The window was too large when `used` was on its way: what remains of it is `ssthresh`.
     pub(in crate::proto::tcp) fn lower_ssthresh(&mut self, used: u32) {
-        // FlightSize counts, not what would have been allowed (RFC 5681 3.1); and what limited transmit added does not.
+        // FlightSize counts, not what would have been allowed (RFC 5681 3.1); and what limited
+        // transmit added does not.
         let used = used.min(self.cwnd);
         let ssthresh = match self.congestion.kind {
             Congestion::Cubic => self.reduced_cubic(used),
@@ -59,8 +62,9 @@ impl Connection {
         self.ssthresh = ssthresh.max(2 * u32::from(self.snd_mss));
     }
 
-    /// Another algorithm takes over: it begins where the window is, and knows of no loss before. Where there was none
-    /// the path has borne what is on its way, and that is where the window begins.
+    /// Another algorithm takes over: it begins where the window is, and knows of no loss before.
+    /// Where there was none the path has borne what is on its way, and that is where the window
+    /// begins.
     pub(in crate::proto::tcp) fn change_congestion(&mut self, kind: Congestion) {
         if kind == self.congestion.kind {
             return;
@@ -88,15 +92,16 @@ impl Connection {
         self.congestion.acked = 0;
     }
 
-    /// Whether nothing but the peer's window limits what is on its way. After a timeout there is a limit also without congestion
-    /// control: who sends all at once that was too much at once has it lost again, each time after twice the wait (RFC 5681 3.1).
+    /// Whether nothing but the peer's window limits what is on its way. After a timeout there is a
+    /// limit also without congestion control: who sends all at once that was too much at once has
+    /// it lost again, each time after twice the wait (RFC 5681 3.1).
     #[inline]
     pub(in crate::proto::tcp) fn is_unlimited(&self) -> bool {
         self.congestion.kind == Congestion::None && !matches!(self.recovery, Recovery::Probing | Recovery::Loss)
     }
 
-    /// So much is on its way now: whether it is cwnd that keeps it from being more. In slow start half of it is enough, as it doubles in
-    /// each round trip (RFC 7661 4.1, and Linux).
+    /// So much is on its way now: whether it is cwnd that keeps it from being more. In slow start
+    /// half of it is enough, as it doubles in each round trip (RFC 7661 4.1, and Linux).
     #[inline]
     pub(in crate::proto::tcp) fn note_use(&mut self) {
         let used = self.pipe();
@@ -106,7 +111,8 @@ impl Connection {
         }
     }
 
-    /// Bytes more that may be on their way until [`note_use`](Self::note_use) has something to note.
+    /// Bytes more that may be on their way until [`note_use`](Self::note_use) has something to
+    /// note.
     #[inline]
     pub(in crate::proto::tcp) fn unnoted_room(&self) -> u32 {
         if self.has(flag::CWND_LIMITED) {

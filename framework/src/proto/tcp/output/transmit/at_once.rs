@@ -1,10 +1,13 @@
-//! Data that leaves the moment it is handed over: nothing waits before it, all windows have room, and its segment says nothing beside the
-//! usual. So goes nearly every order. All other data waits in the queue, if only for a moment, and leaves by `data`.
+//! Data that leaves the moment it is handed over: nothing waits before it, all windows have room,
+//! and its segment says nothing beside the usual. So goes nearly every order. All other data waits
+//! in the queue, if only for a moment, and leaves by `data`.
 //!
-//! How much may leave so is found out once (`find_room_at_once`) and remembered (`Connection::room_at_once`): then an order asks for one
-//! number instead of twenty. What has left takes its part of it. Segments that bring nothing but what is expected leave it, as they only
-//! open windows, but where the peer's closes (`update_window`) or a round trip ends (`begin_round`). All else that happens to a connection
-//! begins with a turn, whose first act is to forget it (`Tcp::turn`), or puts data into the queue (`Context::queue`). Whether the window that
+//! How much may leave so is found out once (`find_room_at_once`) and remembered
+//! (`Connection::room_at_once`): then an order asks for one number instead of twenty. What has left
+//! takes its part of it. Segments that bring nothing but what is expected leave it, as they only
+//! open windows, but where the peer's closes (`update_window`) or a round trip ends
+//! (`begin_round`). All else that happens to a connection begins with a turn, whose first act is to
+//! forget it (`Tcp::turn`), or puts data into the queue (`Context::queue`). Whether the window that
 //! we show stays as it is (`flag::WINDOW_STAYS`) is found out, and forgotten, with it.
 
 use super::super::super::machine::Context;
@@ -22,7 +25,8 @@ use crate::wire::tcp::TcpFlags;
 const NOT_PLAIN: u32 = flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE | flag::ORPHANED;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Whether a segment of `len` bytes may leave now, with nothing before it and nothing to say beside it.
+    /// Whether a segment of `len` bytes may leave now, with nothing before it and nothing to say
+    /// beside it.
     #[inline(always)]
     pub(crate) fn may_leave_at_once(&mut self, len: usize) -> bool {
         let connection = &*self.connection;
@@ -40,7 +44,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.aside().find_room_at_once(0);
     }
 
-    /// Finds out how much may leave at once, and whether a segment of `len` bytes is no more than that.
+    /// Finds out how much may leave at once, and whether a segment of `len` bytes is no more than
+    /// that.
     #[inline(never)]
     fn find_room_at_once(&mut self, len: usize) -> bool {
         self.connection.room_at_once = 0;
@@ -64,8 +69,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Outgoing { ect: connection.has(flag::ECN), ..outgoing }
     }
 
-    /// Sends data that may leave at once; a chunk for it must be free. Where the way out has no room it waits. `ends_call` is `PUSH` where
-    /// what the app handed over ends with it.
+    /// Sends data that may leave at once; a chunk for it must be free. Where the way out has no
+    /// room it waits. `ends_call` is `PUSH` where what the app handed over ends with it.
     #[inline(always)]
     pub(crate) fn send_at_once(&mut self, mut payload: P, ends_call: u8) {
         let mut outgoing = self.data_header();
@@ -129,8 +134,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm_for_data();
     }
 
-    /// The app's answer has carried the acknowledgment that would have waited for the end of the burst. Where nothing else waits, and the
-    /// connection is the last in the list, as it is with many of them, it needs not be looked at once more.
+    /// The app's answer has carried the acknowledgment that would have waited for the end of the
+    /// burst. Where nothing else waits, and the connection is the last in the list, as it is with
+    /// many of them, it needs not be looked at once more.
     #[inline(always)]
     fn skip_flush(&mut self) {
         if !self.connection.has_business() && self.shared.flush.take_back(self.slot) {
@@ -168,9 +174,11 @@ impl Connection {
         }
     }
 
-    /// Another window than the last was shown, with the acknowledgment of all that came: most often it stays from now
-    /// on, as after the first answer of a connection, whose SYN could not show all of it.
-    // Inline, as all that it calls: who sees that nothing in it fails needs not have the payload stand in memory meanwhile.
+    /// Another window than the last was shown, with the acknowledgment of all that came: most often
+    /// it stays from now on, as after the first answer of a connection, whose SYN could not show
+    /// all of it.
+    // Inline, as all that it calls: who sees that nothing in it fails needs not have the payload
+    // stand in memory meanwhile.
     #[cold]
     #[inline]
     fn note_another_window(&mut self) {
@@ -190,9 +198,10 @@ impl Connection {
         }
     }
 
-    /// SND.NXT moves behind `len` bytes that have left at once. What is due for other new data (`Context::pass`, `Context::on_its_way`) is not:
-    /// nothing is missing, no window was closed or reduced, and without Nagle's algorithm nobody asks which was the last
-    /// small segment (`Connection::change_options`).
+    /// SND.NXT moves behind `len` bytes that have left at once. What is due for other new data
+    /// (`Context::pass`, `Context::on_its_way`) is not: nothing is missing, no window was closed or
+    /// reduced, and without Nagle's algorithm nobody asks which was the last small segment
+    /// (`Connection::change_options`).
     #[inline(always)]
     fn pass_at_once(&mut self, len: u32) {
         self.send_len += len;
@@ -200,7 +209,8 @@ impl Connection {
         match self.room_at_once.checked_sub(len) {
             Some(room) => self.room_at_once = room,
             None => {
-                // More than goes unnoted, and less than the windows had room for: how much they have now is found out anew.
+                // More than goes unnoted, and less than the windows had room for: how much they
+                // have now is found out anew.
                 self.room_at_once = 0;
                 self.note_use();
             }
@@ -221,18 +231,19 @@ impl Connection {
         holds.into_iter().find(|(_, holds)| !holds).map(|(what, _)| what)
     }
 
-    /// Whether nothing was sent for so long that the path may have become another (RFC 5681 4.1). Of who has never sent there is nothing to
-    /// begin anew.
+    /// Whether nothing was sent for so long that the path may have become another (RFC 5681 4.1).
+    /// Of who has never sent there is nothing to begin anew.
     #[inline(always)]
     pub(crate) fn was_idle(&self, now: Instant) -> bool {
         let sent_at = self.rack_xmit_ts;
         self.flight() == 0 && now.since(sent_at) > self.rto.span() && sent_at != Instant::ZERO
     }
 
-    /// Whether new data may leave as soon as it is there, as far as that does not depend on how much it is, and in a segment of
-    /// the usual form. What is rare goes the usual way, which knows of it: data that waits or is lost, numbers that are somebody else's,
-    /// limited rates, Nagle's algorithm, reports of congestion, SACK blocks; and losses, probes and closed windows
-    /// that are not over. One that the app let go of sends nothing more.
+    /// Whether new data may leave as soon as it is there, as far as that does not depend on how
+    /// much it is, and in a segment of the usual form. What is rare goes the usual way, which knows
+    /// of it: data that waits or is lost, numbers that are somebody else's, limited rates, Nagle's
+    /// algorithm, reports of congestion, SACK blocks; and losses, probes and closed windows that
+    /// are not over. One that the app let go of sends nothing more.
     fn is_plain_sender(&self) -> bool {
         self.state.may_send()
             && self.next_unsent == NIL

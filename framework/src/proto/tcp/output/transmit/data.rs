@@ -1,4 +1,5 @@
-//! Data leaves: what is lost first, then what is new, as far as the peer's window, the network and the small segments on their way allow.
+//! Data leaves: what is lost first, then what is new, as far as the peer's window, the network and
+//! the small segments on their way allow.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload, Unsent};
@@ -11,13 +12,16 @@ use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
 
-/// Segments of a connection that leave in one call; the rest goes with the next tick, after those of others.
+/// Segments of a connection that leave in one call; the rest goes with the next tick, after those
+/// of others.
 pub(crate) const SEGMENTS_MAX: u32 = 64;
 
-/// Pieces that become one when they are sent again: what is copied for a segment is bounded, and so are the steps.
+/// Pieces that become one when they are sent again: what is copied for a segment is bounded, and so
+/// are the steps.
 const GATHERED_MAX: u32 = 64;
 
-/// How long a window that is too small for a segment is waited for (RFC 9293 3.8.6.2.1 (4): 0.1 to 1 s).
+/// How long a window that is too small for a segment is waited for (RFC 9293 3.8.6.2.1 (4): 0.1 to
+/// 1 s).
 const OVERRIDE_AFTER: Duration = Duration::from_millis(200);
 
 /// What became of an attempt to send.
@@ -85,8 +89,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         sending
     }
 
-    /// Small segments that are lost side by side go again as one, as on Linux: a burst of them that was too much for somebody on the way is
-    /// not so again.
+    /// Small segments that are lost side by side go again as one, as on Linux: a burst of them that
+    /// was too much for somebody on the way is not so again.
     fn gather(&mut self, idx: u32) {
         let longest = self.cwnd_room().min(self.connection.snd_mss.into());
         for _ in 0..GATHERED_MAX {
@@ -133,8 +137,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_chunk(idx)
     }
 
-    /// Cuts a chunk that may not leave whole in two, which takes one more. The last free one is for what stands first, which the peer
-    /// waits for: were anything else to take it, nothing could be acknowledged, and none would be free again. False where there is none.
+    /// Cuts a chunk that may not leave whole in two, which takes one more. The last free one is for
+    /// what stands first, which the peer waits for: were anything else to take it, nothing could be
+    /// acknowledged, and none would be free again. False where there is none.
     pub(crate) fn cut(&mut self, idx: u32, at: u32) -> bool {
         let is_first = idx == self.connection.send.head;
         (is_first || self.shared.chunks.free_count() > 1) && self.connection.split(&mut self.shared.chunks, idx, at)
@@ -232,7 +237,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         idx != NIL && self.part_to_send(idx, usable).is_some()
     }
 
-    /// How much of a chunk may leave now where not simply all of it may. RFC 9293 3.8.6.2.1 has the rules, 3.7.4 Nagle's.
+    /// How much of a chunk may leave now where not simply all of it may. RFC 9293 3.8.6.2.1 has the
+    /// rules, 3.7.4 Nagle's.
     #[inline(never)]
     fn part_to_send(&mut self, idx: u32, usable: u32) -> Option<u32> {
         let chunk = &self.shared.chunks[idx];
@@ -252,16 +258,18 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let may_be_small = if is_whole {
             !self.nagle_holds()
         } else {
-            // The window ends here. Half of the largest that there was, or nothing (RFC 9293 3.8.6.2.1 (3)); where it is the network that
-            // ends it, there will be room for more soon.
+            // The window ends here. Half of the largest that there was, or nothing
+            // (RFC 9293 3.8.6.2.1 (3)); where it is the network that ends it, there will be room
+            // for more soon.
             usable == part && part >= self.connection.snd_wnd_max / 2 && !self.nagle_holds()
         };
         let part = if may_be_small { part } else { part - small };
         (part > 0).then_some(part)
     }
 
-    /// Whether a segment that is not full waits. Minshall's variant of Nagle's algorithm: for a small one before it, not for full ones, so
-    /// that the end of a long message need not wait for its beginning.
+    /// Whether a segment that is not full waits. Minshall's variant of Nagle's algorithm: for a
+    /// small one before it, not for full ones, so that the end of a long message need not wait for
+    /// its beginning.
     fn nagle_holds(&self) -> bool {
         let connection = &*self.connection;
         // One that is after SND.NXT is so long ago that the ring has gone half around since.
@@ -270,13 +278,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.is_on(switch::NODELAY) || !is_out {
             return false;
         }
-        // More than a segment's worth waits, in chunks that cannot be joined, or the app is done: nothing will come to fill it.
+        // More than a segment's worth waits, in chunks that cannot be joined, or the app is done:
+        // nothing will come to fill it.
         let last = &self.shared.chunks[connection.send.tail];
         !last.has(FIN) && last.end() - connection.snd_nxt < u32::from(connection.snd_mss)
     }
 
-    /// Bytes of the longest payload that leaves at once: a segment, or several where the device cuts them. Where
-    /// there is a rate, no more than it gives in a millisecond (Linux: `tcp_tso_autosize`).
+    /// Bytes of the longest payload that leaves at once: a segment, or several where the device
+    /// cuts them. Where there is a rate, no more than it gives in a millisecond (Linux:
+    /// `tcp_tso_autosize`).
     fn longest_segment(&self) -> u32 {
         let mss = u32::from(self.connection.snd_mss);
         let device = self.output.segmentation_len_max() as u32;
@@ -287,29 +297,32 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if longest > mss { longest - longest % mss } else { mss }
     }
 
-    /// Bytes of the longest piece that is kept in one buffer: whole segments, as many as leave at once and as the buffer has room for.
+    /// Bytes of the longest piece that is kept in one buffer: whole segments, as many as leave at
+    /// once and as the buffer has room for.
     pub(crate) fn piece_len(&self) -> usize {
         let mss = usize::from(self.connection.snd_mss);
         let longest = self.output.buffer_len_max().min(self.longest_segment() as usize);
         (longest - longest % mss).max(mss)
     }
 
-    /// Of these, what is sent again at once: a segment, or the whole segments that the network bears.
+    /// Of these, what is sent again at once: a segment, or the whole segments that the network
+    /// bears.
     fn longest_resent(&mut self) -> u32 {
         let mss = u32::from(self.connection.snd_mss).max(1);
         let room = self.cwnd_room();
         self.longest_segment().min(room - room % mss).max(mss)
     }
 
-    /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that the window is open
-    /// again, or that there is a way.
+    /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that
+    /// the window is open again, or that there is a way.
     pub(crate) fn watch_silence(&mut self) {
         let connection = &mut *self.connection;
         if connection.next_unsent == NIL || connection.flight() != 0 {
             return;
         }
         if connection.has(flag::DELEGATED) {
-            // Nothing of ours may leave before somebody else's, but the user timeout counts, and keepalive asks.
+            // Nothing of ours may leave before somebody else's, but the user timeout counts, and
+            // keepalive asks.
             connection.unacked_since = connection.unacked_since.min(self.now);
             return;
         }
@@ -319,8 +332,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.await_override();
     }
 
-    /// The window is open by less than is worth a segment, and perhaps was closed for so long that the next probe is
-    /// a minute away: what fits does not wait for that.
+    /// The window is open by less than is worth a segment, and perhaps was closed for so long that
+    /// the next probe is a minute away: what fits does not wait for that.
     fn await_override(&mut self) {
         let connection = &mut *self.connection;
         if connection.usable_window() > 0 && !connection.has(flag::NO_ROUTE) {
@@ -328,8 +341,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Whether something waits, and the rate does not allow it now. A short wait is spent in the list of those that
-    /// are tried with each tick, as the wheel is coarser than the gap between two segments.
+    /// Whether something waits, and the rate does not allow it now. A short wait is spent in the
+    /// list of those that are tried with each tick, as the wheel is coarser than the gap between
+    /// two segments.
     #[cold]
     fn waits_for_pace(&mut self) -> bool {
         let is_any_left = self.connection.next_unsent != NIL || self.connection.lost_len != 0;
@@ -347,7 +361,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl super::super::super::state::connection::Connection {
-    /// So many bytes have left: the next may when the rate has room for them again. What was not used of a tick of the wheel is not lost.
+    /// So many bytes have left: the next may when the rate has room for them again. What was not
+    /// used of a tick of the wheel is not lost.
     #[cold]
     fn pace(&mut self, len: u32, now: Instant) {
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(Wheel::TICK_NS));

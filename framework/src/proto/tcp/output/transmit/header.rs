@@ -11,12 +11,14 @@ use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
 
 /// Bytes of the timestamps option and of the two no-operations before it (RFC 7323 appendix A).
 pub(crate) const TIMESTAMPS_LEN: u32 = 12;
-/// Bytes of a SACK option without blocks, with two no-operations before it, and of a block (RFC 2018 3).
+/// Bytes of a SACK option without blocks, with two no-operations before it, and of a block
+/// (RFC 2018 3).
 const SACK_LEN: u32 = 4;
 const BLOCK_LEN: u32 = 8;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// The header of a segment of a synchronized connection. SACK blocks take part of the `spare` bytes that the payload leaves.
+    /// The header of a segment of a synchronized connection. SACK blocks take part of the `spare`
+    /// bytes that the payload leaves.
     #[inline(always)]
     pub(crate) fn header(&mut self, seq: Seq, mut flags: TcpFlags, spare: u32) -> Outgoing {
         let connection = &mut *self.connection;
@@ -112,8 +114,9 @@ impl Connection {
 
     /// SEG.WND of a segment that leaves now.
     ///
-    /// While the app keeps up, the field stays what it was, as on Linux: a peer that predicts headers (Linux, and RFC 7323's authors) has
-    /// its short way only for segments that show the window of the last. Nothing silly comes of it, as there is room for a full segment.
+    /// While the app keeps up, the field stays what it was, as on Linux: a peer that predicts
+    /// headers (Linux, and RFC 7323's authors) has its short way only for segments that show the
+    /// window of the last. Nothing silly comes of it, as there is room for a full segment.
     #[inline(always)]
     pub(crate) fn window_to_show(&self) -> u16 {
         let (room, step) = (self.room(), self.window_step());
@@ -142,8 +145,9 @@ impl Connection {
         self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (u32::from(wnd) << self.rcv_wscale));
     }
 
-    /// The right edge stays where it is until it can move by a full segment (RFC 9293 3.8.6.2.2). It never moves left, but
-    /// for what the scale rounds off where there is no room: what was shown once is accepted nevertheless (RFC 7323 2.4).
+    /// The right edge stays where it is until it can move by a full segment (RFC 9293 3.8.6.2.2).
+    /// It never moves left, but for what the scale rounds off where there is no room: what was
+    /// shown once is accepted nevertheless (RFC 7323 2.4).
     #[inline]
     fn next_window(&self, room: u32, step: u32) -> u32 {
         let (shown, scale) = (self.shown_window(), self.rcv_wscale);
@@ -154,10 +158,11 @@ impl Connection {
         if rounded_up << scale <= room { rounded_up } else { shown >> scale }
     }
 
-    /// Whether the peer is to be told of a window that has grown: where it has grown by half the buffer, or where the peer may be
-    /// waiting for it.
+    /// Whether the peer is to be told of a window that has grown: where it has grown by half the
+    /// buffer, or where the peer may be waiting for it.
     pub(crate) fn owes_window_update(&self) -> bool {
-        // What the field cannot show is no growth: without a scale a large buffer would have each read told.
+        // What the field cannot show is no growth: without a scale a large buffer would have each
+        // read told.
         let room = self.room().min(u32::from(u16::MAX) << self.rcv_wscale);
         let (shown, step) = (self.shown_window(), self.window_step());
         let growth = room.saturating_sub(shown);
@@ -170,8 +175,8 @@ impl Connection {
         self.out_of_order.head != NIL || !self.dsack.is_empty()
     }
 
-    /// The SACK option: how many blocks, and the blocks. RFC 2018 4: the latest first, and as many as fit; before them the duplicate
-    /// (RFC 2883 4).
+    /// The SACK option: how many blocks, and the blocks. RFC 2018 4: the latest first, and as many
+    /// as fit; before them the duplicate (RFC 2883 4).
     #[cold]
     fn take_sacks(&mut self, spare: u32) -> (u8, [Range; SACK_BLOCKS_MAX]) {
         let (mut count, mut sacks) = (0, [Range::default(); SACK_BLOCKS_MAX]);

@@ -6,8 +6,8 @@
 //!        └─▶ at_once: new data with nothing before it
 //! ```
 //!
-//! What cannot leave now stays as it was, and its connection is looked at again with the next tick. Which data is lost, and how much the
-//! network bears, is known in `recovery`.
+//! What cannot leave now stays as it was, and its connection is looked at again with the next tick.
+//! Which data is lost, and how much the network bears, is known in `recovery`.
 
 mod at_once;
 mod control;
@@ -24,7 +24,8 @@ use super::super::state::connection::{AckOwed, Connection, State, flag};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 
-/// Connections that one tick sends for: what is left waits for the next, so that no tick keeps the ring of received frames waiting.
+/// Connections that one tick sends for: what is left waits for the next, so that no tick keeps the
+/// ring of received frames waiting.
 const FLUSH_MAX: u32 = 1024;
 
 impl<P: Payload> Tcp<P> {
@@ -34,7 +35,8 @@ impl<P: Payload> Tcp<P> {
         !self.shared.flush.is_empty() || self.shared.wheel.is_due(now)
     }
 
-    /// Time passes, and a burst has ended: what waited for it is sent, and timers run out. Bounded work.
+    /// Time passes, and a burst has ended: what waited for it is sent, and timers run out. Bounded
+    /// work.
     #[inline]
     pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         if self.shared.route_watch.is_looking() {
@@ -114,7 +116,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether anything is left to do. Most often the app has answered within the burst, and its answer has carried all.
+    /// Whether anything is left to do. Most often the app has answered within the burst, and its
+    /// answer has carried all.
     #[inline]
     pub(in crate::proto::tcp) fn has_business(&self) -> bool {
         self.ack_owed != AckOwed::No

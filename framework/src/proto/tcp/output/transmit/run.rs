@@ -1,6 +1,6 @@
-//! Several pieces that leave as one segment, which the device cuts where they meet. Each was handed over, and is kept, as a piece of a
-//! segment's length: so one look at windows, header and timers sends tens of kilobytes, and what is lost of them is
-//! sent again piece by piece.
+//! Several pieces that leave as one segment, which the device cuts where they meet. Each was handed
+//! over, and is kept, as a piece of a segment's length: so one look at windows, header and timers
+//! sends tens of kilobytes, and what is lost of them is sent again piece by piece.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload};
@@ -11,7 +11,8 @@ use super::data::Sending;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::TcpFlags;
 
-/// Payloads of pieces that follow each other: all as long as a segment, but for the last, which may be shorter.
+/// Payloads of pieces that follow each other: all as long as a segment, but for the last, which may
+/// be shorter.
 pub struct Run<'a, P> {
     chunks: &'a mut Chunks<P>,
     last: u32,
@@ -30,7 +31,8 @@ impl<P> Run<'_, P> {
         self.count == 0
     }
 
-    /// Shows all payloads from the last to the first, as chains are made, until `take` wants no more; says whether it wanted all.
+    /// Shows all payloads from the last to the first, as chains are made, until `take` wants no
+    /// more; says whether it wanted all.
     pub fn all_from_the_last(&mut self, mut take: impl FnMut(&mut P) -> bool) -> bool {
         let mut idx = self.last;
         for _ in 0..self.count {
@@ -60,8 +62,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.output.pieces_max(self.slot) > 1
     }
 
-    /// Sends the pieces that wait as one segment, `most` at most; says what became of it and how many they were. None
-    /// where there are not two that may leave together: then each goes alone.
+    /// Sends the pieces that wait as one segment, `most` at most; says what became of it and how
+    /// many they were. None where there are not two that may leave together: then each goes alone.
     pub(super) fn send_run(&mut self, most: u32) -> Option<(Sending, u32)> {
         let pieces_max = self.output.pieces_max(self.slot).min(most as usize) as u32;
         if pieces_max < 2 || !self.is_plain_bulk() {
@@ -71,7 +73,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Some((self.emit_run(&gathered), gathered.count))
     }
 
-    /// Whether nothing but the windows limits what is sent, and no segment says anything beside the usual.
+    /// Whether nothing but the windows limits what is sent, and no segment says anything beside the
+    /// usual.
     fn is_plain_bulk(&self) -> bool {
         let connection = &*self.connection;
         connection.recovery == Recovery::Open
@@ -81,8 +84,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             && !connection.owes_sacks()
     }
 
-    /// The pieces from the first that was never sent: full ones as far as there is room, and behind them a shorter
-    /// one where it need not wait for company.
+    /// The pieces from the first that was never sent: full ones as far as there is room, and behind
+    /// them a shorter one where it need not wait for company.
     fn find_run(&mut self, pieces_max: u32) -> Option<Gathered> {
         let room = self.connection.usable_window().min(self.cwnd_room()).min(self.output.segmentation_len_max() as u32);
         let (mss, may_be_short) = (u32::from(self.connection.snd_mss), self.connection.is_on(switch::NODELAY));

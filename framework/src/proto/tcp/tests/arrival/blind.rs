@@ -1,4 +1,5 @@
-//! Resets and SYNs that a stranger may have guessed, and the challenges that answer them (RFC 5961).
+//! Resets and SYNs that a stranger may have guessed, and the challenges that answer them
+//! (RFC 5961).
 
 use super::super::script::{ACK, RST, SYN, accepted, closed};
 use super::super::*;

@@ -60,7 +60,8 @@ fn made_up_cookie_is_refused() {
     assert_eq!((dropped, answers[0].flags, script.end.tcp.len()), (Some(TcpDrop::BadAck), RST, 1));
 }
 
-/// What comes of a connection of old has nothing to do with cookies: its peer would ask for minutes.
+/// What comes of a connection of old has nothing to do with cookies: its peer would ask for
+/// minutes.
 #[test]
 fn end_of_a_connection_that_is_forgotten_is_refused_also_while_cookies_are_out() {
     let mut script = full(ConnectionOptions::default());
@@ -69,7 +70,8 @@ fn end_of_a_connection_that_is_forgotten_is_refused_also_while_cookies_are_out()
     assert_eq!((dropped, answers[0].flags), (Some(TcpDrop::BadAck), RST));
 }
 
-/// One SYN was answered by a cookie, as the backlog was full, and the next by a number that is remembered.
+/// One SYN was answered by a cookie, as the backlog was full, and the next by a number that is
+/// remembered.
 fn answered_twice() -> (Script, Seq, Seq) {
     let mut script = full(ConnectionOptions::default());
     let first = script.send(SYN, Seq(ISN), Seq(0), b"").1[0].seq;

@@ -147,7 +147,8 @@ fn same_address_is_listened_at_once() {
     assert_eq!(again, Err(ListenError::AddressInUse(SERVER)));
 }
 
-/// RFC 9293 3.9.1.1 (MUST-42). Who listens at the address itself is asked before who listens at all.
+/// RFC 9293 3.9.1.1 (MUST-42). Who listens at the address itself is asked before who listens at
+/// all.
 #[test]
 fn port_is_listened_at_by_several_at_addresses_of_their_own() {
     let mut script = listening(&ListenOptions::default());
