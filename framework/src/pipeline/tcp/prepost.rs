@@ -48,7 +48,8 @@ impl TcpCalls<'_, '_> {
     /// leave. Of the devices `mlx5` can, frames of 930 bytes at most, and none while somebody
     /// listens to the port's tap.
     ///
-    /// # Errors The connection is gone, or cannot send.
+    /// # Errors
+    /// The connection is gone, or cannot send.
     pub fn prepost(&mut self, template: &mut Template) -> Result<bool, SendError> {
         self.header_template(template.connection)?;
         if !self.is_current(template) {
