@@ -443,10 +443,10 @@ impl Mbuf {
         ManuallyDrop::new(Self(self.0))
     }
 
-    /// Lends the mbuf by value; see [`Loan`].
+    /// Lends the mbuf by value; see [`MbufRef`].
     #[inline(always)]
-    pub(crate) fn lend(&self) -> Loan<'_> {
-        Loan { mbuf: ManuallyDrop::new(Self(self.0)), borrow: PhantomData }
+    pub(crate) fn lend(&self) -> MbufRef<'_> {
+        MbufRef { mbuf: ManuallyDrop::new(Self(self.0)), borrow: PhantomData }
     }
 
     /// Asks the CPU to load the first data line, for the loop that knows which packet comes next.
@@ -652,13 +652,13 @@ impl Drop for Mbuf {
 
 /// A shared borrow of an mbuf, handed over as the handle itself and not as a pointer to it. Who
 /// lends one to code that the compiler does not see keeps its own handle in a register.
-pub(crate) struct Loan<'a> {
+pub(crate) struct MbufRef<'a> {
     /// Never dropped: the handle is the lender's (3).
     mbuf: ManuallyDrop<Mbuf>,
     borrow: PhantomData<&'a Mbuf>,
 }
 
-impl Deref for Loan<'_> {
+impl Deref for MbufRef<'_> {
     type Target = Mbuf;
 
     #[inline(always)]
@@ -667,7 +667,7 @@ impl Deref for Loan<'_> {
     }
 }
 
-impl fmt::Debug for Loan<'_> {
+impl fmt::Debug for MbufRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.mbuf.fmt(f)
     }

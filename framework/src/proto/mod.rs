@@ -36,7 +36,7 @@ pub use demux::{Cursor, DemuxError, Flow, Found, Subscriber};
 pub(crate) use fragmentation::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError};
 pub use hash::HashSeed;
 pub use host::{Destination, Host, HostConfig, HostError, HostEvent, Resolution, Route};
-pub use icmp::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowErrorKind, Offence, UnmatchedError};
+pub use icmp::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowErrorKind, OffendingPacket, UnmatchedError};
 pub(crate) use icmp::{FlowError, match_error, match_segment};
 pub(crate) use identification::{IdentificationKey, Identifications};
 pub use ids::{ConsumerId, FilterId, InterfaceId};

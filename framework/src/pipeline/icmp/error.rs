@@ -9,7 +9,7 @@ use super::super::node::Cx;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::Offload;
 use crate::mem::Mbuf;
-use crate::proto::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowErrorKind, Offence};
+use crate::proto::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowErrorKind, OffendingPacket};
 use crate::wire::icmpv4::{self, QUOTED_LEN_MAX, Unreachable};
 use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Protocol, udp};
 
@@ -104,9 +104,9 @@ fn try_send(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) 
     let link = Link::behind(mbuf, advanced, cx.host).ok_or(UnsentError::Malformed)?;
     let mut quote = [0; QUOTED_LEN_MAX];
     let quoted = quote_packet(mbuf, advanced, &mut quote).ok_or(UnsentError::Malformed)?;
-    let offence = Offence { packet: quoted, link_destination: link.dst };
+    let offending = OffendingPacket { packet: quoted, link_destination: link.dst };
     let Some(errors) = &mut cx.egress.errors else { return Err(UnsentError::RateLimited) };
-    let route = errors.limit.permit(offence, cx.host, cx.now)?;
+    let route = errors.limit.permit(offending, cx.host, cx.now)?;
     let station = link.station_to(route.destination, cx).ok_or(UnsentError::NoRoute)?;
 
     let mut message = [0; icmpv4::HEADER_LEN + QUOTED_LEN_MAX];

@@ -15,7 +15,7 @@ use super::chain::Parts;
 use super::sockets::Inner;
 use super::train::Train;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::mem::{Held, Loan, Mbuf, Verdict};
+use crate::mem::{Held, Mbuf, MbufRef, Verdict};
 use crate::proto::icmp::is_single_host;
 use crate::proto::tcp::{Arrival, Plain, Received, Segment, TcpDrop};
 use crate::proto::{ConsumerId, Destination, Flow};
@@ -121,7 +121,7 @@ pub struct TcpData<'a> {
 
 #[derive(Debug)]
 enum Source<'a> {
-    Mbuf(Loan<'a>),
+    Mbuf(MbufRef<'a>),
     Held(&'a Held),
 }
 
@@ -209,7 +209,7 @@ impl Tcp {
     }
 
     #[inline(never)]
-    fn take_of_train(&self, mbuf: Loan<'_>, cx: &mut Cx<'_>) -> Option<Expected> {
+    fn take_of_train(&self, mbuf: MbufRef<'_>, cx: &mut Cx<'_>) -> Option<Expected> {
         if !mbuf.is_plain() {
             return None;
         }

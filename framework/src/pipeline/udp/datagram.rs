@@ -2,7 +2,7 @@
 
 use core::net::SocketAddrV4;
 
-use crate::mem::{Held, Loan};
+use crate::mem::{Held, MbufRef};
 use crate::proto::{ConsumerId, InterfaceId};
 use crate::time::UnixTime;
 
@@ -27,7 +27,7 @@ pub struct Datagram<'a> {
     pub vlan: Option<u16>,
     /// The bytes, in one piece also where they came in fragments.
     pub payload: &'a [u8],
-    pub(in crate::pipeline) mbuf: Loan<'a>,
+    pub(in crate::pipeline) mbuf: MbufRef<'a>,
 }
 
 impl Datagram<'_> {

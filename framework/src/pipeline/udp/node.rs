@@ -12,7 +12,7 @@ use super::super::node::{Cx, Node, discard};
 use super::super::outline::Outline;
 use super::datagram::Datagram;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::mem::{Loan, Mbuf, Verdict};
+use crate::mem::{Mbuf, MbufRef, Verdict};
 use crate::proto::{ConsumerId, Flow, Found, InterfaceId, Subscriber};
 use crate::wire::{Ipv4Header, UdpError, UdpHeader, ipv4, udp};
 
@@ -181,7 +181,7 @@ impl Udp {
     /// Out of line, so that datagrams without a checksum, or which the NIC has verified, keep
     /// nothing for it.
     #[inline(never)]
-    fn verify(&self, mbuf: Loan<'_>, payload: &[u8]) -> bool {
+    fn verify(&self, mbuf: MbufRef<'_>, payload: &[u8]) -> bool {
         let Some((ipv4, header)) = headers(&mbuf) else { return false };
         let (source, destination) = (ipv4.source(), ipv4.destination());
         match self.config.checksum {
@@ -299,7 +299,7 @@ impl<A: App> Node<A> for Udp {
 }
 
 /// Gives a payload to all who want it; returns how many that were, or why nobody did.
-fn deliver_each<A: App>(mbuf: Loan<'_>, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> Result<u64, UdpDrop> {
+fn deliver_each<A: App>(mbuf: MbufRef<'_>, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> Result<u64, UdpDrop> {
     let Some((ipv4, udp)) = headers(&mbuf) else { return Err(UdpDrop::TooShort) };
     let envelope = Envelope::new(ipv4, udp);
     let mut offer = |subscriber: Subscriber, cx: &mut Cx<'_>| {

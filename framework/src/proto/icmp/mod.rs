@@ -20,14 +20,14 @@ use crate::wire::{Icmpv4Message, Ipv4Header, Ipv4Packet, MacAddr, Protocol, ipv4
 
 /// A packet that something is wrong with.
 #[derive(Clone, Copy, Debug)]
-pub struct Offence<'a> {
+pub struct OffendingPacket<'a> {
     /// Its bytes from the IPv4 header on, as many as are at hand.
     pub packet: &'a [u8],
     /// Where its frame went to.
     pub link_destination: MacAddr,
 }
 
-/// Who tells whom about an offence.
+/// Who tells whom about an offending packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRoute {
     /// Ours: the address that the packet was sent to (RFC 1122 3.2.2).
@@ -126,11 +126,16 @@ impl ErrorLimit {
     /// Whether an error about a packet may be sent, and between whom. All of RFC 1122 3.2.2's
     /// exceptions are asked before the rate, so that what may not be answered costs nobody an
     /// answer.
-    pub fn permit(&mut self, offence: Offence<'_>, host: &Host, now: Instant) -> Result<ErrorRoute, ErrorRefusal> {
-        let packet = Ipv4Packet::parse_quoted(offence.packet).map_err(|_| ErrorRefusal::Malformed)?;
+    pub fn permit(
+        &mut self,
+        offending: OffendingPacket<'_>,
+        host: &Host,
+        now: Instant,
+    ) -> Result<ErrorRoute, ErrorRefusal> {
+        let packet = Ipv4Packet::parse_quoted(offending.packet).map_err(|_| ErrorRefusal::Malformed)?;
         let header = packet.header;
         match host.classify(header.destination()) {
-            Destination::Own if offence.link_destination.is_multicast() => return Err(ErrorRefusal::ToMany),
+            Destination::Own if offending.link_destination.is_multicast() => return Err(ErrorRefusal::ToMany),
             Destination::Own => (),
             Destination::Group | Destination::Broadcast => return Err(ErrorRefusal::ToMany),
             Destination::Other => return Err(ErrorRefusal::NotOurs),

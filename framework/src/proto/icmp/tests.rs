@@ -52,7 +52,7 @@ fn datagram(source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
 }
 
 fn permit(packet: &[u8], link_destination: MacAddr) -> Result<ErrorRoute, ErrorRefusal> {
-    ErrorLimit::default().permit(Offence { packet, link_destination }, &host(), Instant::ZERO)
+    ErrorLimit::default().permit(OffendingPacket { packet, link_destination }, &host(), Instant::ZERO)
 }
 
 /// Who gets all errors that there are learns by the next one whether somebody else has had one.
@@ -61,8 +61,9 @@ fn one_sender_has_a_share_of_the_errors_where_the_limit_is_keyed() {
     let mut limit = ErrorLimit::new(TokenBucket::new(10_000, 10_000)).keyed(HashSeed::new(1, 2));
     let mut answered = |source: Ipv4Addr| {
         let packet = datagram(source, OURS);
-        let is_answered =
-            |_: &u32| limit.permit(Offence { packet: &packet, link_destination: MAC }, &host(), Instant::ZERO).is_ok();
+        let is_answered = |_: &u32| {
+            limit.permit(OffendingPacket { packet: &packet, link_destination: MAC }, &host(), Instant::ZERO).is_ok()
+        };
         (0..1_000).filter(is_answered).count()
     };
     assert_eq!([PEER, Ipv4Addr::new(192, 0, 2, 6)].map(&mut answered), [100, 100]);
@@ -120,7 +121,7 @@ fn rate_is_limited_and_refusals_cost_nothing() {
     let mut limit = ErrorLimit::new(TokenBucket::new(10, 3));
     let (good, group) = (datagram(PEER, OURS), datagram(PEER, [239, 1, 2, 3].into()));
     let mut permitted = |packet: &[u8], now: Instant| {
-        (0..100).filter(|_| limit.permit(Offence { packet, link_destination: MAC }, &host, now).is_ok()).count()
+        (0..100).filter(|_| limit.permit(OffendingPacket { packet, link_destination: MAC }, &host, now).is_ok()).count()
     };
     assert_eq!((permitted(&group, now), permitted(&good, now)), (0, 3));
     now += Duration::from_secs(1);
