@@ -29,6 +29,15 @@ fn ends_and_starts_again<T>(mut port: Port, again: impl FnOnce() -> T) {
     assert_eq!(Port::open(&config("veth1"), &[EXPERIMENT]).rx.state(), RxState::Open);
 }
 
+/// Stops who sends, also where the test fails: it would wait for the sender for ever.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn interface_that_is_deleted_under_traffic_ends_the_queue() {
     let Some(Wire { near, far }) = wire("interface_that_is_deleted_under_traffic_ends_the_queue") else { return };
@@ -42,10 +51,11 @@ fn interface_that_is_deleted_under_traffic_ends_the_queue() {
             }
         });
         far.run(|| {
+            let stop = StopOnDrop(&stop);
             let mut port = Port::open(&config("veth1"), &[EXPERIMENT]);
             assert!(!port.receive_some(100).is_empty());
             far.ip(&["link", "del", "veth1"]).unwrap();
-            stop.store(true, Ordering::Relaxed);
+            drop(stop);
             ends_and_starts_again(port, || near.veth("veth0", &far, "veth1").unwrap());
         });
     });

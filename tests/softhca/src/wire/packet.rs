@@ -33,6 +33,10 @@ pub struct PacketSocket {
     counters: Counters,
 }
 
+/// How often a name that is taken is tried again, and how soon: 100 ms in all.
+const CLAIM_TRIES: u32 = 20;
+const CLAIM_PERIOD: std::time::Duration = std::time::Duration::from_millis(5);
+
 struct Sockets {
     incoming: OwnedFd,
     outgoing: OwnedFd,
@@ -50,6 +54,18 @@ struct Counters {
     uncut: u64,
 }
 
+/// Claims a name, once a process that has just ended has let go of it: who waits for such a process
+/// hears its standard output close before its other sockets.
+fn claim(name: &str) -> io::Result<OwnedFd> {
+    for _ in 0..CLAIM_TRIES {
+        match sys::claim(name) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => std::thread::sleep(CLAIM_PERIOD),
+            done => return done,
+        }
+    }
+    sys::claim(name)
+}
+
 impl PacketSocket {
     /// On an interface of this network namespace.
     ///
@@ -57,7 +73,7 @@ impl PacketSocket {
     /// No such interface, or no CAP_NET_RAW.
     pub fn open(interface: &str) -> io::Result<Self> {
         let ifindex = sys::interface_index(interface)?;
-        let sockets = match sys::claim(&format!("softhca-{interface}")) {
+        let sockets = match claim(&format!("softhca-{interface}")) {
             Ok(claim) => Some(Sockets::open(ifindex, claim)?),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
             Err(error) => return Err(error),

@@ -371,8 +371,9 @@ mod tests {
             sys::leave_namespace()?;
             // Frames of 64 KiB, as they are on a loopback, take more chunks than there may be.
             std::process::Command::new("ip").args(["link", "set", "lo", "mtu", "1500"]).status()?;
+            let (_, here) = module_path!().split_once("::").unwrap();
             let mut other = std::process::Command::new(std::env::current_exe()?)
-                .args(["--exact", "device::af_xdp::socket::tests::hold_a_queue", "--nocapture"])
+                .args(["--exact", &format!("{here}::hold_a_queue"), "--nocapture"])
                 .env(HOLD, "1")
                 .stdout(std::process::Stdio::piped())
                 .spawn()?;
