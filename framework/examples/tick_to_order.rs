@@ -1,6 +1,10 @@
 //! A tick over UDP fires an order over TCP before `on_datagram` returns. The order stands prepared,
 //! headers, checksums and payload; only its price is written in. As root: `cargo run --release -p
-//! wirepath --example tick_to_order -- eth1 10.0.0.1:9100`.
+//! wirepath --example tick_to_order -- eth1 10.0.0.1:9100`. A tick is eight digits, the price; one
+//! of 100 or more is not bought.
+//!
+//! TCP takes three words: `tcp()` gives the workers TCP, the subscription has the gateway's answers
+//! steered to them, and `connect` calls from the port that the subscription names.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 

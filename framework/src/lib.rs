@@ -4,22 +4,22 @@
 //! each packet to completion through a pipeline of nodes. An application gets what a socket would
 //! have given it, without the kernel on the path.
 //!
-//! The modules in reading order, from the ground up; an arrow between them only ever points down:
+//! The modules in reading order; each imports only those that are listed before it:
 //!
-//! - [`wire`] means: what the bytes of a frame say, and how to write them.
-//! - [`time`] and [`counters`]: when, and how many. Counters live in shared memory, where
-//!   `wirepath stats` reads them.
-//! - [`mem`] holds: regions of hugepages, pools, mbufs and bursts.
-//! - [`proto`] remembers: flows, groups, ports, fragments, neighbors; machines without I/O and
-//!   without a clock.
-//! - [`device`] moves: a port and its queues, the rules that steer frames to them, and the suite
-//!   that each one passes.
-//! - [`pipeline`] routes: one node checks one header and hands on, until an app has the packet or a
-//!   reason is counted.
-//! - [`worker`] turns the crank: [`poll_once`](worker::Worker::poll_once), threads on their cores,
-//!   rings between them.
-//! - [`port`] is the front door: a port by its name, what it subscribes to, and an app for each of
-//!   its workers.
+//! - [`wire`]: parsers and writers of headers, and checksums.
+//! - [`time`] and [`counters`]: clocks; counters in shared memory, where `wirepath stats` reads
+//!   them.
+//! - [`mem`]: buffers. Regions of hugepages, pools, mbufs and bursts.
+//! - [`proto`]: protocol state machines without I/O and without a clock. Flows, groups, ports,
+//!   fragments, neighbors, TCP.
+//! - [`device`]: drivers. A port and its queues, the rules that steer frames to them, and the
+//!   conformance suite that each driver passes.
+//! - [`pipeline`]: the packet graph. One node checks one header and hands the packet on, until an
+//!   app has it or a drop reason is counted.
+//! - [`worker`]: the run loop. [`poll_once`](worker::Worker::poll_once), pinned threads, rings
+//!   between them.
+//! - [`port`]: where an application begins. A port by its name, subscriptions, and an app for each
+//!   worker.
 //!
 //! A receiver, whole:
 //!

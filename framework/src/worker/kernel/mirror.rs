@@ -62,7 +62,7 @@ struct Counters {
     undecoded: Counter,
     refused: Gauge,
     requests: Counter,
-    wishes_refused: Counter,
+    requests_refused: Counter,
     questions: Counter,
     questions_refused: Counter,
     unanswered: Counter,
@@ -206,7 +206,7 @@ impl Mirror {
         for followed in &mut self.followed {
             let collected = followed.requests.collect(now);
             self.counters.requests.add(collected.requests);
-            self.counters.wishes_refused.add(collected.refused);
+            self.counters.requests_refused.add(collected.refused);
             self.has_news |= collected.requests > 0;
         }
     }
@@ -264,8 +264,8 @@ impl Counters {
             rings_full: scope.counter("rings_full", Unit::Events),
             undecoded: scope.counter("undecoded", Unit::Messages),
             refused: scope.gauge("refused", Unit::Number),
-            requests: scope.counter("wishes", Unit::Messages),
-            wishes_refused: scope.counter("wishes_refused", Unit::Messages),
+            requests: scope.counter("neighbor_requests", Unit::Messages),
+            requests_refused: scope.counter("neighbor_requests_refused", Unit::Messages),
             questions: scope.counter("questions", Unit::Messages),
             questions_refused: scope.counter("questions_refused", Unit::Messages),
             unanswered: scope.counter("unanswered", Unit::Events),
