@@ -41,18 +41,22 @@ impl Drop for StopOnDrop<'_> {
 #[test]
 fn interface_that_is_deleted_under_traffic_ends_the_queue() {
     let Some(Wire { near, far }) = wire("interface_that_is_deleted_under_traffic_ends_the_queue") else { return };
-    let stop = AtomicBool::new(false);
+    let (is_open, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let peer = near.run(|| PacketSocket::open("veth0").unwrap());
     std::thread::scope(|scope| {
-        // The kernel refuses what is sent into nowhere; that is no news here.
+        // The kernel refuses what is sent into nowhere; that is no news here. A port that has just
+        // been opened has nothing in its rings, which `Port::open` looks at.
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                _ = peer.send(&frame(1, 64))
+                if is_open.load(Ordering::Relaxed) {
+                    _ = peer.send(&frame(1, 64));
+                }
             }
         });
         far.run(|| {
             let stop = StopOnDrop(&stop);
             let mut port = Port::open(&config("veth1"), &[EXPERIMENT]);
+            is_open.store(true, Ordering::Relaxed);
             assert!(!port.receive_some(100).is_empty());
             far.ip(&["link", "del", "veth1"]).unwrap();
             drop(stop);
