@@ -9,7 +9,7 @@ use core::fmt;
 
 use super::machine::{Shared, Tcp};
 use super::payload::Payload;
-use super::state::connection::{AckOwed, Connection, RetransmitTimer, State, flag};
+use super::state::connection::{AckOwed, AppFlags, Connection, OutputFlags, RetransmitTimer, State};
 use super::timers::STEPS_MAX;
 use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
@@ -74,17 +74,17 @@ impl<P: Payload> Tcp<P> {
 impl<P> Shared<P> {
     /// What is owed at the end of the burst.
     fn check_flush(&self, slot: u32, connection: &Connection) -> Result<(), &'static str> {
-        let is_listed = connection.has(flag::IN_FLUSH);
+        let is_listed = connection.has(OutputFlags::IN_FLUSH);
         let waits = connection.next_unsent != NIL || connection.lost_len != 0;
         let has_room_to_wait_for = connection.flight() > 0 || connection.next_unsent != NIL || self.wheel.is_set(slot);
         let rules = [
             (is_listed && !self.flush.has(slot), "its flag says that it is in the list of the burst, and it is not"),
             (connection.ack_owed == AckOwed::Now && !is_listed, "an acknowledgment is owed, and nobody sends it"),
             (
-                waits && connection.has(flag::NO_ROUTE) && connection.timer_at == Instant::MAX,
+                waits && connection.has(OutputFlags::NO_ROUTE) && connection.timer_at == Instant::MAX,
                 "what has not left has no timer",
             ),
-            (connection.has(flag::WANTS_ROOM) && !has_room_to_wait_for, "its app waits for room, and nobody looks"),
+            (connection.has(AppFlags::WANTS_ROOM) && !has_room_to_wait_for, "its app waits for room, and nobody looks"),
         ];
         first_broken(&rules)
     }
@@ -120,7 +120,7 @@ impl Connection {
             self.timer_at,
             self.idle_at,
             only(self.ack_owed == AckOwed::Delayed, self.ack_at),
-            only(self.has(flag::PACED), self.pace_at),
+            only(self.has(OutputFlags::PACED), self.pace_at),
             only(
                 user_timeout != Duration::ZERO && self.unacked_since != Instant::MAX,
                 self.unacked_since + user_timeout,
@@ -131,7 +131,7 @@ impl Connection {
     /// A rate holds back until its moment comes, and nobody after it.
     fn check_pace(&self, ticked_at: Option<Instant>) -> Result<(), &'static str> {
         let is_over = ticked_at.is_some_and(|at| self.pace_at + Duration::from_nanos(Wheel::TICK_NS) <= at);
-        first_broken(&[(self.has(flag::PACED) && is_over, "its rate holds back, and the moment is over")])
+        first_broken(&[(self.has(OutputFlags::PACED) && is_over, "its rate holds back, and the moment is over")])
     }
 
     /// Who waits for something has set a time for it.
@@ -139,9 +139,9 @@ impl Connection {
         let sends = (State::Established..=State::LastAck).contains(&self.state);
         let is_silent = self.timer_at == Instant::MAX;
         let is_idle = self.idle_at == Instant::MAX;
-        let is_tended = self.has(flag::IN_FLUSH | flag::PACED | flag::DELEGATED);
+        let is_tended = self.has(OutputFlags::IN_FLUSH | OutputFlags::PACED | OutputFlags::DELEGATED);
         let is_open = matches!(self.state, State::Established | State::CloseWait);
-        let is_left = self.state == State::FinWait2 && self.has(flag::RECEIVES_NO_MORE);
+        let is_left = self.state == State::FinWait2 && self.has(AppFlags::RECEIVES_NO_MORE);
         let rules = [
             (
                 (self.timer == RetransmitTimer::Off) != is_silent,

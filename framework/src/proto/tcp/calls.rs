@@ -10,7 +10,7 @@ use super::options::ConnectionOptions;
 use super::output::transmit::SEGMENTS_MAX;
 use super::payload::{Output, Payload};
 use super::seq::Seq;
-use super::state::connection::{AckOwed, Connection, State, flag, pending};
+use super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, State, pending};
 use super::state::queue::{Chunk, FIN, PUSH};
 use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
@@ -30,7 +30,7 @@ impl<P: Payload> Tcp<P> {
             return false;
         }
         for slot in 0..self.connections.capacity() as u32 {
-            let is_its = |connection: &Connection| connection.listener == id.0 && connection.has(flag::EMBRYONIC);
+            let is_its = |connection: &Connection| connection.listener == id.0 && connection.has(AppFlags::EMBRYONIC);
             if self.connections.get(slot).is_some_and(is_its) {
                 self.release(slot);
             }
@@ -142,7 +142,7 @@ impl<P: Payload> Tcp<P> {
     /// (RFC 6191 2, RFC 7323 5; Linux: `tcp_tw_reuse`).
     fn wait_for_reuse(&self, last: &Connection, options: &ConnectionOptions, now: Instant) -> Duration {
         let mut free_at = last.idle_at;
-        if options.timestamps && last.has(flag::TIMESTAMPS) {
+        if options.timestamps && last.has(InputFlags::TIMESTAMPS) {
             free_at = free_at.min(last.idle_at - self.shared.config.time_wait + REUSE_AFTER);
         }
         free_at.since(now)
@@ -239,7 +239,7 @@ impl<P: Payload> Tcp<P> {
                 return Err(refusal);
             }
         } else if taken < bytes.len() {
-            cx.connection.set(flag::WANTS_ROOM);
+            cx.connection.set(AppFlags::WANTS_ROOM);
         }
         if at_once == 0 || cx.connection.next_unsent != NIL {
             cx.transmit();
@@ -268,13 +268,13 @@ impl<P: Payload> Tcp<P> {
         let linger_ms = cx.connection.rare_options.linger_ms;
         // Numbers that somebody else may still send are a gap before our FIN, which nobody would
         // fill any more.
-        let is_delegated = cx.connection.has(flag::DELEGATED);
+        let is_delegated = cx.connection.has(OutputFlags::DELEGATED);
         if !cx.connection.state.is_synchronized() || is_unread || is_delegated || linger_ms == 0 {
             cx.abort();
             return Ok(());
         }
         cx.shut_down()?;
-        cx.connection.set(flag::RECEIVES_NO_MORE);
+        cx.connection.set(AppFlags::RECEIVES_NO_MORE);
         match cx.connection.state {
             State::FinWait2 => cx.limit_fin_wait(),
             _ => cx.limit_linger(),
@@ -330,7 +330,7 @@ impl<P: Payload> Tcp<P> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let connection = &mut self.connections[slot];
         if connection.state != State::Closed {
-            connection.set(flag::PAUSED);
+            connection.set(AppFlags::PAUSED);
         }
         Ok(())
     }
@@ -339,10 +339,10 @@ impl<P: Payload> Tcp<P> {
     pub fn resume(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let connection = &mut self.connections[slot];
-        connection.clear(flag::PAUSED);
+        connection.clear(AppFlags::PAUSED);
         if !connection.in_order.is_empty() {
             connection.pending |= pending::READABLE;
-            connection.set(flag::IN_READY);
+            connection.set(AppFlags::IN_READY);
             self.shared.ready.push(slot);
         }
         Ok(())
@@ -394,7 +394,7 @@ impl<P: Payload> Tcp<P> {
         if has_grown && cx.connection.state.may_receive() && cx.connection.owes_window_update() {
             cx.owe_ack(AckOwed::Now);
         }
-        if cx.connection.state.may_send() && cx.connection.has(flag::WANTS_ROOM) {
+        if cx.connection.state.may_send() && cx.connection.has(AppFlags::WANTS_ROOM) {
             cx.offer_room();
         }
         // Nagle's algorithm may be off now.
@@ -431,7 +431,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return Err(SendError::TooLong { limit });
         }
         if connection.send_len as usize + len > limit {
-            connection.set(flag::WANTS_ROOM);
+            connection.set(AppFlags::WANTS_ROOM);
             return Err(SendError::Full);
         }
         Ok(())
@@ -494,8 +494,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             }
             _ => self.shared.chunks[self.connection.send.tail].flags |= FIN,
         }
-        self.connection.set(flag::FIN_QUEUED);
-        self.connection.clear(flag::WANTS_ROOM);
+        self.connection.set(AppFlags::FIN_QUEUED);
+        self.connection.clear(AppFlags::WANTS_ROOM);
         self.connection.state = next;
         self.transmit();
         Ok(())
@@ -518,7 +518,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.set_in_order_len(0);
         if matches!(state, State::TimeWait | State::Closed) {
             // How it ended may have waited behind the data.
-            self.connection.set(flag::IN_READY);
+            self.connection.set(AppFlags::IN_READY);
             self.shared.ready.push(self.slot);
             return;
         }

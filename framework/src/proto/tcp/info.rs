@@ -13,7 +13,7 @@ use core::net::SocketAddrV4;
 use super::event::ConnectionId;
 use super::machine::Tcp;
 use super::options::Congestion;
-use super::state::connection::{Recovery, State, flag};
+use super::state::connection::{InputFlags, LossFlags, Recovery, State};
 use super::state::stored::switch;
 use crate::time::{Duration, Instant};
 
@@ -116,9 +116,9 @@ impl<P> Tcp<P> {
             recovering: connection.recovery != Recovery::Open,
             backoff: connection.backoff,
             probes: connection.probes,
-            timestamps: connection.has(flag::TIMESTAMPS),
-            sack: connection.has(flag::SACK),
-            ecn: connection.has(flag::ECN),
+            timestamps: connection.has(InputFlags::TIMESTAMPS),
+            sack: connection.has(InputFlags::SACK),
+            ecn: connection.has(InputFlags::ECN),
             snd_wscale: connection.snd_wscale,
             rcv_wscale: connection.rcv_wscale,
             snd_mss: connection.snd_mss,
@@ -149,7 +149,7 @@ impl<P> Tcp<P> {
             resent_segments: connection.rare.resent_segments,
             dsacks: connection.rare.dsacks,
             timeouts: connection.rare.timeouts.into(),
-            reordering_seen: connection.has(flag::REORDERING_SEEN),
+            reordering_seen: connection.has(LossFlags::REORDERING_SEEN),
             soft_errors: connection.soft_errors.into(),
         })
     }

@@ -21,7 +21,7 @@ use super::output::delegated::Delegations;
 use super::output::resets::OwedResets;
 use super::payload::{Output, Payload};
 use super::route_watch::RouteWatch;
-use super::state::connection::{AckOwed, Connection, State, flag, pending};
+use super::state::connection::{AckOwed, AppFlags, Connection, OutputFlags, State, pending};
 use super::state::fifo::SlotFifo;
 use super::state::list::SlotList;
 use super::state::queue::Chunks;
@@ -255,7 +255,7 @@ impl<P: Payload> Tcp<P> {
             }
             let Some(event) = self.take_event(slot) else {
                 self.shared.ready.remove(slot);
-                self.connections[slot].clear(flag::IN_READY);
+                self.connections[slot].clear(AppFlags::IN_READY);
                 continue;
             };
             let connection = &self.connections[slot];
@@ -272,20 +272,20 @@ impl<P: Payload> Tcp<P> {
     pub fn next_data(&mut self, id: ConnectionId) -> Option<P> {
         let connection =
             self.connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
-        if connection.has(flag::PAUSED) {
+        if connection.has(AppFlags::PAUSED) {
             return None;
         }
         let chunk = connection.in_order.pop_front(&mut self.shared.chunks)?;
         connection.set_in_order_len(connection.in_order_len - chunk.len);
         if connection.owes_window_update() {
             connection.ack_owed = AckOwed::Now;
-            if !connection.has(flag::IN_FLUSH) {
-                connection.set(flag::IN_FLUSH);
+            if !connection.has(OutputFlags::IN_FLUSH) {
+                connection.set(OutputFlags::IN_FLUSH);
                 self.shared.flush.push(id.slot);
             }
         }
         if connection.in_order.is_empty() && connection.pending != 0 {
-            connection.set(flag::IN_READY);
+            connection.set(AppFlags::IN_READY);
             self.shared.ready.push(id.slot);
         }
         chunk.payload
@@ -294,7 +294,7 @@ impl<P: Payload> Tcp<P> {
     /// Who was never told of, or is told nothing more, is gone when it is closed.
     fn forget_untold(&mut self, slot: u32) -> bool {
         let connection = &self.connections[slot];
-        let is_untold = connection.has(flag::EMBRYONIC | flag::ORPHANED);
+        let is_untold = connection.has(AppFlags::EMBRYONIC | AppFlags::ORPHANED);
         let is_gone = connection.state == State::Closed && is_untold;
         if is_gone {
             self.release(slot);
@@ -306,7 +306,7 @@ impl<P: Payload> Tcp<P> {
         let connection = &mut self.connections[slot];
         let readable = !connection.in_order.is_empty();
         if take(connection, pending::CONNECTED) {
-            connection.clear(flag::UNTOLD);
+            connection.clear(AppFlags::UNTOLD);
             let listener = (connection.listener != NIL).then_some(ListenerId(connection.listener));
             return Some(TcpEvent::Connected { listener });
         }
@@ -316,7 +316,7 @@ impl<P: Payload> Tcp<P> {
         if readable {
             // The app's turn: what comes after the data waits until it is taken, and one that is
             // paused hears of it when it resumes.
-            let is_news = take(connection, pending::READABLE) && !connection.has(flag::PAUSED);
+            let is_news = take(connection, pending::READABLE) && !connection.has(AppFlags::PAUSED);
             // Room to send does not: who pauses until the answers are sent waits for just that.
             let is_room = !is_news && take(connection, pending::WRITABLE);
             return if is_room { Some(TcpEvent::Writable) } else { is_news.then_some(TcpEvent::Readable) };
@@ -335,8 +335,8 @@ impl<P: Payload> Tcp<P> {
     /// linger is over goes on.
     fn told_closed(&mut self, slot: u32) {
         let connection = &mut self.connections[slot];
-        connection.set(flag::ORPHANED);
-        connection.clear(flag::IN_READY);
+        connection.set(AppFlags::ORPHANED);
+        connection.clear(AppFlags::IN_READY);
         connection.pending = 0;
         match connection.state {
             State::Closed => self.release(slot),
@@ -348,12 +348,12 @@ impl<P: Payload> Tcp<P> {
     /// Forgets a connection: all that it held goes home.
     pub(super) fn release(&mut self, slot: u32) {
         self.detach(slot);
-        if self.connections.get(slot).is_some_and(|connection| connection.has(flag::EMBRYONIC)) {
+        if self.connections.get(slot).is_some_and(|connection| connection.has(AppFlags::EMBRYONIC)) {
             self.count_embryonic_out(slot);
         }
         let Some(mut connection) = self.connections.remove(slot) else { return };
         self.shared.count_out(&mut connection);
-        if connection.has(flag::DELEGATED) {
+        if connection.has(OutputFlags::DELEGATED) {
             self.shared.delegations.remove(slot);
         }
         let chunks = &mut self.shared.chunks;
@@ -407,7 +407,7 @@ impl<P: Payload> Tcp<P> {
     #[inline]
     pub(super) fn find(&self, id: ConnectionId) -> Option<u32> {
         let connection = self.connections.get(id.slot)?;
-        (connection.generation == id.generation && !connection.has(flag::ORPHANED)).then_some(id.slot)
+        (connection.generation == id.generation && !connection.has(AppFlags::ORPHANED)).then_some(id.slot)
     }
 
     /// A turn for the connection of that name, where it is still there. What could leave at once is
@@ -450,8 +450,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Has the connection looked at when the burst ends.
     #[inline]
     pub(super) fn flush_later(&mut self) {
-        if !self.connection.has(flag::IN_FLUSH) {
-            self.connection.set(flag::IN_FLUSH);
+        if !self.connection.has(OutputFlags::IN_FLUSH) {
+            self.connection.set(OutputFlags::IN_FLUSH);
             self.shared.flush.push(self.slot);
         }
     }
@@ -459,12 +459,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Tells the app something.
     #[inline]
     pub(super) fn tell(&mut self, what: u8) {
-        if self.connection.has(flag::ORPHANED) {
+        if self.connection.has(AppFlags::ORPHANED) {
             return;
         }
         self.connection.pending |= what;
-        if !self.connection.has(flag::IN_READY) {
-            self.connection.set(flag::IN_READY);
+        if !self.connection.has(AppFlags::IN_READY) {
+            self.connection.set(AppFlags::IN_READY);
             self.shared.ready.push(self.slot);
         }
     }
@@ -482,7 +482,7 @@ fn chunk_reserve(chunks: usize, buffers: usize) -> usize {
 #[inline(always)]
 pub(super) fn named(connections: &mut Slab<Connection>, id: ConnectionId) -> Option<&mut Connection> {
     let is_its =
-        |connection: &&mut Connection| connection.generation == id.generation && !connection.has(flag::ORPHANED);
+        |connection: &&mut Connection| connection.generation == id.generation && !connection.has(AppFlags::ORPHANED);
     connections.get_mut(id.slot).filter(is_its)
 }
 

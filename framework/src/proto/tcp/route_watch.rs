@@ -16,7 +16,7 @@ use super::event::{CloseReason, ConnectionId};
 use super::input::arrival::{less_options, receive_mss};
 use super::machine::{Context, Tcp};
 use super::payload::{Output, Payload};
-use super::state::connection::{Connection, RetransmitTimer, State, flag, pending};
+use super::state::connection::{Connection, OutputFlags, RetransmitTimer, State, pending};
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -66,7 +66,7 @@ impl<P: Payload> Tcp<P> {
     /// The ends of a connection, where bytes of it wait as no way leads from one to the other.
     pub fn waits_for_route(&self, id: ConnectionId) -> Option<Flow> {
         let connection = &self.connections[self.find(id)?];
-        connection.has(flag::NO_ROUTE).then_some(connection.flow)
+        connection.has(OutputFlags::NO_ROUTE).then_some(connection.flow)
     }
 
     #[cold]
@@ -92,7 +92,7 @@ impl<P: Payload> Tcp<P> {
             if connection.takes_more_than(mss) {
                 self.context(slot, output, now).fit_link(mss);
             }
-            if self.connections[slot].has(flag::NO_ROUTE) {
+            if self.connections[slot].has(OutputFlags::NO_ROUTE) {
                 self.context(slot, output, now).try_way_again();
             }
         }
@@ -104,7 +104,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A segment found no way.
     #[cold]
     pub(super) fn miss_way(&mut self) {
-        self.connection.set(flag::NO_ROUTE);
+        self.connection.set(OutputFlags::NO_ROUTE);
         self.shared.route_watch.is_missed = true;
     }
 
@@ -113,8 +113,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(super) fn tell_no_route(&mut self) {
         let is_call = self.connection.state == State::SynSent;
-        if is_call && !self.connection.has(flag::NO_ROUTE_TOLD) {
-            self.connection.set(flag::NO_ROUTE_TOLD);
+        if is_call && !self.connection.has(OutputFlags::NO_ROUTE_TOLD) {
+            self.connection.set(OutputFlags::NO_ROUTE_TOLD);
             self.tell(pending::NO_ROUTE);
         }
     }
@@ -124,7 +124,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// nobody knows which transmission is answered.
     fn try_way_again(&mut self) {
         let connection = &mut *self.connection;
-        connection.clear(flag::NO_ROUTE);
+        connection.clear(OutputFlags::NO_ROUTE);
         if matches!(connection.timer, RetransmitTimer::Timeout | RetransmitTimer::Persist) {
             connection.backoff = connection.backoff.min(1);
             connection.timer_at = connection.timer_at.min(self.now + connection.backed_off(connection.backoff));
@@ -146,6 +146,6 @@ impl Connection {
 
     /// Why a call came to nothing that nobody answered.
     pub(super) fn unanswered(&self) -> CloseReason {
-        if self.has(flag::NO_ROUTE) { CloseReason::NoRoute } else { CloseReason::NoAnswer }
+        if self.has(OutputFlags::NO_ROUTE) { CloseReason::NoRoute } else { CloseReason::NoAnswer }
     }
 }

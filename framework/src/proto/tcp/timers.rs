@@ -17,7 +17,7 @@ use super::event::CloseReason;
 use super::machine::{Context, Tcp};
 use super::output::transmit::Sending;
 use super::payload::{Output, Payload};
-use super::state::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
+use super::state::connection::{AckOwed, AppFlags, Connection, OutputFlags, RetransmitTimer, State, pending};
 use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
@@ -102,9 +102,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let is_call = self.connection.state == State::SynSent;
             return self.close(if is_call { self.connection.unanswered() } else { CloseReason::TimedOut });
         }
-        if self.connection.has(flag::PACED) && self.connection.pace_at <= self.now {
+        if self.connection.has(OutputFlags::PACED) && self.connection.pace_at <= self.now {
             // What the rate held back leaves below, if it is still there.
-            self.connection.clear(flag::PACED);
+            self.connection.clear(OutputFlags::PACED);
         }
         if self.connection.mss_lowered_at_s != 0 {
             self.raise_mss();
@@ -118,7 +118,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.state != State::Closed {
             // The delayed acknowledgment, and what the rate held back.
             self.transmit();
-            if self.connection.has(flag::WANTS_ROOM) {
+            if self.connection.has(AppFlags::WANTS_ROOM) {
                 self.offer_room();
             }
         }
@@ -145,7 +145,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn forgive_closed_window(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let is_answered = connection.last_received_at + connection.backed_off(connection.backoff) >= at;
-        if connection.snd_wnd == 0 && is_answered && !connection.has(flag::RECEIVES_NO_MORE) {
+        if connection.snd_wnd == 0 && is_answered && !connection.has(AppFlags::RECEIVES_NO_MORE) {
             connection.backoff = connection.backoff.min(self.shared.config.retries.saturating_sub(1));
         }
     }
@@ -154,7 +154,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// read, hears of it.
     #[cold]
     pub(super) fn give_up(&mut self) {
-        if self.connection.has(flag::RECEIVES_NO_MORE) {
+        if self.connection.has(AppFlags::RECEIVES_NO_MORE) {
             self.send_reset();
         }
         self.close(CloseReason::TimedOut);
@@ -193,7 +193,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn on_persist(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let span = connection.backed_off(connection.backoff);
-        if connection.last_received_at + span >= at && !connection.has(flag::RECEIVES_NO_MORE) {
+        if connection.last_received_at + span >= at && !connection.has(AppFlags::RECEIVES_NO_MORE) {
             connection.probes = 0;
         } else if connection.probes >= self.shared.config.retries
             && connection.was_patient(&self.shared.config, self.now)
@@ -261,7 +261,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.idle_at = Instant::MAX;
         match self.connection.state {
             State::TimeWait => self.close(CloseReason::Finished),
-            State::FinWait2 if self.connection.has(flag::RECEIVES_NO_MORE) => self.close(CloseReason::Finished),
+            State::FinWait2 if self.connection.has(AppFlags::RECEIVES_NO_MORE) => self.close(CloseReason::Finished),
             _ if self.connection.is_lingering() => self.end_linger(),
             _ if self.connection.options.keepalive_count != 0 => self.on_keepalive(),
             _ => (),
@@ -273,7 +273,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn on_keepalive(&mut self) {
         let connection = &mut *self.connection;
         let idle = ms(connection.rare_options.keepalive_idle_ms);
-        let may_leave = connection.next_unsent != NIL && !connection.has(flag::DELEGATED);
+        let may_leave = connection.next_unsent != NIL && !connection.has(OutputFlags::DELEGATED);
         if connection.flight() > 0 || may_leave {
             // Data finds out by itself.
             connection.idle_at = self.now + idle;
@@ -299,7 +299,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 impl Connection {
     /// Whether the app has heard that its time to linger is over, and the connection goes on.
     pub(super) fn is_unheard(&self) -> bool {
-        self.has(flag::ORPHANED) && !matches!(self.state, State::TimeWait | State::Closed)
+        self.has(AppFlags::ORPHANED) && !matches!(self.state, State::TimeWait | State::Closed)
     }
 
     /// Whether a silent peer is asked, where keepalive is on: also one that may still send to us
@@ -307,14 +307,14 @@ impl Connection {
     pub(super) fn may_ask(&self) -> bool {
         self.state.is_synchronized()
             && !matches!(self.state, State::TimeWait | State::Closed)
-            && !self.has(flag::RECEIVES_NO_MORE)
+            && !self.has(AppFlags::RECEIVES_NO_MORE)
     }
 
     /// Whether the wheel has come for a reason: a deadline that has passed, or what is looked at
     /// without one.
     #[inline]
     fn is_due(&self, now: Instant) -> bool {
-        self.deadline() <= now || self.mss_lowered_at_s != 0 || self.has(flag::WANTS_ROOM)
+        self.deadline() <= now || self.mss_lowered_at_s != 0 || self.has(AppFlags::WANTS_ROOM)
     }
 
     /// When the connection is to be looked at next.
@@ -327,7 +327,7 @@ impl Connection {
         if self.options.user_timeout_ms != 0 {
             at = at.min(self.user_deadline());
         }
-        if self.has(flag::PACED) {
+        if self.has(OutputFlags::PACED) {
             at = at.min(self.pace_at);
         }
         at
@@ -359,7 +359,7 @@ impl Connection {
     /// The app has closed it, and waits for so long only that what it sent, the FIN being the last
     /// of it, is acknowledged.
     fn is_lingering(&self) -> bool {
-        self.has(flag::RECEIVES_NO_MORE)
+        self.has(AppFlags::RECEIVES_NO_MORE)
             && self.rare_options.linger_ms != u32::MAX
             && matches!(self.state, State::FinWait1 | State::Closing | State::LastAck)
     }

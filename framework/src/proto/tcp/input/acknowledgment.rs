@@ -10,7 +10,7 @@ use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
 use super::super::segment::{Plain, Segment};
 use super::super::seq::Seq;
-use super::super::state::connection::{Micros, Recovery, State, flag};
+use super::super::state::connection::{AppFlags, InputFlags, LossFlags, Micros, OutputFlags, Recovery, State};
 use super::super::state::queue::{Dropped, Lane, Queue, SENT};
 use super::arrival::TcpDrop;
 use crate::proto::slab::NIL;
@@ -64,7 +64,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// or too old to be of this peer, is answered and dropped (RFC 5961 5.2).
     #[cold]
     fn unacceptable_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
-        if self.connection.has(flag::DELEGATED) {
+        if self.connection.has(OutputFlags::DELEGATED) {
             let ack = self.acknowledge_delegated(segment.ack);
             if ack != segment.ack {
                 return self.process_ack(&Segment { ack, ..*segment });
@@ -75,7 +75,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return Err(TcpDrop::BadAck);
         }
         self.note_arrival(&segment.plain());
-        if segment.sack_count != 0 && self.connection.has(flag::SACK) {
+        if segment.sack_count != 0 && self.connection.has(InputFlags::SACK) {
             self.take_overtaken_ack(segment);
         }
         Ok(())
@@ -202,7 +202,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         };
         let connection = &mut *self.connection;
         connection.unacked_since = since;
-        if connection.has(flag::WANTS_ROOM) {
+        if connection.has(AppFlags::WANTS_ROOM) {
             self.aside().offer_room();
         }
         if self.connection.next_unsent != NIL || self.connection.lost_len != 0 {
@@ -214,7 +214,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// would say more, if there was more.
     #[cold]
     fn take_duplicate(&mut self, segment: &Segment) {
-        if self.connection.flight() != 0 && !self.connection.has(flag::SACK) {
+        if self.connection.flight() != 0 && !self.connection.has(InputFlags::SACK) {
             self.slow_path_ack(segment, 0, false);
         }
     }
@@ -223,14 +223,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(never)]
     fn slow_path_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
         let connection = &mut *self.connection;
-        let echo = segment.timestamps.filter(|_| connection.has(flag::TIMESTAMPS)).map(|times| times.echo_reply);
+        let echo = segment.timestamps.filter(|_| connection.has(InputFlags::TIMESTAMPS)).map(|times| times.echo_reply);
         let mut news = News { advanced: acked != 0, acked, echo, fack: connection.rack.fack, ..News::default() };
         if acked != 0 {
             connection.snd_una = segment.ack;
             connection.tally.bytes_acked += u64::from(acked);
             self.free_marked(&mut news);
         }
-        let has_sack = self.connection.has(flag::SACK);
+        let has_sack = self.connection.has(InputFlags::SACK);
         if has_sack && segment.sack_count != 0 {
             self.apply_sacks(segment, &mut news);
         }
@@ -240,7 +240,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.connection.sacked_count = self.connection.sacked_count.saturating_add(1);
         }
         let is_new_round = self.measure(segment, &news);
-        let is_congested = self.connection.has(flag::ECN) && segment.has(TcpFlags::ECE);
+        let is_congested = self.connection.has(InputFlags::ECN) && segment.has(TcpFlags::ECE);
         self.recover(segment, &mut news, is_congested);
         if is_new_round {
             self.connection.begin_round();
@@ -258,7 +258,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn measure(&mut self, segment: &Segment, news: &News) -> bool {
         let (connection, now) = (&mut *self.connection, self.now);
         let is_new_round = news.advanced && connection.passes_round();
-        if connection.has(flag::SACK) && connection.is_recovering() {
+        if connection.has(InputFlags::SACK) && connection.is_recovering() {
             self.measure_newest(news, is_new_round);
             return is_new_round;
         }
@@ -310,9 +310,9 @@ impl super::super::state::connection::Connection {
     #[inline]
     fn is_calm(&self, segment: &Segment) -> bool {
         self.is_untroubled()
-            && !self.has(flag::PROBE_OUT | flag::MSS_ON_TRIAL)
+            && !self.has(LossFlags::PROBE_OUT | InputFlags::MSS_ON_TRIAL)
             && segment.sack_count == 0
-            && !(segment.has(TcpFlags::ECE) && self.has(flag::ECN))
+            && !(segment.has(TcpFlags::ECE) && self.has(InputFlags::ECN))
     }
 
     /// Whether nothing waits, neither to be acknowledged nor to be sent.

@@ -14,7 +14,7 @@ use super::super::machine::{Context, Shared};
 use super::super::payload::{Output, Payload};
 use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
-use super::super::state::connection::{AckOwed, Connection, flag, pending};
+use super::super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, pending};
 use super::super::state::queue::Chunk;
 use super::super::state::stored::switch;
 use super::arrival::TcpDrop;
@@ -54,7 +54,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             && end.is_at_most(connection.rcv_adv)
             && connection.out_of_order.head == NIL
             && connection.in_order.head == NIL
-            && !connection.has(flag::HOLDS | flag::ECN)
+            && !connection.has(AppFlags::HOLDS | InputFlags::ECN)
             && segment.len != 0;
         if !is_plain {
             return self.slow_path_data(segment, payload);
@@ -122,7 +122,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if segment.len == 0 || payload.is_empty() {
             return Ok(None);
         }
-        if self.connection.has(flag::ECN) {
+        if self.connection.has(InputFlags::ECN) {
             self.connection.note_congestion(segment);
         }
         let Some(piece) = self.trim(segment, payload) else {
@@ -144,7 +144,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// for both.
     fn acknowledge_at_once(&mut self, segment: &Segment) {
         self.connection.options.switches |= switch::DISORDER;
-        if segment.has(TcpFlags::FIN) || self.connection.has(flag::FIN_SEEN) {
+        if segment.has(TcpFlags::FIN) || self.connection.has(InputFlags::FIN_SEEN) {
             self.owe_ack(AckOwed::Now);
         } else {
             self.send_ack();
@@ -181,7 +181,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.head != NIL);
         let mut delivered = None;
-        if connection.in_order.head == NIL && !connection.has(flag::HOLDS) {
+        if connection.in_order.head == NIL && !connection.has(AppFlags::HOLDS) {
             delivered = Some(piece.payload);
         } else if !self.keep_in_order(piece) {
             // Not acknowledged, so it comes again.
@@ -394,10 +394,10 @@ impl Connection {
     /// RFC 3168 6.1.3: congestion is echoed until the peer says that it has reduced its window.
     fn note_congestion(&mut self, segment: &Segment) {
         if segment.has(TcpFlags::CWR) {
-            self.clear(flag::ECE_OWED);
+            self.clear(InputFlags::ECE_OWED);
         }
         if segment.ce {
-            self.set(flag::ECE_OWED);
+            self.set(InputFlags::ECE_OWED);
         }
     }
 
@@ -405,7 +405,7 @@ impl Connection {
     /// is contiguous (RFC 2883 4 (3)). It comes in pieces where the chunks out of order have it in
     /// pieces.
     fn note_duplicate(&mut self, range: Range) {
-        if !self.has(flag::SACK) {
+        if !self.has(InputFlags::SACK) {
             return;
         }
         let held = self.dsack;

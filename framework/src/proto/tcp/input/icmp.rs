@@ -7,7 +7,7 @@ use super::super::event::{CloseReason, IcmpRefusal};
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
 use super::super::seq::Seq;
-use super::super::state::connection::{Connection, State, coarse_seconds, flag};
+use super::super::state::connection::{Connection, InputFlags, State, coarse_seconds};
 use super::super::state::queue::{LOST, SACKED, SENT};
 use super::arrival::{HEADERS_LEN, less_options, receive_mss};
 use crate::proto::Flow;
@@ -132,7 +132,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         connection.snd_mss = mss;
         connection.mss_lowered_at_s = lowered_at_s(self.now);
-        connection.clear(flag::MSS_ON_TRIAL);
+        connection.clear(InputFlags::MSS_ON_TRIAL);
         connection.cwnd = connection.cwnd.max(mss.into());
     }
 
@@ -176,7 +176,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.cwnd = connection.cwnd.max(connection.snd_mss.into());
         if connection.holes != 0 {
             // From now on each acknowledgment is looked at closely.
-            connection.set(flag::MSS_ON_TRIAL);
+            connection.set(InputFlags::MSS_ON_TRIAL);
             (connection.claimed_mss, connection.claimed_seq) = (0, connection.snd_nxt);
         }
     }
@@ -239,7 +239,7 @@ impl Connection {
 
     /// Full segments arrive, or it is told why they do not.
     fn end_trial(&mut self) {
-        self.clear(flag::MSS_ON_TRIAL);
+        self.clear(InputFlags::MSS_ON_TRIAL);
         self.holes = 0;
     }
 }

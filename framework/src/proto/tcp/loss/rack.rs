@@ -13,7 +13,7 @@ use super::super::output::transmit::Sending;
 use super::super::payload::{Output, Payload};
 use super::super::segment::Segment;
 use super::super::seq::Seq;
-use super::super::state::connection::{Connection, Micros, Recovery, RetransmitTimer, flag};
+use super::super::state::connection::{Connection, InputFlags, LossFlags, Micros, Recovery, RetransmitTimer};
 use super::super::state::queue::Lane;
 use super::recovery::{Newest, News};
 use super::rtt::GRANULARITY_US;
@@ -38,7 +38,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // Only what was known before: an acknowledgment tells of several in the order of its
         // blocks.
         if resent == 0 && end.is_at_most(news.fack) {
-            connection.set(flag::REORDERING_SEEN);
+            connection.set(LossFlags::REORDERING_SEEN);
         }
         connection.rack.fack = connection.rack.fack.max(end);
         if resent == 0 && end.is_at_most(connection.recovery_point) {
@@ -65,8 +65,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Adapts the reordering window to what the peer says (RFC 8985 6.2 step 4).
     pub(in crate::proto::tcp) fn adapt_reordering(&mut self, has_dsack: bool) {
         let connection = &mut *self.connection;
-        if has_dsack && !connection.has(flag::DSACK_ROUND) {
-            connection.set(flag::DSACK_ROUND);
+        if has_dsack && !connection.has(LossFlags::DSACK_ROUND) {
+            connection.set(LossFlags::DSACK_ROUND);
             // Once in a round trip, which begins here.
             connection.round_end = connection.snd_nxt;
             connection.reo_wnd_mult = connection.reo_wnd_mult.saturating_add(1);
@@ -117,7 +117,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// and nobody has looked at it until now.
     pub(in crate::proto::tcp) fn on_probe_time(&mut self, at: Instant) {
         let due = self.probe_due(at);
-        if self.connection.has(flag::PROBE_OUT) || due <= self.now {
+        if self.connection.has(LossFlags::PROBE_OUT) || due <= self.now {
             return self.on_probe();
         }
         (self.connection.timer, self.connection.timer_at) = (RetransmitTimer::Probe, due);
@@ -128,7 +128,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.flight() == 0 {
             return;
         }
-        if self.connection.has(flag::PROBE_OUT) {
+        if self.connection.has(LossFlags::PROBE_OUT) {
             self.take_silence();
         } else {
             self.connection.probes = 0;
@@ -137,14 +137,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // The timeout comes after it in any case.
         connection.timer = RetransmitTimer::Timeout;
         connection.timer_at = self.now + connection.backed_off(connection.backoff);
-        connection.set(flag::PROBE_DUE);
+        connection.set(LossFlags::PROBE_DUE);
         let sent = connection.snd_nxt;
         self.transmit();
-        let is_out = self.connection.snd_nxt != sent || !self.connection.has(flag::PROBE_DUE);
+        let is_out = self.connection.snd_nxt != sent || !self.connection.has(LossFlags::PROBE_DUE);
         if !is_out && self.resend_last() == Sending::Busy {
             self.probe_again();
         }
-        self.connection.clear(flag::PROBE_DUE);
+        self.connection.clear(LossFlags::PROBE_DUE);
         let is_alone = self.is_alone();
         if self.connection.may_ask_again(is_alone) {
             self.connection.run_timer(is_alone, self.now);
@@ -202,10 +202,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(in crate::proto::tcp) fn note_probe(&mut self, is_resent: bool) {
         let connection = &mut *self.connection;
-        connection.clear(flag::PROBE_DUE | flag::PROBE_IS_RESENT);
-        connection.set(flag::PROBE_OUT);
+        connection.clear(LossFlags::PROBE_DUE | LossFlags::PROBE_IS_RESENT);
+        connection.set(LossFlags::PROBE_OUT);
         if is_resent {
-            connection.set(flag::PROBE_IS_RESENT);
+            connection.set(LossFlags::PROBE_IS_RESENT);
         }
         connection.rack.probe_end = connection.snd_nxt;
         self.shared.tally.tail_loss_probes += 1;
@@ -223,13 +223,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 connection.settle_probe();
             }
         }
-        if !connection.has(flag::PROBE_OUT) || segment.ack.is_before(end) {
+        if !connection.has(LossFlags::PROBE_OUT) || segment.ack.is_before(end) {
             return;
         }
         let is_reported = news
             .dsack
             .is_some_and(|range| range.right == end || range.left.is_before(end) && range.right.is_after(end));
-        if !connection.has(flag::PROBE_IS_RESENT) || is_reported {
+        if !connection.has(LossFlags::PROBE_IS_RESENT) || is_reported {
             connection.settle_probe();
         } else if segment.ack.is_after(end) {
             // The segment was lost, and the probe took its place: nobody else tells the congestion
@@ -302,7 +302,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The lone segment on its way has company, and the peer has no reason to be late any more.
     #[cold]
     pub(in crate::proto::tcp) fn hasten_probe(&mut self) {
-        if self.connection.has(flag::PROBE_OUT) {
+        if self.connection.has(LossFlags::PROBE_OUT) {
             return;
         }
         self.connection.timer_at = self.probe_due(self.connection.timer_at);
@@ -326,7 +326,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 impl Connection {
     /// RACK.reo_wnd (RFC 8985 6.2 step 4): how long what was sent earlier may come later.
     fn reordering_window(&self) -> Micros {
-        if !self.has(flag::REORDERING_SEEN) {
+        if !self.has(LossFlags::REORDERING_SEEN) {
             let is_enough = self.sacked_count >= DUPLICATE_THRESHOLD
                 || self.sacked_len >= DUPLICATE_THRESHOLD * u32::from(self.snd_mss);
             if self.is_recovering() || is_enough {
@@ -374,7 +374,7 @@ impl Connection {
             Recovery::Open | Recovery::Reduced => self.sacked_len == 0 && self.in_flight.head != NIL,
             Recovery::Fast | Recovery::Probing | Recovery::Loss => true,
         };
-        is_time && self.has(flag::SACK) && self.backoff == 0 && !self.has(flag::PROBE_OUT)
+        is_time && self.has(InputFlags::SACK) && self.backoff == 0 && !self.has(LossFlags::PROBE_OUT)
     }
 
     /// Whether a probe that was not answered is followed by another: each after twice the wait, as
@@ -382,7 +382,7 @@ impl Connection {
     /// remains for a path that is dead or full.
     fn may_ask_again(&self, is_alone: bool) -> bool {
         let is_soon = || 2 * self.next_probe_timeout(is_alone) <= u64::from(self.rto.0);
-        self.has(flag::PROBE_OUT) && self.backoff == 0 && self.srtt != Micros::ZERO && is_soon()
+        self.has(LossFlags::PROBE_OUT) && self.backoff == 0 && self.srtt != Micros::ZERO && is_soon()
     }
 
     /// How long the answer to a probe is waited for, in microseconds.
@@ -402,7 +402,7 @@ impl Connection {
 
     /// It is known what became of the probe.
     fn settle_probe(&mut self) {
-        self.clear(flag::PROBE_OUT);
+        self.clear(LossFlags::PROBE_OUT);
         self.probes = 0;
     }
 

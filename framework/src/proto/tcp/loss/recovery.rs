@@ -17,7 +17,9 @@ use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
 use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
-use super::super::state::connection::{Connection, Micros, Prr, Recovery, RetransmitTimer, Undo, flag};
+use super::super::state::connection::{
+    Connection, InputFlags, LossFlags, Micros, OutputFlags, Prr, Recovery, RetransmitTimer, Undo,
+};
 use super::super::state::queue::{RESENT, SACKED, SENT};
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
@@ -106,12 +108,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &*self.connection;
         let idx = connection.lost.head;
         // F-RTO sends new data, before what may not be lost at all (RFC 5682 2.1 step 2b).
-        if idx == NIL || connection.recovery == Recovery::Probing && connection.has(flag::FRTO_ADVANCED) {
+        if idx == NIL || connection.recovery == Recovery::Probing && connection.has(LossFlags::FRTO_ADVANCED) {
             return None;
         }
         let len = self.shared.chunks[idx].seq_len().min(connection.snd_mss.into());
         // NewReno sends the one that it knows of whatever the window is (RFC 6582 3.2).
-        let is_unmetered = connection.recovery == Recovery::Fast && !connection.has(flag::SACK);
+        let is_unmetered = connection.recovery == Recovery::Fast && !connection.has(InputFlags::SACK);
         (is_unmetered || len <= self.cwnd_room()).then_some(idx)
     }
 
@@ -123,7 +125,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.is_unlimited() {
             return u32::MAX;
         }
-        let is_usual = connection.flags & (flag::PROBE_DUE | flag::SACK) == flag::SACK;
+        let is_usual = connection.has(InputFlags::SACK) && !connection.has(LossFlags::PROBE_DUE);
         // RFC 5681 4.1 asks of one that was idle for how long.
         if is_usual && (pipe != 0 || self.now.since(connection.rack_xmit_ts) <= connection.rto.span()) {
             return connection.cwnd.saturating_sub(pipe);
@@ -142,13 +144,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.forget_epoch();
         }
         let mut window = connection.cwnd;
-        if !connection.has(flag::SACK) && connection.recovery == Recovery::Open {
+        if !connection.has(InputFlags::SACK) && connection.recovery == Recovery::Open {
             // RFC 3042: the first two duplicates let a new segment go each. With SACK they leave
             // the pipe.
             window = window.saturating_add(connection.sacked_count.min(2) * mss);
         }
         let room = window.saturating_sub(pipe);
-        if pipe == 0 || connection.has(flag::PROBE_DUE) { room.max(mss) } else { room }
+        if pipe == 0 || connection.has(LossFlags::PROBE_DUE) { room.max(mss) } else { room }
     }
 
     /// A chunk has left: `snd_nxt` is behind it.
@@ -167,7 +169,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.unacked_since = self.now;
         }
         connection.note_use();
-        if connection.recovery != Recovery::Open || is_resent || connection.has(flag::PROBE_DUE) {
+        if connection.recovery != Recovery::Open || is_resent || connection.has(LossFlags::PROBE_DUE) {
             self.aside().note_sent(seq_len, is_resent);
         }
         match self.connection.timer {
@@ -185,13 +187,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn note_sent(&mut self, seq_len: u32, is_resent: bool) {
         let connection = &mut *self.connection;
         connection.prr.out = connection.prr.out.saturating_add(seq_len);
-        if is_resent && connection.has(flag::UNDO) && connection.recovery != Recovery::Open {
+        if is_resent && connection.has(LossFlags::UNDO) && connection.recovery != Recovery::Open {
             connection.undo.resent += seq_len.div_ceil(u32::from(connection.snd_mss).max(1));
             if connection.undo.resent_ts == 0 {
                 connection.undo.resent_ts = connection.ts_now(self.now);
             }
         }
-        if connection.has(flag::PROBE_DUE) {
+        if connection.has(LossFlags::PROBE_DUE) {
             self.note_probe(is_resent);
         }
     }
@@ -206,7 +208,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.recovery == Recovery::Probing && (news.delivered > 0 || news.is_duplicate) {
             self.judge_timeout(news);
         }
-        if self.connection.has(flag::SACK) {
+        if self.connection.has(InputFlags::SACK) {
             self.adapt_reordering(news.dsack.is_some());
             self.end_probe(segment, news);
             self.finish_recovery();
@@ -228,7 +230,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 self.connection.grow_window(news.acked, self.now);
             }
             Recovery::Loss => {
-                self.connection.set(flag::CWND_LIMITED);
+                self.connection.set(LossFlags::CWND_LIMITED);
                 self.connection.grow_window(news.delivered, self.now);
             }
             Recovery::Open | Recovery::Probing => (),
@@ -249,8 +251,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.count_recovery();
         }
         connection.recovery = Recovery::Open;
-        connection.clear(flag::FRTO_ADVANCED);
-        if !connection.has(flag::SACK) {
+        connection.clear(LossFlags::FRTO_ADVANCED);
+        if !connection.has(InputFlags::SACK) {
             connection.sacked_count = 0;
         }
     }
@@ -265,7 +267,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         connection.recovery = Recovery::Fast;
         connection.recovery_point = connection.snd_nxt;
-        connection.clear(flag::PROBE_OUT);
+        connection.clear(LossFlags::PROBE_OUT);
         self.shared.tally.fast_recoveries += 1;
     }
 
@@ -286,7 +288,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return;
         }
         let mss = u32::from(connection.snd_mss);
-        if connection.recovery == Recovery::Fast && !connection.has(flag::SACK) {
+        if connection.recovery == Recovery::Fast && !connection.has(InputFlags::SACK) {
             return connection.inflate_window(news, mss);
         }
         let (pipe, ssthresh) = (connection.pipe(), connection.ssthresh);
@@ -391,12 +393,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         connection.recovery = if is_first && may_be_spurious { Recovery::Probing } else { Recovery::Loss };
         connection.recovery_point = connection.snd_nxt;
-        connection.clear(flag::FRTO_ADVANCED | flag::PROBE_OUT | flag::PROBE_DUE);
+        connection.clear(LossFlags::FRTO_ADVANCED | LossFlags::PROBE_OUT | LossFlags::PROBE_DUE);
         connection.forget_epoch();
         if !connection.is_unlimited() {
             connection.cwnd = connection.snd_mss.into();
         }
-        if !connection.has(flag::SACK) {
+        if !connection.has(InputFlags::SACK) {
             connection.sacked_count = 0;
         }
     }
@@ -407,7 +409,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &*self.connection;
         let mss = connection.snd_mss;
         // Where it was a black hole before, once is enough.
-        let patience = if connection.has(flag::MSS_ON_TRIAL) { 1 } else { BLACK_HOLE_TIMEOUTS };
+        let patience = if connection.has(InputFlags::MSS_ON_TRIAL) { 1 } else { BLACK_HOLE_TIMEOUTS };
         let is_full = self.shared.chunks.get(connection.send.head).is_some_and(|chunk| chunk.len >= mss.into());
         let Some(nth) = connection.backoff.saturating_add(1).checked_sub(patience).filter(|_| is_full) else { return };
         if let Some(&shorter) = SAFE_MSS.get(usize::from(nth)).filter(|&&shorter| shorter < mss) {
@@ -421,7 +423,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.snd_una.is_at_least(connection.recovery_point) {
             // All of it at once says nothing.
             connection.recovery = Recovery::Loss;
-        } else if connection.has(flag::FRTO_ADVANCED) {
+        } else if connection.has(LossFlags::FRTO_ADVANCED) {
             // Step 3: only the first segment was sent again, so more than that came from before.
             if news.originals {
                 return self.undo();
@@ -434,7 +436,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             }
         } else if news.advanced && self.open_for_new_data() {
             // Step 2b: two new segments, and see.
-            self.connection.set(flag::FRTO_ADVANCED);
+            self.connection.set(LossFlags::FRTO_ADVANCED);
         } else {
             self.connection.recovery = Recovery::Loss;
         }
@@ -460,7 +462,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &*self.connection;
         let undo = &connection.undo;
         let is_before = |echo: u32| (echo.wrapping_sub(undo.resent_ts) as i32) < 0;
-        connection.has(flag::UNDO)
+        connection.has(LossFlags::UNDO)
             && connection.recovery != Recovery::Open
             && news.advanced
             && undo.resent_ts != 0
@@ -479,9 +481,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.recovery = Recovery::Open;
         connection.backoff = 0;
         // What seemed lost was late.
-        connection.set(flag::REORDERING_SEEN);
-        connection.clear(flag::UNDO | flag::FRTO_ADVANCED);
-        if !connection.has(flag::SACK) {
+        connection.set(LossFlags::REORDERING_SEEN);
+        connection.clear(LossFlags::UNDO | LossFlags::FRTO_ADVANCED);
+        if !connection.has(InputFlags::SACK) {
             connection.sacked_count = 0;
         }
         self.shared.tally.undone_recoveries += 1;
@@ -498,13 +500,13 @@ impl Connection {
     /// Takes the window down for a loss or a mark, and remembers what it was where that may have
     /// been for nothing.
     fn begin_reduction(&mut self, may_undo: bool) {
-        if self.has(flag::ECN) {
+        if self.has(InputFlags::ECN) {
             // RFC 3168 6.1.2: whatever the reason.
-            self.set(flag::CWR_OWED);
+            self.set(OutputFlags::CWR_OWED);
         }
-        self.clear(flag::UNDO);
+        self.clear(LossFlags::UNDO);
         if may_undo {
-            self.set(flag::UNDO);
+            self.set(LossFlags::UNDO);
             let (cwnd, ssthresh) = (self.cwnd, self.ssthresh);
             self.undo = Undo { cwnd, ssthresh, marker: self.snd_una, resent: 0, resent_ts: 0 };
         }

@@ -22,7 +22,7 @@ use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
 use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
-use super::super::state::connection::{Connection, flag};
+use super::super::state::connection::{Connection, InputFlags, LossFlags};
 use super::super::state::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in_lane};
 use super::recovery::News;
 use crate::proto::slab::NIL;
@@ -66,7 +66,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // has made a copy.
         let is_of_recovery =
             range.left.is_at_least(connection.undo.marker) && range.right.is_at_most(connection.recovery_point);
-        if connection.has(flag::UNDO) && is_of_recovery && connection.undo.resent != 0 {
+        if connection.has(LossFlags::UNDO) && is_of_recovery && connection.undo.resent != 0 {
             let count = (range.right - range.left).div_ceil(u32::from(connection.snd_mss).max(1));
             connection.undo.resent = connection.undo.resent.saturating_sub(count);
             news.resends_were_needless = connection.undo.resent == 0;
@@ -166,7 +166,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.sacked_count += 1;
         let (seq, end, sent_at, resent) = (chunk.seq, chunk.end(), chunk.sent_at, chunk.resent);
         self.join_runs(idx);
-        if self.connection.has(flag::MSS_ON_TRIAL) {
+        if self.connection.has(InputFlags::MSS_ON_TRIAL) {
             self.judge_trial(seq, len);
         }
         self.hear_of(end, sent_at, resent, news);
@@ -335,7 +335,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             news.delivered += len;
             news.oldest_sent_at.get_or_insert(sent_at);
             news.resent |= resent != 0;
-            if self.connection.has(flag::MSS_ON_TRIAL) {
+            if self.connection.has(InputFlags::MSS_ON_TRIAL) {
                 self.judge_trial(seq, len);
             }
             self.hear_of(end, sent_at, resent, news);
@@ -483,7 +483,7 @@ impl Connection {
             }
         }
         assert_eq!((self.sacked_len, self.lost_len, self.resent_len), (sacked, lost, resent), "sums");
-        if self.has(flag::SACK) {
+        if self.has(InputFlags::SACK) {
             assert_eq!(self.sacked_count, count);
         }
         for (lane, mut wanted, is_timed) in [(self.in_flight, in_flight, true), (self.lost, waiting, false)] {

@@ -20,7 +20,7 @@ use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
 use super::super::segment::Outgoing;
 use super::super::seq::Seq;
-use super::super::state::connection::flag;
+use super::super::state::connection::{InputFlags, OutputFlags};
 use super::super::state::queue::{Chunk, PUSH, SENT};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -149,9 +149,9 @@ impl<P: Payload> Tcp<P> {
         if !cx.shared.delegations.set(Delegation { slot, len: len as u32, acked }) {
             return Err(DelegateError::TooMany { limit: DELEGATIONS_MAX });
         }
-        cx.connection.set(flag::DELEGATED);
+        cx.connection.set(OutputFlags::DELEGATED);
         let mut outgoing = cx.header(cx.connection.snd_nxt, TcpFlags::ACK | TcpFlags::PSH, 0);
-        outgoing.ect = cx.connection.has(flag::ECN);
+        outgoing.ect = cx.connection.has(InputFlags::ECN);
         outgoing.sack_count = 0;
         Ok((outgoing, cx.connection.snd_mss.into()))
     }
@@ -214,7 +214,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !connection.state.may_send() {
             return Err(DelegateError::Send(SendError::Closed));
         }
-        let is_new = !connection.has(flag::DELEGATED);
+        let is_new = !connection.has(OutputFlags::DELEGATED);
         if is_new && (connection.next_unsent != NIL || connection.lost_len != 0) {
             return Err(DelegateError::DataWaits);
         }
@@ -299,7 +299,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             // What waited behind it is sent only now.
             self.connection.unacked_since = Instant::MAX;
         }
-        self.connection.clear(flag::DELEGATED);
+        self.connection.clear(OutputFlags::DELEGATED);
         self.shared.delegations.remove(self.slot);
     }
 
@@ -309,7 +309,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn acknowledge_delegated(&mut self, ack: Seq) -> Seq {
         let mut delegation = self.shared.delegations.get(self.slot);
         let beyond = ack - self.connection.snd_nxt;
-        if !self.connection.has(flag::DELEGATED) || ack.is_before(self.connection.snd_nxt) || beyond > delegation.len {
+        if !self.connection.has(OutputFlags::DELEGATED)
+            || ack.is_before(self.connection.snd_nxt)
+            || beyond > delegation.len
+        {
             return ack;
         }
         delegation.acked = delegation.acked.max(beyond);

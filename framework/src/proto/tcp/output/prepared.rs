@@ -16,7 +16,7 @@ use super::super::machine::{Context, Shared, Tcp};
 use super::super::payload::{NoOutput, Payload};
 use super::super::segment::Outgoing;
 use super::super::seq::Seq;
-use super::super::state::connection::{Connection, flag};
+use super::super::state::connection::{Connection, InputFlags};
 use super::super::state::queue::{Chunk, PUSH};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -124,7 +124,7 @@ impl<'a, P: Payload> SendPermit<'a, P> {
     pub fn outgoing(&self) -> Outgoing {
         let (connection, Numbers { seq, ack, wnd, timestamps }) = (&*self.connection, self.numbers());
         let bare = connection.bare(seq, ack, TcpFlags::ACK | TcpFlags::PSH);
-        Outgoing { wnd, timestamps, ect: connection.has(flag::ECN), ..bare }
+        Outgoing { wnd, timestamps, ect: connection.has(InputFlags::ECN), ..bare }
     }
 
     /// The segment has left. The machine keeps its payload until it is acknowledged.
@@ -164,9 +164,12 @@ impl Committed<'_> {
 impl Connection {
     pub(in crate::proto::tcp) fn header_template(&self) -> HeaderTemplate {
         let zero = Seq(0);
-        let timestamps = self.has(flag::TIMESTAMPS).then_some(Timestamps { value: 0, echo_reply: 0 });
-        let outgoing =
-            Outgoing { timestamps, ect: self.has(flag::ECN), ..self.bare(zero, zero, TcpFlags::ACK | TcpFlags::PSH) };
+        let timestamps = self.has(InputFlags::TIMESTAMPS).then_some(Timestamps { value: 0, echo_reply: 0 });
+        let outgoing = Outgoing {
+            timestamps,
+            ect: self.has(InputFlags::ECN),
+            ..self.bare(zero, zero, TcpFlags::ACK | TcpFlags::PSH)
+        };
         HeaderTemplate {
             outgoing,
             mss: self.snd_mss.into(),
@@ -180,6 +183,7 @@ impl Connection {
 mod tests {
     #![allow(clippy::unwrap_used)] // a panic here is the report
 
+    use super::super::super::state::connection::OutputFlags;
     use super::super::super::tests::{End, connected, settle};
     use super::*;
 
@@ -257,7 +261,7 @@ mod tests {
         assert!(!fire(&mut client, b"order"), "data waits before it");
         client.tcp.delegate(id, 3, now, &mut client.sent).unwrap_err();
         client.tcp.tick(now, &mut client.sent);
-        change(&mut client, |connection| connection.set(flag::DELEGATED));
+        change(&mut client, |connection| connection.set(OutputFlags::DELEGATED));
         assert!(!fire(&mut client, b"order"), "the numbers are somebody else's");
     }
 

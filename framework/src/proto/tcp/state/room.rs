@@ -9,7 +9,7 @@
 use super::super::event::ConnectionId;
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{NoOutput, Output, Payload};
-use super::connection::{flag, pending};
+use super::connection::{AppFlags, pending};
 use crate::time::{Duration, Instant};
 
 /// How often who waits for chunks or buffers of others looks: a thousand that do take a few per
@@ -31,7 +31,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(in crate::proto::tcp) fn await_room(&mut self) {
         if self.connection.state.may_send() {
-            self.connection.set(flag::WANTS_ROOM);
+            self.connection.set(AppFlags::WANTS_ROOM);
             self.wake(self.now + LOOK_SPAN);
         }
     }
@@ -48,7 +48,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !self.has_chunk() || !self.output.has_buffer() {
             return self.wake(self.now + LOOK_SPAN);
         }
-        self.connection.clear(flag::WANTS_ROOM);
+        self.connection.clear(AppFlags::WANTS_ROOM);
         self.tell(pending::WRITABLE);
     }
 }

@@ -3,7 +3,7 @@
 //! call, a probe or a handshake does.
 
 use super::super::options::{ConnectionOptions, Keepalive, Linger};
-use super::connection::{Connection, flag};
+use super::connection::{Connection, OutputFlags};
 use crate::time::Duration;
 
 /// What segments ask for.
@@ -71,7 +71,7 @@ impl Connection {
         }
         self.change_congestion(options.congestion);
         // Another rate may hold nothing back: who sends looks anew.
-        self.clear(flag::PACED);
+        self.clear(OutputFlags::PACED);
     }
 
     /// The options as the app gave them, spans in the grain that they are kept in.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::state::connection::flag;
+use super::super::state::connection::{AppFlags, InputFlags};
 use super::line::{Line, MSS, options, stream};
 use super::*;
 use crate::wire::tcp::TcpFlags;
@@ -44,7 +44,7 @@ fn latest_range_is_told_first_and_no_more_than_three_with_timestamps() {
     line.sent();
     line.data(9000, 500);
     assert_eq!(line.sent(), ["0 ack 0 sack 9000..9500 sack 7000..7500 sack 5000..5500 sack 3000..3500"]);
-    line.connection().set(flag::TIMESTAMPS);
+    line.connection().set(InputFlags::TIMESTAMPS);
     line.context().send_ack();
     assert_eq!(line.sent(), ["0 ack 0 sack 9000..9500 sack 7000..7500 sack 5000..5500"]);
 }
@@ -62,7 +62,7 @@ fn ranges_that_touch_are_one() {
 #[test]
 fn peer_without_sack_is_told_nothing_of_ranges() {
     let mut line = seasoned();
-    line.connection().clear(flag::SACK);
+    line.connection().clear(InputFlags::SACK);
     line.data(1000, 1000);
     line.data(1000, 1000);
     assert_eq!(line.sent(), ["0 ack 0", "0 ack 0"]);
@@ -142,7 +142,7 @@ fn pool_with_fewer_buffers_than_chunks_is_not_used_up_by_what_is_kept() {
 #[test]
 fn paused_app_gets_its_data_when_it_goes_on() {
     let mut line = seasoned();
-    line.connection().set(flag::PAUSED);
+    line.connection().set(AppFlags::PAUSED);
     line.data(0, 1000);
     line.data(1000, 1000);
     line.tick();
@@ -155,7 +155,7 @@ fn paused_app_gets_its_data_when_it_goes_on() {
 #[test]
 fn window_closes_as_a_paused_app_fills_it_and_its_end_stays() {
     let mut line = Line::with(&ConnectionOptions { receive_buffer: 4_000, ..options() });
-    line.connection().set(flag::PAUSED);
+    line.connection().set(AppFlags::PAUSED);
     let mut windows = Vec::new();
     for at in [0, 1000, 2000, 3000] {
         line.data(at, 1000);
@@ -175,7 +175,7 @@ fn window_closes_as_a_paused_app_fills_it_and_its_end_stays() {
 #[test]
 fn window_does_not_open_by_less_than_a_segment() {
     let mut line = Line::with(&ConnectionOptions { receive_buffer: 4_000, ..options() });
-    line.connection().set(flag::PAUSED);
+    line.connection().set(AppFlags::PAUSED);
     // Two that follow each other fit no buffer, so each is taken by itself.
     let lens = [600, 1_000, 600, 1_000, 800];
     lens.into_iter().fold(0, |at, len| {
@@ -185,7 +185,7 @@ fn window_does_not_open_by_less_than_a_segment() {
     line.tick();
     line.sent();
     let mut windows = Vec::new();
-    line.connection().clear(flag::PAUSED);
+    line.connection().clear(AppFlags::PAUSED);
     for _ in lens {
         let id = line.id();
         line.tcp.next_data(id).unwrap();
@@ -252,8 +252,10 @@ proptest! {
         let (mut came, mut edge) = ([false; 4000], 0);
         for (at, len, pauses) in pieces {
             let len = len.min(4000 - at);
-            line.connection().flags &= !flag::PAUSED;
-            line.connection().flags |= if pauses { flag::PAUSED } else { 0 };
+            line.connection().clear(AppFlags::PAUSED);
+            if pauses {
+                line.connection().set(AppFlags::PAUSED);
+            }
             line.data(at, len);
             came[at as usize..][..len as usize].fill(true);
             line.resume();
@@ -293,7 +295,7 @@ fn each_segment_that_is_refused_has_a_reason() {
 fn data_that_a_paused_app_has_no_share_for_is_counted() {
     let config = TcpConfig { connections_max: 1, chunks_max: 16, ..TcpConfig::default() };
     let mut line = Line::of(config, &options());
-    line.connection().set(flag::PAUSED);
+    line.connection().set(AppFlags::PAUSED);
     let kept = (0..16).take_while(|idx| line.data(idx * MSS, MSS).is_none()).count() as u32;
     assert!((4..12).contains(&kept), "{kept}");
     refused(&mut line, kept * MSS, MSS, TcpDrop::NoRoom);

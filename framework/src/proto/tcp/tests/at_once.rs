@@ -5,7 +5,9 @@
 use super::super::output::prepared::Numbers;
 use super::super::payload::NoOutput;
 use super::super::segment::{Plain, Range};
-use super::super::state::connection::{Connection, Micros, Recovery, RetransmitTimer, State, flag};
+use super::super::state::connection::{
+    AppFlags, Connection, InputFlags, LossFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State,
+};
 use super::super::state::stored::switch;
 use super::*;
 use crate::proto::slab::NIL;
@@ -58,10 +60,10 @@ fn each_condition_closes_the_way() {
         ("something is lost", |connection| connection.lost_len = 1),
         ("a recovery is not over", |connection| connection.recovery = Recovery::Fast),
         ("the window was closed", |connection| connection.timer = RetransmitTimer::Persist),
-        ("congestion is to be echoed", |connection| connection.set(flag::ECE_OWED)),
-        ("a reduction is to be told", |connection| connection.set(flag::CWR_OWED)),
-        ("numbers are somebody else's", |connection| connection.set(flag::DELEGATED)),
-        ("a probe is due", |connection| connection.set(flag::PROBE_DUE)),
+        ("congestion is to be echoed", |connection| connection.set(InputFlags::ECE_OWED)),
+        ("a reduction is to be told", |connection| connection.set(OutputFlags::CWR_OWED)),
+        ("numbers are somebody else's", |connection| connection.set(OutputFlags::DELEGATED)),
+        ("a probe is due", |connection| connection.set(LossFlags::PROBE_DUE)),
         ("a rate is limited", |connection| connection.options.switches |= switch::PACING),
         ("small segments wait", |connection| connection.options.switches &= !switch::NODELAY),
         ("a duplicate is to be reported", |connection| connection.dsack = Range { left: Seq(1), right: Seq(2) }),
@@ -76,7 +78,7 @@ fn each_condition_closes_the_way() {
 fn connection_that_the_app_let_go_of_takes_no_order() {
     let (mut client, _server) = warmed();
     let (id, now) = (client.id.unwrap(), client.now);
-    client.tcp.context(id.slot, &mut NoOutput, now).connection.set(flag::ORPHANED);
+    client.tcp.context(id.slot, &mut NoOutput, now).connection.set(AppFlags::ORPHANED);
     assert!(client.tcp.send_permit(id, 5, now).is_none());
 }
 
@@ -155,7 +157,7 @@ fn room_is_used_up_byte_by_byte_and_found_anew_when_acknowledged() {
     }
     let state = connection(&client);
     assert!(state.flight() <= state.snd_wnd.min(state.cwnd), "and not passed");
-    assert!(state.has(flag::CWND_LIMITED), "that cwnd is the limit was noted");
+    assert!(state.has(LossFlags::CWND_LIMITED), "that cwnd is the limit was noted");
     settle(&mut client, &mut server);
     assert!(fire(&mut client, &[7; 1000]));
 }

@@ -1,6 +1,6 @@
 //! What the audit of the timers finds: each kind of loss is done by hand.
 
-use super::super::state::connection::{AckOwed, RetransmitTimer, flag};
+use super::super::state::connection::{AckOwed, OutputFlags, RetransmitTimer};
 use super::*;
 
 /// What the audit says of a connection with data on its way, after some harm was done to it.
@@ -60,7 +60,7 @@ fn acknowledgment_that_nobody_sends_is_found() {
 
 #[test]
 fn flag_without_a_place_in_the_list_is_found() {
-    let lie = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].set(flag::IN_FLUSH);
+    let lie = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].set(OutputFlags::IN_FLUSH);
     assert_eq!(check(lie), "its flag says that it is in the list of the burst, and it is not");
 }
 
@@ -75,7 +75,7 @@ fn rate_that_holds_back_for_ever_is_found() {
     let hold = |tcp: &mut Tcp<Vec<u8>>, slot: u32| {
         let at = Instant::ZERO + Duration::from_millis(500);
         tcp.connections[slot].pace_at = at;
-        tcp.connections[slot].set(flag::PACED);
+        tcp.connections[slot].set(OutputFlags::PACED);
         tcp.shared.wheel.set(slot, at);
     };
     assert_eq!(check(hold), "its rate holds back, and the moment is over");

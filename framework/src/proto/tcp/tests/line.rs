@@ -7,7 +7,7 @@ use core::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::super::machine::Context;
-use super::super::state::connection::{Connection, State, flag};
+use super::super::state::connection::{AppFlags, Connection, InputFlags, State};
 use super::*;
 use crate::wire::tcp::TcpFlags;
 
@@ -114,7 +114,7 @@ impl Line {
         (connection.snd_wnd, connection.snd_wnd_max) = (60_000, 60_000);
         (connection.snd_wl1, connection.snd_wl2) = (THEIRS - 1, OURS);
         (connection.snd_mss, connection.rcv_mss) = (MSS as u16, MSS as u16);
-        connection.set(flag::SACK);
+        connection.set(InputFlags::SACK);
         let slot = tcp.insert(connection).unwrap();
         let wire = Wire { sent: Vec::new(), room: usize::MAX, is_cut: false, segmentation_len_max: 0, pieces_max: 1 };
         let (bytes, events) = (Vec::new(), Vec::new());
@@ -245,7 +245,7 @@ impl Line {
 
     /// The app goes on, and takes what waits.
     pub(crate) fn resume(&mut self) {
-        self.connection().clear(flag::PAUSED);
+        self.connection().clear(AppFlags::PAUSED);
         let id = self.id();
         while let Some(data) = self.tcp.next_data(id) {
             self.bytes.extend(data);

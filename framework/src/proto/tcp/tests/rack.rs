@@ -1,6 +1,6 @@
 //! RACK-TLP (RFC 8985): what is lost, what is late, and who asks.
 
-use super::super::state::connection::{Micros, Recovery, RetransmitTimer, flag};
+use super::super::state::connection::{LossFlags, Micros, Recovery, RetransmitTimer};
 use super::sender::{FIRST, MSS, Sender};
 use super::*;
 
@@ -12,7 +12,7 @@ fn blocks_of_one_acknowledgment_are_no_reordering() {
     sender.send(8);
     sender.wait_ms(10);
     sender.ack(0, &[(6, 7), (4, 5), (2, 3)]);
-    assert!(!sender.connection().has(flag::REORDERING_SEEN));
+    assert!(!sender.connection().has(LossFlags::REORDERING_SEEN));
     assert_eq!((sender.marks().as_str(), sender.recovery()), ("LLSLSLS.", Recovery::Fast));
 }
 
@@ -66,7 +66,7 @@ fn segment_that_comes_late_makes_the_sender_wait() {
     sender.wait_ms(10);
     sender.ack(0, &[(2, 3)]);
     sender.ack(2 + 1, &[]);
-    assert!(sender.connection().has(flag::REORDERING_SEEN));
+    assert!(sender.connection().has(LossFlags::REORDERING_SEEN));
     sender.send(6);
     sender.wait_ms(10);
     sender.ack(5, &[(6, 11)]);
@@ -110,7 +110,7 @@ fn probe_is_the_last_segment_again_where_there_is_nothing_new() {
     assert_eq!(sender.sent.0.len(), 1);
     assert_eq!(sender.sent.0[0].0.seq, FIRST + 2 * MSS);
     let connection = sender.connection();
-    assert!(connection.has(flag::PROBE_OUT) && connection.has(flag::PROBE_IS_RESENT));
+    assert!(connection.has(LossFlags::PROBE_OUT) && connection.has(LossFlags::PROBE_IS_RESENT));
     assert_eq!((sender.marks().as_str(), connection.timer), ("..R", RetransmitTimer::Probe));
 }
 
@@ -126,7 +126,7 @@ fn probe_that_repaired_a_loss_reduces_the_window() {
     assert_eq!(sender.connection().cwnd, 20 * MSS);
     sender.send(1);
     sender.ack(11, &[]);
-    assert!(!sender.connection().has(flag::PROBE_OUT));
+    assert!(!sender.connection().has(LossFlags::PROBE_OUT));
     assert_eq!((sender.connection().ssthresh, sender.connection().cwnd), (10 * MSS, 10 * MSS));
 }
 
@@ -139,7 +139,7 @@ fn probe_that_was_there_twice_reduces_nothing() {
     sender.wait_ms(10);
     sender.ack(10, &[]);
     sender.ack(10, &[(9, 10)]);
-    assert!(!sender.connection().has(flag::PROBE_OUT));
+    assert!(!sender.connection().has(LossFlags::PROBE_OUT));
     assert!(sender.connection().cwnd >= 10 * MSS);
 }
 

@@ -1,6 +1,6 @@
 //! What is sent again and how much, what a round trip teaches, and what is taken back.
 
-use super::super::state::connection::{Micros, Recovery, RetransmitTimer, State, flag};
+use super::super::state::connection::{AppFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State};
 use super::sender::{FIRST, MSS, Sender};
 use super::*;
 use crate::wire::tcp::TcpFlags;
@@ -225,7 +225,7 @@ fn mark_of_the_network_reduces_the_window_once_in_a_round_trip() {
     }
     let connection = sender.connection();
     assert_eq!((connection.recovery, connection.ssthresh), (Recovery::Reduced, 4_500));
-    assert!(connection.has(flag::CWR_OWED) && connection.lost_len == 0);
+    assert!(connection.has(OutputFlags::CWR_OWED) && connection.lost_len == 0);
     sender.ack(10, &[]);
     assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 4_500));
 }
@@ -425,7 +425,7 @@ fn app_that_was_refused_is_told_when_half_of_the_buffer_is_free() {
     let options = ConnectionOptions { send_buffer: 4 * MSS, ..ConnectionOptions::default() };
     let mut sender = Sender::measured(&options);
     sender.send(4);
-    sender.connection_mut().set(flag::WANTS_ROOM);
+    sender.connection_mut().set(AppFlags::WANTS_ROOM);
     sender.ack(1, &[]);
     assert!(sender.tcp.next_event().is_none());
     sender.ack(2, &[]);

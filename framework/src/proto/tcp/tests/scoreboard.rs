@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::loss::scoreboard::STEPS_MAX;
-use super::super::state::connection::flag;
+use super::super::state::connection::LossFlags;
 use super::sender::{FIRST, MSS, Sender};
 use super::*;
 use crate::proto::slab::NIL;
@@ -63,7 +63,7 @@ fn chunk_of_several_segments_is_cut_where_the_block_ends() {
 #[test]
 fn runs_join_from_both_sides() {
     let mut sender = Sender::with_sack();
-    sender.connection_mut().set(flag::REORDERING_SEEN);
+    sender.connection_mut().set(LossFlags::REORDERING_SEEN);
     sender.send(9);
     sender.ack(0, &[(1, 2), (3, 4), (7, 8)]);
     sender.ack(0, &[(2, 3), (8, 9)]);

@@ -3,7 +3,7 @@
 
 use super::super::machine::Context;
 use super::super::segment::Segment;
-use super::super::state::connection::{Connection, Micros, Recovery, State, flag};
+use super::super::state::connection::{Connection, InputFlags, Micros, Recovery, State};
 use super::super::state::queue::{Chunk, LOST, RESENT, SACKED, SENT};
 use super::*;
 use crate::proto::slab::NIL;
@@ -34,13 +34,13 @@ impl Sender {
         connection.snd_wl2 = FIRST;
         connection.snd_mss = MSS as u16;
         if options.sack {
-            connection.set(flag::SACK);
+            connection.set(InputFlags::SACK);
         }
         if options.timestamps {
-            connection.set(flag::TIMESTAMPS);
+            connection.set(InputFlags::TIMESTAMPS);
         }
         if options.ecn {
-            connection.set(flag::ECN);
+            connection.set(InputFlags::ECN);
         }
         let slot = tcp.insert(connection).unwrap();
         let mut sender = Self { tcp, slot, sent: Sent::default(), now };
@@ -134,7 +134,7 @@ impl Sender {
         let range = |&(left, right): &(u32, u32)| Range { left: FIRST + left * MSS, right: FIRST + right * MSS };
         let ranges: Vec<Range> = sacks.iter().map(range).collect();
         let mut segment = self.segment(FIRST + to * MSS, &ranges);
-        if self.connection().has(flag::TIMESTAMPS) {
+        if self.connection().has(InputFlags::TIMESTAMPS) {
             segment.timestamps = Some(Timestamps { value: 1, echo_reply: echo });
         }
         self.hear(&segment)

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::state::connection::{AckOwed, flag};
+use super::super::state::connection::{AckOwed, InputFlags, OutputFlags};
 use super::line::{Line, MSS, options, stream};
 use super::*;
 use crate::proto::tcp::output::transmit::Sending;
@@ -299,7 +299,7 @@ fn device_that_segments_gets_what_a_rate_gives_in_a_millisecond() {
 #[test]
 fn only_new_data_is_marked_as_ecn_capable() {
     let mut line = Line::new();
-    line.connection().set(flag::ECN | flag::CWR_OWED);
+    line.connection().set(InputFlags::ECN | OutputFlags::CWR_OWED);
     line.send(1000);
     line.send(1000);
     let head = line.connection().send.head;
@@ -311,7 +311,7 @@ fn only_new_data_is_marked_as_ecn_capable() {
 #[test]
 fn congestion_is_echoed_until_the_peer_has_reduced_its_window() {
     let mut line = Line::new();
-    line.connection().set(flag::ECN);
+    line.connection().set(InputFlags::ECN);
     line.hear(0, stream(0, 10), TcpFlags::ACK, |segment| segment.ce = true);
     line.send(10);
     line.context().send_ack();

@@ -6,7 +6,7 @@ use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::{Plain, Segment};
-use crate::proto::tcp::state::connection::{Connection, State, coarse_seconds, flag};
+use crate::proto::tcp::state::connection::{Connection, InputFlags, State, coarse_seconds};
 use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;
 
@@ -18,7 +18,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// age (5.2).
     #[inline]
     pub(super) fn check_timestamps(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
-        if !self.connection.has(flag::TIMESTAMPS) {
+        if !self.connection.has(InputFlags::TIMESTAMPS) {
             return Ok(());
         }
         match segment.timestamps {
@@ -108,7 +108,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         connection.last_received_at = self.now;
         if let Some(timestamps) = segment.timestamps
-            && connection.has(flag::TIMESTAMPS)
+            && connection.has(InputFlags::TIMESTAMPS)
             && segment.seq.is_at_most(connection.last_ack_sent)
         {
             connection.ts_recent = timestamps.value;
@@ -161,7 +161,7 @@ impl Connection {
             && is_late
             && self.state.is_synchronized()
             && segment.sack_count != 0
-            && self.has(flag::SACK)
+            && self.has(InputFlags::SACK)
             && segment.seq == self.rcv_nxt
             && self.snd_una - segment.ack <= self.snd_wnd_max
     }

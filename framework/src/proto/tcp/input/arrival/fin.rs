@@ -6,7 +6,7 @@ use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
-use crate::proto::tcp::state::connection::{AckOwed, State, flag, pending};
+use crate::proto::tcp::state::connection::{AckOwed, AppFlags, InputFlags, State, pending};
 use crate::proto::tcp::timers::FIN_WAIT_2;
 use crate::wire::tcp::TcpFlags;
 
@@ -15,7 +15,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// moves.
     pub(super) fn check_fin_acknowledged(&mut self) -> Result<(), TcpDrop> {
         let connection = &mut *self.connection;
-        if !connection.has(flag::FIN_QUEUED) || !connection.send.is_empty() {
+        if !connection.has(AppFlags::FIN_QUEUED) || !connection.send.is_empty() {
             return Ok(());
         }
         match connection.state {
@@ -36,7 +36,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// In FIN-WAIT-2 an app that is done does not wait for ever for a FIN (RFC 9293 3.6, Linux
     /// `tcp_fin_timeout`). One that has shut down its own side only may listen as long as it likes.
     pub(in crate::proto::tcp) fn limit_fin_wait(&mut self) {
-        if self.connection.has(flag::RECEIVES_NO_MORE) {
+        if self.connection.has(AppFlags::RECEIVES_NO_MORE) {
             self.connection.idle_at = self.now + FIN_WAIT_2;
             self.arm();
         }
@@ -46,7 +46,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// peer knows that nobody read it.
     pub(super) fn check_wanted(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         let is_new = segment.len > 0 && (segment.seq + segment.len).is_after(self.connection.rcv_nxt);
-        if !is_new || !self.connection.has(flag::RECEIVES_NO_MORE) || !self.connection.state.may_receive() {
+        if !is_new || !self.connection.has(AppFlags::RECEIVES_NO_MORE) || !self.connection.state.may_receive() {
             return Ok(());
         }
         self.send_reset();
@@ -68,10 +68,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             // is none of this stream's yet.
             if number == connection.rcv_nxt || number.is_before(connection.rcv_adv) {
                 connection.rcv_fin = number;
-                connection.set(flag::FIN_SEEN);
+                connection.set(InputFlags::FIN_SEEN);
             }
         }
-        if !connection.has(flag::FIN_SEEN) || connection.rcv_nxt != connection.rcv_fin {
+        if !connection.has(InputFlags::FIN_SEEN) || connection.rcv_nxt != connection.rcv_fin {
             if segment.has(TcpFlags::FIN) && segment.len == 0 {
                 self.owe_ack(AckOwed::Now);
             } else if connection.ack_owed == AckOwed::Now {
@@ -80,7 +80,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             }
             return;
         }
-        connection.clear(flag::FIN_SEEN);
+        connection.clear(InputFlags::FIN_SEEN);
         connection.rcv_nxt += 1;
         connection.out_of_order.clear(&mut self.shared.chunks);
         self.tell(pending::PEER_CLOSED);

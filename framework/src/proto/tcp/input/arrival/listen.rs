@@ -14,7 +14,7 @@ use crate::proto::tcp::machine::Tcp;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::{Outgoing, Segment, SynOptions};
 use crate::proto::tcp::seq::Seq;
-use crate::proto::tcp::state::connection::{Connection, State, flag};
+use crate::proto::tcp::state::connection::{AppFlags, Connection, State};
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
@@ -165,7 +165,7 @@ impl<P: Payload> Tcp<P> {
         let mut connection =
             Connection::new(arrival.flow, State::SynReceived, &options.connection, options.consumer, now);
         connection.listener = id.0;
-        connection.set(flag::EMBRYONIC);
+        connection.set(AppFlags::EMBRYONIC);
         let slot = self.insert(connection).ok_or(TcpDrop::TableFull)?;
         self.shared.count_place(&mut self.connections[slot]);
         self.listeners.slots[listener].embryonic += 1;
@@ -242,7 +242,7 @@ impl<P: Payload> Tcp<P> {
     pub(super) fn check_late_cookie(&self, slot: u32, arrival: &Arrival, now: Instant) -> Option<(u32, Segment)> {
         let (connection, segment) = (&self.connections[slot], &arrival.segment);
         let is_other = segment.has(TcpFlags::ACK) && segment.ack != connection.snd_nxt;
-        if !is_other || segment.has(TcpFlags::RST) || !connection.has(flag::EMBRYONIC) {
+        if !is_other || segment.has(TcpFlags::RST) || !connection.has(AppFlags::EMBRYONIC) {
             return None;
         }
         let listener = self.listeners.find(arrival.flow.local)?;

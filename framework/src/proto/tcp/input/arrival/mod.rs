@@ -26,7 +26,9 @@ use super::super::listening::listener::Accept;
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
 use super::super::segment::Segment;
-use super::super::state::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
+use super::super::state::connection::{
+    AckOwed, AppFlags, Connection, InputFlags, LossFlags, OutputFlags, RetransmitTimer, State, pending,
+};
 use super::super::state::queue::Lane;
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
@@ -198,7 +200,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             Some(_) => Err(TcpDrop::AfterFin),
             None => Ok(None),
         };
-        if segment.has(TcpFlags::FIN) || self.connection.has(flag::FIN_SEEN) {
+        if segment.has(TcpFlags::FIN) || self.connection.has(InputFlags::FIN_SEEN) {
             self.check_fin(segment);
         }
         delivered
@@ -208,8 +210,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn establish(&mut self) {
         let connection = &mut *self.connection;
         connection.state = State::Established;
-        connection.clear(flag::EMBRYONIC);
-        connection.set(flag::UNTOLD);
+        connection.clear(AppFlags::EMBRYONIC);
+        connection.set(AppFlags::UNTOLD);
         connection.last_received_at = self.now;
         (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
         connection.snd_small = connection.snd_una;
@@ -252,7 +254,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             !(pending::WRITABLE | if reason == CloseReason::Finished { 0 } else { pending::PEER_CLOSED });
         self.fall_silent();
         // Who is told nothing is looked at as well: that is when its place is given back.
-        self.connection.set(flag::IN_READY);
+        self.connection.set(AppFlags::IN_READY);
         self.shared.ready.remove(self.slot);
         self.shared.ready.push(self.slot);
     }
@@ -263,7 +265,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.send.clear(&mut self.shared.chunks);
         if connection.next_unsent != NIL {
             // What was last, and has not left.
-            connection.clear(flag::FIN_QUEUED);
+            connection.clear(AppFlags::FIN_QUEUED);
         }
         connection.out_of_order.clear(&mut self.shared.chunks);
         (connection.next_unsent, connection.send_len) = (NIL, 0);
@@ -273,7 +275,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.ack_owed = AckOwed::No;
         connection.timer = RetransmitTimer::Off;
         (connection.timer_at, connection.ack_at, connection.idle_at) = (Instant::MAX, Instant::MAX, Instant::MAX);
-        connection.clear(flag::IN_FLUSH | flag::SYN_OWED | flag::PACED | flag::PROBE_DUE | flag::PROBE_OUT);
+        connection.clear(
+            OutputFlags::IN_FLUSH
+                | OutputFlags::SYN_OWED
+                | OutputFlags::PACED
+                | LossFlags::PROBE_DUE
+                | LossFlags::PROBE_OUT,
+        );
         self.disarm();
     }
 }
@@ -283,7 +291,7 @@ impl Connection {
     /// on. What has come until now comes before it, as it was acknowledged and nobody will send it
     /// again.
     fn end_pause(&mut self) {
-        self.clear(flag::PAUSED);
+        self.clear(AppFlags::PAUSED);
         if !self.in_order.is_empty() {
             self.pending |= pending::READABLE;
         }

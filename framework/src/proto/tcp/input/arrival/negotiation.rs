@@ -3,7 +3,7 @@
 use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
-use crate::proto::tcp::state::connection::{Connection, State, coarse_seconds, flag};
+use crate::proto::tcp::state::connection::{Connection, InputFlags, State, coarse_seconds};
 use crate::proto::tcp::state::stored::switch;
 use crate::wire::tcp::TcpFlags;
 
@@ -51,26 +51,24 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
 /// An option is on where both have it.
 fn negotiate(connection: &mut Connection, segment: &Segment) {
-    let mut flags = 0;
     if let Some(timestamps) = segment.timestamps.filter(|_| connection.is_on(switch::TIMESTAMPS)) {
         connection.ts_recent = timestamps.value;
-        flags |= flag::TIMESTAMPS;
+        connection.set(InputFlags::TIMESTAMPS);
     }
     if segment.syn.sack_permitted && connection.is_on(switch::SACK) {
-        flags |= flag::SACK;
+        connection.set(InputFlags::SACK);
     }
     match segment.syn.window_scale {
         Some(shift) => {
             // RFC 7323 2.3: more than 14 is 14.
             connection.snd_wscale = shift.min(14);
-            flags |= flag::WINDOW_SCALE;
+            connection.set(InputFlags::WINDOW_SCALE);
         }
         None => (connection.snd_wscale, connection.rcv_wscale) = (0, 0),
     }
     if connection.is_on(switch::ECN) && asks_for_ecn(segment) {
-        flags |= flag::ECN;
+        connection.set(InputFlags::ECN);
     }
-    connection.flags |= flags;
     connection.snd_mss = send_mss(segment.syn.mss, connection);
     connection.snd_mss_max = connection.snd_mss;
 }
@@ -102,7 +100,7 @@ fn send_mss(peer: Option<u16>, connection: &Connection) -> u16 {
 
 /// A segment's payload where `mss` is without options.
 pub(in crate::proto::tcp) fn less_options(mss: u16, connection: &Connection) -> u16 {
-    if connection.has(flag::TIMESTAMPS) { mss - TIMESTAMPS_LEN } else { mss }
+    if connection.has(InputFlags::TIMESTAMPS) { mss - TIMESTAMPS_LEN } else { mss }
 }
 
 /// The least shift with which 16 bits show all of the buffer (RFC 7323 2.3).

@@ -14,14 +14,20 @@ use crate::proto::tcp::event::ConnectionId;
 use crate::proto::tcp::machine::{Context, Tcp, named};
 use crate::proto::tcp::payload::{Output, Payload, Unsent};
 use crate::proto::tcp::segment::{Outgoing, Plain};
-use crate::proto::tcp::state::connection::{Connection, State, flag};
+use crate::proto::tcp::state::connection::{AppFlags, Connection, Flags, InputFlags, LossFlags, State};
 use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
 
 /// What has a connection look at each segment closely: an app that does not take what comes,
 /// congestion marks, a FIN that came early, a probe whose acknowledgment says more than that it
 /// arrived, and full segments that may not.
-const WATCHFUL: u32 = flag::HOLDS | flag::ECN | flag::FIN_SEEN | flag::PROBE_OUT | flag::MSS_ON_TRIAL;
+const WATCHFUL: Flags = Flags::of(&[
+    AppFlags::HOLDS.flags(),
+    InputFlags::ECN.flags(),
+    InputFlags::FIN_SEEN.flags(),
+    InputFlags::MSS_ON_TRIAL.flags(),
+    LossFlags::PROBE_OUT.flags(),
+]);
 
 impl<P: Payload> Tcp<P> {
     /// Takes a segment that is just what its connection expects; its payload is then next in order
@@ -130,8 +136,8 @@ impl Connection {
             && (segment.seq + segment.len).is_at_most(self.rcv_adv)
             // Of now, by its timestamp (RFC 7323 5.3 R1).
             && match segment.timestamps {
-                Some(timestamps) => self.has(flag::TIMESTAMPS) && !is_older(timestamps.value, self.ts_recent),
-                None => !self.has(flag::TIMESTAMPS),
+                Some(timestamps) => self.has(InputFlags::TIMESTAMPS) && !is_older(timestamps.value, self.ts_recent),
+                None => !self.has(InputFlags::TIMESTAMPS),
             }
             // Fifth: it acknowledges what was sent and not acknowledged yet. One that neither does
             // nor brings anything is a duplicate, tells of a window, or asks whether we live.

@@ -7,7 +7,7 @@ use super::TcpDrop;
 use crate::proto::tcp::event::{CloseReason, ListenerId};
 use crate::proto::tcp::machine::Tcp;
 use crate::proto::tcp::payload::{Output, Payload};
-use crate::proto::tcp::state::connection::{AckOwed, State, flag};
+use crate::proto::tcp::state::connection::{AckOwed, AppFlags, State};
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
@@ -51,14 +51,14 @@ impl<P: Payload> Tcp<P> {
         }
         // Fifth: SND.UNA < SEG.ACK =< SND.NXT, which is one number.
         if segment.ack != cx.connection.snd_nxt {
-            let was_embryonic = cx.connection.has(flag::EMBRYONIC);
+            let was_embryonic = cx.connection.has(AppFlags::EMBRYONIC);
             match self.listeners.find(arrival.flow.local).filter(|_| was_embryonic) {
                 Some(listener) => self.refuse_ack(arrival, listener, now, output),
                 None => self.answer_with_reset(arrival, now, output),
             }
             return Err(TcpDrop::BadAck);
         }
-        let was_embryonic = cx.connection.has(flag::EMBRYONIC);
+        let was_embryonic = cx.connection.has(AppFlags::EMBRYONIC);
         if was_embryonic {
             self.check_room_for_session(slot, arrival, now, output)?;
         }
@@ -114,7 +114,7 @@ impl<P: Payload> Tcp<P> {
             return TcpDrop::BlindReset;
         }
         cx.shared.tally.resets_in += u64::from(is_reset);
-        if cx.connection.has(flag::EMBRYONIC) {
+        if cx.connection.has(AppFlags::EMBRYONIC) {
             self.release(slot);
         } else if is_reset {
             cx.close(CloseReason::Refused);

@@ -11,7 +11,7 @@ use crate::proto::tcp::machine::{Context, Tcp};
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
 use crate::proto::tcp::seq::Seq;
-use crate::proto::tcp::state::connection::{AckOwed, Connection, flag};
+use crate::proto::tcp::state::connection::{AckOwed, AppFlags, Connection, InputFlags};
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
@@ -59,7 +59,7 @@ impl<P: Payload> Tcp<P> {
 
     /// The ends of a connection in TIME-WAIT are free.
     pub(in crate::proto::tcp) fn end_time_wait<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
-        if self.connections[slot].has(flag::ORPHANED) {
+        if self.connections[slot].has(AppFlags::ORPHANED) {
             return self.release(slot);
         }
         // The app has still to hear how it ended.
@@ -120,7 +120,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn is_newer(&self, segment: &Segment) -> bool {
         let connection = &*self.connection;
         let is_behind = segment.seq.is_after(connection.rcv_nxt);
-        match segment.timestamps.filter(|_| connection.has(flag::TIMESTAMPS)) {
+        match segment.timestamps.filter(|_| connection.has(InputFlags::TIMESTAMPS)) {
             Some(timestamps) if timestamps.value == connection.ts_recent => is_behind,
             Some(timestamps) => !is_older(timestamps.value, connection.ts_recent),
             None => is_behind,
@@ -130,7 +130,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Two maximum segment lifetimes from now. The list of those that wait is in the order of their
     /// ends.
     pub(super) fn restart_time_wait(&mut self) {
-        if self.connection.has(flag::ORPHANED) {
+        if self.connection.has(AppFlags::ORPHANED) {
             self.shared.ready.set_aside(self.slot);
         }
         self.connection.idle_at = self.now + self.shared.config.time_wait;

@@ -8,7 +8,7 @@ mod cubic;
 mod reno;
 
 use super::super::options::Congestion;
-use super::super::state::connection::{CongestionState, Connection, Recovery, flag};
+use super::super::state::connection::{CongestionState, Connection, LossFlags, Recovery};
 use crate::time::Instant;
 
 /// No window is larger: the peer's cannot be (RFC 7323 2.3).
@@ -25,7 +25,7 @@ impl Connection {
     /// grown either: what was never sent says nothing about the path (RFC 7661 4.3).
     #[inline]
     pub(in crate::proto::tcp) fn grow_window(&mut self, acked: u32, now: Instant) {
-        if !self.has(flag::CWND_LIMITED | flag::CWND_WAS_LIMITED) {
+        if !self.has(LossFlags::CWND_LIMITED | LossFlags::CWND_WAS_LIMITED) {
             // RFC 9438 4.2: the time in which the app does not use the window does not count, and
             // what begins anew at the same height of the curve goes on where it was.
             self.congestion.in_epoch = false;
@@ -79,7 +79,7 @@ impl Connection {
         }
         if was_none {
             // What would be given back was never counted.
-            self.clear(flag::UNDO);
+            self.clear(LossFlags::UNDO);
             if self.recovery != Recovery::Open {
                 self.lower_ssthresh(self.flight());
             }
@@ -107,7 +107,7 @@ impl Connection {
         let used = self.pipe();
         let used = if self.cwnd < self.ssthresh { used * 2 } else { used + u32::from(self.snd_mss) };
         if used >= self.cwnd {
-            self.set(flag::CWND_LIMITED);
+            self.set(LossFlags::CWND_LIMITED);
         }
     }
 
@@ -115,7 +115,7 @@ impl Connection {
     /// note.
     #[inline]
     pub(in crate::proto::tcp) fn unnoted_room(&self) -> u32 {
-        if self.has(flag::CWND_LIMITED) {
+        if self.has(LossFlags::CWND_LIMITED) {
             return u32::MAX;
         }
         let free =
@@ -126,10 +126,10 @@ impl Connection {
     /// Another round trip has passed.
     #[inline]
     pub(in crate::proto::tcp) fn begin_round(&mut self) {
-        let was_limited = self.has(flag::CWND_LIMITED);
-        self.clear(flag::CWND_LIMITED | flag::CWND_WAS_LIMITED | flag::DSACK_ROUND);
+        let was_limited = self.has(LossFlags::CWND_LIMITED);
+        self.clear(LossFlags::CWND_LIMITED | LossFlags::CWND_WAS_LIMITED | LossFlags::DSACK_ROUND);
         if was_limited {
-            self.set(flag::CWND_WAS_LIMITED);
+            self.set(LossFlags::CWND_WAS_LIMITED);
             // That it is the limit is to be noted again.
             self.room_at_once = 0;
         }

@@ -8,13 +8,15 @@
 //! open windows, but where the peer's closes (`update_window`) or a round trip ends
 //! (`begin_round`). All else that happens to a connection begins with a turn, whose first act is to
 //! forget it (`Tcp::turn`), or puts data into the queue (`Context::queue`). Whether the window that
-//! we show stays as it is (`flag::WINDOW_STAYS`) is found out, and forgotten, with it.
+//! we show stays as it is (`OutputFlags::WINDOW_STAYS`) is found out, and forgotten, with it.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload, Unsent};
 use super::super::super::segment::Outgoing;
 use super::super::super::seq::Seq;
-use super::super::super::state::connection::{Connection, Recovery, RetransmitTimer, flag};
+use super::super::super::state::connection::{
+    AppFlags, Connection, Flags, InputFlags, LossFlags, OutputFlags, Recovery, RetransmitTimer,
+};
 use super::super::super::state::queue::Sent;
 use super::super::super::state::stored::switch;
 use crate::proto::slab::NIL;
@@ -22,7 +24,13 @@ use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
 /// What a plain sender has none of.
-const NOT_PLAIN: u32 = flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE | flag::ORPHANED;
+const NOT_PLAIN: Flags = Flags::of(&[
+    InputFlags::ECE_OWED.flags(),
+    OutputFlags::CWR_OWED.flags(),
+    OutputFlags::DELEGATED.flags(),
+    LossFlags::PROBE_DUE.flags(),
+    AppFlags::ORPHANED.flags(),
+]);
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Whether a segment of `len` bytes may leave now, with nothing before it and nothing to say
@@ -66,7 +74,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(crate) fn data_header(&mut self) -> Outgoing {
         let connection = &mut *self.connection;
         let outgoing = connection.usual(connection.snd_nxt, TcpFlags::ACK | TcpFlags::PSH, self.now);
-        Outgoing { ect: connection.has(flag::ECN), ..outgoing }
+        Outgoing { ect: connection.has(InputFlags::ECN), ..outgoing }
     }
 
     /// Sends data that may leave at once; a chunk for it must be free. Where the way out has no
@@ -110,7 +118,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if before.head == before.tail {
             self.set_timer_at_once(seq);
         }
-        if self.connection.has(flag::IN_FLUSH) {
+        if self.connection.has(OutputFlags::IN_FLUSH) {
             self.skip_flush();
         }
     }
@@ -140,7 +148,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     fn skip_flush(&mut self) {
         if !self.connection.has_business() && self.shared.flush.take_back(self.slot) {
-            self.connection.clear(flag::IN_FLUSH);
+            self.connection.clear(OutputFlags::IN_FLUSH);
         }
     }
 }
@@ -149,7 +157,7 @@ impl Connection {
     /// SEG.WND of a segment that may leave at once.
     #[inline(always)]
     pub(crate) fn window_at_once(&self) -> u16 {
-        if !self.has(flag::WINDOW_STAYS) {
+        if !self.has(OutputFlags::WINDOW_STAYS) {
             return self.window_anew();
         }
         let wnd = (self.last_window() >> self.rcv_wscale) as u16;
@@ -166,7 +174,7 @@ impl Connection {
     /// The peer is shown that window by such a segment.
     #[inline(always)]
     pub(crate) fn note_shown_at_once(&mut self) {
-        if self.has(flag::WINDOW_STAYS) {
+        if self.has(OutputFlags::WINDOW_STAYS) {
             // The right edge moves as the left one does.
             self.rcv_adv += self.rcv_nxt - self.last_ack_sent;
         } else {
@@ -192,9 +200,9 @@ impl Connection {
     fn note_window(&mut self) {
         let last = self.last_window();
         let is_exact = u32::from(self.window_to_show()) << self.rcv_wscale == last;
-        self.clear(flag::WINDOW_STAYS);
+        self.clear(OutputFlags::WINDOW_STAYS);
         if is_exact && self.is_window_kept() {
-            self.set(flag::WINDOW_STAYS);
+            self.set(OutputFlags::WINDOW_STAYS);
         }
     }
 
@@ -220,7 +228,7 @@ impl Connection {
     /// What of that which was found out does not hold any more, as it has to.
     fn lost_room(&self) -> Option<&'static str> {
         let room = self.room_at_once;
-        let is_metered = !self.is_unlimited() && self.has(flag::SACK);
+        let is_metered = !self.is_unlimited() && self.has(InputFlags::SACK);
         let holds = [
             ("it is no plain sender", self.is_plain_sender()),
             ("the peer's window is smaller", room <= self.open_window()),
@@ -250,7 +258,7 @@ impl Connection {
             && self.lost_len == 0
             && self.recovery == Recovery::Open
             && self.timer != RetransmitTimer::Persist
-            && self.flags & NOT_PLAIN == 0
+            && !self.has(NOT_PLAIN)
             && !self.is_on(switch::PACING)
             && self.is_on(switch::NODELAY)
             && !self.owes_sacks()

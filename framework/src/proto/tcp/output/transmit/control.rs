@@ -4,7 +4,9 @@ use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload, Unsent};
 use super::super::super::segment::{Outgoing, SynOptions};
 use super::super::super::seq::Seq;
-use super::super::super::state::connection::{AckOwed, Connection, RetransmitTimer, State, flag, pending};
+use super::super::super::state::connection::{
+    AckOwed, Connection, InputFlags, OutputFlags, RetransmitTimer, State, pending,
+};
 use super::super::super::state::stored::switch;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
@@ -66,19 +68,19 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.timer = RetransmitTimer::Timeout;
         connection.timer_at = self.now + connection.backed_off(connection.backoff);
         connection.snd_nxt = connection.iss + 1;
-        let has_never_left = connection.has(flag::SYN_OWED) && connection.backoff == 0;
+        let has_never_left = connection.has(OutputFlags::SYN_OWED) && connection.backoff == 0;
         if connection.unacked_since == Instant::MAX || has_never_left {
             connection.unacked_since = self.now;
         }
         let outgoing = connection.syn(self.now);
         match self.output.send(Some(self.slot), &outgoing, None) {
             Ok(()) => {
-                self.connection.clear(flag::SYN_OWED | flag::NO_ROUTE | flag::NO_ROUTE_TOLD);
+                self.connection.clear(OutputFlags::SYN_OWED | OutputFlags::NO_ROUTE | OutputFlags::NO_ROUTE_TOLD);
                 self.connection.pending &= !pending::NO_ROUTE;
                 self.told(&outgoing);
             }
             Err(unsent) => {
-                self.connection.set(flag::SYN_OWED);
+                self.connection.set(OutputFlags::SYN_OWED);
                 match unsent {
                     Unsent::Busy => self.try_again(),
                     Unsent::NoRoute => {
@@ -103,21 +105,22 @@ impl Connection {
     /// The header of our SYN.
     fn syn(&mut self, now: Instant) -> Outgoing {
         let is_answer = self.state == State::SynReceived;
-        let has = |option: u8, negotiated: u32| if is_answer { self.has(negotiated) } else { self.is_on(option) };
+        let has =
+            |option: u8, negotiated: InputFlags| if is_answer { self.has(negotiated) } else { self.is_on(option) };
         let mut flags = if is_answer { TcpFlags::SYN | TcpFlags::ACK } else { TcpFlags::SYN };
         // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: a SYN without an
         // answer goes without them. An answer that is lost is the same again, as we hold ECN for
         // agreed.
-        if has(switch::ECN, flag::ECN) && (is_answer || self.backoff == 0) {
+        if has(switch::ECN, InputFlags::ECN) && (is_answer || self.backoff == 0) {
             flags = flags | if is_answer { TcpFlags::ECE } else { TcpFlags::ECE | TcpFlags::CWR };
         }
-        let has_window_scale = !is_answer || self.has(flag::WINDOW_SCALE);
+        let has_window_scale = !is_answer || self.has(InputFlags::WINDOW_SCALE);
         let echo_reply = if is_answer { self.ts_recent } else { 0 };
-        let timestamps = has(switch::TIMESTAMPS, flag::TIMESTAMPS);
+        let timestamps = has(switch::TIMESTAMPS, InputFlags::TIMESTAMPS);
         let syn = SynOptions {
             mss: Some(self.rcv_mss),
             window_scale: has_window_scale.then_some(self.rcv_wscale),
-            sack_permitted: has(switch::SACK, flag::SACK),
+            sack_permitted: has(switch::SACK, InputFlags::SACK),
         };
         // RFC 7323 2.2: the window of a SYN is never scaled.
         let wnd = self.options.receive_buffer.min(u16::MAX.into());

@@ -4,7 +4,7 @@
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload, Unsent};
 use super::super::super::seq::Seq;
-use super::super::super::state::connection::{RetransmitTimer, flag};
+use super::super::super::state::connection::{InputFlags, OutputFlags, RetransmitTimer};
 use super::super::super::state::queue::{FIN, LOST, PUSH, RESENT};
 use super::super::super::state::stored::switch;
 use crate::proto::slab::NIL;
@@ -80,7 +80,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // RFC 3168 6.1.5: a retransmission is not marked as ECN-capable.
         let sending = self.emit(idx, TcpFlags::NONE, false);
         if sending == Sending::Sent {
-            self.connection.clear(flag::NO_ROUTE);
+            self.connection.clear(OutputFlags::NO_ROUTE);
             let resent = &mut self.connection.rare.resent_segments;
             *resent = resent.saturating_add(1);
             self.shared.tally.segments_resent += 1;
@@ -149,10 +149,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline]
     pub(crate) fn send_chunk(&mut self, idx: u32) -> Sending {
         let mut flags = TcpFlags::NONE;
-        if self.connection.has(flag::CWR_OWED) {
+        if self.connection.has(OutputFlags::CWR_OWED) {
             flags = TcpFlags::CWR;
         }
-        let is_ect = self.connection.has(flag::ECN);
+        let is_ect = self.connection.has(InputFlags::ECN);
         let sending = self.emit(idx, flags, is_ect);
         if sending == Sending::Sent {
             self.has_left(idx);
@@ -178,7 +178,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.end_persist();
         }
         // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a way.
-        connection.clear(flag::CWR_OWED | flag::NO_ROUTE);
+        connection.clear(OutputFlags::CWR_OWED | OutputFlags::NO_ROUTE);
         connection.snd_nxt = end;
         let mss = u32::from(connection.snd_mss);
         // Of what the device cuts the last segment may be small.
@@ -320,7 +320,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.next_unsent == NIL || connection.flight() != 0 {
             return;
         }
-        if connection.has(flag::DELEGATED) {
+        if connection.has(OutputFlags::DELEGATED) {
             // Nothing of ours may leave before somebody else's, but the user timeout counts, and
             // keepalive asks.
             connection.unacked_since = connection.unacked_since.min(self.now);
@@ -336,7 +336,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// the next probe is a minute away: what fits does not wait for that.
     fn await_override(&mut self) {
         let connection = &mut *self.connection;
-        if connection.usable_window() > 0 && !connection.has(flag::NO_ROUTE) {
+        if connection.usable_window() > 0 && !connection.has(OutputFlags::NO_ROUTE) {
             connection.timer_at = connection.timer_at.min(self.now + OVERRIDE_AFTER);
         }
     }
@@ -348,11 +348,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn waits_for_pace(&mut self) -> bool {
         let is_any_left = self.connection.next_unsent != NIL || self.connection.lost_len != 0;
         if self.connection.pace_at <= self.now || !is_any_left {
-            self.connection.clear(flag::PACED);
+            self.connection.clear(OutputFlags::PACED);
             return false;
         }
         if self.connection.pace_at.since(self.now) > Duration::from_nanos(2 * Wheel::TICK_NS) {
-            self.connection.set(flag::PACED);
+            self.connection.set(OutputFlags::PACED);
         } else {
             self.flush_later();
         }

@@ -4,7 +4,7 @@ use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload};
 use super::super::super::segment::{Outgoing, Range, SACK_BLOCKS_MAX};
 use super::super::super::seq::Seq;
-use super::super::super::state::connection::{AckOwed, Connection, flag};
+use super::super::super::state::connection::{AckOwed, Connection, InputFlags, OutputFlags};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
@@ -22,7 +22,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     pub(crate) fn header(&mut self, seq: Seq, mut flags: TcpFlags, spare: u32) -> Outgoing {
         let connection = &mut *self.connection;
-        if connection.has(flag::ECE_OWED) {
+        if connection.has(InputFlags::ECE_OWED) {
             // RFC 3168 6.1.3: in all acknowledgments, until the peer's CWR.
             flags = flags | TcpFlags::ECE;
         }
@@ -74,7 +74,7 @@ impl Connection {
     /// SND.UNA + SND.WND - SND.NXT: what the peer's window has room for.
     #[inline]
     pub(crate) fn usable_window(&self) -> u32 {
-        if self.has(flag::DELEGATED) { 0 } else { self.open_window() }
+        if self.has(OutputFlags::DELEGATED) { 0 } else { self.open_window() }
     }
 
     #[inline]
@@ -86,7 +86,7 @@ impl Connection {
     /// RFC 7323 3.2: in all segments of a connection whose SYNs had them.
     #[inline]
     pub(crate) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
-        self.has(flag::TIMESTAMPS).then(|| Timestamps { value: self.ts_now(now), echo_reply: self.ts_recent })
+        self.has(InputFlags::TIMESTAMPS).then(|| Timestamps { value: self.ts_now(now), echo_reply: self.ts_recent })
     }
 
     /// Room for data that the peer has been shown and has not used.
@@ -103,7 +103,7 @@ impl Connection {
     /// So many bytes wait in order for the app now, and the room is another.
     pub(crate) fn set_in_order_len(&mut self, len: u32) {
         self.in_order_len = len;
-        self.clear(flag::WINDOW_STAYS);
+        self.clear(OutputFlags::WINDOW_STAYS);
     }
 
     /// The least that the right edge is moved by (RFC 9293 3.8.6.2.2).
@@ -180,9 +180,9 @@ impl Connection {
     #[cold]
     fn take_sacks(&mut self, spare: u32) -> (u8, [Range; SACK_BLOCKS_MAX]) {
         let (mut count, mut sacks) = (0, [Range::default(); SACK_BLOCKS_MAX]);
-        let taken = if self.has(flag::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
+        let taken = if self.has(InputFlags::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
         let spare = spare.min(OPTIONS_LEN_MAX as u32 - taken);
-        if !self.has(flag::SACK) {
+        if !self.has(InputFlags::SACK) {
             self.dsack = Range::default();
             return (count, sacks);
         }

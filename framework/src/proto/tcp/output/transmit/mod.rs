@@ -20,7 +20,7 @@ pub use run::Run;
 
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
-use super::super::state::connection::{AckOwed, Connection, State, flag};
+use super::super::state::connection::{AckOwed, Connection, OutputFlags, State};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 
@@ -57,9 +57,10 @@ impl<P: Payload> Tcp<P> {
         let busy = self.shared.tally.output_busy;
         for _ in 0..FLUSH_MAX {
             let Some(slot) = self.shared.flush.pop() else { return };
-            if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.has(flag::IN_FLUSH))
+            if let Some(connection) =
+                self.connections.get_mut(slot).filter(|connection| connection.has(OutputFlags::IN_FLUSH))
             {
-                connection.clear(flag::IN_FLUSH);
+                connection.clear(OutputFlags::IN_FLUSH);
                 if connection.has_business() {
                     self.context(slot, output, now).transmit();
                 }
@@ -93,7 +94,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     fn transmit_outside(&mut self) {
         match self.connection.state {
-            State::SynSent | State::SynReceived if self.connection.has(flag::SYN_OWED) => self.send_syn(),
+            State::SynSent | State::SynReceived if self.connection.has(OutputFlags::SYN_OWED) => self.send_syn(),
             State::SynReceived | State::TimeWait if self.is_ack_due() => self.send_ack(),
             _ => (),
         }

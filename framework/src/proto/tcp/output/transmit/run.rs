@@ -4,7 +4,7 @@
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload};
-use super::super::super::state::connection::{Recovery, flag};
+use super::super::super::state::connection::{InputFlags, LossFlags, OutputFlags, Recovery};
 use super::super::super::state::queue::{Chunks, FIN, PUSH};
 use super::super::super::state::stored::switch;
 use super::data::Sending;
@@ -79,7 +79,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &*self.connection;
         connection.recovery == Recovery::Open
             && connection.lost_len == 0
-            && connection.flags & (flag::ECE_OWED | flag::CWR_OWED | flag::DELEGATED | flag::PROBE_DUE) == 0
+            && !connection
+                .has(InputFlags::ECE_OWED | OutputFlags::CWR_OWED | OutputFlags::DELEGATED | LossFlags::PROBE_DUE)
             && !connection.is_on(switch::PACING)
             && !connection.owes_sacks()
     }
@@ -117,7 +118,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             flags = flags | TcpFlags::PSH;
         }
         let mut outgoing = self.header(seq, flags, 0);
-        outgoing.ect = self.connection.has(flag::ECN);
+        outgoing.ect = self.connection.has(InputFlags::ECN);
         outgoing.segment_len = self.connection.snd_mss;
         let mut run = Run { chunks: &mut self.shared.chunks, last, count, len };
         if let Err(unsent) = self.output.send_run(self.slot, &outgoing, &mut run) {

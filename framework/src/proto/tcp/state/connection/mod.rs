@@ -2,6 +2,10 @@
 //! of the RFCs around it. What a segment of an established connection needs stands first, so that
 //! it is in the first cache lines.
 
+mod flags;
+
+pub(in crate::proto::tcp) use flags::{AppFlags, Flags, InputFlags, LossFlags, OutputFlags};
+
 use super::super::event::CloseReason;
 use super::super::options::{Congestion, ConnectionOptions};
 use super::super::segment::Range;
@@ -103,77 +107,6 @@ pub(in crate::proto::tcp) enum Recovery {
     Reduced,
 }
 
-/// Booleans of a connection, one bit each.
-pub(in crate::proto::tcp) mod flag {
-    pub(crate) const TIMESTAMPS: u32 = 1 << 0;
-    pub(crate) const SACK: u32 = 1 << 1;
-    pub(crate) const ECN: u32 = 1 << 2;
-    /// ECE is set in what we send until the peer's CWR (RFC 3168 6.1.3).
-    pub(crate) const ECE_OWED: u32 = 1 << 3;
-    /// CWR is to be set in the next new data (RFC 3168 6.1.2).
-    pub(crate) const CWR_OWED: u32 = 1 << 4;
-    /// The app has closed its side: a FIN is queued or sent.
-    pub(crate) const FIN_QUEUED: u32 = 1 << 5;
-    /// The app wants no data now.
-    pub(crate) const PAUSED: u32 = 1 << 6;
-    /// A send was refused for lack of room.
-    pub(crate) const WANTS_ROOM: u32 = 1 << 7;
-    /// The last tail loss probe was a retransmission (RFC 8985 7.3).
-    pub(crate) const PROBE_IS_RESENT: u32 = 1 << 8;
-    /// A tail loss probe is out.
-    pub(crate) const PROBE_OUT: u32 = 1 << 9;
-    /// In the list of connections that have something to send.
-    pub(crate) const IN_FLUSH: u32 = 1 << 10;
-    /// In the list of connections with events.
-    pub(crate) const IN_READY: u32 = 1 << 11;
-    /// The app does not know it yet: a listener's, in its handshake.
-    pub(crate) const EMBRYONIC: u32 = 1 << 12;
-    /// The app let go of it: it is told nothing more.
-    pub(crate) const ORPHANED: u32 = 1 << 13;
-    /// In this round trip so much was sent that cwnd was what limited it.
-    pub(crate) const CWND_LIMITED: u32 = 1 << 14;
-    /// Segments were seen out of order (RFC 8985 6.2 step 3).
-    pub(crate) const REORDERING_SEEN: u32 = 1 << 15;
-    /// A duplicate was reported in this round: `round_end` is RACK.dsack_round (RFC 8985 6.2 step
-    /// 4).
-    pub(crate) const DSACK_ROUND: u32 = 1 << 16;
-    /// What the recovery took can be given back.
-    pub(crate) const UNDO: u32 = 1 << 17;
-    /// Both SYNs have a window scale: ours says it (RFC 7323 2.2).
-    pub(crate) const WINDOW_SCALE: u32 = 1 << 18;
-    /// The app wants nothing more of the peer: what still comes is answered by a reset
-    /// (RFC 9293 3.6.1).
-    pub(crate) const RECEIVES_NO_MORE: u32 = 1 << 19;
-    /// The app has still to hear that it is connected: until then data waits in order.
-    pub(crate) const UNTOLD: u32 = 1 << 20;
-    /// The peer's FIN came, perhaps before data that is missing: its number is `rcv_fin`.
-    pub(crate) const FIN_SEEN: u32 = 1 << 21;
-    /// A SYN is to be sent that the way out had no room for.
-    pub(crate) const SYN_OWED: u32 = 1 << 22;
-    /// Data waits for `pace_at`.
-    pub(crate) const PACED: u32 = 1 << 23;
-    /// `CWND_LIMITED` as it was in the round trip before.
-    pub(crate) const CWND_WAS_LIMITED: u32 = 1 << 24;
-    /// A tail loss probe is to leave with the next look (RFC 8985 7.3).
-    pub(crate) const PROBE_DUE: u32 = 1 << 25;
-    /// F-RTO has seen the first acknowledgment after the timeout (RFC 5682 2.1 step 2b).
-    pub(crate) const FRTO_ADVANCED: u32 = 1 << 26;
-    /// What is to be sent has found no way out.
-    pub(crate) const NO_ROUTE: u32 = 1 << 27;
-    /// Each segment shows the window of the last, and the field says it exactly. True as long as
-    /// `room_at_once` is.
-    pub(crate) const WINDOW_STAYS: u32 = 1 << 28;
-    /// The app was told that its call finds no way.
-    pub(crate) const NO_ROUTE_TOLD: u32 = 1 << 29;
-    /// The numbers from `snd_nxt` on are somebody else's to send.
-    pub(crate) const DELEGATED: u32 = 1 << 30;
-    /// Full segments are tried again that timeouts had shortened, and none has arrived yet.
-    pub(crate) const MSS_ON_TRIAL: u32 = 1 << 31;
-
-    /// What keeps data in order from being handed over as it comes.
-    pub(crate) const HOLDS: u32 = PAUSED | UNTOLD;
-}
-
 /// A connection. The order of the fields is that of the memory: what a segment of an established
 /// connection needs, data or acknowledgment, stands in the first
 /// [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million is brought in by so
@@ -184,7 +117,7 @@ pub(in crate::proto::tcp) struct Connection {
     // First line: whose it is, and what came.
     pub(in crate::proto::tcp) flow: Flow,
     pub(in crate::proto::tcp) generation: u32,
-    pub(in crate::proto::tcp) flags: u32,
+    pub(in crate::proto::tcp) flags: Flags,
     pub(in crate::proto::tcp) state: State,
     pub(in crate::proto::tcp) recovery: Recovery,
     pub(in crate::proto::tcp) ack_owed: AckOwed,
@@ -299,7 +232,7 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) in_order: Queue,
     pub(in crate::proto::tcp) iss: Seq,
     pub(in crate::proto::tcp) irs: Seq,
-    /// The number of the peer's FIN, where `flag::FIN_SEEN` is set.
+    /// The number of the peer's FIN, where `InputFlags::FIN_SEEN` is set.
     pub(in crate::proto::tcp) rcv_fin: Seq,
     pub(in crate::proto::tcp) recovery_point: Seq,
     /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
@@ -389,7 +322,7 @@ pub(in crate::proto::tcp) struct Rack {
 pub(in crate::proto::tcp) struct Undo {
     pub(in crate::proto::tcp) cwnd: u32,
     pub(in crate::proto::tcp) ssthresh: u32,
-    /// SND.UNA when the recovery began, where `flag::UNDO` is set.
+    /// SND.UNA when the recovery began, where `LossFlags::UNDO` is set.
     pub(in crate::proto::tcp) marker: Seq,
     /// Segments that were sent again and of which no duplicate was reported yet.
     pub(in crate::proto::tcp) resent: u32,
@@ -460,7 +393,7 @@ impl Connection {
             ack_owed: AckOwed::No,
             timer: RetransmitTimer::Off,
             taken: Taken::Yes,
-            flags: 0,
+            flags: Flags::NONE,
             pending: 0,
             snd_wscale: 0,
             rcv_wscale: 0,
@@ -542,20 +475,20 @@ impl Connection {
         }
     }
 
-    /// Whether any of `flag` is set.
+    /// Whether any of `flags` is set.
     #[inline]
-    pub(in crate::proto::tcp) fn has(&self, flag: u32) -> bool {
-        self.flags & flag != 0
+    pub(in crate::proto::tcp) fn has(&self, flags: impl Into<Flags>) -> bool {
+        self.flags.intersects(flags.into())
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn set(&mut self, flag: u32) {
-        self.flags |= flag;
+    pub(in crate::proto::tcp) fn set(&mut self, flags: impl Into<Flags>) {
+        self.flags.insert(flags.into());
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn clear(&mut self, flag: u32) {
-        self.flags &= !flag;
+    pub(in crate::proto::tcp) fn clear(&mut self, flags: impl Into<Flags>) {
+        self.flags.remove(flags.into());
     }
 
     #[inline]
@@ -589,7 +522,7 @@ impl Connection {
     }
 
     fn has_sent_fin(&self) -> bool {
-        self.has(flag::FIN_QUEUED) && self.next_unsent == NIL
+        self.has(AppFlags::FIN_QUEUED) && self.next_unsent == NIL
     }
 
     /// RCV.WND: what we would show now, and never less than was shown.
