@@ -5,50 +5,21 @@
 //! It has no thread and no I/O. Whoever owns it (an engine thread, a test, a simulation) calls
 //! control functions and `step`, never both at once.
 
-mod arm;
 mod completion;
-mod compress;
 mod config;
 mod control;
 mod counters;
-mod cq;
-mod cq_ring;
-mod cqe;
 mod diagnosis;
-mod fault;
-mod fcs;
-mod flow_key;
-#[cfg(test)]
-mod frames;
 mod hostile;
-mod mr;
-mod offload;
-mod outbox;
+mod memory;
 mod outside;
-mod pace;
-mod parse;
 mod qp;
 mod receive;
-#[cfg(test)]
-mod rig;
-mod rq;
-mod rss;
-#[cfg(test)]
-mod rx_rig;
-mod scatter;
-mod sq;
-mod steer;
-mod strict;
-mod stride;
+mod send;
+mod steering;
 mod table;
 pub mod testing;
-mod tir;
-mod transmit;
-mod uar;
-mod verdict;
 mod work;
-mod wq;
-mod wqe;
 
 pub use completion::{Completion, CompletionKind, RxHeaders, Syndrome};
 pub use config::{Config, Hostility};
@@ -68,17 +39,17 @@ pub struct Hca {
     counters: Counters,
     events: VecDeque<Event>,
     diagnoses: diagnosis::Diagnoses,
-    memory: mr::Memory,
-    uars: uar::Uars,
-    cqs: cq::Cqs,
-    rqs: rq::Rqs,
+    memory: memory::Memory,
+    uars: memory::Uars,
+    cqs: completion::Cqs,
+    rqs: receive::Rqs,
     qps: qp::Qps,
-    transmitter: transmit::Transmitter,
+    transmitter: send::Transmitter,
     /// The sending queue that is looked at first in the next step: each has its turn.
     sq_first: u32,
-    wqs: wq::Wqs,
-    tirs: tir::Tirs,
-    steering: steer::Steering,
+    wqs: receive::Wqs,
+    tirs: steering::Tirs,
+    steering: steering::Steering,
     receive: receive::Receive,
     chance: hostile::Chance,
     link: Link,
@@ -91,16 +62,16 @@ impl Hca {
             counters: Counters::default(),
             events: VecDeque::new(),
             diagnoses: diagnosis::Diagnoses::default(),
-            memory: mr::Memory::default(),
-            uars: uar::Uars::default(),
-            cqs: cq::Cqs::new(&config),
-            rqs: rq::Rqs::default(),
+            memory: memory::Memory::default(),
+            uars: memory::Uars::default(),
+            cqs: completion::Cqs::new(&config),
+            rqs: receive::Rqs::default(),
             qps: qp::Qps::default(),
-            transmitter: transmit::Transmitter::new(),
+            transmitter: send::Transmitter::new(),
             sq_first: 0,
-            wqs: wq::Wqs::default(),
-            tirs: tir::Tirs::default(),
-            steering: steer::Steering::default(),
+            wqs: receive::Wqs::default(),
+            tirs: steering::Tirs::default(),
+            steering: steering::Steering::default(),
             receive: receive::Receive::default(),
             chance: hostile::Chance::new(config.hostility.as_ref()),
             link: Link::Up,
@@ -154,7 +125,7 @@ impl Hca {
         };
         let mut done = self.transmitter.resume(&mut work);
         if self.config.strict {
-            done += strict::look_at_doorbells(&mut self.uars, &mut self.qps, &mut work);
+            done += send::strict::look_at_doorbells(&mut self.uars, &mut self.qps, &mut work);
         }
         let mut left = budget;
         let count = self.qps.sqs.end();

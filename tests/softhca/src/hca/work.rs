@@ -1,11 +1,11 @@
 //! What a queue needs of the NIC while it runs: everything but the queues themselves.
 
+use super::completion::Cqs;
 use super::config::Config;
 use super::counters::Counters;
-use super::cq::Cqs;
 use super::diagnosis::Diagnoses;
 use super::hostile::Chance;
-use super::mr::Memory;
+use super::memory::Memory;
 use super::outside::{Link, Outside};
 
 /// Parts of [`Hca`](super::Hca), borrowed for one step.

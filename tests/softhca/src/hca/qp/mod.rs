@@ -1,6 +1,6 @@
 //! Queue pairs: made, moved from state to state, asked and destroyed. What comes in are requests of
-//! the kernel's driver; what comes out are a sending queue ([`sq`](super::sq)), a receiving one
-//! (`rq.rs`), or what spreads frames over several (`tir.rs`).
+//! the kernel's driver; what comes out are a sending queue ([`Sq`]), a receiving one
+//! ([`rq`](super::receive)), or what spreads frames over several ([`tir`](super::steering)).
 //!
 //! A raw packet QP is a pair only in name: each side has its own ring, number and state (Linux,
 //! `mlx5/qp.c`, `create_raw_packet_qp` and `modify_raw_packet_qp`). The steps are the ones that
@@ -9,7 +9,7 @@
 
 use super::control::{Event, EventKind, QpCapabilities, QpChange, QpCreated, QpKind, QpRequest, QpState};
 use super::control::{RqRing, SqRing, WqRequest, WqState};
-use super::sq::{Sq, SqState};
+use super::send::{Sq, SqState};
 use super::table::Table;
 use super::{Errno, Hca, PORT};
 use std::collections::VecDeque;

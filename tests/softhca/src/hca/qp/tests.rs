@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use crate::hca::rig::Rig;
+use crate::hca::send::Rig;
 use crate::hca::{Config, Errno, QpCapabilities, QpChange, QpKind, QpState, RqRing, SqRing};
 use QpState::{Error, Init, ReadyToReceive, ReadyToSend, Reset, SendQueueDrained, SendQueueError};
 

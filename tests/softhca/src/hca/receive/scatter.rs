@@ -1,0 +1,117 @@
+//! A frame into the buffers of one WQE: cyclic receiving rings; mlx5.md 2.8.
+//!
+//! The WQE is an array of pointers that ends with its room or with a terminator. Each entry is
+//! fetched when the frame reaches it, as the driver may leave the rest as they were.
+
+use super::rq::{Received, Rq, RqFault};
+use crate::hca::completion::Cqs;
+use crate::hca::memory::{Memory, Purpose};
+use crate::hca::outside::{Dma, Outside};
+use crate::hca::{CompletionKind, RxHeaders};
+
+/// One pointer segment; mlx5.md 2.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pointer {
+    pub(super) byte_count: u32,
+    pub(super) lkey: u32,
+    pub(super) address: u64,
+}
+
+/// Bytes of a segment.
+const POINTER_LEN: u32 = 16;
+
+/// Of a byte count: the bytes follow in the WQE, which makes no sense where they are to be written.
+const INLINE: u32 = 1 << 31;
+
+/// What the lkey of the entry behind the last one is.
+const LKEY_TERMINATOR: u32 = 0x100;
+
+/// What a byte count of 0 means to hardware.
+const LEN_OF_ZERO: u64 = 1 << 31;
+
+impl Pointer {
+    #[inline]
+    pub(super) fn fetch(address: u64, dma: &dyn Dma) -> Result<Self, RqFault> {
+        let mut bytes = [0; POINTER_LEN as usize];
+        dma.read(address, &mut bytes)?;
+        let [c0, c1, c2, c3, k0, k1, k2, k3, a0, a1, a2, a3, a4, a5, a6, a7] = bytes;
+        let pointer = Self {
+            byte_count: u32::from_be_bytes([c0, c1, c2, c3]),
+            lkey: u32::from_be_bytes([k0, k1, k2, k3]),
+            address: u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
+        };
+        if pointer.byte_count & INLINE != 0 { Err(RqFault::Inline) } else { Ok(pointer) }
+    }
+
+    pub(super) fn is_terminator(self) -> bool {
+        self.byte_count == 0 && self.lkey == LKEY_TERMINATOR
+    }
+
+    #[inline]
+    pub(super) fn len(self) -> u64 {
+        if self.byte_count == 0 { LEN_OF_ZERO } else { u64::from(self.byte_count) }
+    }
+
+    /// Writes to the memory that it points to, `offset` bytes behind its begin. All of the segment
+    /// must be the driver's to give, not only what this frame needs: a wrong length shows with the
+    /// first frame, not with the first long one.
+    #[inline]
+    pub(super) fn write(
+        self,
+        pd: u32,
+        offset: u64,
+        bytes: &[u8],
+        memory: &Memory,
+        dma: &dyn Dma,
+    ) -> Result<(), RqFault> {
+        let Self { lkey, address, .. } = self;
+        let len = self.len();
+        let start = memory.reach(pd, lkey, address, len, Purpose::Write).map_err(|why| RqFault::Pointer {
+            why,
+            lkey,
+            address,
+            len,
+        })?;
+        dma.write(start + offset, bytes).map_err(|_| RqFault::PointerUnmapped { address })
+    }
+}
+
+impl Rq {
+    /// Stores a frame in the next WQE, which is posted, and completes it.
+    #[inline]
+    pub(super) fn receive_into_wqe(
+        &mut self,
+        frame: &[u8],
+        headers: RxHeaders,
+        memory: &Memory,
+        cqs: &mut Cqs,
+        outside: &Outside<'_>,
+    ) -> Received {
+        if let Err(fault) = self.scatter(frame, memory, outside.dma) {
+            return self.complete_error(fault, cqs, outside);
+        }
+        let kind = CompletionKind::Received(RxHeaders { byte_count: frame.len() as u32, ..headers });
+        self.complete(kind, self.consumer, cqs, outside);
+        self.consume_wqe();
+        Received::Stored
+    }
+
+    #[inline]
+    fn scatter(&self, frame: &[u8], memory: &Memory, dma: &dyn Dma) -> Result<(), RqFault> {
+        let mut rest = frame;
+        let first = self.wqe_address();
+        for entry in 0..(1 << self.wqe_shift) / POINTER_LEN {
+            let pointer = Pointer::fetch(first + u64::from(entry * POINTER_LEN), dma)?;
+            if pointer.is_terminator() {
+                break;
+            }
+            let (piece, behind) = rest.split_at(rest.len().min(pointer.len() as usize));
+            pointer.write(self.pd, 0, piece, memory, dma)?;
+            rest = behind;
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(RqFault::TooLong { len: frame.len() })
+    }
+}

@@ -1,0 +1,23 @@
+//! The sending side: a ring's doorbell record is read, a WQE is fetched and checked, executed, and
+//! completed; what a mistake in it is called (`fault`).
+//!
+//! ```text
+//!  sq ── fetch ─▶ wqe ─▶ transmit ─▶ offload ─▶ outbox ─▶ the wire
+//!   ▲ pace, strict                               └─▶ completion
+//! ```
+
+mod fault;
+pub(super) mod offload;
+mod outbox;
+mod pace;
+#[cfg(test)]
+mod rig;
+pub(super) mod sq;
+pub(super) mod strict;
+mod transmit;
+mod wqe;
+
+#[cfg(test)]
+pub(super) use rig::Rig;
+pub(super) use sq::{Sq, SqState};
+pub(super) use transmit::Transmitter;

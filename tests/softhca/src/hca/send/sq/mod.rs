@@ -1,0 +1,270 @@
+//! A sending queue: reads its doorbell record, fetches one WQE after the other, has it executed and
+//! completes it.
+//!
+//! ```text
+//!   ci: next to fetch                          record: what the driver posted
+//!   |                                          |
+//!   v  wqe   wqe       wqe wqe                 v
+//!   [..][..][........][..][..]                        positions count WQEBBs without end, 16 bits
+//! ```
+//!
+//! After a failure the queue is in error: the WQE completes with its syndrome, all later ones with
+//! "flushed" (mlx5.md 2.9), until the QP goes to RESET.
+
+use super::fault::Fault;
+use super::pace::Pace;
+use super::strict::Register;
+use super::transmit::Transmitter;
+use super::wqe::{CompletionMode, Control, Place, WQEBB_LEN, fetch_wrapped, opcode};
+use crate::hca::control::{QpRequest, SqRing};
+use crate::hca::outside::Dma;
+use crate::hca::work::Work;
+use crate::hca::{Completion, CompletionKind, Syndrome};
+
+/// A ring of send WQEs.
+pub(in crate::hca) struct Sq {
+    /// Its number, 24 bits: control segments and registers name it by this.
+    pub(in crate::hca) number: u32,
+    /// Handle of its QP.
+    pub(in crate::hca) qp: u32,
+    pub(in crate::hca) cq: u32,
+    /// The slot of the UAR page that it rings on.
+    pub(in crate::hca) uar: u32,
+    pub(in crate::hca) state: SqState,
+    pub(in crate::hca) pace: Pace,
+    pub(in crate::hca) wqebb_count: u32,
+    pub(in crate::hca) ring: u64,
+    /// Position of the next WQE.
+    pub(in crate::hca) ci: u16,
+    /// Strict mode: how far UAR registers were written for.
+    pub(in crate::hca) rung: u16,
+    /// Strict mode: the register that it rang on last.
+    pub(in crate::hca) register: Option<Register>,
+    /// Strict mode: it was reset since the last look at the registers, which may hold what was rung
+    /// before.
+    pub(in crate::hca) was_reset: bool,
+    /// Strict mode: a mistake at the doorbell, which the next step punishes.
+    pub(super) offence: Option<Fault>,
+    /// The first error was reported: WQEs that want to hear of that one only are flushed silently.
+    error_told: bool,
+    doorbell: u64,
+    pd: u32,
+    user_index: u32,
+    signal_all: bool,
+}
+
+/// What a sending queue does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::hca) enum SqState {
+    /// Nothing.
+    Reset,
+    /// Sends.
+    Ready,
+    /// Completes everything as flushed.
+    Error,
+}
+
+impl Sq {
+    /// A queue in reset; number and QP are still to be filled in.
+    pub(in crate::hca) fn new(request: &QpRequest, ring: &SqRing, uar: u32) -> Self {
+        Self {
+            number: 0,
+            qp: 0,
+            cq: ring.cq,
+            uar,
+            state: SqState::Reset,
+            pace: Pace::default(),
+            wqebb_count: ring.wqebb_count,
+            ring: ring.ring,
+            ci: 0,
+            rung: 0,
+            register: None,
+            was_reset: false,
+            offence: None,
+            error_told: false,
+            doorbell: ring.doorbell,
+            pd: request.pd,
+            user_index: request.user_index,
+            signal_all: request.signal_all,
+        }
+    }
+
+    /// Back to the beginning of the ring. The doorbell record is the driver's to clear.
+    pub(in crate::hca) fn reset(&mut self) {
+        self.was_reset |= self.state != SqState::Reset;
+        self.state = SqState::Reset;
+        self.pace = Pace::default();
+        (self.ci, self.rung) = (0, 0);
+        self.offence = None;
+        self.error_told = false;
+    }
+
+    /// The doorbell record: the position behind the last WQE that the driver posted. `None` where
+    /// it is not mapped.
+    pub(in crate::hca) fn record(&self, dma: &dyn Dma) -> Option<u16> {
+        // Drivers may leave upper bits set (mlx5.md 2.1).
+        dma.load_be32(self.doorbell).ok().map(|record| record as u16)
+    }
+
+    /// Executes or flushes WQEs until `budget` frames went, the wire is busy, or all is done.
+    /// Returns how many frames and WQEs it were.
+    pub(in crate::hca) fn run(
+        &mut self,
+        budget: usize,
+        transmitter: &mut Transmitter,
+        work: &mut Work<'_, '_>,
+    ) -> usize {
+        if self.state == SqState::Reset {
+            return 0;
+        }
+        let Some(record) = self.record(work.outside.dma) else {
+            return self.give_up(Fault::RingUnmapped, work);
+        };
+        let ahead = record.wrapping_sub(self.ci);
+        if ahead == 0 && self.offence.is_none() {
+            return 0;
+        }
+        if !work.cqs.is_alive(self.cq) {
+            return self.give_up(Fault::CqDead, work);
+        }
+        let mut done = 0;
+        let beyond = Fault::RecordBeyondRing { ahead, wqebb_count: self.wqebb_count };
+        let is_beyond = u32::from(ahead) > self.wqebb_count;
+        if let Some(offence) =
+            self.offence.take().or(is_beyond.then_some(beyond)).filter(|_| self.state == SqState::Ready)
+        {
+            done += self.fail(offence, opcode::NOP, record, work);
+        }
+        while done < budget {
+            let moved = match self.state {
+                SqState::Reset => 0,
+                SqState::Ready => self.execute_next(record, transmitter, work),
+                SqState::Error => self.flush_next(record, transmitter, work),
+            };
+            if moved == 0 {
+                break;
+            }
+            done += moved;
+        }
+        done
+    }
+
+    /// One WQE, if it may go now.
+    fn execute_next(&mut self, record: u16, transmitter: &mut Transmitter, work: &mut Work<'_, '_>) -> usize {
+        let limit = if work.config.strict { self.rung } else { record };
+        if self.ci == limit || transmitter.is_busy() {
+            return 0;
+        }
+        if self.pace.is_limited() && !self.pace.is_due(work.outside.clock.cycles()) {
+            return 0;
+        }
+        let control = match transmitter.scratch.fetch(&self.place(record), work.outside.dma) {
+            Ok(control) => control,
+            // Nobody knows how long it is, so all that was posted counts as one.
+            Err(fault) => return self.fail(fault, transmitter.scratch.bytes[3], record, work),
+        };
+        let next = self.ci.wrapping_add(control.wqebbs);
+        if work.chance.send_fails() {
+            return self.fail(Fault::BadLuck, control.opcode, next, work);
+        }
+        match transmitter.execute(&control, self.pd, work) {
+            Ok(sent) => {
+                self.complete(&control, sent.bytes, work);
+                if self.pace.is_limited() {
+                    self.pace.sent(u64::from(sent.bytes), work.outside.clock.cycles());
+                }
+                self.ci = next;
+                sent.frames.max(1)
+            }
+            Err(fault) => self.fail(fault, control.opcode, next, work),
+        }
+    }
+
+    fn complete(&self, control: &Control, byte_count: u32, work: &mut Work<'_, '_>) {
+        work.counters.tx_wqes += 1;
+        if control.mode == CompletionMode::Always || self.signal_all {
+            let kind = CompletionKind::Sent { opcode: control.opcode, byte_count, solicited: control.solicited };
+            self.hand_over(kind, work);
+        }
+    }
+
+    /// The next WQE completes in error, and the queue stops before `next`.
+    fn fail(&mut self, fault: Fault, opcode: u8, next: u16, work: &mut Work<'_, '_>) -> usize {
+        match fault {
+            Fault::BadLuck => work.counters.tx_hostile_errors += 1,
+            _ => {
+                let (number, position) = (self.number, self.ci);
+                work.diagnoses.add(|| format!("send queue {number:#x}, WQE at {position}: {fault}"));
+            }
+        }
+        work.counters.tx_errors += 1;
+        let kind = CompletionKind::SendError { syndrome: fault.syndrome(), vendor: fault.vendor(), opcode };
+        self.hand_over(kind, work);
+        self.error_told = true;
+        self.state = SqState::Error;
+        self.ci = next;
+        1
+    }
+
+    /// The next WQE completes as flushed, if it is one of those that do.
+    fn flush_next(&mut self, record: u16, transmitter: &mut Transmitter, work: &mut Work<'_, '_>) -> usize {
+        if self.ci == record {
+            return 0;
+        }
+        let fetched = transmitter.scratch.fetch(&self.place(record), work.outside.dma);
+        let mode = fetched.as_ref().map_or(CompletionMode::OnError, |control| control.mode);
+        if mode != CompletionMode::OnFirstError || self.signal_all || !self.error_told {
+            self.error_told = true;
+            let opcode = fetched.as_ref().map_or(opcode::NOP, |control| control.opcode);
+            self.hand_over(CompletionKind::SendError { syndrome: Syndrome::Flushed, vendor: 0, opcode }, work);
+        }
+        work.counters.tx_flushed += 1;
+        self.ci = fetched.map_or(record, |control| self.ci.wrapping_add(control.wqebbs));
+        1
+    }
+
+    /// Not even a CQE can tell what is wrong: the client hears of it as an event.
+    fn give_up(&mut self, fault: Fault, work: &mut Work<'_, '_>) -> usize {
+        if self.state == SqState::Error {
+            return 0;
+        }
+        let number = self.number;
+        work.diagnoses.add(|| format!("send queue {number:#x}: {fault}"));
+        work.counters.tx_errors += 1;
+        work.fatal_qps.push(self.qp);
+        self.state = SqState::Error;
+        1
+    }
+
+    fn hand_over(&self, kind: CompletionKind, work: &mut Work<'_, '_>) {
+        let completion =
+            Completion { user_index: self.user_index, queue_number: self.number, wqe_counter: self.ci, kind };
+        work.cqs.complete(self.cq, &completion, work.outside);
+    }
+
+    /// Where the next WQE lies.
+    fn place(&self, record: u16) -> Place {
+        Place {
+            ring: self.ring,
+            wqebb_count: self.wqebb_count,
+            position: self.ci,
+            released: record.wrapping_sub(self.ci),
+            number: self.number,
+        }
+    }
+
+    /// The first 8 bytes of the WQE at a position, as they stand in the ring.
+    pub(in crate::hca) fn first_word(&self, position: u16, dma: &dyn Dma) -> Option<u64> {
+        let mut word = [0; 8];
+        self.read_ring(position, &mut word, dma).then(|| u64::from_be_bytes(word))
+    }
+
+    /// Bytes of the ring from a position on; `false` where it is not mapped.
+    pub(in crate::hca) fn read_ring(&self, position: u16, into: &mut [u8], dma: &dyn Dma) -> bool {
+        let start = position as usize % self.wqebb_count as usize * WQEBB_LEN;
+        fetch_wrapped(self.ring, self.wqebb_count as usize * WQEBB_LEN, start, into, dma).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;
