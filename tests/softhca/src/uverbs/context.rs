@@ -1,12 +1,11 @@
 //! What a session has once GET_CONTEXT answered: objects, doorbell pages, descriptors. And what it
 //! answers; mlx5.md 3.5.
 
-use super::abi_mlx5::{AllocUcontextReqV2, AllocUcontextResp};
-use super::command::Call;
-use super::layout::Layout;
-use super::memory::nothing_after;
-use super::objects::{Kind, Objects};
-use super::uar::{REGISTERS_A_PAGE, Uars};
+use super::abi::Layout;
+use super::abi::mlx5::{AllocUcontextReqV2, AllocUcontextResp};
+use super::calls::Call;
+use super::calls::memory::nothing_after;
+use super::objects::{Kind, Objects, REGISTERS_A_PAGE, Uars};
 use super::{Kernel, Protocol, refuse};
 use crate::hca::{Config, Errno, Event, EventKind, Hca};
 

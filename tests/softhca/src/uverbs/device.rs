@@ -1,15 +1,14 @@
 //! What the device says of itself: attributes, port, the asynchronous descriptor; mlx5.md 1.4, 3.4.
 
-use super::abi::{
+use super::abi::Layout;
+use super::abi::mlx5::{self, CqeCompCaps, PacketPacingCaps, StridingRqCaps, TsoCaps};
+use super::abi::verbs::{
     CqModerationCaps, ExQueryDevice, ExQueryDeviceResp, QueryDevice, QueryDeviceResp, QueryPort, QueryPortResp,
     QueryPortRespEx, RssCaps,
 };
-use super::abi_mlx5::{self, CqeCompCaps, PacketPacingCaps, StridingRqCaps, TsoCaps};
-use super::attributes::{Bundle, Outputs};
-use super::command::{Call, Reply};
+use super::calls::memory::nothing_after;
+use super::calls::{Bundle, Call, Outputs, Reply};
 use super::context::Context;
-use super::layout::Layout;
-use super::memory::nothing_after;
 use super::{Kernel, refuse};
 use crate::hca::{Config, Errno, Hca, Link};
 
@@ -131,10 +130,10 @@ fn capabilities(config: &Config, room: usize) -> Result<Vec<u8>, Errno> {
     }
     let only = |condition: bool, value: u32| if condition { value } else { 0 };
     let (rate_min, rate_max) = config.pacing.unwrap_or_default();
-    let response = abi_mlx5::QueryDeviceResp {
-        response_length: room.min(abi_mlx5::QueryDeviceResp::LEN) as u32,
+    let response = mlx5::QueryDeviceResp {
+        response_length: room.min(mlx5::QueryDeviceResp::LEN) as u32,
         tso_caps: TsoCaps { max_tso: config.tso_len_max, supported_qpts: only(config.tso_len_max > 0, RAW_PACKET) },
-        rss_caps: abi_mlx5::RssCaps { rx_hash_fields_mask: HASH_FIELDS, rx_hash_function: TOEPLITZ, reserved: [0; 7] },
+        rss_caps: mlx5::RssCaps { rx_hash_fields_mask: HASH_FIELDS, rx_hash_function: TOEPLITZ, reserved: [0; 7] },
         cqe_comp_caps: CqeCompCaps {
             max_num: only(config.cqe_compression, 64),
             supported_format: only(config.cqe_compression, 1 | 2 | 4),
@@ -150,7 +149,7 @@ fn capabilities(config: &Config, room: usize) -> Result<Vec<u8>, Errno> {
         mlx5_ib_support_multi_pkt_send_wqes: only(config.multi_packet_send, 2 | 4),
         flags: CQE_128_PAD,
         striding_rq_caps: if config.striding_rq { STRIDING } else { StridingRqCaps::default() },
-        ..abi_mlx5::QueryDeviceResp::default()
+        ..mlx5::QueryDeviceResp::default()
     };
     Ok(response.bytes())
 }

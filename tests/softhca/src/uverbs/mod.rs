@@ -18,27 +18,14 @@
 //! Sources: mlx5.md section 3; the structs are compared with the kernel's headers in the tests.
 
 mod abi;
-mod abi_mlx5;
-mod attributes;
-mod command;
+mod calls;
 mod context;
-mod cq;
 mod device;
 mod event;
-mod flow;
-mod frame;
-mod layout;
-mod memory;
-mod method;
 mod objects;
-mod pd;
-mod qp;
-mod qp_state;
 mod session;
 #[cfg(test)]
 mod tests;
-mod uar;
-mod wq;
 
 pub mod testing;
 

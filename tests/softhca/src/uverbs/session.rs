@@ -1,13 +1,11 @@
 //! One open uverbs descriptor.
 
-use super::attributes::{Bundle, DRIVER_IN, DRIVER_OUT, Outputs, Request};
-use super::command::{self, Call, Entry, Reply};
+use super::abi::{Layout, verbs};
+use super::calls::method::{open, tunnel};
+use super::calls::{Bundle, Call, DRIVER_IN, DRIVER_OUT, Entry, Frame, Outputs, Reply, Request, command, method};
 use super::context::{COMPLETION_VECTORS, Context, Opening};
-use super::frame::Frame;
-use super::layout::Layout;
-use super::method::{self, open, tunnel};
 use super::objects::Objects;
-use super::{abi, refuse};
+use super::refuse;
 use crate::hca::{Dma, Errno, Event, Hca};
 
 /// Which of the kernel's two protocols a session speaks; mlx5.md 3.2.
@@ -185,7 +183,7 @@ impl Session {
             }
         }
         self.context = Some(context);
-        let response = abi::GetContextResp { async_fd, num_comp_vectors: COMPLETION_VECTORS };
+        let response = verbs::GetContextResp { async_fd, num_comp_vectors: COMPLETION_VECTORS };
         Ok(Reply { core: response.bytes(), driver })
     }
 

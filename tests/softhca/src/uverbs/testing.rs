@@ -2,8 +2,8 @@
 //! [`PlainMemory`], and reads the answers. For tests, for a fuzzer's plans, and for a simulation
 //! that wants queues.
 
-use super::abi::{CmdHdr, ExCmdHdr, IoctlHdr};
-use super::layout::{Layout, read_at};
+use super::abi::verbs::{CmdHdr, ExCmdHdr, IoctlHdr};
+use super::abi::{Layout, read_at};
 use super::{Kernel, Mapping, Process, Protocol, Session};
 use crate::hca::testing::PlainMemory;
 use crate::hca::{Config, Dma, Errno, Hca};

@@ -1,17 +1,18 @@
 //! Which methods there are behind `ioctl`, and their attributes; mlx5.md 3.4, the column of
 //! protocol B, and `rdma/ib_user_ioctl_cmds.h`, `rdma/mlx5_user_ioctl_cmds.h` for the numbers.
 
-use super::abi::{DestroyCqResp, DestroyQpResp, QpCap, QueryPortResp};
 use super::attributes::{Bundle, DRIVER_IN, DRIVER_OUT, Kind, Outputs, Spec};
-use super::context::Context;
-use super::layout::Layout;
-use super::objects::Kind as Of;
-use super::{Kernel, cq, device, flow, pd, qp, qp_state, refuse, uar, wq};
 use crate::hca::Errno;
+use crate::uverbs::abi::Layout;
+use crate::uverbs::abi::verbs::{DestroyCqResp, DestroyQpResp, QpCap, QueryPortResp};
+use crate::uverbs::context::Context;
+use crate::uverbs::objects::Kind as Of;
+use crate::uverbs::objects::{cq, flow, pd, qp, qp_state, uar, wq};
+use crate::uverbs::{Kernel, device, refuse};
 
 /// What a method does.
 #[derive(Clone, Copy)]
-pub(super) enum Run {
+pub(in crate::uverbs) enum Run {
     /// Takes a command of `write`.
     Tunnel,
     /// Makes the context.
@@ -21,18 +22,18 @@ pub(super) enum Run {
 }
 
 /// A method of an object.
-pub(super) struct Method {
+pub(in crate::uverbs) struct Method {
     object: u16,
     number: u16,
     /// Its attributes.
-    pub(super) attributes: &'static [Spec],
+    pub(in crate::uverbs) attributes: &'static [Spec],
     /// What it does.
-    pub(super) run: Run,
+    pub(in crate::uverbs) run: Run,
 }
 
 /// The method of that number. Where there is none, EPROTONOSUPPORT tells the client to try `write`
 /// or to do without.
-pub(super) fn find(object: u16, number: u16) -> Result<&'static Method, Errno> {
+pub(in crate::uverbs) fn find(object: u16, number: u16) -> Result<&'static Method, Errno> {
     let method = METHODS.iter().find(|method| (method.object, method.number) == (object, number));
     method.map_or(refuse(libc::EPROTONOSUPPORT), Ok)
 }
@@ -52,14 +53,14 @@ const MLX5_IN: Spec = Spec::optional(DRIVER_IN, ANY);
 const MLX5_OUT: Spec = Spec::optional(DRIVER_OUT, Kind::Out(0));
 
 /// Attributes of INVOKE_WRITE.
-pub(super) mod tunnel {
+pub(in crate::uverbs) mod tunnel {
     pub(in crate::uverbs) const CORE_IN: u16 = 0;
     pub(in crate::uverbs) const CORE_OUT: u16 = 1;
     pub(in crate::uverbs) const WRITE_CMD: u16 = 2;
 }
 
 /// Attributes of GET_CONTEXT.
-pub(super) mod open {
+pub(in crate::uverbs) mod open {
     pub(in crate::uverbs) const NUM_COMP_VECTORS: u16 = 0;
     pub(in crate::uverbs) const CORE_SUPPORT: u16 = 1;
 }

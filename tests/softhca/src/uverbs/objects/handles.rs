@@ -2,13 +2,13 @@
 //! one first, as the kernel gives them. Who uses whom is counted, so that nothing is destroyed
 //! under its users.
 
-use super::refuse;
 use super::uar::Register;
 use crate::hca::Errno;
+use crate::uverbs::refuse;
 
 /// What an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::uverbs) enum Kind {
     /// A protection domain.
     Pd,
     /// A memory region.
@@ -29,29 +29,29 @@ pub(super) enum Kind {
 
 impl Kind {
     /// All kinds, users before what they use: the order in which a session is torn down.
-    pub(super) const TEARDOWN: [Self; 8] =
+    pub(in crate::uverbs) const TEARDOWN: [Self; 8] =
         [Self::Flow, Self::Qp, Self::Table, Self::Wq, Self::Cq, Self::Mr, Self::Pd, Self::Uar];
 }
 
 /// One object.
 #[derive(Clone, Debug)]
-pub(super) struct Object {
-    pub(super) kind: Kind,
+pub(in crate::uverbs) struct Object {
+    pub(in crate::uverbs) kind: Kind,
     /// The NIC's handle of it.
-    pub(super) nic: u32,
+    pub(in crate::uverbs) nic: u32,
     /// What events of it carry.
-    pub(super) user_handle: Option<u64>,
+    pub(in crate::uverbs) user_handle: Option<u64>,
     /// The doorbell register that it was given.
-    pub(super) register: Option<Register>,
+    pub(in crate::uverbs) register: Option<Register>,
     /// Bytes of the client's memory that it keeps in place.
-    pub(super) locked_len: u64,
+    pub(in crate::uverbs) locked_len: u64,
     /// Handles of the objects that it uses.
-    pub(super) uses: Vec<u32>,
+    pub(in crate::uverbs) uses: Vec<u32>,
 }
 
 impl Object {
     /// An object that uses `uses`.
-    pub(super) fn new(kind: Kind, nic: u32, uses: impl Into<Vec<u32>>) -> Self {
+    pub(in crate::uverbs) fn new(kind: Kind, nic: u32, uses: impl Into<Vec<u32>>) -> Self {
         Self { kind, nic, user_handle: None, register: None, locked_len: 0, uses: uses.into() }
     }
 }
@@ -62,7 +62,7 @@ const OBJECTS_MAX: usize = 1 << 16;
 
 /// All of a session.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
+pub(in crate::uverbs) struct Objects {
     slots: Vec<Option<Slot>>,
 }
 
@@ -75,12 +75,12 @@ struct Slot {
 
 impl Objects {
     /// Whether one more may be made; asked before it is made.
-    pub(super) fn room(&self) -> Result<(), Errno> {
+    pub(in crate::uverbs) fn room(&self) -> Result<(), Errno> {
         if self.iter().count() < OBJECTS_MAX { Ok(()) } else { refuse(libc::ENOMEM) }
     }
 
     /// Takes in an object and gives it a handle.
-    pub(super) fn add(&mut self, object: Object) -> u32 {
+    pub(in crate::uverbs) fn add(&mut self, object: Object) -> u32 {
         for used in &object.uses {
             if let Some(used) = self.slot(*used) {
                 used.users += 1;
@@ -95,24 +95,24 @@ impl Objects {
     }
 
     /// The object of that kind and handle.
-    pub(super) fn get(&self, kind: Kind, handle: u32) -> Option<&Object> {
+    pub(in crate::uverbs) fn get(&self, kind: Kind, handle: u32) -> Option<&Object> {
         self.known(kind, handle).map(|slot| &slot.object)
     }
 
     /// The NIC's handle of it. Commands that name what is not there are refused with EINVAL.
-    pub(super) fn nic(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
+    pub(in crate::uverbs) fn nic(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
         self.get(kind, handle).map(|object| object.nic).ok_or(Errno(libc::EINVAL))
     }
 
     /// The NIC's handle of an object that is about to be destroyed: it exists (ENOENT) and nobody
     /// uses it (EBUSY).
-    pub(super) fn unused(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
+    pub(in crate::uverbs) fn unused(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
         let Some(slot) = self.known(kind, handle) else { return refuse(libc::ENOENT) };
         if slot.users > 0 { refuse(libc::EBUSY) } else { Ok(slot.object.nic) }
     }
 
     /// Forgets an object.
-    pub(super) fn remove(&mut self, handle: u32) -> Option<Object> {
+    pub(in crate::uverbs) fn remove(&mut self, handle: u32) -> Option<Object> {
         let object = self.slots.get_mut(handle as usize)?.take()?.object;
         for used in &object.uses {
             if let Some(used) = self.slot(*used) {
@@ -123,7 +123,7 @@ impl Objects {
     }
 
     /// All with their handles.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Object)> {
+    pub(in crate::uverbs) fn iter(&self) -> impl Iterator<Item = (u32, &Object)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(handle, slot)| Some((handle as u32, &slot.as_ref()?.object)))
     }

@@ -1,62 +1,63 @@
 //! Which commands there are, and how long their core parts must be; mlx5.md 3.4. The same table
 //! serves `write` and the tunnel of `ioctl`.
 
-use super::abi::*;
-use super::context::Context;
-use super::layout::Layout;
-use super::{Kernel, cq, device, flow, pd, qp, qp_state, refuse, wq};
 use crate::hca::Errno;
+use crate::uverbs::abi::Layout;
+use crate::uverbs::abi::verbs::*;
+use crate::uverbs::context::Context;
+use crate::uverbs::objects::{cq, flow, pd, qp, qp_state, wq};
+use crate::uverbs::{Kernel, device, refuse};
 
 /// A command without its wrapping: what it says, and how much room it leaves for an answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Call<'a> {
+pub(in crate::uverbs) struct Call<'a> {
     /// The core request.
-    pub(super) core: &'a [u8],
+    pub(in crate::uverbs) core: &'a [u8],
     /// The driver's request.
-    pub(super) driver: &'a [u8],
+    pub(in crate::uverbs) driver: &'a [u8],
     /// Bytes of room for the core response.
-    pub(super) core_room: usize,
+    pub(in crate::uverbs) core_room: usize,
     /// Bytes of room for the driver's response.
-    pub(super) driver_room: usize,
+    pub(in crate::uverbs) driver_room: usize,
 }
 
 impl Call<'_> {
     /// The core request as `T`. What a newer client says behind it must be nothing.
-    pub(super) fn request<T: Layout>(&self) -> Result<T, Errno> {
+    pub(in crate::uverbs) fn request<T: Layout>(&self) -> Result<T, Errno> {
         super::memory::nothing_after(self.core, T::LEN)?;
         Ok(T::read(self.core))
     }
 
     /// `response_length` of a response of `len` bytes.
-    pub(super) fn response_length(&self, len: usize) -> u32 {
+    pub(in crate::uverbs) fn response_length(&self, len: usize) -> u32 {
         len.min(self.core_room) as u32
     }
 }
 
 /// An answer. What does not fit its room is cut off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reply {
+pub(in crate::uverbs) struct Reply {
     /// The core response.
-    pub(super) core: Vec<u8>,
+    pub(in crate::uverbs) core: Vec<u8>,
     /// The driver's response.
-    pub(super) driver: Vec<u8>,
+    pub(in crate::uverbs) driver: Vec<u8>,
 }
 
 impl Reply {
     /// An answer without a driver's part.
-    pub(super) fn core(response: &impl Layout) -> Self {
+    pub(in crate::uverbs) fn core(response: &impl Layout) -> Self {
         Self { core: response.bytes(), driver: Vec::new() }
     }
 
     /// An answer of both parts.
-    pub(super) fn both(response: &impl Layout, driver: &impl Layout) -> Self {
+    pub(in crate::uverbs) fn both(response: &impl Layout, driver: &impl Layout) -> Self {
         Self { core: response.bytes(), driver: driver.bytes() }
     }
 }
 
 /// What a command does.
 #[derive(Clone, Copy)]
-pub(super) enum Run {
+pub(in crate::uverbs) enum Run {
     /// Makes the context.
     Open,
     /// Works in the context.
@@ -64,17 +65,17 @@ pub(super) enum Run {
 }
 
 /// A command.
-pub(super) struct Entry {
+pub(in crate::uverbs) struct Entry {
     /// Number, with the flag of extended commands.
     command: u32,
     /// Bytes that the core request has at least.
-    pub(super) request_len: usize,
+    pub(in crate::uverbs) request_len: usize,
     /// Bytes that the core response has at least; 0 where there is none.
-    pub(super) response_len: usize,
+    pub(in crate::uverbs) response_len: usize,
     /// Plain commands: what follows the core request is the driver's.
-    pub(super) has_driver: bool,
+    pub(in crate::uverbs) has_driver: bool,
     /// What it does.
-    pub(super) run: Run,
+    pub(in crate::uverbs) run: Run,
 }
 
 impl std::fmt::Debug for Entry {
@@ -91,7 +92,7 @@ const NUMBERS: u32 = 0xff;
 
 impl Entry {
     /// Whether its frame has the second header.
-    pub(super) fn is_extended(&self) -> bool {
+    pub(in crate::uverbs) fn is_extended(&self) -> bool {
         self.command & EXTENDED != 0
     }
 
@@ -106,7 +107,7 @@ impl Entry {
 
 /// The command with this number and flag. EINVAL where it cannot be a command, EOPNOTSUPP where it
 /// is none that a software ConnectX knows.
-pub(super) fn find(command: u32) -> Result<&'static Entry, Errno> {
+pub(in crate::uverbs) fn find(command: u32) -> Result<&'static Entry, Errno> {
     if command & !(EXTENDED | NUMBERS) != 0 {
         return refuse(libc::EINVAL);
     }

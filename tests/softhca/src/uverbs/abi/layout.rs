@@ -7,7 +7,7 @@
 //! with the headers.
 
 /// Something with a fixed length in a frame.
-pub(super) trait Layout: Sized {
+pub(in crate::uverbs) trait Layout: Sized {
     /// Bytes.
     const LEN: usize;
 
@@ -59,7 +59,7 @@ impl<const LEN: usize> Layout for [u8; LEN] {
 }
 
 /// What stands at `at`, however few bytes there are.
-pub(super) fn read_at<T: Layout>(bytes: &[u8], at: usize) -> T {
+pub(in crate::uverbs) fn read_at<T: Layout>(bytes: &[u8], at: usize) -> T {
     T::read(bytes.get(at..).unwrap_or_default())
 }
 
@@ -77,27 +77,27 @@ macro_rules! layouts {
                 $(pub(in crate::uverbs) $field: $kind,)*
             }
 
-            impl $crate::uverbs::layout::Layout for $name {
-                const LEN: usize = 0 $(+ <$kind as $crate::uverbs::layout::Layout>::LEN)*;
+            impl $crate::uverbs::abi::layout::Layout for $name {
+                const LEN: usize = 0 $(+ <$kind as $crate::uverbs::abi::layout::Layout>::LEN)*;
 
                 #[allow(unused_assignments)] // the place behind the last field is not read
                 fn read(bytes: &[u8]) -> Self {
                     let mut at = 0;
                     $(
-                        let $field = $crate::uverbs::layout::read_at::<$kind>(bytes, at);
-                        at += <$kind as $crate::uverbs::layout::Layout>::LEN;
+                        let $field = $crate::uverbs::abi::layout::read_at::<$kind>(bytes, at);
+                        at += <$kind as $crate::uverbs::abi::layout::Layout>::LEN;
                     )*
                     Self { $($field),* }
                 }
 
                 fn write(&self, into: &mut Vec<u8>) {
-                    $($crate::uverbs::layout::Layout::write(&self.$field, into);)*
+                    $($crate::uverbs::abi::layout::Layout::write(&self.$field, into);)*
                 }
             }
 
             impl Default for $name {
                 fn default() -> Self {
-                    $crate::uverbs::layout::Layout::read(&[])
+                    $crate::uverbs::abi::layout::Layout::read(&[])
                 }
             }
         )*
@@ -105,7 +105,7 @@ macro_rules! layouts {
         /// Name of the struct, its length, and its fields with their places and lengths.
         #[cfg(test)]
         pub(in crate::uverbs) fn declared() -> Vec<(&'static str, usize, Vec<(&'static str, usize, usize)>)> {
-            use $crate::uverbs::layout::Layout;
+            use $crate::uverbs::abi::layout::Layout;
             vec![$({
                 let lens = [$((stringify!($field), <$kind as Layout>::LEN)),*];
                 let mut end = 0;
@@ -128,7 +128,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::uverbs::{abi, abi_mlx5};
+    use crate::uverbs::abi::{mlx5, verbs};
 
     #[test]
     fn missing_bytes_are_zeros_and_more_are_left_alone() {
@@ -141,10 +141,10 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_read_is_written_again(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            let request = abi::RegMr::read(&bytes);
+            let request = verbs::RegMr::read(&bytes);
             let mut padded = bytes.clone();
-            padded.resize(padded.len().max(abi::RegMr::LEN), 0);
-            prop_assert_eq!(request.bytes(), &padded[..abi::RegMr::LEN]);
+            padded.resize(padded.len().max(verbs::RegMr::LEN), 0);
+            prop_assert_eq!(request.bytes(), &padded[..verbs::RegMr::LEN]);
         }
     }
 
@@ -155,7 +155,7 @@ mod tests {
         for header in ["ib_user_verbs.h", "ib_user_ioctl_verbs.h", "rdma_user_ioctl_cmds.h", "mlx5-abi.h"] {
             writeln!(source, "#include <rdma/{header}>").unwrap();
         }
-        for (name, len, fields) in [abi::declared(), abi_mlx5::declared()].concat() {
+        for (name, len, fields) in [verbs::declared(), mlx5::declared()].concat() {
             writeln!(source, "_Static_assert(sizeof(struct {name}) == {len}, \"{name}\");").unwrap();
             for (field, at, len) in fields {
                 let field = field.trim_end_matches('_'); // `type` is a word of Rust

@@ -1,17 +1,15 @@
 //! Making queue pairs of raw packets: with rings of their own, or spreading frames over a table of
 //! WQs; mlx5.md 3.6.
 
-use super::abi::{CreateQp, CreateQpResp, ExCreateQp, ExCreateQpResp, QpCap};
-use super::abi_mlx5;
-use super::attributes::{Bundle, DRIVER_IN, DRIVER_OUT, Outputs};
-use super::command::{Call, Reply};
-use super::context::Context;
-use super::layout::Layout;
-use super::memory::nothing_after;
-use super::objects::{Kind, Object};
+use super::handles::{Kind, Object};
 use super::uar::Register;
-use super::{Kernel, errno, refuse};
 use crate::hca::{Errno, QpCapabilities, QpKind, QpRequest, RqRing, RssRequest, SqRing};
+use crate::uverbs::abi::verbs::{CreateQp, CreateQpResp, ExCreateQp, ExCreateQpResp, QpCap};
+use crate::uverbs::abi::{Layout, mlx5};
+use crate::uverbs::calls::memory::nothing_after;
+use crate::uverbs::calls::{Bundle, Call, DRIVER_IN, DRIVER_OUT, Outputs, Reply};
+use crate::uverbs::context::Context;
+use crate::uverbs::{Kernel, errno, refuse};
 
 /// IBV_QPT_RAW_PACKET, the one type that this NIC has.
 const RAW_PACKET: u64 = 8;
@@ -42,11 +40,15 @@ struct Wanted {
 struct Made {
     handle: u32,
     number: u32,
-    driver: abi_mlx5::CreateQpResp,
+    driver: mlx5::CreateQpResp,
 }
 
 /// Makes a QP.
-pub(super) fn create_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn create_qp(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: CreateQp = call.request()?;
     if request.is_srq != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -73,7 +75,11 @@ pub(super) fn create_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &C
 }
 
 /// The same with flags or over a table.
-pub(super) fn create_qp_ex(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn create_qp_ex(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: ExCreateQp = call.request()?;
     if request.comp_mask & !MASK_TABLE != 0 || request.reserved != 0 {
         return refuse(libc::EINVAL);
@@ -106,7 +112,7 @@ pub(super) fn create_qp_ex(context: &mut Context, kernel: &mut Kernel<'_>, call:
 }
 
 /// Attributes of the method that makes a QP: `uverbs_attrs_create_qp_cmd_attr_ids`.
-pub(super) mod create {
+pub(in crate::uverbs) mod create {
     pub(in crate::uverbs) const HANDLE: u16 = 0;
     pub(in crate::uverbs) const PD_HANDLE: u16 = 2;
     pub(in crate::uverbs) const SEND_CQ_HANDLE: u16 = 4;
@@ -122,7 +128,7 @@ pub(super) mod create {
 }
 
 /// The same by method.
-pub(super) fn create_qp_method(
+pub(in crate::uverbs) fn create_qp_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -212,8 +218,8 @@ fn create_raw(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, d
     if driver.len() < RAW_LEN_MIN {
         return refuse(libc::EINVAL);
     }
-    nothing_after(driver, abi_mlx5::CreateQp::LEN)?;
-    let driver = abi_mlx5::CreateQp::read(driver);
+    nothing_after(driver, mlx5::CreateQp::LEN)?;
+    let driver = mlx5::CreateQp::read(driver);
     if driver.flags & !flags::RAW != 0 {
         return refuse(libc::EOPNOTSUPP);
     }
@@ -258,25 +264,21 @@ fn create_raw(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, d
     Ok(Made {
         handle: context.objects.add(object),
         number: created.number,
-        driver: abi_mlx5::CreateQpResp {
+        driver: mlx5::CreateQpResp {
             bfreg_index: register.map_or(0, Register::number),
             comp_mask: NUMBERS,
             tirn: created.tir_number,
             tisn: created.tis_number,
             rqn: created.rq_number,
             sqn: created.sq_number,
-            ..abi_mlx5::CreateQpResp::default()
+            ..mlx5::CreateQpResp::default()
         },
     })
 }
 
 /// The page on which a QP rings, and the register where the session chose it. A QP that does not
 /// send has none.
-fn doorbells(
-    context: &mut Context,
-    driver: &abi_mlx5::CreateQp,
-    sends: bool,
-) -> Result<(Option<Register>, u32), Errno> {
+fn doorbells(context: &mut Context, driver: &mlx5::CreateQp, sends: bool) -> Result<(Option<Register>, u32), Errno> {
     match driver.flags {
         chosen if chosen & flags::UAR_PAGE_INDEX != 0 => {
             if context.owns_uar(driver.bfreg_index) {
@@ -308,11 +310,11 @@ fn create_rss(
     if wanted.cap.max_recv_wr != 0 || wanted.cap.max_recv_sge != 0 || wanted.cap.max_send_wr != 0 {
         return refuse(libc::EINVAL);
     }
-    if driver.len() < abi_mlx5::CreateQpRss::LEN {
+    if driver.len() < mlx5::CreateQpRss::LEN {
         return refuse(libc::EINVAL);
     }
-    nothing_after(driver, abi_mlx5::CreateQpRss::LEN)?;
-    let driver = abi_mlx5::CreateQpRss::read(driver);
+    nothing_after(driver, mlx5::CreateQpRss::LEN)?;
+    let driver = mlx5::CreateQpRss::read(driver);
     if driver.comp_mask != 0 || driver.flags & !flags::RSS != 0 || driver.reserved != [0; 6] {
         return refuse(libc::EOPNOTSUPP);
     }
@@ -330,11 +332,7 @@ fn create_rss(
     Ok(Made {
         handle: context.objects.add(object),
         number: created.number,
-        driver: abi_mlx5::CreateQpResp {
-            comp_mask: TIR_NUMBER,
-            tirn: created.tir_number,
-            ..abi_mlx5::CreateQpResp::default()
-        },
+        driver: mlx5::CreateQpResp { comp_mask: TIR_NUMBER, tirn: created.tir_number, ..mlx5::CreateQpResp::default() },
     })
 }
 

@@ -1,21 +1,19 @@
 //! Completion channels and completion queues.
 
-use super::abi::{
+use super::handles::{Kind, Object};
+use crate::hca::{Compression, CqRequest, Errno};
+use crate::uverbs::abi::verbs::{
     CreateCompChannel, CreateCompChannelResp, CreateCq, CreateCqResp, DestroyCq, DestroyCqResp, ExCreateCq,
     ExCreateCqResp, ExModifyCq,
 };
-use super::abi_mlx5;
-use super::attributes::{Bundle, DRIVER_IN, DRIVER_OUT, Outputs};
-use super::command::{Call, Reply};
-use super::context::{COMPLETION_VECTORS, Context};
-use super::layout::Layout;
-use super::memory::nothing_after;
-use super::objects::{Kind, Object};
-use super::{Kernel, errno, refuse};
-use crate::hca::{Compression, CqRequest, Errno};
+use crate::uverbs::abi::{Layout, mlx5};
+use crate::uverbs::calls::memory::nothing_after;
+use crate::uverbs::calls::{Bundle, Call, DRIVER_IN, DRIVER_OUT, Outputs, Reply};
+use crate::uverbs::context::{COMPLETION_VECTORS, Context};
+use crate::uverbs::{Kernel, errno, refuse};
 
 /// Makes a completion channel.
-pub(super) fn create_comp_channel(
+pub(in crate::uverbs) fn create_comp_channel(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Call<'_>,
@@ -47,7 +45,11 @@ struct Wanted {
 }
 
 /// Makes a CQ.
-pub(super) fn create_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn create_cq(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: CreateCq = call.request()?;
     let wanted = Wanted {
         user_handle: request.user_handle,
@@ -61,7 +63,11 @@ pub(super) fn create_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &C
 }
 
 /// The same with flags.
-pub(super) fn create_cq_ex(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn create_cq_ex(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: ExCreateCq = call.request()?;
     if request.comp_mask != 0 || request.reserved != 0 {
         return refuse(libc::EINVAL);
@@ -80,7 +86,7 @@ pub(super) fn create_cq_ex(context: &mut Context, kernel: &mut Kernel<'_>, call:
 }
 
 /// Attributes of the method that makes a CQ: `uverbs_attrs_create_cq_cmd_attr_ids`.
-pub(super) mod create {
+pub(in crate::uverbs) mod create {
     pub(in crate::uverbs) const HANDLE: u16 = 0;
     pub(in crate::uverbs) const CQE: u16 = 1;
     pub(in crate::uverbs) const USER_HANDLE: u16 = 2;
@@ -92,7 +98,7 @@ pub(super) mod create {
 }
 
 /// The same by method.
-pub(super) fn create_cq_method(
+pub(in crate::uverbs) fn create_cq_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -130,7 +136,7 @@ fn create(
     kernel: &mut Kernel<'_>,
     wanted: &Wanted,
     driver: &[u8],
-) -> Result<(u32, abi_mlx5::CreateCqResp), Errno> {
+) -> Result<(u32, mlx5::CreateCqResp), Errno> {
     if wanted.vector >= COMPLETION_VECTORS || wanted.cqe == 0 || wanted.cqe > CQE_MAX {
         return refuse(libc::EINVAL);
     }
@@ -143,8 +149,8 @@ fn create(
     if driver.len() < DRIVER_LEN_MIN {
         return refuse(libc::EINVAL);
     }
-    nothing_after(driver, abi_mlx5::CreateCq::LEN)?;
-    let driver = abi_mlx5::CreateCq::read(driver);
+    nothing_after(driver, mlx5::CreateCq::LEN)?;
+    let driver = mlx5::CreateCq::read(driver);
     if driver.flags & !(PAD_128 | UAR_PAGE_INDEX | REAL_TIME) != 0 || driver.reserved0 != 0 || driver.reserved1 != 0 {
         return refuse(libc::EINVAL);
     }
@@ -166,11 +172,11 @@ fn create(
     };
     let created = kernel.hca.create_cq(&request, kernel.dma)?;
     let object = Object { user_handle: Some(wanted.user_handle), ..Object::new(Kind::Cq, created.handle, []) };
-    Ok((context.objects.add(object), abi_mlx5::CreateCqResp { cqn: created.number, reserved: 0 }))
+    Ok((context.objects.add(object), mlx5::CreateCqResp { cqn: created.number, reserved: 0 }))
 }
 
 /// MLX5_IB_CQE_RES_FORMAT_*.
-fn compression(driver: &abi_mlx5::CreateCq) -> Result<Option<Compression>, Errno> {
+fn compression(driver: &mlx5::CreateCq) -> Result<Option<Compression>, Errno> {
     if driver.cqe_comp_en == 0 {
         return Ok(None);
     }
@@ -184,15 +190,19 @@ fn compression(driver: &abi_mlx5::CreateCq) -> Result<Option<Compression>, Errno
 
 /// Destroys a CQ and says how many events it raised: the client waits until it has acknowledged as
 /// many.
-pub(super) fn destroy_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn destroy_cq(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     Ok(Reply::core(&destroy(context, kernel, call.request::<DestroyCq>()?.cq_handle)?))
 }
 
 /// The attribute with the answer.
-pub(super) const DESTROY_RESP: u16 = 1;
+pub(in crate::uverbs) const DESTROY_RESP: u16 = 1;
 
 /// The same by method.
-pub(super) fn destroy_cq_method(
+pub(in crate::uverbs) fn destroy_cq_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -213,7 +223,11 @@ fn destroy(context: &mut Context, kernel: &mut Kernel<'_>, handle: u32) -> Resul
 const MODERATE: u32 = 1 << 0;
 
 /// Moderates a CQ's events.
-pub(super) fn modify_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn modify_cq(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: ExModifyCq = call.request()?;
     if request.attr_mask == 0 || request.reserved != 0 {
         return refuse(libc::EINVAL);
@@ -228,7 +242,7 @@ pub(super) fn modify_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &C
 
 impl Context {
     /// A descriptor for asynchronous events that is given must be the context's.
-    pub(super) fn check_async(&self, descriptor: Option<i32>) -> Result<(), Errno> {
+    pub(in crate::uverbs) fn check_async(&self, descriptor: Option<i32>) -> Result<(), Errno> {
         match descriptor {
             Some(descriptor) if self.async_events != Some(descriptor) => refuse(libc::EBADF),
             _ => Ok(()),

@@ -1,16 +1,14 @@
 //! Flow rules: a header, then specifications of headers and actions one after the other;
 //! mlx5.md 1.3.
 
-use super::abi::{CreateFlow, CreateFlowResp, DestroyFlow, FlowAttr, FlowSpecHdr};
-use super::abi_mlx5;
-use super::attributes::{Bundle, Outputs};
-use super::command::{Call, Reply};
-use super::context::Context;
-use super::layout::Layout;
-use super::memory::nothing_after;
-use super::objects::{Kind, Object};
-use super::{Kernel, refuse};
+use super::handles::{Kind, Object};
 use crate::hca::{Errno, FlowAction, FlowKind, FlowRequest, FlowSpec};
+use crate::uverbs::abi::verbs::{CreateFlow, CreateFlowResp, DestroyFlow, FlowAttr, FlowSpecHdr};
+use crate::uverbs::abi::{Layout, mlx5};
+use crate::uverbs::calls::memory::nothing_after;
+use crate::uverbs::calls::{Bundle, Call, Outputs, Reply};
+use crate::uverbs::context::Context;
+use crate::uverbs::{Kernel, refuse};
 
 /// IBV_FLOW_ATTR_FLAGS_*: DONT_TRAP and EGRESS are the highest that there are.
 const FLAGS: u32 = (1 << 3) - 1;
@@ -21,7 +19,11 @@ const SPECS_MAX: usize = 10;
 const SPEC_LEN_MAX: usize = 88;
 
 /// Makes a flow rule.
-pub(super) fn create_flow(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn create_flow(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request = CreateFlow::read(call.core);
     if request.comp_mask != 0 {
         return refuse(libc::EINVAL);
@@ -31,8 +33,8 @@ pub(super) fn create_flow(context: &mut Context, kernel: &mut Kernel<'_>, call: 
     }
     let specs = call.core.get(CreateFlow::LEN..).unwrap_or_default();
     let (kind, specs) = check(&request.flow_attr, specs)?;
-    nothing_after(call.driver, abi_mlx5::CreateFlow::LEN)?;
-    if abi_mlx5::CreateFlow::read(call.driver) != abi_mlx5::CreateFlow::default() {
+    nothing_after(call.driver, mlx5::CreateFlow::LEN)?;
+    if mlx5::CreateFlow::read(call.driver) != mlx5::CreateFlow::default() {
         // Counters would need an object that there is no method to make.
         return refuse(libc::EINVAL);
     }
@@ -145,7 +147,11 @@ fn add_tag(flow: &mut FlowRequest, body: &[u8]) -> Result<(), Errno> {
 }
 
 /// Destroys a flow rule.
-pub(super) fn destroy_flow(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn destroy_flow(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: DestroyFlow = call.request()?;
     if request.comp_mask != 0 {
         return refuse(libc::EINVAL);
@@ -155,7 +161,7 @@ pub(super) fn destroy_flow(context: &mut Context, kernel: &mut Kernel<'_>, call:
 }
 
 /// The same by method.
-pub(super) fn destroy_flow_method(
+pub(in crate::uverbs) fn destroy_flow_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,

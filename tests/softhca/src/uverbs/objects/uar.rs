@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use super::attributes::{Bundle, Outputs};
-use super::context::Context;
-use super::objects::{Kind, Object};
-use super::{Kernel, Mapping, errno, refuse};
+use super::handles::{Kind, Object};
 use crate::hca::{Errno, Hca};
+use crate::uverbs::calls::{Bundle, Outputs};
+use crate::uverbs::context::Context;
+use crate::uverbs::{Kernel, Mapping, errno, refuse};
 
 /// Doorbell registers of a page that a queue may use.
-pub(super) const REGISTERS_A_PAGE: u32 = 2;
+pub(in crate::uverbs) const REGISTERS_A_PAGE: u32 = 2;
 
 /// Registers of a page as the client counts them: two more are for purposes that nobody has.
 const REGISTERS_A_PAGE_COUNTED: u32 = 4;
@@ -41,7 +41,7 @@ const PAGES_MAX: u32 = 0xe000;
 
 /// The pages of a context, objects aside.
 #[derive(Debug, Default)]
-pub(super) struct Uars {
+pub(in crate::uverbs) struct Uars {
     /// Those that came with it.
     first: Vec<u32>,
     /// Those that were mapped later, by their place.
@@ -52,18 +52,18 @@ pub(super) struct Uars {
 
 /// A register that a queue was given, by its place among those of the first pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Register(u32);
+pub(in crate::uverbs) struct Register(u32);
 
 impl Register {
     /// Its number as the client counts.
-    pub(super) fn number(self) -> u32 {
+    pub(in crate::uverbs) fn number(self) -> u32 {
         self.0 / REGISTERS_A_PAGE * REGISTERS_A_PAGE_COUNTED + self.0 % REGISTERS_A_PAGE
     }
 }
 
 impl Uars {
     /// `pages` pages that come with a context.
-    pub(super) fn new(pages: u32, hca: &mut Hca) -> Result<Self, Errno> {
+    pub(in crate::uverbs) fn new(pages: u32, hca: &mut Hca) -> Result<Self, Errno> {
         let mut uars = Self::default();
         for _ in 0..pages {
             match allocate(hca) {
@@ -79,7 +79,7 @@ impl Uars {
     }
 
     /// Gives all pages back.
-    pub(super) fn free(&mut self, hca: &mut Hca) {
+    pub(in crate::uverbs) fn free(&mut self, hca: &mut Hca) {
         for index in self.first.drain(..).chain(std::mem::take(&mut self.later).into_values()) {
             hca.free_uar(index);
         }
@@ -87,7 +87,7 @@ impl Uars {
 
     /// Gives a queue a register of its own while there is one, then the first, which clients lock.
     /// `None` where the context came without pages.
-    pub(super) fn take(&mut self) -> Option<(Register, u32)> {
+    pub(in crate::uverbs) fn take(&mut self) -> Option<(Register, u32)> {
         let free = (1..self.queues.len()).find(|place| self.queues[*place] == 0).unwrap_or(0);
         *self.queues.get_mut(free)? += 1;
         let page = self.first.get(free / REGISTERS_A_PAGE as usize)?;
@@ -95,14 +95,14 @@ impl Uars {
     }
 
     /// The queue went.
-    pub(super) fn release(&mut self, register: Register) {
+    pub(in crate::uverbs) fn release(&mut self, register: Register) {
         if let Some(queues) = self.queues.get_mut(register.0 as usize) {
             *queues = queues.saturating_sub(1);
         }
     }
 
     /// The page of a register that the client chose among those that it mapped later.
-    pub(super) fn later(&self, register: u32) -> Result<u32, Errno> {
+    pub(in crate::uverbs) fn later(&self, register: u32) -> Result<u32, Errno> {
         self.later.get(&(register / REGISTERS_A_PAGE)).copied().ok_or(errno(libc::EINVAL))
     }
 }
@@ -118,14 +118,20 @@ fn allocate(hca: &mut Hca) -> Result<u32, Errno> {
 
 impl Context {
     /// Whether a page is this session's.
-    pub(super) fn owns_uar(&self, index: u32) -> bool {
+    pub(in crate::uverbs) fn owns_uar(&self, index: u32) -> bool {
         self.uars.first.contains(&index)
             || self.uars.later.values().any(|page| *page == index)
             || self.objects.iter().any(|(_, object)| object.kind == Kind::Uar && object.nic == index)
     }
 
     /// What `mmap` finds at `offset`.
-    pub(super) fn mmap(&mut self, offset: u64, len: usize, writable: bool, hca: &mut Hca) -> Result<Mapping, Errno> {
+    pub(in crate::uverbs) fn mmap(
+        &mut self,
+        offset: u64,
+        len: usize,
+        writable: bool,
+        hca: &mut Hca,
+    ) -> Result<Mapping, Errno> {
         if !offset.is_multiple_of(PAGE_LEN) || len as u64 != PAGE_LEN {
             return refuse(libc::EINVAL);
         }
@@ -161,7 +167,7 @@ impl Context {
 }
 
 /// Attributes of the method that makes a page: `mlx5_ib_uar_alloc_attrs`.
-pub(super) mod alloc {
+pub(in crate::uverbs) mod alloc {
     pub(in crate::uverbs) const HANDLE: u16 = 0x1000;
     pub(in crate::uverbs) const TYPE: u16 = 0x1001;
     pub(in crate::uverbs) const MMAP_OFFSET: u16 = 0x1002;
@@ -173,7 +179,7 @@ pub(super) mod alloc {
 const TYPES: u64 = 2;
 
 /// Makes a page that is an object.
-pub(super) fn alloc_uar_method(
+pub(in crate::uverbs) fn alloc_uar_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -192,7 +198,7 @@ pub(super) fn alloc_uar_method(
 }
 
 /// Gives it back.
-pub(super) fn destroy_uar_method(
+pub(in crate::uverbs) fn destroy_uar_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,

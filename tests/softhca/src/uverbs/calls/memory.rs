@@ -2,18 +2,18 @@
 //! the places of responses are tried before anything is done, so that a bad pointer leaves nothing
 //! half done.
 
-use super::{errno, refuse};
 use crate::hca::{Dma, Errno};
+use crate::uverbs::{errno, refuse};
 
 /// Room for a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) address: u64,
-    pub(super) len: usize,
+pub(in crate::uverbs) struct Place {
+    pub(in crate::uverbs) address: u64,
+    pub(in crate::uverbs) len: usize,
 }
 
 /// Copies `len` bytes of the client.
-pub(super) fn read(dma: &dyn Dma, address: u64, len: usize) -> Result<Vec<u8>, Errno> {
+pub(in crate::uverbs) fn read(dma: &dyn Dma, address: u64, len: usize) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; len];
     if len > 0 {
         dma.read(address, &mut bytes).map_err(|_| Errno(libc::EFAULT))?;
@@ -23,13 +23,13 @@ pub(super) fn read(dma: &dyn Dma, address: u64, len: usize) -> Result<Vec<u8>, E
 
 impl Place {
     /// Whether it can be written: what is there is written there.
-    pub(super) fn probe(self, dma: &dyn Dma) -> Result<(), Errno> {
+    pub(in crate::uverbs) fn probe(self, dma: &dyn Dma) -> Result<(), Errno> {
         let old = read(dma, self.address, self.len)?;
         self.put(dma, &old)
     }
 
     /// Writes as much of `bytes` as there is room for.
-    pub(super) fn put(self, dma: &dyn Dma, bytes: &[u8]) -> Result<(), Errno> {
+    pub(in crate::uverbs) fn put(self, dma: &dyn Dma, bytes: &[u8]) -> Result<(), Errno> {
         match &bytes[..self.len.min(bytes.len())] {
             [] => Ok(()),
             bytes => dma.write(self.address, bytes).map_err(|_| Errno(libc::EFAULT)),
@@ -38,7 +38,7 @@ impl Place {
 
     /// The same, and zeros in the room that is left: a newer client reads there that there is
     /// nothing.
-    pub(super) fn put_and_clear(self, dma: &dyn Dma, bytes: &[u8]) -> Result<(), Errno> {
+    pub(in crate::uverbs) fn put_and_clear(self, dma: &dyn Dma, bytes: &[u8]) -> Result<(), Errno> {
         let mut whole = bytes.to_vec();
         whole.resize(self.len, 0);
         self.put(dma, &whole)
@@ -47,7 +47,7 @@ impl Place {
 
 /// Refuses a request whose bytes after `known` mean something: a newer client wants what is not
 /// known here.
-pub(super) fn nothing_after(bytes: &[u8], known: usize) -> Result<(), Errno> {
+pub(in crate::uverbs) fn nothing_after(bytes: &[u8], known: usize) -> Result<(), Errno> {
     match bytes.get(known..) {
         Some(rest) if rest.iter().any(|byte| *byte != 0) => refuse(libc::EOPNOTSUPP),
         _ => Ok(()),
@@ -63,7 +63,7 @@ const PAGE_LEN: u64 = 4096;
 
 /// Whether the client has memory from `start` for `len` bytes: the kernel would take hold of each
 /// page.
-pub(super) fn is_mapped(dma: &dyn Dma, start: u64, len: u64) -> Result<(), Errno> {
+pub(in crate::uverbs) fn is_mapped(dma: &dyn Dma, start: u64, len: u64) -> Result<(), Errno> {
     let last = len.checked_sub(1).and_then(|len| start.checked_add(len)).ok_or(errno(libc::EINVAL))?;
     let stride = (len / PAGES_PROBED).next_multiple_of(PAGE_LEN).max(PAGE_LEN);
     let mut at = start;

@@ -1,35 +1,42 @@
 //! Protection domains and memory regions.
 
-use super::abi::{AllocPd, AllocPdResp, DeallocPd, DeregMr, RegMr, RegMrResp};
-use super::abi_mlx5;
-use super::attributes::{Bundle, Outputs};
-use super::command::{Call, Reply};
-use super::context::Context;
-use super::memory::is_mapped;
-use super::objects::{Kind, Object};
-use super::{Kernel, refuse};
+use super::handles::{Kind, Object};
 use crate::hca::{AccessFlags, Errno, MrRequest};
+use crate::uverbs::abi::mlx5;
+use crate::uverbs::abi::verbs::{AllocPd, AllocPdResp, DeallocPd, DeregMr, RegMr, RegMrResp};
+use crate::uverbs::calls::memory::is_mapped;
+use crate::uverbs::calls::{Bundle, Call, Outputs, Reply};
+use crate::uverbs::context::Context;
+use crate::uverbs::{Kernel, refuse};
 
 /// Makes a protection domain.
-pub(super) fn alloc_pd(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn alloc_pd(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     call.request::<AllocPd>()?;
     context.objects.room()?;
     let nic = kernel.hca.alloc_pd();
     let pd_handle = context.objects.add(Object::new(Kind::Pd, nic, []));
-    Ok(Reply::both(&AllocPdResp { pd_handle }, &abi_mlx5::AllocPdResp { pdn: nic + PD_NUMBER_FIRST }))
+    Ok(Reply::both(&AllocPdResp { pd_handle }, &mlx5::AllocPdResp { pdn: nic + PD_NUMBER_FIRST }))
 }
 
 /// Numbers of protection domains begin here: 0 belongs to the firmware.
 const PD_NUMBER_FIRST: u32 = 1;
 
 /// Gives it back.
-pub(super) fn dealloc_pd(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn dealloc_pd(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     context.destroy(Kind::Pd, call.request::<DeallocPd>()?.pd_handle, kernel)?;
     Ok(Reply::default())
 }
 
 /// The same, by method.
-pub(super) fn destroy_pd_method(
+pub(in crate::uverbs) fn destroy_pd_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -55,7 +62,11 @@ const RELAXED_ORDERING: u32 = 1 << 20;
 const PAGE_LEN: u64 = 4096;
 
 /// Registers memory.
-pub(super) fn reg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn reg_mr(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: RegMr = call.request()?;
     let RegMr { start, length, hca_va, access_flags, .. } = request;
     if start % PAGE_LEN != hca_va % PAGE_LEN {
@@ -91,13 +102,17 @@ fn locked_len(start: u64, len: u64) -> Result<u64, Errno> {
 }
 
 /// Deregisters it.
-pub(super) fn dereg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn dereg_mr(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     context.destroy(Kind::Mr, call.request::<DeregMr>()?.mr_handle, kernel)?;
     Ok(Reply::default())
 }
 
 /// The same, by method.
-pub(super) fn destroy_mr_method(
+pub(in crate::uverbs) fn destroy_mr_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,

@@ -4,12 +4,12 @@
 //! A method declares which attributes it knows. What arrives is held against the declaration before
 //! the method runs, and its outputs are written where the client wants them.
 
-use super::abi::IoctlHdr;
-use super::layout::{Layout, read_at};
 use super::memory::{self, Place, nothing_after};
-use super::objects::{self, Objects};
-use super::{errno, refuse};
 use crate::hca::{Dma, Errno};
+use crate::uverbs::abi::verbs::IoctlHdr;
+use crate::uverbs::abi::{Layout, read_at};
+use crate::uverbs::objects::{Objects, handles};
+use crate::uverbs::{errno, refuse};
 
 /// Bytes of an attribute: id u16, len u16, flags u16, reserved u16, data u64.
 const ATTRIBUTE_LEN: usize = 16;
@@ -27,8 +27,8 @@ const MANDATORY: u16 = 1;
 const VALID_OUTPUT: u16 = 2;
 
 /// The driver's request and response of methods that have them.
-pub(super) const DRIVER_IN: u16 = 0x1000;
-pub(super) const DRIVER_OUT: u16 = 0x1001;
+pub(in crate::uverbs) const DRIVER_IN: u16 = 0x1000;
+pub(in crate::uverbs) const DRIVER_OUT: u16 = 0x1001;
 
 /// One attribute as it arrived.
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +44,15 @@ struct Attribute {
 
 /// A call as it arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) object: u16,
-    pub(super) method: u16,
+pub(in crate::uverbs) struct Request {
+    pub(in crate::uverbs) object: u16,
+    pub(in crate::uverbs) method: u16,
     attributes: Vec<Attribute>,
 }
 
 impl Request {
     /// Reads header and attributes.
-    pub(super) fn read(dma: &dyn Dma, argument: u64) -> Result<Self, Errno> {
+    pub(in crate::uverbs) fn read(dma: &dyn Dma, argument: u64) -> Result<Self, Errno> {
         let header = IoctlHdr::read(&memory::read(dma, argument, IoctlHdr::LEN)?);
         let len = usize::from(header.num_attrs) * ATTRIBUTE_LEN;
         if usize::from(header.length) > PAGE_LEN || usize::from(header.length) != IoctlHdr::LEN + len {
@@ -79,7 +79,12 @@ impl Request {
     }
 
     /// Holds the attributes against what the method declares.
-    pub(super) fn bundle(&self, dma: &dyn Dma, declared: &[Spec], objects: &Objects) -> Result<Bundle, Errno> {
+    pub(in crate::uverbs) fn bundle(
+        &self,
+        dma: &dyn Dma,
+        declared: &[Spec],
+        objects: &Objects,
+    ) -> Result<Bundle, Errno> {
         let mut values = Vec::new();
         for attribute in &self.attributes {
             let Some(spec) = declared.iter().find(|spec| spec.id == attribute.id) else {
@@ -143,7 +148,7 @@ impl Attribute {
 
 /// What a method says of an attribute.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spec {
+pub(in crate::uverbs) struct Spec {
     id: u16,
     kind: Kind,
     mandatory: bool,
@@ -151,13 +156,13 @@ pub(super) struct Spec {
 
 /// What an attribute is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(in crate::uverbs) enum Kind {
     /// Bytes of the client: at least so many; those after the second number must be zeros.
     In(usize, usize),
     /// Room for an answer of at least so many bytes.
     Out(usize),
     /// An object that exists.
-    Handle(objects::Kind),
+    Handle(handles::Kind),
     /// Gets the handle of an object that is made.
     NewHandle,
     /// A descriptor of the client.
@@ -168,12 +173,12 @@ pub(super) enum Kind {
 
 impl Spec {
     /// An attribute that must be there.
-    pub(super) const fn wanted(id: u16, kind: Kind) -> Self {
+    pub(in crate::uverbs) const fn wanted(id: u16, kind: Kind) -> Self {
         Self { id, kind, mandatory: true }
     }
 
     /// One that may be there.
-    pub(super) const fn optional(id: u16, kind: Kind) -> Self {
+    pub(in crate::uverbs) const fn optional(id: u16, kind: Kind) -> Self {
         Self { id, kind, mandatory: false }
     }
 }
@@ -189,13 +194,13 @@ enum Value {
 
 /// The attributes of a call that fit the method.
 #[derive(Clone, Debug)]
-pub(super) struct Bundle {
+pub(in crate::uverbs) struct Bundle {
     values: Vec<(Attribute, Value)>,
 }
 
 impl Bundle {
     /// The input as it is; empty where it is missing.
-    pub(super) fn bytes(&self, id: u16) -> &[u8] {
+    pub(in crate::uverbs) fn bytes(&self, id: u16) -> &[u8] {
         match self.value(id) {
             Some(Value::In(bytes)) => bytes,
             _ => &[],
@@ -203,12 +208,12 @@ impl Bundle {
     }
 
     /// The input as `T`; zeros where it is missing.
-    pub(super) fn input<T: Layout>(&self, id: u16) -> T {
+    pub(in crate::uverbs) fn input<T: Layout>(&self, id: u16) -> T {
         T::read(self.bytes(id))
     }
 
     /// Flags of four or eight bytes, none but the `known` ones.
-    pub(super) fn flags(&self, id: u16, known: u32) -> Result<u32, Errno> {
+    pub(in crate::uverbs) fn flags(&self, id: u16, known: u32) -> Result<u32, Errno> {
         let flags = match self.bytes(id) {
             bytes @ ([] | [_, _, _, _]) => u32::read(bytes).into(),
             bytes if bytes.len() == 8 => u64::read(bytes),
@@ -218,7 +223,7 @@ impl Bundle {
     }
 
     /// Bytes of room for an output.
-    pub(super) fn room(&self, id: u16) -> usize {
+    pub(in crate::uverbs) fn room(&self, id: u16) -> usize {
         match self.value(id) {
             Some(Value::Out(place)) => place.len,
             _ => 0,
@@ -226,7 +231,7 @@ impl Bundle {
     }
 
     /// The handle, where it was given.
-    pub(super) fn handle(&self, id: u16) -> Option<u32> {
+    pub(in crate::uverbs) fn handle(&self, id: u16) -> Option<u32> {
         match self.value(id) {
             Some(Value::Handle(handle)) => Some(*handle),
             _ => None,
@@ -234,12 +239,12 @@ impl Bundle {
     }
 
     /// The handle of an attribute that must be there.
-    pub(super) fn wanted_handle(&self, id: u16) -> Result<u32, Errno> {
+    pub(in crate::uverbs) fn wanted_handle(&self, id: u16) -> Result<u32, Errno> {
         self.handle(id).ok_or(errno(libc::EINVAL))
     }
 
     /// The descriptor, where it was given.
-    pub(super) fn descriptor(&self, id: u16) -> Option<i32> {
+    pub(in crate::uverbs) fn descriptor(&self, id: u16) -> Option<i32> {
         match self.value(id) {
             Some(Value::Descriptor(descriptor)) => Some(*descriptor),
             _ => None,
@@ -251,7 +256,7 @@ impl Bundle {
     }
 
     /// Writes the outputs of a method that ran.
-    pub(super) fn answer(&self, dma: &dyn Dma, outputs: &Outputs) -> Result<(), Errno> {
+    pub(in crate::uverbs) fn answer(&self, dma: &dyn Dma, outputs: &Outputs) -> Result<(), Errno> {
         for (id, output) in &outputs.0 {
             let Some((attribute, value)) = self.values.iter().find(|(attribute, _)| attribute.id == *id) else {
                 continue;
@@ -272,7 +277,7 @@ impl Bundle {
 
 /// What a method answers. What the client did not ask for is left out.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outputs(Vec<(u16, Output)>);
+pub(in crate::uverbs) struct Outputs(Vec<(u16, Output)>);
 
 #[derive(Clone, Debug)]
 enum Output {
@@ -282,29 +287,29 @@ enum Output {
 
 impl Outputs {
     /// Nothing yet.
-    pub(super) fn new() -> Self {
+    pub(in crate::uverbs) fn new() -> Self {
         Self::default()
     }
 
     /// A value.
-    pub(super) fn value(self, id: u16, value: &impl Layout) -> Self {
+    pub(in crate::uverbs) fn value(self, id: u16, value: &impl Layout) -> Self {
         self.bytes(id, value.bytes())
     }
 
     /// Bytes.
-    pub(super) fn bytes(mut self, id: u16, bytes: Vec<u8>) -> Self {
+    pub(in crate::uverbs) fn bytes(mut self, id: u16, bytes: Vec<u8>) -> Self {
         self.0.push((id, Output::Bytes(bytes)));
         self
     }
 
     /// The handle of an object that was made.
-    pub(super) fn handle(mut self, id: u16, handle: u32) -> Self {
+    pub(in crate::uverbs) fn handle(mut self, id: u16, handle: u32) -> Self {
         self.0.push((id, Output::Number(handle.into())));
         self
     }
 
     /// A descriptor that was made.
-    pub(super) fn descriptor(mut self, id: u16, descriptor: i32) -> Self {
+    pub(in crate::uverbs) fn descriptor(mut self, id: u16, descriptor: i32) -> Self {
         self.0.push((id, Output::Number(descriptor.into())));
         self
     }

@@ -1,15 +1,13 @@
 //! What is done with a queue pair once it is made: it is changed, asked, destroyed.
 
-use super::abi::{DestroyQp, DestroyQpResp, ExModifyQp, ExModifyQpResp, ModifyQp, QueryQp, QueryQpResp};
-use super::abi_mlx5;
-use super::attributes::{Bundle, Outputs};
-use super::command::{Call, Reply};
-use super::context::Context;
-use super::layout::Layout;
-use super::memory::nothing_after;
-use super::objects::Kind;
-use super::{Kernel, errno, refuse};
+use super::handles::Kind;
 use crate::hca::{Errno, QpChange, QpState};
+use crate::uverbs::abi::verbs::{DestroyQp, DestroyQpResp, ExModifyQp, ExModifyQpResp, ModifyQp, QueryQp, QueryQpResp};
+use crate::uverbs::abi::{Layout, mlx5};
+use crate::uverbs::calls::memory::nothing_after;
+use crate::uverbs::calls::{Bundle, Call, Outputs, Reply};
+use crate::uverbs::context::Context;
+use crate::uverbs::{Kernel, errno, refuse};
 
 /// IBV_QP_*: what a change may name.
 mod mask {
@@ -22,7 +20,11 @@ mod mask {
 }
 
 /// Changes a QP's state.
-pub(super) fn modify_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn modify_qp(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: ModifyQp = call.request()?;
     if request.attr_mask & !mask::STANDARD != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -32,23 +34,27 @@ pub(super) fn modify_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &C
 }
 
 /// The same, also its rate.
-pub(super) fn modify_qp_ex(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn modify_qp_ex(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: ExModifyQp = call.request()?;
     if request.base.attr_mask & !(mask::STANDARD | mask::RATE_LIMIT) != 0 || request.reserved != 0 {
         return refuse(libc::EOPNOTSUPP);
     }
-    nothing_after(call.driver, abi_mlx5::ModifyQp::LEN)?;
-    if abi_mlx5::ModifyQp::read(call.driver).comp_mask != 0 {
+    nothing_after(call.driver, mlx5::ModifyQp::LEN)?;
+    if mlx5::ModifyQp::read(call.driver).comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
     }
     // Bursts are not modelled: frames of a paced QP leave one by one.
     let rate = (request.base.attr_mask & mask::RATE_LIMIT != 0).then_some(request.rate_limit);
     modify(context, kernel, &request.base, rate)?;
     let response_length = call.response_length(ExModifyQpResp::LEN);
-    let driver_length = call.driver_room.min(abi_mlx5::ModifyQpResp::LEN) as u32;
+    let driver_length = call.driver_room.min(mlx5::ModifyQpResp::LEN) as u32;
     Ok(Reply::both(
         &ExModifyQpResp { comp_mask: 0, response_length },
-        &abi_mlx5::ModifyQpResp { response_length: driver_length, ..abi_mlx5::ModifyQpResp::default() },
+        &mlx5::ModifyQpResp { response_length: driver_length, ..mlx5::ModifyQpResp::default() },
     ))
 }
 
@@ -74,7 +80,11 @@ fn state(number: u8) -> Result<QpState, Errno> {
 }
 
 /// Tells a QP's state and limits.
-pub(super) fn query_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn query_qp(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: QueryQp = call.request()?;
     let (state, cap) = kernel.hca.query_qp(context.objects.nic(Kind::Qp, request.qp_handle)?)?;
     Ok(Reply::core(&QueryQpResp {
@@ -91,16 +101,20 @@ pub(super) fn query_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Ca
 }
 
 /// Destroys a QP and says how many events it raised.
-pub(super) fn destroy_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn destroy_qp(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let destroyed = context.destroy(Kind::Qp, call.request::<DestroyQp>()?.qp_handle, kernel)?;
     Ok(Reply::core(&DestroyQpResp { events_reported: destroyed.async_events }))
 }
 
 /// The attribute with the answer.
-pub(super) const DESTROY_RESP: u16 = 1;
+pub(in crate::uverbs) const DESTROY_RESP: u16 = 1;
 
 /// The same by method.
-pub(super) fn destroy_qp_method(
+pub(in crate::uverbs) fn destroy_qp_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,

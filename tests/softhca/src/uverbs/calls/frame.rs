@@ -10,17 +10,17 @@
 //! ```
 //! In both the driver's response follows the core response.
 
-use super::abi::{CmdHdr, ExCmdHdr};
 use super::command::{Call, Entry, Reply, find};
-use super::layout::{Layout, read_at};
 use super::memory::Place;
-use super::refuse;
 use crate::hca::{Dma, Errno};
+use crate::uverbs::abi::verbs::{CmdHdr, ExCmdHdr};
+use crate::uverbs::abi::{Layout, read_at};
+use crate::uverbs::refuse;
 
 /// A frame that was taken apart.
 #[derive(Debug)]
-pub(super) struct Frame<'a> {
-    pub(super) entry: &'static Entry,
+pub(in crate::uverbs) struct Frame<'a> {
+    pub(in crate::uverbs) entry: &'static Entry,
     core: &'a [u8],
     driver: &'a [u8],
     core_room: Place,
@@ -29,7 +29,7 @@ pub(super) struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Takes a frame apart. Its lengths fit its command when this returns.
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, Errno> {
+    pub(in crate::uverbs) fn parse(bytes: &'a [u8]) -> Result<Self, Errno> {
         if bytes.len() < CmdHdr::LEN {
             return refuse(libc::EINVAL);
         }
@@ -92,7 +92,7 @@ impl<'a> Frame<'a> {
     }
 
     /// What the command's function is given. Refuses a response that cannot be written.
-    pub(super) fn call(&self, dma: &dyn Dma) -> Result<Call<'_>, Errno> {
+    pub(in crate::uverbs) fn call(&self, dma: &dyn Dma) -> Result<Call<'_>, Errno> {
         self.core_room.probe(dma)?;
         self.driver_room.probe(dma)?;
         Ok(Call {
@@ -104,7 +104,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Writes the response.
-    pub(super) fn answer(&self, dma: &dyn Dma, reply: &Reply) -> Result<(), Errno> {
+    pub(in crate::uverbs) fn answer(&self, dma: &dyn Dma, reply: &Reply) -> Result<(), Errno> {
         self.core_room.put_and_clear(dma, &reply.core)?;
         self.driver_room.put(dma, &reply.driver)
     }

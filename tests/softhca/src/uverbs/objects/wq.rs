@@ -1,18 +1,16 @@
 //! Work queues and indirection tables: where frames go that are spread by hash.
 
-use super::abi::{
+use super::handles::{Kind, Object};
+use crate::hca::{Errno, RqRing, Striding, WqChange, WqRequest, WqState};
+use crate::uverbs::abi::verbs::{
     ExCreateRwqIndTable, ExCreateRwqIndTableResp, ExCreateWq, ExCreateWqResp, ExDestroyRwqIndTable, ExDestroyWq,
     ExDestroyWqResp, ExModifyWq,
 };
-use super::abi_mlx5;
-use super::attributes::{Bundle, DRIVER_IN, DRIVER_OUT, Outputs};
-use super::command::{Call, Reply};
-use super::context::Context;
-use super::layout::{Layout, read_at};
-use super::memory::nothing_after;
-use super::objects::{Kind, Object};
-use super::{Kernel, errno, refuse};
-use crate::hca::{Errno, RqRing, Striding, WqChange, WqRequest, WqState};
+use crate::uverbs::abi::{Layout, mlx5, read_at};
+use crate::uverbs::calls::memory::nothing_after;
+use crate::uverbs::calls::{Bundle, Call, DRIVER_IN, DRIVER_OUT, Outputs, Reply};
+use crate::uverbs::context::Context;
+use crate::uverbs::{Kernel, errno, refuse};
 
 /// IBV_WQT_RQ, the one type.
 const RECEIVE: u64 = 0;
@@ -33,7 +31,11 @@ struct Wanted {
 }
 
 /// Makes a WQ.
-pub(super) fn create_wq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn create_wq(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: ExCreateWq = call.request()?;
     if request.comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -60,7 +62,7 @@ pub(super) fn create_wq(context: &mut Context, kernel: &mut Kernel<'_>, call: &C
 }
 
 /// Attributes of the method that makes a WQ: `uverbs_attrs_create_wq_cmd_attr_ids`.
-pub(super) mod create {
+pub(in crate::uverbs) mod create {
     pub(in crate::uverbs) const HANDLE: u16 = 0;
     pub(in crate::uverbs) const PD_HANDLE: u16 = 1;
     pub(in crate::uverbs) const CQ_HANDLE: u16 = 2;
@@ -76,7 +78,7 @@ pub(super) mod create {
 }
 
 /// The same by method.
-pub(super) fn create_wq_method(
+pub(in crate::uverbs) fn create_wq_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -100,8 +102,8 @@ pub(super) fn create_wq_method(
         .value(DRIVER_OUT, &driver_response(call.room(DRIVER_OUT))))
 }
 
-fn driver_response(room: usize) -> abi_mlx5::CreateWqResp {
-    abi_mlx5::CreateWqResp { response_length: room.min(abi_mlx5::CreateWqResp::LEN) as u32, reserved: 0 }
+fn driver_response(room: usize) -> mlx5::CreateWqResp {
+    mlx5::CreateWqResp { response_length: room.min(mlx5::CreateWqResp::LEN) as u32, reserved: 0 }
 }
 
 /// The driver's request without the fields of striding queues.
@@ -120,8 +122,8 @@ fn create(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, drive
     if wanted.create_flags & !CREATE_FLAGS != 0 {
         return refuse(libc::EOPNOTSUPP);
     }
-    nothing_after(driver, abi_mlx5::CreateWq::LEN)?;
-    let driver = abi_mlx5::CreateWq::read(driver);
+    nothing_after(driver, mlx5::CreateWq::LEN)?;
+    let driver = mlx5::CreateWq::read(driver);
     if driver.comp_mask & !STRIDING != 0 || driver.flags != 0 {
         return refuse(libc::EOPNOTSUPP);
     }
@@ -166,7 +168,11 @@ mod mask {
 const STRIPPING: u32 = 1 << 0;
 
 /// Changes a WQ.
-pub(super) fn modify_wq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn modify_wq(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: ExModifyWq = call.request()?;
     let named = |bit: u32| request.attr_mask & bit != 0;
     if request.attr_mask == 0 || request.attr_mask & !(mask::STATE | mask::CURRENT_STATE | mask::FLAGS) != 0 {
@@ -197,7 +203,11 @@ fn state(number: u32) -> Result<WqState, Errno> {
 }
 
 /// Destroys a WQ and says how many events it raised.
-pub(super) fn destroy_wq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn destroy_wq(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: ExDestroyWq = call.request()?;
     if request.comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -212,10 +222,10 @@ pub(super) fn destroy_wq(context: &mut Context, kernel: &mut Kernel<'_>, call: &
 }
 
 /// The attribute with the answer.
-pub(super) const DESTROY_RESP: u16 = 1;
+pub(in crate::uverbs) const DESTROY_RESP: u16 = 1;
 
 /// The same by method.
-pub(super) fn destroy_wq_method(
+pub(in crate::uverbs) fn destroy_wq_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -228,7 +238,11 @@ pub(super) fn destroy_wq_method(
 const TABLE_LOG_MAX: u32 = 13;
 
 /// Makes an indirection table.
-pub(super) fn create_table(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn create_table(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request = ExCreateRwqIndTable::read(call.core);
     if request.comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -255,15 +269,19 @@ pub(super) fn create_table(context: &mut Context, kernel: &mut Kernel<'_>, call:
         ind_tbl_handle: context.objects.add(Object::new(Kind::Table, created, handles)),
         ind_tbl_num: created,
     };
-    let driver = abi_mlx5::CreateRwqIndTblResp {
-        response_length: call.driver_room.min(abi_mlx5::CreateRwqIndTblResp::LEN) as u32,
+    let driver = mlx5::CreateRwqIndTblResp {
+        response_length: call.driver_room.min(mlx5::CreateRwqIndTblResp::LEN) as u32,
         reserved: 0,
     };
     Ok(Reply::both(&response, &driver))
 }
 
 /// Destroys it.
-pub(super) fn destroy_table(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+pub(in crate::uverbs) fn destroy_table(
+    context: &mut Context,
+    kernel: &mut Kernel<'_>,
+    call: &Call<'_>,
+) -> Result<Reply, Errno> {
     let request: ExDestroyRwqIndTable = call.request()?;
     if request.comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -273,7 +291,7 @@ pub(super) fn destroy_table(context: &mut Context, kernel: &mut Kernel<'_>, call
 }
 
 /// The same by method.
-pub(super) fn destroy_table_method(
+pub(in crate::uverbs) fn destroy_table_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
