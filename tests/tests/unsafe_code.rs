@@ -55,7 +55,7 @@ const FILES: &[&str] = &[
     "framework/src/worker/live/sys.rs",
     "framework/src/worker/spsc/lossless.rs",
     "framework/src/worker/timeline/sys.rs",
-    "hugepage-setup/src/mapping.rs",
+    "hugepage-setup/src/mapping/mod.rs",
     "tests/softhca/preload/src/entry.rs",
     "tests/softhca/preload/src/memory.rs",
     "tests/softhca/preload/src/pages.rs",
@@ -128,11 +128,18 @@ fn allowed_modules(file: &str, text: &str) -> Vec<String> {
         }
         let module = lines.peek().and_then(|next| next.strip_suffix(';')?.split_once("mod ")).map(|(_, name)| name);
         found.push(match module {
-            Some(name) => folder_of_modules(file).join(name).with_extension("rs").to_str().unwrap().to_owned(),
+            Some(name) => file_of_module(&folder_of_modules(file).join(name)),
             None => file.to_owned(),
         });
     }
     found
+}
+
+/// The file of a module: of its name, or the door of the folder of its name.
+fn file_of_module(module: &Path) -> String {
+    let beside = module.with_extension("rs");
+    let file = if root().join(&beside).exists() { beside } else { module.join("mod.rs") };
+    file.to_str().unwrap().to_owned()
 }
 
 /// Where the modules that `file` names lie: beside it, or in the folder of its own name.

@@ -315,5 +315,4 @@ fn parse_transparent(enabled: Option<&str>) -> TransparentMode {
 }
 
 #[cfg(test)]
-#[path = "sysfs_tests.rs"]
 mod tests;

@@ -269,5 +269,4 @@ impl fmt::Display for ReserveError {
 impl std::error::Error for ReserveError {}
 
 #[cfg(test)]
-#[path = "reserve_tests.rs"]
 mod tests;

@@ -414,5 +414,4 @@ fn parse_range(line: &str) -> Option<(usize, usize)> {
 }
 
 #[cfg(all(test, not(miri)))]
-#[path = "mapping_tests.rs"]
 mod tests;

@@ -109,5 +109,4 @@ fn nr_hugepages(text: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "persist_tests.rs"]
 mod tests;
