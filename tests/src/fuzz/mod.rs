@@ -6,25 +6,15 @@
 //! the replay of the corpus and its mutations (`tests/tests/fuzz_corpus.rs`), and a person with a
 //! file (`corpus::check`).
 
-mod books;
-mod capture;
 mod config;
 mod counters;
-mod fault;
-mod host;
+mod device;
 mod input;
 mod market;
-mod mlx5;
 mod pipeline;
-mod reassembly;
+mod proto;
 mod ring;
 mod seeds;
-mod sequence;
-mod sockets;
-mod steering;
-mod tcp_machine;
-mod trunk;
-mod uverbs;
 mod wire;
 
 pub use input::Input;
@@ -49,42 +39,42 @@ pub const TARGETS: &[Target] = &[
     Target { name: "igmp", run: wire::igmp, seeds: seeds::igmp },
     Target { name: "udp", run: wire::udp, seeds: seeds::udp },
     Target { name: "tcp", run: wire::tcp, seeds: seeds::tcp },
-    Target { name: "tcp_machine", run: tcp_machine::machine, seeds: tcp_machine::seeds },
-    Target { name: "pcap", run: capture::pcap, seeds: seeds::pcap },
-    Target { name: "pcapng", run: capture::pcap, seeds: seeds::pcapng },
-    Target { name: "pcap_gzip", run: capture::gzip, seeds: seeds::pcap_gzip },
-    Target { name: "mold_udp64", run: market::mold_udp64, seeds: seeds::mold_udp64 },
-    Target { name: "iex_tp", run: market::iex_tp, seeds: seeds::iex_tp },
-    Target { name: "cboe_unit", run: market::cboe_unit, seeds: seeds::cboe_unit },
-    Target { name: "itch_file", run: market::itch_file, seeds: seeds::itch_file },
-    Target { name: "itch50", run: market::itch50, seeds: seeds::itch_file },
-    Target { name: "pitch", run: market::pitch, seeds: seeds::pitch },
-    Target { name: "tops16", run: market::tops16, seeds: seeds::tops16 },
-    Target { name: "deep10", run: market::deep10, seeds: seeds::deep10 },
-    Target { name: "order_books", run: books::order_books, seeds: seeds::plans },
-    Target { name: "level_books", run: books::level_books, seeds: seeds::plans },
-    Target { name: "sequence", run: sequence::sequence, seeds: seeds::plans },
-    Target { name: "arbitration", run: sequence::arbitration, seeds: seeds::plans },
-    Target { name: "recovery", run: sequence::recovery, seeds: seeds::plans },
-    Target { name: "mold_request", run: market::mold_request, seeds: seeds::mold_request },
+    Target { name: "tcp_machine", run: proto::tcp_machine::machine, seeds: proto::tcp_machine::seeds },
+    Target { name: "pcap", run: device::capture::pcap, seeds: seeds::pcap },
+    Target { name: "pcapng", run: device::capture::pcap, seeds: seeds::pcapng },
+    Target { name: "pcap_gzip", run: device::capture::gzip, seeds: seeds::pcap_gzip },
+    Target { name: "mold_udp64", run: market::formats::mold_udp64, seeds: seeds::mold_udp64 },
+    Target { name: "iex_tp", run: market::formats::iex_tp, seeds: seeds::iex_tp },
+    Target { name: "cboe_unit", run: market::formats::cboe_unit, seeds: seeds::cboe_unit },
+    Target { name: "itch_file", run: market::formats::itch_file, seeds: seeds::itch_file },
+    Target { name: "itch50", run: market::formats::itch50, seeds: seeds::itch_file },
+    Target { name: "pitch", run: market::formats::pitch, seeds: seeds::pitch },
+    Target { name: "tops16", run: market::formats::tops16, seeds: seeds::tops16 },
+    Target { name: "deep10", run: market::formats::deep10, seeds: seeds::deep10 },
+    Target { name: "order_books", run: market::books::order_books, seeds: seeds::plans },
+    Target { name: "level_books", run: market::books::level_books, seeds: seeds::plans },
+    Target { name: "sequence", run: market::sequence::sequence, seeds: seeds::plans },
+    Target { name: "arbitration", run: market::sequence::arbitration, seeds: seeds::plans },
+    Target { name: "recovery", run: market::sequence::recovery, seeds: seeds::plans },
+    Target { name: "mold_request", run: market::formats::mold_request, seeds: seeds::mold_request },
     Target { name: "counters", run: counters::snapshot, seeds: seeds::counters },
     Target { name: "feed_config", run: config::feed_config, seeds: seeds::feed_config },
-    Target { name: "steering", run: steering::rule, seeds: seeds::steering },
-    Target { name: "reassembly", run: reassembly::reassembly, seeds: seeds::plans },
-    Target { name: "demux", run: sockets::demux, seeds: seeds::plans },
-    Target { name: "source_filters", run: sockets::source_filters, seeds: seeds::plans },
-    Target { name: "ports", run: sockets::ports, seeds: seeds::plans },
-    Target { name: "udp_sockets", run: sockets::udp_sockets, seeds: seeds::plans },
-    Target { name: "fault", run: fault::device, seeds: seeds::fault },
+    Target { name: "steering", run: device::steering::rule, seeds: seeds::steering },
+    Target { name: "reassembly", run: proto::reassembly::reassembly, seeds: seeds::plans },
+    Target { name: "demux", run: proto::sockets::demux, seeds: seeds::plans },
+    Target { name: "source_filters", run: proto::sockets::source_filters, seeds: seeds::plans },
+    Target { name: "ports", run: proto::sockets::ports, seeds: seeds::plans },
+    Target { name: "udp_sockets", run: proto::sockets::udp_sockets, seeds: seeds::plans },
+    Target { name: "fault", run: device::fault::device, seeds: seeds::fault },
     Target { name: "lossy_ring", run: ring::lossy, seeds: seeds::plans },
     Target { name: "lossless_ring", run: ring::lossless, seeds: seeds::plans },
-    Target { name: "pipeline", run: pipeline::pipeline, seeds: seeds::pipeline },
-    Target { name: "host_stack", run: host::host, seeds: seeds::host },
-    Target { name: "host_events", run: host::host_events, seeds: seeds::host_events },
-    Target { name: "trunk", run: trunk::trunk, seeds: seeds::trunk },
-    Target { name: "mlx5_rx", run: mlx5::rx, seeds: mlx5::rx_seeds },
-    Target { name: "mlx5_tx", run: mlx5::tx, seeds: mlx5::tx_seeds },
-    Target { name: "uverbs", run: uverbs::uverbs, seeds: uverbs::seeds },
+    Target { name: "pipeline", run: pipeline::udp_stack::pipeline, seeds: seeds::pipeline },
+    Target { name: "host_stack", run: pipeline::host::host, seeds: seeds::host },
+    Target { name: "host_events", run: pipeline::host::host_events, seeds: seeds::host_events },
+    Target { name: "trunk", run: pipeline::trunk::trunk, seeds: seeds::trunk },
+    Target { name: "mlx5_rx", run: device::mlx5::rx, seeds: device::mlx5::rx_seeds },
+    Target { name: "mlx5_tx", run: device::mlx5::tx, seeds: device::mlx5::tx_seeds },
+    Target { name: "uverbs", run: device::uverbs::uverbs, seeds: device::uverbs::seeds },
 ];
 
 /// The target of that name.

@@ -10,17 +10,17 @@ use wirepath::proto::{FilterMode, Flow, Group, InterfaceId, Sharing};
 use wirepath::testing::fault::{FaultConfig, FaultDevice, Faults};
 use wirepath::time::Duration;
 
-use super::input::Input;
 use crate::frames::mend;
+use crate::fuzz::Input;
 use crate::rig::{Listener, OURS, PEER, Rig, RigConfig, consumer};
 
 /// The groups that consumers join, and that the seeds send to.
-pub(super) const GROUPS: [Ipv4Addr; 2] = [Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::new(233, 215, 21, 4)];
+pub(in crate::fuzz) const GROUPS: [Ipv4Addr; 2] = [Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::new(233, 215, 21, 4)];
 /// The ports.
-pub(super) const PORTS: [u16; 2] = [1_000, 1_001];
+pub(in crate::fuzz) const PORTS: [u16; 2] = [1_000, 1_001];
 
 /// What the first byte of a step says, by its remainder.
-pub(super) mod step {
+pub(in crate::fuzz) mod step {
     pub(crate) const FRAME: u8 = 0;
     pub(crate) const MENDED_FRAME: u8 = 1;
     pub(crate) const POLL: u8 = 2;
@@ -31,10 +31,10 @@ pub(super) mod step {
 }
 
 /// Bytes that configure the rig, before the first step.
-pub(super) const CONFIG_LEN: usize = 6;
+pub(in crate::fuzz) const CONFIG_LEN: usize = 6;
 
 /// Steps: a frame with its length in front, a poll, a join, a leave.
-pub(super) fn pipeline(data: &[u8]) {
+pub(in crate::fuzz) fn pipeline(data: &[u8]) {
     let mut input = Input::new(data);
     let config = RigConfig {
         buffers: input.pick(&[1, 2, 4, 16, 64]),
@@ -100,7 +100,7 @@ fn faults(input: &mut Input<'_>) -> FaultConfig {
     FaultConfig { seed, rx: faults, tx: faults }
 }
 
-pub(super) fn join<Q: Queue, N: Node<Listener>>(input: &mut Input<'_>, rig: &mut Rig<Q, N>) {
+pub(in crate::fuzz) fn join<Q: Queue, N: Node<Listener>>(input: &mut Input<'_>, rig: &mut Rig<Q, N>) {
     let (consumer, kind) = (consumer(input.below(4)), input.below(6));
     let (group, local) = places(input);
     rig.with_app(|_, cx| {
@@ -116,7 +116,7 @@ pub(super) fn join<Q: Queue, N: Node<Listener>>(input: &mut Input<'_>, rig: &mut
     });
 }
 
-pub(super) fn leave<Q: Queue, N: Node<Listener>>(input: &mut Input<'_>, rig: &mut Rig<Q, N>) {
+pub(in crate::fuzz) fn leave<Q: Queue, N: Node<Listener>>(input: &mut Input<'_>, rig: &mut Rig<Q, N>) {
     let (consumer, kind) = (consumer(input.below(4)), input.below(4));
     let (group, _) = places(input);
     rig.with_app(|_, cx| {

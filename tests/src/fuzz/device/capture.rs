@@ -19,7 +19,7 @@ struct Kept {
 type Walk = (Vec<Kept>, Result<Option<End>, String>);
 
 /// pcap and pcapng, as the first bytes say.
-pub(super) fn pcap(data: &[u8]) {
+pub(in crate::fuzz) fn pcap(data: &[u8]) {
     let whole = walk(Reader::new(data).map_err(|error| error.to_string()));
     let (records, end) = &whole;
     assert!(records.iter().map(|record| record.bytes.len()).sum::<usize>() <= data.len());
@@ -34,7 +34,7 @@ pub(super) fn pcap(data: &[u8]) {
 }
 
 /// The same behind gzip: what is no gzip at all, what is damaged, and what was compressed here.
-pub(super) fn gzip(data: &[u8]) {
+pub(in crate::fuzz) fn gzip(data: &[u8]) {
     let file = write_file(&[data]);
     let _ = walk(Reader::open(file.path()).map_err(|error| error.to_string()));
 

@@ -10,7 +10,7 @@ use wirepath::testing::mlx5::{PlainConfig, PlainCq, PlainMini, PlainNic, PlainSt
 use wirepath::testing::mlx5::{PlainTxConfig, plain_tx};
 use wirepath::time::{Duration, Instant};
 
-use super::input::Input;
+use crate::fuzz::Input;
 
 /// Steps of a plan: some turns of the rings.
 const STEPS_MAX: usize = 300;
@@ -63,7 +63,7 @@ fn anything(cq: &mut PlainCq, input: &mut Input<'_>) {
 // Receiving.
 
 /// Three bytes for the queue, then steps, each with its kind in front.
-pub(super) fn rx(data: &[u8]) {
+pub(in crate::fuzz) fn rx(data: &[u8]) {
     let mut input = Input::new(data);
     let (config, spare) = (rx_config(&mut input), usize::from(input.u8()));
     // A ring that has fewer buffers than WQEs is a case of its own.
@@ -167,7 +167,7 @@ fn are_apart(held: &[Mbuf]) {
 // Sending.
 
 /// Two bytes for the queue, then steps.
-pub(super) fn tx(data: &[u8]) {
+pub(in crate::fuzz) fn tx(data: &[u8]) {
     let mut input = Input::new(data);
     let config = tx_config(&mut input);
     let (pool, block) = (pool(512), Block::heap());
@@ -265,7 +265,7 @@ fn post(tx: &mut impl TxQueue, pool: &Pool, input: &mut Input<'_>) {
 
 /// Work between completions that are right, for each shape of a ring and each kind of session, then
 /// nearly right and not at all.
-pub(super) fn rx_seeds() -> Vec<Vec<u8>> {
+pub(in crate::fuzz) fn rx_seeds() -> Vec<Vec<u8>> {
     let shapes = (0..3).flat_map(|shape| [0x00, 0x19, 0x22, 0x34].map(|wishes| (shape, wishes)));
     shapes
         .map(|(shape, wishes)| {
@@ -319,7 +319,7 @@ pub(super) fn rx_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Frames of all kinds between completions that are right, then errors and a reset that fails.
-pub(super) fn tx_seeds() -> Vec<Vec<u8>> {
+pub(in crate::fuzz) fn tx_seeds() -> Vec<Vec<u8>> {
     let configs = [(0, 0x00), (1, 0x04), (2, 0x02), (3, 0x41), (5, 0x38)];
     configs
         .map(|(log, wishes)| {

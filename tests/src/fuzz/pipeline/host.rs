@@ -17,13 +17,13 @@ use wirepath::wire::arp::{ArpFields, ArpOperation, ArpPacket};
 use wirepath::wire::ethernet::EthernetFrame;
 use wirepath::wire::{EtherType, MacAddr};
 
-use super::input::Input;
-use super::pipeline::{GROUPS, PORTS, join, leave};
+use super::udp_stack::{GROUPS, PORTS, join, leave};
 use crate::frames::{Frame, mend};
+use crate::fuzz::Input;
 use crate::rig::{OURS, PEER, PEER_STATION, Rig, RigConfig, SEED, STATION, consumer, drops, ipv4, sum, table};
 
 /// What the first byte of a step says, by its remainder.
-pub(super) mod step {
+pub(in crate::fuzz) mod step {
     pub(crate) const FRAME: u8 = 0;
     pub(crate) const MENDED_FRAME: u8 = 1;
     pub(crate) const POLL: u8 = 2;
@@ -39,12 +39,12 @@ pub(super) mod step {
 }
 
 /// Bytes that configure the rig, before the first step.
-pub(super) const CONFIG_LEN: usize = 3;
+pub(in crate::fuzz) const CONFIG_LEN: usize = 3;
 /// How long a step may take: nothing, a burst, fragments, an ARP question, an IGMP report, a
 /// believed neighbor, all of it.
-pub(super) const SPANS_MS: [u64; 8] = [0, 0, 1, 20, 1_100, 3_000, 31_000, 700_000];
+pub(in crate::fuzz) const SPANS_MS: [u64; 8] = [0, 0, 1, 20, 1_100, 3_000, 31_000, 700_000];
 /// A station that is on the link and configured nowhere, our router, and a host behind it.
-pub(super) const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
+pub(in crate::fuzz) const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
 const FAR: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 const REMOTES: [Ipv4Addr; 8] =
@@ -60,7 +60,7 @@ const ECHOES_BURST: u64 = 1_000;
 type HostRig = Rig<MemoryQueue, HostStack>;
 
 /// Steps without changes of the host.
-pub(super) fn host(data: &[u8]) {
+pub(in crate::fuzz) fn host(data: &[u8]) {
     let mut input = Input::new(data);
     let mut scene = Scene::new(&mut input, &[128, 64, 16, 4, 2, 1], &[32, 256, 2]);
     while !input.is_empty() {
@@ -72,7 +72,7 @@ pub(super) fn host(data: &[u8]) {
 
 /// Steps with changes of the host. In the end the host is what it was, and every flow finds its way
 /// again.
-pub(super) fn host_events(data: &[u8]) {
+pub(in crate::fuzz) fn host_events(data: &[u8]) {
     let mut input = Input::new(data);
     // With fewer buffers than may wait, those that wait leave no room for the answer that they wait
     // for.
@@ -87,7 +87,7 @@ pub(super) fn host_events(data: &[u8]) {
 }
 
 /// The nodes of a host, with what the rig takes of IPv4.
-pub(super) fn config(config: RigConfig) -> HostStackConfig {
+pub(in crate::fuzz) fn config(config: RigConfig) -> HostStackConfig {
     HostStackConfig { ipv4: ipv4(config.reassembly), arp: ArpConfig::new(SEED), ..HostStackConfig::new(SEED) }
 }
 

@@ -3,10 +3,10 @@
 use wirepath::device::steering::{Fields, Rule};
 use wirepath::wire::{EtherType, MacAddr, Protocol};
 
-use super::input::Input;
+use crate::fuzz::Input;
 
 /// A rule from the first bytes, a frame from the others.
-pub(super) fn rule(data: &[u8]) {
+pub(in crate::fuzz) fn rule(data: &[u8]) {
     let mut input = Input::new(data);
     let rule = read_rule(&mut input);
     let frame = input.rest();

@@ -13,10 +13,9 @@ use wirepath::testing::tcp::{
     Arrival, Outgoing, Output, Payload, Range, SACK_BLOCKS_MAX, Segment, SynOptions, Tcp, Unsent,
 };
 use wirepath::time::{Duration, Instant};
-use wirepath::wire::tcp::TcpFlags;
-use wirepath::wire::tcp::Timestamps;
+use wirepath::wire::tcp::{TcpFlags, Timestamps};
 
-use super::Input;
+use crate::fuzz::Input;
 
 const US: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 80);
 const PEER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 5_000);
@@ -114,7 +113,7 @@ struct Scene {
 }
 
 /// Plays the plan.
-pub(super) fn machine(data: &[u8]) {
+pub(in crate::fuzz) fn machine(data: &[u8]) {
     let mut input = Input::new(data);
     let mut scene = Scene::new(&mut input);
     while !input.is_empty() {
@@ -126,9 +125,9 @@ pub(super) fn machine(data: &[u8]) {
 }
 
 /// Plans that get through a handshake.
-pub(super) fn seeds() -> Vec<Vec<u8>> {
+pub(in crate::fuzz) fn seeds() -> Vec<Vec<u8>> {
     let handshake = [0x5a, 1, 0, 2, 0x02, 0, 0, 0, 0, 0, 0, 0, 0xff, 2, 0x10, 0, 0, 0, 0, 0, 0, 0, 0xff];
-    let mut seeds = super::seeds::plans();
+    let mut seeds = crate::fuzz::seeds::plans();
     seeds.extend((0u8..16).map(|tail| [&handshake[..], &[tail, 0x40, tail ^ 0x2f, 3, tail, 9, 1, 1, tail]].concat()));
     seeds
 }

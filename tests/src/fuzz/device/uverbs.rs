@@ -10,7 +10,7 @@ use softhca::hca::{Config, Dma, Errno, Hca, Outside, Unmapped, Wire};
 use softhca::uverbs::testing::{Attribute, CALL, Client, Command, Numbers, Recorded, VERBS, extended};
 use softhca::uverbs::{Kernel, Mapping, Protocol, Session};
 
-use super::input::Input;
+use crate::fuzz::Input;
 
 /// What a step of the plan is.
 mod step {
@@ -29,7 +29,7 @@ const STEPS_MAX: usize = 500;
 
 /// The first byte is the protocol, and the number before that of the first descriptor; then steps,
 /// each with its kind in front.
-pub(super) fn uverbs(data: &[u8]) {
+pub(in crate::fuzz) fn uverbs(data: &[u8]) {
     let mut input = Input::new(data);
     let first = input.u8();
     let protocol = if first.is_multiple_of(2) { Protocol::Write } else { Protocol::Ioctl };
@@ -207,7 +207,7 @@ impl Dma for Sparse {
 }
 
 /// What clients do, as plans.
-pub(super) fn seeds() -> Vec<Vec<u8>> {
+pub(in crate::fuzz) fn seeds() -> Vec<Vec<u8>> {
     let mut older = Client::new(Protocol::Write, Config::default());
     life(&mut older);
     let mut newer = Client::new(Protocol::Ioctl, Config::default());

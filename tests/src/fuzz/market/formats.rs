@@ -5,10 +5,8 @@
 use market::event::Event;
 use market::framing::cboe_unit::CboeUnit;
 use market::framing::iex_tp::IexTp;
-use market::framing::itch_file::ItchFile;
-use market::framing::itch_file::{FileEnd, FileMessages, whole_blocks};
-use market::framing::mold_udp64::MoldUdp64;
-use market::framing::mold_udp64::Request;
+use market::framing::itch_file::{FileEnd, FileMessages, ItchFile, whole_blocks};
+use market::framing::mold_udp64::{MoldUdp64, Request};
 use market::framing::{Framing, FramingError, PacketKind, PacketWriter};
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
@@ -20,22 +18,22 @@ use market::{Codec, MessageCounts, MessageError, itch50, pitch};
 use super::books::{CheckedLevels, CheckedOrders, CheckedQuotes};
 
 /// MoldUDP64.
-pub(super) fn mold_udp64(data: &[u8]) {
+pub(in crate::fuzz) fn mold_udp64(data: &[u8]) {
     framing::<MoldUdp64>(data, &[]);
 }
 
 /// IEX-TP; its second byte is reserved and written as zero.
-pub(super) fn iex_tp(data: &[u8]) {
+pub(in crate::fuzz) fn iex_tp(data: &[u8]) {
     framing::<IexTp>(data, &[1]);
 }
 
 /// The Cboe sequenced unit header.
-pub(super) fn cboe_unit(data: &[u8]) {
+pub(in crate::fuzz) fn cboe_unit(data: &[u8]) {
     framing::<CboeUnit>(data, &[]);
 }
 
 /// A file of length-prefixed messages, whole and in chunks.
-pub(super) fn itch_file(data: &[u8]) {
+pub(in crate::fuzz) fn itch_file(data: &[u8]) {
     framing::<ItchFile>(data, &[]);
     let mut messages = FileMessages::new(data);
     let count = messages.by_ref().count();
@@ -86,7 +84,7 @@ fn framing<F: Framing<Raw: PartialEq>>(data: &[u8], unkept: &[usize]) {
 }
 
 /// ITCH 5.0 and the order books.
-pub(super) fn itch50(data: &[u8]) {
+pub(in crate::fuzz) fn itch50(data: &[u8]) {
     let mut books = CheckedOrders::new();
     codec(
         Itch50,
@@ -99,7 +97,7 @@ pub(super) fn itch50(data: &[u8]) {
 }
 
 /// PITCH and the order books.
-pub(super) fn pitch(data: &[u8]) {
+pub(in crate::fuzz) fn pitch(data: &[u8]) {
     let mut books = CheckedOrders::new();
     codec(
         Pitch::default(),
@@ -112,7 +110,7 @@ pub(super) fn pitch(data: &[u8]) {
 }
 
 /// TOPS 1.6 and the quotes.
-pub(super) fn tops16(data: &[u8]) {
+pub(in crate::fuzz) fn tops16(data: &[u8]) {
     let mut quotes = CheckedQuotes::new();
     codec(
         Tops16,
@@ -125,7 +123,7 @@ pub(super) fn tops16(data: &[u8]) {
 }
 
 /// DEEP 1.0 and the books of levels.
-pub(super) fn deep10(data: &[u8]) {
+pub(in crate::fuzz) fn deep10(data: &[u8]) {
     let mut books = CheckedLevels::new();
     codec(
         Deep10,
@@ -162,7 +160,7 @@ fn codec<C: Codec>(
 }
 
 /// A request to the server of MoldUDP64: exactly one length, and written as it was read.
-pub(super) fn mold_request(data: &[u8]) {
+pub(in crate::fuzz) fn mold_request(data: &[u8]) {
     match Request::parse(data) {
         Ok(request) => assert_eq!(request.emit(), data),
         Err(_) => assert_ne!(data.len(), Request::LEN),

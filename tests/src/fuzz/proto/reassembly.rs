@@ -9,7 +9,7 @@ use wirepath::testing::proto::{DATAGRAM_PAYLOAD_MAX, EXPIRED_PER_TICK_MAX};
 use wirepath::testing::proto::{Fragment, FragmentKey, Outcome, Reassembly, Released};
 use wirepath::time::{Duration, Instant};
 
-use super::input::Input;
+use crate::fuzz::Input;
 
 const TIMEOUT: Duration = Duration::from_nanos(100);
 const DATAGRAMS: usize = 3;
@@ -17,7 +17,7 @@ const PIECES: usize = 8;
 const PIECES_PER_DATAGRAM: usize = 5;
 
 /// Fragments of a few datagrams, with time passing.
-pub(super) fn reassembly(data: &[u8]) {
+pub(in crate::fuzz) fn reassembly(data: &[u8]) {
     let mut input = Input::new(data);
     let capacity =
         ReassemblyCapacity { datagrams: DATAGRAMS, pieces: PIECES, pieces_per_datagram: PIECES_PER_DATAGRAM };

@@ -8,13 +8,13 @@ use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::testing::fault::{FaultConfig, FaultDevice, Faults};
 use wirepath::time::{Duration, Instant};
 
-use super::input::Input;
+use crate::fuzz::Input;
 
 const SLOTS: u32 = 16;
 const BUFFERS: usize = 256;
 
 /// Frames out through one port with faults and in through the other.
-pub(super) fn device(data: &[u8]) {
+pub(in crate::fuzz) fn device(data: &[u8]) {
     let mut input = Input::new(data);
     let config = FaultConfig { seed: input.u64(), rx: faults(&mut input), tx: faults(&mut input) };
     let block = Block::heap();

@@ -2,19 +2,17 @@
 //! number delivered at most once and in order, each kept packet given back once, and no hole that
 //! stays open for ever.
 
-use market::framing::Framing;
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::mold_udp64::MoldUdp64;
-use market::framing::{Header, PacketKind};
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use market::framing::{Framing, Header, PacketKind};
 use market::{Action, Arbiter, Fate, Gap, Line, Output, Patience, Rerequester, Step, Window};
 use market::{DOUBTS_MAX, First, Policy, Sequence, SequenceCounts};
 
-use super::input::Input;
+use crate::fuzz::Input;
 
 const HALF_A_SECOND_NS: u64 = 500_000_000;
 
 /// The machine of one channel.
-pub(super) fn sequence(data: &[u8]) {
+pub(in crate::fuzz) fn sequence(data: &[u8]) {
     let mut input = Input::new(data);
     let (policy, mut heard) = (policy(&mut input), Heard::new());
     let mut sequence = Sequence::new(policy);
@@ -36,7 +34,7 @@ pub(super) fn sequence(data: &[u8]) {
 }
 
 /// Two lines of one channel.
-pub(super) fn arbitration(data: &[u8]) {
+pub(in crate::fuzz) fn arbitration(data: &[u8]) {
     let mut input = Input::new(data);
     let (policy, mut heard) = (policy(&mut input), Heard::new());
     let window = Window { packets: input.below(6).into(), wait_ns: input.pick(&[0, 100, 1_000_000]) };
@@ -75,7 +73,7 @@ pub(super) fn arbitration(data: &[u8]) {
 
 /// One line, and answers to re-requests from a server that may send anything: nothing that it sends
 /// begins the feed anew, goes past what the line has shown, or makes us ask without end.
-pub(super) fn recovery(data: &[u8]) {
+pub(in crate::fuzz) fn recovery(data: &[u8]) {
     let mut input = Input::new(data);
     let (policy, mut heard) = (policy(&mut input), Heard::new());
     let window = Window { packets: input.below(6).into(), wait_ns: input.pick(&[0, 1_000, 1_000_000]) };

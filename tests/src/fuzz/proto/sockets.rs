@@ -13,7 +13,7 @@ use wirepath::testing::proto::{
     Binding, Demux, DemuxCapacity, Membership, Ports, PortsCapacity, SourceFilterCapacity, SourceFilters,
 };
 
-use super::input::Input;
+use crate::fuzz::Input;
 
 const SEED: HashSeed = HashSeed::new(3, 5);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -25,7 +25,7 @@ const SOURCES: [Ipv4Addr; 4] =
 const INTERFACES: [InterfaceId; 3] = [InterfaceId(0), InterfaceId(1), InterfaceId::ANY];
 
 /// The demultiplexer, with cursors that live through changes.
-pub(super) fn demux(data: &[u8]) {
+pub(in crate::fuzz) fn demux(data: &[u8]) {
     let mut input = Input::new(data);
     let roomy = DemuxCapacity { locals: 64, connections: 64, shared_subscribers: 256 };
     let tight = DemuxCapacity { locals: 3, connections: 2, shared_subscribers: 4 };
@@ -181,7 +181,7 @@ fn flows() -> impl Iterator<Item = Flow> {
 }
 
 /// Source filters and their merge.
-pub(super) fn source_filters(data: &[u8]) {
+pub(in crate::fuzz) fn source_filters(data: &[u8]) {
     let mut input = Input::new(data);
     let roomy = SourceFilterCapacity { memberships: 64, sources: 256 };
     let tight = SourceFilterCapacity { memberships: 3, sources: 4 };
@@ -381,7 +381,7 @@ impl FilterPair {
 
 /// The sockets as a whole: what was refused has changed nothing, nobody hears a group that he did
 /// not join on that port and interface, and a closed consumer leaves nothing behind.
-pub(super) fn udp_sockets(data: &[u8]) {
+pub(in crate::fuzz) fn udp_sockets(data: &[u8]) {
     let mut input = Input::new(data);
     let roomy = SocketCapacity { locals: 64, bindings: 128, connections: 64, sources: 256 };
     let tight = SocketCapacity { locals: 3, bindings: 5, connections: 2, sources: 4 };
@@ -511,7 +511,7 @@ impl Receivers {
 }
 
 /// Ports: who may bind what, and which ephemeral ports are given.
-pub(super) fn ports(data: &[u8]) {
+pub(in crate::fuzz) fn ports(data: &[u8]) {
     let mut input = Input::new(data);
     let tight = input.u8() & 1 == 1;
     let capacity = if tight {

@@ -4,18 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use market::Capacity;
 use market::event::{self, Event};
-use market::{Books, LevelBooks, Locate, OrderBooks, OrderRef, Price, Quotes, Side, Symbol};
+use market::{Books, Capacity, LevelBooks, Locate, OrderBooks, OrderRef, Price, Quotes, Side, Symbol};
 
-use super::input::Input;
+use crate::fuzz::Input;
 
 const BOOKS_MAX: usize = 3;
 const ORDERS_MAX: usize = 12;
 const LEVELS_MAX: usize = 6;
 
 /// Events of small numbers: orders, prices and symbols meet again and again.
-pub(super) fn order_books(data: &[u8]) {
+pub(in crate::fuzz) fn order_books(data: &[u8]) {
     let mut input = Input::new(data);
     let mut books = CheckedOrders::new();
     while !input.is_empty() {
@@ -24,7 +23,7 @@ pub(super) fn order_books(data: &[u8]) {
 }
 
 /// The same for totals at a price.
-pub(super) fn level_books(data: &[u8]) {
+pub(in crate::fuzz) fn level_books(data: &[u8]) {
     let mut input = Input::new(data);
     let mut books = CheckedLevels::new();
     while !input.is_empty() {
@@ -82,19 +81,19 @@ struct Resting {
 }
 
 /// Order books and their model.
-pub(super) struct CheckedOrders {
+pub(in crate::fuzz) struct CheckedOrders {
     books: OrderBooks,
     symbols: Vec<Symbol>,
     orders: BTreeMap<OrderRef, Resting>,
 }
 
 impl CheckedOrders {
-    pub(super) fn new() -> Self {
+    pub(in crate::fuzz) fn new() -> Self {
         let capacity = Capacity { books: BOOKS_MAX, orders: ORDERS_MAX, levels: LEVELS_MAX };
         Self { books: OrderBooks::new(capacity), symbols: Vec::new(), orders: BTreeMap::new() }
     }
 
-    pub(super) fn apply(&mut self, event: &Event) {
+    pub(in crate::fuzz) fn apply(&mut self, event: &Event) {
         let tops_before = self.tops();
         let change = self.books.apply(event);
         self.apply_to_model(event);
@@ -223,18 +222,18 @@ fn best_first<T>(side: Side, mut levels: Vec<T>) -> Vec<T> {
 }
 
 /// Books of levels and their model.
-pub(super) struct CheckedLevels {
+pub(in crate::fuzz) struct CheckedLevels {
     books: LevelBooks,
     symbols: Vec<Symbol>,
     levels: BTreeMap<(Symbol, bool, Price), u64>,
 }
 
 impl CheckedLevels {
-    pub(super) fn new() -> Self {
+    pub(in crate::fuzz) fn new() -> Self {
         Self { books: LevelBooks::new(BOOKS_MAX, LEVELS_MAX), symbols: Vec::new(), levels: BTreeMap::new() }
     }
 
-    pub(super) fn apply(&mut self, event: &Event) {
+    pub(in crate::fuzz) fn apply(&mut self, event: &Event) {
         self.books.apply(event);
         let symbol = match *event {
             Event::PriceLevel(event::PriceLevel { symbol, .. }) | Event::Directory(event::Directory { symbol, .. }) => {
@@ -280,17 +279,17 @@ impl CheckedLevels {
 }
 
 /// Quotes and their model.
-pub(super) struct CheckedQuotes {
+pub(in crate::fuzz) struct CheckedQuotes {
     quotes: Quotes,
     model: Vec<(Symbol, Option<event::Quote>)>,
 }
 
 impl CheckedQuotes {
-    pub(super) fn new() -> Self {
+    pub(in crate::fuzz) fn new() -> Self {
         Self { quotes: Quotes::new(BOOKS_MAX), model: Vec::new() }
     }
 
-    pub(super) fn apply(&mut self, event: &Event) {
+    pub(in crate::fuzz) fn apply(&mut self, event: &Event) {
         self.quotes.apply(event);
         let (symbol, quote) = match *event {
             Event::Quote(quote) => (quote.symbol, Some(quote)),

@@ -12,9 +12,9 @@ use wirepath::wire::ethernet::EthernetFrame;
 use wirepath::wire::{EtherType, VlanTag, VlanTags};
 
 use super::host;
-use super::input::Input;
-use super::pipeline::{GROUPS, PORTS, join, leave};
+use super::udp_stack::{GROUPS, PORTS, join, leave};
 use crate::frames::mend;
+use crate::fuzz::Input;
 use crate::rig::{self, Rig, RigConfig, SEED, consumer, sum, table};
 
 /// The VLANs of the legs. The worker's own host is none of them.
@@ -26,7 +26,7 @@ const TAG_KINDS: [EtherType; 4] = [EtherType::VLAN, EtherType::QINQ, EtherType::
 const ADDRESSES_LEN: usize = 12;
 
 /// What the first byte of a step says, by its remainder.
-pub(super) mod step {
+pub(in crate::fuzz) mod step {
     pub(crate) const FRAME: u8 = 0;
     pub(crate) const POLL: u8 = 1;
     pub(crate) const JOIN: u8 = 2;
@@ -34,10 +34,10 @@ pub(super) mod step {
 }
 
 /// Bytes that configure the rig, before the first step.
-pub(super) const CONFIG_LEN: usize = 1;
+pub(in crate::fuzz) const CONFIG_LEN: usize = 1;
 
 /// Steps: a frame with tags put in, time, a join, a leave.
-pub(super) fn trunk(data: &[u8]) {
+pub(in crate::fuzz) fn trunk(data: &[u8]) {
     let mut input = Input::new(data);
     let config = RigConfig { buffers: input.pick(&[256, 16, 2]), answers: true, ..RigConfig::default() };
     let egress = EgressConfig::quiet(SEED);

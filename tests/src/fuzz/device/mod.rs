@@ -1,0 +1,8 @@
+//! Devices and what stands around them: captures, faults on purpose, rings of a ConnectX under a
+//! NIC that may be mad, steering rules, and the kernel's ABI of the software ConnectX.
+
+pub(super) mod capture;
+pub(super) mod fault;
+pub(super) mod mlx5;
+pub(super) mod steering;
+pub(super) mod uverbs;
