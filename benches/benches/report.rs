@@ -19,12 +19,13 @@ use wirepath_benches::figures::{self, Figure, History, Machine, Run, Section, re
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::Live;
-use wirepath_benches::outside::Subject;
+use wirepath_benches::measure::outside::Subject;
+use wirepath_benches::measure::sampling::{Spread, interleave};
+use wirepath_benches::measure::table::{Found, Line, Verdict, heading};
+use wirepath_benches::measure::{allocations, cores};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
-use wirepath_benches::sampling::{Spread, interleave};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
-use wirepath_benches::table::{Found, Line, Verdict, heading};
-use wirepath_benches::{allocations, connectx, cores, decoding, handoff, is_quick, tcp};
+use wirepath_benches::{connectx, decoding, handoff, is_quick, tcp};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;

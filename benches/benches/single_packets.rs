@@ -2,10 +2,11 @@
 //! behind `docs/decisions/0001-single-packets.md`. Each line's shapes take turns. `QUICK=1` takes
 //! fewer samples.
 
-use wirepath_benches::sampling::interleave;
+use wirepath_benches::is_quick;
+use wirepath_benches::measure::cores;
+use wirepath_benches::measure::sampling::interleave;
+use wirepath_benches::measure::table::{Line, heading};
 use wirepath_benches::single_packets::{Shape, Spread, Workshop};
-use wirepath_benches::table::{Line, heading};
-use wirepath_benches::{cores, is_quick};
 
 /// Packets in one sample: some milliseconds.
 const SAMPLE: usize = 32_768;

@@ -6,7 +6,7 @@ use std::{hint, thread, time};
 use arrayvec::ArrayVec;
 use wirepath::worker::spsc::lossless;
 
-use crate::cores;
+use crate::measure::cores;
 
 /// Items that travel together.
 pub const BURST: usize = 32;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  frames ─▶ receiver (the product's path)       ┐
-//!         ├▶ smoltcp_peer                        ├─▶ sampling: A B A B …, median, min, max ─▶ table ─▶ figures
+//!         ├▶ smoltcp_peer                        ├─▶ measure: A B A B …, median, min, max, a table ─▶ figures
 //!         ├▶ forwarder (four nodes with work)    │
 //!         └▶ connectx (drivers on software NICs) ┘
 //! ```
@@ -26,16 +26,9 @@ pub mod single_packets;
 pub mod smoltcp_peer;
 pub mod tcp;
 
-#[allow(unsafe_code)]
-pub mod allocations;
-pub mod cores;
 pub mod measure;
-pub mod mlx5_tx;
-pub mod outside;
 #[allow(unsafe_code)]
 pub mod prefetch;
-pub mod sampling;
-pub mod table;
 
 /// Whether fewer samples will do: `QUICK=1`.
 pub fn is_quick() -> bool {

@@ -5,12 +5,12 @@
 
 use std::process::ExitCode;
 
-use wirepath_benches::allocations;
 use wirepath_benches::connectx::{
     Error, Model, OurReceiver, OurSender, Receive, Rig, Send, VerbsReceiver, VerbsSender, Wish,
 };
 use wirepath_benches::frames::group;
-use wirepath_benches::outside::between_marks;
+use wirepath_benches::measure::allocations;
+use wirepath_benches::measure::outside::between_marks;
 use wirepath_benches::receiver::ROUND;
 
 #[global_allocator]

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::outside::{Missing, Subject};
+use crate::measure::outside::{Missing, Subject};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/connectx/dpdk.c");
 

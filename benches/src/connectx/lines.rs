@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{BURST, dpdk};
-use crate::outside::{Missing, Subject, numbers};
-use crate::sampling::{Samples, Spread};
-use crate::table::{Found, Line};
+use crate::measure::outside::{Missing, Subject, numbers};
+use crate::measure::sampling::{Samples, Spread};
+use crate::measure::table::{Found, Line};
 
 /// Measures, and hands each line on as soon as it has it.
 pub struct Lines<'a> {

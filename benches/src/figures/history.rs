@@ -9,7 +9,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 
 use super::Section;
-use crate::table::Promise;
+use crate::measure::table::Promise;
 
 /// One run of the report: when, of what, where, and what it found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -211,7 +211,7 @@ fn is_date(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Bound;
+    use crate::measure::table::Bound;
 
     fn figure(of: Option<&str>, what: &str, median: f64) -> Figure {
         Figure {

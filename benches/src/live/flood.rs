@@ -3,13 +3,12 @@
 
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::io;
 use std::net::UdpSocket;
-use std::thread;
+use std::{io, thread};
 
 use super::pair::{FAR, NEAR, Pair};
 use super::sys::{self, Batch};
-use crate::cores;
+use crate::measure::cores;
 
 /// Messages a system call.
 const BATCH: usize = 64;

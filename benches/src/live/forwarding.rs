@@ -16,7 +16,7 @@ use super::flood::{Source, flooded};
 use super::pair::Pair;
 use super::testpmd::Testpmd;
 use super::{reflector, sys};
-use crate::cores;
+use crate::measure::cores;
 
 /// Until forwarding is at its pace.
 const WARM_UP: Duration = Duration::from_millis(200);

@@ -10,10 +10,11 @@ use super::reflector::Lockstep;
 use super::round_trip::{self, Kind};
 use super::tcp_round_trip::{Exchange, Server, exchange};
 use super::{forwarding, testpmd};
-use crate::outside::Subject;
-use crate::sampling::{Samples, Spread};
-use crate::table::{Found, Line};
-use crate::{allocations, is_quick};
+use crate::is_quick;
+use crate::measure::allocations;
+use crate::measure::outside::Subject;
+use crate::measure::sampling::{Samples, Spread};
+use crate::measure::table::{Found, Line};
 
 /// Measures, and hands each line on as soon as it has it.
 pub struct Live<'a> {

@@ -13,7 +13,7 @@ use super::flood::{Source, flooded};
 use super::pair::{FAR, NEAR, Pair};
 use super::port::{self, Port};
 use super::sys::{self, Batch};
-use crate::cores;
+use crate::measure::cores;
 use crate::receiver::Ear;
 
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 2, 3), 9_000);

@@ -13,7 +13,7 @@ use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions, UdpStack};
 use super::pair::{End, FAR, NEAR, Pair};
 use super::port::{self, Port};
 use super::sys;
-use crate::cores;
+use crate::measure::cores;
 
 const PORT: u16 = 7_000;
 /// Bytes of a datagram.

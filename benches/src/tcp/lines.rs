@@ -8,9 +8,9 @@ use super::orders::Orders;
 use super::pair::{Cuts, PairConfig, Role, TcpPair};
 use super::peer::SmoltcpPair;
 use super::{Checksums, MESSAGE_LEN};
-use crate::allocations;
-use crate::sampling::{Samples, Spread, interleave};
-use crate::table::{Found, Line};
+use crate::measure::allocations;
+use crate::measure::sampling::{Samples, Spread, interleave};
+use crate::measure::table::{Found, Line};
 
 /// Bytes of a sample in bulk: some 0.2 ms.
 const BULK_LEN: usize = 2 << 20;

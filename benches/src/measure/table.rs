@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::figures::{Figure, Section};
-use crate::sampling::Spread;
+use crate::measure::sampling::Spread;
 
 /// A figure, or why it could not be had and what to do about it.
 pub type Found = Result<Spread, String>;
