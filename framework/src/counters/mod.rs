@@ -7,6 +7,9 @@
 //! no system call, no reader in the way. [`Snapshot`] is the other side: it reads the files of
 //! running processes and trusts nothing in them.
 //!
+//! A block belongs to the program that made it, and each of its words to the one worker that writes
+//! it. This floor imports nothing else of wirepath.
+//!
 //! ```
 //! use wirepath::counters::{Block, Unit};
 //!

@@ -12,6 +12,11 @@
 //!     └─ steer, unsteer                              └▶ TxQueue ◀──post, ring_doorbell, reap
 //! ```
 //!
+//! Beside the contract: the devices ([`memory`], `pcap`, `af_xdp`, `mlx5`) and devices around
+//! another one ([`tap`], `capture`, [`bond`], [`either`]). A port belongs to the main thread, a
+//! queue to the worker that opened it. This floor imports `mem`, `time` and `counters`, and `wire`
+//! for steering rules, captures and faults; never `proto` or `pipeline`.
+//!
 //! What a device may never do: lose a frame without a counter of its own name, panic on what the
 //! NIC, the kernel or a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home.
 //! The suite `conformance` of the feature `testing` checks it.

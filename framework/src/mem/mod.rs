@@ -9,6 +9,9 @@
 //!  Region  | metadata | headroom | data ........ | tailroom || metadata | headroom | data ... | tailroom || ...
 //!          ^ 128 B    ^                                     ^ next buffer: stride bytes on
 //! ```
+//!
+//! A pool and its mbufs belong to one worker and never leave its thread. This floor imports `time`
+//! and the crate `hugepages`; it knows no header, no protocol and no device.
 
 mod copy;
 #[allow(unsafe_code)]

@@ -11,6 +11,10 @@
 //! sees the whole path and a debugger steps through it. Nodes hold counters and machines, not
 //! protocol state of their own; what an app or a node may touch while a packet is in its hands is
 //! in [`Cx`].
+//!
+//! Here are the nodes, the ready-made trees of them (`stack`), and the way out that apps and nodes
+//! share ([`Egress`]). A tree belongs to one worker. This floor imports `wire`, `proto`, `mem`,
+//! `time`, `counters` and the traits of `device`; never a device itself.
 
 mod answer;
 mod app;

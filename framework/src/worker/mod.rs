@@ -3,6 +3,10 @@
 //! [`WorkerGroup`] starts [`WorkerSpec`]s; on its thread each makes a pool, opens its queue, builds
 //! a pipeline and puts a [`Worker`] together, whose [`poll_once`](Worker::poll_once) is the whole
 //! data path. Decoded events travel between workers over the rings of [`spsc`].
+//!
+//! A [`Worker`] belongs to its thread. What must not run there has a thread beside the workers
+//! ([`kernel`], [`timeline`]) or a process of its own ([`guard`]); [`live`] wires all of it up from
+//! a configuration. This floor imports all that are below it, but not the inside of `proto`.
 
 pub mod affinity;
 mod builder;
