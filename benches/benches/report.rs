@@ -21,7 +21,7 @@ use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::Live;
 use wirepath_benches::measure::outside::Subject;
 use wirepath_benches::measure::sampling::{Spread, interleave};
-use wirepath_benches::measure::table::{Found, Line, Verdict, heading};
+use wirepath_benches::measure::table::{Found, Line, TargetOutcome, heading};
 use wirepath_benches::measure::{allocations, cores};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
@@ -315,7 +315,7 @@ impl Report {
         let written =
             fs::create_dir_all(path.with_file_name("")).and_then(|()| fs::write(&path, format!("{report:#}\n")));
         let count = |verdict| self.lines.iter().filter(|line| line.verdict() == verdict).count();
-        let (missed, skipped) = (count(Verdict::Missed), count(Verdict::Skipped));
+        let (missed, skipped) = (count(TargetOutcome::Missed), count(TargetOutcome::Skipped));
         println!("\n{} lines, {missed} missed, {skipped} skipped, {seconds:.0} s", self.lines.len());
         match written {
             Ok(()) => println!("written to {}", path.display()),

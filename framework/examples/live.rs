@@ -20,7 +20,7 @@ use wirepath::counters::Block;
 use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::proto::{ConsumerId, Group};
 use wirepath::time::{Clock, MonotonicClock};
-use wirepath::worker::live::{LiveConfig, LivePort, LiveQueue, Want};
+use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveQueue};
 use wirepath::worker::{StopFlag, WorkerContext, WorkerGroup, WorkerSpec};
 
 /// The application: whatever it does with a datagram, it does here, on the worker's core.
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     // Main thread: what is wanted of which interface, and the port that gives it.
     let stop = StopFlag::on_signals()?;
     let block = Arc::new(Block::create("live")?);
-    let config = LiveConfig::new(interface).named("live").want(Want::udp(group, port));
+    let config = LiveConfig::new(interface).named("live").flow(FlowSpec::udp(group, port));
     let mut live = LivePort::open(&config, &block.scope("port"), &stop)?;
     println!("{}", live.describe());
     live.notices().iter().for_each(|notice| println!("note: {notice}"));

@@ -24,7 +24,7 @@ use wirepath::pipeline::{App, Cx, Datagram, HostStack, UdpOptions, send_to};
 use wirepath::proto::{ConsumerId, Group, Ipv4Prefix};
 use wirepath::time::{Clock, Duration, Instant, MonotonicClock};
 use wirepath::worker::Worker;
-use wirepath::worker::live::{LiveConfig, Want};
+use wirepath::worker::live::{FlowSpec, LiveConfig};
 
 pub(crate) const EXCHANGE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const TICKS: Group = Group::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
@@ -165,7 +165,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 
 /// Joins the ticks and connects to the gateway.
 fn on_a_port(config: &LiveConfig, gateway: SocketAddrV4) -> Result<(), Box<dyn Error>> {
-    let config = config.clone().want(Want::udp(TICKS.group, TICKS.port));
+    let config = config.clone().flow(FlowSpec::udp(TICKS.group, TICKS.port));
     port::run(&config, Trader::new(gateway), |trader, cx| {
         cx.sockets.join(CONSUMER, TICKS)?;
         trader.call(cx)?;

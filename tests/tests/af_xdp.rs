@@ -284,7 +284,7 @@ fn empty_pool_loses_nothing_unnamed() {
         while kept.len() < 256 {
             kept.extend(port.burst());
         }
-        assert!(port.burst().is_empty() && port.count("rx/fill_starved") > 0);
+        assert!(port.burst().is_empty() && port.count("rx/nombuf") > 0);
         hoard.into_iter().chain(kept).for_each(Mbuf::free);
         assert!(port.until(|port| {
             port.receive();

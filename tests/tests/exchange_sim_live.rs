@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use exchange_sim::{
-    Interface, LineSettings, Outlet, Publication, Published, RerequestSettings, Settings, Truth, publish,
+    Interface, LineSettings, Publication, Published, RerequestSettings, SendSockets, Settings, Truth, publish,
 };
 use market::framing::Framing;
 use market::framing::mold_udp64::MoldUdp64;
@@ -177,7 +177,7 @@ impl Receiver {
 fn play(exchange: &Namespace, receiver: &Namespace, loopback: bool) -> (Published, Receiver, u64) {
     let settings = settings();
     let publication = Publication {
-        outlet: Outlet { interface: Interface::Name("feed0".into()), loopback },
+        outlet: SendSockets { interface: Interface::Name("feed0".into()), loopback },
         start_after: Duration::from_millis(100),
         rerequest: Some(RerequestSettings { address: SERVER, messages: 100_000 }),
     };

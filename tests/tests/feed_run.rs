@@ -344,7 +344,7 @@ fn what_comes_to_our_host_beside_the_feed_is_accounted_for() {
     let summary = wire.run(&wire.plan(OWN, &[]), beside).unwrap();
     let account = summary.packet_account;
     assert!(account.holds(), "{account:?} {:?} {:?}", summary.drops, summary.not_sent);
-    assert_eq!((summary.drops["udp.no_consumer"], summary.not_sent["egress.icmp_errors.to_many"]), (2, 1));
+    assert_eq!((summary.drops["udp.no_consumer"], summary.not_sent["egress.icmp_errors.not_unicast"]), (2, 1));
     assert!(account.answered >= 1, "the question by ARP");
 }
 

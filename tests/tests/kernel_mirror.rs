@@ -203,7 +203,7 @@ fn neighbour_is_resolved_by_the_kernel_on_demand() {
         scene.until("10.0.0.2", "ask 10.0.0.2");
         scene.want("10.0.0.2");
         scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
-        assert_eq!((scene.counter("questions"), scene.counter("unanswered")), (1, 0));
+        assert_eq!((scene.counter("resolves"), scene.counter("unanswered")), (1, 0));
         ip("neigh flush dev eth1");
         scene.until("10.0.0.2", "ask 10.0.0.2");
         scene.want("10.0.0.2");
@@ -249,7 +249,7 @@ fn permanent_neighbour_stays_permanent_though_it_is_wanted() {
         scene.want("10.0.0.9");
         scene.want("10.0.0.2");
         scene.until("10.0.0.2", "02:00:00:00:00:02 from 10.0.0.1");
-        assert_eq!(scene.counter("questions"), 1);
+        assert_eq!(scene.counter("resolves"), 1);
         assert!(shown("neigh show 10.0.0.9 dev eth1").contains("PERMANENT"));
     });
 }
@@ -281,7 +281,7 @@ fn kernel_that_does_not_ask_for_us_names_the_capability() {
         let (follower, host) = follow(&mut mirror, 64);
         let mut scene = Scene { host, follower, block, thread: mirror.start(&StopFlag::new()).unwrap() };
         scene.want("10.0.0.2");
-        return scene.until_counted("questions_refused", 1);
+        return scene.until_counted("resolves_refused", 1);
     }
     in_a_namespace(name, || {
         let block = Block::heap();

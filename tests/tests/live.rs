@@ -14,7 +14,7 @@ use wirepath::pipeline::{App, Cx, Datagram, IcmpError, SendToError, UdpOptions, 
 use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::icmpv4::Unreachable;
-use wirepath::worker::live::{IgmpBy, LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig, Takes, Want};
+use wirepath::worker::live::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig};
 use wirepath::worker::{StopFlag, WorkerContext};
 use wirepath_tests::netns::Namespace;
 
@@ -127,7 +127,7 @@ impl Live {
 }
 
 fn shared() -> LiveConfig {
-    LiveConfig::new("veth0").want(Want::udp(GROUP, PORT)).want(Want::udp(NEAR, PORT))
+    LiveConfig::new("veth0").flow(FlowSpec::udp(GROUP, PORT)).flow(FlowSpec::udp(NEAR, PORT))
 }
 
 fn own() -> LiveConfig {
@@ -193,8 +193,8 @@ fn group_that_is_wanted_later_is_joined_and_steered() {
     near.run(|| {
         let mut live = Live::open(shared()).unwrap();
         let later = Ipv4Addr::new(239, 1, 2, 4);
-        live.port.want(Want::udp(later, PORT)).unwrap();
-        assert!(live.port.want(Want::udp(Ipv4Addr::UNSPECIFIED, PORT)).is_err());
+        live.port.add_flow(FlowSpec::udp(later, PORT)).unwrap();
+        assert!(live.port.add_flow(FlowSpec::udp(Ipv4Addr::UNSPECIFIED, PORT)).is_err());
         live.worker
             .with_app(live.clock.now(), |_, cx| cx.sockets.join(ConsumerId(0), Group::new(later, PORT)))
             .unwrap();
@@ -213,8 +213,8 @@ fn group_that_is_wanted_no_more_goes_back_to_the_kernel() {
     near.run(|| {
         let mut live = Live::open(shared()).unwrap();
         let is_member = || std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap().contains("030201EF");
-        let (first, second) = (Want::udp(GROUP, PORT), Want::udp(GROUP, PORT + 1));
-        live.port.want(second.clone()).unwrap();
+        let (first, second) = (FlowSpec::udp(GROUP, PORT), FlowSpec::udp(GROUP, PORT + 1));
+        live.port.add_flow(second.clone()).unwrap();
         live.worker
             .with_app(live.clock.now(), |_, cx| cx.sockets.join(ConsumerId(0), Group::new(GROUP, PORT + 1)))
             .unwrap();
@@ -222,7 +222,7 @@ fn group_that_is_wanted_no_more_goes_back_to_the_kernel() {
         assert!(live.has_received(1));
 
         // What the other want needs stays.
-        live.port.unwant(&first).unwrap();
+        live.port.remove_flow(&first).unwrap();
         assert!(is_member());
         assert_eq!(live.port.rules().filter(|rule| rule.contains("239.1.2.3")).count(), 1);
         let kernel = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).unwrap();
@@ -234,14 +234,14 @@ fn group_that_is_wanted_no_more_goes_back_to_the_kernel() {
         assert!(live.has_received(2));
         assert_eq!(live.worker.app().received, [b"both".as_slice(), b"still ours"]);
 
-        live.port.unwant(&second).unwrap();
+        live.port.remove_flow(&second).unwrap();
         assert!(!is_member());
-        let again = live.port.unwant(&second).unwrap_err().to_string();
+        let again = live.port.remove_flow(&second).unwrap_err().to_string();
         assert!(again.contains("UDP to 239.1.2.3:9001 is not wanted"), "{again}");
         assert_eq!(live.port.rules().count(), 1, "that of our address");
 
         // And back.
-        live.port.want(first).unwrap();
+        live.port.add_flow(first).unwrap();
         assert!(is_member());
         sender.send_to(b"back", (GROUP, PORT)).unwrap();
         assert!(live.has_received(3));
@@ -337,8 +337,8 @@ fn connections_of_a_shared_port_are_ours_and_the_kernels_its_own() {
         let exchange = SocketAddrV4::new(FAR, EXCHANGE);
         let config = shared()
             .with_tcp(TcpConfig { connections_max: 16, chunks_max: 256, ..TcpConfig::default() })
-            .want(Want::tcp(Ipv4Addr::UNSPECIFIED, PORT))
-            .want(Want::tcp_from(exchange).to_port(SESSION));
+            .flow(FlowSpec::tcp(Ipv4Addr::UNSPECIFIED, PORT))
+            .flow(FlowSpec::tcp_from(exchange).to_port(SESSION));
         let mut live = Live::open(config).unwrap();
         echo(&mut live, &far);
         // The kernel connects to the same exchange, and is listened to beside us.
@@ -394,7 +394,7 @@ fn what_cannot_be_is_one_sentence_and_leaves_nothing() {
         refused(LiveConfig::new("veth9"), "no interface veth9");
         refused(own(), "ip address del 10.9.0.1/24 dev veth0");
         refused(LiveConfig::new("lo"), "lo has no MAC address");
-        refused(LiveConfig { queues: vec![7], igmp: IgmpBy::Nobody, ..LiveConfig::new("veth0") }, "queue");
+        refused(LiveConfig { queues: vec![7], igmp: IgmpMode::Nobody, ..LiveConfig::new("veth0") }, "queue");
         let taken = AfXdpDevice::open(&AfXdpConfig::new("veth0")).unwrap();
         refused(shared(), "already has an XDP program");
         drop(taken);
@@ -411,7 +411,7 @@ fn interface_that_is_all_ours_says_so() {
     let Some(Wire { near, far: _far }) = wire("interface_that_is_all_ours_says_so") else { return };
     near.run(|| {
         let addresses = vec![format!("{NEAR}/24").parse().unwrap()];
-        let config = shared().owned(OwnHost { addresses, takes: Takes::Everything, ..OwnHost::default() });
+        let config = shared().owned(OwnHost { addresses, takes: CaptureMode::Everything, ..OwnHost::default() });
         let live = Live::open(config).unwrap();
         assert!(live.port.rules().eq(["all frames"]));
         assert!(live.port.notices().iter().any(|notice| notice.contains("all ours")));

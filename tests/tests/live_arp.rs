@@ -107,7 +107,7 @@ fn we_find_the_kernel_and_lose_nothing_meanwhile() {
         assert_eq!(talk.they_hear(), number.to_string());
     }
     let counters = talk.live.stop();
-    assert_eq!(counters.count("host/egress/neighbors/questions"), Some(1));
+    assert_eq!(counters.count("host/egress/neighbors/requests"), Some(1));
     assert_eq!(counters.count("host/arp/learned"), Some(1));
 }
 
@@ -124,7 +124,7 @@ fn configured_neighbours_need_no_question() {
     assert_eq!(talk.they_hear(), "at once");
     talk.they_send("at once");
     let counters = talk.live.stop();
-    assert_eq!(counters.count("host/egress/neighbors/questions"), Some(0));
+    assert_eq!(counters.count("host/egress/neighbors/requests"), Some(0));
     assert_eq!(counters.count("host/arp/packets"), Some(0));
 }
 
@@ -188,21 +188,21 @@ fn we_announce_ourselves_when_we_come_and_when_we_move() {
     wait_until("the kernel follows our new address", || talk.entry().contains(&MOVED.to_string()));
     talk.they_send("to the new address");
     let counters = talk.live.stop();
-    assert!(counters.count("host/arp/claims_sent") >= Some(3));
+    assert!(counters.count("host/arp/announcements_sent") >= Some(3));
     assert_eq!(counters.count("host/arp/answered"), Some(0), "the kernel had no need to ask");
 }
 
 #[test]
 fn somebody_with_our_address_is_noticed_and_told() {
     let Some(talk) = talk("somebody_with_our_address_is_noticed_and_told") else { return };
-    talk.live.until_count("arp/claims_sent", 2);
-    let before = talk.live.count("arp/claims_sent");
+    talk.live.until_count("arp/announcements_sent", 2);
+    let before = talk.live.count("arp/announcements_sent");
     talk.wire.far.ip(&["addr", "add", "10.9.0.1/24", "dev", FAR]).unwrap();
     // The kernel asks for somebody, and says from which address.
     let thief = talk.wire.far.run(|| UdpSocket::bind((OURS, 0))).unwrap();
     thief.send_to(b"?", (Ipv4Addr::new(10, 9, 0, 99), 9)).unwrap();
     talk.live.until_count("arp/conflicts", 1);
-    talk.live.until_count("arp/claims_sent", before + 1);
+    talk.live.until_count("arp/announcements_sent", before + 1);
     assert!(talk.live.stop().count("host/arp/drop/address_conflict") >= Some(1));
 }
 
@@ -217,7 +217,7 @@ fn datagrams_to_a_silent_neighbour_are_named_drops() {
     talk.live.until_count("egress/neighbors/drop/unreachable", 8);
     let counters = talk.live.stop();
     assert_eq!(counters.count("host/egress/neighbors/drop/superseded"), Some(2));
-    assert_eq!(counters.count("host/egress/neighbors/questions"), Some(3));
+    assert_eq!(counters.count("host/egress/neighbors/requests"), Some(3));
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn neighbour_is_checked_as_it_gets_old_and_asked_for_anew_when_it_fell_silent() 
     talk.we_send(&mut flow, "first");
     assert_eq!(talk.they_hear(), "first");
     // Checked again and again, and believed meanwhile.
-    talk.live.until_count("egress/neighbors/questions", 10);
+    talk.live.until_count("egress/neighbors/requests", 10);
     talk.live.until("it is sent at once", |live| live.send(&mut flow, b"second") == Ok(Sent::Posted));
     assert_eq!(talk.they_hear(), "second");
     // 8: answer nobody.

@@ -14,7 +14,7 @@ use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpConfig, TcpEve
 use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time::Instant;
-use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig, Want};
+use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig};
 use wirepath::worker::{StopFlag, WorkerContext};
 use wirepath_tests::live::{FAR, NEAR, OURS, PATIENCE, THEIRS, Wire};
 
@@ -69,8 +69,8 @@ impl Unpolled {
                 let neighbor = ["neigh", "replace", &THEIRS.to_string(), "lladdr", &station, "dev", NEAR];
                 wire.near.ip(&neighbor).unwrap();
                 config
-                    .want(Want::tcp_from(SocketAddrV4::new(THEIRS, gateway)).to_port(SESSION))
-                    .want(Want::udp(OURS, QUOTES))
+                    .flow(FlowSpec::tcp_from(SocketAddrV4::new(THEIRS, gateway)).to_port(SESSION))
+                    .flow(FlowSpec::udp(OURS, QUOTES))
             }
         };
         let (block, stop) = (Block::heap(), StopFlag::new());

@@ -103,7 +103,7 @@ fn ping_to_all_is_not_answered() {
         assert_eq!(received(&output), 0, "{}", text(&output));
     }
     let counters = live.stop();
-    assert_eq!(counters.count("host/icmp/drop/to_many"), Some(2));
+    assert_eq!(counters.count("host/icmp/drop/not_unicast"), Some(2));
     assert_eq!(counters.count("host/icmp/echoes_answered"), Some(0));
 }
 

@@ -3,7 +3,7 @@
 //! have no 802.1Q, so the far end is a packet socket, which makes and reads its tags itself.
 //!
 //! ```text
-//!  near: AF_XDP ─▶ Trunk ─▶ 10.9.0.1 │ 10.9.20.1 │ 10.9.5.1        veth0 ═══ veth1        far: packet socket, 10.9.x.2
+//!  near: AF_XDP ─▶ VlanTrunk ─▶ 10.9.0.1 │ 10.9.20.1 │ 10.9.5.1        veth0 ═══ veth1        far: packet socket, 10.9.x.2
 //! ```
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -16,8 +16,8 @@ use wirepath::device::af_xdp::{AfXdpConfig, AfXdpRx, AfXdpTx, Mode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue};
 use wirepath::pipeline::{
-    App, ChecksumPolicy, Cx, Datagram, Egress, EgressConfig, HostStack, HostStackConfig, Leg, Trunk, UdpConfig,
-    UdpOptions, Vlans, host_stack, send_to,
+    App, ChecksumPolicy, Cx, Datagram, Egress, EgressConfig, HostStack, HostStackConfig, UdpConfig, UdpOptions,
+    VlanInterface, VlanTrunk, Vlans, host_stack, send_to,
 };
 use wirepath::proto::{
     ConsumerId, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity,
@@ -84,7 +84,7 @@ trait Turn {
     fn turn(&mut self, clock: &mut MonotonicClock);
 }
 
-type Trunked = Worker<AfXdpRx, AfXdpTx, Trunk<HostStack>, Ear>;
+type Trunked = Worker<AfXdpRx, AfXdpTx, VlanTrunk<HostStack>, Ear>;
 
 impl Turn for Trunked {
     fn turn(&mut self, clock: &mut MonotonicClock) {
@@ -138,7 +138,7 @@ fn trunk(mode: Mode) -> (Trunked, Block) {
     let parts = Parts {
         rx,
         tx,
-        pipeline: Trunk::new(legs.collect(), &scope),
+        pipeline: VlanTrunk::new(legs.collect(), &scope),
         app: Ear::default(),
         pool,
         // Nobody is spoken to outside the legs.
@@ -167,10 +167,14 @@ fn host(interface: u32, tags: &[Tag], network: u8) -> Host {
     host
 }
 
-fn leg(host: Host, seed: HashSeed, scope: &Scope) -> Leg<HostStack> {
+fn leg(host: Host, seed: HashSeed, scope: &Scope) -> VlanInterface<HostStack> {
     let udp = UdpConfig { checksum: ChecksumPolicy::Verify };
     let config = HostStackConfig { vlans: Vlans::Any, udp, ..HostStackConfig::new(seed) };
-    Leg { nodes: host_stack(config, &host, scope), egress: Egress::new(EgressConfig::host(seed), scope), host }
+    VlanInterface {
+        nodes: host_stack(config, &host, scope),
+        egress: Egress::new(EgressConfig::host(seed), scope),
+        host,
+    }
 }
 
 fn vlan_tags(tags: &[Tag]) -> VlanTags {

@@ -12,7 +12,7 @@ use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::pipeline::{App, Cx, Datagram, Sent, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
-use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, PortConfig, Want};
+use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveWorker, PortConfig};
 use wirepath::worker::timeline::{NicClock, TimelineConfig, TimelineThread};
 use wirepath::worker::{StopFlag, WorkerContext};
 use wirepath_tests::connectx::config;
@@ -135,13 +135,13 @@ fn group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel() {
     if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
         return beside_a_sender(test);
     }
-    let group = Want::udp(GROUP, PORT);
-    let live = LiveConfig::new("veth0").want(group.clone()).want(Want::udp(OURS, PORT));
+    let group = FlowSpec::udp(GROUP, PORT);
+    let live = LiveConfig::new("veth0").flow(group.clone()).flow(FlowSpec::udp(OURS, PORT));
     let mut ours = Ours::start(live.on(PortConfig::Mlx5(config("veth0"))));
     ours.until("the group comes", |counts| counts.group > 0 && counts.host > 0);
     assert!(is_member());
 
-    ours.port.unwant(&group).unwrap();
+    ours.port.remove_flow(&group).unwrap();
     assert!(!is_member());
     // What is in the ring still comes: a datagram to us that was sent later has overtaken none of
     // it.
@@ -155,7 +155,7 @@ fn group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel() {
     assert_eq!(ours.worker.app().group, came);
     assert!(to_kernel() > kernel, "the group's frames go to the kernel");
 
-    ours.port.want(group).unwrap();
+    ours.port.add_flow(group).unwrap();
     assert!(is_member());
     ours.until("the group comes again", |counts| counts.group > came);
     assert_eq!(nic::diagnoses(), Vec::<String>::new());

@@ -10,7 +10,7 @@ use softhca::testing::is_inside;
 use wirepath::device::mlx5::{Feature, Hash, Mlx5Config, Pace, Spread};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Offload, TxQueue};
-use wirepath::mem::{Mbuf, Verdict};
+use wirepath::mem::{ChecksumStatus, Mbuf};
 use wirepath::wire::{EtherType, VlanTag, VlanTags};
 use wirepath_tests::connectx::{End, config};
 use wirepath_tests::frames::Frame;
@@ -161,7 +161,7 @@ fn checksums_are_filled_in_and_verified() {
     let offload = Offload::IP_CHECKSUM | Offload::L4_CHECKSUM;
     let count = send(&mut near, &mut far, &blank, offload, |mbuf| {
         assert_eq!(mbuf.bytes(), right);
-        assert_eq!((mbuf.ip_checksum(), mbuf.l4_checksum()), (Verdict::Good, Verdict::Good));
+        assert_eq!((mbuf.ip_checksum(), mbuf.l4_checksum()), (ChecksumStatus::Good, ChecksumStatus::Good));
     });
     assert_eq!(count, 1);
     // A damaged one arrives, and nobody is told that it is right.
@@ -169,14 +169,14 @@ fn checksums_are_filled_in_and_verified() {
         let mut frame = right.clone();
         frame[damaged] ^= 1;
         let count = send(&mut near, &mut far, &frame, Offload::NONE, |mbuf| {
-            assert!([mbuf.ip_checksum(), mbuf.l4_checksum()].iter().any(|verdict| *verdict != Verdict::Good));
+            assert!([mbuf.ip_checksum(), mbuf.l4_checksum()].iter().any(|verdict| *verdict != ChecksumStatus::Good));
         });
         assert_eq!(count, 1);
     }
     // What is no IP has no verdict.
     let other = datagram(&[]).link(EtherType(0x88b5), &[3; 46]);
     send(&mut near, &mut far, &other, Offload::NONE, |mbuf| {
-        assert_eq!((mbuf.ip_checksum(), mbuf.l4_checksum()), (Verdict::Unknown, Verdict::Unknown));
+        assert_eq!((mbuf.ip_checksum(), mbuf.l4_checksum()), (ChecksumStatus::Unknown, ChecksumStatus::Unknown));
     });
     is_clean(near, far);
 }
@@ -203,7 +203,7 @@ fn payload_is_cut_into_segments() {
     near.burst().drain(..).for_each(Mbuf::free);
     for _ in 0..DRY {
         for mbuf in far.burst().drain(..) {
-            assert_eq!((mbuf.ip_checksum(), mbuf.l4_checksum()), (Verdict::Good, Verdict::Good));
+            assert_eq!((mbuf.ip_checksum(), mbuf.l4_checksum()), (ChecksumStatus::Good, ChecksumStatus::Good));
             received.push(mbuf.bytes().to_vec());
             mbuf.free();
         }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Offload, TxQueue};
-use wirepath::mem::{Mbuf, Verdict};
+use wirepath::mem::{ChecksumStatus, Mbuf};
 use wirepath_tests::connectx::{End, config};
 use wirepath_tests::frames::Frame;
 use wirepath_tests::netns::Namespace;
@@ -157,7 +157,7 @@ fn count_what_comes(meeting: &Path, config: &Mlx5Config) {
         }
         last = Instant::now();
         for mbuf in burst.drain(..) {
-            assert_eq!((mbuf.len(), mbuf.rx_info().ip_checksum), (64, Verdict::Good));
+            assert_eq!((mbuf.len(), mbuf.rx_info().ip_checksum), (64, ChecksumStatus::Good));
             assert_eq!(mbuf.bytes()[26..38], [198, 18, 0, 1, 198, 18, 0, 2, 0, 9, 0, 9]);
             mbuf.free();
             received += 1;
@@ -311,7 +311,7 @@ fn converse() {
         }
         for mbuf in end.burst().drain(..) {
             let info = mbuf.rx_info();
-            assert_eq!((info.ip_checksum, info.l4_checksum), (Verdict::Good, Verdict::Good));
+            assert_eq!((info.ip_checksum, info.l4_checksum), (ChecksumStatus::Good, ChecksumStatus::Good));
             assert_eq!(mbuf.bytes()[42..], frame(received)[42..], "datagram {received}");
             mbuf.free();
             (received, last) = (received + 1, Instant::now());

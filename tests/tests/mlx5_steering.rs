@@ -296,7 +296,7 @@ fn queues_that_share_send_nothing_before_their_rules_stand() {
     let mut first = End::open(&mut device, 0);
     assert!(!first.post(&question));
     first.receive();
-    assert_eq!((first.count("tx/refused_unheard"), peer.receive_all(DRY)), (1, vec![]));
+    assert_eq!((first.count("tx/refused_before_ready"), peer.receive_all(DRY)), (1, vec![]));
     let mut second = End::open(&mut device, 1);
     let mut heard = 0;
     for queue in [&mut first, &mut second] {

@@ -24,10 +24,10 @@ mod truth;
 mod capture;
 
 mod archive;
-mod outlet;
 mod publish;
 mod requesters;
 mod rerequest;
+mod send_sockets;
 
 mod error;
 
@@ -35,10 +35,10 @@ pub use capture::{generate, write_capture};
 pub use error::{Error, check_directory};
 pub use feed::Feed;
 pub use line::{Departure, REORDER_DELAY_NS_MAX};
-pub use outlet::{Interface, Outlet};
 pub use packetiser::{Kind, Packet};
 pub use publish::{Publication, Published, publish};
 pub use rerequest::{Refusal, RerequestCounts, RerequestSettings, parse_server_address};
+pub use send_sockets::{Interface, SendSockets};
 pub use session::{Session, TimedMessage};
 pub use settings::{
     Burst, Group, LineSettings, Probability, SessionName, Settings, SettingsError, parse_count, parse_duration,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
-    Burst, Error, Group, Interface, LineSettings, Outlet, Probability, Publication, Published, RerequestSettings,
+    Burst, Error, Group, Interface, LineSettings, Probability, Publication, Published, RerequestSettings, SendSockets,
     SessionName, Settings, Truth, TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
 };
 use wirepath::counters::{printable, printable_lines};
@@ -221,7 +221,7 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
     let seconds = settings.messages as f64 / settings.rate as f64;
     print(&format!("publishing from {}: {seconds:.1} s of open market and some ten more\n", interface));
     let rerequest = live.rerequest.map(|address| RerequestSettings { address, messages: live.rerequest_keep });
-    let outlet = Outlet { interface, loopback: !live.no_loopback };
+    let outlet = SendSockets { interface, loopback: !live.no_loopback };
     let publication = Publication { outlet, start_after: live.start_after, rerequest };
     let published = exchange_sim::publish(&settings, &publication, &stop)?;
     if let Some(file) = truth_file {

@@ -19,8 +19,8 @@ use wirepath::worker::StopFlag;
 use crate::error::Error;
 use crate::feed::Feed;
 use crate::line::Departure;
-use crate::outlet::{Outlet, Sockets};
 use crate::rerequest::{RerequestCounts, RerequestSettings, Server};
+use crate::send_sockets::{SendSockets, Sockets};
 use crate::session::START_NS;
 use crate::settings::Settings;
 use crate::truth::Truth;
@@ -37,7 +37,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Publication {
     /// Where the lines leave.
-    pub outlet: Outlet,
+    pub outlet: SendSockets,
     /// The day begins so much later; heartbeats until then.
     pub start_after: Duration,
     /// Who missed messages may ask here.

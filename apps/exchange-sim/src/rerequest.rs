@@ -158,7 +158,7 @@ impl Server {
         let socket = UdpSocket::bind(own.address).map_err(failed)?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         let (queue, packets) = sync_channel(QUEUE_LEN);
-        let desk = Desk::new(settings, own, packets);
+        let desk = RequestHandler::new(settings, own, packets);
         let thread = thread::Builder::new().name("rerequest".into()).spawn(move || serve(&socket, desk));
         let thread = thread.map_err(|error| Error::System(format!("cannot start the re-request thread: {error}")))?;
         Ok(Self { queue, unkept: 0, thread })
@@ -179,7 +179,7 @@ impl Server {
 }
 
 /// Answers until the publisher has gone.
-fn serve(socket: &UdpSocket, mut desk: Desk) -> RerequestCounts {
+fn serve(socket: &UdpSocket, mut desk: RequestHandler) -> RerequestCounts {
     // One byte more than a request tells one that is too long.
     let mut request = [0; Request::LEN + 1];
     let started = Instant::now();
@@ -208,7 +208,7 @@ fn receive(socket: &UdpSocket, request: &mut [u8]) -> Result<(usize, SocketAddr)
 }
 
 /// Judges requests and cuts answers. Knows no socket and no clock.
-struct Desk {
+struct RequestHandler {
     packets: Receiver<Arc<Packet>>,
     archive: Archive,
     requesters: Requesters,
@@ -217,7 +217,7 @@ struct Desk {
     counts: RerequestCounts,
 }
 
-impl Desk {
+impl RequestHandler {
     fn new(settings: &Settings, own: &RerequestSettings, packets: Receiver<Arc<Packet>>) -> Self {
         Self {
             packets,
@@ -303,14 +303,14 @@ mod tests {
     const ASKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1234);
 
     /// A desk that keeps the messages 4 to 8 of nine; the ninth was made and is not sent yet.
-    fn desk() -> (Desk, SyncSender<Arc<Packet>>) {
+    fn desk() -> (RequestHandler, SyncSender<Arc<Packet>>) {
         let settings = Settings { session: "SESSION000".parse().unwrap(), ..Settings::default() };
         let own = RerequestSettings { address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), messages: 5 };
         let (queue, packets) = sync_channel(10);
         for (sequence, count) in [(1, 3), (4, 1), (5, 4)] {
             queue.send(packet(sequence, count)).unwrap();
         }
-        let mut desk = Desk::new(&settings, &own, packets);
+        let mut desk = RequestHandler::new(&settings, &own, packets);
         assert!(desk.keep_packets());
         (desk, queue)
     }

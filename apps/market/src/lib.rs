@@ -66,5 +66,7 @@ pub use book::{BookCounts, BookIdx, Books, Capacity, Change, LevelBooks, OrderBo
 pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
 pub use codec::{Codec, MessageCounts, MessageError};
 pub use rerequest::{Ask, AskCounts, Patience, Rerequester, Step};
-pub use sequence::{Action, ChannelKey, Channels, DOUBTS_MAX, First, Gap, Policy, Sequence, SequenceCounts, Verdict};
+pub use sequence::{
+    Action, ChannelKey, Channels, DOUBTS_MAX, First, Gap, Policy, Sequence, SequenceCounts, SequenceVerdict,
+};
 pub use units::{Locate, OrderRef, Price, Side, Symbol};

@@ -48,7 +48,7 @@ pub enum Bound {
 
 /// What is said of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TargetOutcome {
     /// As good as hoped, or better.
     Hoped,
     /// As good as promised.
@@ -121,13 +121,13 @@ impl Line {
     }
 
     /// The verdict, by the median.
-    pub fn verdict(&self) -> Verdict {
-        let Ok(found) = &self.found else { return Verdict::Skipped };
-        let Some(Promise { bound, must, hope }) = self.promise else { return Verdict::Shown };
+    pub fn verdict(&self) -> TargetOutcome {
+        let Ok(found) = &self.found else { return TargetOutcome::Skipped };
+        let Some(Promise { bound, must, hope }) = self.promise else { return TargetOutcome::Shown };
         match hope {
-            Some(hope) if bound.holds(found.median, hope) => Verdict::Hoped,
-            _ if bound.holds(found.median, must) => Verdict::Kept,
-            _ => Verdict::Missed,
+            Some(hope) if bound.holds(found.median, hope) => TargetOutcome::Hoped,
+            _ if bound.holds(found.median, must) => TargetOutcome::Kept,
+            _ => TargetOutcome::Missed,
         }
     }
 
@@ -221,7 +221,7 @@ fn figure(figure: f64) -> String {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for TargetOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Hoped => "hope",
@@ -244,15 +244,15 @@ mod tests {
     #[test]
     fn limit_itself_is_kept() {
         let at_most = [18.1, 18.0, 13.1, 13.0].map(|figure| found(figure).at_most(18.0).hoping(13.0).verdict());
-        assert_eq!(at_most, [Verdict::Missed, Verdict::Kept, Verdict::Kept, Verdict::Hoped]);
+        assert_eq!(at_most, [TargetOutcome::Missed, TargetOutcome::Kept, TargetOutcome::Kept, TargetOutcome::Hoped]);
         let at_least = [41.9, 42.0, 49.9, 50.0].map(|figure| found(figure).at_least(42.0).hoping(50.0).verdict());
-        assert_eq!(at_least, [Verdict::Missed, Verdict::Kept, Verdict::Kept, Verdict::Hoped]);
+        assert_eq!(at_least, [TargetOutcome::Missed, TargetOutcome::Kept, TargetOutcome::Kept, TargetOutcome::Hoped]);
     }
 
     #[test]
     fn figure_that_could_not_be_had_is_skipped_with_its_reason() {
         let line = Line::new("it", "x", Err("no valgrind".to_owned())).at_most(1.0);
-        assert_eq!(line.verdict(), Verdict::Skipped);
+        assert_eq!(line.verdict(), TargetOutcome::Skipped);
         assert!(line.to_string().ends_with("SKIPPED: no valgrind"));
         assert_eq!(line.to_json()["skipped"], "no valgrind");
     }

@@ -247,7 +247,7 @@ pub(super) fn end(mut port: MemoryDevice, pool: Pool, config: &EndConfig) -> End
     let queue = port.take_queue(0).expect("a fresh port has its queue");
     let (rx, tx) = queue.open(&pool, &scope).expect("the default pool holds the port's frames");
     let seed = HashSeed::new(host.into(), 7);
-    let machine = TcpConfig { connections_max: connections, places_for_calls: Some(0), ..TcpConfig::default() };
+    let machine = TcpConfig { connections_max: connections, active_open_reserve: Some(0), ..TcpConfig::default() };
     let sockets = TcpSocketsConfig { machine, capabilities, seed };
     let parts = Parts {
         rx,

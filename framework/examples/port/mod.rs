@@ -13,7 +13,7 @@ use wirepath::worker::live::{LiveConfig, LivePort, OwnHost};
 use wirepath::worker::{StopFlag, WorkerContext};
 
 /// An interface that is ours, with an address that the kernel does not have, and TCP. Beside the
-/// kernel it would be `LiveConfig::new(interface).with_tcp(…).want(Want::tcp(address, port))`.
+/// kernel it would be `LiveConfig::new(interface).with_tcp(…).flow(FlowSpec::tcp(address, port))`.
 pub(crate) fn config(app: &str, interface: &str, address: &str) -> Result<LiveConfig, String> {
     let address = cli::parse(address, "an address with its network's length, like 10.0.0.2/24")?;
     let host = OwnHost { addresses: vec![address], ..OwnHost::default() };

@@ -98,7 +98,7 @@ impl Snapshot {
             let user = Some(file.metadata()?.uid()).filter(|user| !publish::is_trusted(*user));
             Ok((file, user))
         };
-        let decoded = read().map_err(Fault::Io).and_then(|(file, user)| Ok(Self { user, ..Self::decode(&file)? }));
+        let decoded = read().map_err(BlockError::Io).and_then(|(file, user)| Ok(Self { user, ..Self::decode(&file)? }));
         decoded.map_err(|fault| ReadError { path: path.to_owned(), fault })
     }
 
@@ -107,7 +107,7 @@ impl Snapshot {
     /// # Errors
     /// The directory cannot be listed. One that is not there holds nothing.
     pub fn list(directory: &Path) -> Result<Listing, ReadError> {
-        let fault = |path: &Path, error| ReadError { path: path.to_owned(), fault: Fault::Io(error) };
+        let fault = |path: &Path, error| ReadError { path: path.to_owned(), fault: BlockError::Io(error) };
         let files = publish::shared_files(directory, Content::Counters, Access::Read);
         let mut listing = Listing::default();
         let mut samples_of_others = 0;
@@ -138,7 +138,7 @@ impl Snapshot {
     /// The directory cannot be listed.
     pub fn clean(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
         publish::remove_stale(directory)
-            .map_err(|error| ReadError { path: directory.to_owned(), fault: Fault::Io(error) })
+            .map_err(|error| ReadError { path: directory.to_owned(), fault: BlockError::Io(error) })
     }
 
     /// Whether the process may be the one that it says: the file is root's or one's own, or of the
@@ -187,14 +187,14 @@ impl Snapshot {
         Self::decode(words).expect("a block writes what a snapshot reads")
     }
 
-    fn decode(source: &(impl Words + ?Sized)) -> Result<Self, Fault> {
+    fn decode(source: &(impl Words + ?Sized)) -> Result<Self, BlockError> {
         let head = Header::read(source)?;
         // The directory is read after the count that published it.
         fence(Acquire);
         let directory = read_words(source, layout::HEADER_WORDS, head.entries * layout::ENTRY_WORDS)?;
         let mut entries = Vec::with_capacity(head.entries);
         for (idx, words) in directory.chunks_exact(layout::ENTRY_WORDS).enumerate() {
-            entries.push(Entry::decode(words, head.values_capacity).ok_or(Fault::Entry(idx))?);
+            entries.push(Entry::decode(words, head.values_capacity).ok_or(BlockError::Entry(idx))?);
         }
         let values_end = entries.iter().map(|entry| entry.value.end).max().unwrap_or(0);
         let values = read_words(source, head.values_start, values_end)?;
@@ -202,7 +202,7 @@ impl Snapshot {
 
         let mut samples = Vec::with_capacity(entries.len());
         for (idx, entry) in entries.into_iter().enumerate() {
-            samples.push(entry.sample(&values).ok_or(Fault::Entry(idx))?);
+            samples.push(entry.sample(&values).ok_or(BlockError::Entry(idx))?);
         }
         sort_as_tree(&mut samples);
         Ok(Self { app: head.app, pid: head.pid, user: None, started: head.started, taken, samples })
@@ -220,37 +220,37 @@ struct Header {
 }
 
 impl Header {
-    fn read(source: &(impl Words + ?Sized)) -> Result<Self, Fault> {
-        let len = source.len().map_err(Fault::Io)?;
+    fn read(source: &(impl Words + ?Sized)) -> Result<Self, BlockError> {
+        let len = source.len().map_err(BlockError::Io)?;
         if len < layout::HEADER_WORDS as u64 {
-            return Err(Fault::NotOurs);
+            return Err(BlockError::NotOurs);
         }
         let words = read_words(source, 0, layout::HEADER_WORDS)?;
         if words[header::MAGIC] != layout::MAGIC {
-            return Err(Fault::NotOurs);
+            return Err(BlockError::NotOurs);
         }
         if words[header::VERSION] != layout::VERSION {
-            return Err(Fault::Version(words[header::VERSION]));
+            return Err(BlockError::Version(words[header::VERSION]));
         }
         let (entries_capacity, values_capacity) = (words[header::ENTRIES_CAPACITY], words[header::VALUES_CAPACITY]);
         if entries_capacity > layout::ENTRIES_MAX || values_capacity > layout::VALUES_MAX {
-            return Err(Fault::Header("sizes"));
+            return Err(BlockError::Header("sizes"));
         }
         let values_start = layout::HEADER_WORDS as u64 + entries_capacity * layout::ENTRY_WORDS as u64;
         if len != values_start + values_capacity {
-            return Err(Fault::Header("length"));
+            return Err(BlockError::Header("length"));
         }
         let entries = words[header::ENTRIES];
         if entries > entries_capacity {
-            return Err(Fault::Header("count of entries"));
+            return Err(BlockError::Header("count of entries"));
         }
         let app = read_text(&words[header::APP..], words[header::APP_LEN], layout::APP_MAX);
-        let app = app.filter(|app| layout::is_path(app)).ok_or(Fault::Header("application name"))?;
+        let app = app.filter(|app| layout::is_path(app)).ok_or(BlockError::Header("application name"))?;
         let started = UNIX_EPOCH.checked_add(Duration::from_nanos(words[header::STARTED]));
         Ok(Self {
             app,
-            pid: u32::try_from(words[header::PID]).map_err(|_| Fault::Header("process id"))?,
-            started: started.ok_or(Fault::Header("start time"))?,
+            pid: u32::try_from(words[header::PID]).map_err(|_| BlockError::Header("process id"))?,
+            started: started.ok_or(BlockError::Header("start time"))?,
             entries: entries as usize,
             values_start: values_start as usize,
             values_capacity: values_capacity as usize,
@@ -365,9 +365,9 @@ impl Words for File {
     }
 }
 
-fn read_words(source: &(impl Words + ?Sized), first: usize, len: usize) -> Result<Vec<u64>, Fault> {
+fn read_words(source: &(impl Words + ?Sized), first: usize, len: usize) -> Result<Vec<u64>, BlockError> {
     let mut words = vec![0; len];
-    source.copy(first, &mut words).map_err(Fault::Io)?;
+    source.copy(first, &mut words).map_err(BlockError::Io)?;
     Ok(words)
 }
 
@@ -375,11 +375,11 @@ fn read_words(source: &(impl Words + ?Sized), first: usize, len: usize) -> Resul
 #[derive(Debug)]
 pub struct ReadError {
     path: PathBuf,
-    fault: Fault,
+    fault: BlockError,
 }
 
 #[derive(Debug)]
-enum Fault {
+enum BlockError {
     Io(io::Error),
     NotOurs,
     Version(u64),
@@ -400,15 +400,15 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = printable(self.path.display());
         match &self.fault {
-            Fault::Io(error) => write!(f, "cannot read {path}: {error}"),
-            Fault::NotOurs => write!(f, "{path} is not a wirepath counter file: remove it"),
-            Fault::Version(version) => write!(
+            BlockError::Io(error) => write!(f, "cannot read {path}: {error}"),
+            BlockError::NotOurs => write!(f, "{path} is not a wirepath counter file: remove it"),
+            BlockError::Version(version) => write!(
                 f,
                 "{path} has format version {version}, this tool reads {}: use the tool that was built with the application",
                 layout::VERSION
             ),
-            Fault::Header(what) => write!(f, "{path} is damaged: its header's {what} cannot be right; remove it"),
-            Fault::Entry(idx) => write!(f, "{path} is damaged: its entry {idx} cannot be right; remove it"),
+            BlockError::Header(what) => write!(f, "{path} is damaged: its header's {what} cannot be right; remove it"),
+            BlockError::Entry(idx) => write!(f, "{path} is damaged: its entry {idx} cannot be right; remove it"),
         }
     }
 }

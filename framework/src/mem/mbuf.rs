@@ -24,8 +24,8 @@ use core::slice;
 use super::copy::copy_frame;
 use super::held::{Held, Segments};
 use super::metadata::{
-    HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TICKS, HAS_TIMESTAMP, HAS_VLAN, Headers, IS_VIEW, Known, METADATA_LEN,
-    Metadata, NO_FLOW_TAG, RxInfo, Verdict, release,
+    ChecksumStatus, HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TICKS, HAS_TIMESTAMP, HAS_VLAN, Headers, IS_VIEW, Known,
+    METADATA_LEN, Metadata, NO_FLOW_TAG, RxInfo, release,
 };
 use super::pool::CACHE_LINE;
 use crate::time::UnixTime;
@@ -382,19 +382,19 @@ impl Mbuf {
 
     /// What is known about the IPv4 header checksum.
     #[inline]
-    pub fn ip_checksum(&self) -> Verdict {
+    pub fn ip_checksum(&self) -> ChecksumStatus {
         self.meta().known.ip_checksum
     }
 
     /// What is known about the UDP or TCP checksum.
     #[inline]
-    pub fn l4_checksum(&self) -> Verdict {
+    pub fn l4_checksum(&self) -> ChecksumStatus {
         self.meta().known.l4_checksum
     }
 
     /// Records what a node found out about the UDP or TCP checksum.
     #[inline]
-    pub fn set_l4_checksum(&mut self, verdict: Verdict) {
+    pub fn set_l4_checksum(&mut self, verdict: ChecksumStatus) {
         self.meta_mut().known.l4_checksum = verdict;
     }
 

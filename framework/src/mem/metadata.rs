@@ -41,7 +41,7 @@ pub(crate) const METADATA_LEN: usize = 128;
 /// Whether a checksum is known to be right. The NIC's word, or that of the node that computed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Verdict {
+pub enum ChecksumStatus {
     /// Nobody has looked: verify in software.
     #[default]
     Unknown = 0,
@@ -68,9 +68,9 @@ pub struct RxInfo {
     /// The receive-side-scaling hash; a hash of zero is none.
     pub hash: Option<u32>,
     /// The IPv4 header checksum.
-    pub ip_checksum: Verdict,
+    pub ip_checksum: ChecksumStatus,
     /// The UDP or TCP checksum.
-    pub l4_checksum: Verdict,
+    pub l4_checksum: ChecksumStatus,
     /// The headers that the NIC found.
     pub headers: Headers,
 }
@@ -224,8 +224,8 @@ const _: () = assert!(size_of::<Metadata>() == METADATA_LEN && core::mem::offset
 pub(crate) struct Known {
     pub(super) interface: u16,
     pub(super) flags: u8,
-    pub(super) ip_checksum: Verdict,
-    pub(super) l4_checksum: Verdict,
+    pub(super) ip_checksum: ChecksumStatus,
+    pub(super) l4_checksum: ChecksumStatus,
     pub(super) l2_len: u8,
     pub(super) l3_len: u8,
     /// The eighth byte: without it the store would be three.

@@ -42,7 +42,7 @@ pub use mbuf::Mbuf;
 pub(crate) use mbuf::MbufRef;
 pub(crate) use mbuf::prefetch_line;
 pub(crate) use metadata::METADATA_LEN;
-pub use metadata::{Headers, L3, L4, RxInfo, Verdict};
+pub use metadata::{ChecksumStatus, Headers, L3, L4, RxInfo};
 pub(crate) use metadata::{Known, KnownWord};
 pub(crate) use pool::CACHE_LINE;
 pub use pool::{Layout, Pool, PoolError};

@@ -262,8 +262,8 @@ fn reused_buffer_forgets_the_last_packet() {
         flow_tag: Some(3),
         vlan: Some(100),
         hash: Some(1),
-        ip_checksum: Verdict::Good,
-        l4_checksum: Verdict::Bad,
+        ip_checksum: ChecksumStatus::Good,
+        l4_checksum: ChecksumStatus::Bad,
         headers: Headers::UNKNOWN.with_l3(L3::Ipv4).with_l4(L4::Udp).with_ip_options(),
     };
     mbuf.set_rx_info(&info);

@@ -88,7 +88,7 @@ pub trait App {
     }
 
     /// Called once per poll, after the burst: orders, housekeeping. Bounded work. In a
-    /// [trunk](super::Trunk) it is called once for each VLAN as well, and `cx.host.interface()`
+    /// [trunk](super::VlanTrunk) it is called once for each VLAN as well, and `cx.host.interface()`
     /// says for which.
     fn tick(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;

@@ -391,7 +391,7 @@ fn datagram_to_a_silent_neighbour_is_a_named_drop() {
     let mut rig = arp_rig();
     rig.send(b"tick").unwrap();
     rig.run(10);
-    assert_eq!((rig.count("egress/neighbors/drop/unreachable"), rig.count("egress/neighbors/questions")), (1, 3));
+    assert_eq!((rig.count("egress/neighbors/drop/unreachable"), rig.count("egress/neighbors/requests")), (1, 3));
     rig.take_frames();
     rig.assert_conserved();
 }
@@ -417,7 +417,7 @@ fn question_without_a_buffer_is_asked_again() {
     assert!(rig.cx(|_, _, cx| Egress::keep_neighbor(request, cx)));
     hoard.into_iter().for_each(Mbuf::free);
     rig.run(1);
-    assert_eq!((rig.count("egress/neighbors/unsent"), rig.count("egress/neighbors/questions")), (1, 1));
+    assert_eq!((rig.count("egress/neighbors/unsent"), rig.count("egress/neighbors/requests")), (1, 1));
 }
 
 /// A flow to the peer, prepared once.
@@ -622,11 +622,11 @@ fn icmp_messages_that_are_not_taken_are_dropped_by_name() {
     for (frame, reason) in [
         (ipv4_frame(OURS, Protocol::ICMP, &[8, 0, 0, 0, 0, 0, 0]), "too_short"),
         (wrong, "bad_checksum"),
-        (all, "to_many"),
-        (by_all, "to_many"),
+        (all, "not_unicast"),
+        (by_all, "not_unicast"),
         (own_source, "bad_source"),
         (answer, "unwanted_answer"),
-        (redirect, "not_taken"),
+        (redirect, "ignored_type"),
         (unreachable(&quoted), "no_socket"),
         (unreachable(&quoted[..20]), "no_flow"),
         (unreachable(&ipv4_packet(PEER, OURS, Protocol::UDP, &[0; 8])), "not_ours"),
@@ -883,7 +883,7 @@ fn errors_that_may_not_be_sent_are_counted_by_name() {
     (0..5).for_each(|_| rig.push(&ipv4_frame(OURS, Protocol::UDP, &datagram)));
     let unsent = |reason: &str| rig.count(&format!("egress/icmp_errors/drop/{reason}"));
     let limited = unsent("rate_limited");
-    assert_eq!((unsent("to_many"), limited + rig.outbox.frames.len() as u64), (2, 5));
+    assert_eq!((unsent("not_unicast"), limited + rig.outbox.frames.len() as u64), (2, 5));
     assert!((1..5).contains(&limited), "about two are sent: {limited} were not");
     rig.assert_conserved();
 }

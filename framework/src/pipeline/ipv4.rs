@@ -12,7 +12,7 @@ use super::icmp::error::tell_sender;
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
-use crate::mem::{Mbuf, Verdict};
+use crate::mem::{ChecksumStatus, Mbuf};
 use crate::proto::reassembly::REASSEMBLY_TIMEOUT;
 use crate::proto::{
     Destination, FlowErrorKind, Fragment, FragmentKey, HashSeed, Outcome, Reassembly, ReassemblyCapacity,
@@ -209,9 +209,9 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             false => parse_chain(mbuf)?,
         };
         match mbuf.ip_checksum() {
-            Verdict::Good => (),
-            Verdict::Bad => return Err(Ipv4Drop::BadChecksum),
-            Verdict::Unknown => packet.verify_checksum()?,
+            ChecksumStatus::Good => (),
+            ChecksumStatus::Bad => return Err(Ipv4Drop::BadChecksum),
+            ChecksumStatus::Unknown => packet.verify_checksum()?,
         }
         if !packet.options.is_empty() {
             check_options(&packet)?;
@@ -283,7 +283,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             datagram = front;
         }
         // What the NIC said was about the first fragment.
-        datagram.set_l4_checksum(Verdict::Unknown);
+        datagram.set_l4_checksum(ChecksumStatus::Unknown);
         Some((protocol, datagram))
     }
 }

@@ -31,9 +31,9 @@ mod several_apps;
 mod stack;
 pub mod tcp;
 mod timestamps;
-mod trunk;
 mod udp;
 mod unhandled;
+mod vlan_trunk;
 
 pub use app::{App, AppError};
 pub use arp::node::{Arp, ArpConfig, ArpDrop};
@@ -50,11 +50,11 @@ pub use outline::Outline;
 pub use several_apps::{ForConsumers, for_consumers};
 pub use stack::{HostStack, HostStackConfig, StackConfig, UdpStack, host_stack, udp_stack};
 pub use timestamps::{NoTxTimestamps, TxTime};
-pub use trunk::{Leg, Trunk};
 pub use udp::datagram::Datagram;
 pub use udp::flow::{Checksum, ConnectError, SendError, SendToError, Sent, UdpFlow, UdpOptions, send_to};
 pub use udp::node::{ChecksumPolicy, Udp, UdpConfig, UdpDrop};
 pub use unhandled::Unhandled;
+pub use vlan_trunk::{VlanInterface, VlanTrunk};
 
 #[cfg(test)]
 mod control_tests;

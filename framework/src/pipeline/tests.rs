@@ -5,7 +5,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use super::*;
 use crate::counters::Block;
 use crate::device::{Offload, TxQueue};
-use crate::mem::{Held, Mbuf, Pool, Verdict};
+use crate::mem::{ChecksumStatus, Held, Mbuf, Pool};
 use crate::proto::HashSeed;
 use crate::proto::{
     ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity, Timers,
@@ -345,7 +345,7 @@ fn verdict_of_the_nic_replaces_the_computation() {
     let mut wrong = frame(b"tick");
     wrong[24] ^= 1;
     wrong[40] ^= 1;
-    for (verdict, heard) in [(Verdict::Good, 1), (Verdict::Bad, 1), (Verdict::Unknown, 1)] {
+    for (verdict, heard) in [(ChecksumStatus::Good, 1), (ChecksumStatus::Bad, 1), (ChecksumStatus::Unknown, 1)] {
         let mut mbuf = bench.pool.alloc_copy(&wrong).unwrap();
         let info = crate::mem::RxInfo { ip_checksum: verdict, l4_checksum: verdict, ..Default::default() };
         mbuf.set_rx_info(&info);
@@ -647,11 +647,11 @@ fn fragments_over_several_buffers_each_are_put_together() {
 
 #[test]
 fn verdict_on_a_fragment_says_nothing_of_the_datagram() {
-    for verdict in [Verdict::Good, Verdict::Bad] {
+    for verdict in [ChecksumStatus::Good, ChecksumStatus::Bad] {
         let mut bench = bench();
         bench.sockets.join(ANNE, Group::new(GROUP, 9_000)).unwrap();
         let mut frames = bench.sent(group(9_000), &UdpOptions::default(), &[7; 4_000]);
-        if verdict == Verdict::Good {
+        if verdict == ChecksumStatus::Good {
             frames[1][100] ^= 1;
         }
         for frame in &frames {
@@ -659,7 +659,7 @@ fn verdict_on_a_fragment_says_nothing_of_the_datagram() {
             mbuf.set_l4_checksum(verdict);
             bench.push_mbuf(mbuf);
         }
-        assert_eq!(bench.app.heard.len(), usize::from(verdict == Verdict::Bad), "{verdict:?}");
+        assert_eq!(bench.app.heard.len(), usize::from(verdict == ChecksumStatus::Bad), "{verdict:?}");
         bench.assert_conserved();
     }
 }

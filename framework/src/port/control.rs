@@ -53,27 +53,27 @@ struct Peer {
 
 /// What steers frames to the port, and keeps memberships.
 pub(super) trait Steering {
-    fn want(&mut self, subscription: &Subscription) -> Result<()>;
-    fn unwant(&mut self, subscription: &Subscription) -> Result<()>;
+    fn add_flow(&mut self, subscription: &Subscription) -> Result<()>;
+    fn remove_flow(&mut self, subscription: &Subscription) -> Result<()>;
 }
 
 impl Steering for LivePort {
-    fn want(&mut self, subscription: &Subscription) -> Result<()> {
-        Ok(Self::want(self, subscription.want.clone())?)
+    fn add_flow(&mut self, subscription: &Subscription) -> Result<()> {
+        Ok(Self::add_flow(self, subscription.flow.clone())?)
     }
 
-    fn unwant(&mut self, subscription: &Subscription) -> Result<()> {
-        Ok(Self::unwant(self, &subscription.want)?)
+    fn remove_flow(&mut self, subscription: &Subscription) -> Result<()> {
+        Ok(Self::remove_flow(self, &subscription.flow)?)
     }
 }
 
 /// A wire or a capture, whose only queue gets everything.
 impl Steering for () {
-    fn want(&mut self, _: &Subscription) -> Result<()> {
+    fn add_flow(&mut self, _: &Subscription) -> Result<()> {
         Ok(())
     }
 
-    fn unwant(&mut self, _: &Subscription) -> Result<()> {
+    fn remove_flow(&mut self, _: &Subscription) -> Result<()> {
         Ok(())
     }
 }
@@ -138,7 +138,7 @@ impl Control {
                 return Err(error);
             }
         }
-        if let Err(error) = steering.want(subscription) {
+        if let Err(error) = steering.add_flow(subscription) {
             ours.iter_mut().for_each(|peer| peer.close(subscription));
             return Err(error);
         }
@@ -149,7 +149,7 @@ impl Control {
     /// The sockets last: what comes until then is delivered.
     fn unsubscribe(&mut self, subscription: &Subscription, steering: &mut impl Steering) -> Result<()> {
         Change::Unsubscribe(subscription.clone()).apply(&mut self.subscriptions)?;
-        let steered = steering.unwant(subscription);
+        let steered = steering.remove_flow(subscription);
         for peer in self.peers.iter_mut().filter(|peer| subscription.is_for(peer.queue)) {
             peer.close(subscription);
         }

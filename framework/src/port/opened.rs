@@ -24,8 +24,8 @@ impl Opened {
     pub(super) fn open(&mut self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
         let listener = match subscription.listens {
             Some(options) => Some(listen(subscription, options, cx)?),
-            None if subscription.want.protocol == Protocol::TCP => None,
-            None if subscription.want.is_group() => self.join(subscription, cx).map(|()| None)?,
+            None if subscription.flow.protocol == Protocol::TCP => None,
+            None if subscription.flow.is_group() => self.join(subscription, cx).map(|()| None)?,
             None => self.bind(subscription, cx).map(|()| None)?,
         };
         self.0.push((subscription.clone(), listener));
@@ -38,10 +38,10 @@ impl Opened {
         let (closed, listener) = self.0.remove(place);
         match listener {
             Some(listener) => _ = cx.tcp().close_listener(listener),
-            None if closed.want.protocol == Protocol::TCP => (),
-            None if closed.want.is_group() => self.leave_sources(&closed, &closed.want.sources, cx),
+            None if closed.flow.protocol == Protocol::TCP => (),
+            None if closed.flow.is_group() => self.leave_sources(&closed, &closed.flow.sources, cx),
             None if self.at_the_same_end(&closed).next().is_some() => (),
-            None => _ = cx.sockets.unbind(closed.consumer, closed.want.destination),
+            None => _ = cx.sockets.unbind(closed.consumer, closed.flow.destination),
         }
     }
 
@@ -49,7 +49,7 @@ impl Opened {
         if self.at_the_same_end(subscription).next().is_some() {
             return Ok(());
         }
-        let bound = cx.sockets.bind(subscription.consumer, subscription.want.destination, Sharing::Exclusive);
+        let bound = cx.sockets.bind(subscription.consumer, subscription.flow.destination, Sharing::Exclusive);
         bound.map(drop).map_err(|error| refused(subscription, &error))
     }
 
@@ -58,19 +58,19 @@ impl Opened {
     fn join(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
         let (consumer, group) = (subscription.consumer, group(subscription));
         let same_end = || self.at_the_same_end(subscription);
-        if subscription.want.sources.is_empty() {
-            if same_end().any(|other| other.want.sources.is_empty()) {
+        if subscription.flow.sources.is_empty() {
+            if same_end().any(|other| other.flow.sources.is_empty()) {
                 return Ok(());
             }
             return cx.sockets.join(consumer, group).map_err(|error| refused(subscription, &error));
         }
-        for (idx, &source) in subscription.want.sources.iter().enumerate() {
-            if same_end().any(|other| other.want.sources.contains(&source)) {
+        for (idx, &source) in subscription.flow.sources.iter().enumerate() {
+            if same_end().any(|other| other.flow.sources.contains(&source)) {
                 continue;
             }
             if let Err(error) = cx.sockets.join_source(consumer, group, source) {
                 if idx > 0 {
-                    self.leave_sources(subscription, &subscription.want.sources[..idx], cx);
+                    self.leave_sources(subscription, &subscription.flow.sources[..idx], cx);
                 }
                 return Err(refused(subscription, &error));
             }
@@ -89,8 +89,8 @@ impl Opened {
         }
         let same_group = |source: &&Ipv4Addr| {
             let ours = self.0.iter().map(|(other, _)| other).filter(|other| other.consumer == consumer);
-            let mut ours = ours.filter(|other| other.want.destination.ip() == &group.group);
-            !ours.any(|other| other.want.sources.contains(source))
+            let mut ours = ours.filter(|other| other.flow.destination.ip() == &group.group);
+            !ours.any(|other| other.flow.sources.contains(source))
         };
         for &source in sources.iter().filter(same_group) {
             let _ = cx.sockets.leave_source(consumer, group, source);
@@ -99,20 +99,20 @@ impl Opened {
 
     /// Others of the same consumer for the same address or group, and port.
     fn at_the_same_end(&self, subscription: &Subscription) -> impl Iterator<Item = &Subscription> {
-        let (consumer, end) = (subscription.consumer, subscription.want.destination);
+        let (consumer, end) = (subscription.consumer, subscription.flow.destination);
         let others = self.0.iter().filter(|(_, listener)| listener.is_none()).map(|(other, _)| other);
-        let udp = others.filter(|other| other.want.protocol == Protocol::UDP);
-        udp.filter(move |other| other.consumer == consumer && other.want.destination == end)
+        let udp = others.filter(|other| other.flow.protocol == Protocol::UDP);
+        udp.filter(move |other| other.consumer == consumer && other.flow.destination == end)
     }
 }
 
 fn listen(subscription: &Subscription, options: ListenOptions, cx: &mut Cx<'_>) -> Result<ListenerId, Error> {
     let options = ListenOptions { consumer: subscription.consumer, ..options };
-    cx.tcp().listen(subscription.want.destination, &options).map_err(|error| refused(subscription, &error))
+    cx.tcp().listen(subscription.flow.destination, &options).map_err(|error| refused(subscription, &error))
 }
 
 fn group(subscription: &Subscription) -> Group {
-    Group::new(*subscription.want.destination.ip(), subscription.want.destination.port())
+    Group::new(*subscription.flow.destination.ip(), subscription.flow.destination.port())
 }
 
 fn refused(subscription: &Subscription, why: &dyn fmt::Display) -> Error {

@@ -253,7 +253,7 @@ impl Settings {
         let config = LiveConfig {
             tcp: self.tcp,
             queues: (0..cores.len().max(1) as u16).collect(),
-            wants: subscriptions.iter().map(|subscription| subscription.want.clone()).collect(),
+            flows: subscriptions.iter().map(|subscription| subscription.flow.clone()).collect(),
             ..LiveConfig::over(port).named(&self.name)
         };
         let config = if self.own == OwnHost::default() { config } else { config.owned(self.own) };

@@ -5,14 +5,14 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::pipeline::tcp::ListenOptions;
 use crate::proto::ConsumerId;
-use crate::worker::live::Want;
+use crate::worker::live::FlowSpec;
 
 /// Something that shall come to a port: frames of it are steered to the port's workers and not to
 /// the kernel, a group is joined, and each worker's sockets give it to the app.
 #[derive(Clone, Debug)]
 #[must_use = "a subscription does nothing before Port::subscribe takes it"]
 pub struct Subscription {
-    pub(super) want: Want,
+    pub(super) flow: FlowSpec,
     pub(super) consumer: ConsumerId,
     pub(super) listens: Option<ListenOptions>,
 }
@@ -30,7 +30,7 @@ pub struct Subscription {
 /// assert_eq!(two_sources.to_string(), "UDP to 232.1.1.1:9000 from 198.51.100.1 or 198.51.100.2");
 /// ```
 pub fn multicast(group: impl Into<Ipv4Addr>, port: u16) -> Subscription {
-    Subscription::of(Want::udp(group.into(), port))
+    Subscription::of(FlowSpec::udp(group.into(), port))
 }
 
 /// Datagrams to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`], which is all that the
@@ -46,7 +46,7 @@ pub fn multicast(group: impl Into<Ipv4Addr>, port: u16) -> Subscription {
 /// # drop(answers);
 /// ```
 pub fn udp(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
-    Subscription::of(Want::udp(address.into(), port))
+    Subscription::of(FlowSpec::udp(address.into(), port))
 }
 
 /// Connections to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`]: the port's workers listen
@@ -70,7 +70,7 @@ pub fn udp(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
 /// }
 /// ```
 pub fn listen(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
-    Subscription { listens: Some(ListenOptions::default()), ..Subscription::of(Want::tcp(address.into(), port)) }
+    Subscription { listens: Some(ListenOptions::default()), ..Subscription::of(FlowSpec::tcp(address.into(), port)) }
 }
 
 /// The answers of a peer that the app connects to. The port needs [`tcp`](super::Port::tcp). On an
@@ -102,37 +102,37 @@ pub fn listen(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
 /// }
 /// ```
 pub fn tcp_from(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
-    Subscription::of(Want::tcp_from(SocketAddrV4::new(address.into(), port)))
+    Subscription::of(FlowSpec::tcp_from(SocketAddrV4::new(address.into(), port)))
 }
 
 impl Subscription {
-    fn of(want: Want) -> Self {
-        Self { want, consumer: ConsumerId(0), listens: None }
+    fn of(flow: FlowSpec) -> Self {
+        Self { flow, consumer: ConsumerId(0), listens: None }
     }
 
     /// From this sender only (source-specific multicast, RFC 4607), and from those that are named
     /// so as well. By default from whoever.
     pub fn source(mut self, source: impl Into<Ipv4Addr>) -> Self {
-        self.want.sources.push(source.into());
+        self.flow.sources.push(source.into());
         self
     }
 
     /// In this VLAN only. By default tagged or not.
     pub fn vlan(mut self, vid: u16) -> Self {
-        self.want.vlan = Some(vid);
+        self.flow.vlan = Some(vid);
         self
     }
 
     /// On this queue only. By default on all queues of the port.
     pub fn queue(mut self, idx: u16) -> Self {
-        self.want.queue = Some(idx);
+        self.flow.queue = Some(idx);
         self
     }
 
     /// Of [`tcp_from`]: to this port of ours only, that which the app connects from. By default to
     /// any.
     pub fn local_port(mut self, port: u16) -> Self {
-        self.want = self.want.to_port(port);
+        self.flow = self.flow.to_port(port);
         self
     }
 
@@ -151,19 +151,19 @@ impl Subscription {
 
     /// Whether the worker of this queue gets it.
     pub(super) fn is_for(&self, queue: u16) -> bool {
-        self.want.queue.is_none_or(|only| only == queue)
+        self.flow.queue.is_none_or(|only| only == queue)
     }
 
     /// Whether it asks for the same and gives it to the same consumer. Of [`listen`] the options
     /// may differ.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.want == other.want && self.consumer == other.consumer && self.listens.is_some() == other.listens.is_some()
+        self.flow == other.flow && self.consumer == other.consumer && self.listens.is_some() == other.listens.is_some()
     }
 }
 
 /// As an operator would say it: `UDP to 239.1.1.1:9000 from 10.0.0.1`.
 impl fmt::Display for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.want.fmt(f)
+        self.flow.fmt(f)
     }
 }

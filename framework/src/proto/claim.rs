@@ -2,7 +2,7 @@
 //! taken, announces it, and stands up for it when somebody else uses it.
 //!
 //! ```text
-//!   claim ──▶ Probing, 3 questions ──nobody──▶ taken: the host has it ──▶ Announcing, twice ──▶ Held
+//!   claim ──▶ Probing, 3 requests ──nobody──▶ taken: the host has it ──▶ Announcing, twice ──▶ Held
 //!                │ somebody                                                    ▲                  │ conflict
 //!                ▼                                                             │                  ▼
 //!              refused                                          announce (it is the host's already)   defended once in 10 s
@@ -22,14 +22,14 @@ use super::prefix::Ipv4Prefix;
 use crate::time::{Duration, Instant};
 use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 
-/// The longest wait before the first question (RFC 5227 1.1, PROBE_WAIT): machines that start
+/// The longest wait before the first request (RFC 5227 1.1, PROBE_WAIT): machines that start
 /// together do not ask together.
 pub const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// Questions before an address is ours (PROBE_NUM).
 pub const PROBE_NUM: u32 = 3;
-/// Between two questions (PROBE_MIN); the longest is twice that (PROBE_MAX).
+/// Between two requests (PROBE_MIN); the longest is twice that (PROBE_MAX).
 pub const PROBE_MIN: Duration = Duration::from_secs(1);
-/// After the last question (ANNOUNCE_WAIT).
+/// After the last request (ANNOUNCE_WAIT).
 pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 /// Announcements of an address (ANNOUNCE_NUM).
 pub const ANNOUNCE_NUM: u32 = 2;
@@ -87,7 +87,7 @@ pub enum ClaimAction {
         by: MacAddr,
     },
     /// Nobody else has the address, but the host does not take it. The claim is over.
-    NotTaken {
+    IgnoredType {
         /// The address.
         address: Ipv4Addr,
         /// Why.
@@ -134,7 +134,7 @@ struct Claim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many questions were sent.
+    /// So many requests were sent.
     Probing(u32),
     /// So many announcements were sent.
     Announcing(u32),
@@ -302,7 +302,7 @@ impl Claims {
         let prefix = self.claims[idx].prefix;
         let address = prefix.address();
         if sent < PROBE_NUM {
-            act(ClaimAction::Send(question(address, host)));
+            act(ClaimAction::Send(probe(address, host)));
             let wait = if sent + 1 == PROBE_NUM { ANNOUNCE_WAIT } else { PROBE_MIN + self.random(PROBE_MIN) };
             return self.set(idx, State::Probing(sent + 1), now + wait);
         }
@@ -313,7 +313,7 @@ impl Claims {
             }
             Err(error) => {
                 self.claims.swap_remove(idx);
-                act(ClaimAction::NotTaken { address, error });
+                act(ClaimAction::IgnoredType { address, error });
             }
         }
     }
@@ -341,7 +341,7 @@ impl Claims {
 }
 
 /// "Has anybody this address?" (RFC 5227 2.1.1): from no address, so that nobody learns from it.
-fn question(address: Ipv4Addr, host: &Host) -> ArpSend {
+fn probe(address: Ipv4Addr, host: &Host) -> ArpSend {
     request(Ipv4Addr::UNSPECIFIED, address, host)
 }
 
@@ -565,6 +565,6 @@ mod tests {
         }
         script.claim();
         script.run(Duration::from_secs(10));
-        assert_eq!(script.actions, [ClaimAction::NotTaken { address: OURS, error: HostError::AddressesFull }]);
+        assert_eq!(script.actions, [ClaimAction::IgnoredType { address: OURS, error: HostError::AddressesFull }]);
     }
 }

@@ -41,7 +41,7 @@ pub(crate) use icmp::{FlowError, match_error, match_segment};
 pub(crate) use identification::{IdentificationKey, Identifications};
 pub use ids::{ConsumerId, FilterId, InterfaceId};
 pub use membership::ReporterConfig;
-pub(crate) use neighbor::{ArpSend, Heard, NeighborAction, Neighbors};
+pub(crate) use neighbor::{ArpOutcome, ArpSend, NeighborAction, Neighbors};
 pub use neighbor::{Asker, LearnFrom, NeighborConfig, NeighborDrop, NeighborRequest, NotLearned};
 pub(crate) use path_mtu::{PathMtuClaim, PathMtus};
 pub use path_mtu::{PathMtuConfig, PathMtuRefusal};

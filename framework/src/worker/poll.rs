@@ -105,7 +105,7 @@ struct Counters {
 
 /// What a worker says to connections that nobody would hear of.
 const NO_TCP_NODE: &str = "the pipeline has no TCP node, so no connection would hear of its peer: set HostStackConfig::tcp, or give \
-                           Ipv4Successors::tcp a pipeline::tcp::Tcp; the legs of a Trunk have no TCP";
+                           Ipv4Successors::tcp a pipeline::tcp::Tcp; the legs of a VlanTrunk have no TCP";
 
 /// Turns between two looks at what changes slowly: the stop flag, the end of the device, the
 /// gauges. At 20 ns a turn that is every 5 µs.
@@ -149,7 +149,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     /// Gives the worker TCP. Data waits in half of the pool's buffers at most, where
     /// [`TcpSockets::leave`] does not say how many others take. Panics where no segment would reach
     /// it: its pipeline must have the [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, by its
-    /// [`outline`](Node::outline), and not in a leg of a [`Trunk`](crate::pipeline::Trunk), which
+    /// [`outline`](Node::outline), and not in a leg of a [`VlanTrunk`](crate::pipeline::VlanTrunk), which
     /// has no connections.
     #[must_use]
     pub fn with_tcp(mut self, mut tcp: TcpSockets) -> Self {
@@ -172,7 +172,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     }
 
     /// Keeps the host as the kernel has the interface, from the next turn on: each turn applies
-    /// what is new, 16 tidings at most, and costs about 1 ns where nothing is.
+    /// what is new, 16 updates at most, and costs about 1 ns where nothing is.
     pub fn follow(&mut self, follower: Follower) {
         self.follower = Some(follower);
     }

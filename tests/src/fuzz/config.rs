@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use feed_handler::config::Config;
-use wirepath::worker::live::{IgmpBy, LiveConfig, Owner};
+use wirepath::worker::live::{IgmpMode, LiveConfig, Owner};
 
 /// A file of any content.
 pub(super) fn feed_config(data: &[u8]) {
@@ -48,7 +48,7 @@ fn check_live(live: &LiveConfig) {
     for len in <[u32; 2]>::from(live.port.ring_lens()) {
         assert!(len.is_power_of_two() && len <= 65_536);
     }
-    assert!(live.queues.len() == 1 || live.igmp != IgmpBy::Own, "queries come on one queue");
+    assert!(live.queues.len() == 1 || live.igmp != IgmpMode::Own, "queries come on one queue");
     if let Owner::Own(own) = &live.owner {
         assert!(!own.addresses.is_empty());
         let is_near = |via| own.addresses.iter().any(|address| address.contains(via));

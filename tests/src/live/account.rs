@@ -40,7 +40,7 @@ impl Account {
 
 /// Segments that the TCP node has looked at. The machine's drops are of segments that passed.
 fn segments(snapshot: &Snapshot) -> u64 {
-    let checked = ["too_short", "bad_header", "bad_checksum", "to_many"];
+    let checked = ["too_short", "bad_header", "bad_checksum", "not_unicast"];
     match snapshot.count("host/tcp/segments_in") {
         Some(passed) => passed + checked.map(|name| count(snapshot, &format!("tcp/drop/{name}"))).iter().sum::<u64>(),
         None => drops(snapshot, "tcp"),

@@ -122,7 +122,7 @@ impl Limit {
         let &[name, value] = words else { return Err("config takes a name and a value".to_owned()) };
         Ok(match name {
             "connections_max" => Self::ConnectionsMax(number(value)?),
-            "places_for_calls" => Self::PlacesForCalls(number(value)?),
+            "active_open_reserve" => Self::PlacesForCalls(number(value)?),
             "listeners_max" => Self::ListenersMax(number(value)?),
             "chunks_max" => Self::ChunksMax(number(value)?),
             "reassembly_max" => Self::ReassemblyMax(number(value)?),
@@ -144,7 +144,7 @@ impl Limit {
     pub(super) fn apply(&self, config: &mut TcpConfig) {
         match *self {
             Self::ConnectionsMax(count) => config.connections_max = count,
-            Self::PlacesForCalls(count) => config.places_for_calls = Some(count),
+            Self::PlacesForCalls(count) => config.active_open_reserve = Some(count),
             Self::ListenersMax(count) => config.listeners_max = count,
             Self::ChunksMax(count) => config.chunks_max = count,
             Self::ReassemblyMax(count) => config.reassembly_max = count,

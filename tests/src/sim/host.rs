@@ -416,7 +416,7 @@ impl SimApp {
         // what does not leave at once is fired after all.
         let has_left = match count % 3 {
             0 => cx.tcp().warm(&mut order).map(|_| false)?,
-            1 => cx.tcp().fire_at_once(&mut order)?,
+            1 => cx.tcp().fire_fast(&mut order)?,
             _ => false,
         };
         if !has_left {

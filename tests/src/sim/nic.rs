@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 
 use wirepath::device::steering::Fields;
 use wirepath::device::{Capabilities, Offload, RxOffloads, RxQueue, RxState, TxOffloads, TxQueue};
-use wirepath::mem::{Burst, Mbuf, Pool, RxInfo, Verdict};
+use wirepath::mem::{Burst, ChecksumStatus, Mbuf, Pool, RxInfo};
 use wirepath::time::Instant;
 
 use super::packet;
@@ -96,7 +96,7 @@ impl SimRx {
         let mut waiting = self.waiting.iter();
         let mut whole = waiting.next().cloned().unwrap_or_default();
         let mut added = Vec::new();
-        if self.config.chains && self.config.checksums && packet::verdict(&whole) == Verdict::Good {
+        if self.config.chains && self.config.checksums && packet::verdict(&whole) == ChecksumStatus::Good {
             let merged = waiting.take(MERGED_MAX - 1).map_while(|next| packet::merge(&mut whole, next));
             added.extend(merged);
         }

@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use wirepath::mem::Verdict;
+use wirepath::mem::ChecksumStatus;
 
 /// Bytes of the Ethernet header.
 pub const LINK_LEN: usize = 14;
@@ -117,11 +117,11 @@ pub fn tcp(frame: &[u8]) -> Option<Tcp<'_>> {
 }
 
 /// What a NIC that verifies checksums says of a frame.
-pub fn verdict(frame: &[u8]) -> Verdict {
+pub fn verdict(frame: &[u8]) -> ChecksumStatus {
     match tcp(frame) {
-        None => Verdict::Unknown,
-        Some(segment) if segment.is_intact => Verdict::Good,
-        Some(_) => Verdict::Bad,
+        None => ChecksumStatus::Unknown,
+        Some(segment) if segment.is_intact => ChecksumStatus::Good,
+        Some(_) => ChecksumStatus::Bad,
     }
 }
 

@@ -15,7 +15,7 @@ use toml::Spanned;
 use wirepath::device::pcap::Pace;
 use wirepath::mem::BURST_MAX;
 use wirepath::pipeline::ChecksumPolicy;
-use wirepath::worker::live::{LiveConfig, Want};
+use wirepath::worker::live::{FlowSpec, LiveConfig};
 
 use crate::error::Error;
 use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig};
@@ -197,12 +197,12 @@ fn in_words(message: &str) -> String {
 
 /// Where in a file something is wrong, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Fault {
+struct ConfigProblem {
     at: Range<usize>,
     what: String,
 }
 
-impl Fault {
+impl ConfigProblem {
     fn new(at: Range<usize>, what: impl fmt::Display) -> Self {
         Self { at, what: what.to_string() }
     }
@@ -221,15 +221,15 @@ impl Config {
         })
     }
 
-    fn parse(text: &str) -> Result<Self, Fault> {
+    fn parse(text: &str) -> Result<Self, ConfigProblem> {
         let config: Self = toml::from_str(text)
-            .map_err(|error| Fault::new(error.span().unwrap_or(0..0), in_words(error.message())))?;
+            .map_err(|error| ConfigProblem::new(error.span().unwrap_or(0..0), in_words(error.message())))?;
         config.check()?;
         Ok(config)
     }
 
     /// Finds what no key shows alone.
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), ConfigProblem> {
         if let Some(port) = &self.port {
             port.check(self.host.as_ref())?;
         }
@@ -239,11 +239,11 @@ impl Config {
             let section = channel.get_ref();
             let (name, lines) = (section.name.get_ref(), section.lines.get_ref());
             if names.insert(name.clone(), ()).is_some() {
-                return Err(Fault::new(section.name.span(), format!("two channels are called {name:?}")));
+                return Err(ConfigProblem::new(section.name.span(), format!("two channels are called {name:?}")));
             }
             if lines.is_empty() || lines.len() > LINES_MAX {
                 let what = format!("channel {name:?} has {} lines: give it 1 to {LINES_MAX}", lines.len());
-                return Err(Fault::new(section.lines.span(), what));
+                return Err(ConfigProblem::new(section.lines.span(), what));
             }
             self.check_format(section)?;
             self.check_queue(section)?;
@@ -253,7 +253,7 @@ impl Config {
                 let group = line.address();
                 if let Some(other) = groups.insert(group, name.clone()) {
                     let what = format!("{group} is a line of channel {other:?} already: a group is one line only");
-                    return Err(Fault::new(line.group.span(), what));
+                    return Err(ConfigProblem::new(line.group.span(), what));
                 }
             }
         }
@@ -262,7 +262,7 @@ impl Config {
 
     /// A worker receives the groups of the channels of its queue. Without a port there is one
     /// worker.
-    fn check_groups(&self) -> Result<(), Fault> {
+    fn check_groups(&self) -> Result<(), ConfigProblem> {
         let mut groups: HashMap<Option<u16>, usize> = HashMap::new();
         let first = self.port.as_ref().and_then(|port| port.queues().first().copied());
         for channel in &self.channels {
@@ -275,48 +275,51 @@ impl Config {
                     "with this channel a worker has {count} groups, and one receives {GROUPS_MAX} at most: give some channels \
                      another queue"
                 );
-                return Err(Fault::new(channel.span(), what));
+                return Err(ConfigProblem::new(channel.span(), what));
             }
         }
         Ok(())
     }
 
     /// One worker decodes one format, so that its data path has no branch on it.
-    fn check_format(&self, section: &ChannelSection) -> Result<(), Fault> {
+    fn check_format(&self, section: &ChannelSection) -> Result<(), ConfigProblem> {
         let format = *section.format.get_ref();
         let at = section.format.span();
         if format == Format::Itch50File {
-            return Err(Fault::new(at, "a plain file has no channels: leave them out and use --format itch50-file"));
+            return Err(ConfigProblem::new(
+                at,
+                "a plain file has no channels: leave them out and use --format itch50-file",
+            ));
         }
         match self.format() {
             Some(first) if first != format => {
                 let what = format!("{format} beside {first}: one worker decodes one format, so give each its own file");
-                Err(Fault::new(at, what))
+                Err(ConfigProblem::new(at, what))
             }
             _ => Ok(()),
         }
     }
 
     /// A port that is in a VLAN hears no other.
-    fn check_vlan(&self, line: &LineSection) -> Result<(), Fault> {
+    fn check_vlan(&self, line: &LineSection) -> Result<(), ConfigProblem> {
         let port = self.port.as_ref().and_then(PortSection::vlan);
         match (&line.vlan, port) {
             (Some(vlan), Some(port)) if vlan.get_ref().0 != port => {
                 let what = format!("the port is in VLAN {port} and hears no other: leave this out, or the port's vlan");
-                Err(Fault::new(vlan.span(), what))
+                Err(ConfigProblem::new(vlan.span(), what))
             }
             _ => Ok(()),
         }
     }
 
     /// All lines of a channel meet on one worker, which has one queue.
-    fn check_queue(&self, section: &ChannelSection) -> Result<(), Fault> {
+    fn check_queue(&self, section: &ChannelSection) -> Result<(), ConfigProblem> {
         let (Some(queue), Some(port)) = (&section.queue, &self.port) else { return Ok(()) };
         if port.queues().contains(queue.get_ref()) {
             return Ok(());
         }
         let what = format!("queue {} is not among the port's queues: add it to [port] queues", queue.get_ref());
-        Err(Fault::new(queue.span(), what))
+        Err(ConfigProblem::new(queue.span(), what))
     }
 
     /// The live port with everything that the channels want of it; `None` without `[port]`.
@@ -324,8 +327,8 @@ impl Config {
         let port = self.port.as_ref()?;
         let live = port.live(self.host.as_ref().map(Spanned::get_ref));
         let first = live.queues[0];
-        let wants = self.channels.iter().flat_map(|channel| channel.get_ref().wants(first));
-        Some(LiveConfig { checksum: self.checksum(), wants: wants.collect(), ..live })
+        let flows = self.channels.iter().flat_map(|channel| channel.get_ref().flows(first));
+        Some(LiveConfig { checksum: self.checksum(), flows: flows.collect(), ..live })
     }
 
     /// The format of the channels, where there are any.
@@ -403,27 +406,30 @@ impl Config {
 }
 
 /// Each number is a channel, with books of its own.
-fn check_numbers(section: &ChannelSection) -> Result<(), Fault> {
+fn check_numbers(section: &ChannelSection) -> Result<(), ConfigProblem> {
     let Some(numbers) = &section.numbers else { return Ok(()) };
     let format = *section.format.get_ref();
     let Some(most) = format.number_max() else {
         let what = format!("packets of {format} have no channel number: leave this out");
-        return Err(Fault::new(numbers.span(), what));
+        return Err(ConfigProblem::new(numbers.span(), what));
     };
     let count = numbers.get_ref().len();
     if count == 0 || count > NUMBERS_MAX {
         let what =
             format!("{count} channel numbers: name 1 to {NUMBERS_MAX}, or leave this out for the first that comes");
-        return Err(Fault::new(numbers.span(), what));
+        return Err(ConfigProblem::new(numbers.span(), what));
     }
     for (idx, number) in numbers.get_ref().iter().enumerate() {
         if *number.get_ref() > most {
             let what =
                 format!("{} is out of range for a channel number of {format}: use 0 to {most}", number.get_ref());
-            return Err(Fault::new(number.span(), what));
+            return Err(ConfigProblem::new(number.span(), what));
         }
         if numbers.get_ref()[..idx].iter().any(|other| other.get_ref() == number.get_ref()) {
-            return Err(Fault::new(number.span(), format!("channel number {} is named twice", number.get_ref())));
+            return Err(ConfigProblem::new(
+                number.span(),
+                format!("channel number {} is named twice", number.get_ref()),
+            ));
         }
     }
     Ok(())
@@ -447,13 +453,13 @@ impl ChannelSection {
 
 impl ChannelSection {
     /// What its queue shall bring.
-    fn wants(&self, first: u16) -> impl Iterator<Item = Want> {
+    fn flows(&self, first: u16) -> impl Iterator<Item = FlowSpec> {
         let queue = self.queue.as_ref().map_or(first, |queue| *queue.get_ref());
-        self.lines.get_ref().iter().map(move |line| Want {
+        self.lines.get_ref().iter().map(move |line| FlowSpec {
             sources: line.sources.iter().map(|sender| sender.0).collect(),
             vlan: line.vlan(),
             queue: Some(queue),
-            ..Want::udp(*line.address().ip(), line.address().port())
+            ..FlowSpec::udp(*line.address().ip(), line.address().port())
         })
     }
 }

@@ -11,9 +11,11 @@ use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::proto::{HostError, Ipv4Prefix};
 use wirepath::wire::igmp::IgmpVersion;
 use wirepath::wire::{EtherType, MacAddr, VlanTag, VlanTags};
-use wirepath::worker::live::{IgmpBy, LiveConfig, OwnFault, OwnHost, OwnPart, Owner, PortConfig, StaticRoute, Takes};
+use wirepath::worker::live::{
+    CaptureMode, IgmpMode, LiveConfig, OwnFault, OwnHost, OwnPart, Owner, PortConfig, StaticRoute,
+};
 
-use super::{Fault, parse_sender, within};
+use super::{ConfigProblem, parse_sender, within};
 
 /// The interface.
 #[derive(Clone, Debug, Deserialize)]
@@ -210,59 +212,59 @@ fn parse_ring_len(value: i64) -> Result<u32, String> {
 
 impl PortSection {
     /// Finds what no key shows alone.
-    pub(super) fn check(&self, host: Option<&Spanned<HostSection>>) -> Result<(), Fault> {
+    pub(super) fn check(&self, host: Option<&Spanned<HostSection>>) -> Result<(), ConfigProblem> {
         if !is_interface_name(self.interface.get_ref()) {
             let what =
                 format!("{:?} is no name of an interface; `ip link` lists those there are", self.interface.get_ref());
-            return Err(Fault::new(self.interface.span(), what));
+            return Err(ConfigProblem::new(self.interface.span(), what));
         }
         self.check_device()?;
         let igmp = self.igmp.as_ref().map(Spanned::get_ref);
         match (self.owner, host) {
             (OwnerWord::Own, None) => {
                 let what = "owner = \"own\" needs [host] with addresses that the kernel does not have";
-                return Err(Fault::new(self.interface.span(), what));
+                return Err(ConfigProblem::new(self.interface.span(), what));
             }
             (OwnerWord::Shared, Some(host)) => {
                 let what = "[host] is for owner = \"own\": on a shared interface the kernel says who we are";
-                return Err(Fault::new(host.span(), what));
+                return Err(ConfigProblem::new(host.span(), what));
             }
             (OwnerWord::Own, Some(host)) => host.get_ref().check(igmp)?,
             (OwnerWord::Shared, None) => {
                 if let Some(vlan) = &self.vlan {
                     let what = "a VLAN of the port is for owner = \"own\": on a shared interface name it at the lines";
-                    return Err(Fault::new(vlan.span(), what));
+                    return Err(ConfigProblem::new(vlan.span(), what));
                 }
             }
         }
-        if let Some(version) = self.igmp_version_min.as_ref().filter(|_| self.igmp_by() != IgmpBy::Own) {
+        if let Some(version) = self.igmp_version_min.as_ref().filter(|_| self.igmp_by() != IgmpMode::Own) {
             let what = "of igmp = \"own\": the kernel has sysctl net.ipv4.conf.INTERFACE.force_igmp_version";
-            return Err(Fault::new(version.span(), what));
+            return Err(ConfigProblem::new(version.span(), what));
         }
         let Some(queues) = &self.queues else { return Ok(()) };
         let named: Vec<u16> = queues.get_ref().iter().map(|queue| queue.0).collect();
         if named.is_empty() || (1..named.len()).any(|idx| named[..idx].contains(&named[idx])) {
-            return Err(Fault::new(queues.span(), "name each queue once, and one at least"));
+            return Err(ConfigProblem::new(queues.span(), "name each queue once, and one at least"));
         }
-        if named.len() > 1 && self.igmp_by() == IgmpBy::Own {
+        if named.len() > 1 && self.igmp_by() == IgmpMode::Own {
             let what = "queries come on one queue only: with several queues use igmp = \"kernel\"";
-            return Err(Fault::new(queues.span(), what));
+            return Err(ConfigProblem::new(queues.span(), what));
         }
         Ok(())
     }
 
     /// What one kind of device has and the other has not.
-    fn check_device(&self) -> Result<(), Fault> {
+    fn check_device(&self) -> Result<(), ConfigProblem> {
         let mode = self.mode.as_ref().map(Spanned::span).or(self.copying.as_ref().map(Spanned::span));
         if let (DeviceWord::Mlx5, Some(span)) = (self.device, mode) {
-            return Err(Fault::new(
+            return Err(ConfigProblem::new(
                 span,
                 "mode and copying are of device = \"af_xdp\": the rings of a ConnectX need neither",
             ));
         }
         if self.device == DeviceWord::AfXdp {
             if let Some(feature) = self.compression.as_ref().or(self.striding.as_ref()) {
-                return Err(Fault::new(
+                return Err(ConfigProblem::new(
                     feature.span(),
                     "compression and striding are of device = \"mlx5\": leave them out",
                 ));
@@ -270,14 +272,14 @@ impl PortSection {
             if let (Some(stamps), Feature::Demanded) = (&self.timestamps, self.stamps()) {
                 let what =
                     "only device = \"mlx5\" can demand time stamps: use timestamps = true, and see what the start says";
-                return Err(Fault::new(stamps.span(), what));
+                return Err(ConfigProblem::new(stamps.span(), what));
             }
         }
         if let (Some(compression), true) = (&self.compression, self.stamps() == Feature::Demanded)
             && feature(self.compression.as_ref()) == Feature::Demanded
         {
             let what = "compressed completions share their time stamps: demand one of compression and timestamps";
-            return Err(Fault::new(compression.span(), what));
+            return Err(ConfigProblem::new(compression.span(), what));
         }
         let lens = match self.device {
             DeviceWord::AfXdp => 64..=65_536,
@@ -286,7 +288,7 @@ impl PortSection {
         for ring in self.rx_ring.iter().chain(&self.tx_ring) {
             if !lens.contains(&ring.get_ref().0) {
                 let what = format!("this device's rings have {} to {} frames", lens.start(), lens.end());
-                return Err(Fault::new(ring.span(), what));
+                return Err(ConfigProblem::new(ring.span(), what));
             }
         }
         Ok(())
@@ -310,11 +312,11 @@ impl PortSection {
         self.queues.as_ref().map_or(vec![0], |queues| queues.get_ref().iter().map(|queue| queue.0).collect())
     }
 
-    fn igmp_by(&self) -> IgmpBy {
+    fn igmp_by(&self) -> IgmpMode {
         match (self.igmp.as_ref().map(Spanned::get_ref), self.owner) {
-            (Some(IgmpWord::Own), _) | (None, OwnerWord::Own) => IgmpBy::Own,
-            (Some(IgmpWord::Kernel), _) | (None, OwnerWord::Shared) => IgmpBy::Kernel,
-            (Some(IgmpWord::Off), _) => IgmpBy::Nobody,
+            (Some(IgmpWord::Own), _) | (None, OwnerWord::Own) => IgmpMode::Own,
+            (Some(IgmpWord::Kernel), _) | (None, OwnerWord::Shared) => IgmpMode::Kernel,
+            (Some(IgmpWord::Off), _) => IgmpMode::Nobody,
         }
     }
 
@@ -383,22 +385,22 @@ fn is_interface_name(text: &str) -> bool {
 }
 
 impl HostSection {
-    fn check(&self, igmp: Option<&IgmpWord>) -> Result<(), Fault> {
+    fn check(&self, igmp: Option<&IgmpWord>) -> Result<(), ConfigProblem> {
         let addresses = self.addresses.get_ref();
         if addresses.is_empty() {
-            return Err(Fault::new(self.addresses.span(), "give it an address, such as \"10.0.0.2/24\""));
+            return Err(ConfigProblem::new(self.addresses.span(), "give it an address, such as \"10.0.0.2/24\""));
         }
         let vias = self.gateway.iter().chain(self.routes.iter().map(|route| &route.via));
         for via in vias {
             let router = via.get_ref().0;
             if !addresses.iter().any(|own| own.get_ref().0.contains(router)) {
                 let what = format!("{router} is on none of our networks, so nothing can be sent to it");
-                return Err(Fault::new(via.span(), what));
+                return Err(ConfigProblem::new(via.span(), what));
             }
             if addresses.iter().any(|own| own.get_ref().0.address() == router) {
                 let what =
                     format!("{router} is our own address: name the router, which has another one on our network");
-                return Err(Fault::new(via.span(), what));
+                return Err(ConfigProblem::new(via.span(), what));
             }
         }
         self.check_parts()?;
@@ -406,26 +408,29 @@ impl HostSection {
             && (*takes.get_ref(), igmp) == (TakesWord::Everything, Some(&IgmpWord::Kernel))
         {
             let what = "the kernel gets no queries where we take everything: use igmp = \"own\", or takes = \"needed\"";
-            return Err(Fault::new(takes.span(), what));
+            return Err(ConfigProblem::new(takes.span(), what));
         }
         Ok(())
     }
 
     /// Asks the host itself, which knows what an address, a route and a neighbor may be, and how
     /// many it has room for.
-    fn check_parts(&self) -> Result<(), Fault> {
+    fn check_parts(&self) -> Result<(), ConfigProblem> {
         let addresses = self.addresses.get_ref();
         for (idx, address) in addresses.iter().enumerate() {
             let address_alone = address.get_ref().0.address();
             if addresses[..idx].iter().any(|other| other.get_ref().0.address() == address_alone) {
-                return Err(Fault::new(address.span(), format!("{address_alone} is named twice: name it once")));
+                return Err(ConfigProblem::new(
+                    address.span(),
+                    format!("{address_alone} is named twice: name it once"),
+                ));
             }
         }
         for neighbor in &self.neighbors {
             let address = neighbor.address.get_ref().0;
             if addresses.iter().any(|own| own.get_ref().0.address() == address) {
                 let what = format!("{address} is our own address: a neighbor is another station");
-                return Err(Fault::new(neighbor.address.span(), what));
+                return Err(ConfigProblem::new(neighbor.address.span(), what));
             }
         }
         let Err(OwnFault { part, error }) = self.own().check() else { return Ok(()) };
@@ -444,7 +449,7 @@ impl HostSection {
             HostError::NotAStation(_) => format!("{error}: use one such as 02:00:00:00:00:01"),
             HostError::GatewayUnreachable(_) | HostError::MtuTooSmall(_) => error.to_string(),
         };
-        Err(Fault::new(at, what))
+        Err(ConfigProblem::new(at, what))
     }
 
     /// Where the router of a route stands.
@@ -466,8 +471,8 @@ impl HostSection {
                 .map(|neighbor| (neighbor.address.get_ref().0, neighbor.mac.get_ref().0))
                 .collect(),
             takes: match self.takes.as_ref().map_or(TakesWord::default(), |takes| *takes.get_ref()) {
-                TakesWord::Needed => Takes::Needed,
-                TakesWord::Everything => Takes::Everything,
+                TakesWord::Needed => CaptureMode::Needed,
+                TakesWord::Everything => CaptureMode::Everything,
             },
         }
     }

@@ -19,11 +19,11 @@ use crate::format::Protocol;
 use crate::join::Learner;
 
 use super::channel::Channel;
+use super::counters::FeedCounters;
 use super::deadlines::Deadlines;
-use super::desk::Desk;
 use super::index::{Index, Key};
 use super::latency::Sampler;
-use super::newcomers::{NEWCOMERS_MAX, Newcomer, Newcomers};
+use super::unassigned::{UNASSIGNED_MAX, UnassignedPacket, UnassignedPackets};
 
 /// Lines of one set: A, B, and a third such as a disaster-recovery site.
 pub const LINES_MAX: usize = 4;
@@ -209,9 +209,9 @@ pub struct Feed<P: Protocol> {
     pub(super) groups_refused: u64,
     newest_ns: u64,
     /// Of each configured set, and behind them of all that is learned.
-    newcomers: Vec<Newcomers>,
+    newcomers: Vec<UnassignedPackets>,
     pub(super) sampler: Sampler,
-    desk: Desk,
+    desk: FeedCounters,
     drops: Drops<FeedDrop>,
 }
 
@@ -235,7 +235,7 @@ impl<P: Protocol> Feed<P> {
             newest_ns: 0,
             newcomers: Vec::new(),
             sampler,
-            desk: Desk::new(&scope),
+            desk: FeedCounters::new(&scope),
             drops: scope.drops(),
             config: FeedConfig { learned_max, ..config },
         };
@@ -245,8 +245,8 @@ impl<P: Protocol> Feed<P> {
         for group in feed.config.groups.clone() {
             feed.sources.push(Source::learned(group));
         }
-        let learned = Newcomers::new(learned_max.max(NEWCOMERS_MAX));
-        let configured_sets = feed.sets.iter().map(|_| Newcomers::new(NEWCOMERS_MAX));
+        let learned = UnassignedPackets::new(learned_max.max(UNASSIGNED_MAX));
+        let configured_sets = feed.sets.iter().map(|_| UnassignedPackets::new(UNASSIGNED_MAX));
         feed.newcomers = configured_sets.chain([learned]).collect();
         feed.spare = (0..configured + learned_max.min(1)).map(|_| feed.new_channel()).collect();
         feed
@@ -399,7 +399,7 @@ impl<P: Protocol> Feed<P> {
         }
         // A group with the session of a channel that is known has that as its witness.
         let is_twin = set.is_none() && P::HAS_SESSIONS && self.channels.iter().any(|channel| channel.is_twin(&header));
-        let second = Newcomer { source, set, header, now_ns, held: None };
+        let second = UnassignedPacket { source, set, header, now_ns, held: None };
         let place = set.map_or(usize::MAX, usize::from).min(self.newcomers.len() - 1);
         let newcomers = &mut self.newcomers[place];
         let first = newcomers.take_witness(&second, P::HAS_SESSIONS);
@@ -407,7 +407,7 @@ impl<P: Protocol> Feed<P> {
             if newcomers.has(&second) {
                 return Err(FeedDrop::Doubtful);
             }
-            if newcomers.push(Newcomer { held: hold(), ..second }).is_some() {
+            if newcomers.push(UnassignedPacket { held: hold(), ..second }).is_some() {
                 self.drops.count(FeedDrop::Doubtful);
             }
             return Ok(());
@@ -440,7 +440,7 @@ impl<P: Protocol> Feed<P> {
     }
 
     /// Gives a packet that waited to its channel, or drops it by name.
-    fn admit(&mut self, Newcomer { source, header, now_ns, held, .. }: Newcomer) {
+    fn admit(&mut self, UnassignedPacket { source, header, now_ns, held, .. }: UnassignedPacket) {
         let (channel, line) = match self.open(source, &header) {
             Ok(opened) => opened,
             Err(reason) => return self.drops.count(reason),

@@ -8,7 +8,7 @@ use market::{Arbiter, BookBuilder, ChannelHandler, Fate, Gap, Line, Output, Wind
 use wirepath::mem::Held;
 
 use super::app::LINES_MAX;
-use super::desk::Desk;
+use super::counters::FeedCounters;
 use super::index::Key;
 use crate::format::Protocol;
 
@@ -65,7 +65,7 @@ impl<P: Protocol> Channel<P> {
     }
 
     /// Gives up every hole that is open: nothing will come to fill it.
-    pub(super) fn finish(&mut self, desk: &mut Desk) {
+    pub(super) fn finish(&mut self, desk: &mut FeedCounters) {
         self.arbiter.close();
         self.drain(u64::MAX, desk);
     }
@@ -78,7 +78,7 @@ impl<P: Protocol> Channel<P> {
         packet: &Packet<'_, P::Framing>,
         now_ns: u64,
         hold: impl FnOnce() -> Option<Held>,
-        desk: &mut Desk,
+        desk: &mut FeedCounters,
     ) {
         self.expire(now_ns, desk);
         match self.arbiter.offer(line, &packet.header, now_ns) {
@@ -91,7 +91,7 @@ impl<P: Protocol> Channel<P> {
 
     /// Gives up a hole whose time is over.
     #[inline]
-    pub(super) fn expire(&mut self, now_ns: u64, desk: &mut Desk) {
+    pub(super) fn expire(&mut self, now_ns: u64, desk: &mut FeedCounters) {
         if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
             self.drain(now_ns, desk);
         }
@@ -99,14 +99,14 @@ impl<P: Protocol> Channel<P> {
 
     /// Does what the arbiter says until it has no more to say.
     #[inline]
-    pub(super) fn drain(&mut self, now_ns: u64, desk: &mut Desk) {
+    pub(super) fn drain(&mut self, now_ns: u64, desk: &mut FeedCounters) {
         while let Some(output) = self.arbiter.poll(now_ns) {
             self.act(output, desk);
         }
     }
 
     #[cold]
-    fn act(&mut self, output: Output<Held>, desk: &mut Desk) {
+    fn act(&mut self, output: Output<Held>, desk: &mut FeedCounters) {
         match output {
             Output::Deliver { handle, skip } => {
                 // It was whole when it was kept, and held bytes do not change.

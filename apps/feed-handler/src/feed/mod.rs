@@ -18,12 +18,12 @@
 
 mod app;
 mod channel;
+mod counters;
 mod deadlines;
-mod desk;
 mod index;
 mod latency;
-mod newcomers;
 mod tally;
+mod unassigned;
 
 pub use app::{
     ArrivalClock, CHANNELS_MAX, Feed, FeedConfig, FeedDrop, GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig,

@@ -1,7 +1,7 @@
 //! Channels of a live run of which nothing came: a sentence for each, with what may be the cause by
 //! what the counters tell.
 
-use wirepath::worker::live::IgmpBy;
+use wirepath::worker::live::IgmpMode;
 
 use super::Summary;
 use super::limits::{limits, meanings};
@@ -46,8 +46,8 @@ fn causes(plan: &RunPlan, summary: &Summary) -> String {
     }
     if causes.is_empty() {
         let igmp = match plan.live.igmp {
-            IgmpBy::Nobody => "igmp = \"off\" asks no switch for the groups",
-            IgmpBy::Own | IgmpBy::Kernel => "a switch on the way does not forward the groups",
+            IgmpMode::Nobody => "igmp = \"off\" asks no switch for the groups",
+            IgmpMode::Own | IgmpMode::Kernel => "a switch on the way does not forward the groups",
         };
         let interface = plan.live.port.interface();
         causes

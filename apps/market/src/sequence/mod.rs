@@ -103,7 +103,7 @@ impl Gap {
 /// What to do with a packet, in this order: forget everything (`restart`), mark as stale (`gap`),
 /// then `action`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct SequenceVerdict {
     /// The feed began anew before this packet: books of the channel are void.
     pub restart: bool,
     /// Numbers that are missing before this packet.
@@ -176,12 +176,12 @@ impl Sequence {
     }
 
     /// Judges a packet and moves on. A skipped number is a gap at once.
-    pub fn offer(&mut self, header: &Header) -> Verdict {
+    pub fn offer(&mut self, header: &Header) -> SequenceVerdict {
         let mut restart = false;
         match self.track.place(header) {
             Place::Doubtful(claim) => {
                 if !self.is_proven(header, claim) {
-                    return Verdict { restart: false, gap: None, action: self.track.doubt(header) };
+                    return SequenceVerdict { restart: false, gap: None, action: self.track.doubt(header) };
                 }
                 restart = claim == Claim::Restart;
                 match claim {
@@ -195,7 +195,7 @@ impl Sequence {
                 self.track.start(header);
             }
             Place::Straggler => {
-                return Verdict { restart: false, gap: None, action: self.track.refuse_past(header) };
+                return SequenceVerdict { restart: false, gap: None, action: self.track.refuse_past(header) };
             }
             Place::Restart => {
                 self.doubts.clear();
@@ -209,7 +209,7 @@ impl Sequence {
             Place::Behind | Place::Here | Place::Ahead => {}
         }
         let gap = if is_numbered(header) { self.track.give_up(header.seq) } else { None };
-        Verdict { restart, gap, action: self.track.accept(header) }
+        SequenceVerdict { restart, gap, action: self.track.accept(header) }
     }
 
     /// The next expected number.

@@ -10,7 +10,7 @@ use crate::interface::Interface;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backend {
     pub(crate) name: &'static str,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Usability,
     /// What it is like, or why not.
     pub(crate) why: String,
     /// What mends it, where anything does.
@@ -19,14 +19,14 @@ pub(crate) struct Backend {
 
 /// Whether a backend could drive an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Usability {
     Yes,
     No,
     /// The kernel does not say.
     Unknown,
 }
 
-impl Verdict {
+impl Usability {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Yes => "yes",
@@ -106,12 +106,12 @@ fn native(evidence: &Evidence<'_>, driver: DriverSupport) -> Backend {
     yes(NATIVE, format!("{driver_name} runs programs, on frames {buffers}"))
 }
 
-fn zero_copy(interface: &Interface, driver: DriverSupport, native: Verdict) -> Backend {
+fn zero_copy(interface: &Interface, driver: DriverSupport, native: Usability) -> Backend {
     if !driver.zero_copy {
         let why = format!("{} cannot receive into our memory: frames are copied", driver_name(interface));
         return no(ZERO_COPY, why, None);
     }
-    if native != Verdict::Yes {
+    if native != Usability::Yes {
         return no(ZERO_COPY, "goes with af_xdp native only".into(), None);
     }
     match driver.zero_copy_segments_max {
@@ -171,15 +171,15 @@ fn on_a_connectx(device: &Mlx5Support, capabilities: &Mlx5Capabilities) -> Backe
 }
 
 fn yes(name: &'static str, why: String) -> Backend {
-    Backend { name, verdict: Verdict::Yes, why, remedy: None }
+    Backend { name, verdict: Usability::Yes, why, remedy: None }
 }
 
 fn no(name: &'static str, why: String, remedy: Option<String>) -> Backend {
-    Backend { name, verdict: Verdict::No, why, remedy }
+    Backend { name, verdict: Usability::No, why, remedy }
 }
 
 fn unknown(name: &'static str, why: String, remedy: Option<String>) -> Backend {
-    Backend { name, verdict: Verdict::Unknown, why, remedy }
+    Backend { name, verdict: Usability::Unknown, why, remedy }
 }
 
 #[cfg(test)]
@@ -271,7 +271,7 @@ mod tests {
         Mlx5Support { name: "mlx5_0".into(), pci: Some("0000:3b:00.0".into()), interfaces, capabilities }
     }
 
-    fn check_mlx5(interface: &Interface, verbs: Result<Vec<Mlx5Support>, String>, verdict: Verdict, words: &str) {
+    fn check_mlx5(interface: &Interface, verbs: Result<Vec<Mlx5Support>, String>, verdict: Usability, words: &str) {
         let backend = mlx5(interface, &verbs);
         assert_eq!(backend.verdict, verdict);
         assert!(format!("{backend:?}").contains(words), "{words} is not in {backend:?}");
@@ -288,20 +288,20 @@ mod tests {
         };
         let eth1 = interface(CONNECTX_DRIVER);
         let words = "mlx5_0, firmware 16.35, 1 of 2 features";
-        check_mlx5(&eth1, Ok(vec![connectx(Ok(capabilities(true)))]), Verdict::Yes, words);
-        check_mlx5(&eth1, Ok(vec![connectx(Ok(capabilities(false)))]), Verdict::No, "mlxconfig -d 0000:3b:00.0");
-        check_mlx5(&eth1, Ok(vec![connectx(Err("no permission".into()))]), Verdict::No, "no permission");
+        check_mlx5(&eth1, Ok(vec![connectx(Ok(capabilities(true)))]), Usability::Yes, words);
+        check_mlx5(&eth1, Ok(vec![connectx(Ok(capabilities(false)))]), Usability::No, "mlxconfig -d 0000:3b:00.0");
+        check_mlx5(&eth1, Ok(vec![connectx(Err("no permission".into()))]), Usability::No, "no permission");
         let by_name = Interface { name: "eth7".into(), rdma: Some("mlx5_0".into()), ..eth1 };
-        check_mlx5(&by_name, Ok(vec![connectx(Ok(capabilities(true)))]), Verdict::Yes, "mlx5_0");
+        check_mlx5(&by_name, Ok(vec![connectx(Ok(capabilities(true)))]), Usability::Yes, "mlx5_0");
     }
 
     #[test]
     fn connectx_wants_its_verbs_device_and_the_library() {
         let bare = interface(CONNECTX_DRIVER);
         let port = Interface { rdma: Some("mlx5_0".into()), ..bare.clone() };
-        check_mlx5(&interface("ice"), Err("not installed".into()), Verdict::No, "this is ice");
-        check_mlx5(&port, Err("rdma-core is not installed: apt install".into()), Verdict::No, "apt install");
-        check_mlx5(&bare, Ok(Vec::new()), Verdict::No, "modprobe mlx5_ib");
-        check_mlx5(&port, Ok(Vec::new()), Verdict::No, "ibverbs-providers");
+        check_mlx5(&interface("ice"), Err("not installed".into()), Usability::No, "this is ice");
+        check_mlx5(&port, Err("rdma-core is not installed: apt install".into()), Usability::No, "apt install");
+        check_mlx5(&bare, Ok(Vec::new()), Usability::No, "modprobe mlx5_ib");
+        check_mlx5(&port, Ok(Vec::new()), Usability::No, "ibverbs-providers");
     }
 }

@@ -4,12 +4,12 @@
 use wirepath::worker::topology::Finding;
 
 use super::finding::{good, note, warning};
-use super::patient::{Nic, Patient};
+use super::inspected::{Inspected, Nic};
 
 /// A bridge that snoops forwards a group only to ports that reported it, and forgets reports that
 /// nobody asks for again, after 260 s (RFC 3376 8.4). Where no querier was ever heard the Linux
 /// bridge floods instead; other switches let the groups run dry.
-pub(super) fn snooping(patient: &Patient) -> Vec<Finding> {
+pub(super) fn snooping(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let Some((bridge, folder)) = bridge(patient, nic) else {
         // Only a real port has a switch that is out of sight.
@@ -41,7 +41,7 @@ pub(super) fn snooping(patient: &Patient) -> Vec<Finding> {
 }
 
 /// The bridge's name and its folder of settings.
-fn bridge(patient: &Patient, nic: &Nic) -> Option<(String, String)> {
+fn bridge(patient: &Inspected, nic: &Nic) -> Option<(String, String)> {
     let own = nic.file("bridge");
     if patient.root.has(&own) {
         return Some((nic.name().to_owned(), own));

@@ -3,11 +3,11 @@
 use wirepath::worker::topology::{self, Finding, Placement};
 
 use super::finding::{good, note, warning};
-use super::patient::Patient;
+use super::inspected::Inspected;
 
 /// Isolation, siblings, frequency, NUMA distance to the interface, the kernel's clock, the
 /// hypervisor.
-pub(super) fn cores(patient: &Patient) -> Vec<Finding> {
+pub(super) fn cores(patient: &Inspected) -> Vec<Finding> {
     let interface = patient.nic.as_ref().map(|nic| nic.name());
     let placements: Vec<_> = patient.cores.iter().map(|core| Placement { core, interface }).collect();
     let mut findings = topology::check(&patient.machine, &placements).findings;
@@ -19,7 +19,7 @@ pub(super) fn cores(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Whether our clock can be the processor's counter: it counts at one rate, whatever the core does.
-pub(super) fn tsc(patient: &Patient) -> Vec<Finding> {
+pub(super) fn tsc(patient: &Inspected) -> Vec<Finding> {
     let Some(cpuinfo) = patient.root.read("proc/cpuinfo") else { return Vec::new() };
     // Other architectures have no line of this name, and counters of their own.
     let Some(flags) = cpuinfo.lines().find(|line| line.starts_with("flags")) else { return Vec::new() };
@@ -35,7 +35,7 @@ pub(super) fn tsc(patient: &Patient) -> Vec<Finding> {
 
 /// The kernel's search for a better node unmaps pages to see who touches them: each is a fault in a
 /// worker.
-pub(super) fn numa_balancing(patient: &Patient) -> Vec<Finding> {
+pub(super) fn numa_balancing(patient: &Inspected) -> Vec<Finding> {
     match patient.root.number::<u32>("proc/sys/kernel/numa_balancing") {
         None => Vec::new(),
         Some(0) => good("the kernel does not move memory between nodes"),
@@ -73,7 +73,7 @@ mod tests {
             [(vec![(&*online, "0-3")], "3", true), (vec![(&*online, "0-3"), (&*isolated, "1-2")], "1-2", false)]
         {
             let tree = Tree::new(&files);
-            let patient = Patient::new(tree.root(), None);
+            let patient = Inspected::new(tree.root(), None);
             assert_eq!(patient.cores.to_string(), core);
             let told = cores(&patient).iter().any(|finding| finding.what.starts_with("no core is isolated"));
             assert_eq!(told, is_told);

@@ -3,10 +3,10 @@
 use wirepath::worker::topology::{CpuList, Finding};
 
 use super::finding::{good, note, warning};
-use super::patient::Patient;
+use super::inspected::Inspected;
 
 /// A program that moves interrupts about.
-pub(super) fn irqbalance(patient: &Patient) -> Vec<Finding> {
+pub(super) fn irqbalance(patient: &Inspected) -> Vec<Finding> {
     let is_process = |name: &&String| name.bytes().all(|byte| byte.is_ascii_digit());
     let names = patient.root.list("proc");
     let running = names.iter().filter(is_process).find(|process| {
@@ -25,7 +25,7 @@ pub(super) fn irqbalance(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Whether interrupts of the interface's device come to a core that a worker has to itself.
-pub(super) fn affinity(patient: &Patient) -> Vec<Finding> {
+pub(super) fn affinity(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     // A virtio device's interrupts are those of the slot above it.
     let folders = ["device/msi_irqs", "device/../msi_irqs"];
@@ -52,7 +52,7 @@ pub(super) fn affinity(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Where an interrupt comes to: the core that was chosen, or those that may be.
-fn target(patient: &Patient, irq: &str) -> CpuList {
+fn target(patient: &Inspected, irq: &str) -> CpuList {
     let files = ["effective_affinity_list", "smp_affinity_list"];
     let list = files
         .iter()
@@ -62,7 +62,7 @@ fn target(patient: &Patient, irq: &str) -> CpuList {
 
 /// Interrupts that the kernel puts off after a poll, in the hope that somebody polls again: our
 /// sockets do not.
-pub(super) fn deferral(patient: &Patient) -> Vec<Finding> {
+pub(super) fn deferral(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let value = |file: &str| patient.root.number::<u64>(&nic.file(file));
     let (Some(polls), Some(timeout_ns)) = (value("napi_defer_hard_irqs"), value("gro_flush_timeout")) else {
@@ -90,7 +90,7 @@ pub(super) fn deferral(patient: &Patient) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::patient::Nic;
+    use super::super::inspected::Nic;
     use super::super::testing::{finds, finds_on};
     use super::*;
     use crate::interface::Interface;

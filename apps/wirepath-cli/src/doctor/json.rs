@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use wirepath::worker::topology::Severity;
 
-use super::patient::Patient;
+use super::inspected::Inspected;
 use super::{Diagnosis, count};
 
 /// One object and a newline.
-pub(super) fn render(patient: &Patient, diagnoses: &[Diagnosis]) -> String {
+pub(super) fn render(patient: &Inspected, diagnoses: &[Diagnosis]) -> String {
     let findings: Vec<Value> = diagnoses.iter().map(finding).collect();
     let report = json!({
         "interface": patient.nic.as_ref().map(|nic| nic.name()),

@@ -4,7 +4,7 @@ use wirepath::device::af_xdp::CAPABILITIES;
 use wirepath::worker::topology::Finding;
 
 use super::finding::{fault, good, note, warning};
-use super::patient::Patient;
+use super::inspected::Inspected;
 
 /// The first Linux with frames in several buffers.
 pub(super) const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
@@ -25,7 +25,7 @@ const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
-pub(super) fn version(patient: &Patient) -> Vec<Finding> {
+pub(super) fn version(patient: &Inspected) -> Vec<Finding> {
     let Some(release) = patient.root.read("proc/sys/kernel/osrelease") else { return Vec::new() };
     let Some(version) = parse_version(&release) else {
         return note(format!("the kernel calls itself {release:?}"), "AF_XDP in full needs Linux 6.6 or later");
@@ -42,7 +42,7 @@ pub(super) fn version(patient: &Patient) -> Vec<Finding> {
 }
 
 /// The sockets' own line in the list of protocols, which any user may read.
-pub(super) fn af_xdp(patient: &Patient) -> Vec<Finding> {
+pub(super) fn af_xdp(patient: &Inspected) -> Vec<Finding> {
     let Some(protocols) = patient.root.read("proc/net/protocols") else { return Vec::new() };
     if protocols.lines().any(|line| line.split_whitespace().next() == Some("XDP")) {
         return good("the kernel has AF_XDP sockets");
@@ -51,7 +51,7 @@ pub(super) fn af_xdp(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Those of this process, which a program that the same user starts in the same way has too.
-pub(super) fn capabilities(patient: &Patient) -> Vec<Finding> {
+pub(super) fn capabilities(patient: &Inspected) -> Vec<Finding> {
     let Some(effective) = effective(patient) else { return Vec::new() };
     let has = |capability: u32| effective >> capability & 1 != 0;
     let mut missing = Vec::new();
@@ -75,14 +75,14 @@ pub(super) fn capabilities(patient: &Patient) -> Vec<Finding> {
 }
 
 /// The effective capabilities as a mask; `None` where the kernel does not say.
-pub(super) fn effective(patient: &Patient) -> Option<u64> {
+pub(super) fn effective(patient: &Inspected) -> Option<u64> {
     let status = patient.root.read("proc/self/status")?;
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
 /// Major and minor of the kernel; `None` where it does not say.
-pub(super) fn running(patient: &Patient) -> Option<(u32, u32)> {
+pub(super) fn running(patient: &Inspected) -> Option<(u32, u32)> {
     parse_version(&patient.root.read("proc/sys/kernel/osrelease")?)
 }
 

@@ -6,8 +6,8 @@ use hugepages::{Limit, Machine, Roots, TWO_MIB, TransparentMode, format_size};
 use wirepath::worker::topology::Finding;
 
 use super::finding::{good, note, warning};
+use super::inspected::Inspected;
 use super::kernel::{IPC_LOCK, effective};
-use super::patient::Patient;
 
 /// What a worker's pool and the process around it lock, in bytes: some ten thousand buffers of 4
 /// KiB, and as much again for books.
@@ -19,7 +19,7 @@ const ROOM_MIN: u64 = 256 << 20;
 const UNLIMITED: u64 = 1 << 60;
 
 /// Whether the process can lock its memory, so that no page of it goes.
-pub(super) fn locked(patient: &Patient) -> Vec<Finding> {
+pub(super) fn locked(patient: &Inspected) -> Vec<Finding> {
     if effective(patient).is_some_and(|effective| effective >> IPC_LOCK & 1 != 0) {
         return good("memory can be locked without a limit, by cap_ipc_lock");
     }
@@ -37,7 +37,7 @@ pub(super) fn locked(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Whether there are free pages of 2 MiB for the pools, on the interface's node where it has one.
-pub(super) fn hugepages(patient: &Patient) -> Vec<Finding> {
+pub(super) fn hugepages(patient: &Inspected) -> Vec<Finding> {
     let machine = match Machine::discover(&Roots::below(&patient.root.path(""))) {
         Ok(machine) => machine,
         Err(error) => return warning(error.to_string(), "`hugepage-setup plan` says what it can read"),
@@ -62,7 +62,7 @@ pub(super) fn hugepages(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Transparent hugepages: on advice they help, on their own they come with pauses.
-pub(super) fn transparent(patient: &Patient) -> Vec<Finding> {
+pub(super) fn transparent(patient: &Inspected) -> Vec<Finding> {
     let file = "/sys/kernel/mm/transparent_hugepage/enabled";
     match discover(patient).map(|machine| machine.transparent) {
         Some(TransparentMode::Always) => warning(
@@ -80,7 +80,7 @@ pub(super) fn transparent(patient: &Patient) -> Vec<Finding> {
 
 /// The memory that the control group grants, beyond which its pages are reclaimed or its processes
 /// killed.
-pub(super) fn limit(patient: &Patient) -> Vec<Finding> {
+pub(super) fn limit(patient: &Inspected) -> Vec<Finding> {
     let Some(Granted { group, max, used }) = tightest(patient) else {
         return good("no control group limits the memory");
     };
@@ -102,7 +102,7 @@ struct Granted {
 }
 
 /// The group upwards of this process that has least left.
-fn tightest(patient: &Patient) -> Option<Granted> {
+fn tightest(patient: &Inspected) -> Option<Granted> {
     let cgroups = patient.root.read("proc/self/cgroup")?;
     let mut granted = Vec::new();
     for line in cgroups.lines() {
@@ -130,13 +130,13 @@ fn in_mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-fn discover(patient: &Patient) -> Option<Machine> {
+fn discover(patient: &Inspected) -> Option<Machine> {
     Machine::discover(&Roots::below(&patient.root.path(""))).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::patient::Nic;
+    use super::super::inspected::Nic;
     use super::super::testing::{finds, finds_on};
     use super::*;
     use crate::interface::Interface;

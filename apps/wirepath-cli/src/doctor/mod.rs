@@ -9,12 +9,12 @@
 mod bridge;
 mod cpu;
 mod finding;
+mod inspected;
 mod interrupts;
 mod json;
 mod kernel;
 mod memory;
 mod nic;
-mod patient;
 mod sockets;
 #[cfg(test)]
 mod testing;
@@ -30,7 +30,7 @@ use wirepath::worker::topology::{CpuList, Finding, Severity};
 
 use crate::devices::no_such_interface;
 use crate::root::Root;
-use patient::Patient;
+use inspected::Inspected;
 
 /// Looks at the host and at one interface for what makes packets late or lost, and says what mends
 /// it.
@@ -54,7 +54,7 @@ pub(crate) struct Options {
 struct Check {
     name: &'static str,
     /// What is found; nothing where there is nothing to look at.
-    look: fn(&Patient) -> Vec<Finding>,
+    look: fn(&Inspected) -> Vec<Finding>,
 }
 
 /// All there is to look at, from the kernel up to the interface.
@@ -103,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         check_root(directory)?;
     }
     let root = Root::new(options.root.as_deref());
-    let mut patient = Patient::new(root, options.cores.as_ref());
+    let mut patient = Inspected::new(root, options.cores.as_ref());
     if let Some(name) = &options.interface {
         patient = patient.with_interface(name).ok_or_else(|| no_such_interface(name))?;
     }
@@ -140,7 +140,7 @@ fn check_root(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn examine(patient: &Patient) -> Vec<Diagnosis> {
+fn examine(patient: &Inspected) -> Vec<Diagnosis> {
     let mut diagnoses = Vec::new();
     for Check { name, look } in CHECKS {
         diagnoses.extend(look(patient).into_iter().map(|finding| Diagnosis { check: name, finding }));
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn machine_that_says_nothing_is_no_fault_of_its_own() {
         let tree = Tree::new(&[]);
-        let diagnoses = examine(&Patient::new(tree.root(), None));
+        let diagnoses = examine(&Inspected::new(tree.root(), None));
         let faults: Vec<_> = diagnoses.iter().filter(|found| found.finding.severity == Severity::Fault).collect();
         // Only what a file would have to grant is missing.
         assert!(
@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn every_finding_that_is_not_good_says_what_to_do() {
-        for patient in [Patient::new(Tree::new(&[]).root(), None), Patient::new(Root::new(None), None).ask_driver()] {
+        for patient in [Inspected::new(Tree::new(&[]).root(), None), Inspected::new(Root::new(None), None).ask_driver()]
+        {
             for Diagnosis { check, finding } in examine(&patient) {
                 assert!(finding.severity == Severity::Good || finding.remedy.is_some(), "{check}: {finding}");
             }

@@ -5,9 +5,9 @@ use wirepath::mem::Layout;
 use wirepath::worker::topology::Finding;
 
 use super::finding::{fault, good, note, warning};
+use super::inspected::{Inspected, Nic};
 use super::kernel;
-use super::patient::{Nic, Patient};
-use crate::devices::backend::{self, Evidence, Verdict};
+use crate::devices::backend::{self, Evidence, Usability};
 use crate::ethtool::{Coalescing, Offload, Rings};
 use crate::interface::Link;
 
@@ -18,7 +18,7 @@ const RING_LEN: u32 = 1024;
 /// The longest that a frame shall wait for the NIC to interrupt.
 const WAIT_MICROSECONDS: u32 = 10;
 
-pub(super) fn link(patient: &Patient) -> Vec<Finding> {
+pub(super) fn link(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let name = nic.name();
     match nic.interface.link {
@@ -32,7 +32,7 @@ pub(super) fn link(patient: &Patient) -> Vec<Finding> {
 }
 
 /// What `wirepath devices` says of AF_XDP, as findings.
-pub(super) fn backend(patient: &Patient) -> Vec<Finding> {
+pub(super) fn backend(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let Some(support) = &nic.support else { return Vec::new() };
     if let Some(process) = &nic.polled_by {
@@ -41,7 +41,7 @@ pub(super) fn backend(patient: &Patient) -> Vec<Finding> {
     let evidence = Evidence { interface: &nic.interface, support, offloads: &nic.offloads };
     let af_xdp = backend::judge(&evidence);
     let see = format!("`wirepath devices {}`", nic.name());
-    if let Some(yes) = af_xdp.iter().find(|backend| backend.verdict == Verdict::Yes) {
+    if let Some(yes) = af_xdp.iter().find(|backend| backend.verdict == Usability::Yes) {
         if yes.name == backend::NATIVE {
             return good(format!("{}: {}", yes.name, yes.why));
         }
@@ -54,7 +54,7 @@ pub(super) fn backend(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Whether frames fit one buffer, and what becomes of those that do not.
-pub(super) fn mtu(patient: &Patient) -> Vec<Finding> {
+pub(super) fn mtu(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let (name, Some(mtu)) = (nic.name(), nic.interface.mtu) else { return Vec::new() };
     let room = |chunk_len| u32::try_from(Layout::umem(chunk_len).data_room()).unwrap_or(u32::MAX) - LINK_HEADER_LEN;
@@ -86,7 +86,7 @@ pub(super) fn mtu(patient: &Patient) -> Vec<Finding> {
 }
 
 /// A rule takes frames on the queue that the NIC chose for them, and AF_XDP moves none.
-pub(super) fn queues(patient: &Patient) -> Vec<Finding> {
+pub(super) fn queues(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let name = nic.name();
     match nic.queues() {
@@ -102,7 +102,7 @@ pub(super) fn queues(patient: &Patient) -> Vec<Finding> {
     }
 }
 
-pub(super) fn rings(patient: &Patient) -> Vec<Finding> {
+pub(super) fn rings(patient: &Inspected) -> Vec<Finding> {
     let Some((nic, Rings { rx, rx_max, .. })) = asked(patient, |nic| nic.rings) else { return Vec::new() };
     let name = nic.name();
     if rx >= RING_LEN.min(rx_max) {
@@ -116,7 +116,7 @@ pub(super) fn rings(patient: &Patient) -> Vec<Finding> {
 
 /// How long the NIC waits for more frames before it interrupts. Polling does without, the kernel's
 /// softirq does not.
-pub(super) fn coalescing(patient: &Patient) -> Vec<Finding> {
+pub(super) fn coalescing(patient: &Inspected) -> Vec<Finding> {
     let Some((nic, coalescing)) = asked(patient, |nic| nic.coalescing) else { return Vec::new() };
     let Coalescing { rx_microseconds, rx_adaptive, .. } = coalescing;
     let remedy = format!("`ethtool -C {} adaptive-rx off rx-usecs 0`", nic.name());
@@ -143,7 +143,7 @@ const HARMFUL: [(&str, &str); 3] = [
     (VLAN_OFFLOAD, "the NIC takes VLAN tags off, and AF_XDP does not get them: frames of all VLANs look alike"),
 ];
 
-pub(super) fn offloads(patient: &Patient) -> Vec<Finding> {
+pub(super) fn offloads(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = patient.nic.as_ref().filter(|nic| !nic.offloads.is_empty()) else { return Vec::new() };
     let mut findings = Vec::new();
     for (name, cost) in HARMFUL {
@@ -174,7 +174,7 @@ fn harmful(nic: &Nic, offload: &Offload, cost: &str) -> Vec<Finding> {
 }
 
 /// What a driver answered, and who it belongs to.
-fn asked<T>(patient: &Patient, answer: fn(&Nic) -> Option<T>) -> Option<(&Nic, T)> {
+fn asked<T>(patient: &Inspected, answer: fn(&Nic) -> Option<T>) -> Option<(&Nic, T)> {
     let nic = patient.nic.as_ref()?;
     Some((nic, answer(nic)?))
 }
@@ -215,7 +215,7 @@ mod tests {
     /// Checks what is found of an interface that differs from the best one in `change`.
     fn finds(
         change: impl FnOnce(&mut Nic),
-        look: fn(&Patient) -> Vec<Finding>,
+        look: fn(&Inspected) -> Vec<Finding>,
         severity: &str,
         what: &str,
         remedy: &str,

@@ -4,7 +4,7 @@
 use wirepath::worker::topology::Finding;
 
 use super::finding::{good, note, warning};
-use super::patient::Patient;
+use super::inspected::Inspected;
 
 /// Bytes of events that the mirror of the kernel's routes asks for (`EVENTS_LEN` of
 /// `worker::kernel`).
@@ -18,7 +18,7 @@ const STRICT: u32 = 1;
 /// As many groups as a socket gets without a change (`IP_MAX_MEMBERSHIPS`).
 const MEMBERSHIPS_DEFAULT: u32 = 20;
 
-pub(super) fn buffers(patient: &Patient) -> Vec<Finding> {
+pub(super) fn buffers(patient: &Inspected) -> Vec<Finding> {
     let mut findings = Vec::new();
     let rmem = |name: &str| patient.root.number::<u64>(&format!("proc/sys/net/core/{name}"));
     if let Some(max) = rmem("rmem_max").filter(|&max| max < RMEM_MAX) {
@@ -41,7 +41,7 @@ pub(super) fn buffers(patient: &Patient) -> Vec<Finding> {
 
 /// Polling by kernel sockets, for all of them: it takes the time of every program that waits in
 /// poll(2).
-pub(super) fn busy_poll(patient: &Patient) -> Vec<Finding> {
+pub(super) fn busy_poll(patient: &Inspected) -> Vec<Finding> {
     let value = |name: &str| patient.root.number::<u32>(&format!("proc/sys/net/core/{name}"));
     let (Some(poll), Some(read)) = (value("busy_poll"), value("busy_read")) else { return Vec::new() };
     if poll == 0 && read == 0 {
@@ -55,7 +55,7 @@ pub(super) fn busy_poll(patient: &Patient) -> Vec<Finding> {
 
 /// Reverse path filtering concerns what the kernel receives; frames of our rules are past it. The
 /// larger of `all` and the interface's own counts.
-pub(super) fn rp_filter(patient: &Patient) -> Vec<Finding> {
+pub(super) fn rp_filter(patient: &Inspected) -> Vec<Finding> {
     let (scope, value) = effective(patient, "rp_filter");
     match value {
         None => Vec::new(),
@@ -70,7 +70,7 @@ pub(super) fn rp_filter(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Which version of IGMP the kernel speaks: 0 lets the querier choose.
-pub(super) fn igmp_version(patient: &Patient) -> Vec<Finding> {
+pub(super) fn igmp_version(patient: &Inspected) -> Vec<Finding> {
     let (scope, value) = effective(patient, "force_igmp_version");
     match value {
         None => Vec::new(),
@@ -87,7 +87,7 @@ pub(super) fn igmp_version(patient: &Patient) -> Vec<Finding> {
 }
 
 /// How many groups a kernel socket may join, where the kernel's membership is used instead of ours.
-pub(super) fn igmp_memberships(patient: &Patient) -> Vec<Finding> {
+pub(super) fn igmp_memberships(patient: &Inspected) -> Vec<Finding> {
     match patient.root.number::<u32>("proc/sys/net/ipv4/igmp_max_memberships") {
         None => Vec::new(),
         Some(max) if max > MEMBERSHIPS_DEFAULT => good(format!("a kernel socket may join {max} groups")),
@@ -102,7 +102,7 @@ pub(super) fn igmp_memberships(patient: &Patient) -> Vec<Finding> {
 
 /// The larger of the interface's own value and that for all of them, and which one has to be
 /// changed.
-fn effective<'a>(patient: &'a Patient, name: &str) -> (&'a str, Option<u32>) {
+fn effective<'a>(patient: &'a Inspected, name: &str) -> (&'a str, Option<u32>) {
     let value = |scope: &str| patient.root.number::<u32>(&format!("proc/sys/net/ipv4/conf/{scope}/{name}"));
     let Some(nic) = &patient.nic else { return ("all", value("all")) };
     let own = value(nic.name());
@@ -118,7 +118,7 @@ fn effective<'a>(patient: &'a Patient, name: &str) -> (&'a str, Option<u32>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::patient::Nic;
+    use super::super::inspected::Nic;
     use super::super::testing::{finds, finds_on};
     use super::*;
     use crate::interface::Interface;

@@ -5,7 +5,7 @@ use std::fs;
 use tempfile::TempDir;
 use wirepath::worker::topology::{CpuList, Finding};
 
-use super::patient::{Nic, Patient};
+use super::inspected::{Inspected, Nic};
 use crate::root::Root;
 
 /// The kernel's files in a temporary directory.
@@ -30,7 +30,7 @@ impl Tree {
 /// Checks that a machine with these files, whose workers run on cores 2 and 3, shows one finding:
 /// of this severity, with these words in what it says and in the remedy.
 pub(super) fn finds(
-    look: fn(&Patient) -> Vec<Finding>,
+    look: fn(&Inspected) -> Vec<Finding>,
     files: &[(&str, &str)],
     severity: &str,
     what: &str,
@@ -42,7 +42,7 @@ pub(super) fn finds(
 /// The same with an interface.
 pub(super) fn finds_on(
     nic: Option<Nic>,
-    look: fn(&Patient) -> Vec<Finding>,
+    look: fn(&Inspected) -> Vec<Finding>,
     files: &[(&str, &str)],
     severity: &str,
     what: &str,
@@ -50,7 +50,7 @@ pub(super) fn finds_on(
 ) {
     let tree = Tree::new(files);
     let cores = CpuList::parse("2-3").unwrap();
-    let patient = Patient { nic, ..Patient::new(tree.root(), Some(&cores)) };
+    let patient = Inspected { nic, ..Inspected::new(tree.root(), Some(&cores)) };
     let findings = look(&patient);
     let [finding] = &findings[..] else { panic!("{findings:?} is not one finding") };
     assert_eq!(finding.severity.to_string(), severity, "{finding}");

@@ -2,14 +2,14 @@
 
 use wirepath::worker::topology::Severity;
 
-use super::patient::Patient;
+use super::inspected::Inspected;
 use super::{Diagnosis, count};
 
 const SEVERITY_WIDTH: usize = 7;
 const CHECK_WIDTH: usize = 17;
 
 /// The whole report.
-pub(super) fn render(patient: &Patient, diagnoses: &[Diagnosis]) -> String {
+pub(super) fn render(patient: &Inspected, diagnoses: &[Diagnosis]) -> String {
     let mut text = String::new();
     for Diagnosis { check, finding } in diagnoses {
         text.push_str(&format!("{:SEVERITY_WIDTH$}  {check:CHECK_WIDTH$}  {}\n", finding.severity, finding.what));

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
+use super::clock::PingClock;
 use super::histogram;
 use super::path::Target;
 use super::rounds::{Lane, Plan};
-use super::timepiece::Timepiece;
 
 /// One object and a newline.
-pub(super) fn render(target: &Target, plan: &Plan, clock: &Timepiece, lanes: &[Lane]) -> String {
+pub(super) fn render(target: &Target, plan: &Plan, clock: &PingClock, lanes: &[Lane]) -> String {
     let paths: Vec<Value> = lanes.iter().map(path).collect();
     let report = json!({
         "address": target.address.to_string(),

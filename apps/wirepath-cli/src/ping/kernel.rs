@@ -9,7 +9,7 @@ use wirepath::wire::icmpv4::Echo;
 use wirepath::wire::icmpv4::Icmpv4Message;
 use wirepath::wire::ipv4::Ipv4Packet;
 
-use super::path::{DATA_LEN_MAX, Heard, Letter, Path, Refusal, Target};
+use super::path::{DATA_LEN_MAX, EchoPayload, Heard, Path, Refusal, Target};
 use super::sys::{self, IcmpKind};
 
 /// What goes before the data: the headers of IPv4, 60 bytes at most, and of ICMP.
@@ -20,7 +20,7 @@ pub(super) struct KernelPath {
     socket: UdpSocket,
     remote: Ipv4Addr,
     protocol: Protocol,
-    letter: Letter,
+    letter: EchoPayload,
     /// Whether to ask the socket again and again instead of sleeping until something comes.
     spins: bool,
     buffer: Vec<u8>,

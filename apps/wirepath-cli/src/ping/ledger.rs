@@ -56,7 +56,7 @@ impl Counts {
 
 /// What an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum EchoOutcome {
     InTime(Duration),
     Late(Duration),
     Duplicate(Duration),
@@ -100,28 +100,28 @@ impl Ledger {
     }
 
     /// An answer to echo `sequence`.
-    pub(super) fn hear(&mut self, sequence: u64, now: Instant) -> Verdict {
+    pub(super) fn hear(&mut self, sequence: u64, now: Instant) -> EchoOutcome {
         let is_known = sequence < self.counts.sent && sequence + (WINDOW as u64) >= self.counts.sent;
         let entry = self.entries.get_mut(sequence as usize % WINDOW).filter(|_| is_known);
         let Some(entry) = entry else {
             self.counts.damaged += 1;
-            return Verdict::Unknown;
+            return EchoOutcome::Unknown;
         };
         let round_trip = now.since(entry.asked);
         if entry.is_answered {
             self.counts.duplicates += 1;
-            return Verdict::Duplicate(round_trip);
+            return EchoOutcome::Duplicate(round_trip);
         }
         entry.is_answered = true;
         if round_trip > self.timeout {
             self.counts.late += 1;
-            return Verdict::Late(round_trip);
+            return EchoOutcome::Late(round_trip);
         }
         self.counts.received += 1;
         self.round_trips.saturating_record(round_trip.as_nanos());
         self.fastest = self.fastest.min(round_trip);
         self.slowest = self.slowest.max(round_trip);
-        Verdict::InTime(round_trip)
+        EchoOutcome::InTime(round_trip)
     }
 
     /// An answer with other bytes than were sent.
@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn answer_is_in_time_late_or_twice() {
         let mut ledger = asked(&[0, 10]);
-        assert_eq!(ledger.hear(1, at(20)), Verdict::InTime(Duration::from_millis(10)));
-        assert_eq!(ledger.hear(1, at(21)), Verdict::Duplicate(Duration::from_millis(11)));
-        assert_eq!(ledger.hear(0, at(101)), Verdict::Late(Duration::from_millis(101)));
-        assert_eq!(ledger.hear(2, at(101)), Verdict::Unknown);
+        assert_eq!(ledger.hear(1, at(20)), EchoOutcome::InTime(Duration::from_millis(10)));
+        assert_eq!(ledger.hear(1, at(21)), EchoOutcome::Duplicate(Duration::from_millis(11)));
+        assert_eq!(ledger.hear(0, at(101)), EchoOutcome::Late(Duration::from_millis(101)));
+        assert_eq!(ledger.hear(2, at(101)), EchoOutcome::Unknown);
         let counts = Counts { sent: 2, received: 1, late: 1, duplicates: 1, damaged: 1, ..Counts::default() };
         assert_eq!((ledger.counts(), ledger.counts().unanswered()), (counts, 0));
         assert_eq!(ledger.extremes(), Some((Duration::from_millis(10), Duration::from_millis(10))));
@@ -204,8 +204,8 @@ mod tests {
     fn echo_that_was_overtaken_by_the_window_is_unknown() {
         let mut ledger = Ledger::new(Duration::from_secs(1));
         (0..=WINDOW as u64).for_each(|us| ledger.ask(Instant::ZERO + Duration::from_micros(us)));
-        assert_eq!(ledger.hear(0, at(70)), Verdict::Unknown);
-        assert!(matches!(ledger.hear(1, at(70)), Verdict::InTime(_)));
+        assert_eq!(ledger.hear(0, at(70)), EchoOutcome::Unknown);
+        assert!(matches!(ledger.hear(1, at(70)), EchoOutcome::InTime(_)));
         assert_eq!(ledger.counts().unanswered(), WINDOW as u64);
     }
 

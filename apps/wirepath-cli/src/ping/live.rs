@@ -10,11 +10,11 @@ use wirepath::pipeline::{
 use wirepath::proto::{Asker, ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighborRequest, Resolution};
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::wire::icmpv4::{Echo, Unreachable};
-use wirepath::worker::live::{IgmpBy, LiveConfig, LiveError, LivePort, LiveWorker, OwnHost, StaticRoute, Want};
+use wirepath::worker::live::{FlowSpec, IgmpMode, LiveConfig, LiveError, LivePort, LiveWorker, OwnHost, StaticRoute};
 use wirepath::worker::{StopFlag, WorkerContext};
 
-use super::path::{Heard, Letter, Path, Refusal, Target};
-use super::timepiece::Timepiece;
+use super::clock::PingClock;
+use super::path::{EchoPayload, Heard, Path, Refusal, Target};
 
 /// The only consumer of the worker's sockets.
 const PING: ConsumerId = ConsumerId(0);
@@ -44,11 +44,11 @@ impl Place {
     fn config(&self, port: Option<u16>) -> LiveConfig {
         let mut config = LiveConfig::new(&self.interface).named("ping");
         config.queues = vec![self.queue];
-        config.wants.extend(port.map(|port| Want::udp(Ipv4Addr::UNSPECIFIED, port)));
-        let Some(own) = self.own else { return LiveConfig { igmp: IgmpBy::Nobody, ..config } };
+        config.flows.extend(port.map(|port| FlowSpec::udp(Ipv4Addr::UNSPECIFIED, port)));
+        let Some(own) = self.own else { return LiveConfig { igmp: IgmpMode::Nobody, ..config } };
         let routes = self.gateway.map(|via| StaticRoute { network: Ipv4Prefix::ALL, via });
         let host = OwnHost { addresses: vec![own], routes: routes.into_iter().collect(), ..OwnHost::default() };
-        LiveConfig { igmp: IgmpBy::Nobody, ..config.owned(host) }
+        LiveConfig { igmp: IgmpMode::Nobody, ..config.owned(host) }
     }
 }
 
@@ -115,7 +115,7 @@ struct Ping {
     /// How UDP echoes leave; None for ICMP.
     flow: Option<UdpFlow>,
     identifier: u16,
-    letter: Letter,
+    letter: EchoPayload,
     heard: Vec<Heard>,
 }
 
@@ -163,7 +163,7 @@ impl Ping {
 impl LivePath {
     /// Opens the queue and finds the way. A port of None is ICMP, which needs an address of our
     /// own.
-    pub(super) fn open(place: &Place, target: &Target, clock: &mut Timepiece, stop: &StopFlag) -> Result<Self, String> {
+    pub(super) fn open(place: &Place, target: &Target, clock: &mut PingClock, stop: &StopFlag) -> Result<Self, String> {
         let identifier = std::process::id() as u16;
         let app =
             Ping { remote: target.address, flow: None, identifier, letter: target.letter.clone(), heard: Vec::new() };
@@ -187,7 +187,7 @@ impl LivePath {
 fn find_neighbor(
     open: &mut Open<Ping>,
     remote: Ipv4Addr,
-    clock: &mut Timepiece,
+    clock: &mut PingClock,
     stop: &StopFlag,
 ) -> Result<(), String> {
     let begun = clock.now();

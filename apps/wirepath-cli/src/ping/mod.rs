@@ -5,6 +5,7 @@
 //! kernel, under its address, or with an address of our own. On a shared interface ICMP is the
 //! kernel's, so there it is UDP.
 
+mod clock;
 mod histogram;
 mod json;
 mod kernel;
@@ -16,7 +17,6 @@ mod serve;
 #[allow(unsafe_code)]
 mod sys;
 mod text;
-mod timepiece;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -29,11 +29,11 @@ use wirepath::proto::Ipv4Prefix;
 use wirepath::time::Duration;
 use wirepath::worker::{StopFlag, affinity};
 
+use clock::PingClock;
 use kernel::KernelPath;
 use live::{LivePath, Place};
-use path::{DATA_LEN_MAX, Letter, Path, SEQUENCE_LEN, Target};
+use path::{DATA_LEN_MAX, EchoPayload, Path, SEQUENCE_LEN, Target};
 use rounds::{Lane, Plan};
-use timepiece::Timepiece;
 
 /// `--via` of the kernel's sockets. No interface that is up is called so without malice.
 const KERNEL: &str = "kernel";
@@ -114,7 +114,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(core) = options.core {
         affinity::pin(core)?;
     }
-    let mut clock = Timepiece::start();
+    let mut clock = PingClock::start();
     match options.address {
         Some(address) => options.ask(address, &mut clock, &stop),
         None => options.serve(&mut clock, &stop),
@@ -147,7 +147,7 @@ impl Options {
         (self.via != KERNEL).then(place)
     }
 
-    fn serve(&self, clock: &mut Timepiece, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
+    fn serve(&self, clock: &mut PingClock, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
         let port = self.udp.unwrap_or(ECHO_PORT);
         let served = match self.place() {
             Some(place) => serve::by_queue(&place, port, self.spin, clock, stop)?,
@@ -157,8 +157,8 @@ impl Options {
         Ok(())
     }
 
-    fn ask(&self, address: Ipv4Addr, clock: &mut Timepiece, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
-        let mut letter = Letter::new(self.size);
+    fn ask(&self, address: Ipv4Addr, clock: &mut PingClock, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
+        let mut letter = EchoPayload::new(self.size);
         let target = Target { address, udp: self.udp, letter: letter.clone(), spins: self.spin };
         let plan = Plan {
             count: self.count,
@@ -189,7 +189,7 @@ impl Options {
         if has_answer { Ok(()) } else { Err(no_answer(&target, &lanes).into()) }
     }
 
-    fn lanes(&self, target: &Target, clock: &mut Timepiece, stop: &StopFlag) -> Result<Vec<Lane>, String> {
+    fn lanes(&self, target: &Target, clock: &mut PingClock, stop: &StopFlag) -> Result<Vec<Lane>, String> {
         let mut paths: Vec<Box<dyn Path>> = Vec::new();
         if let Some(place) = self.place() {
             paths.push(Box::new(LivePath::open(&place, target, clock, stop)?));
@@ -200,7 +200,7 @@ impl Options {
         Ok(paths.into_iter().map(|path| Lane::new(path, self.timeout)).collect())
     }
 
-    fn tell_begin(&self, target: &Target, clock: &Timepiece, lanes: &[Lane]) -> io::Result<()> {
+    fn tell_begin(&self, target: &Target, clock: &PingClock, lanes: &[Lane]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "{}, {} bytes, timed by {}", text::what(target), self.size, clock.name())?;
         for lane in lanes {

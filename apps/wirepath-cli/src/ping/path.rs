@@ -39,7 +39,7 @@ pub(super) struct Target {
     pub(super) address: Ipv4Addr,
     /// The port of a UDP echo server; None for ICMP.
     pub(super) udp: Option<u16>,
-    pub(super) letter: Letter,
+    pub(super) letter: EchoPayload,
     /// Whether to keep the core while nothing comes.
     pub(super) spins: bool,
 }
@@ -68,11 +68,11 @@ pub(super) struct Refusal {
 
 /// The bytes of echoes: a sequence number, then a pattern that is the same in all of them.
 #[derive(Clone)]
-pub(super) struct Letter {
+pub(super) struct EchoPayload {
     bytes: Vec<u8>,
 }
 
-impl Letter {
+impl EchoPayload {
     /// `len` bytes, with at least a sequence number.
     pub(super) fn new(len: usize) -> Self {
         assert!((SEQUENCE_LEN..=DATA_LEN_MAX).contains(&len), "the options allow no other length");
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn answer_with_other_bytes_is_damaged() {
-        let mut letter = Letter::new(12);
+        let mut letter = EchoPayload::new(12);
         let good = letter.write(77).to_vec();
         assert_eq!(letter.read(&good, Some(64)), Heard::Answer { sequence: 77, ttl: Some(64) });
         let mut wrong = good.clone();

@@ -11,9 +11,9 @@
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::worker::StopFlag;
 
-use super::ledger::{Ledger, Verdict};
-use super::path::{Heard, Letter, Path, Refusal};
-use super::timepiece::Timepiece;
+use super::clock::PingClock;
+use super::ledger::{EchoOutcome, Ledger};
+use super::path::{EchoPayload, Heard, Path, Refusal};
 
 /// A path that may sleep wakes up as often, to see whether the user has had enough.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ pub(super) struct Plan {
 /// What is worth a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    Answer { sequence: u64, ttl: Option<u8>, verdict: Verdict },
+    Answer { sequence: u64, ttl: Option<u8>, verdict: EchoOutcome },
     Damaged,
     Refused(Refusal),
     Unsent,
@@ -57,8 +57,8 @@ pub(super) enum Event {
 pub(super) fn run(
     lanes: &mut [Lane],
     plan: &Plan,
-    letter: &mut Letter,
-    (clock, stop): (&mut Timepiece, &StopFlag),
+    letter: &mut EchoPayload,
+    (clock, stop): (&mut PingClock, &StopFlag),
     mut tell: impl FnMut(&Lane, Event),
 ) {
     let mut rounds = Rounds { plan: *plan, lanes: lanes.len() as u64, asked: 0, next: clock.now() };
@@ -134,7 +134,7 @@ fn is_settled(lane: &Lane, now: Instant) -> bool {
     lane.ledger.open_until().is_none_or(|until| now >= until)
 }
 
-fn ask(lane: &mut Lane, letter: &mut Letter, clock: &mut Timepiece) -> bool {
+fn ask(lane: &mut Lane, letter: &mut EchoPayload, clock: &mut PingClock) -> bool {
     let sequence = lane.ledger.next();
     let data = letter.write(sequence);
     let now = clock.now();

@@ -11,10 +11,10 @@ use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time::Clock;
 use wirepath::worker::StopFlag;
 
+use super::clock::PingClock;
 use super::live::{Open, Place};
 use super::path::DATA_LEN_MAX;
 use super::sys;
-use super::timepiece::Timepiece;
 
 /// A kernel's server that sleeps wakes up as often, to see whether the user has had enough.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -64,7 +64,7 @@ pub(super) fn by_queue(
     place: &Place,
     port: u16,
     spins: bool,
-    clock: &mut Timepiece,
+    clock: &mut PingClock,
     stop: &StopFlag,
 ) -> Result<Served, String> {
     let (mut open, port) = Open::new(place, Some(port), Server { port, served: Served::default() }, stop)?;

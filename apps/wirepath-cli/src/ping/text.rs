@@ -5,7 +5,7 @@ use std::fmt::Write;
 use wirepath::time::Duration;
 
 use super::histogram;
-use super::ledger::{Ledger, Verdict};
+use super::ledger::{EchoOutcome, Ledger};
 use super::path::Target;
 use super::rounds::{Event, Lane};
 
@@ -30,10 +30,10 @@ pub(super) fn line(lane: &Lane, event: Event) -> String {
             let ttl = ttl.map_or(String::new(), |ttl| format!(" ttl={ttl}"));
             let _ = write!(text, "seq={sequence}{ttl} ");
             match verdict {
-                Verdict::InTime(span) => write!(text, "{span}"),
-                Verdict::Late(span) => write!(text, "{span}, late"),
-                Verdict::Duplicate(span) => write!(text, "{span}, again"),
-                Verdict::Unknown => write!(text, "answers no echo of ours"),
+                EchoOutcome::InTime(span) => write!(text, "{span}"),
+                EchoOutcome::Late(span) => write!(text, "{span}, late"),
+                EchoOutcome::Duplicate(span) => write!(text, "{span}, again"),
+                EchoOutcome::Unknown => write!(text, "answers no echo of ours"),
             }
         }
         Event::Damaged => write!(text, "an answer has other bytes than were sent"),

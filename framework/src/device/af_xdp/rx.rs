@@ -11,7 +11,7 @@ use super::rings::gate::Gate;
 use super::rings::ring::{ConsumerRing, Desc, MORE, ProducerRing};
 use super::rings::socket::Statistics;
 use super::rings::sys;
-use super::rings::umem::{Fault, Lent, Umem};
+use super::rings::umem::{DescriptorError, FillChunks, Umem};
 use super::setup::device::BindFlags;
 use super::setup::interface::{LinkState, LinkWatch};
 use super::setup::port::Port;
@@ -64,7 +64,7 @@ pub struct AfXdpRx {
     gate: Rc<Gate>,
     rx: ConsumerRing<Desc>,
     fill: ProducerRing<u64>,
-    lent: Lent,
+    lent: FillChunks,
     /// The first buffers of a frame whose last one has not come yet.
     parts: ArrayVec<Mbuf, SEGMENTS_MAX>,
     /// The rest of the frame is dropped, its first part was.
@@ -89,7 +89,7 @@ struct Counters {
     /// of its queues counts them.
     program_put_back: Counter,
     /// Refills that found the pool empty while the kernel wanted buffers.
-    fill_starved: Counter,
+    nombuf: Counter,
     /// Times that the kernel found the fill ring empty.
     kernel_fill_empty: Counter,
     /// Addresses of the fill ring that the kernel refused.
@@ -119,7 +119,7 @@ impl AfXdpRx {
             bytes: scope.counter("bytes", Unit::Bytes),
             wakeups: scope.counter("wakeups", Unit::Events),
             program_put_back: scope.counter("program_put_back", Unit::Events),
-            fill_starved: scope.counter("fill_starved", Unit::Events),
+            nombuf: scope.counter("nombuf", Unit::Events),
             kernel_fill_empty: scope.counter("kernel_fill_empty", Unit::Events),
             kernel_invalid_descs: scope.counter("kernel_invalid_descs", Unit::Events),
             ring_faults: scope.counter("ring_faults", Unit::Events),
@@ -127,7 +127,7 @@ impl AfXdpRx {
         let mut this = Self {
             rx,
             fill,
-            lent: Lent::new(umem.geometry()),
+            lent: FillChunks::new(umem.geometry()),
             parts: ArrayVec::new(),
             skipping: false,
             owing: false,
@@ -179,7 +179,7 @@ impl AfXdpRx {
         assert!(self.umem.is_of(pool), "a queue receives into the pool that it was opened with");
         let count = wanted.min(pool.available());
         if count == 0 {
-            self.counters.fill_starved.inc();
+            self.counters.nombuf.inc();
             return 0;
         }
         if !self.fill.has_room(count as u32) {
@@ -236,7 +236,7 @@ impl AfXdpRx {
 
     /// A frame of several buffers: kept until its last one comes, then chained from the back.
     #[cold]
-    fn take_part(&mut self, taken: Result<Mbuf, Fault>, more: bool, has_hints: bool) -> Option<Mbuf> {
+    fn take_part(&mut self, taken: Result<Mbuf, DescriptorError>, more: bool, has_hints: bool) -> Option<Mbuf> {
         match taken {
             Ok(mbuf) if self.skipping => mbuf.free(),
             Ok(mbuf) => {
@@ -269,10 +269,10 @@ impl AfXdpRx {
     }
 }
 
-fn reason(fault: Fault) -> AfXdpRxDrop {
+fn reason(fault: DescriptorError) -> AfXdpRxDrop {
     match fault {
-        Fault::Address => AfXdpRxDrop::AddressInvalid,
-        Fault::Length => AfXdpRxDrop::LengthInvalid,
+        DescriptorError::Address => AfXdpRxDrop::AddressInvalid,
+        DescriptorError::Length => AfXdpRxDrop::LengthInvalid,
     }
 }
 

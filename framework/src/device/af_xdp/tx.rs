@@ -69,14 +69,14 @@ struct Counters {
     ring_full: Counter,
     /// Frames given back because their answers would have come to the kernel: not all queues that
     /// were taken of the port hear.
-    refused_unheard: Counter,
+    refused_before_ready: Counter,
     /// System calls that set the kernel to work.
-    kicks: Counter,
+    wakeups: Counter,
     /// Frames that did not wait for the doorbell. In copy mode each is a system call more.
     urgent: Counter,
     /// Those that it refused: the link is down, or the driver's ring or the socket's buffer is
     /// full. They are made again with the next doorbell; what was posted waits in the ring.
-    kicks_refused: Counter,
+    wakeups_refused: Counter,
     /// Completions of an address that was not in flight.
     completions_invalid: Counter,
     /// Descriptors that the kernel refused.
@@ -98,10 +98,10 @@ impl AfXdpTx {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
             ring_full: scope.counter("ring_full", Unit::Events),
-            refused_unheard: scope.counter("refused_unheard", Unit::Frames),
-            kicks: scope.counter("kicks", Unit::Events),
+            refused_before_ready: scope.counter("refused_before_ready", Unit::Frames),
+            wakeups: scope.counter("wakeups", Unit::Events),
             urgent: scope.counter("urgent", Unit::Frames),
-            kicks_refused: scope.counter("kicks_refused", Unit::Events),
+            wakeups_refused: scope.counter("wakeups_refused", Unit::Events),
             completions_invalid: scope.counter("completions_invalid", Unit::Events),
             kernel_invalid_descs: scope.counter("kernel_invalid_descs", Unit::Events),
             kernel_ring_empty: scope.counter("kernel_ring_empty", Unit::Events),
@@ -143,7 +143,7 @@ impl AfXdpTx {
 
     #[cold]
     fn unheard(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
-        self.counters.refused_unheard.inc();
+        self.counters.refused_before_ready.inc();
         Err(mbuf)
     }
 
@@ -198,7 +198,7 @@ impl AfXdpTx {
             if left == 0 || !self.tx.needs_wakeup() {
                 return;
             }
-            self.counters.kicks.inc();
+            self.counters.wakeups.inc();
             let kicked = sys::kick_tx(self.umem.socket());
             let still_left = self.tx.untaken();
             if let Err(error) = kicked {
@@ -218,7 +218,7 @@ impl AfXdpTx {
             Some(libc::EAGAIN) if taken > 0 => {}
             // Not bound any more: the interface was removed, or moved to another network namespace.
             Some(libc::ENXIO | libc::ENODEV) => self.umem.set_gone(),
-            _ => self.counters.kicks_refused.inc(),
+            _ => self.counters.wakeups_refused.inc(),
         }
     }
 
@@ -264,7 +264,7 @@ impl AfXdpTx {
 
 impl TxQueue for AfXdpTx {
     /// One that is urgent has been given to the kernel when this returns; in copy mode the driver
-    /// has it too. Where the kernel refuses (`kicks_refused`: the link is down, the driver's ring
+    /// has it too. Where the kernel refuses (`wakeups_refused`: the link is down, the driver's ring
     /// is full) it is asked again with each doorbell.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {

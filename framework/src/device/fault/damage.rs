@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use arrayvec::ArrayVec;
 
-use crate::mem::{Mbuf, Pool, RxInfo, Verdict};
+use crate::mem::{ChecksumStatus, Mbuf, Pool, RxInfo};
 
 /// A bit that was flipped, to be flipped back where the frame is not taken after all.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ impl Flip {
 
 /// Forgets what the NIC said about the checksums, which was said about other bytes.
 pub(super) fn forget_verdicts(mbuf: &mut Mbuf) {
-    let info = RxInfo { ip_checksum: Verdict::Unknown, l4_checksum: Verdict::Unknown, ..mbuf.rx_info() };
+    let info = RxInfo { ip_checksum: ChecksumStatus::Unknown, l4_checksum: ChecksumStatus::Unknown, ..mbuf.rx_info() };
     mbuf.set_rx_info(&info);
 }
 

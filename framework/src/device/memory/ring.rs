@@ -105,7 +105,7 @@ pub(super) struct Producer {
 }
 
 /// A producer that may lend: it belongs to a worker, and its mbufs with it.
-pub(super) struct Lender {
+pub(super) struct LendingProducer {
     producer: Producer,
     /// The mbufs of long frames, each at its slot, or at the last of those that it was cut into.
     lent: Box<[Option<Mbuf>]>,
@@ -368,7 +368,7 @@ impl Drop for Producer {
     }
 }
 
-impl Lender {
+impl LendingProducer {
     /// Of a producer that has posted nothing yet.
     pub(super) fn new(producer: Producer) -> Self {
         let slots = producer.ring.lens.len();
@@ -515,7 +515,7 @@ impl Lender {
     }
 }
 
-impl Drop for Lender {
+impl Drop for LendingProducer {
     fn drop(&mut self) {
         if self.lent_count != 0 {
             self.recall();

@@ -8,7 +8,7 @@ use super::verification::copy_verified;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::steering::Rule;
 use crate::device::{RxQueue, RxState};
-use crate::mem::{Burst, Mbuf, Pool, RxInfo, Verdict, copy_frame};
+use crate::mem::{Burst, ChecksumStatus, Mbuf, Pool, RxInfo, copy_frame};
 use crate::time::Instant;
 
 crate::drop_reasons! {
@@ -158,7 +158,7 @@ impl RxQueue for MemoryRx {
             false => self.take_steered(burst, limit, pool),
         };
         if self.skips_checksums {
-            burst[before..].iter_mut().for_each(|mbuf| mbuf.set_l4_checksum(Verdict::Good));
+            burst[before..].iter_mut().for_each(|mbuf| mbuf.set_l4_checksum(ChecksumStatus::Good));
         }
         if taken.too_long > 0 {
             self.drops.count_many(MemoryRxDrop::TooLong, taken.too_long.into());

@@ -5,7 +5,7 @@ use crate::counters::Block;
 use crate::device::conformance::{Link, Rig, assert_conforms};
 use crate::device::steering::{Rule, SteerError};
 use crate::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
-use crate::mem::{Burst, Pool, Verdict};
+use crate::mem::{Burst, ChecksumStatus, Pool};
 use crate::time::Instant;
 
 const SLOTS: u32 = if cfg!(miri) { 8 } else { 64 };
@@ -115,10 +115,10 @@ fn rules_change_while_it_runs_and_the_rest_is_counted() {
 #[test]
 fn ring_is_full_on_request() {
     let mut wire = wire();
-    wire.near.1.set_refusing(true);
+    wire.near.1.set_ring_full(true);
     let mbuf = wire.near.1.post(wire.pool.alloc_copy(&OTHER_FRAME).unwrap(), Offload::NONE).unwrap_err();
     assert_eq!((wire.near.1.room(), wire.block.snapshot().count("near/tx/ring_full")), (0, Some(1)));
-    wire.near.1.set_refusing(false);
+    wire.near.1.set_ring_full(false);
     assert!(wire.near.1.post(mbuf, Offload::NONE).is_ok());
 }
 
@@ -273,6 +273,6 @@ fn checksum_that_nobody_computed_is_good_where_the_wire_skips_them() {
         let mut burst = Burst::new();
         rx.receive(&mut burst, 8, &pool, Instant::ZERO);
         let verdicts: Vec<_> = burst.drain(..).map(|mbuf| (mbuf.l4_checksum(), mbuf.free()).0).collect();
-        assert_eq!(verdicts, if skips_checksums { vec![Verdict::Good] } else { vec![] });
+        assert_eq!(verdicts, if skips_checksums { vec![ChecksumStatus::Good] } else { vec![] });
     }
 }

@@ -6,7 +6,7 @@ use core::num::NonZeroU16;
 use core::ops::RangeInclusive;
 
 use super::device::MemoryConfig;
-use super::ring::{COPIED_LEN_MAX, Lender, Producer};
+use super::ring::{COPIED_LEN_MAX, LendingProducer, Producer};
 use super::segmentation::{Headers, TAG_OFFSET, finish, tag};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::tx_timestamps::TxTimestamps;
@@ -31,7 +31,7 @@ const SHORT_LENS: RangeInclusive<u32> = SHORT_MIN as u32..=COPIED_LEN_MAX as u32
 
 /// The sending half of a memory port. A short frame costs a copy.
 pub struct MemoryTx {
-    producer: Lender,
+    producer: LendingProducer,
     frame_len_max: usize,
     /// Longer frames do not go the short way: none does while the ring is refused.
     usual_len_max: usize,
@@ -56,7 +56,7 @@ impl MemoryTx {
     pub(super) fn new(producer: Producer, config: &MemoryConfig, scope: &Scope) -> Self {
         let scope = scope.scope("tx");
         Self {
-            producer: Lender::new(producer),
+            producer: LendingProducer::new(producer),
             frame_len_max: config.frame_len_max,
             usual_len_max: config.frame_len_max,
             slots: config.ring_len(),
@@ -74,7 +74,7 @@ impl MemoryTx {
     }
 
     /// Behaves as if the ring were full until told otherwise.
-    pub fn set_refusing(&mut self, refusing: bool) {
+    pub fn set_ring_full(&mut self, refusing: bool) {
         self.refusing = refusing;
         self.usual_len_max = if refusing { 0 } else { self.frame_len_max };
     }

@@ -12,7 +12,7 @@
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::mem::{Verdict, copy_frame};
+use crate::mem::{ChecksumStatus, copy_frame};
 use crate::wire::checksum::{PseudoHeader, Sum};
 use crate::wire::ethernet::EthernetHeader;
 use crate::wire::{EtherType, Ipv4Header, Protocol, ethernet, ipv4};
@@ -31,12 +31,12 @@ const OUTER_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 /// Copies a frame in two parts, the first of which has all headers at least, to where there is as
 /// much room; says what was found out of its TCP checksum.
 #[inline]
-pub(super) fn copy_verified(room: &mut [u8], head: &[u8], rest: &[u8]) -> Verdict {
+pub(super) fn copy_verified(room: &mut [u8], head: &[u8], rest: &[u8]) -> ChecksumStatus {
     let (head_room, rest_room) = room.split_at_mut(head.len());
     let Some((pseudo, segment)) = segment_of(head, rest.len()) else {
         head_room.copy_from_slice(head);
         rest_room.copy_from_slice(rest);
-        return Verdict::Unknown;
+        return ChecksumStatus::Unknown;
     };
     let sum = if rest.is_empty() {
         let (outer_room, segment_room) = head_room.split_at_mut(OUTER_LEN);
@@ -46,7 +46,7 @@ pub(super) fn copy_verified(room: &mut [u8], head: &[u8], rest: &[u8]) -> Verdic
         copy_frame(head_room, head);
         Sum::of(segment).combine(Sum::of_copy(rest_room, rest))
     };
-    if pseudo.sum().combine(sum).is_valid() { Verdict::Good } else { Verdict::Unknown }
+    if pseudo.sum().combine(sum).is_valid() { ChecksumStatus::Good } else { ChecksumStatus::Unknown }
 }
 
 /// The pseudo header of what is summed, and its bytes in a frame's first part; `None` where the
@@ -115,7 +115,7 @@ mod tests {
 
     /// Copies a frame whose first part has so many bytes, and looks whether all of it is there.
     #[track_caller]
-    fn check(frame: &[u8], head_len: usize, expected: Verdict) {
+    fn check(frame: &[u8], head_len: usize, expected: ChecksumStatus) {
         let mut room = vec![0; frame.len()];
         let (head, rest) = frame.split_at(head_len);
         assert_eq!(copy_verified(&mut room, head, rest), expected);
@@ -127,8 +127,8 @@ mod tests {
         let headers_len = OUTER_LEN + tcp::HEADER_LEN;
         for len in (139..200).chain([1459, 1460]) {
             let frame = frame(len);
-            check(&frame, frame.len(), Verdict::Good);
-            check(&frame, headers_len, Verdict::Good);
+            check(&frame, frame.len(), ChecksumStatus::Good);
+            check(&frame, headers_len, ChecksumStatus::Good);
         }
     }
 
@@ -138,8 +138,8 @@ mod tests {
         for at in (OUTER_LEN - 8..good.len()).step_by(if cfg!(miri) { 97 } else { 1 }) {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
-            check(&bad, bad.len(), Verdict::Unknown);
-            check(&bad, OUTER_LEN + tcp::HEADER_LEN, Verdict::Unknown);
+            check(&bad, bad.len(), ChecksumStatus::Unknown);
+            check(&bad, OUTER_LEN + tcp::HEADER_LEN, ChecksumStatus::Unknown);
         }
     }
 
@@ -156,9 +156,9 @@ mod tests {
         let (first_fragment, last_fragment) = (changed(20, 0x20), changed(21, 1));
         let (with_options, udp) = (changed(14, 0x46), changed(23, Protocol::UDP.0));
         for frame in [padded, tagged, first_fragment, last_fragment, with_options, udp, vec![0; 200]] {
-            check(&frame, frame.len(), Verdict::Unknown);
-            check(&frame, OUTER_LEN + tcp::HEADER_LEN, Verdict::Unknown);
+            check(&frame, frame.len(), ChecksumStatus::Unknown);
+            check(&frame, OUTER_LEN + tcp::HEADER_LEN, ChecksumStatus::Unknown);
         }
-        check(&good[..20], 20, Verdict::Unknown);
+        check(&good[..20], 20, ChecksumStatus::Unknown);
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::layout::{ANSWERED, BEAT, SNAP};
-use super::ring::{Copies, Direction, Numbers, Reader, Record, SNAP_MAX, Trouble};
+use super::ring::{Copies, Direction, Numbers, Reader, Record, RingEnd, SNAP_MAX};
 use super::tapped::TapError;
 use crate::counters::{is_stale, since_epoch_ns};
 use crate::time::UnixTime;
@@ -100,7 +100,7 @@ impl Listener {
         let begun = listener.ask_for(snap_len).and_then(|()| listener.beat(now));
         match begun {
             Ok(()) => Ok(listener),
-            Err(error) => Err(TapError::new(&listener.path, Trouble::Io(error))),
+            Err(error) => Err(TapError::new(&listener.path, RingEnd::Io(error))),
         }
     }
 
@@ -133,7 +133,7 @@ impl Listener {
         &self.path
     }
 
-    fn try_tend(&mut self) -> Result<State, Trouble> {
+    fn try_tend(&mut self) -> Result<State, RingEnd> {
         let now = Instant::now();
         let beat = self.load(BEAT)?;
         self.has_company |= beat != self.beat && beat != 0;

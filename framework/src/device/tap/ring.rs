@@ -90,12 +90,12 @@ impl Head {
     }
 
     /// From the words of a record, which may be anything.
-    fn read(words: &[u64; HEAD]) -> Result<Self, Trouble> {
+    fn read(words: &[u64; HEAD]) -> Result<Self, RingEnd> {
         let direction = match words[1] & 0xff {
             Self::VOID => None,
             Self::RX => Some(Direction::Rx),
             Self::TX => Some(Direction::Tx),
-            _ => return Err(Trouble::Damaged),
+            _ => return Err(RingEnd::Damaged),
         };
         let vlan = (words[1] & Self::HAS_VLAN != 0).then_some((words[1] >> 16) as u16);
         let before = Numbers { rx: words[3], tx: words[4] };
@@ -165,7 +165,7 @@ impl<M: Words> Writer<M> {
         // above.
         fence(Ordering::Release);
         self.put(self.next, kept as u64 | (len as u64) << 32);
-        let mut pen = Pen { at: self.next + HEAD as u64, partial: 0, filled: 0 };
+        let mut pen = RingWriter { at: self.next + HEAD as u64, partial: 0, filled: 0 };
         let mut room = kept;
         for segment in segments {
             let part = &segment[..segment.len().min(room)];
@@ -209,14 +209,14 @@ impl<M: Words> Writer<M> {
 }
 
 /// Where the writer is within a frame: bytes go out eight at a time, however long the segments are.
-struct Pen {
+struct RingWriter {
     at: u64,
     /// Bytes that do not fill a word yet, the first in the lowest place.
     partial: u64,
     filled: u32,
 }
 
-impl Pen {
+impl RingWriter {
     #[inline]
     fn write<M: Words>(&mut self, writer: &Writer<M>, bytes: &[u8]) {
         let (whole, rest) = bytes.as_chunks::<8>();
@@ -256,13 +256,13 @@ impl Pen {
 
 /// Why nothing more comes out of a ring.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum RingEnd {
     Io(io::Error),
     /// What it holds was written by no writer of ours.
     Damaged,
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for RingEnd {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -304,7 +304,7 @@ impl<C: Copies> Reader<C> {
 
     /// Goes to the newest record: the first one that is read will be the next one written. False
     /// where the writer is in the middle of one each time: try again.
-    pub(super) fn join(&mut self) -> Result<bool, Trouble> {
+    pub(super) fn join(&mut self) -> Result<bool, RingEnd> {
         for _ in 0..JOINS_MAX {
             self.next = self.load(WRITTEN)?;
             // The numbers are stored behind a claim and before `WRITTEN` is raised. Where neither
@@ -327,16 +327,16 @@ impl<C: Copies> Reader<C> {
     }
 
     /// The next frame, or nothing new. Never waits for the writer.
-    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, Trouble> {
+    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, RingEnd> {
         for _ in 0..VOIDS_MAX {
             let len = match self.whole_record()? {
                 Some(len) => len,
                 None if !self.refill()? => return Ok(None),
                 // A writer of ours publishes whole records, and the longest fits the buffer.
-                None => self.whole_record()?.ok_or(Trouble::Damaged)?,
+                None => self.whole_record()?.ok_or(RingEnd::Damaged)?,
             };
             let start = self.at;
-            let head: &[u64; HEAD] = self.buffer[start..].first_chunk().ok_or(Trouble::Damaged)?;
+            let head: &[u64; HEAD] = self.buffer[start..].first_chunk().ok_or(RingEnd::Damaged)?;
             let (lens, head) = (head[0], Head::read(head)?);
             self.account(&head)?;
             self.at += len;
@@ -351,7 +351,7 @@ impl<C: Copies> Reader<C> {
     }
 
     /// The words of the next record, where the buffer has all of it.
-    fn whole_record(&self) -> Result<Option<usize>, Trouble> {
+    fn whole_record(&self) -> Result<Option<usize>, RingEnd> {
         let held = self.filled - self.at;
         if held < HEAD {
             return Ok(None);
@@ -359,17 +359,17 @@ impl<C: Copies> Reader<C> {
         let lens = self.buffer[self.at];
         let kept = lens as u32 as usize;
         if kept > SNAP_MAX || kept > (lens >> 32) as usize {
-            return Err(Trouble::Damaged);
+            return Err(RingEnd::Damaged);
         }
         let len = HEAD + kept.div_ceil(8);
         Ok((len <= held).then_some(len))
     }
 
     /// Takes over the numbers of a record: what lies between them and the last ones was missed.
-    fn account(&mut self, head: &Head) -> Result<(), Trouble> {
+    fn account(&mut self, head: &Head) -> Result<(), RingEnd> {
         let (Some(rx), Some(tx)) = (head.before.rx.checked_sub(self.seen.rx), head.before.tx.checked_sub(self.seen.tx))
         else {
-            return Err(Trouble::Damaged);
+            return Err(RingEnd::Damaged);
         };
         self.missed.rx = self.missed.rx.saturating_add(rx);
         self.missed.tx = self.missed.tx.saturating_add(tx);
@@ -378,7 +378,7 @@ impl<C: Copies> Reader<C> {
     }
 
     /// Copies what is new, as much as the buffer holds; false where nothing is.
-    fn refill(&mut self) -> Result<bool, Trouble> {
+    fn refill(&mut self) -> Result<bool, RingEnd> {
         (self.at, self.filled) = (0, 0);
         for _ in 0..RESYNCS_MAX {
             let waiting = self.load(WRITTEN)?.wrapping_sub(self.next);
@@ -401,12 +401,12 @@ impl<C: Copies> Reader<C> {
 
     /// After an overrun: goes to the first record behind the oldest quarter of the ring, which the
     /// writer is about to overwrite next.
-    fn resync(&mut self) -> Result<(), Trouble> {
+    fn resync(&mut self) -> Result<(), RingEnd> {
         let mut marks = [0; MARKS_LEN];
         let (written, claimed) = (self.load(WRITTEN)?, self.load(CLAIMED)?);
         self.copy(MARKS, &mut marks)?;
         if (written.wrapping_sub(self.next) as i64) < 0 {
-            return Err(Trouble::Damaged);
+            return Err(RingEnd::Damaged);
         }
         let block_words = block_words(self.capacity);
         let safe = claimed.wrapping_sub(self.capacity - self.capacity / 4);
@@ -591,11 +591,11 @@ pub(super) mod tests {
                 }
                 last
             };
-            assert!(matches!(damage(&[(RING, u64::MAX)]), Err(Trouble::Damaged)));
-            assert!(matches!(damage(&[(RING, 9 | 8 << 32)]), Err(Trouble::Damaged)));
-            assert!(matches!(damage(&[(RING, 200 | 200 << 32), (WRITTEN, 20)]), Err(Trouble::Damaged)));
-            assert!(matches!(damage(&[(RING + 1, 3)]), Err(Trouble::Damaged)));
-            assert!(matches!(damage(&[(WRITTEN, u64::MAX)]), Err(Trouble::Damaged)));
+            assert!(matches!(damage(&[(RING, u64::MAX)]), Err(RingEnd::Damaged)));
+            assert!(matches!(damage(&[(RING, 9 | 8 << 32)]), Err(RingEnd::Damaged)));
+            assert!(matches!(damage(&[(RING, 200 | 200 << 32), (WRITTEN, 20)]), Err(RingEnd::Damaged)));
+            assert!(matches!(damage(&[(RING + 1, 3)]), Err(RingEnd::Damaged)));
+            assert!(matches!(damage(&[(WRITTEN, u64::MAX)]), Err(RingEnd::Damaged)));
             assert!(damage(&[(CLAIMED, u64::MAX)]).is_ok());
             assert!(damage(&[(CLAIMED, 0), (WRITTEN, 1 << 40)]).is_ok());
         }

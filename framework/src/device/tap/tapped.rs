@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 
 use super::layout::{Identity, RING};
 use super::listener::Listener;
-use super::ring::{Copies, Trouble};
+use super::ring::{Copies, RingEnd};
 use crate::counters::{Access, Content, Shared, is_stale, is_trusted, printable, shared_files, user_of_process};
 
 /// A queue of a running process that can be listened to.
@@ -52,7 +52,7 @@ impl Tapped {
     pub fn list(directory: &Path) -> Result<Taps, TapError> {
         let mut taps = Taps::default();
         let files = shared_files(directory, Content::Frames, Access::Write);
-        for shared in files.map_err(|error| TapError::new(directory, Trouble::Io(error)))? {
+        for shared in files.map_err(|error| TapError::new(directory, RingEnd::Io(error)))? {
             match Self::open(shared) {
                 Ok(Some(tapped)) => taps.running.push(tapped),
                 Ok(None) => {}
@@ -129,10 +129,10 @@ enum Fault {
 }
 
 impl TapError {
-    pub(super) fn new(path: &Path, trouble: Trouble) -> Self {
+    pub(super) fn new(path: &Path, trouble: RingEnd) -> Self {
         let fault = match trouble {
-            Trouble::Io(error) => Fault::Io(error),
-            Trouble::Damaged => Fault::Damaged,
+            RingEnd::Io(error) => Fault::Io(error),
+            RingEnd::Damaged => Fault::Damaged,
         };
         Self { path: path.to_owned(), fault }
     }

@@ -16,7 +16,9 @@ use super::resolver::{self, send_arp};
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
-use crate::proto::{ClaimAction, ClaimConfig, ClaimError, ClaimHeard, Claims, HashSeed, Heard, Ipv4Prefix, NotLearned};
+use crate::proto::{
+    ArpOutcome, ClaimAction, ClaimConfig, ClaimError, ClaimHeard, Claims, HashSeed, Ipv4Prefix, NotLearned,
+};
 use crate::wire::{ArpError, ArpFields, ArpOperation, ArpPacket, EtherType, VlanTags};
 
 crate::drop_reasons! {
@@ -42,9 +44,9 @@ crate::drop_reasons! {
         NoRoom => "no_room",
         /// Somebody else sends from an address of ours.
         AddressConflict => "address_conflict",
-        /// A question that was not answered: no buffer is free.
+        /// A request that was not answered: no buffer is free.
         PoolEmpty => "pool_empty",
-        /// A question that was not answered: the device's ring is full.
+        /// A request that was not answered: the device's ring is full.
         RingFull => "ring_full",
     }
 }
@@ -105,12 +107,12 @@ pub struct Arp {
     learned: Counter,
     answered: Counter,
     conflicts: Counter,
-    said: Said,
+    said: AnnouncementCounters,
     drops: Drops<ArpDrop>,
 }
 
 /// What is said of our own addresses.
-struct Said {
+struct AnnouncementCounters {
     sent: Counter,
     /// Probes, announcements and defences that found no buffer or no slot.
     unsent: Counter,
@@ -128,8 +130,8 @@ impl Arp {
             learned: scope.counter("learned", Unit::Packets),
             answered: scope.counter("answered", Unit::Packets),
             conflicts: scope.counter("conflicts", Unit::Events),
-            said: Said {
-                sent: scope.counter("claims_sent", Unit::Packets),
+            said: AnnouncementCounters {
+                sent: scope.counter("announcements_sent", Unit::Packets),
                 unsent: scope.counter("claims_unsent", Unit::Packets),
             },
             drops: scope.drops(),
@@ -160,15 +162,15 @@ impl Arp {
             return Err(ArpDrop::AddressConflict);
         }
         match resolver::hear(packet, cx) {
-            Heard::Ignored(reason) => Err(reason.into()),
-            Heard::Answered | Heard::Confirmed | Heard::Moved | Heard::Stranger => {
+            ArpOutcome::Ignored(reason) => Err(reason.into()),
+            ArpOutcome::Answered | ArpOutcome::Confirmed | ArpOutcome::Moved | ArpOutcome::Unsolicited => {
                 self.learned.inc();
                 Ok(())
             }
         }
     }
 
-    /// Tells who asks for an address of ours (RFC 826), in the VLAN that the question came from.
+    /// Tells who asks for an address of ours (RFC 826), in the VLAN that the request came from.
     fn answer(&mut self, packet: &ArpPacket, mbuf: &Mbuf, cx: &mut Cx<'_>) -> Result<(), ArpDrop> {
         let reply = ArpPacket::new(&ArpFields {
             operation: ArpOperation::Reply,
@@ -202,7 +204,7 @@ impl Arp {
     }
 }
 
-impl Said {
+impl AnnouncementCounters {
     fn perform(&self, action: &ClaimAction, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) {
         if let ClaimAction::Send(send) = action {
             if send_arp(send, tags, pool, tx) { self.sent.inc() } else { self.unsent.inc() }

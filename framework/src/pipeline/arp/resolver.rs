@@ -2,8 +2,8 @@
 //! answer.
 //!
 //! A shell around [`Neighbors`], owned by [`Egress`](super::super::Egress), so that whoever sends
-//! reaches it. On an interface of our own the questions are ARP packets and the
-//! [`Arp`](super::super::Arp) node brings the answers. On one that is the kernel's the questions
+//! reaches it. On an interface of our own the requests are ARP packets and the
+//! [`Arp`](super::super::Arp) node brings the answers. On one that is the kernel's the requests
 //! are wishes, which the worker passes to the [mirror](crate::worker::kernel), and the answers
 //! appear in the host.
 
@@ -19,8 +19,8 @@ use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::tcp::Seq;
 use crate::proto::{
-    ArpSend, Asker, Flow, HashSeed, Heard, LearnFrom, NeighborAction, NeighborConfig, NeighborDrop, NeighborRequest,
-    Neighbors, NotLearned,
+    ArpOutcome, ArpSend, Asker, Flow, HashSeed, LearnFrom, NeighborAction, NeighborConfig, NeighborDrop,
+    NeighborRequest, Neighbors, NotLearned,
 };
 use crate::wire::ethernet::EthernetFields;
 use crate::wire::tcp::TcpSegment;
@@ -38,7 +38,7 @@ crate::drop_reasons! {
         NoRoom => "no_room",
         /// The neighbor was forgotten.
         Forgotten => "forgotten",
-        /// Others had caused as many questions as they may, and it was not asked for.
+        /// Others had caused as many requests as they may, and it was not asked for.
         RateLimited => "rate_limited",
         /// The device's ring was full when the answer came.
         RingFull => "ring_full",
@@ -80,10 +80,10 @@ struct ResolverOutput {
     asks_by: LearnFrom,
     requests: ArrayVec<NeighborRequest, REQUESTS_MAX>,
     unreached: ArrayVec<(Flow, Seq), UNREACHED_MAX>,
-    questions: Counter,
-    /// Questions that found no buffer or no slot; the machine asks again.
+    requests_sent: Counter,
+    /// Requests that found no buffer or no slot; the machine asks again.
     unsent: Counter,
-    /// Neighbors that were not asked for, as others had caused as many questions as they may.
+    /// Neighbors that were not asked for, as others had caused as many requests as they may.
     limited: Counter,
     resolved: Counter,
     drops: Drops<WaitingDrop>,
@@ -102,7 +102,7 @@ impl Resolver {
                 asks_by: config.learn_from,
                 requests: ArrayVec::new(),
                 unreached: ArrayVec::new(),
-                questions: scope.counter("questions", Unit::Packets),
+                requests_sent: scope.counter("requests", Unit::Packets),
                 unsent: scope.counter("unsent", Unit::Packets),
                 limited: scope.counter("limited", Unit::Events),
                 resolved: scope.counter("resolved", Unit::Packets),
@@ -151,7 +151,7 @@ pub(in crate::pipeline) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut
 }
 
 /// Wants a neighbor to be known from now on: asks where it is not. False where there is no room or
-/// no question left, or nobody asks.
+/// no request left, or nobody asks.
 pub(in crate::pipeline) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
     let tags = cx.host.vlan();
     let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return false };
@@ -174,9 +174,9 @@ pub(in crate::pipeline) fn doubt(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
 }
 
 /// Hears an ARP packet; what waited for its sender goes.
-pub(in crate::pipeline) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> Heard {
+pub(in crate::pipeline) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> ArpOutcome {
     let tags = cx.host.vlan();
-    let Some(resolver) = &mut cx.egress.resolver else { return Heard::Ignored(NotLearned::Unsolicited) };
+    let Some(resolver) = &mut cx.egress.resolver else { return ArpOutcome::Ignored(NotLearned::Unsolicited) };
     let Resolver { neighbors, output, waiting, .. } = resolver;
     let (pool, tx) = (cx.pool, &mut *cx.tx);
     let heard = neighbors.hear(packet, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
@@ -247,7 +247,7 @@ impl ResolverOutput {
                 self.requests.try_push(request).is_ok()
             }
         };
-        if is_asked { self.questions.inc() } else { self.unsent.inc() }
+        if is_asked { self.requests_sent.inc() } else { self.unsent.inc() }
     }
 }
 
@@ -272,7 +272,7 @@ pub(in crate::pipeline) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool
     let len = EthernetHeader::new(fields).emit_tagged(tags, &mut bytes).expect("the array holds two tags");
     let packet_len = ArpPacket::new(&send.packet).emit(&mut bytes[len..]).expect("and a packet");
     let Some(frame) = pool.alloc_copy(&bytes[..len + packet_len]) else { return false };
-    // The time that a sender asks for is not that of a question on its behalf.
+    // The time that a sender asks for is not that of a request on its behalf.
     match tx.post_unmarked(frame, Offload::NONE) {
         Ok(()) => true,
         Err(frame) => {

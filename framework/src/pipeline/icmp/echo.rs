@@ -29,12 +29,12 @@ const TTL: u8 = 64;
 /// # Errors
 /// There is no way, or it was not taken; the latter is counted among `egress/drop`.
 pub fn send_echo(destination: Ipv4Addr, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<Sent, SendToError> {
-    let way = Way::to(destination, cx).map_err(SendToError::Connect)?;
+    let way = EchoRoute::to(destination, cx).map_err(SendToError::Connect)?;
     way.send(echo, cx).map_err(|error| SendToError::Send(cx.egress.refuse(error)))
 }
 
 /// Where a request goes, and the header in front of it.
-struct Way {
+struct EchoRoute {
     /// Whom to ask for the station.
     request: NeighborRequest,
     is_known: bool,
@@ -44,7 +44,7 @@ struct Way {
     link_len: usize,
 }
 
-impl Way {
+impl EchoRoute {
     fn to(destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<Self, ConnectError> {
         let gateway = cx.host.route(destination).and_then(|route| route.gateway);
         let next_hop = gateway.unwrap_or(destination);
@@ -54,7 +54,7 @@ impl Way {
             Resolution::Own => return Err(ConnectError::Own(destination)),
             Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
         };
-        let request = NeighborRequest { next_hop, source, asker: Asker::Stranger };
+        let request = NeighborRequest { next_hop, source, asker: Asker::Unsolicited };
         // What was learned is kept fresh, so that no later echo has to wait.
         let is_asked = (!is_known || cx.host.has_learned(next_hop)) && resolver::keep(request, cx);
         if !is_known && !is_asked {

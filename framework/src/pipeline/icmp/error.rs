@@ -19,7 +19,7 @@ crate::drop_reasons! {
         /// Its headers are not there.
         Malformed => "malformed",
         /// It was sent to a group or to all.
-        ToMany => "to_many",
+        NotUnicast => "not_unicast",
         /// It was not sent to us.
         NotOurs => "not_ours",
         /// It is a later fragment.
@@ -43,7 +43,7 @@ impl From<ErrorRefusal> for UnsentError {
     fn from(refusal: ErrorRefusal) -> Self {
         match refusal {
             ErrorRefusal::Malformed => Self::Malformed,
-            ErrorRefusal::ToMany => Self::ToMany,
+            ErrorRefusal::NotUnicast => Self::NotUnicast,
             ErrorRefusal::NotOurs => Self::NotOurs,
             ErrorRefusal::LaterFragment => Self::LaterFragment,
             ErrorRefusal::NoSource => Self::NoSource,
@@ -86,7 +86,8 @@ pub fn tell_sender(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut C
         return;
     }
     // First, as others' groups may come in floods.
-    let sent = if is_to_group(mbuf, advanced) { Err(UnsentError::ToMany) } else { try_send(kind, mbuf, advanced, cx) };
+    let sent =
+        if is_to_group(mbuf, advanced) { Err(UnsentError::NotUnicast) } else { try_send(kind, mbuf, advanced, cx) };
     if let Some(errors) = &mut cx.egress.errors {
         match sent {
             Ok(()) => errors.sent.inc(),

@@ -36,7 +36,7 @@ crate::drop_reasons! {
         BadChecksum => "bad_checksum",
         /// Sent to a group or to all: nobody has to answer those (RFC 1122 3.2.2.6), and an
         /// attacker would like it.
-        ToMany => "to_many",
+        NotUnicast => "not_unicast",
         /// An echo request whose source is no single host.
         BadSource => "bad_source",
         /// More echo requests than we answer.
@@ -44,7 +44,7 @@ crate::drop_reasons! {
         /// An echo answer that nobody waits for.
         UnwantedAnswer => "unwanted_answer",
         /// Redirects, source quench, and what we do not know.
-        NotTaken => "not_taken",
+        IgnoredType => "ignored_type",
         /// An error about a packet of another protocol than UDP, or TCP where the worker has it.
         NotUdp => "not_udp",
         /// An error whose quote names no flow.
@@ -66,7 +66,7 @@ crate::drop_reasons! {
         Doubted => "doubted",
         /// An error about a segment that is not on its way: a late one, or a stranger's
         /// (RFC 5927 4.1).
-        NotOnItsWay => "not_on_its_way",
+        NotInFlight => "not_in_flight",
         /// An error about a connection whose handshake is done: the route may come back
         /// (RFC 5927 5.2).
         Established => "established",
@@ -94,10 +94,10 @@ impl From<Icmpv4Error> for IcmpDrop {
 impl From<UnmatchedError> for IcmpDrop {
     fn from(error: UnmatchedError) -> Self {
         match error {
-            UnmatchedError::NotTaken => Self::NotTaken,
+            UnmatchedError::IgnoredType => Self::IgnoredType,
             UnmatchedError::NoFlow => Self::NoFlow,
             UnmatchedError::NotUdp => Self::NotUdp,
-            UnmatchedError::NotOurs | UnmatchedError::ToMany => Self::NotOurs,
+            UnmatchedError::NotOurs | UnmatchedError::NotUnicast => Self::NotOurs,
             UnmatchedError::MayFragment => Self::BadPathMtu,
             UnmatchedError::NoSocket => Self::NoSocket,
         }
@@ -108,7 +108,7 @@ impl From<IcmpRefusal> for IcmpDrop {
     fn from(refusal: IcmpRefusal) -> Self {
         match refusal {
             IcmpRefusal::NoConnection => Self::NoSocket,
-            IcmpRefusal::NotOnItsWay => Self::NotOnItsWay,
+            IcmpRefusal::NotInFlight => Self::NotInFlight,
             IcmpRefusal::NotSmaller => Self::BadPathMtu,
             IcmpRefusal::NotYet => Self::Doubted,
             IcmpRefusal::Soft => Self::Established,
@@ -242,7 +242,7 @@ impl Icmp {
         let Some(envelope) = Envelope::behind(&mbuf, cx) else { return Err((IcmpDrop::TooShort, mbuf)) };
         let to_us = cx.host.classify(envelope.destination) == Destination::Own;
         if !to_us || envelope.link.dst.is_multicast() {
-            return Err((IcmpDrop::ToMany, mbuf));
+            return Err((IcmpDrop::NotUnicast, mbuf));
         }
         if mbuf.is_plain() && mbuf.is_writable() {
             return self.take_plain(mbuf, &envelope, app, cx);

@@ -62,10 +62,10 @@
 //! # }
 //! ```
 
-mod at_once;
 mod bytes;
 mod chain;
 mod delegation;
+mod fast;
 mod headers;
 mod node;
 mod output;

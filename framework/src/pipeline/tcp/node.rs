@@ -15,7 +15,7 @@ use super::chain::Parts;
 use super::sockets::Inner;
 use super::train::Train;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::mem::{Held, Mbuf, MbufRef, Verdict};
+use crate::mem::{ChecksumStatus, Held, Mbuf, MbufRef};
 use crate::proto::icmp::is_single_host;
 use crate::proto::tcp::{Arrival, Plain, Received, Segment, TcpDrop};
 use crate::proto::{ConsumerId, Destination, Flow};
@@ -34,7 +34,7 @@ crate::drop_reasons! {
         /// The checksum is wrong.
         BadChecksum => "bad_checksum",
         /// Sent to a group or to all, or by no single host (RFC 9293 3.9.2.3).
-        ToMany => "to_many",
+        NotUnicast => "not_unicast",
         /// This worker has no TCP.
         Disabled => "disabled",
         /// Nobody listens, and no connection is there: answered with a reset.
@@ -56,7 +56,7 @@ crate::drop_reasons! {
         /// More SYNs than the listener takes.
         SynRateExceeded => "syn_rate_exceeded",
         /// No place for one more connection of a caller: `TcpConfig::connections_max`, less
-        /// `places_for_calls`.
+        /// `active_open_reserve`.
         TableFull => "table_full",
         /// As many connections as the listener takes: `ListenOptions::connections_max`.
         ListenerFull => "listener_full",
@@ -240,7 +240,7 @@ impl Tcp {
         }
         let (flow, header_len) = (flow(ipv4, parsed.header), parsed.header.header_len());
         let is_begin = Train::may_begin(&parsed);
-        mbuf.set_l4_checksum(Verdict::Good);
+        mbuf.set_l4_checksum(ChecksumStatus::Good);
         let (connection, consumer) = cx.tcp.0.as_mut()?.machine.receive_expected(flow, &segment, cx.now)?;
         if is_begin {
             self.train = Train::begin(mbuf, &segment, connection, consumer);
@@ -289,7 +289,7 @@ impl Tcp {
     /// As [`check`](Self::check). Bytes are brought into one piece only for a checksum that nobody
     /// has verified: who merges has.
     fn check_chain(&mut self, mbuf: &Mbuf, cx: &Cx<'_>) -> Result<(Arrival, usize), TcpNodeDrop> {
-        if mbuf.l4_checksum() != Verdict::Unknown {
+        if mbuf.l4_checksum() != ChecksumStatus::Unknown {
             return self.check(mbuf, mbuf.bytes(), cx);
         }
         let mut scratch = core::mem::take(&mut self.scratch);
@@ -311,7 +311,7 @@ impl Tcp {
         }
         let (source, destination) = (ipv4.source(), ipv4.destination());
         if cx.host.classify(destination) != Destination::Own || !is_single_host(source, cx.host) {
-            return Err(TcpNodeDrop::ToMany);
+            return Err(TcpNodeDrop::NotUnicast);
         }
         // RFC 3168 5: CE is 11.
         let segment = Segment::new(&parsed, ipv4.ecn() == 3);
@@ -321,8 +321,8 @@ impl Tcp {
     #[inline(always)]
     fn is_intact(&self, parsed: &TcpSegment<'_>, mbuf: &Mbuf, ipv4: &Ipv4Header) -> bool {
         match mbuf.l4_checksum() {
-            Verdict::Unknown => self.verify(parsed, ipv4),
-            verdict => verdict == Verdict::Good,
+            ChecksumStatus::Unknown => self.verify(parsed, ipv4),
+            verdict => verdict == ChecksumStatus::Good,
         }
     }
 

@@ -27,7 +27,7 @@
 
 use super::super::node::Cx;
 use super::SendError;
-use super::at_once::{PendingSend, SendRecords};
+use super::fast::{PendingSend, SendRecords};
 use super::headers::HEADERS_LEN_MAX;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::template::Template;

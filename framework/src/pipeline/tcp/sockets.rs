@@ -279,11 +279,11 @@ impl TcpCalls<'_, '_> {
     /// the next doorbell, of this turn or of [`Cx::ring_doorbell`], where there is a way to the
     /// peer; where there is none, as the link is down, no route leads there or the neighbor is not
     /// known, it waits, and leaves by itself, once and in order, when there is one. Who must know
-    /// at once uses [`fire`](Self::fire), which says so, or [`fire_at_once`](Self::fire_at_once),
+    /// at once uses [`fire`](Self::fire), which says so, or [`fire_fast`](Self::fire_fast),
     /// which takes nothing then.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
-        if self.send_at_once(id, payload) { Ok(payload.len()) } else { self.send_any(id, payload) }
+        if self.send_fast(id, payload) { Ok(payload.len()) } else { self.send_any(id, payload) }
     }
 
     /// Sends a copy of whatever there is room for, by whatever way.

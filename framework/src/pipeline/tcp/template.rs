@@ -17,8 +17,8 @@ use core::fmt;
 use super::super::node::Cx;
 use super::ConnectionId;
 use super::SendError;
-use super::at_once::{PendingSend, SendRecords};
 use super::bytes::Bytes;
+use super::fast::{PendingSend, SendRecords};
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
 use super::output::TcpOutput;
 use super::path::{NextHop, Path, PathRequest, Unreachable};
@@ -54,7 +54,7 @@ pub struct Template {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// They were given to the device, and it has been told of them. By [`post`](TcpCalls::post)
-    /// they leave with the next doorbell. Over AF_XDP `tx/kicks_refused` counts where the kernel
+    /// they leave with the next doorbell. Over AF_XDP `tx/wakeups_refused` counts where the kernel
     /// did not take them at once: then they leave as soon as it does.
     Posted,
     /// They have not left. They wait: for data before them, for the peer's window or the congestion
@@ -266,7 +266,7 @@ impl TcpCalls<'_, '_> {
     /// too late is worth nothing, or less. False, and nothing has happened, where it would wait, or
     /// the segment would have to say more than the usual: of data that is missing, of congestion.
     #[inline]
-    pub fn fire_at_once(&mut self, template: &mut Template) -> Result<bool, SendError> {
+    pub fn fire_fast(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if self.launch_urgent(template) { Ok(true) } else { self.cannot(template) }
     }
 

@@ -219,7 +219,7 @@ impl UdpFlow {
 
     /// Prepares the headers anew where the host or the path has changed: two loads and compares
     /// where not. Every send does so; by itself it is for flows that are sent on in the hands of
-    /// another interface of a [trunk](super::super::Trunk).
+    /// another interface of a [trunk](super::super::VlanTrunk).
     #[inline]
     pub fn refresh(&mut self, cx: &mut Cx<'_>) {
         if self.seen != changes(cx) || cx.now >= self.until {
@@ -493,7 +493,7 @@ pub fn send_to(
     cx: &mut Cx<'_>,
 ) -> Result<Sent, SendToError> {
     // Whoever answers all comers by this asks for as many as call.
-    let flow = UdpFlow::connect_for(Asker::Stranger, local, remote, options, cx);
+    let flow = UdpFlow::connect_for(Asker::Unsolicited, local, remote, options, cx);
     let mut flow = flow.map_err(SendToError::Connect)?;
     flow.send(payload, cx).map_err(SendToError::Send)
 }

@@ -12,7 +12,7 @@ use super::super::node::{Cx, Node, discard};
 use super::super::outline::Outline;
 use super::datagram::Datagram;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::mem::{Mbuf, MbufRef, Verdict};
+use crate::mem::{ChecksumStatus, Mbuf, MbufRef};
 use crate::proto::{ConsumerId, Flow, Found, InterfaceId, Subscriber};
 use crate::wire::{Ipv4Header, UdpError, UdpHeader, ipv4, udp};
 
@@ -173,8 +173,8 @@ impl Udp {
     #[inline(always)]
     fn is_intact(&self, passed: &Passed, mbuf: &Mbuf, payload: &[u8]) -> bool {
         match mbuf.l4_checksum() {
-            Verdict::Unknown => !passed.has_checksum || self.verify(mbuf.lend(), payload),
-            verdict => verdict == Verdict::Good,
+            ChecksumStatus::Unknown => !passed.has_checksum || self.verify(mbuf.lend(), payload),
+            verdict => verdict == ChecksumStatus::Good,
         }
     }
 

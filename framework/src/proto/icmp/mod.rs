@@ -43,7 +43,7 @@ pub enum ErrorRefusal {
     Malformed,
     /// It was sent to a group or to all, as a packet or as a frame: all who heard it would answer
     /// at once.
-    ToMany,
+    NotUnicast,
     /// It was not sent to an address of ours.
     NotOurs,
     /// It is a later fragment; the first one is told about.
@@ -61,7 +61,7 @@ impl ErrorRefusal {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Malformed => "the packet's header is not whole",
-            Self::ToMany => "the packet was sent to many",
+            Self::NotUnicast => "the packet was sent to many",
             Self::NotOurs => "the packet was not sent to us",
             Self::LaterFragment => "the packet is a later fragment",
             Self::NoSource => "the packet's source is no single host",
@@ -135,9 +135,9 @@ impl ErrorLimit {
         let packet = Ipv4Packet::parse_quoted(offending.packet).map_err(|_| ErrorRefusal::Malformed)?;
         let header = packet.header;
         match host.classify(header.destination()) {
-            Destination::Own if offending.link_destination.is_multicast() => return Err(ErrorRefusal::ToMany),
+            Destination::Own if offending.link_destination.is_multicast() => return Err(ErrorRefusal::NotUnicast),
             Destination::Own => (),
-            Destination::Group | Destination::Broadcast => return Err(ErrorRefusal::ToMany),
+            Destination::Group | Destination::Broadcast => return Err(ErrorRefusal::NotUnicast),
             Destination::Other => return Err(ErrorRefusal::NotOurs),
         }
         if header.fragment_offset() != 0 {
@@ -228,7 +228,7 @@ pub enum UnmatchedError {
     /// Redirects, which a host with routes of its own does not want (they are how a neighbor takes
     /// over a path), source quench, which must be ignored (RFC 6633), and what is not an error at
     /// all.
-    NotTaken,
+    IgnoredType,
     /// The quote is too short for ports, or a later fragment's.
     NoFlow,
     /// The quoted packet is not of the protocol that was asked for.
@@ -236,7 +236,7 @@ pub enum UnmatchedError {
     /// The quoted packet did not come from an address of ours, or did not leave this host.
     NotOurs,
     /// The quoted packet went to many, and no honest station tells about those.
-    ToMany,
+    NotUnicast,
     /// "Fragmentation needed" about a packet that may be fragmented.
     MayFragment,
     /// Nobody here has the flow.
@@ -281,9 +281,9 @@ fn match_quote(
         Icmpv4Message::DestinationUnreachable { code, .. } => FlowErrorKind::Unreachable(code),
         Icmpv4Message::TimeExceeded { code, .. } => FlowErrorKind::TimeExceeded(code),
         Icmpv4Message::ParameterProblem { code, pointer, .. } => FlowErrorKind::ParameterProblem { code, pointer },
-        _ => return Err(UnmatchedError::NotTaken),
+        _ => return Err(UnmatchedError::IgnoredType),
     };
-    let quoted = message.quoted().ok_or(UnmatchedError::NotTaken)?;
+    let quoted = message.quoted().ok_or(UnmatchedError::IgnoredType)?;
     let header = Ipv4Packet::parse_quoted(quoted).map_err(|_| UnmatchedError::NoFlow)?.header;
     if header.protocol() != protocol {
         return Err(UnmatchedError::NotUdp);
@@ -305,7 +305,7 @@ fn check_quote(kind: &FlowErrorKind, quoted: &Ipv4Header, host: &Host) -> Result
     }
     match host.classify(quoted.destination()) {
         Destination::Own => return Err(UnmatchedError::NotOurs),
-        Destination::Group | Destination::Broadcast => return Err(UnmatchedError::ToMany),
+        Destination::Group | Destination::Broadcast => return Err(UnmatchedError::NotUnicast),
         Destination::Other => (),
     }
     if kind.is_too_large() && !quoted.dont_fragment() {

@@ -77,10 +77,10 @@ fn error_about_a_datagram_to_us_goes_to_its_sender() {
 #[test]
 fn nothing_is_said_about_what_went_to_many() {
     for destination in [[239, 1, 2, 3], [255, 255, 255, 255], [10, 0, 0, 255]] {
-        assert_eq!(permit(&datagram(PEER, destination.into()), MAC), Err(ErrorRefusal::ToMany));
+        assert_eq!(permit(&datagram(PEER, destination.into()), MAC), Err(ErrorRefusal::NotUnicast));
     }
     for link in [MacAddr::BROADCAST, MacAddr([1, 0, 0x5e, 1, 2, 3])] {
-        assert_eq!(permit(&datagram(PEER, OURS), link), Err(ErrorRefusal::ToMany));
+        assert_eq!(permit(&datagram(PEER, OURS), link), Err(ErrorRefusal::NotUnicast));
     }
     assert_eq!(permit(&datagram(PEER, [10, 0, 0, 9].into()), MAC), Err(ErrorRefusal::NotOurs));
 }
@@ -168,7 +168,7 @@ fn made_up_quotes_are_refused() {
     assert_eq!(port(&with(9, 6)), Err(UnmatchedError::NotUdp));
     assert_eq!(port(&with(15, 77)), Err(UnmatchedError::NotOurs));
     assert_eq!(port(&with(21, 77)), Err(UnmatchedError::NoSocket));
-    assert_eq!(port(&datagram(OURS, [239, 1, 2, 3].into())), Err(UnmatchedError::ToMany));
+    assert_eq!(port(&datagram(OURS, [239, 1, 2, 3].into())), Err(UnmatchedError::NotUnicast));
     assert_eq!(port(&datagram(OURS, OURS)), Err(UnmatchedError::NotOurs));
     let needed = Unreachable::FragmentationNeeded { mtu: 576 };
     assert!(unreachable(needed, &good).is_ok());
@@ -180,7 +180,7 @@ fn redirects_and_source_quench_are_not_taken() {
     let payload = &datagram(OURS, PEER)[..];
     for kind in [4, 5, 40] {
         let message = Icmpv4Message::Other { kind, code: 0, rest: [0; 4], payload };
-        assert_eq!(matched(&message), Err(UnmatchedError::NotTaken));
+        assert_eq!(matched(&message), Err(UnmatchedError::IgnoredType));
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) struct Source {
     /// It stands in the filter that is being set.
     is_wanted: bool,
     /// It takes the room of those whom only a query has named.
-    is_guest: bool,
+    is_from_query: bool,
     next: u32,
 }
 
@@ -261,22 +261,22 @@ impl Groups {
     /// The source as one of our own, added where it is new; None where there is no room.
     fn own_source(&mut self, place: u32, address: Ipv4Addr) -> Option<u32> {
         let found = self.source_index.get(source_key(place, address)).copied();
-        if let Some(source) = found.filter(|source| !self.sources[*source].is_guest) {
+        if let Some(source) = found.filter(|source| !self.sources[*source].is_from_query) {
             return Some(source);
         }
         if self.sources.len() - self.guests == self.sources_max {
             return None;
         }
-        let Some(guest) = found else { return Some(self.add_source(place, address, false)) };
-        self.sources[guest].is_guest = false;
+        let Some(from_query) = found else { return Some(self.add_source(place, address, false)) };
+        self.sources[from_query].is_from_query = false;
         self.guests -= 1;
-        Some(guest)
+        Some(from_query)
     }
 
-    fn add_source(&mut self, place: u32, address: Ipv4Addr, is_guest: bool) -> u32 {
+    fn add_source(&mut self, place: u32, address: Ipv4Addr, is_from_query: bool) -> u32 {
         let next = self.groups[place].first;
         let (repeats, is_listed, is_asked, is_wanted) = (0, false, false, false);
-        let source = Source { address, repeats, is_listed, is_asked, is_wanted, is_guest, next };
+        let source = Source { address, repeats, is_listed, is_asked, is_wanted, is_from_query, next };
         let source = self.sources.insert(source).expect("own sources and guests were counted");
         assert!(self.source_index.insert(source_key(place, address), source), "the table is as large as the slab");
         self.groups[place].first = source;
@@ -300,7 +300,7 @@ impl Groups {
         let mut before = NIL;
         let mut idx = self.groups[place].first;
         while let Some(source) = self.sources.get(idx) {
-            let (next, address, is_guest) = (source.next, source.address, source.is_guest);
+            let (next, address, is_from_query) = (source.next, source.address, source.is_from_query);
             if keep(source) {
                 before = idx;
             } else {
@@ -310,7 +310,7 @@ impl Groups {
                 }
                 self.sources.remove(idx);
                 self.source_index.remove(source_key(place, address));
-                self.guests -= usize::from(is_guest);
+                self.guests -= usize::from(is_from_query);
             }
             idx = next;
         }

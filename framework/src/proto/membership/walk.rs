@@ -53,7 +53,7 @@ impl Round {
 }
 
 /// What came of looking at one group.
-enum Visit {
+enum GroupOutcome {
     /// All is told.
     Done,
     /// The report is full, and there is more to say.
@@ -103,9 +103,9 @@ impl Reporter {
                 break;
             }
             match self.visit(self.round.place, now) {
-                Visit::Full => break,
-                Visit::Done => self.step(),
-                Visit::Old(message) => {
+                GroupOutcome::Full => break,
+                GroupOutcome::Done => self.step(),
+                GroupOutcome::Old(message) => {
                     self.step();
                     return Some(message);
                 }
@@ -137,9 +137,9 @@ impl Reporter {
         self.round = Round::IDLE;
     }
 
-    fn visit(&mut self, place: u32, now: Instant) -> Visit {
+    fn visit(&mut self, place: u32, now: Instant) -> GroupOutcome {
         if self.groups.get(place).is_none() {
-            return Visit::Done;
+            return GroupOutcome::Done;
         }
         let visit = match self.version {
             IgmpVersion::V3 => self.visit_v3(place, now),
@@ -151,17 +151,17 @@ impl Reporter {
         visit
     }
 
-    fn visit_v3(&mut self, place: u32, now: Instant) -> Visit {
+    fn visit_v3(&mut self, place: u32, now: Instant) -> GroupOutcome {
         let plan = self.plan(place, now);
         while let Some((kind, naming)) = plan.get(self.round.part) {
             if !self.tell(place, *kind, *naming) {
-                return Visit::Full;
+                return GroupOutcome::Full;
             }
             self.round.part += 1;
             self.round.told = 0;
         }
         self.finish(place, now);
-        Visit::Done
+        GroupOutcome::Done
     }
 
     /// The records that are due for a group: a change (RFC 3376 5.1), then an answer (5.2).
@@ -237,18 +237,18 @@ impl Reporter {
         }
     }
 
-    fn visit_old(&mut self, place: u32, now: Instant) -> Visit {
+    fn visit_old(&mut self, place: u32, now: Instant) -> GroupOutcome {
         if !self.groups[place].is_member() {
             let group = self.groups[place].address;
             self.groups.remove(place);
-            return Visit::Old(Announcement::Leave(group));
+            return GroupOutcome::Old(Announcement::Leave(group));
         }
         if let Some(response) = self.round.spread {
             self.delay(place, response, now);
         }
         let group = &self.groups[place];
         if group.change_at > now && group.answer_at > now {
-            return Visit::Done;
+            return GroupOutcome::Done;
         }
         let repeat_at = now + self.draw(UNSOLICITED_INTERVAL_OLD);
         let group = &mut self.groups[place];
@@ -262,7 +262,7 @@ impl Reporter {
         }
         group.is_last_reporter = true;
         let address = group.address;
-        Visit::Old(match self.version {
+        GroupOutcome::Old(match self.version {
             IgmpVersion::V1 => Announcement::ReportV1(address),
             _ => Announcement::ReportV2(address),
         })

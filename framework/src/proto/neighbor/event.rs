@@ -26,7 +26,7 @@ pub enum Asker {
     Peer,
     /// Somebody to whom a datagram goes without a flow: most likely whoever sent us one. Kept fresh
     /// as well.
-    Stranger,
+    Unsolicited,
     /// Somebody has called, and is to be answered.
     Caller,
 }
@@ -76,21 +76,21 @@ pub enum NeighborDrop {
     NoRoom,
     /// The neighbor was forgotten.
     Forgotten,
-    /// It is not asked for, as others of its kind have caused as many questions as they may.
+    /// It is not asked for, as others of its kind have caused as many requests as they may.
     RateLimited,
 }
 
 /// What became of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Heard {
-    /// It answered our question.
+pub enum ArpOutcome {
+    /// It answered our request.
     Answered,
     /// It confirmed what we believed.
     Confirmed,
     /// A known neighbor has another MAC address now.
     Moved,
     /// It told of a neighbor who asked for us.
-    Stranger,
+    Unsolicited,
     /// Nothing was learned.
     Ignored(NotLearned),
 }
@@ -119,7 +119,7 @@ impl fmt::Display for NeighborDrop {
             Self::Superseded => "newer packets wait for the neighbor",
             Self::NoRoom => "no room for another neighbor or waiting packet",
             Self::Forgotten => "the neighbor was forgotten",
-            Self::RateLimited => "the neighbor is not asked for, as strangers cause too many questions",
+            Self::RateLimited => "the neighbor is not asked for, as strangers cause too many requests",
         })
     }
 }

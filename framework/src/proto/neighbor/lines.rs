@@ -27,7 +27,7 @@ impl Line {
     pub(super) fn of(asker: Asker) -> Self {
         match asker {
             Asker::App => Self::App,
-            Asker::Peer | Asker::Stranger => Self::Peers,
+            Asker::Peer | Asker::Unsolicited => Self::Peers,
             Asker::Caller => Self::Idle,
         }
     }
@@ -121,7 +121,7 @@ impl Lines {
         match (entries[idx].place.line, asker) {
             (Line::App, _) | (_, Asker::Caller) => (),
             (_, Asker::App) => self.shift(entries, idx, Line::App),
-            (_, Asker::Peer | Asker::Stranger) => self.shift(entries, idx, Line::Peers),
+            (_, Asker::Peer | Asker::Unsolicited) => self.shift(entries, idx, Line::Peers),
         }
     }
 

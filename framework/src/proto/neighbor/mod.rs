@@ -18,20 +18,20 @@
 //! its time is over.
 //!
 //! Anybody may call in the name of anybody, so places are given up in an order ([`Asker`]): first
-//! the questions that callers caused, the oldest first, then who asked for us, then who has
+//! the requests that callers caused, the oldest first, then who asked for us, then who has
 //! connections of their own to us; never whom our app asked for. A caller who is there answers
 //! within a fraction of a millisecond, so he is known before as many others have called as there
 //! are places.
 //!
-//! Nor can they have us ask the whole network as often as they call: the questions that others
-//! cause have a [rate](NeighborConfig::questions), those that our app causes have none.
+//! Nor can they have us ask the whole network as often as they call: the requests that others
+//! cause have a [rate](NeighborConfig::requests), those that our app causes have none.
 
 mod event;
 mod lines;
 
 use core::net::Ipv4Addr;
 
-pub use event::{ArpSend, Asker, Heard, NeighborAction, NeighborDrop, NeighborRequest, NotLearned};
+pub use event::{ArpOutcome, ArpSend, Asker, NeighborAction, NeighborDrop, NeighborRequest, NotLearned};
 
 use lines::{Line, Lines, Place};
 
@@ -44,13 +44,13 @@ use crate::time::{Duration, Instant};
 use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 
 /// For how long the first MAC address that answers stands against another one. Two stations that
-/// answer one question (a proxy and the host itself) would else take turns; longer delays a
+/// answer one request (a proxy and the host itself) would else take turns; longer delays a
 /// gateway's failover by as much. Linux waits as long (`locktime`).
 pub const LOCK_TIME: Duration = Duration::from_secs(1);
 
 /// So long nobody takes the place of who asked for us and was learned, so that his call comes
-/// before another's question: Linux keeps what it has just learned as long (`locktime`).
-pub const STRANGER_STAYS: Duration = Duration::from_secs(1);
+/// before another's request: Linux keeps what it has just learned as long (`locktime`).
+pub const UNKNOWN_STAYS: Duration = Duration::from_secs(1);
 
 /// Neighbors that one [`Neighbors::tick`] looks at. A poll never pays for a large table; a table of
 /// 1024 is done within 16 polls.
@@ -62,10 +62,10 @@ pub struct NeighborConfig {
     /// Neighbors, 96 bytes each and 64 to 128 of table. The host wants room for as many.
     pub neighbors_max: usize,
     /// How many of them may be learned from who asks for us and whom we never asked: beyond, one
-    /// takes the place of the oldest that is [`STRANGER_STAYS`] old. So a flood of requests with
+    /// takes the place of the oldest that is [`UNKNOWN_STAYS`] old. So a flood of requests with
     /// made-up senders takes these places and no others, and changes what we know so many times a
     /// second at most.
-    pub strangers_max: usize,
+    pub unknown_max: usize,
     /// Handles that wait for answers, of all neighbors together; those of who called make way for
     /// newer ones. The pool needs as many buffers more.
     pub pending_max: usize,
@@ -74,46 +74,46 @@ pub struct NeighborConfig {
     /// How long an answer is believed before it is checked. Shorter asks more often; longer sends
     /// longer into the void when a neighbor changed its MAC address without a word.
     pub reachable: Duration,
-    /// How long the first question waits for its answer; each further one waits twice as long.
-    /// RFC 1122 2.3.2.1 allows one question a second at most.
+    /// How long the first request waits for its answer; each further one waits twice as long.
+    /// RFC 1122 2.3.2.1 allows one request a second at most.
     pub retry: Duration,
-    /// Questions before a neighbor is given up.
+    /// Requests before a neighbor is given up.
     pub tries: u32,
     /// How many new neighbors are asked for because others want something of us: so many for each
     /// kind of [`Asker`], and without a limit for our app. Every station of the network has to look
-    /// at a question, so more of them make us a stranger's amplifier; fewer keep out callers whom
+    /// at a request, so more of them make us a stranger's amplifier; fewer keep out callers whom
     /// we do not know and who did not ask for us.
-    pub questions: TokenBucket,
+    pub requests: TokenBucket,
     /// Who learns the answers.
     pub learn_from: LearnFrom,
 }
 
-/// Who learns the answers to our questions.
+/// Who learns the answers to our requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LearnFrom {
     /// We do, out of the ARP packets that we [hear](Neighbors::hear), and tell the host.
     #[default]
     Arp,
     /// Somebody else does and tells the host, which is [followed](Neighbors::follow): the kernel,
-    /// where the interface is the kernel's. What is to be sent is then a question to the kernel, to
+    /// where the interface is the kernel's. What is to be sent is then a request to the kernel, to
     /// which it owes no answer, and a neighbor is never taken back from the host.
     Host,
 }
 
 impl Default for NeighborConfig {
     /// 256 neighbors, as many as a network of 24 bits has, of them 16 strangers; 64 waiting packets
-    /// and 8 of one neighbor; 30 s, 1 s and 3 tries; 1,000 questions a second for others, and 300
+    /// and 8 of one neighbor; 30 s, 1 s and 3 tries; 1,000 requests a second for others, and 300
     /// at once, some more than there are places; ARP.
     fn default() -> Self {
         Self {
             neighbors_max: 256,
-            strangers_max: 16,
+            unknown_max: 16,
             pending_max: 64,
             pending_per_neighbor: 8,
             reachable: Duration::from_secs(30),
             retry: Duration::from_secs(1),
             tries: 3,
-            questions: TokenBucket::new(1_000, 300),
+            requests: TokenBucket::new(1_000, 300),
             learn_from: LearnFrom::Arp,
         }
     }
@@ -127,13 +127,13 @@ impl NeighborConfig {
             + Slab::<Pending<H>>::bytes(self.pending_max)
     }
 
-    /// How long the question number `tries` waits.
+    /// How long the request number `tries` waits.
     fn wait(&self, tries: u32) -> Duration {
         let factor = 1u64 << tries.saturating_sub(1).min(16);
         Duration::from_nanos(self.retry.as_nanos().saturating_mul(factor))
     }
 
-    /// How long all questions together wait.
+    /// How long all requests together wait.
     fn patience(&self) -> Duration {
         (1..=self.tries).fold(Duration::ZERO, |sum, tries| sum + self.wait(tries))
     }
@@ -152,7 +152,7 @@ pub struct Neighbors<H> {
     sweep: Sweep,
 }
 
-/// What is left of the questions that others may cause. Each kind has its own, so that a flood of
+/// What is left of the requests that others may cause. Each kind has its own, so that a flood of
 /// one kind, whom nobody has proven to be there, keeps no other from being asked for.
 #[derive(Debug)]
 struct Limits {
@@ -166,7 +166,7 @@ impl Limits {
         let may_ask = match asker {
             Asker::App => true,
             Asker::Peer => self.peers.take(now),
-            Asker::Stranger => self.strangers.take(now),
+            Asker::Unsolicited => self.strangers.take(now),
             Asker::Caller => self.callers.take(now),
         };
         if may_ask { Ok(()) } else { Err(NeighborDrop::RateLimited) }
@@ -231,14 +231,14 @@ impl<H> Neighbors<H> {
             entries: Slab::new(config.neighbors_max),
             lines: Lines::EMPTY,
             pending: Slab::new(config.pending_max),
-            limits: Limits { peers: config.questions, strangers: config.questions, callers: config.questions },
+            limits: Limits { peers: config.requests, strangers: config.requests, callers: config.requests },
             sweep: Sweep { at: 0, due: Instant::MAX, found: Instant::MAX },
         }
     }
 
     /// Takes what cannot be sent yet, and asks. It comes back through `act`: at once where the
-    /// neighbor is known or there is no room or question left, else with the answer or the last
-    /// question's silence.
+    /// neighbor is known or there is no room or request left, else with the answer or the last
+    /// request's silence.
     pub fn queue(
         &mut self,
         request: NeighborRequest,
@@ -257,7 +257,7 @@ impl<H> Neighbors<H> {
     }
 
     /// Wants a neighbor to be known from now on, though nothing waits for it yet: gateways, at
-    /// start. An error where there is no room or no question left.
+    /// start. An error where there is no room or no request left.
     pub fn keep(
         &mut self,
         request: NeighborRequest,
@@ -287,9 +287,9 @@ impl<H> Neighbors<H> {
     }
 
     /// Hears a packet that [`ArpPacket::parse`] has passed. What is believed: an answer to our
-    /// question; a packet to us from a neighbor we know; a packet to others from a neighbor we
+    /// request; a packet to us from a neighbor we know; a packet to others from a neighbor we
     /// know, if it tells of another MAC address, and then it is checked at once; a stranger's
-    /// question to us, who is about to talk to us (RFC 826, "Packet Reception"), as far as there
+    /// request to us, who is about to talk to us (RFC 826, "Packet Reception"), as far as there
     /// are places for strangers.
     pub fn hear(
         &mut self,
@@ -297,19 +297,19 @@ impl<H> Neighbors<H> {
         host: &mut Host,
         now: Instant,
         act: &mut impl FnMut(NeighborAction<H>),
-    ) -> Heard {
+    ) -> ArpOutcome {
         let sender = packet.sender_ip();
         if packet.sender_mac() == host.mac() {
-            return Heard::Ignored(NotLearned::OwnStation);
+            return ArpOutcome::Ignored(NotLearned::OwnStation);
         }
         if !is_neighbor(sender, host) {
-            return Heard::Ignored(NotLearned::NotANeighbor);
+            return ArpOutcome::Ignored(NotLearned::NotANeighbor);
         }
         let for_us = host.is_own(packet.target_ip());
         match (self.find(sender), packet.operation()) {
             (Some(idx), _) => self.update(idx, packet.sender_mac(), for_us, host, now, act),
-            (None, _) if !for_us => Heard::Ignored(NotLearned::NotForUs),
-            (None, ArpOperation::Reply) => Heard::Ignored(NotLearned::Unsolicited),
+            (None, _) if !for_us => ArpOutcome::Ignored(NotLearned::NotForUs),
+            (None, ArpOperation::Reply) => ArpOutcome::Ignored(NotLearned::Unsolicited),
             (None, ArpOperation::Request) => self.admit(packet, host, now, act),
         }
     }
@@ -425,7 +425,7 @@ impl<H> Neighbors<H> {
         Some(idx)
     }
 
-    /// Sends the next question: to all while nobody is known, else to the station that is to be
+    /// Sends the next request: to all while nobody is known, else to the station that is to be
     /// checked.
     fn ask_again(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
@@ -507,15 +507,15 @@ impl<H> Neighbors<H> {
         host: &mut Host,
         now: Instant,
         act: &mut impl FnMut(NeighborAction<H>),
-    ) -> Heard {
+    ) -> ArpOutcome {
         let entry = &mut self.entries[idx];
         let is_new = matches!(entry.state, State::Asking(_));
         let moved = !is_new && entry.mac != mac;
         if moved && now.since(entry.changed) < LOCK_TIME {
-            return Heard::Ignored(NotLearned::TooSoon);
+            return ArpOutcome::Ignored(NotLearned::TooSoon);
         }
         if !is_new && !moved && !for_us {
-            return Heard::Ignored(NotLearned::NotForUs);
+            return ArpOutcome::Ignored(NotLearned::NotForUs);
         }
         if is_new || moved {
             (entry.mac, entry.changed) = (mac, now);
@@ -533,16 +533,16 @@ impl<H> Neighbors<H> {
         let is_known = !is_new && host.confirm(address, mac, until, now);
         if !is_known && host.apply(HostEvent::NeighborLearned { address, mac, until }).is_err() {
             self.remove(idx, NeighborDrop::NoRoom, host, act);
-            return Heard::Ignored(NotLearned::NoRoom);
+            return ArpOutcome::Ignored(NotLearned::NoRoom);
         }
         self.lines.follow(&mut self.entries, idx);
         while let Some(handle) = self.take_first(idx) {
             act(NeighborAction::Resolved { handle, mac });
         }
         match (is_new, moved) {
-            (true, _) => Heard::Answered,
-            (_, true) => Heard::Moved,
-            _ => Heard::Confirmed,
+            (true, _) => ArpOutcome::Answered,
+            (_, true) => ArpOutcome::Moved,
+            _ => ArpOutcome::Confirmed,
         }
     }
 
@@ -554,13 +554,13 @@ impl<H> Neighbors<H> {
         host: &mut Host,
         now: Instant,
         act: &mut impl FnMut(NeighborAction<H>),
-    ) -> Heard {
+    ) -> ArpOutcome {
         let (address, mac) = (packet.sender_ip(), packet.sender_mac());
         let until = now + self.config.reachable;
         let has_room = self.make_room_for_stranger(host, now, act);
         // A place in the host is taken last, so that a refusal leaves nothing behind.
         if !has_room || host.apply(HostEvent::NeighborLearned { address, mac, until }).is_err() {
-            return Heard::Ignored(NotLearned::NoRoom);
+            return ArpOutcome::Ignored(NotLearned::NoRoom);
         }
         let entry = Entry {
             address,
@@ -577,7 +577,7 @@ impl<H> Neighbors<H> {
         if let Some(idx) = self.insert(entry) {
             self.set_deadline(idx, until);
         }
-        Heard::Stranger
+        ArpOutcome::Unsolicited
     }
 
     /// Whether one more may be learned who asked for us: in place of the oldest of his kind where
@@ -588,12 +588,12 @@ impl<H> Neighbors<H> {
         now: Instant,
         act: &mut impl FnMut(NeighborAction<H>),
     ) -> bool {
-        let may_grow = self.lines.count(Line::Strangers) < self.config.strangers_max;
+        let may_grow = self.lines.count(Line::Strangers) < self.config.unknown_max;
         if may_grow && self.entries.free_count() > 0 {
             return true;
         }
         let oldest = self.lines.first(Line::Strangers);
-        let old = oldest.filter(|idx| now.since(self.entries[*idx].changed) >= STRANGER_STAYS);
+        let old = oldest.filter(|idx| now.since(self.entries[*idx].changed) >= UNKNOWN_STAYS);
         let silent = self.lines.first(Line::Idle).or(self.lines.first(Line::Waiting));
         match silent.filter(|_| may_grow).or(old) {
             Some(idx) => self.remove(idx, NeighborDrop::NoRoom, host, act),

@@ -18,7 +18,7 @@ struct Script {
     neighbors: Neighbors<u32>,
     host: Host,
     now: Instant,
-    /// Questions: when, in whole seconds since the start, and to whom.
+    /// Requests: when, in whole seconds since the start, and to whom.
     asked: Vec<(u64, MacAddr)>,
     resolved: Vec<(u32, MacAddr)>,
     released: Vec<(u32, NeighborDrop)>,
@@ -27,7 +27,7 @@ struct Script {
 fn script() -> Script {
     let config = NeighborConfig {
         neighbors_max: 4,
-        strangers_max: 2,
+        unknown_max: 2,
         pending_max: 5,
         pending_per_neighbor: 3,
         ..NeighborConfig::default()
@@ -93,13 +93,13 @@ impl Script {
         self.with(|neighbors, host, now, mut act| neighbors.keep(request, host, now, &mut act))
     }
 
-    fn hear(&mut self, operation: ArpOperation, sender: (Ipv4Addr, MacAddr), target_ip: Ipv4Addr) -> Heard {
+    fn hear(&mut self, operation: ArpOperation, sender: (Ipv4Addr, MacAddr), target_ip: Ipv4Addr) -> ArpOutcome {
         let (sender_ip, sender_mac) = sender;
         let fields = ArpFields { operation, sender_mac, sender_ip, target_mac: MacAddr::ZERO, target_ip };
         self.with(|neighbors, host, now, mut act| neighbors.hear(&ArpPacket::new(&fields), host, now, &mut act))
     }
 
-    fn answer(&mut self) -> Heard {
+    fn answer(&mut self) -> ArpOutcome {
         self.hear(ArpOperation::Reply, (PEER, PEER_MAC), OURS)
     }
 
@@ -156,18 +156,18 @@ fn silent_neighbour_is_asked_three_times_with_longer_waits_then_given_up() {
 fn neighbour_that_confirms_its_station_leaves_the_host_as_it_was() {
     let mut script = script();
     script.queue(PEER, 1);
-    assert_eq!(script.answer(), Heard::Answered);
+    assert_eq!(script.answer(), ArpOutcome::Answered);
     let before = script.host.changes();
     for second in 0..100 {
         let said = match second % 3 {
             0 => script.answer(),
             _ => script.hear(ArpOperation::Request, (PEER, PEER_MAC), OURS),
         };
-        assert_eq!((said, script.believed(PEER)), (Heard::Confirmed, Some(PEER_MAC)));
+        assert_eq!((said, script.believed(PEER)), (ArpOutcome::Confirmed, Some(PEER_MAC)));
         script.run(1);
     }
     assert_eq!(script.host.changes(), before, "believed all the time");
-    assert_eq!(script.hear(ArpOperation::Request, (PEER, MacAddr([2, 9, 9, 9, 9, 9])), OURS), Heard::Moved);
+    assert_eq!(script.hear(ArpOperation::Request, (PEER, MacAddr([2, 9, 9, 9, 9, 9])), OURS), ArpOutcome::Moved);
     assert!(script.host.changes() > before, "another station is news");
 }
 
@@ -177,9 +177,9 @@ fn neighbour_that_is_back_after_nobody_looked_for_long_is_news() {
     script.queue(PEER, 1);
     script.answer();
     let before = script.host.changes();
-    // The worker stood still: no question was asked meanwhile.
+    // The worker stood still: no request was asked meanwhile.
     script.now += Duration::from_secs(1_000);
-    assert_eq!((script.believed(PEER), script.answer()), (None, Heard::Confirmed));
+    assert_eq!((script.believed(PEER), script.answer()), (None, ArpOutcome::Confirmed));
     assert!(script.believed(PEER).is_some() && script.host.changes() > before);
 }
 
@@ -198,7 +198,7 @@ fn answer_lets_the_host_know_and_the_packets_go_in_order() {
     let mut script = script();
     script.queue(PEER, 1);
     script.queue(PEER, 2);
-    assert_eq!(script.answer(), Heard::Answered);
+    assert_eq!(script.answer(), ArpOutcome::Answered);
     assert_eq!((script.resolved.clone(), script.believed(PEER)), (vec![(1, PEER_MAC), (2, PEER_MAC)], Some(PEER_MAC)));
     script.queue(PEER, 3);
     assert_eq!((script.resolved.last(), script.neighbors.pending()), (Some(&(3, PEER_MAC)), 0));
@@ -222,7 +222,7 @@ fn old_answer_is_checked_by_unicast_while_it_is_still_believed() {
     script.answer();
     script.run(30);
     assert_eq!(script.asked[1..], [(30, PEER_MAC)]);
-    assert_eq!((script.answer(), script.believed(PEER)), (Heard::Confirmed, Some(PEER_MAC)));
+    assert_eq!((script.answer(), script.believed(PEER)), (ArpOutcome::Confirmed, Some(PEER_MAC)));
     script.run(29);
     assert_eq!(script.asked.len(), 2);
 }
@@ -249,7 +249,7 @@ fn moved_neighbour_is_followed_and_checked_at_once() {
     script.answer();
     script.run(5);
     let moved = MacAddr([2, 0, 0, 0, 0, 3]);
-    assert_eq!(script.hear(ArpOperation::Request, (PEER, moved), PEER), Heard::Moved);
+    assert_eq!(script.hear(ArpOperation::Request, (PEER, moved), PEER), ArpOutcome::Moved);
     assert_eq!((script.believed(PEER), script.asked.last()), (Some(moved), Some(&(5, moved))));
     script.run(7);
     assert_eq!((script.believed(PEER), script.asked.last()), (None, Some(&(12, MacAddr::BROADCAST))));
@@ -282,7 +282,7 @@ fn second_answer_does_not_override_the_first_within_the_lock_time() {
     script.queue(PEER, 1);
     script.answer();
     let thief = script.hear(ArpOperation::Reply, (PEER, THIEF_MAC), OURS);
-    assert_eq!((thief, script.believed(PEER)), (Heard::Ignored(NotLearned::TooSoon), Some(PEER_MAC)));
+    assert_eq!((thief, script.believed(PEER)), (ArpOutcome::Ignored(NotLearned::TooSoon), Some(PEER_MAC)));
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn nothing_is_learned_from_what_nobody_asked_for() {
         (ArpOperation::Request, (Ipv4Addr::new(224, 0, 0, 1), PEER_MAC), OURS, NotLearned::NotANeighbor),
         (ArpOperation::Request, (PEER, MAC), OURS, NotLearned::OwnStation),
     ] {
-        assert_eq!(script.hear(operation, sender, target), Heard::Ignored(reason), "{sender:?} {target}");
+        assert_eq!(script.hear(operation, sender, target), ArpOutcome::Ignored(reason), "{sender:?} {target}");
     }
     assert!(script.neighbors.is_empty() && script.believed(PEER).is_none());
 }
@@ -309,8 +309,8 @@ fn nothing_is_learned_from_what_nobody_asked_for() {
 fn strangers_take_their_places_only_and_leave_without_a_question() {
     let mut script = script();
     let heard: Vec<_> = (10..14).map(|last| script.hear(ArpOperation::Request, (peer(last), PEER_MAC), OURS)).collect();
-    let full = Heard::Ignored(NotLearned::NoRoom);
-    assert_eq!(heard, [Heard::Stranger, Heard::Stranger, full, full]);
+    let full = ArpOutcome::Ignored(NotLearned::NoRoom);
+    assert_eq!(heard, [ArpOutcome::Unsolicited, ArpOutcome::Unsolicited, full, full]);
     script.run(31);
     assert_eq!((script.neighbors.len(), script.asked.len(), script.believed(peer(10))), (0, 0, None));
 }
@@ -344,7 +344,7 @@ fn configured_neighbour_survives_what_arp_hears() {
 fn full_host_gives_the_packets_back() {
     let mut script = script_with(NeighborConfig::default(), 0);
     script.queue(PEER, 1);
-    assert_eq!(script.answer(), Heard::Ignored(NotLearned::NoRoom));
+    assert_eq!(script.answer(), ArpOutcome::Ignored(NotLearned::NoRoom));
     assert_eq!(script.released, [(1, NeighborDrop::NoRoom)]);
 }
 
@@ -371,25 +371,25 @@ fn large_table_is_swept_over_several_ticks() {
 }
 
 /// RFC 1122 2.3.2.2 wants the newest packet kept; of callers, whose names anybody may use, the
-/// newest question as well.
+/// newest request as well.
 #[test]
 fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
     let mut script = script();
     (10..30).for_each(|last| script.queue_answer(peer(last), last.into()));
     assert_eq!((script.neighbors.len(), script.asked.len()), (4, 20), "each is asked for");
     assert_eq!(script.released.len(), 16, "what waited for the others");
-    assert_eq!(script.hear(ArpOperation::Reply, (peer(29), PEER_MAC), OURS), Heard::Answered);
+    assert_eq!(script.hear(ArpOperation::Reply, (peer(29), PEER_MAC), OURS), ArpOutcome::Answered);
     assert_eq!((script.resolved.clone(), script.believed(peer(29))), (vec![(29, PEER_MAC)], Some(PEER_MAC)));
     let late = script.hear(ArpOperation::Reply, (peer(10), PEER_MAC), OURS);
-    assert_eq!(late, Heard::Ignored(NotLearned::Unsolicited));
+    assert_eq!(late, ArpOutcome::Ignored(NotLearned::Unsolicited));
 }
 
-/// A question is for all stations of the network: who calls from many addresses made us its
+/// A request is for all stations of the network: who calls from many addresses made us its
 /// amplifier.
 #[test]
 fn questions_that_others_cause_have_a_rate_for_each_kind_and_those_of_the_app_none() {
     let mut script =
-        script_with(NeighborConfig { questions: TokenBucket::new(10, 3), ..NeighborConfig::default() }, 256);
+        script_with(NeighborConfig { requests: TokenBucket::new(10, 3), ..NeighborConfig::default() }, 256);
     let mut ask = |asker: Asker, range: core::ops::Range<u8>| {
         let before = script.asked.len();
         range.for_each(|last| script.queue_for(asker, peer(last), last.into()));
@@ -399,7 +399,7 @@ fn questions_that_others_cause_have_a_rate_for_each_kind_and_those_of_the_app_no
     };
     assert_eq!(ask(Asker::Caller, 10..30), (3, 17));
     assert_eq!(
-        [ask(Asker::Stranger, 40..60), ask(Asker::Peer, 70..90)],
+        [ask(Asker::Unsolicited, 40..60), ask(Asker::Peer, 70..90)],
         [(3, 17); 2],
         "a flood of one kind is not another's"
     );
@@ -411,7 +411,7 @@ fn questions_that_others_cause_have_a_rate_for_each_kind_and_those_of_the_app_no
 #[test]
 fn caller_who_may_not_be_asked_for_takes_nobodys_place() {
     let mut script = script_with(
-        NeighborConfig { neighbors_max: 3, questions: TokenBucket::new(1, 3), ..NeighborConfig::default() },
+        NeighborConfig { neighbors_max: 3, requests: TokenBucket::new(1, 3), ..NeighborConfig::default() },
         8,
     );
     (10..20).for_each(|last| script.queue_answer(peer(last), last.into()));
@@ -432,7 +432,7 @@ fn callers_take_no_place_from_those_whom_the_app_asks_for() {
     script.queue_answer(peer(9), 9);
     assert_eq!(script.released.last(), Some(&(9, NeighborDrop::NoRoom)), "the app has all places");
     for last in 2..6 {
-        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
+        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), ArpOutcome::Answered);
     }
     assert_eq!(script.resolved, [3, 4, 5].map(|handle| (handle, PEER_MAC)));
 }
@@ -445,7 +445,7 @@ fn router_of_callers_is_no_callers_neighbour() {
     script.host.apply(HostEvent::RouteAdded(route)).unwrap();
     script.queue_answer(peer(2), 2);
     (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
-    assert_eq!(script.hear(ArpOperation::Reply, (peer(2), PEER_MAC), OURS), Heard::Answered);
+    assert_eq!(script.hear(ArpOperation::Reply, (peer(2), PEER_MAC), OURS), ArpOutcome::Answered);
     script.run(30);
     assert_eq!((script.believed(peer(2)), script.asked.last()), (Some(PEER_MAC), Some(&(30, PEER_MAC))), "kept fresh");
 }
@@ -475,7 +475,7 @@ fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
     script.queue_answer(peer(10), 1);
     script.queue_answer(peer(11), 1);
     for last in [10, 11] {
-        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
+        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), ArpOutcome::Answered);
     }
     let request = NeighborRequest { next_hop: peer(10), source: OURS, asker: Asker::Peer };
     assert_eq!(script.keep(request), Ok(()));
@@ -491,12 +491,12 @@ fn peer_of_old_makes_way_for_a_new_caller() {
     let mut script = script();
     for last in 10..14 {
         script.queue_for(Asker::Peer, peer(last), last.into());
-        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), Heard::Answered);
+        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), ArpOutcome::Answered);
     }
     let request = NeighborRequest { next_hop: peer(10), source: OURS, asker: Asker::Peer };
     assert_eq!(script.keep(request), Ok(()));
     script.queue_answer(peer(20), 20);
-    assert_eq!(script.hear(ArpOperation::Reply, (peer(20), PEER_MAC), OURS), Heard::Answered);
+    assert_eq!(script.hear(ArpOperation::Reply, (peer(20), PEER_MAC), OURS), ArpOutcome::Answered);
     let known: Vec<_> = [10, 11, 12, 13, 20].map(|last| script.believed(peer(last)).is_some()).into();
     assert_eq!(known, [true, false, true, true, true]);
 }
@@ -506,12 +506,12 @@ fn peer_of_old_makes_way_for_a_new_caller() {
 fn caller_whose_question_was_answered_is_known_though_the_table_is_full_of_open_ones() {
     let mut script = script();
     (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
-    assert_eq!(script.hear(ArpOperation::Request, (PEER, PEER_MAC), OURS), Heard::Stranger);
+    assert_eq!(script.hear(ArpOperation::Request, (PEER, PEER_MAC), OURS), ArpOutcome::Unsolicited);
     script.queue_answer(PEER, 1);
     assert_eq!(script.resolved, [(1, PEER_MAC)]);
 }
 
-/// A flood of questions changes what we know, and so what every flow has prepared, a few times a
+/// A flood of requests changes what we know, and so what every flow has prepared, a few times a
 /// second.
 #[test]
 fn strangers_take_each_others_places_after_a_second_and_nobody_elses() {
@@ -519,12 +519,12 @@ fn strangers_take_each_others_places_after_a_second_and_nobody_elses() {
     script.queue(PEER, 1);
     script.answer();
     let ask = |script: &mut Script, last| script.hear(ArpOperation::Request, (peer(last), PEER_MAC), OURS);
-    assert_eq!([10, 11].map(|last| ask(&mut script, last)), [Heard::Stranger; 2]);
+    assert_eq!([10, 11].map(|last| ask(&mut script, last)), [ArpOutcome::Unsolicited; 2]);
     let before = script.host.changes();
-    assert!((12..250).all(|last| ask(&mut script, last) == Heard::Ignored(NotLearned::NoRoom)));
+    assert!((12..250).all(|last| ask(&mut script, last) == ArpOutcome::Ignored(NotLearned::NoRoom)));
     assert_eq!(script.host.changes(), before);
     script.run(1);
-    assert_eq!([12, 13].map(|last| ask(&mut script, last)), [Heard::Stranger; 2]);
+    assert_eq!([12, 13].map(|last| ask(&mut script, last)), [ArpOutcome::Unsolicited; 2]);
     let known: Vec<_> = [2, 10, 11, 12, 13].map(|last| script.believed(peer(last)).is_some()).into();
     assert_eq!(known, [true, false, false, true, true]);
 }

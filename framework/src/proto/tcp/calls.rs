@@ -173,8 +173,8 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Result<(), (SendError, P)> {
         let Some(mut cx) = self.context_of(id, output, now) else { return Err((SendError::NotFound, payload)) };
-        if cx.may_leave_at_once(payload.len()) {
-            cx.send_at_once(payload, PUSH);
+        if cx.may_send_fast(payload.len()) {
+            cx.send_fast(payload, PUSH);
             return Ok(());
         }
         if let Err(error) = cx.check_room(payload.len()) {
@@ -224,8 +224,8 @@ impl<P: Payload> Tcp<P> {
             // What is taken ends here: PSH is set with it (RFC 9293 MUST-61), and not before, as
             // peers that merge segments stop at each that has it.
             let ends_call = if next.is_none() { PUSH } else { 0 };
-            if at_once < at_once_max && cx.may_leave_at_once(len) {
-                cx.send_at_once(payload, ends_call);
+            if at_once < at_once_max && cx.may_send_fast(len) {
+                cx.send_fast(payload, ends_call);
                 at_once += 1;
             } else if cx.queue(payload, ends_call).is_err() {
                 refusal = SendError::NoChunk;
@@ -452,7 +452,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let behind = self.shared.chunks.get(connection.send.tail).map(Chunk::end);
         // What comes later goes behind it.
-        connection.room_at_once = 0;
+        connection.fast_send_room = 0;
         let mut chunk = Chunk::new(behind.unwrap_or(connection.snd_nxt), len, payload);
         chunk.flags = flags;
         let idx = connection.send.push_back(&mut self.shared.chunks, chunk).map_err(|chunk| chunk.payload)?;

@@ -22,7 +22,7 @@ pub struct TcpConfig {
     /// How many of them callers may not take, so that an order session can be called again whoever
     /// fills the table. Those in TIME-WAIT take none of the rest, as they make way. None: a
     /// sixteenth. By default `None`.
-    pub places_for_calls: Option<usize>,
+    pub active_open_reserve: Option<usize>,
     /// Listeners at the same time. By default 16.
     pub listeners_max: usize,
     /// Pieces of data that wait in all connections together: to be acknowledged, or out of order.
@@ -56,7 +56,7 @@ impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             connections_max: 1024,
-            places_for_calls: None,
+            active_open_reserve: None,
             listeners_max: 16,
             chunks_max: 16 * 1024,
             reassembly_max: 1024,
@@ -78,8 +78,8 @@ impl TcpConfig {
     }
 
     /// Places that callers may not take.
-    pub fn places_for_calls(&self) -> usize {
-        self.places_for_calls.unwrap_or(self.connections_max / 16)
+    pub fn active_open_reserve(&self) -> usize {
+        self.active_open_reserve.unwrap_or(self.connections_max / 16)
     }
 
     /// Bytes of a connection that is established and idle, those of the way out included: the
@@ -136,8 +136,8 @@ impl TcpConfig {
             ("resets_per_second", self.resets_per_second),
             ("reassembly_max", self.reassembly_max),
         ];
-        if self.places_for_calls() > self.connections_max {
-            let (name, value) = ("places_for_calls", self.places_for_calls());
+        if self.active_open_reserve() > self.connections_max {
+            let (name, value) = ("active_open_reserve", self.active_open_reserve());
             return Err(TcpConfigError::OutOfRange { name, value, min: 0, max: self.connections_max });
         }
         let tries = [("syn_retries", self.syn_retries), ("retries", self.retries)];

@@ -242,7 +242,7 @@ pub enum IcmpRefusal {
     /// No such connection.
     NoConnection,
     /// The quoted segment is not one that is on its way (RFC 5927 4.1).
-    NotOnItsWay,
+    NotInFlight,
     /// Our segments are as small already.
     NotSmaller,
     /// Larger ones got through: it is believed when the segment that it is about is missed
@@ -270,7 +270,7 @@ impl fmt::Display for IcmpRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoConnection => "no such connection",
-            Self::NotOnItsWay => "the quoted segment is not on its way",
+            Self::NotInFlight => "the quoted segment is not on its way",
             Self::NotSmaller => "our segments are as small already",
             Self::NotYet => "larger segments got through: believed when the one that it is about is missed",
             Self::Soft => "the connection is established",

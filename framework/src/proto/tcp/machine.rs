@@ -185,7 +185,7 @@ impl<P: Payload> Tcp<P> {
                 option_changes: 0,
                 delegations: Delegations::default(),
                 next_ephemeral: 0,
-                admission: Admission::new(capacity - config.places_for_calls(), config.listeners_max, capacity),
+                admission: Admission::new(capacity - config.active_open_reserve(), config.listeners_max, capacity),
                 challenges: Challenges::new(config.challenge_acks_per_second),
                 resets: PeerLimit::new(config.resets_per_second, seed.derive(RESETS)),
                 owed_resets: OwedResets::new(),
@@ -420,7 +420,7 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
     ) -> Option<Context<'a, P, O>> {
         let connection = named(&mut self.connections, id)?;
-        connection.room_at_once = 0;
+        connection.fast_send_room = 0;
         Some(Context { connection, slot: id.slot, shared: &mut self.shared, output, now })
     }
 
@@ -433,7 +433,7 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
     ) -> Context<'a, P, O> {
         let connection = &mut self.connections[slot];
-        connection.room_at_once = 0;
+        connection.fast_send_room = 0;
         Context { connection, slot, shared: &mut self.shared, output, now }
     }
 }

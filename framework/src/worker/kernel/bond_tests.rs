@@ -5,7 +5,7 @@
 
 use super::follower::{Follower, LinkState};
 use super::host_sync::HostSync;
-use super::socket::{Heard, read};
+use super::socket::{NetlinkEvents, read};
 use super::tables::Tables;
 use super::tests::config;
 use super::view::View;
@@ -58,7 +58,7 @@ impl Scene {
     /// Has the mirror hear a datagram of the kernel's, and pass it on.
     fn tell(&mut self, datagram: &[u8]) {
         let mut undecoded = 0;
-        let Heard::Changes(changes) = read(datagram, &mut undecoded) else { panic!("a gap") };
+        let NetlinkEvents::Changes(changes) = read(datagram, &mut undecoded) else { panic!("a gap") };
         assert_eq!(undecoded, 0);
         for change in changes {
             self.tables.apply(change);

@@ -15,7 +15,9 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, Rout
 use netlink_packet_route::rule::{RuleAction as Action, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::tables::{Change, KernelNeighbor, KernelRoute, Leg, Link, Place, RouteKind, Rule, RuleAction, Trust};
+use super::tables::{
+    Change, KernelNeighbor, KernelRoute, Link, Place, RouteKind, RouteNextHop, Rule, RuleAction, Trust,
+};
 use crate::proto::Ipv4Prefix;
 use crate::wire::MacAddr;
 
@@ -151,7 +153,7 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
 /// One way out: its interface is in the leg's own header, or among the attributes of a route with
 /// one leg. None where there is no interface, and where the router speaks IPv6 only (RTA_VIA),
 /// which needs a neighbor table of IPv6.
-fn leg(link: Option<u32>, attributes: &[RouteAttribute]) -> Option<Leg> {
+fn leg(link: Option<u32>, attributes: &[RouteAttribute]) -> Option<RouteNextHop> {
     let (mut link, mut gateway) = (link, None);
     for attribute in attributes {
         match attribute {
@@ -161,7 +163,7 @@ fn leg(link: Option<u32>, attributes: &[RouteAttribute]) -> Option<Leg> {
             _ => {}
         }
     }
-    Some(Leg { link: link?, gateway })
+    Some(RouteNextHop { link: link?, gateway })
 }
 
 fn route_kind(kind: RouteType) -> RouteKind {
@@ -244,7 +246,7 @@ fn neighbor(message: &NeighbourMessage) -> Option<Change> {
     let trust = match message.header.state {
         NeighbourState::Permanent | NeighbourState::Noarp => Some(Trust::Configured),
         NeighbourState::Reachable | NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => {
-            Some(Trust::Heard)
+            Some(Trust::NetlinkEvents)
         }
         _ => None,
     };
@@ -344,10 +346,10 @@ mod tests {
         for (state, expected) in [
             (NeighbourState::Permanent, known(Trust::Configured)),
             (NeighbourState::Noarp, known(Trust::Configured)),
-            (NeighbourState::Reachable, known(Trust::Heard)),
-            (NeighbourState::Stale, known(Trust::Heard)),
-            (NeighbourState::Delay, known(Trust::Heard)),
-            (NeighbourState::Probe, known(Trust::Heard)),
+            (NeighbourState::Reachable, known(Trust::NetlinkEvents)),
+            (NeighbourState::Stale, known(Trust::NetlinkEvents)),
+            (NeighbourState::Delay, known(Trust::NetlinkEvents)),
+            (NeighbourState::Probe, known(Trust::NetlinkEvents)),
             (NeighbourState::Incomplete, gone),
             (NeighbourState::Failed, Some(Change::NeighborSilent(2, address))),
         ] {

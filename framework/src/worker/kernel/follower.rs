@@ -69,7 +69,7 @@ impl LinkState {
     }
 }
 
-/// The reading end of one interface's tidings. Give it to the worker that owns the interface
+/// The reading end of one interface's updates. Give it to the worker that owns the interface
 /// ([`Worker::follow`](crate::worker::Worker::follow)), or call [`catch_up`](Self::catch_up) in a
 /// loop of one's own.
 pub struct Follower {
@@ -113,7 +113,7 @@ impl Follower {
         }
     }
 
-    /// Applies what is new, 16 tidings at most, and returns how many. About 1 ns where there are
+    /// Applies what is new, 16 updates at most, and returns how many. About 1 ns where there are
     /// none; no allocation, no system call. Where the carrier came back or a bond moved to another
     /// leg, the host has no link until the next call, so that nodes, which look once a turn, tell
     /// the switch anew of our groups and addresses, however short it was.
@@ -159,7 +159,7 @@ impl Follower {
     }
 
     /// Wants the MAC address of a next hop: the mirror asks the kernel for it within 10 to 20 ms,
-    /// and the answer comes as any other tidings. Repeated for as long as a neighbor is in use,
+    /// and the answer comes as any other updates. Repeated for as long as a neighbor is in use,
     /// each 30 s for instance, it keeps the kernel from forgetting it; a second wish within a
     /// second waits until that is over. False where the ring is full, or the mirror is gone: wish
     /// again later.
@@ -192,7 +192,7 @@ impl Follower {
         self.icmp_errors.as_mut()?.next()
     }
 
-    /// The interface, as last told. Without an index until the first tidings.
+    /// The interface, as last told. Without an index until the first updates.
     pub fn link(&self) -> LinkState {
         self.link
     }

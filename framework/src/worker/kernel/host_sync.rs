@@ -1,4 +1,4 @@
-//! The mirror's end of one worker's ring. It holds a model of the worker's [`Host`] as the tidings
+//! The mirror's end of one worker's ring. It holds a model of the worker's [`Host`] as the updates
 //! sent so far make it; what it sends is the difference between that model and the view. So nothing
 //! is lost where the ring is full: what was not sent is still a difference the next time, and what
 //! has changed back meanwhile is none any more.
@@ -120,7 +120,7 @@ impl HostSync {
         self.refused.extend((0..excess).map(|_| HostError::NeighborsFull));
         let mut ranked: Vec<_> = view.neighbors.iter().map(|(address, neighbor)| (*address, *neighbor)).collect();
         ranked.sort_by_key(|(address, neighbor)| {
-            (!wants(*address), neighbor.trust == Trust::Heard, !self.neighbors.contains_key(address))
+            (!wants(*address), neighbor.trust == Trust::NetlinkEvents, !self.neighbors.contains_key(address))
         });
         ranked.into_iter().take(self.neighbors_max).collect()
     }
@@ -129,7 +129,7 @@ impl HostSync {
         // What was configured and is now only heard has to be forgotten first, or the host would
         // hold on to it.
         let ends = |address: &Ipv4Addr, held: &KernelNeighbor| {
-            wanted.get(address).is_none_or(|now| held.trust == Trust::Configured && now.trust == Trust::Heard)
+            wanted.get(address).is_none_or(|now| held.trust == Trust::Configured && now.trust == Trust::NetlinkEvents)
         };
         let gone: Vec<_> = self.neighbors.iter().filter(|(a, n)| ends(a, n)).map(|(address, _)| *address).collect();
         for address in gone {
@@ -147,7 +147,7 @@ impl HostSync {
             let mac = neighbor.mac;
             let taken = self.send(match neighbor.trust {
                 Trust::Configured => HostEvent::NeighborSet { address, mac },
-                Trust::Heard => HostEvent::NeighborLearned { address, mac, until: UNTIL_TOLD_OTHERWISE },
+                Trust::NetlinkEvents => HostEvent::NeighborLearned { address, mac, until: UNTIL_TOLD_OTHERWISE },
             })?;
             if taken {
                 self.neighbors.insert(address, neighbor);

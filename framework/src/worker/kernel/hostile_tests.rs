@@ -13,7 +13,7 @@ use proptest::sample::Index;
 
 use super::follower::Follower;
 use super::host_sync::HostSync;
-use super::socket::{Heard, read};
+use super::socket::{NetlinkEvents, read};
 use super::tables::Tables;
 use super::tests::config;
 use super::view::View;
@@ -157,7 +157,7 @@ impl Scene {
 
     fn hear(&mut self, datagram: &[u8]) {
         let mut undecoded = 0;
-        let Heard::Changes(changes) = read(datagram, &mut undecoded) else { return };
+        let NetlinkEvents::Changes(changes) = read(datagram, &mut undecoded) else { return };
         // Each message begins with a header of 16 bytes, and says one thing.
         assert!(changes.len() + undecoded as usize <= datagram.len() / 16);
         self.told += changes.len();

@@ -15,7 +15,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::tables::{KernelRoute, Leg, LinkIdx, RouteKind, Rule, RuleAction, Tables};
+use super::tables::{KernelRoute, LinkIdx, RouteKind, RouteNextHop, Rule, RuleAction, Tables};
 use crate::proto::{Ipv4Prefix, Route};
 
 /// Networks that one route may be cut into. Each hole makes up to 32; a host whose holes would make
@@ -149,7 +149,7 @@ fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &
 
 /// The way that a route means out of this interface.
 fn way(tables: &Tables, route: &KernelRoute, link: LinkIdx, own: &[Ipv4Prefix]) -> Option<Route> {
-    let Leg { gateway, .. } = *route.legs.iter().find(|leg| leg.link == link)?;
+    let RouteNextHop { gateway, .. } = *route.legs.iter().find(|leg| leg.link == link)?;
     let source = match route.source {
         Some(source) if own.iter().any(|own| own.address() == source) || tables.is_own(source) => source,
         _ => source_towards(gateway, own)?,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::follower::Follower;
 use super::host_sync::HostSync;
 use super::neighbor_requests::NeighborRequests;
-use super::socket::{Events, Heard, Requests};
+use super::socket::{Events, NetlinkEvents, Requests};
 use super::tables::{Known, Link, LinkIdx, Tables};
 use super::view::View;
 use crate::counters::{Counter, Gauge, Scope, Unit};
@@ -63,8 +63,8 @@ struct Counters {
     refused: Gauge,
     requests: Counter,
     requests_refused: Counter,
-    questions: Counter,
-    questions_refused: Counter,
+    resolves: Counter,
+    resolves_refused: Counter,
     unanswered: Counter,
 }
 
@@ -98,7 +98,7 @@ impl Mirror {
     }
 
     /// Whether the kernel asks for neighbors when we say so, which needs CAP_NET_ADMIN. Without it
-    /// a worker's [wishes](Follower::want) come to nothing but a count, `questions_refused`.
+    /// a worker's [wishes](Follower::want) come to nothing but a count, `resolves_refused`.
     pub fn may_resolve(&mut self) -> Result<(), MirrorError> {
         // Who may do it hears that there is no such interface: numbers are below 2^31.
         match self.requests.use_neighbor(i32::MAX as u32, Ipv4Addr::new(192, 0, 2, 1)) {
@@ -108,7 +108,7 @@ impl Mirror {
     }
 
     /// Follows the interface `name` for one worker. `config` is that of the worker's host, and
-    /// `capacity` (a power of two) is how many tidings its ring holds. All that is known now is in
+    /// `capacity` (a power of two) is how many updates its ring holds. All that is known now is in
     /// the ring already, as far as it fits. The ring of wishes has room for one about each of
     /// `neighbors_max` neighbors.
     pub fn follow(&mut self, name: &str, config: HostConfig, capacity: usize) -> Result<Follower, MirrorError> {
@@ -166,12 +166,12 @@ impl Mirror {
     }
 
     /// Takes what was heard and all that is waiting behind it.
-    fn hear(&mut self, first: io::Result<Heard>) {
+    fn hear(&mut self, first: io::Result<NetlinkEvents>) {
         let mut heard = first;
         for _ in 0..DATAGRAMS_PER_TURN {
             match heard {
-                Ok(Heard::Nothing) => return,
-                Ok(Heard::Changes(changes)) => {
+                Ok(NetlinkEvents::Nothing) => return,
+                Ok(NetlinkEvents::Changes(changes)) => {
                     self.has_news |= !changes.is_empty();
                     self.counters.changes.add(changes.len() as u64);
                     for change in changes {
@@ -180,7 +180,7 @@ impl Mirror {
                         }
                     }
                 }
-                Ok(Heard::Gap) | Err(_) => {
+                Ok(NetlinkEvents::Gap) | Err(_) => {
                     self.counters.gaps.inc();
                     self.known = Known::NotAll;
                     return;
@@ -231,16 +231,16 @@ impl Mirror {
     /// Asks the kernel for the neighbors that workers want, and counts who does not answer.
     fn ask(&mut self, now: Instant) {
         for Followed { idx, requests, .. } in &mut self.followed {
-            // Nobody hears a question on an interface that is down: it waits until that is up.
+            // Nobody hears a request on an interface that is down: it waits until that is up.
             let link = idx.and_then(|idx| self.tables.link(idx)).filter(|link| link.up).map(|link| link.idx);
             let Some(link) = link else { continue };
             self.counters.unanswered.add(requests.unanswered(|address| self.tables.knowledge(link, address)));
             for address in requests.due(now, |address| self.tables.knowledge(link, address)) {
                 requests.asked(address, now);
-                self.counters.questions.inc();
+                self.counters.resolves.inc();
                 match self.requests.use_neighbor(link, address) {
                     Ok(()) => self.tables.ask(link, address),
-                    Err(_) => self.counters.questions_refused.inc(),
+                    Err(_) => self.counters.resolves_refused.inc(),
                 }
             }
         }
@@ -266,8 +266,8 @@ impl Counters {
             refused: scope.gauge("refused", Unit::Number),
             requests: scope.counter("neighbor_requests", Unit::Messages),
             requests_refused: scope.counter("neighbor_requests_refused", Unit::Messages),
-            questions: scope.counter("questions", Unit::Messages),
-            questions_refused: scope.counter("questions_refused", Unit::Messages),
+            resolves: scope.counter("resolves", Unit::Messages),
+            resolves_refused: scope.counter("resolves_refused", Unit::Messages),
             unanswered: scope.counter("unanswered", Unit::Events),
         }
     }

@@ -9,7 +9,7 @@
 //! ```text
 //!  kernel --messages--> decode --changes--> Tables --view of one interface--> HostSync ==ring==> Follower --> Host
 //!    ^                                        ^ a dump, where a message was lost                   |
-//!    +----questions for neighbors--------------------------------- NeighborRequests <==ring== wishes -----+
+//!    +----requests for neighbors--------------------------------- NeighborRequests <==ring== wishes -----+
 //! ```
 //!
 //! The kernel answers and asks by ARP on its interfaces, so our frames find the neighbors that it

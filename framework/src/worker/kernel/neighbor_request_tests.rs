@@ -9,7 +9,7 @@ use crate::worker::spsc::lossless::{self, Producer};
 
 const NOBODY: [Ipv4Addr; 0] = [];
 const PEER: Ipv4Addr = peer(9);
-const HEARD: Knowledge = Knowledge::Known(Trust::Heard);
+const HEARD: Knowledge = Knowledge::Known(Trust::NetlinkEvents);
 
 /// A worker that has room for two neighbors, the mirror's list, and what the kernel knows of every
 /// neighbor.
@@ -81,7 +81,7 @@ fn configured_neighbour_is_left_alone() {
 fn neighbour_that_does_not_answer_is_counted_once_for_each_question() {
     let mut scene = Scene::wanting([PEER]);
     scene.kernel = Knowledge::Silent;
-    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 0, "silence from before the question is no answer");
+    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 0, "silence from before the request is no answer");
     assert_eq!(scene.turn_after(0), [PEER]);
     assert_eq!(scene.list.unanswered(|_| Knowledge::Unknown), 0);
     assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 1);

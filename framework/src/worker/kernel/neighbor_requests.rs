@@ -1,6 +1,6 @@
 //! Whose MAC addresses a worker wants to be known, and when the kernel is asked for them.
 //!
-//! A wish is one question. For a neighbor that the kernel does not know it sends its ARP requests;
+//! A wish is one request. For a neighbor that the kernel does not know it sends its ARP requests;
 //! of one that it knows it hears that somebody uses it, and checks it if it is stale. It cannot see
 //! that by itself, as our frames do not pass it, and what it does not see used it neither checks
 //! nor keeps. So a worker repeats a wish for as long as it uses a neighbor;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::tables::{Knowledge, Trust};
 use crate::worker::spsc::lossless::Consumer;
 
-/// Between two questions for one neighbor: RFC 1122 2.3.2.1 allows one a second.
+/// Between two requests for one neighbor: RFC 1122 2.3.2.1 allows one a second.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// For how long a neighbor counts as wanted: four times as long as a worker waits before it repeats
 /// a wish.
@@ -43,7 +43,7 @@ pub(super) struct Collected {
 }
 
 impl NeighborRequests {
-    /// For a host with room for `wanted_max` neighbors. No more than so many questions are asked in
+    /// For a host with room for `wanted_max` neighbors. No more than so many requests are asked in
     /// a second.
     pub(super) fn new(wanted_max: usize, ring: Consumer<Ipv4Addr>) -> Self {
         Self { ring, wanted: BTreeMap::new(), wanted_max }

@@ -2,7 +2,7 @@
 //! message leaves as a [`Change`].
 //!
 //! A thread may wait here; a worker never comes here. What the kernel could not deliver (its buffer
-//! of events overran) and what changed without being told is [`Heard::Gap`].
+//! of events overran) and what changed without being told is [`NetlinkEvents::Gap`].
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -57,7 +57,7 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 const DUMP_ATTEMPTS: usize = 8;
 
 /// What the socket of events said.
-pub(super) enum Heard {
+pub(super) enum NetlinkEvents {
     Changes(Vec<Change>),
     /// Something was lost, or changed without a word.
     Gap,
@@ -86,13 +86,13 @@ impl Events {
     }
 
     /// Waits for events, for `patience` at most.
-    pub(super) fn wait(&mut self, patience: Duration) -> io::Result<Heard> {
+    pub(super) fn wait(&mut self, patience: Duration) -> io::Result<NetlinkEvents> {
         self.timeout.set_read_timeout(Some(patience))?;
         self.receive(0)
     }
 
     /// The next events, if there are any now.
-    pub(super) fn next(&mut self) -> io::Result<Heard> {
+    pub(super) fn next(&mut self) -> io::Result<NetlinkEvents> {
         self.receive(libc::MSG_DONTWAIT)
     }
 
@@ -101,7 +101,7 @@ impl Events {
     /// net/netlink/af_netlink.c).
     pub(super) fn discard(&mut self) -> io::Result<()> {
         for _ in 0..DATAGRAMS_WAITING_MAX {
-            if matches!(self.receive(libc::MSG_DONTWAIT)?, Heard::Nothing) {
+            if matches!(self.receive(libc::MSG_DONTWAIT)?, NetlinkEvents::Nothing) {
                 return Ok(());
             }
         }
@@ -113,17 +113,17 @@ impl Events {
         std::mem::take(&mut self.undecoded)
     }
 
-    fn receive(&mut self, flags: i32) -> io::Result<Heard> {
+    fn receive(&mut self, flags: i32) -> io::Result<NetlinkEvents> {
         self.buffer.clear();
         match self.socket.recv_from(&mut self.buffer, flags | libc::MSG_TRUNC) {
             // A truncated message is a lost one.
-            Ok((len, _)) if len > self.buffer.len() => Ok(Heard::Gap),
+            Ok((len, _)) if len > self.buffer.len() => Ok(NetlinkEvents::Gap),
             // Only the kernel has port 0; another process may send here as well.
-            Ok((_, sender)) if sender.port_number() != 0 => Ok(Heard::Changes(Vec::new())),
+            Ok((_, sender)) if sender.port_number() != 0 => Ok(NetlinkEvents::Changes(Vec::new())),
             Ok(_) => Ok(read(&self.buffer, &mut self.undecoded)),
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(Heard::Gap),
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(NetlinkEvents::Gap),
             Err(error) => match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(Heard::Nothing),
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(NetlinkEvents::Nothing),
                 _ => Err(error),
             },
         }
@@ -131,22 +131,22 @@ impl Events {
 }
 
 /// What a datagram of events says.
-pub(super) fn read(datagram: &[u8], undecoded: &mut u64) -> Heard {
+pub(super) fn read(datagram: &[u8], undecoded: &mut u64) -> NetlinkEvents {
     let mut changes = Vec::new();
     for message in messages(datagram) {
         if matches!(message.message_type(), RTM_NEWNEXTHOP | RTM_DELNEXTHOP) {
-            return Heard::Gap;
+            return NetlinkEvents::Gap;
         }
         match NetlinkMessage::<RouteNetlinkMessage>::deserialize(message.into_inner()) {
             Ok(NetlinkMessage { payload: NetlinkPayload::InnerMessage(inner), header, .. }) => {
                 changes.extend(decode::change(&inner, header.flags));
             }
-            Ok(NetlinkMessage { payload: NetlinkPayload::Overrun(_), .. }) => return Heard::Gap,
+            Ok(NetlinkMessage { payload: NetlinkPayload::Overrun(_), .. }) => return NetlinkEvents::Gap,
             Ok(_) => {}
             Err(_) => *undecoded += 1,
         }
     }
-    Heard::Changes(changes)
+    NetlinkEvents::Changes(changes)
 }
 
 pub(super) struct Requests {

@@ -57,7 +57,7 @@ pub(super) enum RouteKind {
 
 /// One way out of a route; more than one where the kernel shares the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Leg {
+pub(super) struct RouteNextHop {
     pub(super) link: LinkIdx,
     pub(super) gateway: Option<Ipv4Addr>,
 }
@@ -70,7 +70,7 @@ pub(super) struct KernelRoute {
     pub(super) tos: u8,
     pub(super) kind: RouteKind,
     pub(super) source: Option<Ipv4Addr>,
-    pub(super) legs: Vec<Leg>,
+    pub(super) legs: Vec<RouteNextHop>,
 }
 
 /// Where a new route stands among those to the same network with the same metric; the first one is
@@ -112,7 +112,7 @@ pub(super) enum Trust {
     /// Set by the operator, or in no need of ARP.
     Configured,
     /// Heard: reachable, stale, or being asked right now. The kernel says when that ends.
-    Heard,
+    NetlinkEvents,
 }
 
 /// What the kernel knows of one neighbor.

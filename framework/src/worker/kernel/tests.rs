@@ -7,7 +7,7 @@ use super::follower::{Follower, LinkState};
 use super::host_sync::{HostSync, RingFull};
 use super::socket::default_rules;
 use super::tables::{
-    Change, KernelNeighbor, KernelRoute, Known, Leg, Link, Place, RouteKind, Rule, RuleAction, Tables, Trust,
+    Change, KernelNeighbor, KernelRoute, Known, Link, Place, RouteKind, RouteNextHop, Rule, RuleAction, Tables, Trust,
 };
 use super::view::View;
 use crate::proto::{HashSeed, Host, HostConfig, HostError, InterfaceId, Ipv4Prefix, Resolution};
@@ -51,7 +51,7 @@ fn route_in(table: u32, network: &str, gateway: &str, metric: u32) -> KernelRout
         tos: 0,
         kind: RouteKind::Unicast,
         source: None,
-        legs: vec![Leg { link: IDX, gateway: gateway.parse().ok() }],
+        legs: vec![RouteNextHop { link: IDX, gateway: gateway.parse().ok() }],
     }
 }
 
@@ -195,7 +195,7 @@ fn what_changed_back_while_the_ring_was_full_is_not_sent() {
 fn what_the_host_has_no_room_for_is_reported_and_not_sent() {
     let mut scene = Scene::new();
     for n in 2..=6 {
-        scene.say([Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(Trust::Heard))]);
+        scene.say([Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(Trust::NetlinkEvents))]);
     }
     scene.settle();
     assert_eq!(scene.host_sync.refused(), [HostError::NeighborsFull]);
@@ -208,7 +208,7 @@ fn what_the_host_has_no_room_for_is_reported_and_not_sent() {
 #[test]
 fn neighbour_that_is_wanted_has_room_before_others() {
     let mut scene = Scene::new();
-    let stranger = |n| Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(Trust::Heard));
+    let stranger = |n| Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(Trust::NetlinkEvents));
     scene.say((2..=5).map(stranger));
     scene.settle();
     scene.say((6..=9).map(stranger));
@@ -278,7 +278,7 @@ fn configured_neighbour_that_is_now_only_heard_follows_the_kernel() {
     let moved = MacAddr([2, 0, 0, 0, 0, 10]);
     scene.say([Change::Neighbor(IDX, ip("10.0.0.2"), neighbor(Trust::Configured))]);
     scene.settle();
-    scene.say([Change::Neighbor(IDX, ip("10.0.0.2"), KernelNeighbor { mac: moved, trust: Trust::Heard })]);
+    scene.say([Change::Neighbor(IDX, ip("10.0.0.2"), KernelNeighbor { mac: moved, trust: Trust::NetlinkEvents })]);
     scene.settle();
     let resolved = scene.host.resolve(ip("10.0.0.2"), Instant::ZERO);
     assert_eq!(resolved, Resolution::Station { mac: moved, source: ip("10.0.0.1") });
@@ -309,7 +309,7 @@ fn first_of_equal_routes_is_used() {
 #[test]
 fn routes_of_other_interfaces_and_of_a_type_of_service_do_not_count() {
     let mut scene = Scene::new();
-    let elsewhere = KernelRoute { legs: vec![Leg { link: OTHER, gateway: None }], ..route("10.2.0.0/16", "") };
+    let elsewhere = KernelRoute { legs: vec![RouteNextHop { link: OTHER, gateway: None }], ..route("10.2.0.0/16", "") };
     scene.say_routes([elsewhere, KernelRoute { tos: 8, ..route("10.3.0.0/16", "10.0.0.3") }]);
     scene.check(&[("10.2.0.1", "-"), ("10.3.0.1", "-")]);
 }
@@ -317,8 +317,10 @@ fn routes_of_other_interfaces_and_of_a_type_of_service_do_not_count() {
 #[test]
 fn leg_of_this_interface_is_found_among_several() {
     let mut scene = Scene::new();
-    let legs =
-        vec![Leg { link: OTHER, gateway: Some(ip("10.9.0.1")) }, Leg { link: IDX, gateway: Some(ip("10.0.0.9")) }];
+    let legs = vec![
+        RouteNextHop { link: OTHER, gateway: Some(ip("10.9.0.1")) },
+        RouteNextHop { link: IDX, gateway: Some(ip("10.0.0.9")) },
+    ];
     scene.say_routes([KernelRoute { legs, ..route("10.2.0.0/16", "") }]);
     scene.check(&[("10.2.0.1", "10.0.0.9")]);
 }

@@ -26,16 +26,16 @@ pub struct LiveConfig {
     pub queues: Vec<u16>,
     /// Whose the interface is. By default [`Owner::Shared`].
     pub owner: Owner,
-    /// Who keeps the network sending us the groups. By default [`IgmpBy::Kernel`]; [`IgmpBy::Own`]
+    /// Who keeps the network sending us the groups. By default [`IgmpMode::Kernel`]; [`IgmpMode::Own`]
     /// on an interface of our own.
-    pub igmp: IgmpBy,
+    pub igmp: IgmpMode,
     /// The oldest version of IGMP that we speak, where we speak it: version 3 where all routers and
     /// switches of the link do, so that nobody can have all sources sent to us by asking in version 2.
     /// By default version 1.
     pub igmp_version_min: IgmpVersion,
     /// What shall come to us. The applications join and bind the same ends at their sockets. By
     /// default nothing.
-    pub wants: Vec<Want>,
+    pub flows: Vec<FlowSpec>,
     /// The tags of a host of our own: it takes what has them, and all that it sends has them. Two
     /// for a VLAN in a provider's (QinQ). [`VlanTags::NONE`] for untagged, and where the interface
     /// is the kernel's. By default [`VlanTags::NONE`].
@@ -70,8 +70,8 @@ pub struct OwnHost {
     pub routes: Vec<StaticRoute>,
     /// Neighbors that need not be asked for. By default none.
     pub neighbors: Vec<(Ipv4Addr, MacAddr)>,
-    /// Which frames the kernel does not get. By default [`Takes::Needed`].
-    pub takes: Takes,
+    /// Which frames the kernel does not get. By default [`CaptureMode::Needed`].
+    pub takes: CaptureMode,
 }
 
 /// A network behind a router.
@@ -85,7 +85,7 @@ pub struct StaticRoute {
 
 /// Which frames of an interface of ours the kernel does not get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Takes {
+pub enum CaptureMode {
     /// ARP, what is sent to our addresses and to the groups, and IGMP where we speak it. The kernel
     /// gets the rest: LLDP, IPv6.
     #[default]
@@ -96,7 +96,7 @@ pub enum Takes {
 
 /// Who keeps the network sending us the groups that are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IgmpBy {
+pub enum IgmpMode {
     /// The worker: reports its groups and answers queries. IGMP then does not reach the kernel,
     /// whose own memberships on this interface would dry up.
     Own,
@@ -109,7 +109,7 @@ pub enum IgmpBy {
 
 /// Something that shall come to us.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Want {
+pub struct FlowSpec {
     /// UDP or TCP.
     pub protocol: Protocol,
     /// A group and port, or an address of ours and a port; [`Ipv4Addr::UNSPECIFIED`] for all that
@@ -140,9 +140,9 @@ impl LiveConfig {
             port,
             queues: vec![0],
             owner: Owner::Shared,
-            igmp: IgmpBy::Kernel,
+            igmp: IgmpMode::Kernel,
             igmp_version_min: IgmpVersion::V1,
-            wants: Vec::new(),
+            flows: Vec::new(),
             vlan: VlanTags::NONE,
             tcp: None,
             checksum: None,
@@ -163,8 +163,8 @@ impl LiveConfig {
 
     /// The same, and one thing more that shall come to us.
     #[must_use]
-    pub fn want(mut self, want: Want) -> Self {
-        self.wants.push(want);
+    pub fn flow(mut self, flow: FlowSpec) -> Self {
+        self.flows.push(flow);
         self
     }
 
@@ -177,7 +177,7 @@ impl LiveConfig {
     /// The same on an interface of our own, with IGMP of our own.
     #[must_use]
     pub fn owned(self, host: OwnHost) -> Self {
-        Self { owner: Owner::Own(host), igmp: IgmpBy::Own, ..self }
+        Self { owner: Owner::Own(host), igmp: IgmpMode::Own, ..self }
     }
 
     /// What to do about checksums on an interface that is a virtual link or not.
@@ -196,29 +196,29 @@ impl LiveConfig {
         if !unique {
             return Err(LiveError::Config("a queue is named twice: each worker has its own".into()));
         }
-        if self.queues.len() > 1 && self.igmp == IgmpBy::Own {
+        if self.queues.len() > 1 && self.igmp == IgmpMode::Own {
             let what = "IGMP of our own needs the queries, which come on one queue only: let the kernel keep the memberships \
                         (igmp = kernel), or take one queue";
             return Err(LiveError::Config(what.into()));
         }
-        if let Some(queue) = self.wants.iter().filter_map(|want| want.queue).find(|queue| !self.queues.contains(queue))
+        if let Some(queue) = self.flows.iter().filter_map(|flow| flow.queue).find(|queue| !self.queues.contains(queue))
         {
             return Err(LiveError::Config(format!("queue {queue} is wanted and not taken: name it among the queues")));
         }
         if let Some(tcp) = &self.tcp {
             tcp.check().map_err(LiveError::Tcp)?;
-        } else if self.wants.iter().any(|want| want.protocol == Protocol::TCP) {
+        } else if self.flows.iter().any(|flow| flow.protocol == Protocol::TCP) {
             let what = "segments are wanted and there is no TCP to take them: give the configuration a TcpConfig";
             return Err(LiveError::Config(what.into()));
         }
-        let is_lost = |want: &&Want| want.is_call() && want.queue.is_none();
+        let is_lost = |flow: &&FlowSpec| flow.is_call() && flow.queue.is_none();
         if self.queues.len() > 1
-            && let Some(want) = self.wants.iter().find(is_lost)
+            && let Some(flow) = self.flows.iter().find(is_lost)
         {
             let what = format!(
                 "the answers of {} may come on any of the queues, and the worker that calls has one: name its queue in the Want, \
                  or take one queue",
-                want.sources.first().unwrap_or(&Ipv4Addr::UNSPECIFIED)
+                flow.sources.first().unwrap_or(&Ipv4Addr::UNSPECIFIED)
             );
             return Err(LiveError::Config(what));
         }
@@ -251,7 +251,7 @@ impl LiveConfig {
     fn check_own(&self, host: &OwnHost) -> Result<(), LiveError> {
         let ours = self.vlan.inner().map(|tag| tag.vid());
         let other = |vlan: &u16| ours.is_some_and(|ours| ours != *vlan);
-        if let Some(other) = self.wants.iter().filter_map(|want| want.vlan).find(other) {
+        if let Some(other) = self.flows.iter().filter_map(|flow| flow.vlan).find(other) {
             let what = format!("VLAN {other} is wanted on a port that is in another one: leave it out, or the port's");
             return Err(LiveError::Config(what));
         }
@@ -259,7 +259,7 @@ impl LiveConfig {
             let what = "an interface of our own needs an address that the kernel does not have, such as 10.0.0.2/24";
             return Err(LiveError::Config(what.into()));
         }
-        if host.takes == Takes::Everything && self.igmp == IgmpBy::Kernel {
+        if host.takes == CaptureMode::Everything && self.igmp == IgmpMode::Kernel {
             let what = "the kernel cannot keep memberships where it gets no queries: take only what is needed, or speak IGMP \
                         of our own";
             return Err(LiveError::Config(what.into()));
@@ -268,7 +268,7 @@ impl LiveConfig {
     }
 }
 
-impl Want {
+impl FlowSpec {
     /// Datagrams to a group, or to an address of ours, from whoever sends them.
     pub const fn udp(destination: Ipv4Addr, port: u16) -> Self {
         let destination = SocketAddrV4::new(destination, port);
@@ -284,8 +284,8 @@ impl Want {
     /// own connections there would come to us too and be reset: with [`to_port`](Self::to_port)
     /// they do not.
     pub fn tcp_from(remote: SocketAddrV4) -> Self {
-        let want = Self::tcp(Ipv4Addr::UNSPECIFIED, 0).from(&[*remote.ip()]);
-        Self { source_port: Some(remote.port()), ..want }
+        let flow = Self::tcp(Ipv4Addr::UNSPECIFIED, 0).from(&[*remote.ip()]);
+        Self { source_port: Some(remote.port()), ..flow }
     }
 
     /// The same, to one port of ours only: that which we connect from.
@@ -318,7 +318,7 @@ impl Want {
 }
 
 /// As an operator would say it: `UDP to 239.1.1.1:9000 from 10.0.0.1`.
-impl fmt::Display for Want {
+impl fmt::Display for FlowSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} to {}", self.protocol, self.destination)?;
         for (idx, source) in self.sources.iter().enumerate() {
@@ -345,7 +345,7 @@ mod tests {
         assert!(refused.contains(says), "{refused}");
     }
 
-    fn own(takes: Takes) -> LiveConfig {
+    fn own(takes: CaptureMode) -> LiveConfig {
         let addresses = vec![Ipv4Prefix::new(Ipv4Addr::new(10, 0, 0, 2), 24).unwrap()];
         LiveConfig::new("eth1").owned(OwnHost { addresses, takes, ..OwnHost::default() })
     }
@@ -372,29 +372,29 @@ mod tests {
         let config = LiveConfig::new("eth1");
         refused(&LiveConfig { queues: vec![], ..config.clone() }, "no queue");
         refused(&LiveConfig { queues: vec![1, 0, 1], ..config.clone() }, "twice");
-        refused(&LiveConfig { queues: vec![0, 1], igmp: IgmpBy::Own, ..config.clone() }, "one queue only");
+        refused(&LiveConfig { queues: vec![0, 1], igmp: IgmpMode::Own, ..config.clone() }, "one queue only");
         refused(&config.clone().owned(OwnHost::default()), "needs an address");
-        refused(&LiveConfig { igmp: IgmpBy::Kernel, ..own(Takes::Everything) }, "gets no queries");
+        refused(&LiveConfig { igmp: IgmpMode::Kernel, ..own(CaptureMode::Everything) }, "gets no queries");
         let tagged = |vid| VlanTags::single(VlanTag::new(vid));
         refused(&LiveConfig { vlan: tagged(20), ..config.clone() }, "owner = own");
-        let other = Want { vlan: Some(21), ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
-        refused(&LiveConfig { vlan: tagged(20), ..own(Takes::Needed).want(other) }, "VLAN 21 is wanted");
-        refused(&config.clone().want(Want::tcp(Ipv4Addr::UNSPECIFIED, 80)), "no TCP to take them");
+        let other = FlowSpec { vlan: Some(21), ..FlowSpec::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
+        refused(&LiveConfig { vlan: tagged(20), ..own(CaptureMode::Needed).flow(other) }, "VLAN 21 is wanted");
+        refused(&config.clone().flow(FlowSpec::tcp(Ipv4Addr::UNSPECIFIED, 80)), "no TCP to take them");
         let none = TcpConfig { chunks_max: 0, ..TcpConfig::default() };
         refused(&config.clone().with_tcp(none), "chunks_max");
-        let want = Want { queue: Some(3), ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
-        refused(&config.clone().want(want), "queue 3 is wanted and not taken");
-        let call = Want::tcp_from(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 443));
+        let flow = FlowSpec { queue: Some(3), ..FlowSpec::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
+        refused(&config.clone().flow(flow), "queue 3 is wanted and not taken");
+        let call = FlowSpec::tcp_from(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 443));
         let both = LiveConfig { queues: vec![0, 1], ..config.with_tcp(TcpConfig::default()) };
-        refused(&both.clone().want(call.clone()), "the answers of 10.0.0.9 may come on any of the queues");
-        both.want(Want { queue: Some(1), ..call }).check().unwrap();
+        refused(&both.clone().flow(call.clone()), "the answers of 10.0.0.9 may come on any of the queues");
+        both.flow(FlowSpec { queue: Some(1), ..call }).check().unwrap();
     }
 
     #[test]
     fn usual_configurations_pass() {
         LiveConfig::new("eth1").check().unwrap();
         LiveConfig { queues: vec![0, 1], ..LiveConfig::new("eth1") }.check().unwrap();
-        own(Takes::Needed).check().unwrap();
-        own(Takes::Everything).check().unwrap();
+        own(CaptureMode::Needed).check().unwrap();
+        own(CaptureMode::Everything).check().unwrap();
     }
 }

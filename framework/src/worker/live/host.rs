@@ -2,7 +2,7 @@
 //! configuration, and what the nodes and the way out have to know of it. Made on the main thread,
 //! where everything is known before a worker starts.
 
-use super::config::{IgmpBy, LiveConfig, OwnHost, Owner};
+use super::config::{IgmpMode, LiveConfig, OwnHost, Owner};
 use super::error::LiveError;
 use crate::mem::{BURST_MAX, Layout, Sizing};
 use crate::pipeline::tcp::{TcpConfig, TcpNodeConfig};
@@ -79,7 +79,7 @@ impl LiveHost {
             udp: UdpConfig { checksum: config.checksum_on(is_virtual) },
             tcp: config.tcp.map(|_| TcpNodeConfig { checksum: config.checksum_on(is_virtual) }),
             arp: ArpConfig { announces: is_own, ..ArpConfig::new(seed) },
-            igmp: (config.igmp == IgmpBy::Own).then(|| igmp(seed, link.mtu, config.igmp_version_min)),
+            igmp: (config.igmp == IgmpMode::Own).then(|| igmp(seed, link.mtu, config.igmp_version_min)),
             ..HostStackConfig::new(seed)
         };
         Ok(Self {
@@ -115,7 +115,7 @@ fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
 /// else those of the wants. Where they differ all pass, and the application looks at each
 /// datagram's.
 fn vlans(config: &LiveConfig) -> Vlans {
-    let mut wanted = config.wants.iter().map(|want| want.vlan);
+    let mut wanted = config.flows.iter().map(|flow| flow.vlan);
     match (config.vlan.inner(), wanted.next()) {
         (Some(tag), _) => Vlans::Only(tag.vid()),
         (None, None) => Vlans::Untagged,
@@ -215,7 +215,7 @@ mod tests {
     use crate::proto::{Ipv4Prefix, Resolution};
     use crate::time::Instant;
     use crate::wire::{EtherType, VlanTag};
-    use crate::worker::live::{StaticRoute, Want};
+    use crate::worker::live::{FlowSpec, StaticRoute};
 
     const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
@@ -270,16 +270,16 @@ mod tests {
 
     #[test]
     fn vlans_are_those_that_are_wanted() {
-        let want = |vlan| Want { vlan, ..Want::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
+        let flow = |vlan| FlowSpec { vlan, ..FlowSpec::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
         let config = LiveConfig::new("eth1");
         assert_eq!(vlans(&config), Vlans::Untagged);
         let tagged = |vlan| LiveConfig { vlan, ..config.clone() };
         assert_eq!(vlans(&tagged(VlanTags::single(VlanTag::new(3)))), Vlans::Only(3));
         let twice = VlanTags::double([VlanTag::from_tci(EtherType::QINQ, 100), VlanTag::new(5)]);
         assert_eq!(vlans(&tagged(twice)), Vlans::Only(5));
-        assert_eq!(vlans(&config.clone().want(want(None))), Vlans::Untagged);
-        assert_eq!(vlans(&config.clone().want(want(Some(4))).want(want(Some(4)))), Vlans::Only(4));
-        assert_eq!(vlans(&config.want(want(Some(4))).want(want(None))), Vlans::Any);
+        assert_eq!(vlans(&config.clone().flow(flow(None))), Vlans::Untagged);
+        assert_eq!(vlans(&config.clone().flow(flow(Some(4))).flow(flow(Some(4)))), Vlans::Only(4));
+        assert_eq!(vlans(&config.flow(flow(Some(4))).flow(flow(None))), Vlans::Any);
     }
 
     #[test]

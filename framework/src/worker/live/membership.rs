@@ -7,7 +7,7 @@
 use core::net::Ipv4Addr;
 use std::net::UdpSocket;
 
-use super::config::Want;
+use super::config::FlowSpec;
 use super::error::LiveError;
 use super::sys;
 
@@ -23,9 +23,9 @@ pub(super) struct Memberships {
 impl Memberships {
     /// Joins every group that is wanted and not joined yet, on interface number `idx` in the
     /// calling thread's network namespace. On an error those that it had joined are left again.
-    pub(super) fn join(&mut self, wants: &[Want], interface: &str, idx: u32) -> Result<(), LiveError> {
+    pub(super) fn join(&mut self, flows: &[FlowSpec], interface: &str, idx: u32) -> Result<(), LiveError> {
         let before = self.sockets.len();
-        for pair in pairs(wants) {
+        for pair in pairs(flows) {
             if self.sockets.iter().any(|(joined, _)| *joined == pair) {
                 continue;
             }
@@ -44,20 +44,20 @@ impl Memberships {
     }
 
     /// Leaves every group that is wanted no more.
-    pub(super) fn leave_all_but(&mut self, wants: &[Want]) {
-        let wanted = pairs(wants);
+    pub(super) fn leave_all_but(&mut self, flows: &[FlowSpec]) {
+        let wanted = pairs(flows);
         self.sockets.retain(|(pair, _)| wanted.contains(pair));
     }
 }
 
 /// Groups with their sources, each pair once.
-fn pairs(wants: &[Want]) -> Vec<Pair> {
-    let groups = wants.iter().filter(|want| want.is_group());
+fn pairs(flows: &[FlowSpec]) -> Vec<Pair> {
+    let groups = flows.iter().filter(|flow| flow.is_group());
     let mut pairs: Vec<_> = groups
-        .flat_map(|want| {
-            let group = *want.destination.ip();
-            let any = want.sources.is_empty().then_some((group, None));
-            any.into_iter().chain(want.sources.iter().map(move |source| (group, Some(*source))))
+        .flat_map(|flow| {
+            let group = *flow.destination.ip();
+            let any = flow.sources.is_empty().then_some((group, None));
+            any.into_iter().chain(flow.sources.iter().map(move |source| (group, Some(*source))))
         })
         .collect();
     pairs.sort_unstable();
@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn group_of_several_ports_is_one_membership() {
-        let wants = [Want::udp(GROUP, 1), Want::udp(GROUP, 2), Want::udp(SENDER, 3)];
-        assert_eq!(pairs(&wants), [(GROUP, None)]);
-        let wants = [Want::udp(GROUP, 1).from(&[SENDER]), Want::udp(GROUP, 2).from(&[SENDER])];
-        assert_eq!(pairs(&wants), [(GROUP, Some(SENDER))]);
+        let flows = [FlowSpec::udp(GROUP, 1), FlowSpec::udp(GROUP, 2), FlowSpec::udp(SENDER, 3)];
+        assert_eq!(pairs(&flows), [(GROUP, None)]);
+        let flows = [FlowSpec::udp(GROUP, 1).from(&[SENDER]), FlowSpec::udp(GROUP, 2).from(&[SENDER])];
+        assert_eq!(pairs(&flows), [(GROUP, Some(SENDER))]);
     }
 
     #[test]
@@ -87,11 +87,11 @@ mod tests {
             text.to_uppercase().contains(&format!("{:08X}", GROUP.to_bits().swap_bytes()))
         };
         // Loopback is interface 1 in every namespace, and takes multicast memberships.
-        let wants = [Want::udp(GROUP, 1), Want::udp(GROUP, 1).from(&[SENDER])];
+        let flows = [FlowSpec::udp(GROUP, 1), FlowSpec::udp(GROUP, 1).from(&[SENDER])];
         let mut memberships = Memberships::default();
-        memberships.join(&wants, "lo", 1).unwrap();
+        memberships.join(&flows, "lo", 1).unwrap();
         assert!(is_member());
-        memberships.leave_all_but(&wants[1..]);
+        memberships.leave_all_but(&flows[1..]);
         assert!(is_member());
         memberships.leave_all_but(&[]);
         assert!(!is_member());
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn interface_that_is_not_there_is_a_sentence() {
         let mut memberships = Memberships::default();
-        let refused = memberships.join(&[Want::udp(GROUP, 1)], "eth9", 99_999).unwrap_err().to_string();
+        let refused = memberships.join(&[FlowSpec::udp(GROUP, 1)], "eth9", 99_999).unwrap_err().to_string();
         assert!(refused.contains("does not join 239.77.1.1 on eth9"), "{refused}");
         assert!(memberships.sockets.is_empty());
     }

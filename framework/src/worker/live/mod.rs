@@ -31,7 +31,7 @@ mod rules;
 #[allow(unsafe_code)]
 mod sys;
 
-pub use config::{IgmpBy, LiveConfig, OwnHost, Owner, StaticRoute, Takes, Want};
+pub use config::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, OwnHost, Owner, StaticRoute};
 pub use device::{LiveDevice, PortConfig};
 pub use error::LiveError;
 pub use host::{LiveHost, OwnFault, OwnPart};

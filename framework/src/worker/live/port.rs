@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::config::{IgmpBy, LiveConfig, Owner, Takes, Want};
+use super::config::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, Owner};
 use super::device::{LiveDevice, driver};
 use super::error::LiveError;
 use super::host::LiveHost;
@@ -76,8 +76,8 @@ impl LivePort {
             return Err(LiveError::Config(what));
         }
         let mut memberships = Memberships::default();
-        if config.igmp == IgmpBy::Kernel {
-            memberships.join(&config.wants, interface, link.idx)?;
+        if config.igmp == IgmpMode::Kernel {
+            memberships.join(&config.flows, interface, link.idx)?;
         }
         let mut device = TapDevice::new(config.port.open()?, TapConfig::new(&*config.app));
         let mut hosts = Vec::new();
@@ -120,26 +120,26 @@ impl LivePort {
     /// Wants more while it runs: has it steered to the queues that are named and, where the kernel
     /// keeps the memberships, joined. The application joins or binds the same end at its sockets.
     /// Call it in the network namespace of [`open`](Self::open). On an error nothing has changed.
-    pub fn want(&mut self, want: Want) -> Result<(), LiveError> {
-        if want.destination.ip().is_unspecified() {
+    pub fn add_flow(&mut self, flow: FlowSpec) -> Result<(), LiveError> {
+        if flow.destination.ip().is_unspecified() {
             return Err(LiveError::Config("name the address that is wanted: only at start all are known".into()));
         }
         let mut config = self.config.clone();
-        config.wants.push(want);
+        config.flows.push(flow);
         config.check()?;
-        if config.igmp == IgmpBy::Kernel {
-            self.memberships.join(&config.wants, config.port.interface(), self.idx)?;
+        if config.igmp == IgmpMode::Kernel {
+            self.memberships.join(&config.flows, config.port.interface(), self.idx)?;
         }
         let steered = steer_missing(&mut self.device, &config, &targets(&config, &self.addresses), &mut self.steered);
         if steered.is_err() {
-            self.memberships.leave_all_but(&self.config.wants);
+            self.memberships.leave_all_but(&self.config.flows);
             return steered;
         }
         self.config = config;
         Ok(())
     }
 
-    /// Takes a want back while it runs, one of the configuration or one of [`want`](Self::want):
+    /// Takes a want back while it runs, one of the configuration or one of [`add_flow`](Self::add_flow):
     /// its rules leave the program or the NIC, a membership that the kernel keeps for it is left,
     /// and the kernel gets the frames again from the next one on. What another want needs as well
     /// stays, and a want that was given twice is taken back twice. Frames that are in the ring
@@ -149,11 +149,11 @@ impl LivePort {
     /// # Errors
     /// It is not wanted: nothing has changed. On a ConnectX, where a rule stands for one queue, the
     /// NIC may refuse it for another queue that wants the same: those frames then go to the kernel.
-    pub fn unwant(&mut self, want: &Want) -> Result<(), LiveError> {
-        let Some(place) = self.config.wants.iter().position(|wanted| wanted == want) else {
-            return Err(LiveError::Config(format!("{want} is not wanted, so it cannot be taken back")));
+    pub fn remove_flow(&mut self, flow: &FlowSpec) -> Result<(), LiveError> {
+        let Some(place) = self.config.flows.iter().position(|wanted| wanted == flow) else {
+            return Err(LiveError::Config(format!("{flow} is not wanted, so it cannot be taken back")));
         };
-        self.config.wants.remove(place);
+        self.config.flows.remove(place);
         let targets = targets(&self.config, &self.addresses);
         self.steered.retain(|steered| {
             let stays =
@@ -164,7 +164,7 @@ impl LivePort {
             }
             stays
         });
-        self.memberships.leave_all_but(&self.config.wants);
+        self.memberships.leave_all_but(&self.config.flows);
         steer_missing(&mut self.device, &self.config, &targets, &mut self.steered)
     }
 
@@ -222,9 +222,9 @@ impl LivePort {
             }
         };
         let igmp = match self.config.igmp {
-            IgmpBy::Own => "IGMP of our own",
-            IgmpBy::Kernel => "memberships kept by the kernel",
-            IgmpBy::Nobody => "no IGMP",
+            IgmpMode::Own => "IGMP of our own",
+            IgmpMode::Kernel => "memberships kept by the kernel",
+            IgmpMode::Nobody => "no IGMP",
         };
         format!("{}; {owner}, {igmp}", driver(self.device.inner()).describe())
     }
@@ -255,7 +255,7 @@ impl LivePort {
             ));
         }
         let is_shared = matches!(self.config.owner, Owner::Shared);
-        if is_shared && self.config.igmp == IgmpBy::Own {
+        if is_shared && self.config.igmp == IgmpMode::Own {
             notices.push(format!(
                 "IGMP on {interface} is ours now: the kernel hears no queries there, and memberships of other programs' sockets \
                  run out after some minutes. igmp = kernel lets both have theirs"
@@ -267,7 +267,7 @@ impl LivePort {
                  the configuration, or use one queue"
             ));
         }
-        if matches!(&self.config.owner, Owner::Own(own) if own.takes == Takes::Everything) {
+        if matches!(&self.config.owner, Owner::Own(own) if own.takes == CaptureMode::Everything) {
             notices.push(format!("{interface} is all ours: the kernel gets nothing from it until this ends"));
         }
         notices

@@ -3,7 +3,7 @@
 
 use core::net::Ipv4Addr;
 
-use super::config::{IgmpBy, LiveConfig, Owner, Takes, Want};
+use super::config::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, Owner};
 use crate::device::steering::Rule;
 use crate::proto::Ipv4Prefix;
 use crate::wire::{EtherType, Protocol};
@@ -13,11 +13,11 @@ pub(super) fn rules(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> 
     let mut rules = match &config.owner {
         Owner::Shared => wanted(config, addresses, idx),
         Owner::Own(own) => match own.takes {
-            Takes::Everything => vec![Rule::ALL],
-            Takes::Needed => needed(config, addresses, idx),
+            CaptureMode::Everything => vec![Rule::ALL],
+            CaptureMode::Needed => needed(config, addresses, idx),
         },
     };
-    if config.igmp == IgmpBy::Own && !rules.contains(&Rule::ALL) {
+    if config.igmp == IgmpMode::Own && !rules.contains(&Rule::ALL) {
         rules.push(Rule::igmp());
     }
     on_vlan(config, &mut rules);
@@ -40,20 +40,20 @@ fn on_vlan(config: &LiveConfig, rules: &mut [Rule]) {
 /// Group and port, or address and port, each sender by itself: the kernel gets everything else,
 /// also other ports of the same group and other senders.
 fn wanted(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
-    let here = config.wants.iter().filter(|want| want.is_on(idx));
-    let each = |want| destinations(want, addresses).into_iter().flat_map(move |destination| exact(want, destination));
+    let here = config.flows.iter().filter(|flow| flow.is_on(idx));
+    let each = |flow| destinations(flow, addresses).into_iter().flat_map(move |destination| exact(flow, destination));
     here.flat_map(each).collect()
 }
 
-fn exact(want: &Want, destination: Ipv4Addr) -> Vec<Rule> {
-    let port = want.destination.port();
+fn exact(flow: &FlowSpec, destination: Ipv4Addr) -> Vec<Rule> {
+    let port = flow.destination.port();
     let rule = Rule {
-        vlan: want.vlan,
-        source_port: want.source_port,
+        vlan: flow.vlan,
+        source_port: flow.source_port,
         destination_port: (port != 0).then_some(port),
-        ..Rule::protocol(want.protocol).to(destination)
+        ..Rule::protocol(flow.protocol).to(destination)
     };
-    match &want.sources[..] {
+    match &flow.sources[..] {
         [] => vec![rule],
         sources => sources.iter().map(|source| rule.from(*source)).collect(),
     }
@@ -64,20 +64,20 @@ fn exact(want: &Want, destination: Ipv4Addr) -> Vec<Rule> {
 fn needed(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let mut rules = vec![Rule::arp()];
     rules.extend(addresses.iter().map(|own| all_to(own.address())));
-    rules.extend(config.wants.iter().filter(|want| want.is_group() && want.is_on(idx)).map(whole_group));
+    rules.extend(config.flows.iter().filter(|flow| flow.is_group() && flow.is_on(idx)).map(whole_group));
     rules
 }
 
-fn whole_group(want: &Want) -> Rule {
-    Rule { vlan: want.vlan, protocol: Some(Protocol::UDP), ..all_to(*want.destination.ip()) }
+fn whole_group(flow: &FlowSpec) -> Rule {
+    Rule { vlan: flow.vlan, protocol: Some(Protocol::UDP), ..all_to(*flow.destination.ip()) }
 }
 
 fn all_to(destination: Ipv4Addr) -> Rule {
     Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(destination)
 }
 
-fn destinations(want: &Want, addresses: &[Ipv4Prefix]) -> Vec<Ipv4Addr> {
-    match *want.destination.ip() {
+fn destinations(flow: &FlowSpec, addresses: &[Ipv4Prefix]) -> Vec<Ipv4Addr> {
+    match *flow.destination.ip() {
         Ipv4Addr::UNSPECIFIED => addresses.iter().map(|own| own.address()).collect(),
         destination => vec![destination],
     }
@@ -102,9 +102,9 @@ mod tests {
     fn kernel_keeps_what_nobody_asked_for() {
         check(&LiveConfig::new("eth1"), 0, &[]);
         let config = LiveConfig::new("eth1")
-            .want(Want::udp(GROUP, 9000))
-            .want(Want::udp(GROUP, 9001).from(&[SENDER]))
-            .want(Want::udp(Ipv4Addr::UNSPECIFIED, 5000));
+            .flow(FlowSpec::udp(GROUP, 9000))
+            .flow(FlowSpec::udp(GROUP, 9001).from(&[SENDER]))
+            .flow(FlowSpec::udp(Ipv4Addr::UNSPECIFIED, 5000));
         let expected = ["udp to 239.1.1.1:9000", "udp from 10.0.0.1 to 239.1.1.1:9001", "udp to 10.0.0.2:5000"];
         check(&config, 0, &expected);
     }
@@ -113,9 +113,9 @@ mod tests {
     fn connections_come_to_us_and_those_of_the_kernel_to_the_kernel() {
         let exchange = "10.0.0.9:4000".parse().unwrap();
         let config = LiveConfig::new("eth1")
-            .want(Want::tcp(Ipv4Addr::UNSPECIFIED, 80))
-            .want(Want::tcp_from(exchange))
-            .want(Want::tcp_from(exchange).to_port(5000));
+            .flow(FlowSpec::tcp(Ipv4Addr::UNSPECIFIED, 80))
+            .flow(FlowSpec::tcp_from(exchange))
+            .flow(FlowSpec::tcp_from(exchange).to_port(5000));
         let expected =
             ["tcp to 10.0.0.2:80", "tcp from 10.0.0.9:4000 to 10.0.0.2", "tcp from 10.0.0.9:4000 to 10.0.0.2:5000"];
         check(&config, 0, &expected);
@@ -123,32 +123,34 @@ mod tests {
 
     #[test]
     fn igmp_comes_to_us_where_we_speak_it() {
-        let config = LiveConfig { igmp: IgmpBy::Own, ..LiveConfig::new("eth1") };
+        let config = LiveConfig { igmp: IgmpMode::Own, ..LiveConfig::new("eth1") };
         check(&config, 0, &["igmp"]);
     }
 
     #[test]
     fn want_of_one_queue_is_no_rule_of_another() {
-        let want = Want { queue: Some(1), ..Want::udp(GROUP, 9000) };
-        let config = LiveConfig { queues: vec![0, 1], ..LiveConfig::new("eth1").want(want) };
+        let flow = FlowSpec { queue: Some(1), ..FlowSpec::udp(GROUP, 9000) };
+        let config = LiveConfig { queues: vec![0, 1], ..LiveConfig::new("eth1").flow(flow) };
         check(&config, 0, &[]);
         check(&config, 1, &["udp to 239.1.1.1:9000"]);
     }
 
     #[test]
     fn host_of_our_own_gets_what_it_needs() {
-        let config =
-            LiveConfig::new("eth1").want(Want::udp(GROUP, 1)).want(Want::udp(GROUP, 2)).owned(OwnHost::default());
+        let config = LiveConfig::new("eth1")
+            .flow(FlowSpec::udp(GROUP, 1))
+            .flow(FlowSpec::udp(GROUP, 2))
+            .owned(OwnHost::default());
         check(&config, 0, &["arp", "ipv4 to 10.0.0.2", "udp to 239.1.1.1", "igmp"]);
-        let all = OwnHost { takes: Takes::Everything, ..OwnHost::default() };
+        let all = OwnHost { takes: CaptureMode::Everything, ..OwnHost::default() };
         check(&config.owned(all), 0, &["all frames"]);
     }
 
     #[test]
     fn outer_tag_of_an_own_host_is_on_every_rule() {
         let vlan = VlanTags::double([VlanTag::from_tci(EtherType::QINQ, 100), VlanTag::new(5)]);
-        let want = Want { vlan: Some(5), ..Want::udp(GROUP, 1) };
-        let config = LiveConfig { vlan, ..LiveConfig::new("eth1").want(want).owned(OwnHost::default()) };
+        let flow = FlowSpec { vlan: Some(5), ..FlowSpec::udp(GROUP, 1) };
+        let config = LiveConfig { vlan, ..LiveConfig::new("eth1").flow(flow).owned(OwnHost::default()) };
         check(&config, 0, &["arp vlan 100", "ipv4 to 10.0.0.2 vlan 100", "udp to 239.1.1.1 vlan 100", "igmp vlan 100"]);
     }
 }

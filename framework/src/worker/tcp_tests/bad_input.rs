@@ -5,7 +5,7 @@ use super::frames::{SegmentEnds, frame};
 use super::*;
 use crate::device::{Offload, RxQueue, TxQueue};
 use crate::mem::{Burst, Mbuf};
-use crate::pipeline::{Egress, Leg, Node, Trunk};
+use crate::pipeline::{Egress, Node, VlanInterface, VlanTrunk};
 use crate::wire::{TcpFields, TcpFlags};
 
 /// An address on the link where nobody is.
@@ -329,7 +329,7 @@ fn every_call_on_a_dead_connection_is_refused_and_its_place_serves_the_next() {
         assert!(error.to_string().contains("Closed has told how it ended"), "{error}");
         mbuf.free();
         assert_eq!(cx.tcp().fire(&mut order), Err(SendError::NotFound));
-        assert_eq!(cx.tcp().fire_at_once(&mut order), Err(SendError::NotFound));
+        assert_eq!(cx.tcp().fire_fast(&mut order), Err(SendError::NotFound));
         assert_eq!(cx.tcp().warm(&mut order), Err(SendError::NotFound));
         let calls =
             [cx.tcp().shutdown(id), cx.tcp().close(id), cx.tcp().abort(id), cx.tcp().pause(id), cx.tcp().resume(id)];
@@ -385,11 +385,11 @@ fn pipeline_without_the_tcp_node_is_given_no_tcp() {
 }
 
 #[test]
-#[should_panic(expected = "the legs of a Trunk have no TCP")]
+#[should_panic(expected = "the legs of a VlanTrunk have no TCP")]
 fn trunk_is_given_no_tcp() {
     give_tcp(|seed, scope| {
         let egress = Egress::new(EgressConfig::quiet(seed), scope);
-        Trunk::new(vec![Leg { host: host(1, seed), egress, nodes: stack(1, seed, scope) }], scope)
+        VlanTrunk::new(vec![VlanInterface { host: host(1, seed), egress, nodes: stack(1, seed, scope) }], scope)
     });
 }
 
@@ -469,7 +469,7 @@ fn segments_with_a_wrong_checksum_or_to_many_are_dropped_in_silence() {
     tx.ring_doorbell(begin);
     end.poll_once(begin);
     let count = |name: &str| block.snapshot().count(&format!("1/tcp/drop/{name}")).unwrap();
-    assert_eq!((count("bad_checksum"), count("to_many")), (1, 3));
+    assert_eq!((count("bad_checksum"), count("not_unicast")), (1, 3));
     let mut burst = Burst::new();
     rx.receive(&mut burst, 32, &pool, begin);
     assert_eq!(burst.len(), 1, "the answer to the one that was sound");

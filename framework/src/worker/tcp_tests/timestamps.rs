@@ -79,7 +79,7 @@ fn what_waits_is_not_stamped_when_it_leaves() {
 fn question_for_a_neighbor_is_not_stamped_as_what_waits_for_the_answer() {
     let mut line = stamping(Wanted { asks: true, ..Wanted::default() });
     let [local, stranger, silent] = [1, 77, 78].map(|host| SocketAddrV4::new(address(host), 5_000));
-    let questions = |line: &Line| line.count("1/egress/neighbors/questions");
+    let questions = |line: &Line| line.count("1/egress/neighbors/requests");
     let (flow, frames) =
         line.ask(|_, cx| cx.timestamped(1, |cx| UdpFlow::connect(local, stranger, &UdpOptions::default(), cx)));
     let (mut flow, asked) = (flow.unwrap(), questions(&line));

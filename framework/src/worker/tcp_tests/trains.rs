@@ -5,7 +5,7 @@
 use super::frames::{SegmentEnds, frame};
 use super::*;
 use crate::device::{Offload, RxQueue, RxState, TxQueue};
-use crate::mem::{Burst, Mbuf, RxInfo, Verdict};
+use crate::mem::{Burst, ChecksumStatus, Mbuf, RxInfo};
 use crate::wire::tcp::Timestamps;
 use crate::wire::{TcpFields, TcpFlags, TcpOption, TcpSegment};
 
@@ -20,7 +20,7 @@ struct Coming {
     frame: Vec<u8>,
     /// The lengths of the buffers that it comes over, the last one for all that is left.
     buffers: Vec<usize>,
-    verdict: Verdict,
+    verdict: ChecksumStatus,
 }
 
 impl RxQueue for Wire {
@@ -280,7 +280,7 @@ impl Stage {
         let coming = said.iter().map(|said| Coming {
             frame: said.frame(self.peers[said.peer].port, self.layout),
             buffers: Vec::new(),
-            verdict: Verdict::Unknown,
+            verdict: ChecksumStatus::Unknown,
         });
         let coming: Vec<_> = coming.collect();
         self.take(coming);
@@ -459,7 +459,7 @@ fn answer_from_within_a_train_acknowledges_what_the_app_has_seen() {
 
 /// What a device that merges hands over: the segments of a train as one, over buffers of any
 /// length.
-fn merged(stage: &Stage, bytes: &[u8], buffers: &[usize], verdict: Verdict) -> Coming {
+fn merged(stage: &Stage, bytes: &[u8], buffers: &[usize], verdict: ChecksumStatus) -> Coming {
     let said = stage.said(0, bytes);
     Coming { frame: said.frame(5_000, Layout::Aligned), buffers: buffers.to_vec(), verdict }
 }
@@ -479,8 +479,8 @@ const BUFFERS: [&[usize]; 6] = [
 fn merged_segment_is_shown_where_it_lies_whatever_buffers_it_came_over() {
     let bytes = pattern(5_500);
     for buffers in BUFFERS {
-        for verdict in [Verdict::Good, Verdict::Unknown] {
-            if verdict == Verdict::Good && buffers[0] < 66 {
+        for verdict in [ChecksumStatus::Good, ChecksumStatus::Unknown] {
+            if verdict == ChecksumStatus::Good && buffers[0] < 66 {
                 // Who verifies has parsed: its first buffer has the headers.
                 continue;
             }
@@ -500,7 +500,7 @@ fn merged_segment_is_shown_where_it_lies_whatever_buffers_it_came_over() {
 fn merged_segment_in_one_large_buffer_is_taken_as_one() {
     let bytes = pattern(1_500);
     let mut stage = Stage::new(Deed::Nothing, Layout::Aligned, true, 32);
-    stage.take(vec![merged(&stage, &bytes, &[], Verdict::Good)]);
+    stage.take(vec![merged(&stage, &bytes, &[], ChecksumStatus::Good)]);
     let given = &stage.server.app().given;
     assert!(given.len() == 1 && given[0].1 == bytes, "longer than a segment that we told of");
 }
@@ -510,7 +510,7 @@ fn app_that_acts_between_two_buffers_of_a_merged_segment_is_heeded() {
     let (bytes, buffers) = (pattern(5_500), BUFFERS[0]);
     for deed in DEEDS {
         let mut stage = Stage::new(deed, Layout::Aligned, true, 32);
-        stage.take(vec![merged(&stage, &bytes, buffers, Verdict::Good)]);
+        stage.take(vec![merged(&stage, &bytes, buffers, ChecksumStatus::Good)]);
         let id = stage.server.app().given[0].0;
         let ends = matches!(deed, Deed::Pause | Deed::Close | Deed::Abort);
         assert_eq!(stage.server.app().given.len(), if ends { 2 } else { 4 }, "{deed:?}");
@@ -534,7 +534,7 @@ fn merged_segment_that_was_partly_seen_comes_late_or_is_the_last_is_put_where_it
         said.seq += from as u32;
         said.flags = if fin { TcpFlags::ACK | TcpFlags::FIN } else { TcpFlags::ACK };
         let frame = said.frame(5_000, Layout::Aligned);
-        Coming { frame, buffers: BUFFERS[1].to_vec(), verdict: Verdict::Good }
+        Coming { frame, buffers: BUFFERS[1].to_vec(), verdict: ChecksumStatus::Good }
     };
     // Beyond a hole, with the end of all; before it; over both, where whole buffers bring nothing
     // new.
@@ -552,9 +552,9 @@ fn merged_segment_that_was_partly_seen_comes_late_or_is_the_last_is_put_where_it
 #[test]
 fn merged_segment_that_is_broken_is_dropped_whole() {
     let mut stage = Stage::new(Deed::Nothing, Layout::Aligned, true, 32);
-    let mut coming = merged(&stage, &pattern(5_500), BUFFERS[0], Verdict::Unknown);
+    let mut coming = merged(&stage, &pattern(5_500), BUFFERS[0], ChecksumStatus::Unknown);
     *coming.frame.last_mut().unwrap() ^= 1;
-    stage.take(vec![coming, merged(&stage, &pattern(5_500), BUFFERS[0], Verdict::Bad)]);
+    stage.take(vec![coming, merged(&stage, &pattern(5_500), BUFFERS[0], ChecksumStatus::Bad)]);
     assert!(stage.server.app().given.is_empty());
     assert_eq!((stage.outcome().counts[4], 0), (2, 0), "both by name");
 }

@@ -309,9 +309,9 @@ impl Scene {
         // What is on the wire is what each sender says; only a long echo takes several frames.
         let waited = drops(&snapshot, |name| name.contains("/neighbors/drop/")) + sum("/neighbors/waiting");
         let others = sum("/egress/frames") - waited
-            + sum("/neighbors/questions")
+            + sum("/neighbors/requests")
             + sum("/arp/answered")
-            + sum("/arp/claims_sent")
+            + sum("/arp/announcements_sent")
             + sum("/icmp_errors/sent")
             + igmp;
         let posted = sum("/device/tx/frames") + drops(&snapshot, |name| name.contains("/device/tx/"));

@@ -5,7 +5,9 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::device::memory::MemoryQueue;
-use wirepath::pipeline::{Egress, EgressConfig, HostStack, HostStackConfig, Leg, Trunk, Vlans, host_stack};
+use wirepath::pipeline::{
+    Egress, EgressConfig, HostStack, HostStackConfig, VlanInterface, VlanTrunk, Vlans, host_stack,
+};
 use wirepath::proto::{Group, InterfaceId, Sharing};
 use wirepath::time::Duration;
 use wirepath::wire::ethernet::EthernetFrame;
@@ -41,7 +43,7 @@ pub(in crate::fuzz) fn trunk(data: &[u8]) {
     let mut input = Input::new(data);
     let config = RigConfig { buffers: input.pick(&[256, 16, 2]), answers: true, ..RigConfig::default() };
     let egress = EgressConfig::quiet(SEED);
-    let mut rig: Rig<MemoryQueue, Trunk<HostStack>> = Rig::with_nodes(
+    let mut rig: Rig<MemoryQueue, VlanTrunk<HostStack>> = Rig::with_nodes(
         config,
         |wire| wire,
         egress,
@@ -50,13 +52,13 @@ pub(in crate::fuzz) fn trunk(data: &[u8]) {
                 let scope = scope.scope(&format!("vlan{interface}"));
                 let host = rig::host(InterfaceId(interface), tags(vids));
                 let nodes = HostStackConfig { vlans: Vlans::Any, ..host::config(config) };
-                Leg {
+                VlanInterface {
                     nodes: host_stack(nodes, &host, &scope),
                     egress: Egress::new(EgressConfig::host(SEED), &scope),
                     host,
                 }
             });
-            Trunk::new(legs.collect(), scope)
+            VlanTrunk::new(legs.collect(), scope)
         },
     );
     rig.with_app(|_, cx| {
@@ -93,7 +95,7 @@ pub(in crate::fuzz) fn trunk(data: &[u8]) {
 
 /// What leaves is untagged, or has the tags of a leg; a priority may stand in front, as the
 /// question had one.
-fn assert_tags_of_legs(rig: &mut Rig<MemoryQueue, Trunk<HostStack>>) {
+fn assert_tags_of_legs(rig: &mut Rig<MemoryQueue, VlanTrunk<HostStack>>) {
     rig.take_sent(|frame| {
         let parsed = EthernetFrame::parse(frame).expect("what we send is a frame");
         let vids: Vec<_> = parsed.tags.as_slice().iter().map(|tag| tag.vid()).filter(|vid| *vid != 0).collect();

@@ -30,7 +30,7 @@ impl Player {
         match call {
             Call::Connect(_) | Call::Listen | Call::Unlisten => self.ask_to_open(call),
             Call::PathMtu(..) | Call::Unreachable(_) => self.claim(call),
-            Call::Fire(_) | Call::Warm(_) => self.send_at_once(call),
+            Call::Fire(_) | Call::Warm(_) => self.send_fast(call),
             Call::Send(_) | Call::Copy(_) | Call::Delegate(_) | Call::Delegated(_) => self.hand_over(call),
             _ => self.ask_connection(call),
         }
@@ -116,7 +116,7 @@ impl Player {
     }
 
     /// A prepared segment: it leaves, or is tried without leaving.
-    fn send_at_once(&mut self, call: &Call) -> Result<Answer, String> {
+    fn send_fast(&mut self, call: &Call) -> Result<Answer, String> {
         let (Call::Fire(len) | Call::Warm(len)) = call else { unreachable!("both have a length") };
         let (id, len) = (self.id()?, len.value(&self.variables)? as u32);
         let stage = &mut self.stage;

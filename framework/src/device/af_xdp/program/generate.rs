@@ -35,7 +35,7 @@ pub(in crate::device::af_xdp) struct Source<'a> {
     /// Whether a frame may lie in several buffers.
     pub(in crate::device::af_xdp) frags: bool,
     /// What happens to a frame that a rule names while no socket is open.
-    pub(in crate::device::af_xdp) unclaimed: Verdict,
+    pub(in crate::device::af_xdp) unclaimed: XdpAction,
 }
 
 /// Where a program has the rules: any number outside, or a few in its own instructions.
@@ -57,7 +57,7 @@ impl Source<'_> {
 
 /// What a program says of a frame: the numbers of linux/bpf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Verdict {
+pub(in crate::device::af_xdp) enum XdpAction {
     /// Tests tell by it that a rule named the frame.
     #[cfg_attr(not(test), allow(dead_code))]
     Drop = 1,
@@ -314,7 +314,7 @@ impl Program<'_> {
     }
 
     fn miss(&mut self) {
-        self.asm.mov(Reg::R0, Verdict::Pass as i32);
+        self.asm.mov(Reg::R0, XdpAction::Pass as i32);
         self.asm.exit();
     }
 

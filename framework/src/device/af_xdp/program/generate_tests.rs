@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 
 use super::super::setup::steering::{CONSTANTS_MAX, Depth, Key, Shape as Named, constants, shapes, tag_word};
 use super::bpf::{LoadOptions, Map, MapKind, Program};
-use super::generate::{Rules, Source, Verdict, generate};
+use super::generate::{Rules, Source, XdpAction, generate};
 use super::metadata;
 use crate::device::steering::Rule;
 use crate::mem::Pool;
@@ -55,7 +55,7 @@ fn load(rules: &[Rule], form: Form, frags: bool) -> std::io::Result<Loaded> {
         tags: rules.iter().any(|rule| rule.flow_tag.is_some()),
         kfuncs: [None; 3],
         frags,
-        unclaimed: Verdict::Drop,
+        unclaimed: XdpAction::Drop,
     });
     let program = Program::load(&insns, LoadOptions { frags, bound_to: None }).map_err(|refused| {
         assert!(refused.log.is_empty(), "the verifier refuses {rules:?} {form:?}: {}", refused.log);
@@ -72,8 +72,8 @@ impl Loaded {
     /// The flow tag that the frame gets, `None` where no rule names it.
     fn says(&self, frame: &[u8]) -> Option<Option<u32>> {
         let ran = self.program.test_run(frame, 1).unwrap();
-        assert!([Verdict::Drop as u32, Verdict::Pass as u32].contains(&ran.verdict), "verdict {}", ran.verdict);
-        if ran.verdict == Verdict::Pass as u32 {
+        assert!([XdpAction::Drop as u32, XdpAction::Pass as u32].contains(&ran.verdict), "verdict {}", ran.verdict);
+        if ran.verdict == XdpAction::Pass as u32 {
             return None;
         }
         let pool = Pool::heap(1).unwrap();
@@ -411,12 +411,12 @@ fn rule_of_another_queue_is_not_for_this_one() {
             tags: false,
             kfuncs: [None; 3],
             frags: false,
-            unclaimed: Verdict::Drop,
+            unclaimed: XdpAction::Drop,
         });
         // Frames come on queue 0.
         Program::load(&insns, LoadOptions::default()).unwrap().test_run(&frame_of(&Rule::arp()), 1).unwrap().verdict
     };
-    let (named, passed) = (Verdict::Drop as u32, Verdict::Pass as u32);
+    let (named, passed) = (XdpAction::Drop as u32, XdpAction::Pass as u32);
     assert_eq!(says(&[(Rule::ALL, 1)]), passed);
     assert_eq!(says(&[(Rule::arp(), 1), (Rule::igmp(), 0)]), passed);
     assert_eq!(says(&[(Rule::arp(), 1), (Rule::arp(), 0)]), named);

@@ -20,7 +20,7 @@ use super::super::setup::interface::Interface;
 use super::super::setup::steering::{Key, constants, shapes, tag_word};
 use super::assembler::{Alu, Assembler, Helper, Reg};
 use super::bpf::{LoadOptions, Map, MapKind, Program};
-use super::generate::{Rules, Source, Verdict, generate};
+use super::generate::{Rules, Source, XdpAction, generate};
 use super::kfuncs::{Ask, Kfuncs};
 use super::metadata::{self, RX_HINTS_LEN, TAG_LEN};
 use crate::counters::Block;
@@ -52,7 +52,7 @@ fn told(rule: &Rule, frame: &[u8], kfuncs: Kfuncs) -> io::Result<Option<(RxInfo,
         tags: rule.flow_tag.is_some(),
         kfuncs,
         frags: false,
-        unclaimed: Verdict::Drop,
+        unclaimed: XdpAction::Drop,
     };
     let constants = constants([(rule, 0)].into_iter(), 1);
     let looked_up = told_by(&source, frame)?;
@@ -66,7 +66,7 @@ fn told_by(source: &Source<'_>, frame: &[u8]) -> io::Result<Option<(RxInfo, usiz
         Ok(program) => program.test_run(frame, 1)?,
         Err(refused) => return Err(io::Error::other(format!("{}: {}", refused.error, refused.log))),
     };
-    if ran.verdict != Verdict::Drop as u32 {
+    if ran.verdict != XdpAction::Drop as u32 {
         return Ok(None);
     }
     let pool = Pool::heap(1).unwrap();

@@ -76,10 +76,10 @@ fn nothing_leaves_a_queue_before_the_others_hear() {
         assert!(!first.sends(), "what is answered to the other queue would come to the kernel");
         first.poll();
         assert!(!first.sends());
-        assert_eq!((first.count("q/tx/refused_unheard"), first.count("q/tx/kicks")), (2, 0));
+        assert_eq!((first.count("q/tx/refused_before_ready"), first.count("q/tx/wakeups")), (2, 0));
         second.poll();
         assert!(first.sends() && second.sends());
-        assert_eq!((first.count("q/tx/refused_unheard"), first.count("q/tx/frames")), (2, 1));
+        assert_eq!((first.count("q/tx/refused_before_ready"), first.count("q/tx/frames")), (2, 1));
     });
 }
 
@@ -138,7 +138,7 @@ fn nothing_leaves_a_queue_that_the_kernel_does_not_let_hear() {
         device.port().freeze().unwrap();
         queue.poll();
         assert!(!queue.sends());
-        assert_eq!((queue.count("q/tx/refused_unheard"), queue.count("q/tx/frames")), (1, 0));
+        assert_eq!((queue.count("q/tx/refused_before_ready"), queue.count("q/tx/frames")), (1, 0));
         assert_eq!(queue.count("q/rx/connects_refused"), 3, "the poll, the question for room, and the frame");
     });
 }

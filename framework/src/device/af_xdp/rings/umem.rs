@@ -170,7 +170,7 @@ pub(in crate::device::af_xdp) fn is_umem_layout(layout: Layout) -> bool {
 
 /// What is wrong with a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Fault {
+pub(in crate::device::af_xdp) enum DescriptorError {
     /// The address lies outside the umem, or in a chunk that the kernel was not lent.
     Address,
     /// The bytes reach into the metadata or out of the chunk. The buffer has gone home.
@@ -178,14 +178,14 @@ pub(in crate::device::af_xdp) enum Fault {
 }
 
 /// The chunks that the kernel has to receive into.
-pub(in crate::device::af_xdp) struct Lent {
+pub(in crate::device::af_xdp) struct FillChunks {
     geometry: Geometry,
     /// For each chunk its mbuf, empty, while the kernel has it.
     mbufs: Box<[Option<Mbuf>]>,
     count: u32,
 }
 
-impl Lent {
+impl FillChunks {
     pub(in crate::device::af_xdp) fn new(geometry: Geometry) -> Self {
         Self { geometry, mbufs: (0..geometry.chunks).map(|_| None).collect(), count: 0 }
     }
@@ -211,9 +211,9 @@ impl Lent {
     /// The mbuf of a received frame, or part of one. All that the kernel says is checked: a chunk
     /// that it was lent, bytes behind the metadata and inside the chunk.
     #[inline]
-    pub(in crate::device::af_xdp) fn take_back(&mut self, desc: &Desc) -> Result<Mbuf, Fault> {
+    pub(in crate::device::af_xdp) fn take_back(&mut self, desc: &Desc) -> Result<Mbuf, DescriptorError> {
         let mbuf = self.geometry.chunk(desc.addr).and_then(|chunk| self.mbufs[chunk].take());
-        let Some(mut mbuf) = mbuf else { return Err(Fault::Address) };
+        let Some(mut mbuf) = mbuf else { return Err(DescriptorError::Address) };
         self.count -= 1;
         let (offset, len) = (self.geometry.offset(desc.addr), desc.len as usize);
         if offset == self.geometry.data_offset && mbuf.append(len).is_some() {
@@ -221,7 +221,7 @@ impl Lent {
         }
         if offset < METADATA_LEN || offset + len > 1 << self.geometry.shift {
             mbuf.free();
-            return Err(Fault::Length);
+            return Err(DescriptorError::Length);
         }
         place(&mut mbuf, self.geometry.data_offset, offset, len);
         Ok(mbuf)
@@ -264,9 +264,9 @@ mod tests {
 
     /// What becomes of a descriptor while chunk 0 is lent: offset in the chunk and bytes, or the
     /// fault. No buffer is lost.
-    fn check(addr: u64, len: u32, expected: Result<(usize, usize), Fault>) {
+    fn check(addr: u64, len: u32, expected: Result<(usize, usize), DescriptorError>) {
         let pool = pool();
-        let mut lent = Lent::new(Geometry::of(&pool));
+        let mut lent = FillChunks::new(Geometry::of(&pool));
         assert_eq!(lent.lend(pool.alloc().unwrap()), 0);
         let taken = lent.take_back(&Desc { addr, len, options: 0 }).map(|mbuf| {
             let seen = (mbuf.data_ptr() as usize - pool.region().base().as_ptr() as usize, mbuf.len());
@@ -281,17 +281,17 @@ mod tests {
     #[test]
     fn address_outside_the_umem_or_of_a_chunk_not_lent_is_refused() {
         for addr in [2048 + 384, 4 * 2048, 4 * 2048 + 384, u64::MAX, 1 << 40] {
-            check(addr, 60, Err(Fault::Address));
+            check(addr, 60, Err(DescriptorError::Address));
         }
     }
 
     #[test]
     fn bytes_outside_the_data_of_a_chunk_are_refused() {
-        check(384, 1665, Err(Fault::Length));
-        check(384, u32::MAX, Err(Fault::Length));
-        check(0, 60, Err(Fault::Length));
-        check(127, 60, Err(Fault::Length));
-        check(2047, 2, Err(Fault::Length));
+        check(384, 1665, Err(DescriptorError::Length));
+        check(384, u32::MAX, Err(DescriptorError::Length));
+        check(0, 60, Err(DescriptorError::Length));
+        check(127, 60, Err(DescriptorError::Length));
+        check(2047, 2, Err(DescriptorError::Length));
     }
 
     #[test]
@@ -306,11 +306,11 @@ mod tests {
     #[test]
     fn chunk_that_comes_back_twice_is_refused() {
         let pool = pool();
-        let mut lent = Lent::new(Geometry::of(&pool));
+        let mut lent = FillChunks::new(Geometry::of(&pool));
         lent.lend(pool.alloc().unwrap());
         let desc = Desc { addr: 384, len: 60, options: 0 };
         lent.take_back(&desc).unwrap().free();
-        assert_eq!(lent.take_back(&desc).map(Mbuf::free), Err(Fault::Address));
+        assert_eq!(lent.take_back(&desc).map(Mbuf::free), Err(DescriptorError::Address));
     }
 
     #[test]

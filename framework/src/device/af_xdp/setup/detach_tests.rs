@@ -107,7 +107,7 @@ pub(in crate::device::af_xdp) fn alone(test: &str, check: fn()) {
 fn frame_that_the_kernel_does_not_take_at_once_is_counted_and_leaves_later() {
     alone("frame_that_the_kernel_does_not_take_at_once_is_counted_and_leaves_later", || {
         let mut looped = Looped::open();
-        let refused = |looped: &Looped| looped.block.snapshot().count("q/tx/kicks_refused").unwrap();
+        let refused = |looped: &Looped| looped.block.snapshot().count("q/tx/wakeups_refused").unwrap();
         set_link("down");
         assert!(!looped.hears_itself(), "and its post said that it was taken");
         assert_eq!((refused(&looped), looped.tx.in_flight()), (1, 1));

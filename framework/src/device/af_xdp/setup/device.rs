@@ -103,7 +103,7 @@ impl AfXdpDevice {
     ///
     /// Nothing leaves a queue before all that were taken by then hear, as an answer may come on any
     /// of them: so take the queues before the first worker starts. Who sends before is told that
-    /// there is no room (`tx/refused_unheard`).
+    /// there is no room (`tx/refused_before_ready`).
     ///
     /// # Errors
     /// One sentence with the next step in it: no such interface, no permission, a program of

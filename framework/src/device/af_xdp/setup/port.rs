@@ -11,7 +11,7 @@ use std::time::{Duration, Instant as Moment};
 use zerocopy::IntoBytes;
 
 use super::super::program::bpf::{Link, LoadError, LoadOptions, Map, MapKind, Program};
-use super::super::program::generate::{Rules, Source, Verdict, generate};
+use super::super::program::generate::{Rules, Source, XdpAction, generate};
 use super::super::program::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
 use super::super::rings::socket::kernel_version;
 use super::device::AfXdpConfig;
@@ -411,7 +411,7 @@ impl Maps {
             tags,
             kfuncs,
             frags: options.frags,
-            unclaimed: Verdict::Pass,
+            unclaimed: XdpAction::Pass,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! frame, and what is counted. What becomes of a frame is its ring's business: `cyclic.rs`,
 //! `striding.rs`.
 
-use super::super::health::recover::Blame;
+use super::super::health::recover::ErrorSource;
 use super::super::setup::parts::CqParts;
 use super::compressed::{Mini, Session};
 use super::cq::{Cq, Next};
@@ -61,7 +61,7 @@ pub(in crate::device::mlx5) struct Reader {
     /// The NIC's ring is not ours any more, or in error.
     is_broken: bool,
     /// What broke it.
-    blame: Blame,
+    blame: ErrorSource,
     place: Place,
     counters: Counters,
     drops: Drops<Mlx5RxDrop>,
@@ -71,7 +71,7 @@ struct Counters {
     frames: Counter,
     bytes: Counter,
     /// Turns that found the pool empty while WQEs were vacant, or while frames waited to be copied.
-    starved: Counter,
+    nombuf: Counter,
     /// Buffers that came back from a queue in error.
     flushed: Counter,
 }
@@ -113,7 +113,7 @@ impl Reader {
         let counters = Counters {
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
-            starved: scope.counter("starved", Unit::Events),
+            nombuf: scope.counter("nombuf", Unit::Events),
             flushed: scope.counter("flushed", Unit::Mbufs),
         };
         Self {
@@ -122,7 +122,7 @@ impl Reader {
             parser,
             compresses: mini.is_some(),
             is_broken: false,
-            blame: Blame::Ours,
+            blame: ErrorSource::Ours,
             place: Place::Known,
             counters,
             drops: scope.drops(),
@@ -150,7 +150,7 @@ impl Reader {
 
     /// The queue has to be reset, or is.
     pub(in crate::device::mlx5) fn set_broken(&mut self, is_broken: bool) {
-        self.blame = Blame::Ours;
+        self.blame = ErrorSource::Ours;
         self.is_broken = is_broken;
         if matches!(self.place, Place::Sought(_)) {
             self.place = Place::Lost;
@@ -202,8 +202,8 @@ impl Reader {
     }
 
     /// Counts a turn without a buffer where one was wanted.
-    pub(in crate::device::mlx5) fn count_starved(&self) {
-        self.counters.starved.inc();
+    pub(in crate::device::mlx5) fn count_nombuf(&self) {
+        self.counters.nombuf.inc();
     }
 
     /// Counts frames that are lost for `reason`.
@@ -230,7 +230,7 @@ impl Reader {
     pub(in crate::device::mlx5) fn stop(&mut self, reason: Mlx5RxDrop) -> Step {
         self.drops.count(reason);
         self.is_broken = true;
-        self.blame = if reason == Mlx5RxDrop::LocalLength { Blame::Wire } else { Blame::Ours };
+        self.blame = if reason == Mlx5RxDrop::LocalLength { ErrorSource::Wire } else { ErrorSource::Ours };
         if self.compresses && matches!(reason, Mlx5RxDrop::SessionInvalid | Mlx5RxDrop::IndexUnexpected) {
             self.place = Place::Lost;
         }
@@ -238,7 +238,7 @@ impl Reader {
     }
 
     /// Who broke it.
-    pub(in crate::device::mlx5) fn blame(&self) -> Blame {
+    pub(in crate::device::mlx5) fn blame(&self) -> ErrorSource {
         self.blame
     }
 

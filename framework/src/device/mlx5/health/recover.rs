@@ -50,12 +50,12 @@ pub(in crate::device::mlx5) struct Recovery {
     failed_resets: Counter,
     cq_errors: Counter,
     /// Buffers that never go home, as the NIC could not be made to let go of them.
-    stranded: Counter,
+    leaked: Counter,
 }
 
 /// Who made an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Blame {
+pub(in crate::device::mlx5) enum ErrorSource {
     /// Nobody knows, or we: it may come back at once.
     Ours,
     /// Whoever sent a frame longer than the ring's buffers. A longer pause would keep nobody from
@@ -73,7 +73,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_secs(1);
 
 impl Recovery {
-    /// For objects that are ready. Counts `resets`, `failed_resets`, `cq_errors` and `stranded`
+    /// For objects that are ready. Counts `resets`, `failed_resets`, `cq_errors` and `leaked`
     /// buffers in `scope`.
     pub(in crate::device::mlx5) fn new(objects: Box<dyn Objects>, scope: &Scope) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Recovery {
             resets: scope.counter("resets", Unit::Events),
             failed_resets: scope.counter("failed_resets", Unit::Events),
             cq_errors: scope.counter("cq_errors", Unit::Events),
-            stranded: scope.counter("stranded", Unit::Mbufs),
+            leaked: scope.counter("leaked", Unit::Mbufs),
         }
     }
 
@@ -93,20 +93,20 @@ impl Recovery {
     /// it tries again on a later turn.
     #[cold]
     pub(in crate::device::mlx5) fn reset(&mut self, now: Instant) -> bool {
-        self.reset_for(Blame::Ours, now)
+        self.reset_for(ErrorSource::Ours, now)
     }
 
     /// The same, and says who made the error.
     #[cold]
-    pub(in crate::device::mlx5) fn reset_for(&mut self, error: Blame, now: Instant) -> bool {
+    pub(in crate::device::mlx5) fn reset_for(&mut self, error: ErrorSource, now: Instant) -> bool {
         if now < self.due || self.has_ended {
             return false;
         }
         let quiet = now.since(self.due) > QUIET;
         self.pause = match error {
             _ if quiet => PAUSE_MIN,
-            Blame::Ours => (self.pause + self.pause).min(PAUSE_MAX),
-            Blame::Wire => self.pause,
+            ErrorSource::Ours => (self.pause + self.pause).min(PAUSE_MAX),
+            ErrorSource::Wire => self.pause,
         };
         self.due = now + self.pause;
         self.resets.inc();
@@ -151,7 +151,7 @@ impl Recovery {
     /// Counts buffers that never go home.
     #[cold]
     pub(in crate::device::mlx5) fn strand(&mut self, count: u64) {
-        self.stranded.add(count);
+        self.leaked.add(count);
     }
 
     fn counted(&mut self, call: impl FnOnce(&mut dyn Objects) -> io::Result<()>) -> bool {
@@ -233,7 +233,7 @@ pub(in crate::device::mlx5) mod tests {
     #[test]
     fn frames_that_are_too_long_make_no_pause_longer() {
         let (mut recovery, counted, _block) = recovery();
-        let resets = (0..1_000).filter(|&ms| recovery.reset_for(Blame::Wire, at(ms)) && recovery.ready()).count();
+        let resets = (0..1_000).filter(|&ms| recovery.reset_for(ErrorSource::Wire, at(ms)) && recovery.ready()).count();
         assert_eq!((resets, counted.resets.get()), (1_000, 1_000), "one each ms");
         // What is our own mistake between does.
         assert!(recovery.reset(at(1_000)) && !recovery.reset(at(1_001)) && recovery.reset(at(1_002)));

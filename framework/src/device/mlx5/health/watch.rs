@@ -22,7 +22,7 @@ use crate::device::RxState;
 
 /// What no CQE can tell a half of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Fault {
+pub(in crate::device::mlx5) enum RingError {
     /// Its ring is in error, and comes back when it is reset.
     Ring,
     /// Its completion queue is lost: it overran, or the NIC could not write to it. The NIC writes
@@ -164,7 +164,7 @@ impl<S: Source> Watch<S> {
 
     /// What became of a half with this ring and this completion queue since it was last asked for.
     /// Says `None` where somebody else is just reading events, and the truth the next time.
-    pub(in crate::device::mlx5) fn take_fault(&self, ring: Element, cq: Element) -> Option<Fault> {
+    pub(in crate::device::mlx5) fn take_fault(&self, ring: Element, cq: Element) -> Option<RingError> {
         if !self.has_faulted.load(Ordering::Relaxed) {
             return None;
         }
@@ -179,7 +179,7 @@ impl<S: Source> Watch<S> {
         };
         let (ring_failed, cq_failed) = (take(ring), take(cq));
         self.has_faulted.store(!faulted.is_empty(), Ordering::Relaxed);
-        if cq_failed { Some(Fault::Completions) } else { ring_failed.then_some(Fault::Ring) }
+        if cq_failed { Some(RingError::Completions) } else { ring_failed.then_some(RingError::Ring) }
     }
 
     /// Reads the events that wait, and then forgets what became of an object: it was reset, or it
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!((watch.state(), watch.take_out_of_buffer()), (RxState::Open, 0));
         assert_eq!(watch.take_fault(ring, cq), None, "somebody has it");
         drop(busy);
-        assert_eq!(watch.take_fault(ring, cq), Some(Fault::Ring), "it is not lost");
+        assert_eq!(watch.take_fault(ring, cq), Some(RingError::Ring), "it is not lost");
         assert_eq!(port.asked.get(), asked);
     }
 
@@ -437,9 +437,9 @@ mod tests {
         watch.look();
         let cq = Element::CompletionQueue(1);
         assert_eq!(watch.take_fault(Element::WorkQueue(8), cq), None);
-        assert_eq!(watch.take_fault(Element::WorkQueue(7), cq), Some(Fault::Ring));
+        assert_eq!(watch.take_fault(Element::WorkQueue(7), cq), Some(RingError::Ring));
         assert_eq!(watch.take_fault(Element::WorkQueue(7), cq), None);
-        assert_eq!(watch.take_fault(Element::QueuePair(8), cq), Some(Fault::Ring));
+        assert_eq!(watch.take_fault(Element::QueuePair(8), cq), Some(RingError::Ring));
     }
 
     #[test]
@@ -449,10 +449,10 @@ mod tests {
         let (ring, cq) = (Element::QueuePair(7), Element::CompletionQueue(7));
         port.events.borrow_mut().extend([event(EventKind::CqError, cq), event(EventKind::QpFatal, ring)]);
         watch.look();
-        assert_eq!(watch.take_fault(ring, Element::CompletionQueue(8)), Some(Fault::Ring));
+        assert_eq!(watch.take_fault(ring, Element::CompletionQueue(8)), Some(RingError::Ring));
         port.events.borrow_mut().push(event(EventKind::QpFatal, ring));
         watch.look();
-        assert_eq!(watch.take_fault(ring, cq), Some(Fault::Completions));
+        assert_eq!(watch.take_fault(ring, cq), Some(RingError::Completions));
         assert_eq!(watch.take_fault(ring, cq), None, "both were taken");
         port.events.borrow_mut().push(event(EventKind::CqError, cq));
         watch.look();

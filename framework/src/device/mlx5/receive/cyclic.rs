@@ -53,7 +53,7 @@ fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
     if rq.is_full() || posted == limit {
         return limit - posted;
     }
-    reader.count_starved();
+    reader.count_nombuf();
     0
 }
 

@@ -1,14 +1,14 @@
 //! What a CQE says of a frame's headers (bytes 28 and 29, mlx5.md 2.9), as it stands in an mbuf: a
 //! table that is made once for each queue, and looked up by the bits themselves.
 //!
-//! A checksum that the NIC found right is [`Verdict::Good`]. One that it did not is `Unknown`, not
+//! A checksum that the NIC found right is [`ChecksumStatus::Good`]. One that it did not is `Unknown`, not
 //! `Bad`: the bit is clear too where it did not look, and the nodes that look then name what they
 //! drop. Of a device that does not say that it checks sums, the bits say nothing at all.
 
 use core::ops::Deref;
 
 use super::super::completion::clock::Stamps;
-use crate::mem::{Headers, Known, KnownWord, L3, L4, RxInfo, Verdict};
+use crate::mem::{ChecksumStatus, Headers, Known, KnownWord, L3, L4, RxInfo};
 use crate::time::UnixTime;
 
 /// Of bytes 28 and 29 the bits that tell: L3 and L4 checksum in order (28, bits 1 and 2), and all
@@ -79,7 +79,7 @@ fn info(bits: u32, RxFeatures { stamps, has_hashes, has_checksums }: RxFeatures)
     headers = l4.map_or(headers, |l4| headers.with_l4(l4));
     headers = if has(FRAGMENT) { headers.with_fragment() } else { headers };
     headers = if has(IP_OPTIONS) { headers.with_ip_options() } else { headers };
-    let good = |good| if good && has_checksums { Verdict::Good } else { Verdict::Unknown };
+    let good = |good| if good && has_checksums { ChecksumStatus::Good } else { ChecksumStatus::Unknown };
     RxInfo {
         // Which of them there may be is what counts here. That a frame has no flow tag or no hash
         // is said by the values.
@@ -119,11 +119,11 @@ mod tests {
     const FACTS: RxFeatures = RxFeatures { stamps: Stamps::Off, has_hashes: false, has_checksums: true };
 
     /// What is known of a frame with these bytes 28 and 29: verdicts of L3 and L4, headers.
-    fn check(bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
+    fn check(bytes: [u8; 2], verdicts: [ChecksumStatus; 2], headers: Headers) {
         check_with(FACTS, bytes, verdicts, headers);
     }
 
-    fn check_with(features: RxFeatures, bytes: [u8; 2], verdicts: [Verdict; 2], headers: Headers) {
+    fn check_with(features: RxFeatures, bytes: [u8; 2], verdicts: [ChecksumStatus; 2], headers: Headers) {
         let known = PacketTypes::new(features).of(u32::from_be_bytes([bytes[0], bytes[1], 0xff, 0xff]));
         let [ip_checksum, l4_checksum] = verdicts;
         assert_eq!(
@@ -133,7 +133,7 @@ mod tests {
         );
     }
 
-    use Verdict::{Good, Unknown};
+    use ChecksumStatus::{Good, Unknown};
 
     #[test]
     fn checksum_that_is_not_called_right_is_unknown() {

@@ -16,7 +16,7 @@ use super::super::completion::compressed::Mini;
 use super::super::completion::cqe_parser::CqeParser;
 use super::super::completion::reader::{Mlx5RxDrop, Reader};
 use super::super::health::recover::Recovery;
-use super::super::health::watch::Fault;
+use super::super::health::watch::RingError;
 use super::super::setup::parts::{CqParts, RqParts};
 use super::cyclic;
 use super::mprq_buffer::MprqBuffer;
@@ -58,7 +58,7 @@ pub(in crate::device::mlx5) struct Refreshed {
     /// Frames for this queue that found no buffer, since the last time.
     pub(in crate::device::mlx5) out_of_buffer: u64,
     /// What the queue could not say by a CQE.
-    pub(in crate::device::mlx5) fault: Option<Fault>,
+    pub(in crate::device::mlx5) fault: Option<RingError>,
 }
 
 /// What the receiving half of a queue is made of.
@@ -268,7 +268,7 @@ impl RxQueue for Mlx5Rx {
 impl Mlx5Rx {
     fn apply(&mut self, Refreshed { out_of_buffer, fault }: Refreshed) {
         self.reader.drop_frames(Mlx5RxDrop::OutOfBuffer, out_of_buffer);
-        if fault == Some(Fault::Completions) {
+        if fault == Some(RingError::Completions) {
             self.recovery.end();
         }
         if fault.is_some() {

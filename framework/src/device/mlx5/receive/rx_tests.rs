@@ -9,7 +9,7 @@ use super::super::testing::plain::{PLAIN_LKEY, PlainConfig, PlainMini, PlainNic,
 use super::rx::Mlx5Rx;
 use crate::counters::Block;
 use crate::device::RxQueue;
-use crate::mem::{BURST_MAX, Burst, Headers, L3, L4, Mbuf, Pool, RxInfo, Verdict};
+use crate::mem::{BURST_MAX, Burst, ChecksumStatus, Headers, L3, L4, Mbuf, Pool, RxInfo};
 use crate::time::{Duration, Instant, UnixTime};
 
 /// A queue, its NIC, and its worker's pool.
@@ -211,8 +211,8 @@ fn cqe_tells_of_checksums_headers_tag_hash_and_time() {
         flow_tag: Some(7),
         vlan: Some(0x6007),
         hash: Some(0xdead_beef),
-        ip_checksum: Verdict::Good,
-        l4_checksum: Verdict::Good,
+        ip_checksum: ChecksumStatus::Good,
+        l4_checksum: ChecksumStatus::Good,
         headers: Headers::UNKNOWN.with_l3(L3::Ipv4).with_l4(L4::Udp),
     };
     assert_eq!(frames[0].rx_info(), all);
@@ -284,8 +284,8 @@ fn checksums_inside_a_tunnel_are_not_those_of_the_frame() {
     rig.nic.frame(60, |cqe| cqe[0] = 1);
     rig.nic.frame(61, |_| ());
     let frames = rig.receive(32);
-    assert_eq!((frames[0].ip_checksum(), frames[0].headers()), (Verdict::Unknown, Headers::UNKNOWN));
-    assert_eq!(frames[1].ip_checksum(), Verdict::Good);
+    assert_eq!((frames[0].ip_checksum(), frames[0].headers()), (ChecksumStatus::Unknown, Headers::UNKNOWN));
+    assert_eq!(frames[1].ip_checksum(), ChecksumStatus::Good);
     frames.into_iter().for_each(Mbuf::free);
     rig.close();
 }
@@ -395,7 +395,7 @@ fn frame_over_one_buffer_is_a_chain() {
         let parts: Vec<usize> = mbuf.segments().map(<[u8]>::len).collect();
         assert_eq!((mbuf.len(), parts.len()), (len, len.div_ceil(room)), "frame {idx}");
         assert!(parts[..parts.len() - 1].iter().all(|&part| part == room));
-        assert_eq!(mbuf.ip_checksum(), Verdict::Good);
+        assert_eq!(mbuf.ip_checksum(), ChecksumStatus::Good);
         mbuf.free();
     }
     rig.close();
@@ -453,7 +453,7 @@ fn empty_pool_lets_the_ring_run_dry_and_no_frame_is_lost() {
     rest.into_iter().for_each(Mbuf::free);
     (1..=5).for_each(|len| rig.nic.frame(len, |_| ()));
     assert_eq!(rig.lens(5), [1, 2, 3, 4, 5]);
-    assert!(rig.count("starved") > 0);
+    assert!(rig.count("nombuf") > 0);
     rig.close();
 }
 
@@ -491,7 +491,7 @@ fn empty_pool_is_asked_once_a_turn() {
     let mut rig = rig_of(PlainConfig { wqes: 8, cqes: 8, ..PlainConfig::default() }, 8);
     (1..=8).for_each(|len| rig.nic.frame(len, |_| ()));
     let held = rig.receive(6);
-    assert_eq!((held.len(), rig.count("starved")), (6, 1));
+    assert_eq!((held.len(), rig.count("nombuf")), (6, 1));
     held.into_iter().for_each(Mbuf::free);
     rig.close();
 }
@@ -675,13 +675,13 @@ fn buffers_that_the_nic_does_not_let_go_of_stay_with_it() {
     assert_eq!(rig.lens(1).len(), 1);
     rig.nic.objects.failing.set(1);
     drop(rig.rx.take());
-    assert_eq!((rig.pool.in_use(), rig.pool.unnamed(), rig.count("stranded")), (8, 0, 8));
+    assert_eq!((rig.pool.in_use(), rig.pool.unnamed(), rig.count("leaked")), (8, 0, 8));
     // Of a striding ring it is the memory where frames land.
     let mut rig = self::rig(striding());
     let before = rig.nic.landing_keepers();
     rig.nic.objects.failing.set(1);
     drop(rig.rx.take());
-    assert_eq!((rig.nic.landing_keepers(), rig.pool.in_use(), rig.count("stranded")), (before, 0, 0));
+    assert_eq!((rig.nic.landing_keepers(), rig.pool.in_use(), rig.count("leaked")), (before, 0, 0));
 }
 
 // Compressed sessions.
@@ -708,7 +708,7 @@ fn session_of_every_length_at_every_place_of_the_ring() {
                 let last = frames.pop().unwrap();
                 assert_eq!((frames.len() as u32, last.len(), last.flow_tag()), (count, 70, None));
                 for (idx, mbuf) in (0..).zip(&frames) {
-                    let expected = (100 + idx as usize, Some(1 + idx), Some(8), Verdict::Good);
+                    let expected = (100 + idx as usize, Some(1 + idx), Some(8), ChecksumStatus::Good);
                     let seen = (mbuf.len(), mbuf.rx_info().hash, mbuf.flow_tag(), mbuf.l4_checksum());
                     assert_eq!(seen, expected, "frame {idx} of {count} at {offset}");
                 }
@@ -876,7 +876,7 @@ fn frames_are_copied_out_of_their_strides_over_many_turns() {
             rig.nic.strided(&expected, |cqe| cqe[59] = 1);
             let mbuf = rig.receive(8).pop().unwrap();
             assert_eq!((mbuf.bytes(), mbuf.flow_tag()), (&expected[..], Some(0)), "frame {idx}");
-            assert_eq!((mbuf.ip_checksum(), mbuf.is_writable()), (Verdict::Good, true));
+            assert_eq!((mbuf.ip_checksum(), mbuf.is_writable()), (ChecksumStatus::Good, true));
             mbuf.free();
             assert_eq!(rig.nic.rq.producer_index(), (rig.nic.wqe_idx + 4) & 0xffff, "a WQE comes back as a whole");
         }
@@ -931,7 +931,7 @@ fn frame_of_a_striding_ring_over_one_buffer_is_a_chain() {
     rig.nic.strided(&expected, |_| ());
     let mbuf = rig.receive(1).pop().unwrap();
     assert_eq!(mbuf.segments().collect::<Vec<_>>().concat(), expected);
-    assert_eq!((mbuf.len(), mbuf.l4_checksum()), (9000, Verdict::Good));
+    assert_eq!((mbuf.len(), mbuf.l4_checksum()), (9000, ChecksumStatus::Good));
     mbuf.free();
     rig.close();
 }
@@ -948,7 +948,7 @@ fn frames_wait_in_their_strides_while_the_pool_is_empty() {
     let rest = rig.receive(32);
     assert!(rest.iter().map(Mbuf::bytes).eq(frames[3..].iter().map(|frame| &frame[..])));
     rest.into_iter().for_each(Mbuf::free);
-    assert!(rig.count("starved") > 0);
+    assert!(rig.count("nombuf") > 0);
     rig.close();
 }
 

@@ -227,7 +227,7 @@ pub(in crate::device::mlx5) fn take(
             Step::Frame => left -= 1,
             Step::Other if others > 0 => others -= 1,
             Step::Other => return,
-            Step::Dry => return reader.count_starved(),
+            Step::Dry => return reader.count_nombuf(),
         }
     }
 }

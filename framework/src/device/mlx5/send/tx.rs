@@ -23,7 +23,7 @@ use super::super::completion::clock::{Line, Relation, Stamps, real_time};
 use super::super::completion::cq::Cq;
 use super::super::completion::cqe::{Format, Opcode as CqeOpcode, Syndrome};
 use super::super::health::recover::Recovery;
-use super::super::health::watch::Fault;
+use super::super::health::watch::RingError;
 use super::super::setup::parts::{CqParts, SqParts, TxFeatures};
 use super::shape::{self, ETHERNET_LEN, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
 use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, LenRange, Load, Sq, WarmUp};
@@ -110,7 +110,7 @@ pub struct Mlx5Tx {
     recovery: Recovery,
     stamps: Stamps,
     relation: Box<dyn FnMut() -> Option<Relation>>,
-    fault: Box<dyn FnMut() -> Option<Fault>>,
+    fault: Box<dyn FnMut() -> Option<RingError>>,
     timestamps: TxTimestamps,
     counters: Counters,
     drops: Drops<Mlx5TxDrop>,
@@ -124,7 +124,7 @@ struct Counters {
     refused_in_error: Counter,
     /// Frames given back because their answers would have come to the kernel: not all queues that
     /// share were open.
-    refused_unheard: Counter,
+    refused_before_ready: Counter,
     doorbells: Counter,
     /// Rehearsals: see [`Mlx5Tx::warm`].
     dry_runs: Counter,
@@ -153,7 +153,7 @@ pub(in crate::device::mlx5) struct TxParts {
     /// never for a frame.
     pub(in crate::device::mlx5) relation: Box<dyn FnMut() -> Option<Relation>>,
     /// What no CQE can tell, since this was last asked. Asked now and then.
-    pub(in crate::device::mlx5) fault: Box<dyn FnMut() -> Option<Fault>>,
+    pub(in crate::device::mlx5) fault: Box<dyn FnMut() -> Option<RingError>>,
     pub(in crate::device::mlx5) recovery: Recovery,
     /// True once the rules of the queue stand, where that may be later than now.
     pub(in crate::device::mlx5) hearing: Option<Arc<AtomicBool>>,
@@ -193,7 +193,7 @@ impl Mlx5Tx {
             bytes: scope.counter("bytes", CounterUnit::Bytes),
             ring_full: events("ring_full"),
             refused_in_error: events("refused_in_error"),
-            refused_unheard: events("refused_unheard"),
+            refused_before_ready: events("refused_before_ready"),
             doorbells: events("doorbells"),
             dry_runs: events("dry_runs"),
             preposts: events("preposts"),
@@ -425,7 +425,7 @@ impl Mlx5Tx {
 
     #[cold]
     fn refuse(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
-        if self.failed { &self.counters.refused_in_error } else { &self.counters.refused_unheard }.inc();
+        if self.failed { &self.counters.refused_in_error } else { &self.counters.refused_before_ready }.inc();
         Err(mbuf)
     }
 
@@ -736,7 +736,7 @@ impl TxQueue for Mlx5Tx {
     /// out by others: no system call.
     fn refresh_counters(&mut self) {
         let fault = (self.fault)();
-        if fault == Some(Fault::Completions) {
+        if fault == Some(RingError::Completions) {
             self.recovery.end();
         }
         if fault.is_some() {

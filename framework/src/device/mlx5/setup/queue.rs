@@ -14,7 +14,7 @@ use super::super::completion::clock::{Relation, Stamps};
 use super::super::completion::compressed::Mini;
 use super::super::error::SetupError;
 use super::super::health::recover::{Objects, Recovery};
-use super::super::health::watch::Fault;
+use super::super::health::watch::RingError;
 use super::super::receive::mprq_buffer::MprqBuffer;
 use super::super::receive::packet_types::RxFeatures;
 use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
@@ -318,9 +318,9 @@ impl ObjectMonitor {
     }
 
     /// What became of them since this was last asked, as far as events have been read.
-    fn take_fault(&self) -> Option<Fault> {
+    fn take_fault(&self) -> Option<RingError> {
         let fault = self.port.watch.take_fault(self.ring, self.cq);
-        if fault == Some(Fault::Completions) {
+        if fault == Some(RingError::Completions) {
             self.has_ended.store(true, Ordering::Relaxed);
         }
         fault

@@ -14,7 +14,7 @@ use super::super::completion::clock::{Relation, Stamps};
 use super::super::completion::compressed::Mini;
 use super::super::completion::cqe::OP_OWN_INVALID;
 use super::super::health::recover::{Objects, Recovery};
-use super::super::health::watch::Fault;
+use super::super::health::watch::RingError;
 use super::super::receive::mprq_buffer::{self, MprqBuffer};
 use super::super::receive::packet_types::RxFeatures;
 use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
@@ -318,8 +318,8 @@ impl QueueStatus for Fake {
 
     fn refresh(&mut self) -> Refreshed {
         let fault = match (self.0.has_lost_cq.take(), self.0.has_failed.take()) {
-            (true, _) => Some(Fault::Completions),
-            (false, has_failed) => has_failed.then_some(Fault::Ring),
+            (true, _) => Some(RingError::Completions),
+            (false, has_failed) => has_failed.then_some(RingError::Ring),
         };
         Refreshed { out_of_buffer: self.0.out_of_buffer.take(), fault }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::super::completion::clock::Stamps;
 use super::super::health::recover::{Objects, Recovery};
-use super::super::health::watch::Fault;
+use super::super::health::watch::RingError;
 use super::super::send::tx::{Mlx5Tx, TxParts};
 use super::super::setup::parts::{Keeper, SqParts, TxFeatures};
 use super::plain::{Memory, PlainCq};
@@ -125,10 +125,10 @@ impl PlainTxObjects {
         Err(io::Error::from(io::ErrorKind::Other))
     }
 
-    fn take_fault(&self) -> Option<Fault> {
+    fn take_fault(&self) -> Option<RingError> {
         match (self.has_lost_cq.take(), self.has_failed.take()) {
-            (true, _) => Some(Fault::Completions),
-            (false, has_failed) => has_failed.then_some(Fault::Ring),
+            (true, _) => Some(RingError::Completions),
+            (false, has_failed) => has_failed.then_some(RingError::Ring),
         }
     }
 }

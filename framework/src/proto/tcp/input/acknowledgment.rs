@@ -106,7 +106,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if (segment.ack + wnd).is_before(connection.snd_una + connection.snd_wnd) {
             // It ends earlier than before. Most of those that are smaller are so by what has
             // arrived.
-            connection.room_at_once = 0;
+            connection.fast_send_room = 0;
         }
         connection.snd_wnd = wnd;
         connection.snd_wnd_max = connection.snd_wnd_max.max(wnd);
@@ -310,7 +310,7 @@ impl super::super::state::connection::Connection {
     #[inline]
     fn is_calm(&self, segment: &Segment) -> bool {
         self.is_untroubled()
-            && !self.has(LossFlags::PROBE_OUT | InputFlags::MSS_ON_TRIAL)
+            && !self.has(LossFlags::PROBE_OUT | InputFlags::MSS_PROBE)
             && segment.sack_count == 0
             && !(segment.has(TcpFlags::ECE) && self.has(InputFlags::ECN))
     }

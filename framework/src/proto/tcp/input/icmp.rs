@@ -99,7 +99,7 @@ impl<P: Payload> Tcp<P> {
         match connection.state {
             State::Closed | State::TimeWait => Err(IcmpRefusal::NoConnection),
             _ if is_on_its_way => Ok(slot),
-            _ => Err(IcmpRefusal::NotOnItsWay),
+            _ => Err(IcmpRefusal::NotInFlight),
         }
     }
 }
@@ -118,7 +118,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;
         connection.snd_mss = connection.snd_mss.min(mss);
-        connection.mss_lowered_at_s = lowered_at_s(self.now);
+        connection.mss_lowered_at_s = mss_lowered_stamp(self.now);
         connection.claimed_mss = 0;
         connection.end_trial();
     }
@@ -131,8 +131,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.holes = connection.holes.saturating_add(1);
         }
         connection.snd_mss = mss;
-        connection.mss_lowered_at_s = lowered_at_s(self.now);
-        connection.clear(InputFlags::MSS_ON_TRIAL);
+        connection.mss_lowered_at_s = mss_lowered_stamp(self.now);
+        connection.clear(InputFlags::MSS_PROBE);
         connection.cwnd = connection.cwnd.max(mss.into());
     }
 
@@ -164,7 +164,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// minds says so.
     #[cold]
     pub(in crate::proto::tcp) fn raise_mss(&mut self) {
-        let now_s = lowered_at_s(self.now);
+        let now_s = mss_lowered_stamp(self.now);
         if now_s.wrapping_sub(self.connection.mss_lowered_at_s) < self.connection.mss_age_s() {
             return;
         }
@@ -176,7 +176,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.cwnd = connection.cwnd.max(connection.snd_mss.into());
         if connection.holes != 0 {
             // From now on each acknowledgment is looked at closely.
-            connection.set(InputFlags::MSS_ON_TRIAL);
+            connection.set(InputFlags::MSS_PROBE);
             (connection.claimed_mss, connection.claimed_seq) = (0, connection.snd_nxt);
         }
     }
@@ -239,13 +239,13 @@ impl Connection {
 
     /// Full segments arrive, or it is told why they do not.
     fn end_trial(&mut self) {
-        self.clear(InputFlags::MSS_ON_TRIAL);
+        self.clear(InputFlags::MSS_PROBE);
         self.holes = 0;
     }
 }
 
 /// The lower half of [`coarse_seconds`], and never 0.
-fn lowered_at_s(now: Instant) -> u16 {
+fn mss_lowered_stamp(now: Instant) -> u16 {
     match coarse_seconds(now) as u16 {
         0 => u16::MAX,
         seconds => seconds,

@@ -409,7 +409,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &*self.connection;
         let mss = connection.snd_mss;
         // Where it was a black hole before, once is enough.
-        let patience = if connection.has(InputFlags::MSS_ON_TRIAL) { 1 } else { BLACK_HOLE_TIMEOUTS };
+        let patience = if connection.has(InputFlags::MSS_PROBE) { 1 } else { BLACK_HOLE_TIMEOUTS };
         let is_full = self.shared.chunks.get(connection.send.head).is_some_and(|chunk| chunk.len >= mss.into());
         let Some(nth) = connection.backoff.saturating_add(1).checked_sub(patience).filter(|_| is_full) else { return };
         if let Some(&shorter) = SAFE_MSS.get(usize::from(nth)).filter(|&&shorter| shorter < mss) {

@@ -166,7 +166,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.sacked_count += 1;
         let (seq, end, sent_at, resent) = (chunk.seq, chunk.end(), chunk.sent_at, chunk.resent);
         self.join_runs(idx);
-        if self.connection.has(InputFlags::MSS_ON_TRIAL) {
+        if self.connection.has(InputFlags::MSS_PROBE) {
             self.judge_trial(seq, len);
         }
         self.hear_of(end, sent_at, resent, news);
@@ -335,7 +335,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             news.delivered += len;
             news.oldest_sent_at.get_or_insert(sent_at);
             news.resent |= resent != 0;
-            if self.connection.has(InputFlags::MSS_ON_TRIAL) {
+            if self.connection.has(InputFlags::MSS_PROBE) {
                 self.judge_trial(seq, len);
             }
             self.hear_of(end, sent_at, resent, news);

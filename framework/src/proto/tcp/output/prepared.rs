@@ -7,7 +7,7 @@
 //!   └─▶ None: the bytes go through the send queue
 //! ```
 //!
-//! There is a permit where all bytes may leave now and none wait before them (`transmit::at_once`).
+//! There is a permit where all bytes may leave now and none wait before them (`transmit::fast`).
 //! `send_permit` changes nothing but what time alone would have changed, so a caller that cannot
 //! post the frame just drops the permit.
 
@@ -86,7 +86,7 @@ impl<P: Payload> Tcp<P> {
         let connection = connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
         let slot = id.slot;
         let mut cx = Context { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoOutput, now };
-        if !cx.may_leave_at_once(len) {
+        if !cx.may_send_fast(len) {
             return None;
         }
         Some(SendPermit { connection, slot, shared, now })
@@ -108,7 +108,7 @@ impl<'a, P: Payload> SendPermit<'a, P> {
         Numbers {
             seq: connection.snd_nxt,
             ack: connection.rcv_nxt,
-            wnd: connection.window_at_once(),
+            wnd: connection.fast_window(),
             timestamps: self.timestamps(),
         }
     }
@@ -131,7 +131,7 @@ impl<'a, P: Payload> SendPermit<'a, P> {
     #[inline(always)]
     pub fn commit(self, payload: P) -> Committed<'a> {
         let Self { connection, slot, shared, now } = self;
-        connection.note_shown_at_once();
+        connection.note_fast_shown();
         Context { connection: &mut *connection, slot, shared, output: &mut NoOutput, now }.keep_sent(payload, PUSH);
         Committed(connection)
     }

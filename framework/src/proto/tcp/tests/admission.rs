@@ -75,7 +75,7 @@ fn order_session_is_dialed_while_idle_connections_of_one_host_fill_the_table() {
     assert_eq!(
         (2..10).map(|host| joined(&mut server, host, 256)).sum::<usize>(),
         960 - 256,
-        "TcpConfig::places_for_calls"
+        "TcpConfig::active_open_reserve"
     );
     assert_eq!(call(&mut server, peer(10, 1)), Err(TcpDrop::TableFull));
     assert_eq!(dialed(&mut server), 64);
@@ -116,7 +116,7 @@ fn handshakes_take_no_place_of_calls_and_leave_some_to_cookies() {
 #[test]
 fn handshakes_leave_places_to_cookies_however_many_are_for_calls() {
     let config =
-        TcpConfig { connections_max: 32, places_for_calls: Some(16), chunks_max: 1024, ..TcpConfig::default() };
+        TcpConfig { connections_max: 32, active_open_reserve: Some(16), chunks_max: 1024, ..TcpConfig::default() };
     let mut server = End::new(2);
     server.tcp = Tcp::new(config, HashSeed::new(2, 2)).unwrap();
     server.tcp.listen(SERVER, &ListenOptions::default()).unwrap();
@@ -221,11 +221,11 @@ fn keepalive_is_on_for_whom_a_listener_takes_by_default() {
 
 #[test]
 fn reserve_of_more_places_than_there_are_is_refused() {
-    let config = TcpConfig { connections_max: 8, places_for_calls: Some(9), ..TcpConfig::default() };
+    let config = TcpConfig { connections_max: 8, active_open_reserve: Some(9), ..TcpConfig::default() };
     let error = config.check().unwrap_err();
-    assert_eq!(error.to_string(), "TcpConfig::places_for_calls is 9: lower it to 8 at most");
+    assert_eq!(error.to_string(), "TcpConfig::active_open_reserve is 9: lower it to 8 at most");
     assert_eq!(
-        [8, 16, 1_024].map(|count| TcpConfig { connections_max: count, ..TcpConfig::default() }.places_for_calls()),
+        [8, 16, 1_024].map(|count| TcpConfig { connections_max: count, ..TcpConfig::default() }.active_open_reserve()),
         [0, 1, 64]
     );
 }

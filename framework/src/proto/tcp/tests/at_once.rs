@@ -1,4 +1,4 @@
-//! What may leave at once, and how long it is remembered: `Connection::room_at_once`.
+//! What may leave at once, and how long it is remembered: `Connection::fast_send_room`.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -20,7 +20,7 @@ type Change = (&'static str, fn(&mut Connection));
 fn warmed() -> (End, End) {
     let (mut client, server) = connected();
     assert!(fire(&mut client, b"first") && fire(&mut client, b"second"));
-    assert!(connection(&client).room_at_once > 100, "it was found out");
+    assert!(connection(&client).fast_send_room > 100, "it was found out");
     (client, server)
 }
 
@@ -119,13 +119,13 @@ fn window_that_is_smaller_by_what_has_arrived_leaves_the_room_as_it_was() {
     let (mut client, _server) = warmed();
     assert!(fire(&mut client, &[7; 1000]));
     let Connection { flow, rcv_nxt: seq, snd_nxt: ack, snd_wnd, snd_wscale, ts_recent, .. } = *connection(&client);
-    let before = connection(&client).room_at_once;
+    let before = connection(&client).fast_send_room;
     let timestamps = Some(Timestamps { value: ts_recent, echo_reply: 0 });
     let wnd = (snd_wnd - 1000).div_ceil(1 << snd_wscale);
     assert!(wnd << snd_wscale < snd_wnd, "it is smaller");
     let plain = Plain { seq, ack, wnd: wnd as u16, len: 0, timestamps };
     assert!(client.tcp.receive_expected(flow, &plain, client.now).is_some(), "it is no turn like others");
-    assert_eq!((connection(&client).snd_wnd, connection(&client).room_at_once), (wnd << snd_wscale, before));
+    assert_eq!((connection(&client).snd_wnd, connection(&client).fast_send_room), (wnd << snd_wscale, before));
 }
 
 #[test]
@@ -136,20 +136,20 @@ fn timer_that_comes_early_leaves_the_room_as_it_was() {
     let slot = client.id.unwrap().slot;
     // As an acknowledgment does, which leaves the wheel as it is.
     client.tcp.connections[slot].timer_at += Duration::from_millis(20);
-    let before = connection(&client).room_at_once;
+    let before = connection(&client).fast_send_room;
     assert!(before > 0);
     client.now += Duration::from_millis(22);
     client.tcp.tick(client.now, &mut client.sent);
     assert_ne!(connection(&client).wheel_tick, tick, "the wheel has come, and is set again");
-    assert_eq!(connection(&client).room_at_once, before);
+    assert_eq!(connection(&client).fast_send_room, before);
 }
 
 #[test]
 fn room_is_used_up_byte_by_byte_and_found_anew_when_acknowledged() {
     let (mut client, mut server) = warmed();
-    let before = connection(&client).room_at_once;
+    let before = connection(&client).fast_send_room;
     assert!(fire(&mut client, b"0123456789"));
-    assert_eq!(connection(&client).room_at_once, before - 10);
+    assert_eq!(connection(&client).fast_send_room, before - 10);
     let mut bytes = 0;
     while fire(&mut client, &[7; 1000]) {
         bytes += 1000;
@@ -185,7 +185,7 @@ fn order_after_an_idle_timeout_finds_the_window_as_at_the_beginning() {
     client.tcp.context(slot, &mut NoOutput, client.now).connection.cwnd = 1 << 20;
     assert!(fire(&mut client, b"third"));
     settle(&mut client, &mut server);
-    assert!(connection(&client).room_at_once > 0 && connection(&client).flight() == 0);
+    assert!(connection(&client).fast_send_room > 0 && connection(&client).flight() == 0);
     client.now += Duration::from_secs(60);
     assert!(fire(&mut client, b"fourth"));
     assert_eq!(connection(&client).cwnd, connection(&client).initial_window(), "RFC 5681 4.1");

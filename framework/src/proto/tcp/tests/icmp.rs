@@ -10,7 +10,7 @@ fn claim_about_a_number_that_is_not_on_its_way_is_ignored() {
     let (flow, now, ack) = (Flow { local: SERVER, remote: CLIENT }, script.end.now, script.ack);
     for seq in [ack - 1, ack, ack + 1] {
         let claim = script.end.tcp.path_mtu(flow, 600, seq, now, &mut script.end.sent);
-        assert_eq!(claim, Err(IcmpRefusal::NotOnItsWay));
+        assert_eq!(claim, Err(IcmpRefusal::NotInFlight));
     }
 }
 

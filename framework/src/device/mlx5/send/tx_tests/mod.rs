@@ -757,7 +757,7 @@ fn nothing_leaves_before_its_answers_would_be_ours() {
     rig.ring();
     assert_eq!((rig.tx().room(), rig.fetch().len()), (0, 0));
     assert!(rig.tx().warm(WarmUp::Ring, |_| ()).is_none());
-    assert_eq!((rig.count("refused_unheard"), rig.count("refused_in_error")), (2, 0));
+    assert_eq!((rig.count("refused_before_ready"), rig.count("refused_in_error")), (2, 0));
     rig.nic.objects.hearing.store(true, std::sync::atomic::Ordering::Release);
     assert!(rig.post(&frame(100, 1), Offload::NONE), "at once, without a doorbell before");
     rig.ring();
@@ -1301,7 +1301,7 @@ fn mbufs_that_the_nic_does_not_let_go_of_stay_with_it() {
     assert_eq!(rig.complete(2), 2);
     rig.nic.objects.failing.set(1);
     drop(rig.tx.take());
-    assert_eq!((rig.pool.in_use(), rig.pool.unnamed(), rig.count("stranded")), (3, 0, 3));
+    assert_eq!((rig.pool.in_use(), rig.pool.unnamed(), rig.count("leaked")), (3, 0, 3));
     assert_eq!(rig.dropped(Mlx5TxDrop::Flushed), 3);
 }
 

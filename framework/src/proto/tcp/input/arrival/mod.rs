@@ -157,8 +157,8 @@ impl<P: Payload> Tcp<P> {
                 None => self.arrive_in_syn_received(slot, arrival, payload, now, output)?,
             },
             State::TimeWait => match self.context(slot, output, now).arrive_in_time_wait(segment) {
-                time_wait::Verdict::Drop => return Err(TcpDrop::TimeWait),
-                time_wait::Verdict::Reopen(iss_min) => {
+                time_wait::TimeWaitAction::Drop => return Err(TcpDrop::TimeWait),
+                time_wait::TimeWaitAction::Reopen(iss_min) => {
                     return self.reopen(slot, iss_min, arrival, accept, now, output);
                 }
             },

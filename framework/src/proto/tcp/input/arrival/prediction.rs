@@ -25,7 +25,7 @@ const WATCHFUL: Flags = Flags::of(&[
     AppFlags::HOLDS.flags(),
     InputFlags::ECN.flags(),
     InputFlags::FIN_SEEN.flags(),
-    InputFlags::MSS_ON_TRIAL.flags(),
+    InputFlags::MSS_PROBE.flags(),
     LossFlags::PROBE_OUT.flags(),
 ]);
 

@@ -16,7 +16,7 @@ use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
 /// What is to be done with a segment.
-pub(super) enum Verdict {
+pub(super) enum TimeWaitAction {
     Drop,
     /// A new connection begins; ours numbers from there on at least.
     Reopen(Seq),
@@ -85,18 +85,18 @@ impl Connection {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    pub(super) fn arrive_in_time_wait(&mut self, segment: &Segment) -> Verdict {
+    pub(super) fn arrive_in_time_wait(&mut self, segment: &Segment) -> TimeWaitAction {
         // RFC 1337: a reset, perhaps an old one, must not end the wait.
         if segment.has(TcpFlags::RST) {
-            return Verdict::Drop;
+            return TimeWaitAction::Drop;
         }
         let is_first_syn = segment.has(TcpFlags::SYN) && !segment.flags.intersects(TcpFlags::ACK | TcpFlags::FIN);
         if is_first_syn && self.is_newer(segment) {
-            return Verdict::Reopen(self.connection.next_iss_min());
+            return TimeWaitAction::Reopen(self.connection.next_iss_min());
         }
         if !segment.flags.intersects(TcpFlags::ACK | TcpFlags::SYN) {
             // Fifth: "if the ACK bit is off, drop the segment and return".
-            return Verdict::Drop;
+            return TimeWaitAction::Drop;
         }
         if self.is_last_fin(segment) {
             self.restart_time_wait();
@@ -104,7 +104,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         } else if segment.seq_len() > 0 || segment.seq != self.connection.rcv_nxt {
             self.challenge_ack();
         }
-        Verdict::Drop
+        TimeWaitAction::Drop
     }
 
     /// Whether it is the peer's FIN again: "the only thing that can arrive in this state". A guess

@@ -131,7 +131,7 @@ impl Connection {
         if was_limited {
             self.set(LossFlags::CWND_WAS_LIMITED);
             // That it is the limit is to be noted again.
-            self.room_at_once = 0;
+            self.fast_send_room = 0;
         }
     }
 }

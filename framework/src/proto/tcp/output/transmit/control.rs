@@ -20,7 +20,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.connection.ack_owed = AckOwed::Now;
             return self.try_again();
         }
-        self.told(&outgoing);
+        self.note_header_sent(&outgoing);
     }
 
     /// An acknowledgment that tells a peer where we are, so that a true one can go on and a false
@@ -45,7 +45,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.shared.tally.output_busy += 1;
             return false;
         }
-        self.told(&outgoing);
+        self.note_header_sent(&outgoing);
         true
     }
 
@@ -77,7 +77,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             Ok(()) => {
                 self.connection.clear(OutputFlags::SYN_OWED | OutputFlags::NO_ROUTE | OutputFlags::NO_ROUTE_TOLD);
                 self.connection.pending &= !pending::NO_ROUTE;
-                self.told(&outgoing);
+                self.note_header_sent(&outgoing);
             }
             Err(unsent) => {
                 self.connection.set(OutputFlags::SYN_OWED);

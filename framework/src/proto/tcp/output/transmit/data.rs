@@ -207,7 +207,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if let Err(unsent) = self.output.send(Some(self.slot), &outgoing, payload) {
             return self.aside().not_emitted(unsent);
         }
-        self.told(&outgoing);
+        self.note_header_sent(&outgoing);
         if len > mss {
             // The device makes as many of it.
             let others = len.div_ceil(mss) - 1;

@@ -35,8 +35,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// A segment that left has told the peer what we owed it.
     #[inline]
-    pub(crate) fn told(&mut self, outgoing: &Outgoing) {
-        self.told_ack(outgoing.ack);
+    pub(crate) fn note_header_sent(&mut self, outgoing: &Outgoing) {
+        self.note_ack_sent(outgoing.ack);
         let connection = &mut *self.connection;
         if outgoing.sack_count != 0 && !connection.dsack.is_empty() {
             connection.dsack = Range::default();
@@ -46,7 +46,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// A segment that left without SACK blocks has told the peer up to where we have all.
     #[inline(always)]
-    pub(crate) fn told_ack(&mut self, ack: Seq) {
+    pub(crate) fn note_ack_sent(&mut self, ack: Seq) {
         let connection = &mut *self.connection;
         connection.ack_owed = AckOwed::No;
         connection.ack_at = Instant::MAX;

@@ -9,9 +9,9 @@
 //! What cannot leave now stays as it was, and its connection is looked at again with the next tick.
 //! Which data is lost, and how much the network bears, is known in `recovery`.
 
-mod at_once;
 mod control;
 mod data;
+mod fast;
 mod header;
 mod run;
 

@@ -124,7 +124,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if let Err(unsent) = self.output.send_run(self.slot, &outgoing, &mut run) {
             return self.aside().not_emitted(unsent);
         }
-        self.told(&outgoing);
+        self.note_header_sent(&outgoing);
         self.connection.tally.segments_out += u64::from(count - 1);
         self.shared.tally.segments_out += u64::from(count - 1);
         self.run_has_left(gathered);

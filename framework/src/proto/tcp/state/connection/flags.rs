@@ -101,7 +101,7 @@ set_of_a_room! {
     /// The peer's FIN came, perhaps before data that is missing: its number is `rcv_fin`.
     FIN_SEEN = 5,
     /// Full segments are tried again that timeouts had shortened, and none has arrived yet.
-    MSS_ON_TRIAL = 6,
+    MSS_PROBE = 6,
 }
 
 set_of_a_room! {
@@ -120,7 +120,7 @@ set_of_a_room! {
     /// The app was told that its call finds no way.
     NO_ROUTE_TOLD = 12,
     /// Each segment shows the window of the last, and the field says it exactly. True as long as
-    /// `room_at_once` is.
+    /// `fast_send_room` is.
     WINDOW_STAYS = 13,
     /// The numbers from `snd_nxt` on are somebody else's to send.
     DELEGATED = 14,

@@ -177,7 +177,7 @@ pub(in crate::proto::tcp) struct Connection {
     /// was found out the last time; 0 where that is not known. Acknowledgments that find all well
     /// make no less of it. Whatever else may begins with a turn, and each turn forgets it: see
     /// `transmit::at_once`.
-    pub(in crate::proto::tcp) room_at_once: u32,
+    pub(in crate::proto::tcp) fast_send_room: u32,
 
     // Third line: when; the round trip (RFC 6298); whether anything is missing.
     pub(in crate::proto::tcp) timer_at: Instant,
@@ -422,7 +422,7 @@ impl Connection {
             in_order: Queue::default(),
             out_of_order: Queue::default(),
             cwnd: 0,
-            room_at_once: 0,
+            fast_send_room: 0,
             ssthresh: u32::MAX,
             sacked_len: 0,
             lost_len: 0,
@@ -574,7 +574,7 @@ mod tests {
 
     #[test]
     fn lines_hold_what_belongs_together() {
-        let ends = [end!(wheel_tick), end!(room_at_once), end!(lost_len)];
+        let ends = [end!(wheel_tick), end!(fast_send_room), end!(lost_len)];
         assert_eq!(ends, [LINE, 2 * LINE, 3 * LINE]);
         let counts = offset_of!(Connection, tally) + offset_of!(ConnectionTally, bytes_acked);
         let congestion = offset_of!(Connection, congestion) + offset_of!(CongestionState, w_max);

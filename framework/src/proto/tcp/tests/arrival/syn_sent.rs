@@ -66,7 +66,7 @@ fn router_that_knows_no_way_ends_a_call_and_no_connection() {
     let mut script = calling();
     let (flow, seq, now) = (Flow { local: SERVER, remote: CLIENT }, script.ack - 1, script.end.now);
     let wrong = script.end.tcp.unreachable(flow, seq + 1, now, &mut script.end.sent);
-    assert_eq!(wrong, Err(IcmpRefusal::NotOnItsWay));
+    assert_eq!(wrong, Err(IcmpRefusal::NotInFlight));
     script.end.tcp.unreachable(flow, seq, now, &mut script.end.sent).unwrap();
     script.answers();
     assert_eq!(closed(&script), Some(CloseReason::Unreachable));

@@ -8,7 +8,7 @@ use wirepath::mem::Held;
 /// headers).
 const PAYLOAD_LEN_MAX: usize = 65_535 - 20 - 8;
 
-pub(super) struct Desk {
+pub(super) struct FeedCounters {
     pub(super) packets: Counter,
     pub(super) messages: Counter,
     pub(super) gaps: Counter,
@@ -18,7 +18,7 @@ pub(super) struct Desk {
     room: Box<[u8]>,
 }
 
-impl Desk {
+impl FeedCounters {
     pub(super) fn new(scope: &Scope) -> Self {
         Self {
             packets: scope.counter("packets", Unit::Datagrams),

@@ -62,7 +62,7 @@ impl TcpCalls<'_, '_> {
     /// Sends a copy of a message as a segment of its own with the usual headers. False, and nothing
     /// has happened, where it has to go through the send queue.
     #[inline(never)]
-    pub(super) fn send_at_once(&mut self, id: ConnectionId, message: &[u8]) -> bool {
+    pub(super) fn send_fast(&mut self, id: ConnectionId, message: &[u8]) -> bool {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, paths, counters, offloads, roster, .. } = &mut **inner;
         let Some(permit) = machine.send_permit(id, message.len(), *now) else { return false };

@@ -1,16 +1,16 @@
 //! Several VLANs on one queue: each is an interface of its own, with its host, its way out and its
-//! nodes. The trunk reads a frame's tags and gives it to the leg that they name, in a [`Cx`] that
-//! shows that leg's host.
+//! nodes. The trunk reads a frame's tags and gives it to the interface that they name, in a [`Cx`] that
+//! shows that interface's host.
 //!
 //! ```text
-//!            ┌─ no tag, or priority only ─▶ leg 0: Ethernet ─▶ …     10.0.0.1
-//!  frames ─▶ ├─ VLAN 20 ─────────────────▶ leg 1: Ethernet ─▶ …     10.0.20.1
-//!            └─ VLAN 5 in VLAN 100 ──────▶ leg 2: Ethernet ─▶ …     10.5.0.1
+//!            ┌─ no tag, or priority only ─▶ interface 0: Ethernet ─▶ …     10.0.0.1
+//!  frames ─▶ ├─ VLAN 20 ─────────────────▶ interface 1: Ethernet ─▶ …     10.0.20.1
+//!            └─ VLAN 5 in VLAN 100 ──────▶ interface 2: Ethernet ─▶ …     10.5.0.1
 //! ```
-//! Sockets, buffers and the device are shared: a consumer joins a group on the interface of a leg,
-//! or on whichever. An app that hears a tick on one leg may send an order by a flow of another one
+//! Sockets, buffers and the device are shared: a consumer joins a group on the interface of a interface,
+//! or on whichever. An app that hears a tick on one interface may send an order by a flow of another one
 //! in the same call; the flow's headers are brought up to date where it is
-//! [refreshed](super::UdpFlow::refresh), in the `tick` of its own leg.
+//! [refreshed](super::UdpFlow::refresh), in the `tick` of its own interface.
 
 use super::app::App;
 use super::egress::Egress;
@@ -24,12 +24,12 @@ use crate::wire::{EthernetError, EthernetFrame, VlanTags};
 
 crate::drop_reasons! {
     /// Why the trunk drops a frame.
-    pub(crate) enum TrunkDrop {
+    pub(crate) enum VlanTrunkDrop {
         /// Fewer bytes than an Ethernet header, a tag that is cut off, or more than two tags.
         Malformed => "malformed",
         /// An IEEE 802.3 length where the EtherType should be: spanning tree, CDP and their like.
         NotEthernetII => "not_ethernet_ii",
-        /// No leg has these tags.
+        /// No interface has these tags.
         UnknownVlan => "unknown_vlan",
     }
 }
@@ -38,7 +38,7 @@ crate::drop_reasons! {
 type Vids = [u16; 2];
 
 /// One VLAN.
-pub struct Leg<N> {
+pub struct VlanInterface<N> {
     /// Its addresses, routes and neighbors. Its tags say which frames are its own.
     pub host: Host,
     /// Its way out.
@@ -48,44 +48,47 @@ pub struct Leg<N> {
     pub nodes: N,
 }
 
-/// Gives each frame to the leg of its VLAN.
-pub struct Trunk<N> {
+/// Gives each frame to the interface of its VLAN.
+pub struct VlanTrunk<N> {
     /// A short list, searched from the front: the busiest first.
-    legs: Vec<(Vids, Leg<N>)>,
-    drops: Drops<TrunkDrop>,
+    interfaces: Vec<(Vids, VlanInterface<N>)>,
+    drops: Drops<VlanTrunkDrop>,
 }
 
-impl<N> Trunk<N> {
-    /// A trunk of `legs`, the busiest first, with counters in the scope `trunk` below `scope`.
-    /// Panics where two legs have the same tags, or the same interface number.
-    pub fn new(legs: Vec<Leg<N>>, scope: &Scope) -> Self {
-        let legs: Vec<_> = legs.into_iter().map(|leg| (vids(leg.host.vlan().as_slice().iter()), leg)).collect();
-        for (idx, (vids, leg)) in legs.iter().enumerate() {
-            let clash = legs[..idx]
+impl<N> VlanTrunk<N> {
+    /// A trunk of `interfaces`, the busiest first, with counters in the scope `trunk` below `scope`.
+    /// Panics where two interfaces have the same tags, or the same interface number.
+    pub fn new(interfaces: Vec<VlanInterface<N>>, scope: &Scope) -> Self {
+        let interfaces: Vec<_> = interfaces
+            .into_iter()
+            .map(|interface| (vids(interface.host.vlan().as_slice().iter()), interface))
+            .collect();
+        for (idx, (vids, interface)) in interfaces.iter().enumerate() {
+            let clash = interfaces[..idx]
                 .iter()
-                .find(|(other, before)| other == vids || before.host.interface() == leg.host.interface());
-            assert!(clash.is_none(), "each leg has tags and an interface number of its own");
+                .find(|(other, before)| other == vids || before.host.interface() == interface.host.interface());
+            assert!(clash.is_none(), "each interface has tags and an interface number of its own");
         }
-        Self { legs, drops: scope.scope("trunk").drops() }
+        Self { interfaces, drops: scope.scope("trunk").drops() }
     }
 
-    /// A leg, by its place in the list: to apply what is learned about its host.
-    pub fn leg_mut(&mut self, idx: usize) -> Option<&mut Leg<N>> {
-        self.legs.get_mut(idx).map(|(_, leg)| leg)
+    /// A interface, by its place in the list: to apply what is learned about its host.
+    pub fn interface_mut(&mut self, idx: usize) -> Option<&mut VlanInterface<N>> {
+        self.interfaces.get_mut(idx).map(|(_, interface)| interface)
     }
 
-    /// The leg that a frame belongs to.
-    fn find(&mut self, mbuf: &Mbuf) -> Result<&mut Leg<N>, TrunkDrop> {
+    /// The interface that a frame belongs to.
+    fn find(&mut self, mbuf: &Mbuf) -> Result<&mut VlanInterface<N>, VlanTrunkDrop> {
         let frame = EthernetFrame::parse(mbuf.bytes()).map_err(|error| match error {
-            EthernetError::NotEthernetII => TrunkDrop::NotEthernetII,
-            EthernetError::Short | EthernetError::TagTruncated | EthernetError::TooManyTags => TrunkDrop::Malformed,
+            EthernetError::NotEthernetII => VlanTrunkDrop::NotEthernetII,
+            EthernetError::Short | EthernetError::TagTruncated | EthernetError::TooManyTags => VlanTrunkDrop::Malformed,
         })?;
         // What the NIC took off was the outer one.
         let stripped = mbuf.vlan().map(|tci| VlanTags::single(crate::wire::VlanTag::new(tci & 0x0fff)));
         let tags = stripped.iter().flat_map(|tags| tags.as_slice()).chain(frame.tags.as_slice());
         let wanted = vids(tags);
-        let leg = self.legs.iter_mut().find(|(vids, _)| *vids == wanted);
-        leg.map(|(_, leg)| leg).ok_or(TrunkDrop::UnknownVlan)
+        let interface = self.interfaces.iter_mut().find(|(vids, _)| *vids == wanted);
+        interface.map(|(_, interface)| interface).ok_or(VlanTrunkDrop::UnknownVlan)
     }
 }
 
@@ -95,10 +98,10 @@ fn vids<'a>(tags: impl Iterator<Item = &'a crate::wire::VlanTag>) -> Vids {
     [vids.next().unwrap_or(0), vids.next().unwrap_or(0)]
 }
 
-impl<N> Leg<N> {
-    /// What a leg's nodes may touch: its own host and way out, and everything else of the worker's.
+impl<N> VlanInterface<N> {
+    /// What a interface's nodes may touch: its own host and way out, and everything else of the worker's.
     fn with<A>(&mut self, app: &mut A, cx: &mut Cx<'_>, act: impl FnOnce(&mut N, &mut A, &mut Cx<'_>)) {
-        // A leg's segments would need the connections of its own interface.
+        // A interface's segments would need the connections of its own interface.
         let mut tcp = TcpSockets::none();
         let mut cx = Cx {
             tcp: &mut tcp,
@@ -114,19 +117,19 @@ impl<N> Leg<N> {
     }
 }
 
-impl<A: App, N: Node<A>> Node<A> for Trunk<N> {
+impl<A: App, N: Node<A>> Node<A> for VlanTrunk<N> {
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         match self.find(&mbuf) {
-            Ok(leg) => leg.with(app, cx, |nodes, app, cx| nodes.push(mbuf, app, cx)),
+            Ok(interface) => interface.with(app, cx, |nodes, app, cx| nodes.push(mbuf, app, cx)),
             Err(reason) => discard(mbuf, &mut self.drops, reason),
         }
     }
 
-    /// The app's `tick` is called for each leg as well: there it acts on that interface.
+    /// The app's `tick` is called for each interface as well: there it acts on that interface.
     #[inline]
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
-        for (_, leg) in &mut self.legs {
-            leg.with(app, cx, |nodes, app, cx| {
+        for (_, interface) in &mut self.interfaces {
+            interface.with(app, cx, |nodes, app, cx| {
                 Egress::tick(cx);
                 nodes.tick(app, cx);
                 app.tick(cx);
@@ -135,12 +138,14 @@ impl<A: App, N: Node<A>> Node<A> for Trunk<N> {
     }
 
     fn kept(&self) -> usize {
-        self.legs.iter().map(|(_, leg)| leg.nodes.kept() + leg.egress.kept()).sum()
+        self.interfaces.iter().map(|(_, interface)| interface.nodes.kept() + interface.egress.kept()).sum()
     }
 
     fn outline(&self, outline: &mut Outline) {
-        outline.node("trunk", format!("{} VLANs", self.legs.len()), |outline| {
-            outline.apart_from_tcp(|outline| self.legs.iter().for_each(|(_, leg)| leg.nodes.outline(outline)));
+        outline.node("trunk", format!("{} VLANs", self.interfaces.len()), |outline| {
+            outline.apart_from_tcp(|outline| {
+                self.interfaces.iter().for_each(|(_, interface)| interface.nodes.outline(outline))
+            });
         });
     }
 }
@@ -165,7 +170,7 @@ mod tests {
     const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
 
-    /// Sends what it hears on, by a flow of another leg; says where it heard it.
+    /// Sends what it hears on, by a flow of another interface; says where it heard it.
     #[derive(Default)]
     struct Relay {
         heard: Vec<(InterfaceId, Vec<u8>)>,
@@ -186,7 +191,7 @@ mod tests {
     }
 
     struct Rig {
-        trunk: Trunk<HostStack>,
+        trunk: VlanTrunk<HostStack>,
         app: Relay,
         host: Host,
         egress: Egress,
@@ -224,19 +229,19 @@ mod tests {
         let seed = HashSeed::new(3, 4);
         let block = Block::heap();
         let scope = block.scope("worker0");
-        let legs = [vec![], vec![20], vec![100, 5]].into_iter().zip(0u16..).map(|(vids, interface)| {
+        let interfaces = [vec![], vec![20], vec![100, 5]].into_iter().zip(0u16..).map(|(vids, interface)| {
             let scope = block.scope(&format!("vlan{interface}"));
             let host = host(interface, tags(&vids));
             let arp = ArpConfig { announces: false, ..ArpConfig::new(seed) };
             let config = HostStackConfig { vlans: Vlans::Any, igmp: None, arp, ..HostStackConfig::new(seed) };
-            Leg {
+            VlanInterface {
                 nodes: host_stack(config, &host, &scope),
                 egress: Egress::new(EgressConfig::host(seed), &scope),
                 host,
             }
         });
         Rig {
-            trunk: Trunk::new(legs.collect(), &scope),
+            trunk: VlanTrunk::new(interfaces.collect(), &scope),
             app: Relay::default(),
             host: host(99, VlanTags::NONE),
             egress: Egress::new(EgressConfig::quiet(seed), &scope),
@@ -248,7 +253,7 @@ mod tests {
     }
 
     impl Rig {
-        fn cx<T>(&mut self, act: impl FnOnce(&mut Trunk<HostStack>, &mut Relay, &mut Cx<'_>) -> T) -> T {
+        fn cx<T>(&mut self, act: impl FnOnce(&mut VlanTrunk<HostStack>, &mut Relay, &mut Cx<'_>) -> T) -> T {
             let mut cx = Cx {
                 now: Instant::from_nanos(1),
                 pool: &self.pool,
@@ -321,10 +326,10 @@ mod tests {
         rig.sockets.join(ANNE, Group::new(*GROUP.ip(), GROUP.port())).unwrap();
         let broker = SocketAddrV4::new([10, 0, 1, 9].into(), 7);
         let mac = MacAddr([2, 0, 0, 0, 0, 9]);
-        let leg = rig.trunk.leg_mut(1).unwrap();
-        leg.host.apply(HostEvent::NeighborSet { address: *broker.ip(), mac }).unwrap();
+        let interface = rig.trunk.interface_mut(1).unwrap();
+        interface.host.apply(HostEvent::NeighborSet { address: *broker.ip(), mac }).unwrap();
         rig.cx(|trunk, app, cx| {
-            trunk.leg_mut(1).unwrap().with(app, cx, |_, app, cx| {
+            trunk.interface_mut(1).unwrap().with(app, cx, |_, app, cx| {
                 let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5_000);
                 app.onward = Some(UdpFlow::connect(any, broker, &UdpOptions::default(), cx).unwrap());
             });
@@ -334,10 +339,10 @@ mod tests {
         let frame = EthernetFrame::parse(&frames[0]).unwrap();
         assert_eq!((frames.len(), frame.header.dst(), frame.tags), (1, mac, tags(&[20])));
 
-        // Its neighbor moves: the flow follows in the tick of its own leg.
+        // Its neighbor moves: the flow follows in the tick of its own interface.
         let moved = MacAddr([2, 0, 0, 0, 0, 10]);
-        let leg = rig.trunk.leg_mut(1).unwrap();
-        leg.host.apply(HostEvent::NeighborSet { address: *broker.ip(), mac: moved }).unwrap();
+        let interface = rig.trunk.interface_mut(1).unwrap();
+        interface.host.apply(HostEvent::NeighborSet { address: *broker.ip(), mac: moved }).unwrap();
         rig.cx(|trunk, app, cx| trunk.tick(app, cx));
         rig.hear(&[]);
         assert_eq!(EthernetFrame::parse(&rig.sent()[0]).unwrap().header.dst(), moved);

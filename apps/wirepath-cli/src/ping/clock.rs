@@ -4,12 +4,12 @@ use wirepath::time::{Clock, Instant, MonotonicClock, TscClock};
 
 /// The best clock of this machine.
 #[derive(Clone, Debug)]
-pub(super) enum Timepiece {
+pub(super) enum PingClock {
     Tsc(TscClock),
     Monotonic(MonotonicClock),
 }
 
-impl Timepiece {
+impl PingClock {
     /// Takes 20 ms, in which the rate of the processor's counter is measured.
     pub(super) fn start() -> Self {
         TscClock::start().map_or_else(|| Self::Monotonic(MonotonicClock::start()), Self::Tsc)
@@ -23,7 +23,7 @@ impl Timepiece {
     }
 }
 
-impl Clock for Timepiece {
+impl Clock for PingClock {
     #[inline]
     fn now(&mut self) -> Instant {
         match self {

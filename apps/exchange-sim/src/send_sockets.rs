@@ -17,7 +17,7 @@ use crate::settings::Settings;
 
 /// Where the sockets send.
 #[derive(Clone, Debug)]
-pub struct Outlet {
+pub struct SendSockets {
     /// The interface.
     pub interface: Interface,
     /// Receivers on this host hear it as well.
@@ -39,7 +39,7 @@ pub(crate) struct Sockets([UdpSocket; 2]);
 
 impl Sockets {
     /// Opens both.
-    pub(crate) fn open(settings: &Settings, outlet: &Outlet) -> Result<Self, Error> {
+    pub(crate) fn open(settings: &Settings, outlet: &SendSockets) -> Result<Self, Error> {
         let source = outlet.interface.address()?;
         let open = |line_idx| open(settings, outlet, source, line_idx);
         Ok(Self([open(0)?, open(1)?]))
@@ -62,7 +62,7 @@ impl Sockets {
     }
 }
 
-fn open(settings: &Settings, outlet: &Outlet, source: Ipv4Addr, line_idx: usize) -> Result<UdpSocket, Error> {
+fn open(settings: &Settings, outlet: &SendSockets, source: Ipv4Addr, line_idx: usize) -> Result<UdpSocket, Error> {
     let group = settings.lines[line_idx].group.address();
     let failed = |what: String| move |error| Error::Socket { what, error };
     let hint = "name an interface of this host or its IPv4 address, see `ip -4 address`";
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn address_of_another_host_is_a_socket_error() {
         // TEST-NET-1 (RFC 5737) is never ours.
-        let outlet = Outlet { interface: "192.0.2.1".parse().unwrap(), loopback: true };
+        let outlet = SendSockets { interface: "192.0.2.1".parse().unwrap(), loopback: true };
         let error = Sockets::open(&Settings::default(), &outlet).unwrap_err();
         assert!(error.to_string().contains("192.0.2.1"), "{error}");
     }

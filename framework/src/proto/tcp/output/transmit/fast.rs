@@ -3,7 +3,7 @@
 //! in the queue, if only for a moment, and leaves by `data`.
 //!
 //! How much may leave so is found out once (`find_room_at_once`) and remembered
-//! (`Connection::room_at_once`): then an order asks for one number instead of twenty. What has left
+//! (`Connection::fast_send_room`): then an order asks for one number instead of twenty. What has left
 //! takes its part of it. Segments that bring nothing but what is expected leave it, as they only
 //! open windows, but where the peer's closes (`update_window`) or a round trip ends
 //! (`begin_round`). All else that happens to a connection begins with a turn, whose first act is to
@@ -36,11 +36,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Whether a segment of `len` bytes may leave now, with nothing before it and nothing to say
     /// beside it.
     #[inline(always)]
-    pub(crate) fn may_leave_at_once(&mut self, len: usize) -> bool {
+    pub(crate) fn may_send_fast(&mut self, len: usize) -> bool {
         let connection = &*self.connection;
         // No byte is no segment.
         let last = len.wrapping_sub(1);
-        let is_known = last < connection.room_at_once as usize
+        let is_known = last < connection.fast_send_room as usize
             && last < usize::from(connection.snd_mss)
             && !connection.was_idle(self.now);
         debug_assert!(!is_known || connection.lost_room().is_none(), "{:?}", connection.lost_room());
@@ -56,7 +56,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// that.
     #[inline(never)]
     fn find_room_at_once(&mut self, len: usize) -> bool {
-        self.connection.room_at_once = 0;
+        self.connection.fast_send_room = 0;
         if !self.connection.is_plain_sender() {
             return false;
         }
@@ -65,7 +65,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let buffer = connection.options.send_buffer.saturating_sub(connection.send_len);
         let room = connection.open_window().min(buffer).min(network);
-        connection.room_at_once = room.min(connection.unnoted_room());
+        connection.fast_send_room = room.min(connection.unnoted_room());
         (1..=usize::from(connection.snd_mss)).contains(&len) && len <= room as usize
     }
 
@@ -80,7 +80,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Sends data that may leave at once; a chunk for it must be free. Where the way out has no
     /// room it waits. `ends_call` is `PUSH` where what the app handed over ends with it.
     #[inline(always)]
-    pub(crate) fn send_at_once(&mut self, mut payload: P, ends_call: u8) {
+    pub(crate) fn send_fast(&mut self, mut payload: P, ends_call: u8) {
         let mut outgoing = self.data_header();
         if ends_call == 0 {
             outgoing.flags = TcpFlags::ACK;
@@ -108,7 +108,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Such a segment has left: its payload is data that was sent.
     #[inline(always)]
     pub(crate) fn keep_sent(&mut self, payload: P, flags: u8) {
-        self.told_ack(self.connection.rcv_nxt);
+        self.note_ack_sent(self.connection.rcv_nxt);
         let (connection, chunks, sent_at) = (&mut *self.connection, &mut self.shared.chunks, self.now);
         let (seq, len) = (connection.snd_nxt, payload.len() as u32);
         let before = connection.in_flight;
@@ -156,7 +156,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 impl Connection {
     /// SEG.WND of a segment that may leave at once.
     #[inline(always)]
-    pub(crate) fn window_at_once(&self) -> u16 {
+    pub(crate) fn fast_window(&self) -> u16 {
         if !self.has(OutputFlags::WINDOW_STAYS) {
             return self.window_anew();
         }
@@ -173,7 +173,7 @@ impl Connection {
 
     /// The peer is shown that window by such a segment.
     #[inline(always)]
-    pub(crate) fn note_shown_at_once(&mut self) {
+    pub(crate) fn note_fast_shown(&mut self) {
         if self.has(OutputFlags::WINDOW_STAYS) {
             // The right edge moves as the left one does.
             self.rcv_adv += self.rcv_nxt - self.last_ack_sent;
@@ -214,12 +214,12 @@ impl Connection {
     fn pass_at_once(&mut self, len: u32) {
         self.send_len += len;
         self.snd_nxt += len;
-        match self.room_at_once.checked_sub(len) {
-            Some(room) => self.room_at_once = room,
+        match self.fast_send_room.checked_sub(len) {
+            Some(room) => self.fast_send_room = room,
             None => {
                 // More than goes unnoted, and less than the windows had room for: how much they
                 // have now is found out anew.
-                self.room_at_once = 0;
+                self.fast_send_room = 0;
                 self.note_use();
             }
         }
@@ -227,7 +227,7 @@ impl Connection {
 
     /// What of that which was found out does not hold any more, as it has to.
     fn lost_room(&self) -> Option<&'static str> {
-        let room = self.room_at_once;
+        let room = self.fast_send_room;
         let is_metered = !self.is_unlimited() && self.has(InputFlags::SACK);
         let holds = [
             ("it is no plain sender", self.is_plain_sender()),

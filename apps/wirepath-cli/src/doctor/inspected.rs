@@ -10,7 +10,7 @@ use crate::interface::Interface;
 use crate::root::Root;
 
 /// A machine to look at.
-pub(super) struct Patient {
+pub(super) struct Inspected {
     pub(super) root: Root,
     /// The same machine for the library's checks of cores.
     pub(super) machine: Machine,
@@ -34,7 +34,7 @@ pub(super) struct Nic {
     pub(super) rings: Option<Rings>,
 }
 
-impl Patient {
+impl Inspected {
     /// The machine whose files are below `root`. Cores that nobody chose are the isolated ones, or
     /// else the last.
     pub(super) fn new(root: Root, cores: Option<&CpuList>) -> Self {

@@ -7,10 +7,10 @@ use market::framing::Header;
 use wirepath::mem::Held;
 
 /// First packets of a configured set that wait at once: a feed's own beside forged or damaged ones.
-pub(super) const NEWCOMERS_MAX: usize = 8;
+pub(super) const UNASSIGNED_MAX: usize = 8;
 
 /// A packet of nobody yet.
-pub(super) struct Newcomer {
+pub(super) struct UnassignedPacket {
     /// The group that it came in by.
     pub(super) source: usize,
     /// The set that its group belongs to, where that is known.
@@ -21,11 +21,11 @@ pub(super) struct Newcomer {
     pub(super) held: Option<Held>,
 }
 
-pub(super) struct Newcomers {
-    waiting: Vec<Newcomer>,
+pub(super) struct UnassignedPackets {
+    waiting: Vec<UnassignedPacket>,
 }
 
-impl Newcomers {
+impl UnassignedPackets {
     /// Room for so many.
     pub(super) fn new(newcomers_max: usize) -> Self {
         Self { waiting: Vec::with_capacity(newcomers_max) }
@@ -34,18 +34,18 @@ impl Newcomers {
     /// Takes the packet that `second` agrees with: of the same channel and session, over a line of
     /// the same set, or over the same group where sets are learned; another group is a line of the
     /// same set there if packets name a session. A heartbeat may be repeated word for word.
-    pub(super) fn take_witness(&mut self, second: &Newcomer, has_sessions: bool) -> Option<Newcomer> {
+    pub(super) fn take_witness(&mut self, second: &UnassignedPacket, has_sessions: bool) -> Option<UnassignedPacket> {
         let idx = self.waiting.iter().position(|first| first.agrees(second, has_sessions))?;
         Some(self.waiting.remove(idx))
     }
 
     /// Whether the group brought this very packet before, as networks copy packets.
-    pub(super) fn has(&self, packet: &Newcomer) -> bool {
+    pub(super) fn has(&self, packet: &UnassignedPacket) -> bool {
         self.waiting.iter().any(|waiting| waiting.source == packet.source && waiting.header == packet.header)
     }
 
     /// Adds one, and gives back the oldest where that had to make room.
-    pub(super) fn push(&mut self, newcomer: Newcomer) -> Option<Newcomer> {
+    pub(super) fn push(&mut self, newcomer: UnassignedPacket) -> Option<UnassignedPacket> {
         let is_full = self.waiting.len() == self.waiting.capacity();
         let oldest = if is_full { Some(self.waiting.remove(0)) } else { None };
         self.waiting.push(newcomer);
@@ -53,12 +53,12 @@ impl Newcomers {
     }
 
     /// The oldest, at the end.
-    pub(super) fn pop(&mut self) -> Option<Newcomer> {
+    pub(super) fn pop(&mut self) -> Option<UnassignedPacket> {
         if self.waiting.is_empty() { None } else { Some(self.waiting.remove(0)) }
     }
 }
 
-impl Newcomer {
+impl UnassignedPacket {
     fn agrees(&self, second: &Self, has_sessions: bool) -> bool {
         let is_line = match (self.set, second.set) {
             (Some(set), Some(other)) => set == other,
