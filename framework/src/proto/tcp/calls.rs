@@ -264,7 +264,7 @@ impl<P: Payload> Tcp<P> {
     pub fn close<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let mut cx = self.context(slot, output, now);
-        let is_unread = cx.connection.in_order_len > 0;
+        let is_unread = cx.connection.rcv.in_order_len > 0;
         let linger_ms = cx.connection.rare_options.linger_ms;
         // Numbers that somebody else may still send are a gap before our FIN, which nobody would
         // fill any more.
@@ -340,7 +340,7 @@ impl<P: Payload> Tcp<P> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let connection = &mut self.connections[slot];
         connection.clear(AppFlags::PAUSED);
-        if !connection.in_order.is_empty() {
+        if !connection.rare_rcv.in_order.is_empty() {
             connection.pending |= pending::READABLE;
             connection.set(AppFlags::IN_READY);
             self.shared.ready.push(slot);
@@ -508,13 +508,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !matches!(state, State::SynSent | State::TimeWait | State::Closed) {
             self.send_reset();
         }
-        if self.connection.in_order_len > 0 {
+        if self.connection.rcv.in_order_len > 0 {
             // "All that it sent was delivered" is what the peer's end would say, and it would not
             // be true.
             self.connection.pending &= !(pending::PEER_CLOSED | pending::READABLE);
             self.connection.close_reason = CloseReason::Aborted;
         }
-        self.connection.in_order.clear(&mut self.shared.chunks);
+        self.connection.rare_rcv.in_order.clear(&mut self.shared.chunks);
         self.connection.set_in_order_len(0);
         if matches!(state, State::TimeWait | State::Closed) {
             // How it ended may have waited behind the data.

@@ -122,7 +122,7 @@ impl<P> Tcp<P> {
             snd_wscale: connection.snd_wscale,
             rcv_wscale: connection.rcv_wscale,
             snd_mss: connection.snd_mss,
-            rcv_mss: connection.rcv_mss,
+            rcv_mss: connection.rcv.mss,
             rto: connection.rto.span(),
             srtt: connection.srtt.span(),
             rttvar: connection.rttvar.span(),
@@ -139,7 +139,7 @@ impl<P> Tcp<P> {
             resent_len: connection.resent_len,
             // A FIN or SYN on its way counts as a number, but is no byte.
             unsent_len: connection.send_len.saturating_sub(flight),
-            unread_len: connection.in_order_len,
+            unread_len: connection.rcv.in_order_len,
             silence: now.since(connection.last_received_at),
             bytes_sent: connection.bytes_sent(),
             bytes_acked: connection.bytes_acked(),

@@ -275,8 +275,8 @@ impl<P: Payload> Tcp<P> {
         if connection.has(AppFlags::PAUSED) {
             return None;
         }
-        let chunk = connection.in_order.pop_front(&mut self.shared.chunks)?;
-        connection.set_in_order_len(connection.in_order_len - chunk.len);
+        let chunk = connection.rare_rcv.in_order.pop_front(&mut self.shared.chunks)?;
+        connection.set_in_order_len(connection.rcv.in_order_len - chunk.len);
         if connection.owes_window_update() {
             connection.ack_owed = AckOwed::Now;
             if !connection.has(OutputFlags::IN_FLUSH) {
@@ -284,7 +284,7 @@ impl<P: Payload> Tcp<P> {
                 self.shared.flush.push(id.slot);
             }
         }
-        if connection.in_order.is_empty() && connection.pending != 0 {
+        if connection.rare_rcv.in_order.is_empty() && connection.pending != 0 {
             connection.set(AppFlags::IN_READY);
             self.shared.ready.push(id.slot);
         }
@@ -304,7 +304,7 @@ impl<P: Payload> Tcp<P> {
 
     fn take_event(&mut self, slot: u32) -> Option<TcpEvent> {
         let connection = &mut self.connections[slot];
-        let readable = !connection.in_order.is_empty();
+        let readable = !connection.rare_rcv.in_order.is_empty();
         if take(connection, pending::CONNECTED) {
             connection.clear(AppFlags::UNTOLD);
             let listener = (connection.listener != NIL).then_some(ListenerId(connection.listener));
@@ -358,7 +358,7 @@ impl<P: Payload> Tcp<P> {
         }
         let chunks = &mut self.shared.chunks;
         connection.send.clear(chunks);
-        connection.in_order.clear(chunks);
+        connection.rare_rcv.in_order.clear(chunks);
         connection.out_of_order.clear(chunks);
         self.shared.wheel.clear(slot);
         self.shared.ready.remove(slot);

@@ -139,7 +139,7 @@ impl Connection {
     fn takes_more_than(&self, mss: u16) -> bool {
         match self.state {
             State::Closed | State::TimeWait => false,
-            State::SynSent => self.rcv_mss > mss,
+            State::SynSent => self.rcv.mss > mss,
             _ => self.snd_mss > less_options(mss, self),
         }
     }

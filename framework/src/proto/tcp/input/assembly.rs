@@ -50,10 +50,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn take_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
         let end = segment.seq + segment.len;
-        let is_plain = segment.seq == connection.rcv_nxt
-            && end.is_at_most(connection.rcv_adv)
+        let is_plain = segment.seq == connection.rcv.nxt
+            && end.is_at_most(connection.shown.adv)
             && connection.out_of_order.head == NIL
-            && connection.in_order.head == NIL
+            && connection.rare_rcv.in_order.head == NIL
             && !connection.has(AppFlags::HOLDS | InputFlags::ECN)
             && segment.len != 0;
         if !is_plain {
@@ -66,7 +66,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The next bytes have come, and are on their way to the app.
     #[inline]
     pub(in crate::proto::tcp) fn take_next_in_order(&mut self, len: u32) {
-        self.connection.rcv_nxt += len;
+        self.connection.rcv.nxt += len;
         self.connection.tally.bytes_received += u64::from(len);
         self.owe_ack_of_data(len);
     }
@@ -90,10 +90,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     fn owe_ack_of_data(&mut self, len: u32) {
         let connection = &mut *self.connection;
-        if len > u32::from(connection.rcv_full_len) {
-            connection.rcv_full_len = len.min(connection.rcv_mss.into()) as u16;
+        if len > u32::from(connection.rcv.full_len) {
+            connection.rcv.full_len = len.min(connection.rcv.mss.into()) as u16;
         }
-        let is_due = connection.rcv_nxt - connection.last_ack_sent >= 2 * u32::from(connection.rcv_full_len)
+        let is_due = connection.rcv.nxt - connection.shown.last_ack_sent >= 2 * u32::from(connection.rcv.full_len)
             || connection.is_quick(len)
             || connection.options.ack_delay_us == 0
             || connection.tally.bytes_received <= QUICK_LEN;
@@ -104,9 +104,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// that answers it (RFC 2883 4).
     pub(in crate::proto::tcp) fn note_old_data(&mut self, segment: &Segment) {
         let connection = &mut *self.connection;
-        let right = (segment.seq + segment.len).min(connection.rcv_nxt);
+        let right = (segment.seq + segment.len).min(connection.rcv.nxt);
         // What is from before the first byte is not of this stream.
-        let age = connection.rcv_nxt - segment.seq;
+        let age = connection.rcv.nxt - segment.seq;
         let is_ours = u64::from(age) <= connection.tally.bytes_received;
         let is_its = segment.has(TcpFlags::ACK) && connection.believes_ack(segment.ack);
         if segment.len != 0 && segment.seq.is_before(right) && is_ours && is_its {
@@ -130,7 +130,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.acknowledge_at_once(segment);
             return Err(TcpDrop::NotAcceptable);
         };
-        if piece.seq == self.connection.rcv_nxt {
+        if piece.seq == self.connection.rcv.nxt {
             return self.take_next(segment, piece);
         }
         self.shared.tally.out_of_order += 1;
@@ -155,8 +155,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn trim(&mut self, segment: &Segment, mut payload: P) -> Option<Piece<P>> {
         let connection = &mut *self.connection;
         let (mut seq, mut len) = (segment.seq, segment.len);
-        if seq.is_before(connection.rcv_nxt) {
-            let old = (connection.rcv_nxt - seq).min(len);
+        if seq.is_before(connection.rcv.nxt) {
+            let old = (connection.rcv.nxt - seq).min(len);
             connection.note_duplicate(Range { left: seq, right: seq + old });
             self.shared.tally.duplicates += 1;
             if old == len {
@@ -165,7 +165,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             payload.advance(old as usize);
             (seq, len) = (seq + old, len - old);
         }
-        let edge = connection.rcv_nxt + connection.rcv_wnd();
+        let edge = connection.rcv.nxt + connection.rcv_wnd();
         if (seq + len).is_after(edge) {
             if seq.is_at_least(edge) {
                 return None;
@@ -181,19 +181,19 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.head != NIL);
         let mut delivered = None;
-        if connection.in_order.head == NIL && !connection.has(AppFlags::HOLDS) {
+        if connection.rare_rcv.in_order.head == NIL && !connection.has(AppFlags::HOLDS) {
             delivered = Some(piece.payload);
         } else if !self.keep_in_order(piece) {
             // Not acknowledged, so it comes again.
             return Err(TcpDrop::NoRoom);
         }
         let connection = &mut *self.connection;
-        connection.rcv_nxt = end;
+        connection.rcv.nxt = end;
         connection.tally.bytes_received += u64::from(len);
         if fills_gap {
             self.join();
         }
-        if self.connection.in_order.head != NIL {
+        if self.connection.rare_rcv.in_order.head != NIL {
             self.tell(pending::READABLE);
         }
         if fills_gap {
@@ -211,14 +211,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// where there is no room.
     fn keep_in_order(&mut self, piece: Piece<P>) -> bool {
         let (connection, len) = (&mut *self.connection, piece.len);
-        if !connection.in_order.append_to_last(&mut self.shared.chunks, &piece.payload, len) {
-            let has_share = self.shared.has_share(connection.in_order.count);
+        if !connection.rare_rcv.in_order.append_to_last(&mut self.shared.chunks, &piece.payload, len) {
+            let has_share = self.shared.has_share(connection.rare_rcv.in_order.count);
             let chunk = Chunk::new(piece.seq, len, Some(piece.payload));
-            if !has_share || connection.in_order.push_back(&mut self.shared.chunks, chunk).is_err() {
+            if !has_share || connection.rare_rcv.in_order.push_back(&mut self.shared.chunks, chunk).is_err() {
                 return false;
             }
         }
-        connection.set_in_order_len(connection.in_order_len + len);
+        connection.set_in_order_len(connection.rcv.in_order_len + len);
         true
     }
 
@@ -226,11 +226,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn join(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         while let Some(head) = chunks.get(connection.out_of_order.head) {
-            if head.seq.is_after(connection.rcv_nxt) {
+            if head.seq.is_after(connection.rcv.nxt) {
                 break;
             }
             let Some(mut chunk) = connection.out_of_order.pop_front(chunks) else { break };
-            let old = (connection.rcv_nxt - chunk.seq).min(chunk.len);
+            let old = (connection.rcv.nxt - chunk.seq).min(chunk.len);
             if old > 0 {
                 connection.note_duplicate(Range { left: chunk.seq, right: chunk.seq + old });
             }
@@ -238,12 +238,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             payload.advance(old as usize);
             (chunk.seq, chunk.len) = (chunk.seq + old, chunk.len - old);
             let (len, end) = (chunk.len, chunk.end());
-            if connection.in_order.push_back(chunks, chunk).is_err() {
+            if connection.rare_rcv.in_order.push_back(chunks, chunk).is_err() {
                 debug_assert!(false, "its place in the store was just given back");
                 break;
             }
-            connection.set_in_order_len(connection.in_order_len + len);
-            connection.rcv_nxt = end;
+            connection.set_in_order_len(connection.rcv.in_order_len + len);
+            connection.rcv.nxt = end;
             connection.tally.bytes_received += u64::from(len);
         }
         connection.forget_sacks();
@@ -268,7 +268,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let count = connection.out_of_order.count;
         // Once the hole is filled these chunks wait for the app with those that are in order
         // already.
-        let kept = count + connection.in_order.count;
+        let kept = count + connection.rare_rcv.in_order.count;
         if count >= self.shared.config.reassembly_max || !self.shared.has_share(kept) {
             return Err(TcpDrop::NoRoom);
         }
@@ -420,7 +420,7 @@ impl Connection {
     fn note_range(&mut self, mut range: Range) {
         let mut kept = [Range::default(); 4];
         let mut count = 1;
-        for old in self.sacks.into_iter().filter(|old| !old.is_empty()) {
+        for old in self.rare_rcv.sacks.into_iter().filter(|old| !old.is_empty()) {
             if old.left.is_at_most(range.right) && range.left.is_at_most(old.right) {
                 range = Range { left: old.left.min(range.left), right: old.right.max(range.right) };
             } else if count < kept.len() {
@@ -429,13 +429,13 @@ impl Connection {
             }
         }
         kept[0] = range;
-        self.sacks = kept;
+        self.rare_rcv.sacks = kept;
     }
 
     /// Ranges that are in order now are acknowledged by number.
     fn forget_sacks(&mut self) {
-        for range in &mut self.sacks {
-            if range.right.is_at_most(self.rcv_nxt) {
+        for range in &mut self.rare_rcv.sacks {
+            if range.right.is_at_most(self.rcv.nxt) {
                 *range = Range::default();
             }
         }

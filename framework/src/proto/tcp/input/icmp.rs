@@ -143,7 +143,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn fit_link(&mut self, mss: u16) {
         if self.connection.state == State::SynSent {
             // No segment is agreed on to be longer than what we take ourselves.
-            self.connection.rcv_mss = mss;
+            self.connection.rcv.mss = mss;
         } else {
             self.lower_mss(mss);
         }

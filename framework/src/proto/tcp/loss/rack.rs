@@ -47,7 +47,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let rtt = self.now.since(sent_at);
         // Which of its transmissions was it? Not the last, where the peer echoes an older time, or
         // the answer is too fast.
-        let is_older = |echo: u32| (echo.wrapping_sub(connection.ts_now(sent_at)) as i32) < 0;
+        let is_older = |echo: u32| (echo.wrapping_sub(connection.ts.now(sent_at)) as i32) < 0;
         let echoes_older = resent != 0 && news.echo.is_some_and(is_older);
         if sent_at >= news.newest.sent_at {
             let is_known = resent == 0 || news.echo.is_some() && !echoes_older;

@@ -190,7 +190,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if is_resent && connection.has(LossFlags::UNDO) && connection.recovery != Recovery::Open {
             connection.undo.resent += seq_len.div_ceil(u32::from(connection.snd_mss).max(1));
             if connection.undo.resent_ts == 0 {
-                connection.undo.resent_ts = connection.ts_now(self.now);
+                connection.undo.resent_ts = connection.ts.now(self.now);
             }
         }
         if connection.has(LossFlags::PROBE_DUE) {

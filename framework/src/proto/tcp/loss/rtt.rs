@@ -78,7 +78,7 @@ impl Connection {
     /// which of them it acknowledges. Coarse: our timestamps are milliseconds.
     pub(in crate::proto::tcp) fn echoed_rtt(&self, timestamps: Option<Timestamps>, now: Instant) -> Option<Duration> {
         let echo = timestamps?.echo_reply;
-        let ms = self.ts_now(now).wrapping_sub(echo);
+        let ms = self.ts.now(now).wrapping_sub(echo);
         (echo != 0 && ms <= ECHO_AGE_MAX_MS).then(|| Duration::from_millis(u64::from(ms).max(1)))
     }
 

@@ -107,7 +107,7 @@ impl<'a, P: Payload> SendPermit<'a, P> {
         let connection = &*self.connection;
         Numbers {
             seq: connection.snd_nxt,
-            ack: connection.rcv_nxt,
+            ack: connection.rcv.nxt,
             wnd: connection.fast_window(),
             timestamps: self.timestamps(),
         }
@@ -157,7 +157,7 @@ impl Committed<'_> {
     /// RCV.NXT, which the segment has acknowledged.
     #[inline(always)]
     pub fn rcv_nxt(&self) -> Seq {
-        self.0.rcv_nxt
+        self.0.rcv.nxt
     }
 }
 

@@ -274,9 +274,9 @@ proptest! {
 
 /// A segment, why it is refused, and what there is of it afterwards.
 fn refused(line: &mut Line, at: u32, len: u32, why: TcpDrop) {
-    let (before, next) = (line.tcp.chunks(), line.connection().rcv_nxt);
+    let (before, next) = (line.tcp.chunks(), line.connection().rcv.nxt);
     assert_eq!(line.data(at, len), Some(why), "{len} bytes at {at}");
-    assert_eq!((line.tcp.chunks(), line.connection().rcv_nxt), (before, next));
+    assert_eq!((line.tcp.chunks(), line.connection().rcv.nxt), (before, next));
 }
 
 #[test]
@@ -319,8 +319,8 @@ fn duplicate_is_reported_however_long_the_stream_is() {
     line.data(0, 1000);
     line.sent();
     // As if two gigabytes and more had come before.
-    let irs = line.connection().irs;
-    line.connection().irs = irs - 0x9000_0000;
+    let irs = line.connection().rare_rcv.irs;
+    line.connection().rare_rcv.irs = irs - 0x9000_0000;
     line.connection().tally.bytes_received += 0x9000_0000;
     line.data(0, 1000);
     assert_eq!(line.sent(), ["0 ack 1000 sack 0..1000"]);

@@ -107,9 +107,9 @@ fn order_goes_behind_what_was_sent_and_waits() {
 #[test]
 fn acknowledgment_that_shows_a_smaller_window_is_believed() {
     let (mut client, _server) = warmed();
-    let Connection { flow, rcv_nxt: seq, snd_una, ts_recent, .. } = *connection(&client);
-    let timestamps = Some(Timestamps { value: ts_recent, echo_reply: 0 });
-    let plain = Plain { seq, ack: snd_una + 5, wnd: 0, len: 0, timestamps };
+    let Connection { flow, rcv, snd_una, ts, .. } = *connection(&client);
+    let timestamps = Some(Timestamps { value: ts.recent, echo_reply: 0 });
+    let plain = Plain { seq: rcv.nxt, ack: snd_una + 5, wnd: 0, len: 0, timestamps };
     assert!(client.tcp.receive_expected(flow, &plain, client.now).is_some(), "it is no turn like others");
     assert!(!fire(&mut client, b"third"), "nothing is sent outside of the window");
 }
@@ -118,12 +118,12 @@ fn acknowledgment_that_shows_a_smaller_window_is_believed() {
 fn window_that_is_smaller_by_what_has_arrived_leaves_the_room_as_it_was() {
     let (mut client, _server) = warmed();
     assert!(fire(&mut client, &[7; 1000]));
-    let Connection { flow, rcv_nxt: seq, snd_nxt: ack, snd_wnd, snd_wscale, ts_recent, .. } = *connection(&client);
+    let Connection { flow, rcv, snd_nxt: ack, snd_wnd, snd_wscale, ts, .. } = *connection(&client);
     let before = connection(&client).fast_send_room;
-    let timestamps = Some(Timestamps { value: ts_recent, echo_reply: 0 });
+    let timestamps = Some(Timestamps { value: ts.recent, echo_reply: 0 });
     let wnd = (snd_wnd - 1000).div_ceil(1 << snd_wscale);
     assert!(wnd << snd_wscale < snd_wnd, "it is smaller");
-    let plain = Plain { seq, ack, wnd: wnd as u16, len: 0, timestamps };
+    let plain = Plain { seq: rcv.nxt, ack, wnd: wnd as u16, len: 0, timestamps };
     assert!(client.tcp.receive_expected(flow, &plain, client.now).is_some(), "it is no turn like others");
     assert_eq!((connection(&client).snd_wnd, connection(&client).fast_send_room), (wnd << snd_wscale, before));
 }
@@ -244,7 +244,7 @@ fn window_of_an_order_follows_what_waits_for_the_app() {
     client.tcp.pause(id).unwrap();
     server.tcp.send(server.id.unwrap(), vec![7; 9_000], now, &mut server.sent).unwrap();
     settle(&mut client, &mut server);
-    let unread = connection(&client).in_order_len;
+    let unread = connection(&client).rcv.in_order_len;
     assert!(unread > 0 && shown(&mut client) < before);
     client.tcp.resume(id).unwrap();
     while client.tcp.next_data(id).is_some() {}

@@ -107,13 +107,13 @@ impl Line {
         let mut tcp = Tcp::new(config, HashSeed::new(1, 2)).unwrap();
         let flow = Flow { local: CLIENT, remote: SERVER };
         let mut connection = Connection::new(flow, State::SynSent, options, ConsumerId(1), now);
-        (connection.iss, connection.irs) = (OURS - 1, THEIRS - 1);
-        (connection.snd_una, connection.snd_nxt, connection.rcv_nxt) = (OURS, OURS, THEIRS);
-        (connection.last_ack_sent, connection.snd_small) = (THEIRS, OURS);
-        connection.rcv_adv = THEIRS + options.receive_buffer.min(65_535);
+        (connection.iss, connection.rare_rcv.irs) = (OURS - 1, THEIRS - 1);
+        (connection.snd_una, connection.snd_nxt, connection.rcv.nxt) = (OURS, OURS, THEIRS);
+        (connection.shown.last_ack_sent, connection.snd_small) = (THEIRS, OURS);
+        connection.shown.adv = THEIRS + options.receive_buffer.min(65_535);
         (connection.snd_wnd, connection.snd_wnd_max) = (60_000, 60_000);
         (connection.snd_wl1, connection.snd_wl2) = (THEIRS - 1, OURS);
-        (connection.snd_mss, connection.rcv_mss) = (MSS as u16, MSS as u16);
+        (connection.snd_mss, connection.rcv.mss) = (MSS as u16, MSS as u16);
         connection.set(InputFlags::SACK);
         let slot = tcp.insert(connection).unwrap();
         let wire = Wire { sent: Vec::new(), room: usize::MAX, is_cut: false, segmentation_len_max: 0, pieces_max: 1 };
@@ -150,14 +150,14 @@ impl Line {
     /// The peer acknowledges all before `upto`.
     pub(crate) fn ack(&mut self, upto: u32) -> Option<TcpDrop> {
         self.ack = upto;
-        let at = self.tcp.connections[self.slot].rcv_nxt - THEIRS;
+        let at = self.tcp.connections[self.slot].rcv.nxt - THEIRS;
         self.hear(at, Vec::new(), TcpFlags::ACK, |_| ())
     }
 
     /// The peer says that it has what is from `left` to `right`, and all before what it
     /// acknowledged last.
     pub(crate) fn sack(&mut self, left: u32, right: u32) {
-        let at = self.tcp.connections[self.slot].rcv_nxt - THEIRS;
+        let at = self.tcp.connections[self.slot].rcv.nxt - THEIRS;
         self.hear(at, Vec::new(), TcpFlags::ACK, |segment| {
             segment.sack_count = 1;
             segment.sacks[0] = Range { left: OURS + left, right: OURS + right };
@@ -257,19 +257,19 @@ impl Line {
     /// more of it is told than there is.
     pub(crate) fn check_out_of_order(&self, came: &[bool]) {
         let (connection, chunks) = (&self.tcp.connections[self.slot], &self.tcp.shared.chunks);
-        let (mut idx, mut right, mut count) = (connection.out_of_order.head, connection.rcv_nxt, 0);
+        let (mut idx, mut right, mut count) = (connection.out_of_order.head, connection.rcv.nxt, 0);
         let mut waits = vec![false; came.len()];
         while let Some(chunk) = chunks.get(idx) {
-            assert!(chunk.seq.is_at_least(right) && chunk.seq != connection.rcv_nxt && chunk.len > 0);
+            assert!(chunk.seq.is_at_least(right) && chunk.seq != connection.rcv.nxt && chunk.len > 0);
             let at = chunk.seq - THEIRS;
             assert!(chunk.payload.as_deref() == Some(&stream(at, chunk.len)[..]));
             waits[at as usize..][..chunk.len as usize].fill(true);
             (right, idx, count) = (chunk.end(), chunk.next, count + 1);
         }
         assert_eq!(count, connection.out_of_order.count);
-        let whole = (connection.rcv_nxt - THEIRS) as usize;
+        let whole = (connection.rcv.nxt - THEIRS) as usize;
         assert!(came[whole..] == waits[whole..], "what came is kept");
-        for range in connection.sacks.iter().filter(|range| !range.is_empty()) {
+        for range in connection.rare_rcv.sacks.iter().filter(|range| !range.is_empty()) {
             let (left, right) = ((range.left - THEIRS) as usize, (range.right - THEIRS) as usize);
             assert!(waits[left..right].iter().all(|&waits| waits), "what is told is there");
         }

@@ -117,7 +117,7 @@ fn what_waited_for_a_retransmission_measures_nothing() {
         sender.context(|cx| cx.on_timeout());
         assert_eq!(sender.resend(), [0]);
         sender.wait_ms(10);
-        let echo = sender.connection().ts_now(sender.now) - 10;
+        let echo = sender.connection().ts.now(sender.now) - 10;
         sender.ack_echoing(10, &[], echo);
         assert_eq!(sender.connection().srtt.0, measured, "Karn: nine of them stood at the peer for 5 s");
     }
@@ -283,7 +283,7 @@ fn short_segments_that_never_arrive_say_nothing_of_the_path() {
 fn timeout_for_nothing_is_taken_back_by_the_echoed_time() {
     let mut sender = Sender::with_sack();
     sender.send(10);
-    let original = sender.connection().ts_now(sender.now);
+    let original = sender.connection().ts.now(sender.now);
     sender.wait_ms(300);
     sender.context(|cx| cx.on_timeout());
     assert_eq!(sender.resend(), [0]);

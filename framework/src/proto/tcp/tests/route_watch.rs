@@ -208,7 +208,7 @@ fn call_that_is_answered_after_the_interface_takes_less_sends_by_what_it_takes()
     set_mtu(&mut line, 640);
     let slot = (0..4)
         .find(|&slot| line.tcp.connections.get(slot).is_some_and(|connection| connection.state == State::SynSent));
-    assert_eq!(line.tcp.connections[slot.unwrap()].rcv_mss, 600);
+    assert_eq!(line.tcp.connections[slot.unwrap()].rcv.mss, 600);
 }
 
 /// A look at all places is cut into ticks.

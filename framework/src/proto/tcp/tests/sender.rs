@@ -126,7 +126,7 @@ impl Sender {
     /// An acknowledgment of all before segment `to`, with ranges of segments that stand beyond; the
     /// echoed time is that of now.
     pub(super) fn ack(&mut self, to: u32, sacks: &[(u32, u32)]) -> Option<TcpDrop> {
-        let echo = self.connection().ts_now(self.now);
+        let echo = self.connection().ts.now(self.now);
         self.ack_echoing(to, sacks, echo)
     }
 

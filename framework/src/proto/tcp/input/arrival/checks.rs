@@ -22,7 +22,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return Ok(());
         }
         match segment.timestamps {
-            Some(timestamps) if !is_older(timestamps.value, self.connection.ts_recent) => Ok(()),
+            Some(timestamps) if !is_older(timestamps.value, self.connection.ts.recent) => Ok(()),
             Some(_) => self.check_age(segment),
             // A reset is not asked, and a SYN is challenged: the peer may have begun anew, without
             // timestamps.
@@ -35,7 +35,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// An older timestamp is one of the peer's past, or TS.Recent is too old to say so.
     #[cold]
     fn check_age(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
-        let age = coarse_seconds(self.now).wrapping_sub(self.connection.ts_recent_at_s);
+        let age = coarse_seconds(self.now).wrapping_sub(self.connection.ts.recent_at_s);
         if segment.has(TcpFlags::RST) || age > TS_RECENT_AGE_MAX {
             return Ok(());
         }
@@ -53,19 +53,19 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline]
     pub(super) fn check_sequence(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         let connection = &*self.connection;
-        if segment.seq == connection.rcv_nxt {
+        if segment.seq == connection.rcv.nxt {
             return Ok(());
         }
         // What there is room for is taken, shown or not.
-        let edge = connection.rcv_adv.max(connection.rcv_nxt + connection.rcv_wnd());
+        let edge = connection.shown.adv.max(connection.rcv.nxt + connection.rcv_wnd());
         let is_in_window = if segment.seq_len() == 0 {
             // One that takes no number may stand at the edge: a peer that has filled the window,
             // and of whom something before is lost, has its next number there, and what it
             // acknowledges counts (Linux: `tcp_sequence`). A reset there is outside (RFC 5961 3.2).
             let is_at_edge = segment.seq == edge && !segment.has(TcpFlags::RST);
-            segment.seq.is_at_least(connection.rcv_nxt) && (segment.seq.is_before(edge) || is_at_edge)
+            segment.seq.is_at_least(connection.rcv.nxt) && (segment.seq.is_before(edge) || is_at_edge)
         } else {
-            segment.end().is_after(connection.rcv_nxt) && segment.seq.is_before(edge)
+            segment.end().is_after(connection.rcv.nxt) && segment.seq.is_before(edge)
         };
         if is_in_window {
             return Ok(());
@@ -85,7 +85,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// rate to a probe and to the rest, or two ends that disagree would answer each other for ever.
     fn answer_unacceptable(&mut self, segment: &Segment) {
         self.note_old_data(segment);
-        let is_probe = segment.seq + 1 == self.connection.rcv_nxt;
+        let is_probe = segment.seq + 1 == self.connection.rcv.nxt;
         let is_empty = segment.seq_len() == 0;
         if segment.has(TcpFlags::SYN) || is_empty && !is_probe {
             return self.challenge_ack();
@@ -109,10 +109,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.last_received_at = self.now;
         if let Some(timestamps) = segment.timestamps
             && connection.has(InputFlags::TIMESTAMPS)
-            && segment.seq.is_at_most(connection.last_ack_sent)
+            && segment.seq.is_at_most(connection.shown.last_ack_sent)
         {
-            connection.ts_recent = timestamps.value;
-            connection.ts_recent_at_s = coarse_seconds(self.now);
+            connection.ts.recent = timestamps.value;
+            connection.ts.recent_at_s = coarse_seconds(self.now);
         }
     }
 
@@ -138,7 +138,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// RFC 5961 3.2: a reset that is in the window, but not the next number, is challenged.
     pub(super) fn is_exact_reset(&mut self, segment: &Segment) -> bool {
-        let is_exact = segment.seq == self.connection.rcv_nxt;
+        let is_exact = segment.seq == self.connection.rcv.nxt;
         if !is_exact {
             self.challenge_ack();
         }
@@ -154,7 +154,7 @@ impl Connection {
     fn is_overtaken_ack(&self, segment: &Segment) -> bool {
         let is_bare = segment.seq_len() == 0 && segment.has(TcpFlags::ACK);
         let is_late = segment.timestamps.is_some_and(|timestamps| {
-            let age = self.ts_recent.wrapping_sub(timestamps.value);
+            let age = self.ts.recent.wrapping_sub(timestamps.value);
             Duration::from_millis(age.into()) <= self.rto.span()
         });
         is_bare
@@ -162,7 +162,7 @@ impl Connection {
             && self.state.is_synchronized()
             && segment.sack_count != 0
             && self.has(InputFlags::SACK)
-            && segment.seq == self.rcv_nxt
+            && segment.seq == self.rcv.nxt
             && self.snd_una - segment.ack <= self.snd_wnd_max
     }
 }

@@ -45,7 +45,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// RFC 9293 3.6.1: data that comes for an app that is gone is answered by a reset, so that the
     /// peer knows that nobody read it.
     pub(super) fn check_wanted(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
-        let is_new = segment.len > 0 && (segment.seq + segment.len).is_after(self.connection.rcv_nxt);
+        let is_new = segment.len > 0 && (segment.seq + segment.len).is_after(self.connection.rcv.nxt);
         if !is_new || !self.connection.has(AppFlags::RECEIVES_NO_MORE) || !self.connection.state.may_receive() {
             return Ok(());
         }
@@ -66,12 +66,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let number = segment.seq + segment.len;
             // It needs no room: a closed window does not stop what is next. One behind the window
             // is none of this stream's yet.
-            if number == connection.rcv_nxt || number.is_before(connection.rcv_adv) {
-                connection.rcv_fin = number;
+            if number == connection.rcv.nxt || number.is_before(connection.shown.adv) {
+                connection.rare_rcv.fin = number;
                 connection.set(InputFlags::FIN_SEEN);
             }
         }
-        if !connection.has(InputFlags::FIN_SEEN) || connection.rcv_nxt != connection.rcv_fin {
+        if !connection.has(InputFlags::FIN_SEEN) || connection.rcv.nxt != connection.rare_rcv.fin {
             if segment.has(TcpFlags::FIN) && segment.len == 0 {
                 self.owe_ack(AckOwed::Now);
             } else if connection.ack_owed == AckOwed::Now {
@@ -81,7 +81,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return;
         }
         connection.clear(InputFlags::FIN_SEEN);
-        connection.rcv_nxt += 1;
+        connection.rcv.nxt += 1;
         connection.out_of_order.clear(&mut self.shared.chunks);
         self.tell(pending::PEER_CLOSED);
         match self.connection.state {

@@ -290,7 +290,7 @@ impl<P: Payload> Tcp<P> {
         connection.iss = arrival.segment.ack - 1;
         (connection.snd_una, connection.snd_nxt) = (connection.iss, connection.iss + 1);
         connection.snd_wl2 = connection.iss;
-        connection.rcv_adv = connection.rcv_nxt + connection.options.receive_buffer.min(65_535);
+        connection.shown.adv = connection.rcv.nxt + connection.options.receive_buffer.min(65_535);
         let delivered = self.arrive_in_syn_received(slot, arrival, payload, now, output)?;
         let id = ConnectionId { slot, generation: self.connections[slot].generation };
         Ok(delivered.map(|data| (id, data)))

@@ -229,8 +229,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.shared.count_session(self.connection);
         }
         self.tell(pending::CONNECTED);
-        let Connection { flow, snd_nxt, rcv_nxt, .. } = *self.connection;
-        self.output.opened(self.slot, flow, snd_nxt, rcv_nxt);
+        let Connection { flow, snd_nxt, rcv, .. } = *self.connection;
+        self.output.opened(self.slot, flow, snd_nxt, rcv.nxt);
     }
 
     /// The connection is gone: what it would have sent goes home, and the app is told.
@@ -292,7 +292,7 @@ impl Connection {
     /// again.
     fn end_pause(&mut self) {
         self.clear(AppFlags::PAUSED);
-        if !self.in_order.is_empty() {
+        if !self.rare_rcv.in_order.is_empty() {
             self.pending |= pending::READABLE;
         }
     }

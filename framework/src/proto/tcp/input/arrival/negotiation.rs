@@ -22,37 +22,37 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let mtu = self.output.mtu(*self.connection.flow.remote.ip());
         let connection = &mut *self.connection;
         connection.iss = self.shared.secret.isn(connection.flow, self.now);
-        connection.ts_offset = self.shared.secret.timestamp_offset(connection.flow);
+        connection.ts.offset = self.shared.secret.timestamp_offset(connection.flow);
         (connection.snd_una, connection.snd_nxt) = (connection.iss, connection.iss);
-        connection.rcv_mss = receive_mss(mtu, connection.rare_options.mss_max);
+        connection.rcv.mss = receive_mss(mtu, connection.rare_options.mss_max);
         connection.rcv_wscale = window_scale(connection.options.receive_buffer);
     }
 
     /// What the peer's SYN says of it.
     pub(in crate::proto::tcp) fn take_syn(&mut self, segment: &Segment) {
         let connection = &mut *self.connection;
-        (connection.irs, connection.rcv_nxt) = (segment.seq, segment.seq + 1);
-        connection.last_ack_sent = connection.rcv_nxt;
+        (connection.rare_rcv.irs, connection.rcv.nxt) = (segment.seq, segment.seq + 1);
+        connection.shown.last_ack_sent = connection.rcv.nxt;
         // The window that our own SYN has shown, if it went before: no window of a SYN is scaled
         // (RFC 7323 2.2).
         let is_answer = connection.state == State::SynSent;
-        connection.rcv_adv = connection.rcv_nxt;
+        connection.shown.adv = connection.rcv.nxt;
         if is_answer {
-            connection.rcv_adv += connection.options.receive_buffer.min(65_535);
+            connection.shown.adv += connection.options.receive_buffer.min(65_535);
         }
         connection.snd_wnd = segment.wnd.into();
         connection.snd_wnd_max = connection.snd_wnd;
         connection.snd_wl1 = segment.seq;
         connection.snd_wl2 = if segment.has(TcpFlags::ACK) { segment.ack } else { connection.iss };
         negotiate(connection, segment);
-        connection.ts_recent_at_s = coarse_seconds(self.now);
+        connection.ts.recent_at_s = coarse_seconds(self.now);
     }
 }
 
 /// An option is on where both have it.
 fn negotiate(connection: &mut Connection, segment: &Segment) {
     if let Some(timestamps) = segment.timestamps.filter(|_| connection.is_on(switch::TIMESTAMPS)) {
-        connection.ts_recent = timestamps.value;
+        connection.ts.recent = timestamps.value;
         connection.set(InputFlags::TIMESTAMPS);
     }
     if segment.syn.sack_permitted && connection.is_on(switch::SACK) {
@@ -89,7 +89,7 @@ pub(in crate::proto::tcp) fn receive_mss(mtu: usize, mss_max: u16) -> u16 {
 /// RFC 9293 3.7.1: Eff.snd.MSS = min(SendMSS + 20, MMS_S) - TCPhdrsize - IPoptionsize. What we take
 /// ourselves goes over the same links.
 fn send_mss(peer: Option<u16>, connection: &Connection) -> u16 {
-    let mss = peer.unwrap_or(MSS_DEFAULT).max(MSS_MIN).min(connection.rcv_mss);
+    let mss = peer.unwrap_or(MSS_DEFAULT).max(MSS_MIN).min(connection.rcv.mss);
     let wanted = match connection.rare_options.mss_max {
         0 => mss,
         // Less than our SYN has announced where the app has thought better of it.

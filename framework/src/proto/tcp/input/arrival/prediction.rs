@@ -116,8 +116,8 @@ impl Connection {
     fn goes_on(&self, segment: &Plain) -> bool {
         self.state == State::Established
             && !self.has(WATCHFUL)
-            && segment.seq == self.rcv_nxt
-            && (segment.seq + segment.len).is_at_most(self.rcv_adv)
+            && segment.seq == self.rcv.nxt
+            && (segment.seq + segment.len).is_at_most(self.shown.adv)
             && segment.len != 0
     }
 
@@ -129,14 +129,14 @@ impl Connection {
             // Nothing is missing on the way to the peer, or on the way to us, or waits for the app.
             && self.is_untroubled()
             && self.out_of_order.is_empty()
-            && self.in_order_len == 0
+            && self.rcv.in_order_len == 0
             && !self.has(WATCHFUL)
             // First: what is next, and there is room for all of it.
-            && segment.seq == self.rcv_nxt
-            && (segment.seq + segment.len).is_at_most(self.rcv_adv)
+            && segment.seq == self.rcv.nxt
+            && (segment.seq + segment.len).is_at_most(self.shown.adv)
             // Of now, by its timestamp (RFC 7323 5.3 R1).
             && match segment.timestamps {
-                Some(timestamps) => self.has(InputFlags::TIMESTAMPS) && !is_older(timestamps.value, self.ts_recent),
+                Some(timestamps) => self.has(InputFlags::TIMESTAMPS) && !is_older(timestamps.value, self.ts.recent),
                 None => !self.has(InputFlags::TIMESTAMPS),
             }
             // Fifth: it acknowledges what was sent and not acknowledged yet. One that neither does

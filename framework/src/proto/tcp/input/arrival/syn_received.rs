@@ -22,7 +22,8 @@ impl<P: Payload> Tcp<P> {
     ) -> Result<Option<P>, TcpDrop> {
         let mut segment = arrival.segment;
         let mut cx = self.context(slot, output, now);
-        let is_first = segment.seq == cx.connection.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
+        let is_first =
+            segment.seq == cx.connection.rare_rcv.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
         if is_first && !segment.has(TcpFlags::ACK) {
             // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it
             // nothing. The timer runs on, so that a peer who does nothing but call does not keep

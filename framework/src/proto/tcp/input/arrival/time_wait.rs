@@ -101,7 +101,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.is_last_fin(segment) {
             self.restart_time_wait();
             self.owe_ack(AckOwed::Now);
-        } else if segment.seq_len() > 0 || segment.seq != self.connection.rcv_nxt {
+        } else if segment.seq_len() > 0 || segment.seq != self.connection.rcv.nxt {
             self.challenge_ack();
         }
         TimeWaitAction::Drop
@@ -112,17 +112,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn is_last_fin(&self, segment: &Segment) -> bool {
         segment.has(TcpFlags::FIN)
             && !segment.has(TcpFlags::SYN)
-            && segment.end() == self.connection.rcv_nxt
+            && segment.end() == self.connection.rcv.nxt
             && self.connection.believes_ack(segment.ack)
     }
 
     /// RFC 6191 2: by the timestamp, and where that does not tell by the sequence number.
     fn is_newer(&self, segment: &Segment) -> bool {
         let connection = &*self.connection;
-        let is_behind = segment.seq.is_after(connection.rcv_nxt);
+        let is_behind = segment.seq.is_after(connection.rcv.nxt);
         match segment.timestamps.filter(|_| connection.has(InputFlags::TIMESTAMPS)) {
-            Some(timestamps) if timestamps.value == connection.ts_recent => is_behind,
-            Some(timestamps) => !is_older(timestamps.value, connection.ts_recent),
+            Some(timestamps) if timestamps.value == connection.ts.recent => is_behind,
+            Some(timestamps) => !is_older(timestamps.value, connection.ts.recent),
             None => is_behind,
         }
     }

@@ -55,7 +55,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(crate) fn send_reset(&mut self) {
         let connection = &mut *self.connection;
         let seq = if connection.state.is_synchronized() { connection.acceptable_seq() } else { connection.snd_nxt };
-        let mut outgoing = connection.bare(seq, connection.rcv_nxt, TcpFlags::RST | TcpFlags::ACK);
+        let mut outgoing = connection.bare(seq, connection.rcv.nxt, TcpFlags::RST | TcpFlags::ACK);
         outgoing.timestamps = connection.timestamps(self.now);
         self.connection.tally.segments_out += 1;
         self.shared.post_reset(Some(self.slot), &outgoing, self.output);
@@ -115,20 +115,20 @@ impl Connection {
             flags = flags | if is_answer { TcpFlags::ECE } else { TcpFlags::ECE | TcpFlags::CWR };
         }
         let has_window_scale = !is_answer || self.has(InputFlags::WINDOW_SCALE);
-        let echo_reply = if is_answer { self.ts_recent } else { 0 };
+        let echo_reply = if is_answer { self.ts.recent } else { 0 };
         let timestamps = has(switch::TIMESTAMPS, InputFlags::TIMESTAMPS);
         let syn = SynOptions {
-            mss: Some(self.rcv_mss),
+            mss: Some(self.rcv.mss),
             window_scale: has_window_scale.then_some(self.rcv_wscale),
             sack_permitted: has(switch::SACK, InputFlags::SACK),
         };
         // RFC 7323 2.2: the window of a SYN is never scaled.
         let wnd = self.options.receive_buffer.min(u16::MAX.into());
-        self.rcv_adv = self.rcv_nxt + wnd;
-        let ack = if is_answer { self.rcv_nxt } else { Seq(0) };
+        self.shown.adv = self.rcv.nxt + wnd;
+        let ack = if is_answer { self.rcv.nxt } else { Seq(0) };
         Outgoing {
             wnd: wnd as u16,
-            timestamps: timestamps.then(|| Timestamps { value: self.ts_now(now), echo_reply }),
+            timestamps: timestamps.then(|| Timestamps { value: self.ts.now(now), echo_reply }),
             syn: Some(syn),
             ..self.bare(self.iss, ack, flags)
         }

@@ -108,7 +108,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Such a segment has left: its payload is data that was sent.
     #[inline(always)]
     pub(crate) fn keep_sent(&mut self, payload: P, flags: u8) {
-        self.note_ack_sent(self.connection.rcv_nxt);
+        self.note_ack_sent(self.connection.rcv.nxt);
         let (connection, chunks, sent_at) = (&mut *self.connection, &mut self.shared.chunks, self.now);
         let (seq, len) = (connection.snd_nxt, payload.len() as u32);
         let before = connection.in_flight;
@@ -176,7 +176,7 @@ impl Connection {
     pub(crate) fn note_fast_shown(&mut self) {
         if self.has(OutputFlags::WINDOW_STAYS) {
             // The right edge moves as the left one does.
-            self.rcv_adv += self.rcv_nxt - self.last_ack_sent;
+            self.shown.adv += self.rcv.nxt - self.shown.last_ack_sent;
         } else {
             self.note_another_window();
         }
@@ -191,7 +191,7 @@ impl Connection {
     #[inline]
     fn note_another_window(&mut self) {
         self.note_shown(self.window_to_show());
-        self.last_ack_sent = self.rcv_nxt;
+        self.shown.last_ack_sent = self.rcv.nxt;
         self.note_window();
     }
 

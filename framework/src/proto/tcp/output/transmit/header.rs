@@ -50,7 +50,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         connection.ack_owed = AckOwed::No;
         connection.ack_at = Instant::MAX;
-        connection.last_ack_sent = ack;
+        connection.shown.last_ack_sent = ack;
         connection.tally.segments_out += 1;
         self.shared.tally.segments_out += 1;
     }
@@ -62,7 +62,7 @@ impl Connection {
     pub(crate) fn usual(&mut self, seq: Seq, flags: TcpFlags, now: Instant) -> Outgoing {
         let wnd = self.window_to_show();
         self.note_shown(wnd);
-        Outgoing { wnd, timestamps: self.timestamps(now), ..self.bare(seq, self.rcv_nxt, flags) }
+        Outgoing { wnd, timestamps: self.timestamps(now), ..self.bare(seq, self.rcv.nxt, flags) }
     }
 
     /// A segment of the connection without options.
@@ -86,30 +86,30 @@ impl Connection {
     /// RFC 7323 3.2: in all segments of a connection whose SYNs had them.
     #[inline]
     pub(crate) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
-        self.has(InputFlags::TIMESTAMPS).then(|| Timestamps { value: self.ts_now(now), echo_reply: self.ts_recent })
+        self.has(InputFlags::TIMESTAMPS).then(|| Timestamps { value: self.ts.now(now), echo_reply: self.ts.recent })
     }
 
     /// Room for data that the peer has been shown and has not used.
     #[inline]
     fn shown_window(&self) -> u32 {
-        if self.rcv_adv.is_after(self.rcv_nxt) { self.rcv_adv - self.rcv_nxt } else { 0 }
+        if self.shown.adv.is_after(self.rcv.nxt) { self.shown.adv - self.rcv.nxt } else { 0 }
     }
 
     #[inline]
     fn room(&self) -> u32 {
-        self.options.receive_buffer.saturating_sub(self.in_order_len)
+        self.options.receive_buffer.saturating_sub(self.rcv.in_order_len)
     }
 
     /// So many bytes wait in order for the app now, and the room is another.
     pub(crate) fn set_in_order_len(&mut self, len: u32) {
-        self.in_order_len = len;
+        self.rcv.in_order_len = len;
         self.clear(OutputFlags::WINDOW_STAYS);
     }
 
     /// The least that the right edge is moved by (RFC 9293 3.8.6.2.2).
     #[inline]
     fn window_step(&self) -> u32 {
-        u32::from(self.rcv_mss).min(self.options.receive_buffer / 2)
+        u32::from(self.rcv.mss).min(self.options.receive_buffer / 2)
     }
 
     /// SEG.WND of a segment that leaves now.
@@ -128,7 +128,7 @@ impl Connection {
     /// The window that was shown last.
     #[inline(always)]
     pub(crate) fn last_window(&self) -> u32 {
-        self.rcv_adv - self.last_ack_sent
+        self.shown.adv - self.shown.last_ack_sent
     }
 
     /// Whether the window is shown that was shown last.
@@ -142,7 +142,7 @@ impl Connection {
     /// The peer is shown this window.
     #[inline(always)]
     pub(crate) fn note_shown(&mut self, wnd: u16) {
-        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (u32::from(wnd) << self.rcv_wscale));
+        self.shown.adv = self.shown.adv.max(self.rcv.nxt + (u32::from(wnd) << self.rcv_wscale));
     }
 
     /// The right edge stays where it is until it can move by a full segment (RFC 9293 3.8.6.2.2).
@@ -188,7 +188,7 @@ impl Connection {
         }
         // A full segment has no room: what is to be told waits for one that has.
         let count_max = (spare.saturating_sub(SACK_LEN) / BLOCK_LEN) as usize;
-        let blocks = core::iter::once(self.dsack).chain(self.sacks).filter(|range| !range.is_empty());
+        let blocks = core::iter::once(self.dsack).chain(self.rare_rcv.sacks).filter(|range| !range.is_empty());
         for block in blocks.take(count_max.min(SACK_BLOCKS_MAX)) {
             sacks[usize::from(count)] = block;
             count += 1;

@@ -3,8 +3,14 @@
 //! it is in the first cache lines.
 
 mod flags;
+mod rcv;
+mod shown;
+mod ts;
 
 pub(in crate::proto::tcp) use flags::{AppFlags, Flags, InputFlags, LossFlags, OutputFlags};
+use rcv::{RareReceive, Receive};
+use shown::Shown;
+use ts::TimestampState;
 
 use super::super::event::CloseReason;
 use super::super::options::{Congestion, ConnectionOptions};
@@ -126,22 +132,9 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) pending: u8,
     pub(in crate::proto::tcp) snd_wscale: u8,
     pub(in crate::proto::tcp) rcv_wscale: u8,
-    pub(in crate::proto::tcp) rcv_nxt: Seq,
-    /// The right edge that was shown last: it never moves left (RFC 9293 3.8.6).
-    pub(in crate::proto::tcp) rcv_adv: Seq,
-    /// What was acknowledged last.
-    pub(in crate::proto::tcp) last_ack_sent: Seq,
-    /// Timestamps (RFC 7323): TS.Recent; what is added to our clock.
-    pub(in crate::proto::tcp) ts_recent: u32,
-    pub(in crate::proto::tcp) ts_offset: u32,
-    /// When TS.Recent was taken, in [`coarse_seconds`]: PAWS asks for days (RFC 7323 5.5).
-    pub(in crate::proto::tcp) ts_recent_at_s: u32,
-    /// The largest payload that came: two such are acknowledged at once (RFC 5681 4.2).
-    pub(in crate::proto::tcp) rcv_full_len: u16,
-    /// What the peer may send us, by our SYN.
-    pub(in crate::proto::tcp) rcv_mss: u16,
-    /// Bytes in `in_order`.
-    pub(in crate::proto::tcp) in_order_len: u32,
+    pub(in crate::proto::tcp) rcv: Receive,
+    pub(in crate::proto::tcp) shown: Shown,
+    pub(in crate::proto::tcp) ts: TimestampState,
     /// The tick of the wheel's entry, or `NIL` where it has none.
     pub(in crate::proto::tcp) wheel_tick: u32,
 
@@ -176,7 +169,7 @@ pub(in crate::proto::tcp) struct Connection {
     /// Bytes that may leave at once, and nothing but themselves is to be written down of them, as
     /// was found out the last time; 0 where that is not known. Acknowledgments that find all well
     /// make no less of it. Whatever else may begins with a turn, and each turn forgets it: see
-    /// `transmit::at_once`.
+    /// `transmit::fast`.
     pub(in crate::proto::tcp) fast_send_room: u32,
 
     // Third line: when; the round trip (RFC 6298); whether anything is missing.
@@ -229,11 +222,8 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) pace_at: Instant,
     pub(in crate::proto::tcp) rare_options: RareOptions,
     pub(in crate::proto::tcp) rare: RareTally,
-    pub(in crate::proto::tcp) in_order: Queue,
+    pub(in crate::proto::tcp) rare_rcv: RareReceive,
     pub(in crate::proto::tcp) iss: Seq,
-    pub(in crate::proto::tcp) irs: Seq,
-    /// The number of the peer's FIN, where `InputFlags::FIN_SEEN` is set.
-    pub(in crate::proto::tcp) rcv_fin: Seq,
     pub(in crate::proto::tcp) recovery_point: Seq,
     /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
     pub(in crate::proto::tcp) snd_wnd_max: u32,
@@ -241,8 +231,6 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) lost: Lane,
     pub(in crate::proto::tcp) undo: Undo,
     pub(in crate::proto::tcp) prr: Prr,
-    /// What SACK tells the peer: ranges that came, the latest first (RFC 2018 4).
-    pub(in crate::proto::tcp) sacks: [Range; 4],
     /// The listener that it came by, or `NIL`.
     pub(in crate::proto::tcp) listener: u32,
     pub(in crate::proto::tcp) reo_wnd_mult: u8,
@@ -405,21 +393,14 @@ impl Connection {
             snd_wnd_max: 0,
             snd_small: Seq(0),
             iss: Seq(0),
-            rcv_nxt: Seq(0),
-            rcv_adv: Seq(0),
-            irs: Seq(0),
-            last_ack_sent: Seq(0),
-            rcv_full_len: 536,
+            rcv: Receive::NEW,
+            shown: Shown::default(),
+            ts: TimestampState::new(now),
+            rare_rcv: RareReceive::default(),
             wheel_tick: NIL,
-            rcv_fin: Seq(0),
-            ts_recent: 0,
-            ts_offset: 0,
-            ts_recent_at_s: coarse_seconds(now),
             send: Queue::default(),
             next_unsent: NIL,
             send_len: 0,
-            in_order_len: 0,
-            in_order: Queue::default(),
             out_of_order: Queue::default(),
             cwnd: 0,
             fast_send_room: 0,
@@ -428,7 +409,6 @@ impl Connection {
             lost_len: 0,
             resent_len: 0,
             snd_mss: 536,
-            rcv_mss: 536,
             srtt: Micros::ZERO,
             rttvar: Micros::ZERO,
             // RFC 6298 2.1.
@@ -457,7 +437,6 @@ impl Connection {
             prr: Prr::default(),
             rare: RareTally::default(),
             congestion: CongestionState { kind: options.congestion, ..CongestionState::default() },
-            sacks: [Range::default(); 4],
             dsack: Range::default(),
             options: StoredOptions::new(options),
             rare_options: RareOptions::new(options),
@@ -530,14 +509,8 @@ impl Connection {
     pub(in crate::proto::tcp) fn rcv_wnd(&self) -> u32 {
         // A buffer that has grown since our SYN may be more than its scale can show.
         let shown_max = u32::from(u16::MAX) << self.rcv_wscale;
-        let room = self.options.receive_buffer.saturating_sub(self.in_order_len).min(shown_max);
-        room.max(if self.rcv_adv.is_after(self.rcv_nxt) { self.rcv_adv - self.rcv_nxt } else { 0 })
-    }
-
-    /// TSval: our clock in milliseconds, from where nobody knows (RFC 7323 5.4, 7.1).
-    #[inline]
-    pub(in crate::proto::tcp) fn ts_now(&self, now: Instant) -> u32 {
-        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.ts_offset)
+        let room = self.options.receive_buffer.saturating_sub(self.rcv.in_order_len).min(shown_max);
+        room.max(if self.shown.adv.is_after(self.rcv.nxt) { self.shown.adv - self.rcv.nxt } else { 0 })
     }
 }
 

@@ -1,0 +1,40 @@
+//! What comes: the receive sequence space (RFC 9293 3.3.1).
+//!
+//! [`Receive`] is in the first line, [`RareReceive`] behind all that segments ask for. Written by
+//! `input`, and by `machine` and `calls` where the app takes what waits for it. What the peer was
+//! shown of it is in [`Shown`](super::Shown).
+
+use crate::proto::tcp::segment::Range;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::queue::Queue;
+
+/// What each segment looks at.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct Receive {
+    /// RCV.NXT.
+    pub(in crate::proto::tcp) nxt: Seq,
+    /// The largest payload that came: two such are acknowledged at once (RFC 5681 4.2).
+    pub(in crate::proto::tcp) full_len: u16,
+    /// What the peer may send us, by our SYN.
+    pub(in crate::proto::tcp) mss: u16,
+    /// Bytes in `in_order`.
+    pub(in crate::proto::tcp) in_order_len: u32,
+}
+
+impl Receive {
+    pub(super) const NEW: Self = Self { nxt: Seq(0), full_len: 536, mss: 536, in_order_len: 0 };
+}
+
+/// What is rare: data that waits for the app, and the beginning and the end of the stream.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct RareReceive {
+    /// Data in order that the app has not taken yet.
+    pub(in crate::proto::tcp) in_order: Queue,
+    pub(in crate::proto::tcp) irs: Seq,
+    /// The number of the peer's FIN, where `InputFlags::FIN_SEEN` is set.
+    pub(in crate::proto::tcp) fin: Seq,
+    /// What SACK tells the peer: ranges that came, the latest first (RFC 2018 4).
+    pub(in crate::proto::tcp) sacks: [Range; 4],
+}
