@@ -75,8 +75,9 @@ impl<P> Shared<P> {
     /// What is owed at the end of the burst.
     fn check_flush(&self, slot: u32, connection: &Connection) -> Result<(), &'static str> {
         let is_listed = connection.has(OutputFlags::IN_FLUSH);
-        let waits = connection.next_unsent != NIL || connection.lost_len != 0;
-        let has_room_to_wait_for = connection.flight() > 0 || connection.next_unsent != NIL || self.wheel.is_set(slot);
+        let waits = connection.send.next_unsent != NIL || connection.lost_len != 0;
+        let has_room_to_wait_for =
+            connection.snd.flight() > 0 || connection.send.next_unsent != NIL || self.wheel.is_set(slot);
         let rules = [
             (is_listed && !self.flush.has(slot), "its flag says that it is in the list of the burst, and it is not"),
             (connection.ack_owed == AckOwed::Now && !is_listed, "an acknowledgment is owed, and nobody sends it"),
@@ -148,8 +149,8 @@ impl Connection {
                 "a retransmission timer without a time, or a time without one",
             ),
             (!self.state.is_synchronized() && is_silent, "its SYN is not sent again"),
-            (sends && self.flight() > 0 && is_silent, "data is on its way, and nothing would send it again"),
-            (sends && self.next_unsent != NIL && is_silent && !is_tended, "data waits, and nobody looks"),
+            (sends && self.snd.flight() > 0 && is_silent, "data is on its way, and nothing would send it again"),
+            (sends && self.send.next_unsent != NIL && is_silent && !is_tended, "data waits, and nobody looks"),
             (
                 self.ack_owed == AckOwed::Delayed && self.ack_at == Instant::MAX,
                 "a delayed acknowledgment without a time",

@@ -204,9 +204,9 @@ impl<P: Payload> Tcp<P> {
     ) -> Result<usize, SendError> {
         let mut cx = self.context_of(id, output, now).ok_or(SendError::NotFound)?;
         cx.check_room(usize::from(!bytes.is_empty()))?;
-        let room = (cx.connection.options.send_buffer - cx.connection.send_len) as usize;
+        let room = (cx.connection.options.send_buffer - cx.connection.send.len) as usize;
         let wanted = &bytes[..bytes.len().min(room)];
-        let mss = usize::from(cx.connection.snd_mss);
+        let mss = usize::from(cx.connection.snd.mss);
         // What the device cuts leaves as one.
         let is_cut = wanted.len() > mss && cx.gathers();
         let (piece_len, at_once_max) = if is_cut { (cx.piece_len(), 0) } else { (mss, SEGMENTS_MAX) };
@@ -241,7 +241,7 @@ impl<P: Payload> Tcp<P> {
         } else if taken < bytes.len() {
             cx.connection.set(AppFlags::WANTS_ROOM);
         }
-        if at_once == 0 || cx.connection.next_unsent != NIL {
+        if at_once == 0 || cx.connection.send.next_unsent != NIL {
             cx.transmit();
         }
         Ok(taken)
@@ -409,12 +409,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Whether one more piece of data may be kept: no connection takes those of the others.
     #[inline(always)]
     pub(super) fn has_chunk(&self) -> bool {
-        self.shared.has_share(self.connection.send.count)
+        self.shared.has_share(self.connection.send.queue.count)
     }
 
     /// Whether two more pieces may be kept.
     fn has_chunks_for_two(&self) -> bool {
-        self.shared.has_share(self.connection.send.count + 2)
+        self.shared.has_share(self.connection.send.queue.count + 2)
     }
 
     /// Whether `len` bytes may be handed over now.
@@ -430,7 +430,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if len > limit {
             return Err(SendError::TooLong { limit });
         }
-        if connection.send_len as usize + len > limit {
+        if connection.send.len as usize + len > limit {
             connection.set(AppFlags::WANTS_ROOM);
             return Err(SendError::Full);
         }
@@ -444,20 +444,20 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let len = payload.len() as u32;
         self.queue_chunk(len, flags, Some(payload)).map_err(|payload| payload.expect("it was put in above"))?;
-        self.connection.send_len += len;
+        self.connection.send.len += len;
         Ok(())
     }
 
     fn queue_chunk(&mut self, len: u32, flags: u8, payload: Option<P>) -> Result<(), Option<P>> {
         let connection = &mut *self.connection;
-        let behind = self.shared.chunks.get(connection.send.tail).map(Chunk::end);
+        let behind = self.shared.chunks.get(connection.send.queue.tail).map(Chunk::end);
         // What comes later goes behind it.
-        connection.fast_send_room = 0;
-        let mut chunk = Chunk::new(behind.unwrap_or(connection.snd_nxt), len, payload);
+        connection.send.forget_room();
+        let mut chunk = Chunk::new(behind.unwrap_or(connection.snd.nxt), len, payload);
         chunk.flags = flags;
-        let idx = connection.send.push_back(&mut self.shared.chunks, chunk).map_err(|chunk| chunk.payload)?;
-        if connection.next_unsent == NIL {
-            connection.next_unsent = idx;
+        let idx = connection.send.queue.push_back(&mut self.shared.chunks, chunk).map_err(|chunk| chunk.payload)?;
+        if connection.send.next_unsent == NIL {
+            connection.send.next_unsent = idx;
         }
         Ok(())
     }
@@ -465,15 +465,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Copies into the last buffer where it was not sent yet, as far as its piece has room.
     fn append_to_tail(&mut self, bytes: &[u8], piece_len: usize) -> usize {
         let connection = &mut *self.connection;
-        if connection.next_unsent == NIL {
+        if connection.send.next_unsent == NIL {
             return 0;
         }
-        let tail = &mut self.shared.chunks[connection.send.tail];
+        let tail = &mut self.shared.chunks[connection.send.queue.tail];
         let room = piece_len.saturating_sub(tail.len as usize);
         let Some(payload) = tail.payload.as_mut().filter(|_| room > 0) else { return 0 };
         let taken = payload.append(&bytes[..bytes.len().min(room)]);
         tail.len += taken as u32;
-        connection.send_len += taken as u32;
+        connection.send.len += taken as u32;
         taken
     }
 
@@ -485,14 +485,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             State::CloseWait => State::LastAck,
             _ => return Ok(()),
         };
-        match self.connection.next_unsent {
+        match self.connection.send.next_unsent {
             NIL => {
                 if self.queue_chunk(0, FIN, None).is_err() {
                     self.await_room();
                     return Err(CallError::NoChunk);
                 }
             }
-            _ => self.shared.chunks[self.connection.send.tail].flags |= FIN,
+            _ => self.shared.chunks[self.connection.send.queue.tail].flags |= FIN,
         }
         self.connection.set(AppFlags::FIN_QUEUED);
         self.connection.clear(AppFlags::WANTS_ROOM);

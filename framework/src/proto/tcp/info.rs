@@ -108,7 +108,7 @@ impl<P> Tcp<P> {
     /// What a connection is like; `None` where the name is void.
     pub fn info(&self, id: ConnectionId, now: Instant) -> Option<TcpInfo> {
         let connection = self.connections.get(id.slot).filter(|connection| connection.generation == id.generation)?;
-        let flight = connection.flight();
+        let flight = connection.snd.flight();
         Some(TcpInfo {
             local: connection.flow.local,
             remote: connection.flow.remote,
@@ -119,9 +119,9 @@ impl<P> Tcp<P> {
             timestamps: connection.has(InputFlags::TIMESTAMPS),
             sack: connection.has(InputFlags::SACK),
             ecn: connection.has(InputFlags::ECN),
-            snd_wscale: connection.snd_wscale,
-            rcv_wscale: connection.rcv_wscale,
-            snd_mss: connection.snd_mss,
+            snd_wscale: connection.snd.wscale,
+            rcv_wscale: connection.snd.rcv_wscale,
+            snd_mss: connection.snd.mss,
             rcv_mss: connection.rcv.mss,
             rto: connection.rto.span(),
             srtt: connection.srtt.span(),
@@ -131,14 +131,14 @@ impl<P> Tcp<P> {
             cwnd: connection.cwnd,
             ssthresh: connection.ssthresh,
             pacing_rate: connection.is_on(switch::PACING).then_some(connection.rare_options.pacing_rate),
-            snd_wnd: connection.snd_wnd,
+            snd_wnd: connection.snd.wnd,
             rcv_wnd: connection.rcv_wnd(),
             unacked_len: flight,
             sacked_len: connection.sacked_len,
             lost_len: connection.lost_len,
             resent_len: connection.resent_len,
             // A FIN or SYN on its way counts as a number, but is no byte.
-            unsent_len: connection.send_len.saturating_sub(flight),
+            unsent_len: connection.send.len.saturating_sub(flight),
             unread_len: connection.rcv.in_order_len,
             silence: now.since(connection.last_received_at),
             bytes_sent: connection.bytes_sent(),

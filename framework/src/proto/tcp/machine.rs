@@ -357,7 +357,7 @@ impl<P: Payload> Tcp<P> {
             self.shared.delegations.remove(slot);
         }
         let chunks = &mut self.shared.chunks;
-        connection.send.clear(chunks);
+        connection.send.queue.clear(chunks);
         connection.rare_rcv.in_order.clear(chunks);
         connection.out_of_order.clear(chunks);
         self.shared.wheel.clear(slot);
@@ -420,7 +420,7 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
     ) -> Option<Context<'a, P, O>> {
         let connection = named(&mut self.connections, id)?;
-        connection.fast_send_room = 0;
+        connection.send.forget_room();
         Some(Context { connection, slot: id.slot, shared: &mut self.shared, output, now })
     }
 
@@ -433,7 +433,7 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
     ) -> Context<'a, P, O> {
         let connection = &mut self.connections[slot];
-        connection.fast_send_room = 0;
+        connection.send.forget_room();
         Context { connection, slot, shared: &mut self.shared, output, now }
     }
 }

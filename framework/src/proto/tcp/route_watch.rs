@@ -140,7 +140,7 @@ impl Connection {
         match self.state {
             State::Closed | State::TimeWait => false,
             State::SynSent => self.rcv.mss > mss,
-            _ => self.snd_mss > less_options(mss, self),
+            _ => self.snd.mss > less_options(mss, self),
         }
     }
 

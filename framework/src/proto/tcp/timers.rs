@@ -145,7 +145,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn forgive_closed_window(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let is_answered = connection.last_received_at + connection.backed_off(connection.backoff) >= at;
-        if connection.snd_wnd == 0 && is_answered && !connection.has(AppFlags::RECEIVES_NO_MORE) {
+        if connection.snd.wnd == 0 && is_answered && !connection.has(AppFlags::RECEIVES_NO_MORE) {
             connection.backoff = connection.backoff.min(self.shared.config.retries.saturating_sub(1));
         }
     }
@@ -200,7 +200,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         {
             return self.give_up();
         }
-        if connection.next_unsent == NIL {
+        if connection.send.next_unsent == NIL {
             return;
         }
         if self.connection.usable_window() > 0 && self.send_override() {
@@ -220,9 +220,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The window is open by less than is worth a segment, and has been for a while: as much as
     /// fits (RFC 9293 3.8.6.2.1 (4)).
     fn send_override(&mut self) -> bool {
-        let idx = self.connection.next_unsent;
+        let idx = self.connection.send.next_unsent;
         let chunk = &self.shared.chunks[idx];
-        let part = chunk.len.min(self.connection.usable_window()).min(self.connection.snd_mss.into());
+        let part = chunk.len.min(self.connection.usable_window()).min(self.connection.snd.mss.into());
         let is_whole = part == chunk.len && chunk.seq_len() <= self.connection.usable_window();
         let sending = if is_whole { self.send_chunk(idx) } else { self.send_part(idx, part) };
         sending == Sending::Sent
@@ -273,8 +273,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn on_keepalive(&mut self) {
         let connection = &mut *self.connection;
         let idle = ms(connection.rare_options.keepalive_idle_ms);
-        let may_leave = connection.next_unsent != NIL && !connection.has(OutputFlags::DELEGATED);
-        if connection.flight() > 0 || may_leave {
+        let may_leave = connection.send.next_unsent != NIL && !connection.has(OutputFlags::DELEGATED);
+        if connection.snd.flight() > 0 || may_leave {
             // Data finds out by itself.
             connection.idle_at = self.now + idle;
             return;

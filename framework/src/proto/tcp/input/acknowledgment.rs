@@ -28,8 +28,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.state == State::SynReceived {
             self.take_handshake_ack(segment)?;
         }
-        let acked = segment.ack.0.wrapping_sub(self.connection.snd_una.0);
-        if acked > self.connection.flight() {
+        let acked = segment.ack.0.wrapping_sub(self.connection.snd.una.0);
+        if acked > self.connection.snd.flight() {
             return self.unacceptable_ack(segment);
         }
         self.note_arrival(&segment.plain());
@@ -48,13 +48,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     fn take_handshake_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         let connection = &mut *self.connection;
-        if segment.ack != connection.snd_nxt || connection.snd_una == connection.snd_nxt {
+        if segment.ack != connection.snd.nxt || connection.snd.una == connection.snd.nxt {
             return Err(TcpDrop::BadAck);
         }
-        connection.snd_una = segment.ack;
-        connection.snd_wnd = u32::from(segment.wnd) << connection.snd_wscale;
-        connection.snd_wnd_max = connection.snd_wnd_max.max(connection.snd_wnd);
-        (connection.snd_wl1, connection.snd_wl2) = (segment.seq, segment.ack);
+        connection.snd.una = segment.ack;
+        connection.snd.wnd = u32::from(segment.wnd) << connection.snd.wscale;
+        connection.rare_snd.wnd_max = connection.rare_snd.wnd_max.max(connection.snd.wnd);
+        (connection.snd.wl1, connection.snd.wl2) = (segment.seq, segment.ack);
         self.establish();
         Ok(())
     }
@@ -93,24 +93,24 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     pub(in crate::proto::tcp) fn update_window(&mut self, segment: &Plain) -> bool {
         let connection = &mut *self.connection;
-        let (wl1, wl2) = (connection.snd_wl1, connection.snd_wl2);
+        let (wl1, wl2) = (connection.snd.wl1, connection.snd.wl2);
         if segment.seq.is_before(wl1) || segment.seq == wl1 && segment.ack.is_before(wl2) {
             return false;
         }
-        (connection.snd_wl1, connection.snd_wl2) = (segment.seq, segment.ack);
-        let wnd = u32::from(segment.wnd) << connection.snd_wscale;
-        if wnd == connection.snd_wnd {
+        (connection.snd.wl1, connection.snd.wl2) = (segment.seq, segment.ack);
+        let wnd = u32::from(segment.wnd) << connection.snd.wscale;
+        if wnd == connection.snd.wnd {
             return false;
         }
-        let has_grown = wnd > connection.snd_wnd;
-        if (segment.ack + wnd).is_before(connection.snd_una + connection.snd_wnd) {
+        let has_grown = wnd > connection.snd.wnd;
+        if (segment.ack + wnd).is_before(connection.snd.una + connection.snd.wnd) {
             // It ends earlier than before. Most of those that are smaller are so by what has
             // arrived.
-            connection.fast_send_room = 0;
+            connection.send.forget_room();
         }
-        connection.snd_wnd = wnd;
-        connection.snd_wnd_max = connection.snd_wnd_max.max(wnd);
-        if has_grown && connection.next_unsent != NIL {
+        connection.snd.wnd = wnd;
+        connection.rare_snd.wnd_max = connection.rare_snd.wnd_max.max(wnd);
+        if has_grown && connection.send.next_unsent != NIL {
             self.flush_later();
         }
         true
@@ -119,7 +119,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Nothing is missing, and more has arrived.
     #[inline(always)]
     pub(in crate::proto::tcp) fn fast_path_ack(&mut self, ack: Seq, acked: u32) {
-        self.connection.snd_una = ack;
+        self.connection.snd.una = ack;
         self.connection.tally.bytes_acked += u64::from(acked);
         let freed = if self.connection.has_all_acknowledged() { self.free_all() } else { self.free_in_order() };
         if let Some((oldest, newest)) = freed {
@@ -138,7 +138,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let is_new_round = connection.passes_round();
         let rtt = Micros::floor(now.since(oldest));
         connection.take_rtt(rtt, is_new_round, now);
-        let (rack, end) = (&mut connection.rack, connection.snd_una);
+        let (rack, end) = (&mut connection.rack, connection.snd.una);
         (connection.rack_xmit_ts, rack.end_seq, rack.fack) = (newest, end, end);
         rack.rtt = if newest == oldest { rtt } else { Micros::floor(now.since(newest)) };
         connection.grow_window(acked, now);
@@ -153,7 +153,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     fn free_all(&mut self) -> Option<(Instant, Instant)> {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
-        let mut idx = connection.send.head;
+        let mut idx = connection.send.queue.head;
         let oldest = chunks.get(idx)?.sent_at;
         let mut newest = oldest;
         while let Some(chunk) = chunks.get(idx) {
@@ -162,7 +162,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             chunks.let_go(idx);
             idx = next;
         }
-        (connection.send, connection.in_flight, connection.send_len) = (Queue::default(), Lane::default(), 0);
+        (connection.send.queue, connection.send.in_flight, connection.send.len) =
+            (Queue::default(), Lane::default(), 0);
         Some((oldest, newest))
     }
 
@@ -171,9 +172,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     fn free_in_order(&mut self) -> Option<(Instant, Instant)> {
         let connection = &mut *self.connection;
-        let (lane, end) = (&mut connection.in_flight, connection.snd_una);
-        let dropped = connection.send.drop_up_to(&mut self.shared.chunks, lane, end);
-        connection.send_len -= dropped.len;
+        let (lane, end) = (&mut connection.send.in_flight, connection.snd.una);
+        let dropped = connection.send.queue.drop_up_to(&mut self.shared.chunks, lane, end);
+        connection.send.len -= dropped.len;
         if self.is_first_cut() {
             return self.aside().free_part(&dropped);
         }
@@ -185,14 +186,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     fn free_part(&mut self, dropped: &Dropped) -> Option<(Instant, Instant)> {
         self.cut_first(&mut News::default());
-        let newest = self.shared.chunks.get(self.connection.send.head)?.sent_at;
+        let newest = self.shared.chunks.get(self.connection.send.queue.head)?.sent_at;
         Some((if dropped.count == 0 { newest } else { dropped.oldest }, newest))
     }
 
     /// SND.UNA has moved: there may be room for what waits.
     #[inline(always)]
     fn note_progress(&mut self) {
-        let head = self.shared.chunks.get(self.connection.send.head).filter(|head| head.has(SENT));
+        let head = self.shared.chunks.get(self.connection.send.queue.head).filter(|head| head.has(SENT));
         let since = match head {
             None => Instant::MAX,
             // When it was sent first is not known any more where it was sent again; that something
@@ -205,7 +206,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.has(AppFlags::WANTS_ROOM) {
             self.aside().offer_room();
         }
-        if self.connection.next_unsent != NIL || self.connection.lost_len != 0 {
+        if self.connection.send.next_unsent != NIL || self.connection.lost_len != 0 {
             self.flush_later();
         }
     }
@@ -214,7 +215,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// would say more, if there was more.
     #[cold]
     fn take_duplicate(&mut self, segment: &Segment) {
-        if self.connection.flight() != 0 && !self.connection.has(InputFlags::SACK) {
+        if self.connection.snd.flight() != 0 && !self.connection.has(InputFlags::SACK) {
             self.slow_path_ack(segment, 0, false);
         }
     }
@@ -226,7 +227,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let echo = segment.timestamps.filter(|_| connection.has(InputFlags::TIMESTAMPS)).map(|times| times.echo_reply);
         let mut news = News { advanced: acked != 0, acked, echo, fack: connection.rack.fack, ..News::default() };
         if acked != 0 {
-            connection.snd_una = segment.ack;
+            connection.snd.una = segment.ack;
             connection.tally.bytes_acked += u64::from(acked);
             self.free_marked(&mut news);
         }
@@ -234,7 +235,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if has_sack && segment.sack_count != 0 {
             self.apply_sacks(segment, &mut news);
         }
-        let is_flying = self.connection.flight() != 0;
+        let is_flying = self.connection.snd.flight() != 0;
         news.is_duplicate = acked == 0 && segment.len == 0 && !is_update && !segment.has(TcpFlags::FIN) && is_flying;
         if !has_sack && news.is_duplicate {
             self.connection.sacked_count = self.connection.sacked_count.saturating_add(1);
@@ -303,7 +304,7 @@ impl super::super::state::connection::Connection {
     /// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT. Any other is not of this
     /// connection, or a guess.
     pub(in crate::proto::tcp) fn believes_ack(&self, ack: Seq) -> bool {
-        self.snd_nxt - ack <= self.flight() + self.snd_wnd_max
+        self.snd.nxt - ack <= self.snd.flight() + self.rare_snd.wnd_max
     }
 
     /// Whether nothing is missing as far as we know, and the segment does not say otherwise.
@@ -318,7 +319,7 @@ impl super::super::state::connection::Connection {
     /// Whether nothing waits, neither to be acknowledged nor to be sent.
     #[inline]
     fn has_all_acknowledged(&self) -> bool {
-        self.flight() == 0 && self.next_unsent == NIL
+        self.snd.flight() == 0 && self.send.next_unsent == NIL
     }
 
     /// Whether nothing is missing as far as we know.

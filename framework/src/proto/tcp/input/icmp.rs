@@ -34,7 +34,7 @@ impl<P: Payload> Tcp<P> {
         let slot = self.find_quoted(flow, seq)?;
         let mut cx = self.context(slot, output, now);
         let mss = mtu.max(MTU_MIN) - HEADERS_LEN as u16;
-        if less_options(mss, cx.connection) >= cx.connection.snd_mss {
+        if less_options(mss, cx.connection) >= cx.connection.snd.mss {
             return Err(IcmpRefusal::NotSmaller);
         }
         if cx.has_carried_more(mss) && !cx.is_missed(seq) {
@@ -95,7 +95,7 @@ impl<P: Payload> Tcp<P> {
     fn find_quoted(&self, flow: Flow, seq: Seq) -> Result<u32, IcmpRefusal> {
         let slot = *self.flows.get(flow.into()).ok_or(IcmpRefusal::NoConnection)?;
         let connection = &self.connections[slot];
-        let is_on_its_way = seq.is_at_least(connection.snd_una) && seq.is_before(connection.snd_nxt);
+        let is_on_its_way = seq.is_at_least(connection.snd.una) && seq.is_before(connection.snd.nxt);
         match connection.state {
             State::Closed | State::TimeWait => Err(IcmpRefusal::NoConnection),
             _ if is_on_its_way => Ok(slot),
@@ -110,14 +110,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;
         connection.snd_mss_max = connection.snd_mss_max.min(mss);
-        connection.snd_mss = connection.snd_mss.min(mss);
+        connection.snd.mss = connection.snd.mss.min(mss);
     }
 
     /// The same as a router wants it, which is for a while.
     fn lower_mss(&mut self, mss: u16) {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;
-        connection.snd_mss = connection.snd_mss.min(mss);
+        connection.snd.mss = connection.snd.mss.min(mss);
         connection.mss_lowered_at_s = mss_lowered_stamp(self.now);
         connection.claimed_mss = 0;
         connection.end_trial();
@@ -130,7 +130,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.mss_lowered_at_s == 0 {
             connection.holes = connection.holes.saturating_add(1);
         }
-        connection.snd_mss = mss;
+        connection.snd.mss = mss;
         connection.mss_lowered_at_s = mss_lowered_stamp(self.now);
         connection.clear(InputFlags::MSS_PROBE);
         connection.cwnd = connection.cwnd.max(mss.into());
@@ -153,7 +153,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// too large.
     pub(in crate::proto::tcp) fn believe_claim(&mut self) {
         let (mss, seq) = (self.connection.claimed_mss, self.connection.claimed_seq);
-        let is_on_its_way = seq.is_at_least(self.connection.snd_una) && seq.is_before(self.connection.snd_nxt);
+        let is_on_its_way = seq.is_at_least(self.connection.snd.una) && seq.is_before(self.connection.snd.nxt);
         if mss != 0 && is_on_its_way {
             self.lower_mss(mss);
         }
@@ -172,12 +172,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let mss = less_options(receive_mss(mtu, 0), connection).min(connection.snd_mss_max);
         connection.mss_lowered_at_s = if mss == connection.snd_mss_max { 0 } else { now_s };
-        connection.snd_mss = connection.snd_mss.max(mss);
-        connection.cwnd = connection.cwnd.max(connection.snd_mss.into());
+        connection.snd.mss = connection.snd.mss.max(mss);
+        connection.cwnd = connection.cwnd.max(connection.snd.mss.into());
         if connection.holes != 0 {
             // From now on each acknowledgment is looked at closely.
             connection.set(InputFlags::MSS_PROBE);
-            (connection.claimed_mss, connection.claimed_seq) = (0, connection.snd_nxt);
+            (connection.claimed_mss, connection.claimed_seq) = (0, connection.snd.nxt);
         }
     }
 
@@ -185,7 +185,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(in crate::proto::tcp) fn judge_trial(&mut self, seq: Seq, len: u32) {
         let connection = &mut *self.connection;
-        if len >= connection.snd_mss.into() && seq.is_at_least(connection.claimed_seq) {
+        if len >= connection.snd.mss.into() && seq.is_at_least(connection.claimed_seq) {
             connection.end_trial();
         }
     }
@@ -205,7 +205,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.lost_len == 0 && self.connection.resent_len == 0 {
             return false;
         }
-        let mut idx = self.connection.send.head;
+        let mut idx = self.connection.send.queue.head;
         while let Some(chunk) = self.shared.chunks.get(idx).filter(|chunk| chunk.end().is_at_most(seq)) {
             idx = chunk.next;
         }
@@ -214,11 +214,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// What was sent in segments that do not get through. Walks over what is on its way.
     fn lose_too_large(&mut self) {
-        let mut idx = self.connection.send.head;
-        while idx != NIL && idx != self.connection.next_unsent {
+        let mut idx = self.connection.send.queue.head;
+        while idx != NIL && idx != self.connection.send.next_unsent {
             let chunk = &self.shared.chunks[idx];
             let next = chunk.next;
-            let is_too_large = chunk.len > u32::from(self.connection.snd_mss);
+            let is_too_large = chunk.len > u32::from(self.connection.snd.mss);
             if is_too_large && chunk.has(SENT) && !chunk.has(SACKED) {
                 self.mark_lost(idx);
             }

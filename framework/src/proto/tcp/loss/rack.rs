@@ -68,7 +68,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if has_dsack && !connection.has(LossFlags::DSACK_ROUND) {
             connection.set(LossFlags::DSACK_ROUND);
             // Once in a round trip, which begins here.
-            connection.round_end = connection.snd_nxt;
+            connection.round_end = connection.snd.nxt;
             connection.reo_wnd_mult = connection.reo_wnd_mult.saturating_add(1);
             connection.reo_wnd_persist = PERSIST;
         }
@@ -80,7 +80,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let wait = self.connection.rack.rtt.span() + self.connection.reordering_window().span();
         loop {
             let (connection, chunks) = (&mut *self.connection, &self.shared.chunks);
-            let idx = connection.in_flight.head;
+            let idx = connection.send.in_flight.head;
             if idx == NIL {
                 return;
             }
@@ -125,7 +125,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Nothing was heard for two round trips: one segment more makes the peer speak (RFC 8985 7.3).
     pub(in crate::proto::tcp) fn on_probe(&mut self) {
-        if self.connection.flight() == 0 {
+        if self.connection.snd.flight() == 0 {
             return;
         }
         if self.connection.has(LossFlags::PROBE_OUT) {
@@ -138,9 +138,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.timer = RetransmitTimer::Timeout;
         connection.timer_at = self.now + connection.backed_off(connection.backoff);
         connection.set(LossFlags::PROBE_DUE);
-        let sent = connection.snd_nxt;
+        let sent = connection.snd.nxt;
         self.transmit();
-        let is_out = self.connection.snd_nxt != sent || !self.connection.has(LossFlags::PROBE_DUE);
+        let is_out = self.connection.snd.nxt != sent || !self.connection.has(LossFlags::PROBE_DUE);
         if !is_out && self.resend_last() == Sending::Busy {
             self.probe_again();
         }
@@ -178,15 +178,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// There is nothing new that could be sent: the last segment again.
     fn resend_last(&mut self) -> Sending {
         let connection = &mut *self.connection;
-        let last = match connection.next_unsent {
+        let last = match connection.send.next_unsent {
             // What was sent again in a recovery may be the only one that the peer lacks: the newest
             // on its way.
-            _ if connection.is_recovering() => connection.in_flight.tail,
-            NIL => connection.send.tail,
+            _ if connection.is_recovering() => connection.send.in_flight.tail,
+            NIL => connection.send.queue.tail,
             next => self.shared.chunks[next].prev,
         };
         let Some(chunk) = self.shared.chunks.get(last) else { return Sending::Nothing };
-        let (len, mss) = (chunk.len, u32::from(connection.snd_mss).max(1));
+        let (len, mss) = (chunk.len, u32::from(connection.snd.mss).max(1));
         let mut idx = last;
         if len > mss {
             // What the device cut: its last segment.
@@ -207,7 +207,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if is_resent {
             connection.set(LossFlags::PROBE_IS_RESENT);
         }
-        connection.rack.probe_end = connection.snd_nxt;
+        connection.rack.probe_end = connection.snd.nxt;
         self.shared.tally.tail_loss_probes += 1;
     }
 
@@ -274,7 +274,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     pub(in crate::proto::tcp) fn set_timer(&mut self) {
         let connection = &mut *self.connection;
-        if connection.flight() != 0 {
+        if connection.snd.flight() != 0 {
             self.aside().restart_timer();
         } else if connection.timer != RetransmitTimer::Persist {
             (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
@@ -294,7 +294,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// not beyond the timeout of the oldest (RFC 8985 7.2).
     fn probe_due(&self, at: Instant) -> Instant {
         let connection = &*self.connection;
-        let Some(last) = self.shared.chunks.get(connection.in_flight.tail) else { return at };
+        let Some(last) = self.shared.chunks.get(connection.send.in_flight.tail) else { return at };
         let timeout = (connection.unacked_since + connection.rto.span()).max(at);
         (last.sent_at + connection.probe_timeout(self.is_alone())).min(timeout)
     }
@@ -311,14 +311,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Whether just two segments are on their way.
     #[inline(always)]
     pub(in crate::proto::tcp) fn has_company(&self) -> bool {
-        let Lane { head, tail } = self.connection.in_flight;
+        let Lane { head, tail } = self.connection.send.in_flight;
         self.shared.chunks.get(tail).is_some_and(|last| last.earlier == head)
     }
 
     /// Whether a single segment is on its way.
     #[inline(always)]
     fn is_alone(&self) -> bool {
-        let in_flight = self.connection.in_flight;
+        let in_flight = self.connection.send.in_flight;
         in_flight.head == in_flight.tail && in_flight.head != NIL
     }
 }
@@ -328,7 +328,7 @@ impl Connection {
     fn reordering_window(&self) -> Micros {
         if !self.has(LossFlags::REORDERING_SEEN) {
             let is_enough = self.sacked_count >= DUPLICATE_THRESHOLD
-                || self.sacked_len >= DUPLICATE_THRESHOLD * u32::from(self.snd_mss);
+                || self.sacked_len >= DUPLICATE_THRESHOLD * u32::from(self.snd.mss);
             if self.is_recovering() || is_enough {
                 return Micros::ZERO;
             }
@@ -371,7 +371,7 @@ impl Connection {
     #[inline(always)]
     fn may_probe(&self) -> bool {
         let is_time = match self.recovery {
-            Recovery::Open | Recovery::Reduced => self.sacked_len == 0 && self.in_flight.head != NIL,
+            Recovery::Open | Recovery::Reduced => self.sacked_len == 0 && self.send.in_flight.head != NIL,
             Recovery::Fast | Recovery::Probing | Recovery::Loss => true,
         };
         is_time && self.has(InputFlags::SACK) && self.backoff == 0 && !self.has(LossFlags::PROBE_OUT)
@@ -396,7 +396,7 @@ impl Connection {
     /// else is to be sent again with which it makes two.
     #[inline(always)]
     fn answer_delay(&self, is_alone: bool) -> u64 {
-        let has_hole = || self.sacked_len != 0 || self.flight() > u32::from(self.snd_mss);
+        let has_hole = || self.sacked_len != 0 || self.snd.flight() > u32::from(self.snd.mss);
         if is_alone && !(self.is_recovering() && has_hole()) { self.options.rto_min_us.into() } else { 0 }
     }
 

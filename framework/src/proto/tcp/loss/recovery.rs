@@ -91,15 +91,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.cwnd = match connection.backoff {
             0 | 1 => connection.initial_window(),
             // RFC 5681 3.1: the SYN was lost. Once may be chance (RFC 6928 2, and Linux).
-            _ => connection.snd_mss.into(),
+            _ => connection.snd.mss.into(),
         };
         connection.ssthresh = u32::MAX;
         connection.backoff = 0;
         connection.unacked_since = Instant::MAX;
         connection.recovery = Recovery::Open;
-        connection.recovery_point = connection.iss;
-        connection.round_end = connection.snd_una;
-        connection.rack.fack = connection.snd_una;
+        connection.recovery_point = connection.rare_snd.iss;
+        connection.round_end = connection.snd.una;
+        connection.rack.fack = connection.snd.una;
         (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
     }
 
@@ -111,7 +111,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if idx == NIL || connection.recovery == Recovery::Probing && connection.has(LossFlags::FRTO_ADVANCED) {
             return None;
         }
-        let len = self.shared.chunks[idx].seq_len().min(connection.snd_mss.into());
+        let len = self.shared.chunks[idx].seq_len().min(connection.snd.mss.into());
         // NewReno sends the one that it knows of whatever the window is (RFC 6582 3.2).
         let is_unmetered = connection.recovery == Recovery::Fast && !connection.has(InputFlags::SACK);
         (is_unmetered || len <= self.cwnd_room()).then_some(idx)
@@ -135,11 +135,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     #[inline(never)]
     fn unusual_room(&mut self, pipe: u32) -> u32 {
-        let mss = u32::from(self.connection.snd_mss);
+        let mss = u32::from(self.connection.snd.mss);
         let connection = &mut *self.connection;
         // RFC 5681 4.1: what was idle for a timeout begins anew.
         let idle = self.now.since(connection.rack_xmit_ts);
-        if connection.flight() == 0 && connection.rack_xmit_ts != Instant::ZERO && idle > connection.rto.span() {
+        if connection.snd.flight() == 0 && connection.rack_xmit_ts != Instant::ZERO && idle > connection.rto.span() {
             connection.cwnd = connection.cwnd.min(connection.initial_window());
             connection.forget_epoch();
         }
@@ -188,7 +188,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         connection.prr.out = connection.prr.out.saturating_add(seq_len);
         if is_resent && connection.has(LossFlags::UNDO) && connection.recovery != Recovery::Open {
-            connection.undo.resent += seq_len.div_ceil(u32::from(connection.snd_mss).max(1));
+            connection.undo.resent += seq_len.div_ceil(u32::from(connection.snd.mss).max(1));
             if connection.undo.resent_ts == 0 {
                 connection.undo.resent_ts = connection.ts.now(self.now);
             }
@@ -240,7 +240,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// All that was on its way when the recovery began has arrived.
     fn finish_recovery(&mut self) {
         let connection = &mut *self.connection;
-        if connection.recovery == Recovery::Open || connection.snd_una.is_before(connection.recovery_point) {
+        if connection.recovery == Recovery::Open || connection.snd.una.is_before(connection.recovery_point) {
             return;
         }
         if matches!(connection.recovery, Recovery::Fast | Recovery::Reduced) && !connection.is_unlimited() {
@@ -266,7 +266,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             Recovery::Reduced => (),
         }
         connection.recovery = Recovery::Fast;
-        connection.recovery_point = connection.snd_nxt;
+        connection.recovery_point = connection.snd.nxt;
         connection.clear(LossFlags::PROBE_OUT);
         self.shared.tally.fast_recoveries += 1;
     }
@@ -277,7 +277,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         connection.begin_reduction(false);
         connection.recovery = Recovery::Reduced;
-        connection.recovery_point = connection.snd_nxt;
+        connection.recovery_point = connection.snd.nxt;
     }
 
     /// The window while it shrinks: in proportion to what arrives, so that the sender never falls
@@ -287,7 +287,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.is_unlimited() {
             return;
         }
-        let mss = u32::from(connection.snd_mss);
+        let mss = u32::from(connection.snd.mss);
         if connection.recovery == Recovery::Fast && !connection.has(InputFlags::SACK) {
             return connection.inflate_window(news, mss);
         }
@@ -318,13 +318,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if news.advanced {
             connection.sacked_count = 0;
             // A partial acknowledgment: what is now the first is lost as well.
-            if connection.recovery == Recovery::Fast && connection.snd_una.is_before(connection.recovery_point) {
+            if connection.recovery == Recovery::Fast && connection.snd.una.is_before(connection.recovery_point) {
                 self.mark_first_lost();
             }
             return;
         }
         // RFC 6582 3.2 step 2: those of the recovery before do not begin another.
-        let is_new = connection.snd_una != connection.recovery_point;
+        let is_new = connection.snd.una != connection.recovery_point;
         let may_begin = matches!(connection.recovery, Recovery::Open | Recovery::Reduced);
         if connection.sacked_count == 3 && may_begin && is_new {
             news.lost += self.mark_first_lost();
@@ -332,7 +332,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     fn mark_first_lost(&mut self) -> u32 {
-        let idx = self.connection.send.head;
+        let idx = self.connection.send.queue.head;
         match self.shared.chunks.get(idx) {
             Some(chunk) if chunk.flags & (SENT | SACKED | RESENT) == SENT => {
                 let len = chunk.seq_len();
@@ -346,7 +346,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The retransmission timer has run out (RFC 6298 5.4 to 5.7, RFC 5681 3.1).
     pub(in crate::proto::tcp) fn on_timeout(&mut self) {
         let connection = &mut *self.connection;
-        if connection.flight() == 0 {
+        if connection.snd.flight() == 0 {
             return;
         }
         if connection.backoff >= self.shared.config.retries && connection.was_patient(&self.shared.config, self.now) {
@@ -355,7 +355,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.tally.timeouts += 1;
         let rare = &mut connection.rare;
         rare.timeouts = rare.timeouts.saturating_add(1);
-        if self.shared.chunks.get(connection.send.head).is_some_and(|first| first.has(SACKED)) {
+        if self.shared.chunks.get(connection.send.queue.head).is_some_and(|first| first.has(SACKED)) {
             // The peer said that it has what it now does not acknowledge (RFC 2018 8).
             self.forget_sacks();
         }
@@ -392,11 +392,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.begin_reduction(true);
         }
         connection.recovery = if is_first && may_be_spurious { Recovery::Probing } else { Recovery::Loss };
-        connection.recovery_point = connection.snd_nxt;
+        connection.recovery_point = connection.snd.nxt;
         connection.clear(LossFlags::FRTO_ADVANCED | LossFlags::PROBE_OUT | LossFlags::PROBE_DUE);
         connection.forget_epoch();
         if !connection.is_unlimited() {
-            connection.cwnd = connection.snd_mss.into();
+            connection.cwnd = connection.snd.mss.into();
         }
         if !connection.has(InputFlags::SACK) {
             connection.sacked_count = 0;
@@ -407,10 +407,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// shorter (RFC 4821 7.7), for a while. `transmit` cuts what was sent before.
     fn suspect_black_hole(&mut self) {
         let connection = &*self.connection;
-        let mss = connection.snd_mss;
+        let mss = connection.snd.mss;
         // Where it was a black hole before, once is enough.
         let patience = if connection.has(InputFlags::MSS_PROBE) { 1 } else { BLACK_HOLE_TIMEOUTS };
-        let is_full = self.shared.chunks.get(connection.send.head).is_some_and(|chunk| chunk.len >= mss.into());
+        let is_full = self.shared.chunks.get(connection.send.queue.head).is_some_and(|chunk| chunk.len >= mss.into());
         let Some(nth) = connection.backoff.saturating_add(1).checked_sub(patience).filter(|_| is_full) else { return };
         if let Some(&shorter) = SAFE_MSS.get(usize::from(nth)).filter(|&&shorter| shorter < mss) {
             self.avoid_black_hole(shorter);
@@ -420,7 +420,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// F-RTO (RFC 5682 2.1 and 3.1): whether what arrives after a timeout was sent before it.
     fn judge_timeout(&mut self, news: &News) {
         let connection = &mut *self.connection;
-        if connection.snd_una.is_at_least(connection.recovery_point) {
+        if connection.snd.una.is_at_least(connection.recovery_point) {
             // All of it at once says nothing.
             connection.recovery = Recovery::Loss;
         } else if connection.has(LossFlags::FRTO_ADVANCED) {
@@ -432,7 +432,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             if !connection.is_unlimited() {
                 // Step 3a. The two new segments are on their way: with less there would be no room
                 // for what is lost.
-                connection.cwnd = 3 * u32::from(connection.snd_mss);
+                connection.cwnd = 3 * u32::from(connection.snd.mss);
             }
         } else if news.advanced && self.open_for_new_data() {
             // Step 2b: two new segments, and see.
@@ -447,7 +447,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// next timeout.
     fn open_for_new_data(&mut self) -> bool {
         let connection = &mut *self.connection;
-        let cwnd = connection.pipe() + 2 * u32::from(connection.snd_mss);
+        let cwnd = connection.pipe() + 2 * u32::from(connection.snd.mss);
         let before = core::mem::replace(&mut connection.cwnd, cwnd);
         let may_leave = self.may_send_new();
         if !may_leave {
@@ -466,7 +466,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             && connection.recovery != Recovery::Open
             && news.advanced
             && undo.resent_ts != 0
-            && connection.snd_una.is_after(undo.marker)
+            && connection.snd.una.is_after(undo.marker)
             && news.echo.is_some_and(is_before)
     }
 
@@ -494,7 +494,7 @@ impl Connection {
     /// Whether the recovery began by a probe that was not answered, and nothing has been heard
     /// since: the window was reduced for it, and whatever was sent may still be late.
     fn is_silence_alone(&self) -> bool {
-        self.recovery == Recovery::Fast && self.lost_len == 0 && self.snd_una == self.undo.marker
+        self.recovery == Recovery::Fast && self.lost_len == 0 && self.snd.una == self.undo.marker
     }
 
     /// Takes the window down for a loss or a mark, and remembers what it was where that may have
@@ -508,10 +508,10 @@ impl Connection {
         if may_undo {
             self.set(LossFlags::UNDO);
             let (cwnd, ssthresh) = (self.cwnd, self.ssthresh);
-            self.undo = Undo { cwnd, ssthresh, marker: self.snd_una, resent: 0, resent_ts: 0 };
+            self.undo = Undo { cwnd, ssthresh, marker: self.snd.una, resent: 0, resent_ts: 0 };
         }
-        self.prr = Prr { delivered: 0, out: 0, recover_fs: self.flight() };
-        self.lower_ssthresh(self.flight());
+        self.prr = Prr { delivered: 0, out: 0, recover_fs: self.snd.flight() };
+        self.lower_ssthresh(self.snd.flight());
     }
 
     /// NewReno's window (RFC 6582 3.2): the duplicates that came are segments that left.

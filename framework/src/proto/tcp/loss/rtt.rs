@@ -86,10 +86,10 @@ impl Connection {
     /// behind the last such.
     #[inline]
     pub(in crate::proto::tcp) fn passes_round(&mut self) -> bool {
-        if !self.snd_una.is_after(self.round_end) {
+        if !self.snd.una.is_after(self.round_end) {
             return false;
         }
-        self.round_end = self.snd_nxt;
+        self.round_end = self.snd.nxt;
         true
     }
 }

@@ -45,7 +45,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             // What SND.UNA is in, or what ends before it, is old; what ends behind SND.NXT, or
             // before it begins, is made up.
             let connection = &*self.connection;
-            let is_ours = block.left.is_after(connection.snd_una) && block.right.is_at_most(connection.snd_nxt);
+            let is_ours = block.left.is_after(connection.snd.una) && block.right.is_at_most(connection.snd.nxt);
             if is_ours && block.right.is_after(block.left) {
                 self.mark_block(block, &mut steps, news);
             }
@@ -55,8 +55,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The peer got something twice (RFC 2883 4): our retransmission was for nothing.
     fn take_dsack(&mut self, range: Range, news: &mut News) {
         let connection = &mut *self.connection;
-        let oldest = connection.snd_una - connection.snd_wnd_max.max(connection.cwnd);
-        if range.is_empty() || range.left.is_before(oldest) || range.right.is_after(connection.snd_nxt) {
+        let oldest = connection.snd.una - connection.rare_snd.wnd_max.max(connection.cwnd);
+        if range.is_empty() || range.left.is_before(oldest) || range.right.is_after(connection.snd.nxt) {
             return;
         }
         connection.rare.dsacks = connection.rare.dsacks.saturating_add(1);
@@ -67,13 +67,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let is_of_recovery =
             range.left.is_at_least(connection.undo.marker) && range.right.is_at_most(connection.recovery_point);
         if connection.has(LossFlags::UNDO) && is_of_recovery && connection.undo.resent != 0 {
-            let count = (range.right - range.left).div_ceil(u32::from(connection.snd_mss).max(1));
+            let count = (range.right - range.left).div_ceil(u32::from(connection.snd.mss).max(1));
             connection.undo.resent = connection.undo.resent.saturating_sub(count);
             news.resends_were_needless = connection.undo.resent == 0;
         }
     }
 
-    /// Marks the chunks of a block that lie within `snd_una..snd_nxt`.
+    /// Marks the chunks of a block that lie within `snd_una..snd.nxt`.
     fn mark_block(&mut self, block: Range, steps: &mut u32, news: &mut News) {
         let mut idx = self.find(block.left, steps);
         while idx != NIL {
@@ -129,7 +129,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// segments; `NIL` where that is nothing.
     #[cold]
     fn cut_out(&mut self, idx: u32, block: Range) -> u32 {
-        let mss = u32::from(self.connection.snd_mss).max(1);
+        let mss = u32::from(self.connection.snd.mss).max(1);
         let chunk = &self.shared.chunks[idx];
         let (seq, end) = (chunk.seq, chunk.end());
         let left = if block.left.is_after(seq) { (block.left - seq).div_ceil(mss) * mss } else { 0 };
@@ -212,7 +212,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// All that the peer is not known to have counts as lost, in the order of the numbers.
     pub(in crate::proto::tcp) fn mark_all_lost(&mut self) {
-        let mut idx = self.connection.send.head;
+        let mut idx = self.connection.send.queue.head;
         while let Some(chunk) = self.shared.chunks.get(idx).filter(|chunk| chunk.has(SENT)) {
             let (flags, next) = (chunk.flags, chunk.next);
             if flags & SACKED == 0 {
@@ -238,7 +238,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let chunk = &mut chunks[last];
             chunk.flags &= !LOST;
             connection.lost_len -= chunk.seq_len();
-            connection.in_flight.insert_by_time(chunks, last, near);
+            connection.send.in_flight.insert_by_time(chunks, last, near);
             near = last;
         }
     }
@@ -246,12 +246,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Forgets what SACK told: the peer has thrown it away (RFC 2018 8).
     pub(in crate::proto::tcp) fn forget_sacks(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
-        let mut idx = connection.send.head;
+        let mut idx = connection.send.queue.head;
         while let Some(chunk) = chunks.get_mut(idx).filter(|chunk| chunk.has(SENT)) {
             let next = chunk.next;
             if chunk.has(SACKED) {
                 chunk.flags &= !SACKED;
-                connection.in_flight.push_back(chunks, idx);
+                connection.send.in_flight.push_back(chunks, idx);
             }
             idx = next;
         }
@@ -268,7 +268,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let chunk = &mut self.shared.chunks[idx];
         chunk.flags |= SENT;
         chunk.sent_at = now;
-        self.connection.in_flight.push_back(&mut self.shared.chunks, idx);
+        self.connection.send.in_flight.push_back(&mut self.shared.chunks, idx);
     }
 
     #[cold]
@@ -286,13 +286,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.resent_len += chunk.seq_len();
             chunk.flags |= RESENT;
         }
-        connection.in_flight.push_back(chunks, idx);
+        connection.send.in_flight.push_back(chunks, idx);
     }
 
     /// Lets go of what SND.UNA has passed, where marks may stand.
     pub(in crate::proto::tcp) fn free_marked(&mut self, news: &mut News) {
-        while let Some(first) = self.shared.chunks.get(self.connection.send.head) {
-            if !first.has(SENT) || first.end().is_after(self.connection.snd_una) {
+        while let Some(first) = self.shared.chunks.get(self.connection.send.queue.head) {
+            if !first.has(SENT) || first.end().is_after(self.connection.snd.una) {
                 break;
             }
             self.free_first(news);
@@ -300,13 +300,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.is_first_cut() {
             self.cut_first(news);
         }
-        if self.connection.sacked_len == 0 && self.connection.flight() == 0 {
+        if self.connection.sacked_len == 0 && self.connection.snd.flight() == 0 {
             self.connection.sack_hint = NIL;
         }
     }
 
     fn free_first(&mut self, news: &mut News) {
-        let idx = self.connection.send.head;
+        let idx = self.connection.send.queue.head;
         self.leave_lane(idx);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let chunk = &chunks[idx];
@@ -329,8 +329,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.sack_hint == idx {
             connection.sack_hint = if connection.sacked_len == 0 { NIL } else { next };
         }
-        connection.send_len -= chunks[idx].len;
-        connection.send.remove(chunks, idx);
+        connection.send.len -= chunks[idx].len;
+        connection.send.queue.remove(chunks, idx);
         if flags & SACKED == 0 {
             news.delivered += len;
             news.oldest_sent_at.get_or_insert(sent_at);
@@ -345,24 +345,24 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Whether SND.UNA stands in the middle of the first chunk.
     #[inline(always)]
     pub(in crate::proto::tcp) fn is_first_cut(&self) -> bool {
-        let first = self.shared.chunks.get(self.connection.send.head);
-        first.is_some_and(|first| first.has(SENT) && first.seq.is_before(self.connection.snd_una))
+        let first = self.shared.chunks.get(self.connection.send.queue.head);
+        first.is_some_and(|first| first.has(SENT) && first.seq.is_before(self.connection.snd.una))
     }
 
     /// The bytes before SND.UNA are let go.
     #[cold]
     pub(in crate::proto::tcp) fn cut_first(&mut self, news: &mut News) {
         let connection = &mut *self.connection;
-        let chunk = &mut self.shared.chunks[connection.send.head];
-        let count = connection.snd_una - chunk.seq;
-        chunk.seq = connection.snd_una;
+        let chunk = &mut self.shared.chunks[connection.send.queue.head];
+        let count = connection.snd.una - chunk.seq;
+        chunk.seq = connection.snd.una;
         chunk.len -= count;
         if chunk.len == 0 {
             chunk.payload = None;
         } else if let Some(payload) = &mut chunk.payload {
             payload.advance(count as usize);
         }
-        connection.send_len -= count;
+        connection.send.len -= count;
         let sums = [
             (SACKED, &mut connection.sacked_len),
             (LOST, &mut connection.lost_len),
@@ -390,7 +390,7 @@ impl Connection {
     /// Cuts a chunk in two, the second of which stands behind the first wherever that stands.
     /// False, and nothing has changed, where that cannot be done now.
     pub(in crate::proto::tcp) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
-        let Some(rest) = self.send.split(chunks, idx, at) else { return false };
+        let Some(rest) = self.send.queue.split(chunks, idx, at) else { return false };
         if let Some(lane) = self.lane_of(chunks[idx].flags) {
             lane.insert_after(chunks, idx, rest);
         }
@@ -400,7 +400,7 @@ impl Connection {
     /// Where a chunk with such flags stands beside the queue.
     fn lane_of(&mut self, flags: u8) -> Option<&mut Lane> {
         let is_waiting = flags & (LOST | RESENT) == LOST;
-        let lane = if is_waiting { &mut self.lost } else { &mut self.in_flight };
+        let lane = if is_waiting { &mut self.lost } else { &mut self.send.in_flight };
         is_in_lane(flags).then_some(lane)
     }
 }
@@ -416,8 +416,8 @@ fn set_run<P>(chunks: &mut Chunks<P>, first: u32, last: u32) {
 /// Where to begin a look for `left`: the first chunk, the last that was sent, or where the last
 /// look ended. All of them are ends of runs, or in none.
 fn nearest<P>(connection: &Connection, chunks: &Chunks<P>, left: Seq) -> u32 {
-    let last_sent = match connection.next_unsent {
-        NIL => connection.send.tail,
+    let last_sent = match connection.send.next_unsent {
+        NIL => connection.send.queue.tail,
         next => chunks[next].prev,
     };
     let distance = |idx: u32| match chunks.get(idx) {
@@ -425,7 +425,7 @@ fn nearest<P>(connection: &Connection, chunks: &Chunks<P>, left: Seq) -> u32 {
         Some(chunk) => left - chunk.seq,
         None => u32::MAX,
     };
-    let mut nearest = connection.send.head;
+    let mut nearest = connection.send.queue.head;
     for idx in [connection.sack_hint, last_sent] {
         if distance(idx) < distance(nearest) {
             nearest = idx;
@@ -450,13 +450,13 @@ impl Connection {
     pub(in crate::proto::tcp) fn check_scoreboard<P>(&self, chunks: &Chunks<P>) {
         let (mut sacked, mut lost, mut resent, mut count) = (0, 0, 0, 0);
         let (mut in_flight, mut waiting) = (Vec::new(), Vec::new());
-        let (mut idx, mut seq, mut is_sent) = (self.send.head, self.snd_una, true);
+        let (mut idx, mut seq, mut is_sent) = (self.send.queue.head, self.snd.una, true);
         while let Some(chunk) = chunks.get(idx) {
             assert_eq!(chunk.seq, seq, "chunks stand in the order of their numbers without gaps");
             assert!(is_sent || !chunk.has(SENT), "what was sent stands before what was not");
             is_sent = chunk.has(SENT);
-            if !is_sent && self.next_unsent != NIL {
-                assert!(chunks[self.next_unsent].seq.is_at_most(chunk.seq));
+            if !is_sent && self.send.next_unsent != NIL {
+                assert!(chunks[self.send.next_unsent].seq.is_at_most(chunk.seq));
             }
             if chunk.has(SACKED) {
                 (sacked, count) = (sacked + chunk.seq_len(), count + 1);
@@ -479,14 +479,14 @@ impl Connection {
             seq = chunk.end();
             idx = chunk.next;
             if is_sent {
-                assert!(seq.is_at_most(self.snd_nxt), "what was sent ends at SND.NXT");
+                assert!(seq.is_at_most(self.snd.nxt), "what was sent ends at SND.NXT");
             }
         }
         assert_eq!((self.sacked_len, self.lost_len, self.resent_len), (sacked, lost, resent), "sums");
         if self.has(InputFlags::SACK) {
             assert_eq!(self.sacked_count, count);
         }
-        for (lane, mut wanted, is_timed) in [(self.in_flight, in_flight, true), (self.lost, waiting, false)] {
+        for (lane, mut wanted, is_timed) in [(self.send.in_flight, in_flight, true), (self.lost, waiting, false)] {
             let mut members = Vec::new();
             let (mut before, mut at) = (NIL, lane.head);
             while let Some(chunk) = chunks.get(at) {

@@ -150,10 +150,10 @@ impl<P: Payload> Tcp<P> {
             return Err(DelegateError::TooMany { limit: DELEGATIONS_MAX });
         }
         cx.connection.set(OutputFlags::DELEGATED);
-        let mut outgoing = cx.header(cx.connection.snd_nxt, TcpFlags::ACK | TcpFlags::PSH, 0);
+        let mut outgoing = cx.header(cx.connection.snd.nxt, TcpFlags::ACK | TcpFlags::PSH, 0);
         outgoing.ect = cx.connection.has(InputFlags::ECN);
         outgoing.sack_count = 0;
-        Ok((outgoing, cx.connection.snd_mss.into()))
+        Ok((outgoing, cx.connection.snd.mss.into()))
     }
 
     /// Bytes that somebody else may send and was not said to have sent.
@@ -215,10 +215,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return Err(DelegateError::Send(SendError::Closed));
         }
         let is_new = !connection.has(OutputFlags::DELEGATED);
-        if is_new && (connection.next_unsent != NIL || connection.lost_len != 0) {
+        if is_new && (connection.send.next_unsent != NIL || connection.lost_len != 0) {
             return Err(DelegateError::DataWaits);
         }
-        let buffer = connection.options.send_buffer.saturating_sub(connection.send_len);
+        let buffer = connection.options.send_buffer.saturating_sub(connection.send.len);
         let window = connection.open_window();
         Ok(window.min(buffer).min(self.cwnd_room()) as usize)
     }
@@ -226,7 +226,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Data that somebody else has sent: what the peer has acknowledged is done with, the rest is
     /// ours until it is.
     fn take_report(&mut self, mut payload: P) -> Result<(), P> {
-        let mss = (self.connection.snd_mss as usize).max(1);
+        let mss = (self.connection.snd.mss as usize).max(1);
         if self.shared.chunks.free_count() < payload.len().div_ceil(mss) {
             return Err(payload);
         }
@@ -253,8 +253,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn pass_acknowledged(&mut self, len: u32) {
         self.use_up(len);
         let connection = &mut *self.connection;
-        connection.snd_nxt += len;
-        connection.snd_una = connection.snd_nxt;
+        connection.snd.nxt += len;
+        connection.snd.una = connection.snd.nxt;
         connection.tally.bytes_acked += u64::from(len);
     }
 
@@ -262,16 +262,16 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn take_sent(&mut self, payload: P) {
         let len = payload.len() as u32;
         self.use_up(len);
-        let (seq, next) = (self.connection.snd_nxt, self.connection.next_unsent);
+        let (seq, next) = (self.connection.snd.nxt, self.connection.send.next_unsent);
         let prev = match next {
-            NIL => self.connection.send.tail,
+            NIL => self.connection.send.queue.tail,
             next => self.shared.chunks[next].prev,
         };
         let mut chunk = Chunk::new(seq, len, Some(payload));
         chunk.flags = PUSH | SENT;
-        let idx = self.connection.send.insert_after(&mut self.shared.chunks, prev, chunk);
+        let idx = self.connection.send.queue.insert_after(&mut self.shared.chunks, prev, chunk);
         let idx = idx.map_err(|_| ()).expect("free chunks were counted before");
-        self.connection.send_len += len;
+        self.connection.send.len += len;
         self.connection.tally.segments_out += 1;
         self.shared.tally.segments_out += 1;
         self.has_left(idx);
@@ -280,7 +280,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// So many of the delegated numbers are taken: what waits stands so much further on than was
     /// thought.
     fn use_up(&mut self, len: u32) {
-        let mut idx = self.connection.next_unsent;
+        let mut idx = self.connection.send.next_unsent;
         while let Some(chunk) = self.shared.chunks.get_mut(idx) {
             chunk.seq += len;
             idx = chunk.next;
@@ -295,7 +295,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     fn end_delegation(&mut self) {
-        if self.connection.flight() == 0 {
+        if self.connection.snd.flight() == 0 {
             // What waited behind it is sent only now.
             self.connection.unacked_since = Instant::MAX;
         }
@@ -308,15 +308,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(in crate::proto::tcp) fn acknowledge_delegated(&mut self, ack: Seq) -> Seq {
         let mut delegation = self.shared.delegations.get(self.slot);
-        let beyond = ack - self.connection.snd_nxt;
+        let beyond = ack - self.connection.snd.nxt;
         if !self.connection.has(OutputFlags::DELEGATED)
-            || ack.is_before(self.connection.snd_nxt)
+            || ack.is_before(self.connection.snd.nxt)
             || beyond > delegation.len
         {
             return ack;
         }
         delegation.acked = delegation.acked.max(beyond);
         self.shared.delegations.set(delegation);
-        self.connection.snd_nxt
+        self.connection.snd.nxt
     }
 }

@@ -74,7 +74,7 @@ impl<P: Payload> Tcp<P> {
 
     /// Whether bytes of the connection wait that were never sent.
     pub fn has_unsent(&self, id: ConnectionId) -> bool {
-        self.find(id).is_some_and(|slot| self.connections[slot].next_unsent != NIL)
+        self.find(id).is_some_and(|slot| self.connections[slot].send.next_unsent != NIL)
     }
 
     /// Permission to send a segment of `len` bytes now. `None` where it has to go through the send
@@ -106,7 +106,7 @@ impl<'a, P: Payload> SendPermit<'a, P> {
     pub fn numbers(&self) -> Numbers {
         let connection = &*self.connection;
         Numbers {
-            seq: connection.snd_nxt,
+            seq: connection.snd.nxt,
             ack: connection.rcv.nxt,
             wnd: connection.fast_window(),
             timestamps: self.timestamps(),
@@ -139,8 +139,8 @@ impl<'a, P: Payload> SendPermit<'a, P> {
     /// Touches every line that [`commit`](Self::commit) does and leaves it as it was, so that the
     /// next commit finds the lines in the cache.
     pub fn dry_run(self, payload: P) {
-        let (mut send, chunks) = (self.connection.send, &mut self.shared.chunks);
-        let chunk = Chunk::new(self.connection.snd_nxt, payload.len() as u32, Some(payload));
+        let (mut send, chunks) = (self.connection.send.queue, &mut self.shared.chunks);
+        let chunk = Chunk::new(self.connection.snd.nxt, payload.len() as u32, Some(payload));
         if let Ok(idx) = send.push_back(chunks, chunk) {
             send.remove(chunks, idx);
         }
@@ -151,7 +151,7 @@ impl Committed<'_> {
     /// SND.NXT.
     #[inline(always)]
     pub fn snd_nxt(&self) -> Seq {
-        self.0.snd_nxt
+        self.0.snd.nxt
     }
 
     /// RCV.NXT, which the segment has acknowledged.
@@ -172,8 +172,8 @@ impl Connection {
         };
         HeaderTemplate {
             outgoing,
-            mss: self.snd_mss.into(),
-            window_max: self.snd_wnd_max as usize,
+            mss: self.snd.mss.into(),
+            window_max: self.rare_snd.wnd_max as usize,
             send_buffer: self.options.send_buffer as usize,
         }
     }
@@ -230,11 +230,11 @@ mod tests {
     #[test]
     fn way_is_not_open_where_the_window_or_the_segment_is_too_small() {
         let (mut client, _) = connected();
-        change(&mut client, |connection| connection.snd_wnd = 5);
+        change(&mut client, |connection| connection.snd.wnd = 5);
         assert!(!fire(&mut client, b"123456"));
         assert!(fire(&mut client, b"12345"));
         assert!(!fire(&mut client, b"6"), "the window is used up");
-        change(&mut client, |connection| connection.snd_wnd = 60_000);
+        change(&mut client, |connection| connection.snd.wnd = 60_000);
         assert!(!fire(&mut client, &[0; 2000]), "longer than a segment");
         change(&mut client, |connection| connection.options.send_buffer = 5);
         assert!(!fire(&mut client, b"6"), "the buffer is full");
@@ -255,9 +255,9 @@ mod tests {
     fn way_is_not_open_where_something_goes_before() {
         let (mut client, _) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
-        change(&mut client, |connection| connection.snd_wnd = 4);
+        change(&mut client, |connection| connection.snd.wnd = 4);
         client.tcp.send(id, b"waits".to_vec(), now, &mut client.sent).unwrap();
-        change(&mut client, |connection| connection.snd_wnd = 60_000);
+        change(&mut client, |connection| connection.snd.wnd = 60_000);
         assert!(!fire(&mut client, b"order"), "data waits before it");
         client.tcp.delegate(id, 3, now, &mut client.sent).unwrap_err();
         client.tcp.tick(now, &mut client.sent);

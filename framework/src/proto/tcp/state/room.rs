@@ -41,7 +41,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(in crate::proto::tcp) fn offer_room(&mut self) {
         let connection = &mut *self.connection;
-        if connection.send_len > connection.options.send_buffer / 2 {
+        if connection.send.len > connection.options.send_buffer / 2 {
             // Its acknowledgments come by.
             return;
         }

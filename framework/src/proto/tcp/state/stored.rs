@@ -63,7 +63,7 @@ impl Connection {
         if self.is_on(switch::NODELAY) {
             // What left at once was not noted meanwhile: Nagle's algorithm, where it begins, takes
             // the last segment for a small one.
-            self.snd_small = self.snd_nxt;
+            self.snd.small = self.snd.nxt;
         }
         (self.options, self.rare_options) = (StoredOptions::new(options), RareOptions::new(options));
         if !self.state.is_synchronized() {

@@ -20,7 +20,7 @@ type Change = (&'static str, fn(&mut Connection));
 fn warmed() -> (End, End) {
     let (mut client, server) = connected();
     assert!(fire(&mut client, b"first") && fire(&mut client, b"second"));
-    assert!(connection(&client).fast_send_room > 100, "it was found out");
+    assert!(connection(&client).send.fast_send_room > 100, "it was found out");
     (client, server)
 }
 
@@ -56,7 +56,7 @@ fn turn_that_changes_nothing_closes_nothing() {
 fn each_condition_closes_the_way() {
     let changes: [Change; 13] = [
         ("the app has closed its side", |connection| connection.state = State::FinWait1),
-        ("data waits", |connection| connection.next_unsent = connection.send.tail),
+        ("data waits", |connection| connection.send.next_unsent = connection.send.queue.tail),
         ("something is lost", |connection| connection.lost_len = 1),
         ("a recovery is not over", |connection| connection.recovery = Recovery::Fast),
         ("the window was closed", |connection| connection.timer = RetransmitTimer::Persist),
@@ -67,7 +67,7 @@ fn each_condition_closes_the_way() {
         ("a rate is limited", |connection| connection.options.switches |= switch::PACING),
         ("small segments wait", |connection| connection.options.switches &= !switch::NODELAY),
         ("a duplicate is to be reported", |connection| connection.dsack = Range { left: Seq(1), right: Seq(2) }),
-        ("the send buffer is full", |connection| connection.options.send_buffer = connection.send_len),
+        ("the send buffer is full", |connection| connection.options.send_buffer = connection.send.len),
     ];
     for (why, change) in changes {
         assert!(!leaves_after(change), "{why}");
@@ -85,9 +85,9 @@ fn connection_that_the_app_let_go_of_takes_no_order() {
 #[test]
 fn each_window_closes_the_way() {
     let changes: [Change; 3] = [
-        ("the peer's window", |connection| connection.snd_wnd = connection.flight() + 4),
-        ("the congestion window", |connection| connection.cwnd = connection.flight() + 4),
-        ("the segment", |connection| connection.snd_mss = 4),
+        ("the peer's window", |connection| connection.snd.wnd = connection.snd.flight() + 4),
+        ("the congestion window", |connection| connection.cwnd = connection.snd.flight() + 4),
+        ("the segment", |connection| connection.snd.mss = 4),
     ];
     for (why, change) in changes {
         assert!(!leaves_after(change), "{why}");
@@ -98,18 +98,18 @@ fn each_window_closes_the_way() {
 fn order_goes_behind_what_was_sent_and_waits() {
     let (mut client, _server) = warmed();
     let (id, now) = (client.id.unwrap(), client.now);
-    let window = connection(&client).snd_wnd as usize;
+    let window = connection(&client).snd.wnd as usize;
     client.tcp.send(id, vec![0; window + 1], now, &mut client.sent).unwrap();
-    assert_ne!(connection(&client).next_unsent, NIL);
+    assert_ne!(connection(&client).send.next_unsent, NIL);
     assert!(!fire(&mut client, b"third"));
 }
 
 #[test]
 fn acknowledgment_that_shows_a_smaller_window_is_believed() {
     let (mut client, _server) = warmed();
-    let Connection { flow, rcv, snd_una, ts, .. } = *connection(&client);
+    let Connection { flow, rcv, snd, ts, .. } = *connection(&client);
     let timestamps = Some(Timestamps { value: ts.recent, echo_reply: 0 });
-    let plain = Plain { seq: rcv.nxt, ack: snd_una + 5, wnd: 0, len: 0, timestamps };
+    let plain = Plain { seq: rcv.nxt, ack: snd.una + 5, wnd: 0, len: 0, timestamps };
     assert!(client.tcp.receive_expected(flow, &plain, client.now).is_some(), "it is no turn like others");
     assert!(!fire(&mut client, b"third"), "nothing is sent outside of the window");
 }
@@ -118,14 +118,14 @@ fn acknowledgment_that_shows_a_smaller_window_is_believed() {
 fn window_that_is_smaller_by_what_has_arrived_leaves_the_room_as_it_was() {
     let (mut client, _server) = warmed();
     assert!(fire(&mut client, &[7; 1000]));
-    let Connection { flow, rcv, snd_nxt: ack, snd_wnd, snd_wscale, ts, .. } = *connection(&client);
-    let before = connection(&client).fast_send_room;
+    let Connection { flow, rcv, snd, ts, .. } = *connection(&client);
+    let before = connection(&client).send.fast_send_room;
     let timestamps = Some(Timestamps { value: ts.recent, echo_reply: 0 });
-    let wnd = (snd_wnd - 1000).div_ceil(1 << snd_wscale);
-    assert!(wnd << snd_wscale < snd_wnd, "it is smaller");
-    let plain = Plain { seq: rcv.nxt, ack, wnd: wnd as u16, len: 0, timestamps };
+    let wnd = (snd.wnd - 1000).div_ceil(1 << snd.wscale);
+    assert!(wnd << snd.wscale < snd.wnd, "it is smaller");
+    let plain = Plain { seq: rcv.nxt, ack: snd.nxt, wnd: wnd as u16, len: 0, timestamps };
     assert!(client.tcp.receive_expected(flow, &plain, client.now).is_some(), "it is no turn like others");
-    assert_eq!((connection(&client).snd_wnd, connection(&client).fast_send_room), (wnd << snd_wscale, before));
+    assert_eq!((connection(&client).snd.wnd, connection(&client).send.fast_send_room), (wnd << snd.wscale, before));
 }
 
 #[test]
@@ -136,27 +136,27 @@ fn timer_that_comes_early_leaves_the_room_as_it_was() {
     let slot = client.id.unwrap().slot;
     // As an acknowledgment does, which leaves the wheel as it is.
     client.tcp.connections[slot].timer_at += Duration::from_millis(20);
-    let before = connection(&client).fast_send_room;
+    let before = connection(&client).send.fast_send_room;
     assert!(before > 0);
     client.now += Duration::from_millis(22);
     client.tcp.tick(client.now, &mut client.sent);
     assert_ne!(connection(&client).wheel_tick, tick, "the wheel has come, and is set again");
-    assert_eq!(connection(&client).fast_send_room, before);
+    assert_eq!(connection(&client).send.fast_send_room, before);
 }
 
 #[test]
 fn room_is_used_up_byte_by_byte_and_found_anew_when_acknowledged() {
     let (mut client, mut server) = warmed();
-    let before = connection(&client).fast_send_room;
+    let before = connection(&client).send.fast_send_room;
     assert!(fire(&mut client, b"0123456789"));
-    assert_eq!(connection(&client).fast_send_room, before - 10);
+    assert_eq!(connection(&client).send.fast_send_room, before - 10);
     let mut bytes = 0;
     while fire(&mut client, &[7; 1000]) {
         bytes += 1000;
         assert!(bytes < 1 << 20, "some window is used up");
     }
     let state = connection(&client);
-    assert!(state.flight() <= state.snd_wnd.min(state.cwnd), "and not passed");
+    assert!(state.snd.flight() <= state.snd.wnd.min(state.cwnd), "and not passed");
     assert!(state.has(LossFlags::CWND_LIMITED), "that cwnd is the limit was noted");
     settle(&mut client, &mut server);
     assert!(fire(&mut client, &[7; 1000]));
@@ -170,8 +170,8 @@ fn order_that_is_noted_takes_its_part_of_the_windows_too() {
     let now = client.now;
     let mut out = NoOutput;
     let cx = client.tcp.context(client.id.unwrap().slot, &mut out, now);
-    let flight = cx.connection.flight();
-    (cx.connection.snd_wnd, cx.connection.cwnd) = (flight + 10, 2 * (flight + 6) + 2);
+    let flight = cx.connection.snd.flight();
+    (cx.connection.snd.wnd, cx.connection.cwnd) = (flight + 10, 2 * (flight + 6) + 2);
     assert!(fire(&mut client, b"12345678"));
     assert!(!fire(&mut client, b"123"), "the window has room for two");
     assert!(fire(&mut client, b"12"));
@@ -185,7 +185,7 @@ fn order_after_an_idle_timeout_finds_the_window_as_at_the_beginning() {
     client.tcp.context(slot, &mut NoOutput, client.now).connection.cwnd = 1 << 20;
     assert!(fire(&mut client, b"third"));
     settle(&mut client, &mut server);
-    assert!(connection(&client).fast_send_room > 0 && connection(&client).flight() == 0);
+    assert!(connection(&client).send.fast_send_room > 0 && connection(&client).snd.flight() == 0);
     client.now += Duration::from_secs(60);
     assert!(fire(&mut client, b"fourth"));
     assert_eq!(connection(&client).cwnd, connection(&client).initial_window(), "RFC 5681 4.1");

@@ -24,7 +24,7 @@ fn forged(seq: Seq, ack: Seq, flags: TcpFlags) -> Outgoing {
 /// The client's next number and the server's, as only they know them.
 fn numbers(client: &End) -> (Seq, Seq) {
     let connection = &client.tcp.connections[client.id.unwrap().slot];
-    (connection.snd_nxt, connection.rcv.nxt)
+    (connection.snd.nxt, connection.rcv.nxt)
 }
 
 fn say(from: &mut End, to: &mut End, bytes: &[u8]) {
@@ -109,7 +109,7 @@ fn data_of_who_guesses_the_number_and_not_the_acknowledgment_is_not_taken() {
 fn data_with_an_acknowledgment_far_from_ours_is_not_taken_either_side() {
     let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
-    let window = server.tcp.connections[server.id.unwrap().slot].snd_wnd_max;
+    let window = server.tcp.connections[server.id.unwrap().slot].rare_snd.wnd_max;
     for ack in [theirs + 1, theirs + 0x7fff_ffff, theirs - (window + 1), theirs - 0x7fff_ffff] {
         let dropped = server.hear((forged(next, ack, TcpFlags::ACK), b"forged".to_vec()));
         assert_eq!(dropped, Some(TcpDrop::BadAck), "{ack:?}, where {theirs:?} is next");
@@ -185,7 +185,7 @@ fn sack_blocks_that_cannot_be_are_believed_by_nobody() {
     }
     let sent = core::mem::take(&mut client.sent.0);
     let connection = &client.tcp.connections[client.id.unwrap().slot];
-    let (una, nxt, theirs) = (connection.snd_una, connection.snd_nxt, connection.rcv.nxt);
+    let (una, nxt, theirs) = (connection.snd.una, connection.snd.nxt, connection.rcv.nxt);
     for idx in 0..10_000 {
         let block = |word: u32| Range { left: Seq(noise(word)), right: Seq(noise(word ^ 0xffff)) };
         let inverted = Range { left: una + 1_400, right: una };
@@ -213,7 +213,7 @@ fn reports_of_duplicates_that_cannot_be_count_nothing() {
     let (id, now) = (client.id.unwrap(), client.now);
     client.tcp.send(id, vec![7; 1_400], now, &mut client.sent).unwrap();
     let connection = &client.tcp.connections[id.slot];
-    let (una, nxt, theirs) = (connection.snd_una, connection.snd_nxt, connection.rcv.nxt);
+    let (una, nxt, theirs) = (connection.snd.una, connection.snd.nxt, connection.rcv.nxt);
     let long_ago = [Range { left: una - 1_000_000, right: una - 999_000 }, Range::default()];
     let never_sent = [Range { left: nxt + 100, right: nxt + 200 }, Range { left: una + 1, right: nxt + 1_000 }];
     for (count, [first, second]) in [(1, long_ago), (2, never_sent)] {

@@ -34,11 +34,11 @@ fn claim_makes_segments_smaller_and_not_smaller_than_any_link() {
 fn full_segment_that_is_tried_again_leaves_at_once_whatever_timeouts_left_of_cwnd() {
     let mut line = Line::with(&ConnectionOptions::default());
     let connection = line.connection();
-    (connection.snd_mss, connection.snd_mss_max, connection.cwnd) = (512, MSS as u16, 512);
+    (connection.snd.mss, connection.snd_mss_max, connection.cwnd) = (512, MSS as u16, 512);
     connection.mss_lowered_at_s = 1;
     line.after_s(700);
     line.context().raise_mss();
-    assert_eq!((line.connection().snd_mss, line.connection().cwnd), (MSS as u16, MSS));
+    assert_eq!((line.connection().snd.mss, line.connection().cwnd), (MSS as u16, MSS));
     line.send(MSS);
     line.tick();
     let lens: Vec<_> = line.wire.sent.iter().map(|(_, bytes)| bytes.len()).collect();
@@ -58,7 +58,7 @@ fn segments_are_counted_and_routers_believed_beyond_four_billion() {
     let beyond = 1 << 32;
     assert_eq!((info.segments_out, info.segments_in), (beyond + 1, beyond));
     assert_eq!((info.bytes_sent, info.bytes_acked), ((10 << 32) + 1_010, (10 << 32) + 10));
-    let seq = line.connection().snd_una;
+    let seq = line.connection().snd.una;
     let flow = Flow { local: CLIENT, remote: SERVER };
     let claim = line.tcp.path_mtu(flow, 600, seq, now, &mut line.wire);
     assert_eq!(claim, Ok(()), "ten bytes a segment have shown nothing");

@@ -10,19 +10,19 @@ fn acknowledgment_of_what_was_never_sent_is_answered_and_dropped() {
     let mut sender = Sender::with_sack();
     sender.send(2);
     assert_eq!(sender.ack(3, &[]), Some(TcpDrop::BadAck));
-    assert_eq!((sender.sent.0.len(), sender.connection().flight()), (1, 2 * MSS), "RFC 5961 5.2");
+    assert_eq!((sender.sent.0.len(), sender.connection().snd.flight()), (1, 2 * MSS), "RFC 5961 5.2");
 }
 
 #[test]
 fn acknowledgment_older_than_the_largest_window_is_answered_and_dropped() {
     let mut sender = Sender::with_sack();
     sender.send(2);
-    let window = sender.connection().snd_wnd_max;
+    let window = sender.connection().rare_snd.wnd_max;
     let segment = sender.segment(FIRST - window - 1, &[]);
     assert_eq!(sender.hear(&segment), Some(TcpDrop::BadAck));
     let segment = sender.segment(FIRST - window, &[]);
     assert_eq!(sender.hear(&segment), None, "an old one is a duplicate");
-    assert_eq!(sender.connection().flight(), 2 * MSS);
+    assert_eq!(sender.connection().snd.flight(), 2 * MSS);
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn window_of_an_older_segment_is_not_taken() {
     sender.hear(&segment);
     (segment.seq, segment.wnd) = (Seq(99), 20);
     sender.hear(&segment);
-    assert_eq!(sender.connection().snd_wnd, 10 << 8);
+    assert_eq!(sender.connection().snd.wnd, 10 << 8);
 }
 
 #[test]
@@ -260,12 +260,12 @@ fn connection_ends_when_retransmissions_run_out() {
 #[test]
 fn full_segments_that_never_arrive_become_shorter() {
     let mut sender = Sender::with_sack();
-    sender.connection_mut().snd_mss = 1_460;
+    sender.connection_mut().snd.mss = 1_460;
     sender.send_len(1_460);
     let sizes: Vec<u16> = (0..5)
         .map(|_| {
             sender.context(|cx| cx.on_timeout());
-            sender.connection().snd_mss
+            sender.connection().snd.mss
         })
         .collect();
     assert_eq!(sizes, [1_460, 1_460, 1_024, 512, 512]);
@@ -276,7 +276,7 @@ fn short_segments_that_never_arrive_say_nothing_of_the_path() {
     let mut sender = Sender::with_sack();
     sender.send_len(100);
     (0..5).for_each(|_| sender.context(|cx| cx.on_timeout()));
-    assert_eq!(sender.connection().snd_mss, MSS as u16);
+    assert_eq!(sender.connection().snd.mss, MSS as u16);
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn timeouts_of_earlier_losses_do_not_add_up_where_nothing_is_measured() {
             let first = 1 + nth * 5;
             sender.send(5);
             sender.connection_mut().cwnd = 10 * MSS;
-            sender.context(|cx| cx.mark_lost(cx.connection.send.head));
+            sender.context(|cx| cx.mark_lost(cx.connection.send.queue.head));
             assert_eq!(sender.resend(), [first]);
             sender.wait_ms(10);
             sender.ack(first + 5, &[]);

@@ -23,7 +23,7 @@ fn pieces_of_a_copy_leave_as_one_and_are_kept_each_for_itself() {
     line.ack(2_000);
     assert_eq!(line.tcp.chunks(), 3);
     line.ack(4_300);
-    assert_eq!((line.tcp.chunks(), line.connection().flight()), (0, 0));
+    assert_eq!((line.tcp.chunks(), line.connection().snd.flight()), (0, 0));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn no_more_pieces_than_the_device_takes_and_as_long_as_it_cuts() {
 #[test]
 fn pieces_do_not_lead_beyond_the_windows() {
     let mut line = line(64);
-    line.connection().snd_wnd = 3_500;
+    line.connection().snd.wnd = 3_500;
     assert_eq!(line.send_copy(10_000), Ok(10_000));
     assert_eq!(line.sent(), ["0+3000 ack 0 by 1000"], "what is left of the window is silly");
     let mut line = line_with(64, &ConnectionOptions { congestion: Congestion::Reno, ..options() });
@@ -57,7 +57,7 @@ fn run_that_finds_no_room_changes_nothing() {
     let mut line = line(64);
     line.wire.room = 0;
     assert_eq!(line.send_copy(4_000), Ok(4_000));
-    assert_eq!((line.connection().flight(), line.tcp.tally().segments_out), (0, 0));
+    assert_eq!((line.connection().snd.flight(), line.tcp.tally().segments_out), (0, 0));
     line.wire.room = 1;
     line.tick();
     assert_eq!(line.sent(), ["0+4000 ack 0 PSH by 1000"]);
@@ -86,7 +86,7 @@ fn lost_piece_of_a_run_is_sent_again_alone() {
     let sent = line.sent();
     assert_eq!(sent[..2], ["0+1000 ack 0", "1000+1000 ack 0"], "{sent:?}");
     line.ack(5_000);
-    assert_eq!((line.tcp.chunks(), line.connection().flight()), (0, 0));
+    assert_eq!((line.tcp.chunks(), line.connection().snd.flight()), (0, 0));
 }
 
 #[test]

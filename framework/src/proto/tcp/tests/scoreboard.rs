@@ -80,7 +80,7 @@ fn runs_join_from_both_sides() {
 fn all_that_is_lost_by_a_timeout_stands_in_the_order_of_the_numbers() {
     let mut sender = Sender::with_sack();
     sender.send(4);
-    let head = sender.connection().send.head;
+    let head = sender.connection().send.queue.head;
     let order: Vec<_> =
         core::iter::successors(Some(head), |idx| Some(sender.tcp.shared.chunks[*idx].next)).take(4).collect();
     sender.context(|cx| {
@@ -117,8 +117,8 @@ fn acknowledgment_within_a_chunk_lets_the_bytes_before_go() {
     let segment = sender.segment(FIRST + 300, &[]);
     sender.hear(&segment);
     let connection = sender.connection();
-    assert_eq!((connection.flight(), connection.send_len, connection.send.count), (1_700, 1_700, 2));
-    assert_eq!(sender.tcp.shared.chunks[connection.send.head].payload.as_ref().map(Vec::len), Some(700));
+    assert_eq!((connection.snd.flight(), connection.send.len, connection.send.queue.count), (1_700, 1_700, 2));
+    assert_eq!(sender.tcp.shared.chunks[connection.send.queue.head].payload.as_ref().map(Vec::len), Some(700));
 }
 
 #[test]
@@ -190,7 +190,7 @@ proptest! {
                 Step::Send(count) => sender.send(count),
                 Step::SendLong(len) => sender.send_len(len),
                 Step::Ack { to, blocks } => {
-                    let (una, flight) = (sender.connection().snd_una, sender.connection().flight());
+                    let (una, flight) = (sender.connection().snd.una, sender.connection().snd.flight());
                     let ack = una + to.min(flight);
                     let ranges: Vec<Range> = blocks
                         .into_iter()
@@ -211,7 +211,7 @@ proptest! {
                 Step::Reordering => sender.context(|cx| cx.on_reordering()),
             }
         }
-        let end = sender.connection().snd_nxt;
+        let end = sender.connection().snd.nxt;
         let segment = sender.segment(end, &[]);
         sender.hear(&segment);
         prop_assert!(sender.is_empty());

@@ -28,11 +28,11 @@ impl Sender {
         let flow = Flow { local: CLIENT, remote: SERVER };
         let mut connection = Connection::new(flow, State::SynSent, options, ConsumerId(1), now);
         connection.state = State::Established;
-        (connection.iss, connection.snd_una, connection.snd_nxt) = (FIRST - 1, FIRST, FIRST);
-        (connection.snd_wnd, connection.snd_wnd_max) = (65_535 << 8, 65_535 << 8);
-        connection.snd_wscale = 8;
-        connection.snd_wl2 = FIRST;
-        connection.snd_mss = MSS as u16;
+        (connection.rare_snd.iss, connection.snd.una, connection.snd.nxt) = (FIRST - 1, FIRST, FIRST);
+        (connection.snd.wnd, connection.rare_snd.wnd_max) = (65_535 << 8, 65_535 << 8);
+        connection.snd.wscale = 8;
+        connection.snd.wl2 = FIRST;
+        connection.snd.mss = MSS as u16;
         if options.sack {
             connection.set(InputFlags::SACK);
         }
@@ -103,12 +103,12 @@ impl Sender {
 
     pub(super) fn send_len(&mut self, len: u32) {
         self.context(|cx| {
-            let seq = cx.connection.snd_nxt;
+            let seq = cx.connection.snd.nxt;
             let mut chunk = Chunk::new(seq, len, Some(vec![0; len as usize]));
             chunk.flags = SENT;
-            let idx = cx.connection.send.push_back(&mut cx.shared.chunks, chunk).unwrap();
-            cx.connection.send_len += len;
-            cx.connection.snd_nxt = seq + len;
+            let idx = cx.connection.send.queue.push_back(&mut cx.shared.chunks, chunk).unwrap();
+            cx.connection.send.len += len;
+            cx.connection.snd.nxt = seq + len;
             cx.on_sent(idx, false);
         });
     }
@@ -163,7 +163,7 @@ impl Sender {
 
     /// The marks of all that was sent and not acknowledged, a letter for each chunk.
     pub(super) fn marks(&self) -> String {
-        let mut idx = self.connection().send.head;
+        let mut idx = self.connection().send.queue.head;
         let mut marks = String::new();
         while let Some(chunk) = self.tcp.shared.chunks.get(idx) {
             marks.push(match chunk.flags & (SENT | SACKED | LOST | RESENT) {
@@ -183,6 +183,6 @@ impl Sender {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.connection().send.head == NIL
+        self.connection().send.queue.head == NIL
     }
 }

@@ -39,7 +39,7 @@ fn window_is_no_larger_than_its_scale_can_show() {
 #[test]
 fn app_hears_of_a_send_buffer_that_has_grown() {
     let mut line = Line::with(&ConnectionOptions { send_buffer: 2_000, ..options() });
-    line.connection().snd_wnd = 0;
+    line.connection().snd.wnd = 0;
     line.send(1_500);
     let (id, now) = (line.id(), line.now);
     let refused = line.tcp.send(id, stream(1_500, 1_000), now, &mut line.wire).unwrap_err();

@@ -38,7 +38,7 @@ fn stuffed(options: &ConnectionOptions) -> Line {
     let mut line = Line::with(options);
     line.wnd = 0;
     line.ack(0);
-    line.connection().snd_wnd = 0;
+    line.connection().snd.wnd = 0;
     line.send(1000);
     assert!(line.sent().is_empty());
     line
@@ -93,7 +93,7 @@ fn window_smaller_than_a_segment_is_used_in_the_end() {
     let mut line = stuffed(&options());
     line.wnd = 100;
     line.ack(0);
-    line.connection().snd_wnd = 100;
+    line.connection().snd.wnd = 100;
     line.tick();
     assert!(line.sent().is_empty(), "silly");
     line.after_s(2);

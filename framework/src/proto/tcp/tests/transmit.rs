@@ -55,7 +55,7 @@ fn copy_that_runs_out_of_buffers_or_chunks_is_pushed_where_it_ends() {
 #[test]
 fn copied_data_behind_the_window_waits_in_its_order() {
     let mut line = Line::new();
-    (line.wnd, line.connection().snd_wnd) = (2_000, 2_000);
+    (line.wnd, line.connection().snd.wnd) = (2_000, 2_000);
     assert_eq!(line.send_copy(2500), Ok(2500));
     assert_eq!(line.send_copy(1500), Ok(1500));
     assert_eq!(line.sent(), ["0+1000 ack 0", "1000+1000 ack 0"]);
@@ -79,7 +79,7 @@ fn copied_data_that_finds_the_ring_full_goes_with_the_next_tick_once() {
 #[test]
 fn nothing_leaves_beyond_the_window() {
     let mut line = Line::new();
-    (line.wnd, line.connection().snd_wnd) = (2_000, 2_000);
+    (line.wnd, line.connection().snd.wnd) = (2_000, 2_000);
     line.send(3000);
     assert_eq!(line.sent(), ["0+1000 ack 0", "1000+1000 ack 0"]);
     line.ack(1000);
@@ -91,7 +91,7 @@ fn nothing_leaves_beyond_the_window() {
 fn window_smaller_than_a_segment_is_not_used_where_it_was_larger() {
     // RFC 9293 3.8.6.2.1: neither a full segment nor half of the largest window.
     let mut line = Line::new();
-    line.connection().snd_wnd = 1_500;
+    line.connection().snd.wnd = 1_500;
     line.wnd = 1_500;
     line.send(3000);
     assert_eq!(line.sent(), ["0+1000 ack 0"]);
@@ -109,7 +109,7 @@ fn window_smaller_than_a_segment_is_not_used_where_it_was_larger() {
 #[test]
 fn half_of_the_largest_window_is_worth_a_segment() {
     let mut line = Line::new();
-    (line.connection().snd_wnd, line.connection().snd_wnd_max) = (600, 1_000);
+    (line.connection().snd.wnd, line.connection().rare_snd.wnd_max) = (600, 1_000);
     line.send(3000);
     assert_eq!(line.sent(), ["0+600 ack 0"]);
 }
@@ -143,7 +143,7 @@ fn small_segments_that_are_lost_leave_again_as_one() {
     line.tick();
     assert_eq!(line.sent(), ["0+50 ack 0 PSH FIN"]);
     line.ack(51);
-    assert_eq!((line.connection().flight(), line.tcp.chunks()), (0, 0));
+    assert_eq!((line.connection().snd.flight(), line.tcp.chunks()), (0, 0));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn fin_leaves_alone_where_the_window_ends_before_it() {
     line.finish();
     (line.wire.room, line.wnd) = (usize::MAX, 1_000);
     line.ack(0);
-    line.connection().snd_wnd = 1_000;
+    line.connection().snd.wnd = 1_000;
     line.tick();
     assert_eq!(line.sent(), ["0+1000 ack 0 PSH"]);
     line.ack(1000);
@@ -227,7 +227,7 @@ fn acknowledgment_that_found_no_room_is_owed() {
 #[test]
 fn call_sends_so_much_and_leaves_the_rest_to_the_next_tick() {
     let mut line = Line::new();
-    line.connection().snd_mss = 100;
+    line.connection().snd.mss = 100;
     line.send(10_000);
     assert_eq!(line.sent().len(), 64);
     line.tick();
@@ -246,7 +246,7 @@ fn device_that_segments_gets_whole_segments_at_once() {
 fn device_that_segments_does_not_lead_beyond_the_window() {
     let mut line = Line::new();
     line.wire.segmentation_len_max = 64_000;
-    line.connection().snd_wnd = 5_500;
+    line.connection().snd.wnd = 5_500;
     line.send(10_000);
     assert_eq!(line.sent(), ["0+5000 ack 0 by 1000"]);
 }
@@ -256,13 +256,13 @@ fn chunk_is_cut_again_where_the_path_has_become_narrower() {
     let mut line = Line::new();
     line.send(1000);
     line.sent();
-    line.connection().snd_mss = 400;
-    let head = line.connection().send.head;
+    line.connection().snd.mss = 400;
+    let head = line.connection().send.queue.head;
     assert_eq!(line.context().resend(head), Sending::Sent);
     let next = line.tcp.shared.chunks[head].next;
     assert_eq!(line.context().resend(next), Sending::Sent);
     assert_eq!(line.sent(), ["0+400 ack 0", "400+400 ack 0"]);
-    assert_eq!(line.connection().send.count, 3);
+    assert_eq!(line.connection().send.queue.count, 3);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn rate_is_kept_over_time_and_bursts_are_short() {
     for _ in 0..5 {
         line.after_ms(10);
         counts.push(line.sent().len());
-        let acknowledged = line.connection().snd_nxt - line.connection().iss - 1;
+        let acknowledged = line.connection().snd.nxt - line.connection().rare_snd.iss - 1;
         line.ack(acknowledged);
     }
     // A segment a millisecond.
@@ -302,7 +302,7 @@ fn only_new_data_is_marked_as_ecn_capable() {
     line.connection().set(InputFlags::ECN | OutputFlags::CWR_OWED);
     line.send(1000);
     line.send(1000);
-    let head = line.connection().send.head;
+    let head = line.connection().send.queue.head;
     line.context().resend(head);
     line.context().send_ack();
     assert_eq!(line.sent(), ["0+1000 ack 0 PSH CWR ect", "1000+1000 ack 0 PSH ect", "0+1000 ack 0 PSH", "2000 ack 0"]);
@@ -336,7 +336,7 @@ fn acknowledgment_stays_within_a_window_that_was_taken_back() {
     let mut line = Line::new();
     line.send(2000);
     line.sent();
-    line.connection().snd_wnd = 500;
+    line.connection().snd.wnd = 500;
     line.context().send_ack();
     assert_eq!(line.sent(), ["500 ack 0"]);
 }
@@ -419,7 +419,7 @@ proptest! {
         let (mut edge, mut reached) = (60_000, 0);
         for step in steps {
             match step {
-                Step::Send(len) if line.connection().send_len + len < 200_000 => {
+                Step::Send(len) if line.connection().send.len + len < 200_000 => {
                     // Short segments use up the connection's share of the chunks before its buffer.
                     let has_chunk = line.context().has_chunk();
                     prop_assert_eq!(line.try_send(len), if has_chunk { Ok(()) } else { Err(SendError::NoChunk) });
@@ -435,7 +435,7 @@ proptest! {
                 }
                 Step::Room(room) => line.wire.room = room,
                 Step::After(ms) => line.after_ms(ms),
-                Step::Mss(mss) => line.connection().snd_mss = mss,
+                Step::Mss(mss) => line.connection().snd.mss = mss,
             }
             line.tick();
             reached = line.check_sent(reached, edge)?;
@@ -457,8 +457,8 @@ proptest! {
 #[test]
 fn small_segment_of_two_gigabytes_ago_holds_nothing_back() {
     let mut line = Line::with(&ConnectionOptions { nodelay: false, ..options() });
-    let una = line.connection().snd_una;
-    line.connection().snd_small = una + 0x7000_0000;
+    let una = line.connection().snd.una;
+    line.connection().snd.small = una + 0x7000_0000;
     line.send(10);
     assert_eq!(line.sent(), ["0+10 ack 0 PSH"]);
     line.send(10);

@@ -131,7 +131,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.tally.resets_in += 1;
         // Where both have sent a FIN and ours only lacks its acknowledgment, nothing is lost:
         // RFC 9293 tells the user nothing.
-        let is_over = matches!(self.connection.state, State::Closing | State::LastAck) && self.connection.send_len == 0;
+        let is_over = matches!(self.connection.state, State::Closing | State::LastAck) && self.connection.send.len == 0;
         self.close(if is_over { CloseReason::Finished } else { CloseReason::Reset });
         TcpDrop::AfterClose
     }
@@ -163,7 +163,7 @@ impl Connection {
             && segment.sack_count != 0
             && self.has(InputFlags::SACK)
             && segment.seq == self.rcv.nxt
-            && self.snd_una - segment.ack <= self.snd_wnd_max
+            && self.snd.una - segment.ack <= self.rare_snd.wnd_max
     }
 }
 

@@ -15,7 +15,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// moves.
     pub(super) fn check_fin_acknowledged(&mut self) -> Result<(), TcpDrop> {
         let connection = &mut *self.connection;
-        if !connection.has(AppFlags::FIN_QUEUED) || !connection.send.is_empty() {
+        if !connection.has(AppFlags::FIN_QUEUED) || !connection.send.queue.is_empty() {
             return Ok(());
         }
         match connection.state {

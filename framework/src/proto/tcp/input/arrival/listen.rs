@@ -241,7 +241,7 @@ impl<P: Payload> Tcp<P> {
     /// handshake that was remembered is none.
     pub(super) fn check_late_cookie(&self, slot: u32, arrival: &Arrival, now: Instant) -> Option<(u32, Segment)> {
         let (connection, segment) = (&self.connections[slot], &arrival.segment);
-        let is_other = segment.has(TcpFlags::ACK) && segment.ack != connection.snd_nxt;
+        let is_other = segment.has(TcpFlags::ACK) && segment.ack != connection.snd.nxt;
         if !is_other || segment.has(TcpFlags::RST) || !connection.has(AppFlags::EMBRYONIC) {
             return None;
         }
@@ -287,9 +287,9 @@ impl<P: Payload> Tcp<P> {
         let slot = self.open_passively(arrival, syn, listener, now, output)?;
         self.shared.tally.syn_cookies_accepted += 1;
         let connection = &mut self.connections[slot];
-        connection.iss = arrival.segment.ack - 1;
-        (connection.snd_una, connection.snd_nxt) = (connection.iss, connection.iss + 1);
-        connection.snd_wl2 = connection.iss;
+        connection.rare_snd.iss = arrival.segment.ack - 1;
+        (connection.snd.una, connection.snd.nxt) = (connection.rare_snd.iss, connection.rare_snd.iss + 1);
+        connection.snd.wl2 = connection.rare_snd.iss;
         connection.shown.adv = connection.rcv.nxt + connection.options.receive_buffer.min(65_535);
         let delivered = self.arrive_in_syn_received(slot, arrival, payload, now, output)?;
         let id = ConnectionId { slot, generation: self.connections[slot].generation };

@@ -214,7 +214,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.set(AppFlags::UNTOLD);
         connection.last_received_at = self.now;
         (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
-        connection.snd_small = connection.snd_una;
+        connection.snd.small = connection.snd.una;
         self.begin_congestion();
         (self.connection.backoff, self.connection.unacked_since) = (0, Instant::MAX);
         self.begin_idle_timer();
@@ -229,8 +229,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.shared.count_session(self.connection);
         }
         self.tell(pending::CONNECTED);
-        let Connection { flow, snd_nxt, rcv, .. } = *self.connection;
-        self.output.opened(self.slot, flow, snd_nxt, rcv.nxt);
+        let Connection { flow, snd, rcv, .. } = *self.connection;
+        self.output.opened(self.slot, flow, snd.nxt, rcv.nxt);
     }
 
     /// The connection is gone: what it would have sent goes home, and the app is told.
@@ -262,15 +262,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Nothing more is sent, and no timer runs.
     fn fall_silent(&mut self) {
         let connection = &mut *self.connection;
-        connection.send.clear(&mut self.shared.chunks);
-        if connection.next_unsent != NIL {
+        connection.send.queue.clear(&mut self.shared.chunks);
+        if connection.send.next_unsent != NIL {
             // What was last, and has not left.
             connection.clear(AppFlags::FIN_QUEUED);
         }
         connection.out_of_order.clear(&mut self.shared.chunks);
-        (connection.next_unsent, connection.send_len) = (NIL, 0);
+        (connection.send.next_unsent, connection.send.len) = (NIL, 0);
         (connection.sacked_len, connection.lost_len, connection.resent_len) = (0, 0, 0);
-        (connection.in_flight, connection.lost) = (Lane::default(), Lane::default());
+        (connection.send.in_flight, connection.lost) = (Lane::default(), Lane::default());
         (connection.sacked_count, connection.sack_hint) = (0, NIL);
         connection.ack_owed = AckOwed::No;
         connection.timer = RetransmitTimer::Off;

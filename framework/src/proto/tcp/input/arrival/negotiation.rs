@@ -21,11 +21,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn prepare(&mut self) {
         let mtu = self.output.mtu(*self.connection.flow.remote.ip());
         let connection = &mut *self.connection;
-        connection.iss = self.shared.secret.isn(connection.flow, self.now);
+        connection.rare_snd.iss = self.shared.secret.isn(connection.flow, self.now);
         connection.ts.offset = self.shared.secret.timestamp_offset(connection.flow);
-        (connection.snd_una, connection.snd_nxt) = (connection.iss, connection.iss);
+        (connection.snd.una, connection.snd.nxt) = (connection.rare_snd.iss, connection.rare_snd.iss);
         connection.rcv.mss = receive_mss(mtu, connection.rare_options.mss_max);
-        connection.rcv_wscale = window_scale(connection.options.receive_buffer);
+        connection.snd.rcv_wscale = window_scale(connection.options.receive_buffer);
     }
 
     /// What the peer's SYN says of it.
@@ -40,10 +40,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if is_answer {
             connection.shown.adv += connection.options.receive_buffer.min(65_535);
         }
-        connection.snd_wnd = segment.wnd.into();
-        connection.snd_wnd_max = connection.snd_wnd;
-        connection.snd_wl1 = segment.seq;
-        connection.snd_wl2 = if segment.has(TcpFlags::ACK) { segment.ack } else { connection.iss };
+        connection.snd.wnd = segment.wnd.into();
+        connection.rare_snd.wnd_max = connection.snd.wnd;
+        connection.snd.wl1 = segment.seq;
+        connection.snd.wl2 = if segment.has(TcpFlags::ACK) { segment.ack } else { connection.rare_snd.iss };
         negotiate(connection, segment);
         connection.ts.recent_at_s = coarse_seconds(self.now);
     }
@@ -61,16 +61,16 @@ fn negotiate(connection: &mut Connection, segment: &Segment) {
     match segment.syn.window_scale {
         Some(shift) => {
             // RFC 7323 2.3: more than 14 is 14.
-            connection.snd_wscale = shift.min(14);
+            connection.snd.wscale = shift.min(14);
             connection.set(InputFlags::WINDOW_SCALE);
         }
-        None => (connection.snd_wscale, connection.rcv_wscale) = (0, 0),
+        None => (connection.snd.wscale, connection.snd.rcv_wscale) = (0, 0),
     }
     if connection.is_on(switch::ECN) && asks_for_ecn(segment) {
         connection.set(InputFlags::ECN);
     }
-    connection.snd_mss = send_mss(segment.syn.mss, connection);
-    connection.snd_mss_max = connection.snd_mss;
+    connection.snd.mss = send_mss(segment.syn.mss, connection);
+    connection.snd_mss_max = connection.snd.mss;
 }
 
 /// RFC 3168 6.1.1: both bits in a SYN, one of them in its answer; both there are a peer that

@@ -82,7 +82,7 @@ impl<P: Payload> Context<'_, P, NullOutput> {
         self.count();
         self.note_arrival(segment);
         self.update_window(segment);
-        let acked = segment.ack - self.connection.snd_una;
+        let acked = segment.ack - self.connection.snd.una;
         if acked != 0 {
             self.fast_path_ack(segment.ack, acked);
         }
@@ -97,7 +97,7 @@ impl<P: Payload> Context<'_, P, NullOutput> {
     fn take_more(mut self, segment: &Plain) {
         self.count();
         self.note_arrival(segment);
-        self.connection.snd_wl1 = segment.seq;
+        self.connection.snd.wl1 = segment.seq;
         self.take_next_in_order(segment.len);
     }
 
@@ -124,7 +124,7 @@ impl Connection {
     /// Whether a segment is what comes next where all is well.
     #[inline(always)]
     fn expects(&self, segment: &Plain) -> bool {
-        let acked = segment.ack - self.snd_una;
+        let acked = segment.ack - self.snd.una;
         self.state == State::Established
             // Nothing is missing on the way to the peer, or on the way to us, or waits for the app.
             && self.is_untroubled()
@@ -141,7 +141,7 @@ impl Connection {
             }
             // Fifth: it acknowledges what was sent and not acknowledged yet. One that neither does
             // nor brings anything is a duplicate, tells of a window, or asks whether we live.
-            && acked <= self.flight()
+            && acked <= self.snd.flight()
             && acked | segment.len != 0
     }
 }

@@ -40,7 +40,7 @@ impl<P: Payload> Tcp<P> {
             // The second SYN of two that crossed acknowledges ours. Its window is not scaled
             // (RFC 7323 2.2), and is to be taken as those are that follow.
             segment = segment.behind_syn();
-            segment.wnd >>= cx.connection.snd_wscale;
+            segment.wnd >>= cx.connection.snd.wscale;
         }
         cx.check_timestamps(&segment)?;
         cx.check_sequence(&segment)?;
@@ -51,7 +51,7 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::BadFlags);
         }
         // Fifth: SND.UNA < SEG.ACK =< SND.NXT, which is one number.
-        if segment.ack != cx.connection.snd_nxt {
+        if segment.ack != cx.connection.snd.nxt {
             let was_embryonic = cx.connection.has(AppFlags::EMBRYONIC);
             match self.listeners.find(arrival.flow.local).filter(|_| was_embryonic) {
                 Some(listener) => self.refuse_ack(arrival, listener, now, output),

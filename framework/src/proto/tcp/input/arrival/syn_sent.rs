@@ -22,7 +22,7 @@ impl<P: Payload> Tcp<P> {
         let segment = &arrival.segment;
         // First: the ACK. A peer that acknowledges another SYN than ours has an older connection;
         // the reset ends it.
-        if segment.has(TcpFlags::ACK) && segment.ack != self.connections[slot].iss + 1 {
+        if segment.has(TcpFlags::ACK) && segment.ack != self.connections[slot].rare_snd.iss + 1 {
             if !segment.has(TcpFlags::RST) {
                 self.answer_with_reset(arrival, now, output);
             }
@@ -55,7 +55,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.send_syn();
             return Ok(None);
         }
-        self.connection.snd_una = segment.ack;
+        self.connection.snd.una = segment.ack;
         self.establish();
         self.owe_ack(AckOwed::Now);
         // What came with the answer waits in order, for the app is told of the connection first.

@@ -72,14 +72,14 @@ impl Connection {
     /// Where the numbers of the next connection of these ends begin at least, which is in
     /// TIME-WAIT.
     pub(in crate::proto::tcp) fn next_iss_min(&self) -> Seq {
-        self.snd_nxt + ISS_DISTANCE
+        self.snd.nxt + ISS_DISTANCE
     }
 
     /// Our numbers begin at `iss_min` at least: an earlier connection of these ends is remembered.
     pub(in crate::proto::tcp) fn begin_behind(&mut self, iss_min: Seq) {
-        if self.iss.is_before(iss_min) {
-            self.iss = iss_min;
-            (self.snd_una, self.snd_nxt, self.snd_wl2) = (iss_min, iss_min, iss_min);
+        if self.rare_snd.iss.is_before(iss_min) {
+            self.rare_snd.iss = iss_min;
+            (self.snd.una, self.snd.nxt, self.snd.wl2) = (iss_min, iss_min, iss_min);
         }
     }
 }

@@ -33,7 +33,7 @@ impl Connection {
 
     /// Congestion avoidance begins (RFC 9438 4.2): K is how long the curve takes to W_max.
     fn begin_epoch(&mut self, now: Instant) {
-        let (cwnd, mss) = (self.cwnd, u64::from(self.snd_mss));
+        let (cwnd, mss) = (self.cwnd, u64::from(self.snd.mss));
         let state = &mut self.congestion;
         state.in_epoch = true;
         state.epoch_start_ms = ms(now);
@@ -47,7 +47,7 @@ impl Connection {
 
     #[inline(never)]
     fn step_cubic(&mut self, acked: u32, now: Instant) {
-        let (cwnd, mss, acked) = (u64::from(self.cwnd), u64::from(self.snd_mss), u64::from(acked));
+        let (cwnd, mss, acked) = (u64::from(self.cwnd), u64::from(self.snd.mss), u64::from(acked));
         let elapsed = u64::from(ms(now).wrapping_sub(self.congestion.epoch_start_ms));
         // W_est grows as Reno would (RFC 9438 4.3): by alpha segments a window until W_max, then by
         // one.

@@ -17,7 +17,7 @@ const CWND_MAX: u32 = 1 << 30;
 impl Connection {
     /// RFC 6928 2: ten segments, or what four of the old size would be.
     pub(in crate::proto::tcp) fn initial_window(&self) -> u32 {
-        let mss = u32::from(self.snd_mss);
+        let mss = u32::from(self.snd.mss);
         (10 * mss).min(14_600.max(2 * mss))
     }
 
@@ -59,7 +59,7 @@ impl Connection {
             Congestion::Reno => used / 2,
             Congestion::None => return,
         };
-        self.ssthresh = ssthresh.max(2 * u32::from(self.snd_mss));
+        self.ssthresh = ssthresh.max(2 * u32::from(self.snd.mss));
     }
 
     /// Another algorithm takes over: it begins where the window is, and knows of no loss before.
@@ -72,7 +72,7 @@ impl Connection {
         let (was_none, was_unlimited) = (self.congestion.kind == Congestion::None, self.is_unlimited());
         self.congestion = CongestionState { kind, ..CongestionState::default() };
         if was_unlimited {
-            self.cwnd = self.flight().max(self.initial_window());
+            self.cwnd = self.snd.flight().max(self.initial_window());
         }
         if kind == Congestion::None {
             self.ssthresh = u32::MAX;
@@ -81,7 +81,7 @@ impl Connection {
             // What would be given back was never counted.
             self.clear(LossFlags::UNDO);
             if self.recovery != Recovery::Open {
-                self.lower_ssthresh(self.flight());
+                self.lower_ssthresh(self.snd.flight());
             }
         }
     }
@@ -105,7 +105,7 @@ impl Connection {
     #[inline]
     pub(in crate::proto::tcp) fn note_use(&mut self) {
         let used = self.pipe();
-        let used = if self.cwnd < self.ssthresh { used * 2 } else { used + u32::from(self.snd_mss) };
+        let used = if self.cwnd < self.ssthresh { used * 2 } else { used + u32::from(self.snd.mss) };
         if used >= self.cwnd {
             self.set(LossFlags::CWND_LIMITED);
         }
@@ -119,7 +119,7 @@ impl Connection {
             return u32::MAX;
         }
         let free =
-            if self.cwnd < self.ssthresh { self.cwnd / 2 } else { self.cwnd.saturating_sub(self.snd_mss.into()) };
+            if self.cwnd < self.ssthresh { self.cwnd / 2 } else { self.cwnd.saturating_sub(self.snd.mss.into()) };
         free.saturating_sub(self.pipe() + 1)
     }
 
@@ -131,7 +131,7 @@ impl Connection {
         if was_limited {
             self.set(LossFlags::CWND_WAS_LIMITED);
             // That it is the limit is to be noted again.
-            self.fast_send_room = 0;
+            self.send.forget_room();
         }
     }
 }

@@ -8,7 +8,7 @@ impl Connection {
         self.congestion.acked = self.congestion.acked.saturating_add(acked);
         if self.congestion.acked >= self.cwnd {
             self.congestion.acked -= self.cwnd;
-            self.cwnd += u32::from(self.snd_mss);
+            self.cwnd += u32::from(self.snd.mss);
         }
     }
 }

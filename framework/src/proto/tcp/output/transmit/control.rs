@@ -40,7 +40,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// acknowledged (RFC 9293 3.8.4, 3.10.7.4). False where there is no room for it.
     #[cold]
     pub(crate) fn send_probe(&mut self) -> bool {
-        let outgoing = self.header(self.connection.snd_una - 1, TcpFlags::ACK, u32::MAX);
+        let outgoing = self.header(self.connection.snd.una - 1, TcpFlags::ACK, u32::MAX);
         if self.output.send(Some(self.slot), &outgoing, None) == Err(Unsent::Busy) {
             self.shared.tally.output_busy += 1;
             return false;
@@ -54,7 +54,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(crate) fn send_reset(&mut self) {
         let connection = &mut *self.connection;
-        let seq = if connection.state.is_synchronized() { connection.acceptable_seq() } else { connection.snd_nxt };
+        let seq = if connection.state.is_synchronized() { connection.acceptable_seq() } else { connection.snd.nxt };
         let mut outgoing = connection.bare(seq, connection.rcv.nxt, TcpFlags::RST | TcpFlags::ACK);
         outgoing.timestamps = connection.timestamps(self.now);
         self.connection.tally.segments_out += 1;
@@ -67,7 +67,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         connection.timer = RetransmitTimer::Timeout;
         connection.timer_at = self.now + connection.backed_off(connection.backoff);
-        connection.snd_nxt = connection.iss + 1;
+        connection.snd.nxt = connection.rare_snd.iss + 1;
         let has_never_left = connection.has(OutputFlags::SYN_OWED) && connection.backoff == 0;
         if connection.unacked_since == Instant::MAX || has_never_left {
             connection.unacked_since = self.now;
@@ -99,7 +99,7 @@ impl Connection {
     /// back that is beyond it and would not be looked at (Linux: `tcp_acceptable_seq`).
     #[inline(always)]
     fn acceptable_seq(&self) -> Seq {
-        self.snd_nxt.min(self.snd_una + self.snd_wnd)
+        self.snd.nxt.min(self.snd.una + self.snd.wnd)
     }
 
     /// The header of our SYN.
@@ -119,7 +119,7 @@ impl Connection {
         let timestamps = has(switch::TIMESTAMPS, InputFlags::TIMESTAMPS);
         let syn = SynOptions {
             mss: Some(self.rcv.mss),
-            window_scale: has_window_scale.then_some(self.rcv_wscale),
+            window_scale: has_window_scale.then_some(self.snd.rcv_wscale),
             sack_permitted: has(switch::SACK, InputFlags::SACK),
         };
         // RFC 7323 2.2: the window of a SYN is never scaled.
@@ -130,7 +130,7 @@ impl Connection {
             wnd: wnd as u16,
             timestamps: timestamps.then(|| Timestamps { value: self.ts.now(now), echo_reply }),
             syn: Some(syn),
-            ..self.bare(self.iss, ack, flags)
+            ..self.bare(self.rare_snd.iss, ack, flags)
         }
     }
 }

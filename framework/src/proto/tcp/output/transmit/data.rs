@@ -69,7 +69,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(never)]
     pub(crate) fn resend(&mut self, idx: u32) -> Sending {
         let len = self.shared.chunks[idx].len;
-        if len > u32::from(self.connection.snd_mss) {
+        if len > u32::from(self.connection.snd.mss) {
             let longest = self.longest_resent();
             if len > longest && !self.cut(idx, longest) {
                 return Sending::Busy;
@@ -92,7 +92,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Small segments that are lost side by side go again as one, as on Linux: a burst of them that
     /// was too much for somebody on the way is not so again.
     fn gather(&mut self, idx: u32) {
-        let longest = self.cwnd_room().min(self.connection.snd_mss.into());
+        let longest = self.cwnd_room().min(self.connection.snd.mss.into());
         for _ in 0..GATHERED_MAX {
             let chunk = &self.shared.chunks[idx];
             let Some(next) = self.shared.chunks.get(chunk.next) else { return };
@@ -101,7 +101,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 return;
             }
             let (connection, next) = (&mut *self.connection, chunk.next);
-            if !connection.send.join(&mut self.shared.chunks, idx, &mut connection.lost) {
+            if !connection.send.queue.join(&mut self.shared.chunks, idx, &mut connection.lost) {
                 return;
             }
             if connection.sack_hint == next {
@@ -113,10 +113,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Sends what was never sent, as much of it as may leave in one segment.
     #[inline]
     fn send_new(&mut self) -> Sending {
-        let idx = self.connection.next_unsent;
+        let idx = self.connection.send.next_unsent;
         let Some(chunk) = self.shared.chunks.get(idx) else { return Sending::Nothing };
         let (len, seq_len, usable) = (chunk.len, chunk.seq_len(), self.connection.usable_window());
-        let fits = len <= u32::from(self.connection.snd_mss) && seq_len <= usable && len <= self.cwnd_room();
+        let fits = len <= u32::from(self.connection.snd.mss) && seq_len <= usable && len <= self.cwnd_room();
         if !(fits && self.connection.is_on(switch::NODELAY)) {
             match self.part_to_send(idx, usable) {
                 None => return Sending::Nothing,
@@ -141,7 +141,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// what stands first, which the peer waits for: were anything else to take it, nothing could be
     /// acknowledged, and none would be free again. False where there is none.
     pub(crate) fn cut(&mut self, idx: u32, at: u32) -> bool {
-        let is_first = idx == self.connection.send.head;
+        let is_first = idx == self.connection.send.queue.head;
         (is_first || self.shared.chunks.free_count() > 1) && self.connection.split(&mut self.shared.chunks, idx, at)
     }
 
@@ -165,7 +165,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(crate) fn has_left(&mut self, idx: u32) {
         let chunk = &self.shared.chunks[idx];
         let (len, end, next) = (chunk.len, chunk.end(), chunk.next);
-        self.connection.next_unsent = next;
+        self.connection.send.next_unsent = next;
         self.pass(len, end);
         self.on_sent(idx, false);
     }
@@ -179,11 +179,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a way.
         connection.clear(OutputFlags::CWR_OWED | OutputFlags::NO_ROUTE);
-        connection.snd_nxt = end;
-        let mss = u32::from(connection.snd_mss);
+        connection.snd.nxt = end;
+        let mss = u32::from(connection.snd.mss);
         // Of what the device cuts the last segment may be small.
         if len < mss || len > mss && !len.is_multiple_of(mss) {
-            connection.snd_small = end;
+            connection.snd.small = end;
         }
     }
 
@@ -191,7 +191,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     fn emit(&mut self, idx: u32, flags: TcpFlags, is_ect: bool) -> Sending {
         let chunk = &self.shared.chunks[idx];
-        let (seq, len, mss) = (chunk.seq, chunk.len, u32::from(self.connection.snd_mss));
+        let (seq, len, mss) = (chunk.seq, chunk.len, u32::from(self.connection.snd.mss));
         let mut flags = TcpFlags::ACK | flags;
         // RFC 9293 3.9.1.2: also where nothing is queued behind it.
         if chunk.has(PUSH) || chunk.next == NIL && len != 0 {
@@ -233,7 +233,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Whether something that was never sent may leave now.
     pub(crate) fn may_send_new(&mut self) -> bool {
-        let (idx, usable) = (self.connection.next_unsent, self.connection.usable_window());
+        let (idx, usable) = (self.connection.send.next_unsent, self.connection.usable_window());
         idx != NIL && self.part_to_send(idx, usable).is_some()
     }
 
@@ -243,7 +243,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn part_to_send(&mut self, idx: u32, usable: u32) -> Option<u32> {
         let chunk = &self.shared.chunks[idx];
         let (len, is_fin) = (chunk.len, chunk.has(FIN));
-        let mss = u32::from(self.connection.snd_mss);
+        let mss = u32::from(self.connection.snd.mss);
         let room = usable.min(self.cwnd_room());
         if len == 0 {
             // A FIN alone: the network bears it, the peer's window must (RFC 9293 3.4).
@@ -261,7 +261,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             // The window ends here. Half of the largest that there was, or nothing
             // (RFC 9293 3.8.6.2.1 (3)); where it is the network that ends it, there will be room
             // for more soon.
-            usable == part && part >= self.connection.snd_wnd_max / 2 && !self.nagle_holds()
+            usable == part && part >= self.connection.rare_snd.wnd_max / 2 && !self.nagle_holds()
         };
         let part = if may_be_small { part } else { part - small };
         (part > 0).then_some(part)
@@ -274,21 +274,21 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &*self.connection;
         // One that is after SND.NXT is so long ago that the ring has gone half around since.
         let is_out =
-            connection.snd_small.is_after(connection.snd_una) && connection.snd_small.is_at_most(connection.snd_nxt);
+            connection.snd.small.is_after(connection.snd.una) && connection.snd.small.is_at_most(connection.snd.nxt);
         if connection.is_on(switch::NODELAY) || !is_out {
             return false;
         }
         // More than a segment's worth waits, in chunks that cannot be joined, or the app is done:
         // nothing will come to fill it.
-        let last = &self.shared.chunks[connection.send.tail];
-        !last.has(FIN) && last.end() - connection.snd_nxt < u32::from(connection.snd_mss)
+        let last = &self.shared.chunks[connection.send.queue.tail];
+        !last.has(FIN) && last.end() - connection.snd.nxt < u32::from(connection.snd.mss)
     }
 
     /// Bytes of the longest payload that leaves at once: a segment, or several where the device
     /// cuts them. Where there is a rate, no more than it gives in a millisecond (Linux:
     /// `tcp_tso_autosize`).
     fn longest_segment(&self) -> u32 {
-        let mss = u32::from(self.connection.snd_mss);
+        let mss = u32::from(self.connection.snd.mss);
         let device = self.output.segmentation_len_max() as u32;
         let longest = match self.connection.is_on(switch::PACING) {
             true => u64::from(device).min(self.connection.rare_options.pacing_rate / 1_000) as u32,
@@ -300,7 +300,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Bytes of the longest piece that is kept in one buffer: whole segments, as many as leave at
     /// once and as the buffer has room for.
     pub(crate) fn piece_len(&self) -> usize {
-        let mss = usize::from(self.connection.snd_mss);
+        let mss = usize::from(self.connection.snd.mss);
         let longest = self.output.buffer_len_max().min(self.longest_segment() as usize);
         (longest - longest % mss).max(mss)
     }
@@ -308,7 +308,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Of these, what is sent again at once: a segment, or the whole segments that the network
     /// bears.
     fn longest_resent(&mut self) -> u32 {
-        let mss = u32::from(self.connection.snd_mss).max(1);
+        let mss = u32::from(self.connection.snd.mss).max(1);
         let room = self.cwnd_room();
         self.longest_segment().min(room - room % mss).max(mss)
     }
@@ -317,7 +317,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// the window is open again, or that there is a way.
     pub(crate) fn watch_silence(&mut self) {
         let connection = &mut *self.connection;
-        if connection.next_unsent == NIL || connection.flight() != 0 {
+        if connection.send.next_unsent == NIL || connection.snd.flight() != 0 {
             return;
         }
         if connection.has(OutputFlags::DELEGATED) {
@@ -346,7 +346,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// two segments.
     #[cold]
     fn waits_for_pace(&mut self) -> bool {
-        let is_any_left = self.connection.next_unsent != NIL || self.connection.lost_len != 0;
+        let is_any_left = self.connection.send.next_unsent != NIL || self.connection.lost_len != 0;
         if self.connection.pace_at <= self.now || !is_any_left {
             self.connection.clear(OutputFlags::PACED);
             return false;

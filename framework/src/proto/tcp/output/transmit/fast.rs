@@ -40,8 +40,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &*self.connection;
         // No byte is no segment.
         let last = len.wrapping_sub(1);
-        let is_known = last < connection.fast_send_room as usize
-            && last < usize::from(connection.snd_mss)
+        let is_known = last < connection.send.fast_send_room as usize
+            && last < usize::from(connection.snd.mss)
             && !connection.was_idle(self.now);
         debug_assert!(!is_known || connection.lost_room().is_none(), "{:?}", connection.lost_room());
         self.has_chunk() && (is_known || self.aside().find_room_at_once(len))
@@ -56,24 +56,24 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// that.
     #[inline(never)]
     fn find_room_at_once(&mut self, len: usize) -> bool {
-        self.connection.fast_send_room = 0;
+        self.connection.send.forget_room();
         if !self.connection.is_plain_sender() {
             return false;
         }
         self.connection.note_window();
         let network = self.cwnd_room();
         let connection = &mut *self.connection;
-        let buffer = connection.options.send_buffer.saturating_sub(connection.send_len);
+        let buffer = connection.options.send_buffer.saturating_sub(connection.send.len);
         let room = connection.open_window().min(buffer).min(network);
-        connection.fast_send_room = room.min(connection.unnoted_room());
-        (1..=usize::from(connection.snd_mss)).contains(&len) && len <= room as usize
+        connection.send.fast_send_room = room.min(connection.unnoted_room());
+        (1..=usize::from(connection.snd.mss)).contains(&len) && len <= room as usize
     }
 
     /// The header of such a segment.
     #[inline(always)]
     pub(crate) fn data_header(&mut self) -> Outgoing {
         let connection = &mut *self.connection;
-        let outgoing = connection.usual(connection.snd_nxt, TcpFlags::ACK | TcpFlags::PSH, self.now);
+        let outgoing = connection.usual(connection.snd.nxt, TcpFlags::ACK | TcpFlags::PSH, self.now);
         Outgoing { ect: connection.has(InputFlags::ECN), ..outgoing }
     }
 
@@ -110,9 +110,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(crate) fn keep_sent(&mut self, payload: P, flags: u8) {
         self.note_ack_sent(self.connection.rcv.nxt);
         let (connection, chunks, sent_at) = (&mut *self.connection, &mut self.shared.chunks, self.now);
-        let (seq, len) = (connection.snd_nxt, payload.len() as u32);
-        let before = connection.in_flight;
-        connection.send.push_sent(&mut connection.in_flight, chunks, Sent { seq, len, flags, sent_at, payload });
+        let (seq, len) = (connection.snd.nxt, payload.len() as u32);
+        let before = connection.send.in_flight;
+        connection.send.queue.push_sent(
+            &mut connection.send.in_flight,
+            chunks,
+            Sent { seq, len, flags, sent_at, payload },
+        );
         connection.pass_at_once(len);
         // Others have been before whom the timer is set for.
         if before.head == before.tail {
@@ -126,7 +130,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The segment from `seq` on is the first on its way, or the second.
     #[inline(always)]
     fn set_timer_at_once(&mut self, seq: Seq) {
-        if self.connection.snd_una == seq {
+        if self.connection.snd.una == seq {
             self.begin_to_wait();
         } else if self.connection.timer == RetransmitTimer::Probe {
             self.aside().hasten_probe();
@@ -160,7 +164,7 @@ impl Connection {
         if !self.has(OutputFlags::WINDOW_STAYS) {
             return self.window_anew();
         }
-        let wnd = (self.last_window() >> self.rcv_wscale) as u16;
+        let wnd = (self.last_window() >> self.snd.rcv_wscale) as u16;
         debug_assert_eq!(wnd, self.window_to_show(), "the window that stays");
         wnd
     }
@@ -199,7 +203,7 @@ impl Connection {
     #[inline]
     fn note_window(&mut self) {
         let last = self.last_window();
-        let is_exact = u32::from(self.window_to_show()) << self.rcv_wscale == last;
+        let is_exact = u32::from(self.window_to_show()) << self.snd.rcv_wscale == last;
         self.clear(OutputFlags::WINDOW_STAYS);
         if is_exact && self.is_window_kept() {
             self.set(OutputFlags::WINDOW_STAYS);
@@ -212,14 +216,14 @@ impl Connection {
     /// (`Connection::change_options`).
     #[inline(always)]
     fn pass_at_once(&mut self, len: u32) {
-        self.send_len += len;
-        self.snd_nxt += len;
-        match self.fast_send_room.checked_sub(len) {
-            Some(room) => self.fast_send_room = room,
+        self.send.len += len;
+        self.snd.nxt += len;
+        match self.send.fast_send_room.checked_sub(len) {
+            Some(room) => self.send.fast_send_room = room,
             None => {
                 // More than goes unnoted, and less than the windows had room for: how much they
                 // have now is found out anew.
-                self.fast_send_room = 0;
+                self.send.forget_room();
                 self.note_use();
             }
         }
@@ -227,12 +231,12 @@ impl Connection {
 
     /// What of that which was found out does not hold any more, as it has to.
     fn lost_room(&self) -> Option<&'static str> {
-        let room = self.fast_send_room;
+        let room = self.send.fast_send_room;
         let is_metered = !self.is_unlimited() && self.has(InputFlags::SACK);
         let holds = [
             ("it is no plain sender", self.is_plain_sender()),
             ("the peer's window is smaller", room <= self.open_window()),
-            ("the send buffer is smaller", room <= self.options.send_buffer.saturating_sub(self.send_len)),
+            ("the send buffer is smaller", room <= self.options.send_buffer.saturating_sub(self.send.len)),
             ("the congestion window is smaller", !is_metered || room <= self.cwnd.saturating_sub(self.pipe())),
             ("its use is to be noted", room <= self.unnoted_room()),
         ];
@@ -244,7 +248,7 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn was_idle(&self, now: Instant) -> bool {
         let sent_at = self.rack_xmit_ts;
-        self.flight() == 0 && now.since(sent_at) > self.rto.span() && sent_at != Instant::ZERO
+        self.snd.flight() == 0 && now.since(sent_at) > self.rto.span() && sent_at != Instant::ZERO
     }
 
     /// Whether new data may leave as soon as it is there, as far as that does not depend on how
@@ -254,7 +258,7 @@ impl Connection {
     /// are not over. One that the app let go of sends nothing more.
     fn is_plain_sender(&self) -> bool {
         self.state.may_send()
-            && self.next_unsent == NIL
+            && self.send.next_unsent == NIL
             && self.lost_len == 0
             && self.recovery == Recovery::Open
             && self.timer != RetransmitTimer::Persist

@@ -79,8 +79,8 @@ impl Connection {
 
     #[inline]
     pub(crate) fn open_window(&self) -> u32 {
-        let edge = self.snd_una + self.snd_wnd;
-        if edge.is_after(self.snd_nxt) { edge - self.snd_nxt } else { 0 }
+        let edge = self.snd.una + self.snd.wnd;
+        if edge.is_after(self.snd.nxt) { edge - self.snd.nxt } else { 0 }
     }
 
     /// RFC 7323 3.2: in all segments of a connection whose SYNs had them.
@@ -120,8 +120,11 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn window_to_show(&self) -> u16 {
         let (room, step) = (self.room(), self.window_step());
-        let wnd =
-            if self.is_window_kept() { self.last_window() >> self.rcv_wscale } else { self.next_window(room, step) };
+        let wnd = if self.is_window_kept() {
+            self.last_window() >> self.snd.rcv_wscale
+        } else {
+            self.next_window(room, step)
+        };
         wnd.min(u16::MAX.into()) as u16
     }
 
@@ -142,7 +145,7 @@ impl Connection {
     /// The peer is shown this window.
     #[inline(always)]
     pub(crate) fn note_shown(&mut self, wnd: u16) {
-        self.shown.adv = self.shown.adv.max(self.rcv.nxt + (u32::from(wnd) << self.rcv_wscale));
+        self.shown.adv = self.shown.adv.max(self.rcv.nxt + (u32::from(wnd) << self.snd.rcv_wscale));
     }
 
     /// The right edge stays where it is until it can move by a full segment (RFC 9293 3.8.6.2.2).
@@ -150,7 +153,7 @@ impl Connection {
     /// shown once is accepted nevertheless (RFC 7323 2.4).
     #[inline]
     fn next_window(&self, room: u32, step: u32) -> u32 {
-        let (shown, scale) = (self.shown_window(), self.rcv_wscale);
+        let (shown, scale) = (self.shown_window(), self.snd.rcv_wscale);
         if room >= shown.saturating_add(step) {
             return room >> scale;
         }
@@ -163,7 +166,7 @@ impl Connection {
     pub(crate) fn owes_window_update(&self) -> bool {
         // What the field cannot show is no growth: without a scale a large buffer would have each
         // read told.
-        let room = self.room().min(u32::from(u16::MAX) << self.rcv_wscale);
+        let room = self.room().min(u32::from(u16::MAX) << self.snd.rcv_wscale);
         let (shown, step) = (self.shown_window(), self.window_step());
         let growth = room.saturating_sub(shown);
         growth >= (self.options.receive_buffer / 2).max(1) || (shown < 2 * step && growth >= step.max(1))

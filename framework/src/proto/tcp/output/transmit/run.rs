@@ -89,8 +89,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// them a shorter one where it need not wait for company.
     fn find_run(&mut self, pieces_max: u32) -> Option<Gathered> {
         let room = self.connection.usable_window().min(self.cwnd_room()).min(self.output.segmentation_len_max() as u32);
-        let (mss, may_be_short) = (u32::from(self.connection.snd_mss), self.connection.is_on(switch::NODELAY));
-        let first = self.connection.next_unsent;
+        let (mss, may_be_short) = (u32::from(self.connection.snd.mss), self.connection.is_on(switch::NODELAY));
+        let first = self.connection.send.next_unsent;
         let mut gathered = Gathered { first, last: NIL, count: 0, len: 0 };
         let mut idx = first;
         while let Some(chunk) = self.shared.chunks.get(idx).filter(|_| gathered.count < pieces_max) {
@@ -119,7 +119,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let mut outgoing = self.header(seq, flags, 0);
         outgoing.ect = self.connection.has(InputFlags::ECN);
-        outgoing.segment_len = self.connection.snd_mss;
+        outgoing.segment_len = self.connection.snd.mss;
         let mut run = Run { chunks: &mut self.shared.chunks, last, count, len };
         if let Err(unsent) = self.output.send_run(self.slot, &outgoing, &mut run) {
             return self.aside().not_emitted(unsent);
@@ -138,7 +138,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.mark_sent(idx, false);
             idx = self.shared.chunks[idx].next;
         }
-        self.connection.next_unsent = idx;
+        self.connection.send.next_unsent = idx;
         let end = self.shared.chunks[gathered.last].end();
         self.pass(gathered.len, end);
         self.on_its_way(gathered.len, false);

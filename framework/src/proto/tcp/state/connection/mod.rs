@@ -4,12 +4,16 @@
 
 mod flags;
 mod rcv;
+mod send_queue;
 mod shown;
+mod snd;
 mod ts;
 
 pub(in crate::proto::tcp) use flags::{AppFlags, Flags, InputFlags, LossFlags, OutputFlags};
-use rcv::{RareReceive, Receive};
+use rcv::{RareReceive, ReceiveVariables};
+use send_queue::SendQueue;
 use shown::Shown;
+use snd::{RareSend, SendVariables};
 use ts::TimestampState;
 
 use super::super::event::CloseReason;
@@ -130,9 +134,11 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) timer: RetransmitTimer,
     taken: Taken,
     pub(in crate::proto::tcp) pending: u8,
-    pub(in crate::proto::tcp) snd_wscale: u8,
-    pub(in crate::proto::tcp) rcv_wscale: u8,
-    pub(in crate::proto::tcp) rcv: Receive,
+    pub(in crate::proto::tcp) backoff: u8,
+    /// Probes without an answer: keepalive's, of a closed window, or where one is out of the tail,
+    /// but for the last. One of them at a time.
+    pub(in crate::proto::tcp) probes: u8,
+    pub(in crate::proto::tcp) rcv: ReceiveVariables,
     pub(in crate::proto::tcp) shown: Shown,
     pub(in crate::proto::tcp) ts: TimestampState,
     /// The tick of the wheel's entry, or `NIL` where it has none.
@@ -140,37 +146,9 @@ pub(in crate::proto::tcp) struct Connection {
 
     // Second line: the send sequence space (RFC 9293 3.3.1), and what waits to be sent and to be
     // acknowledged.
-    pub(in crate::proto::tcp) snd_una: Seq,
-    /// What was sent, up to here; never taken back.
-    pub(in crate::proto::tcp) snd_nxt: Seq,
-    /// Scaled.
-    pub(in crate::proto::tcp) snd_wnd: u32,
-    pub(in crate::proto::tcp) snd_wl1: Seq,
-    pub(in crate::proto::tcp) snd_wl2: Seq,
-    /// The end of the last segment sent that was not full (Minshall's variant of Nagle's
-    /// algorithm).
-    pub(in crate::proto::tcp) snd_small: Seq,
-    /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
-    pub(in crate::proto::tcp) snd_mss: u16,
-    pub(in crate::proto::tcp) backoff: u8,
-    /// Probes without an answer: keepalive's, of a closed window, or where one is out of the tail,
-    /// but for the last. One of them at a time.
-    pub(in crate::proto::tcp) probes: u8,
-    /// To be acknowledged, and behind that to be sent.
-    pub(in crate::proto::tcp) send: Queue,
-    /// The first chunk that was never sent.
-    pub(in crate::proto::tcp) next_unsent: u32,
-    /// Bytes in `send`.
-    pub(in crate::proto::tcp) send_len: u32,
-    /// Sent chunks that are neither SACKED nor waiting to be sent again, by the time of their last
-    /// transmission.
-    pub(in crate::proto::tcp) in_flight: Lane,
+    pub(in crate::proto::tcp) snd: SendVariables,
+    pub(in crate::proto::tcp) send: SendQueue,
     pub(in crate::proto::tcp) consumer: ConsumerId,
-    /// Bytes that may leave at once, and nothing but themselves is to be written down of them, as
-    /// was found out the last time; 0 where that is not known. Acknowledgments that find all well
-    /// make no less of it. Whatever else may begins with a turn, and each turn forgets it: see
-    /// `transmit::fast`.
-    pub(in crate::proto::tcp) fast_send_room: u32,
 
     // Third line: when; the round trip (RFC 6298); whether anything is missing.
     pub(in crate::proto::tcp) timer_at: Instant,
@@ -223,10 +201,8 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) rare_options: RareOptions,
     pub(in crate::proto::tcp) rare: RareTally,
     pub(in crate::proto::tcp) rare_rcv: RareReceive,
-    pub(in crate::proto::tcp) iss: Seq,
+    pub(in crate::proto::tcp) rare_snd: RareSend,
     pub(in crate::proto::tcp) recovery_point: Seq,
-    /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
-    pub(in crate::proto::tcp) snd_wnd_max: u32,
     /// Chunks that are LOST and were not sent again since, the one to be sent next first.
     pub(in crate::proto::tcp) lost: Lane,
     pub(in crate::proto::tcp) undo: Undo,
@@ -383,32 +359,20 @@ impl Connection {
             taken: Taken::Yes,
             flags: Flags::NONE,
             pending: 0,
-            snd_wscale: 0,
-            rcv_wscale: 0,
-            snd_una: Seq(0),
-            snd_nxt: Seq(0),
-            snd_wnd: 0,
-            snd_wl1: Seq(0),
-            snd_wl2: Seq(0),
-            snd_wnd_max: 0,
-            snd_small: Seq(0),
-            iss: Seq(0),
-            rcv: Receive::NEW,
+            snd: SendVariables::NEW,
+            send: SendQueue::new(),
+            rare_snd: RareSend::default(),
+            rcv: ReceiveVariables::NEW,
             shown: Shown::default(),
             ts: TimestampState::new(now),
             rare_rcv: RareReceive::default(),
             wheel_tick: NIL,
-            send: Queue::default(),
-            next_unsent: NIL,
-            send_len: 0,
             out_of_order: Queue::default(),
             cwnd: 0,
-            fast_send_room: 0,
             ssthresh: u32::MAX,
             sacked_len: 0,
             lost_len: 0,
             resent_len: 0,
-            snd_mss: 536,
             srtt: Micros::ZERO,
             rttvar: Micros::ZERO,
             // RFC 6298 2.1.
@@ -422,7 +386,6 @@ impl Connection {
             last_received_at: now,
             unacked_since: Instant::MAX,
             recovery_point: Seq(0),
-            in_flight: Lane::default(),
             lost: Lane::default(),
             sack_hint: NIL,
             sacked_count: 0,
@@ -475,40 +438,34 @@ impl Connection {
         self.options.switches & switch != 0
     }
 
-    /// FlightSize: numbers sent and not acknowledged (RFC 5681 2).
-    #[inline]
-    pub(in crate::proto::tcp) fn flight(&self) -> u32 {
-        self.snd_nxt - self.snd_una
-    }
-
     /// RFC 6675 2, pipe: what is still in the network, as far as we know.
     #[inline]
     pub(in crate::proto::tcp) fn pipe(&self) -> u32 {
-        (self.flight() + self.resent_len).saturating_sub(self.sacked_len + self.lost_len)
+        (self.snd.flight() + self.resent_len).saturating_sub(self.sacked_len + self.lost_len)
     }
 
     /// Bytes sent for the first time: numbers sent, less those of SYN and FIN.
     pub(in crate::proto::tcp) fn bytes_sent(&self) -> u64 {
-        let is_syn_out = self.tally.bytes_acked == 0 && self.snd_una == self.iss;
+        let is_syn_out = self.tally.bytes_acked == 0 && self.snd.una == self.rare_snd.iss;
         let others = u64::from(is_syn_out) + u64::from(self.has_sent_fin());
-        (self.tally.bytes_acked + u64::from(self.flight())).saturating_sub(others)
+        (self.tally.bytes_acked + u64::from(self.snd.flight())).saturating_sub(others)
     }
 
     /// Those of them that the peer has acknowledged.
     pub(in crate::proto::tcp) fn bytes_acked(&self) -> u64 {
-        let is_fin_acknowledged = self.has_sent_fin() && self.flight() == 0;
+        let is_fin_acknowledged = self.has_sent_fin() && self.snd.flight() == 0;
         self.tally.bytes_acked - u64::from(is_fin_acknowledged)
     }
 
     fn has_sent_fin(&self) -> bool {
-        self.has(AppFlags::FIN_QUEUED) && self.next_unsent == NIL
+        self.has(AppFlags::FIN_QUEUED) && self.send.next_unsent == NIL
     }
 
     /// RCV.WND: what we would show now, and never less than was shown.
     #[inline]
     pub(in crate::proto::tcp) fn rcv_wnd(&self) -> u32 {
         // A buffer that has grown since our SYN may be more than its scale can show.
-        let shown_max = u32::from(u16::MAX) << self.rcv_wscale;
+        let shown_max = u32::from(u16::MAX) << self.snd.rcv_wscale;
         let room = self.options.receive_buffer.saturating_sub(self.rcv.in_order_len).min(shown_max);
         room.max(if self.shown.adv.is_after(self.rcv.nxt) { self.shown.adv - self.rcv.nxt } else { 0 })
     }
@@ -547,7 +504,7 @@ mod tests {
 
     #[test]
     fn lines_hold_what_belongs_together() {
-        let ends = [end!(wheel_tick), end!(fast_send_room), end!(lost_len)];
+        let ends = [end!(wheel_tick), end!(consumer), end!(lost_len)];
         assert_eq!(ends, [LINE, 2 * LINE, 3 * LINE]);
         let counts = offset_of!(Connection, tally) + offset_of!(ConnectionTally, bytes_acked);
         let congestion = offset_of!(Connection, congestion) + offset_of!(CongestionState, w_max);

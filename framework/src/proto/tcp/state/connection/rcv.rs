@@ -1,6 +1,6 @@
 //! What comes: the receive sequence space (RFC 9293 3.3.1).
 //!
-//! [`Receive`] is in the first line, [`RareReceive`] behind all that segments ask for. Written by
+//! [`ReceiveVariables`] is in the first line, [`RareReceive`] behind all that segments ask for. Written by
 //! `input`, and by `machine` and `calls` where the app takes what waits for it. What the peer was
 //! shown of it is in [`Shown`](super::Shown).
 
@@ -11,7 +11,7 @@ use crate::proto::tcp::state::queue::Queue;
 /// What each segment looks at.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Receive {
+pub(in crate::proto::tcp) struct ReceiveVariables {
     /// RCV.NXT.
     pub(in crate::proto::tcp) nxt: Seq,
     /// The largest payload that came: two such are acknowledged at once (RFC 5681 4.2).
@@ -22,7 +22,7 @@ pub(in crate::proto::tcp) struct Receive {
     pub(in crate::proto::tcp) in_order_len: u32,
 }
 
-impl Receive {
+impl ReceiveVariables {
     pub(super) const NEW: Self = Self { nxt: Seq(0), full_len: 536, mss: 536, in_order_len: 0 };
 }
 

@@ -1,0 +1,61 @@
+//! What leaves: the send sequence space (RFC 9293 3.3.1).
+//!
+//! [`SendVariables`] is in the second line, [`RareSend`] behind all that segments ask for. Written by
+//! `input`, which hears what the peer has and has room for; `nxt` and `small` by `output`, which
+//! sends. Chunks that wait are in [`SendQueue`](super::SendQueue).
+
+use crate::proto::tcp::seq::Seq;
+
+/// What each segment looks at.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct SendVariables {
+    /// SND.UNA.
+    pub(in crate::proto::tcp) una: Seq,
+    /// SND.NXT: what was sent, up to here; never taken back.
+    pub(in crate::proto::tcp) nxt: Seq,
+    /// SND.WND, scaled.
+    pub(in crate::proto::tcp) wnd: u32,
+    /// SND.WL1.
+    pub(in crate::proto::tcp) wl1: Seq,
+    /// SND.WL2.
+    pub(in crate::proto::tcp) wl2: Seq,
+    /// The end of the last segment sent that was not full (Minshall's variant of Nagle's
+    /// algorithm).
+    pub(in crate::proto::tcp) small: Seq,
+    /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
+    pub(in crate::proto::tcp) mss: u16,
+    /// The shift of the windows that the peer shows (RFC 7323 2.3: Snd.Wind.Shift).
+    pub(in crate::proto::tcp) wscale: u8,
+    /// That of the windows that our segments show (Rcv.Wind.Shift).
+    pub(in crate::proto::tcp) rcv_wscale: u8,
+}
+
+impl SendVariables {
+    pub(super) const NEW: Self = Self {
+        una: Seq(0),
+        nxt: Seq(0),
+        wnd: 0,
+        wl1: Seq(0),
+        wl2: Seq(0),
+        small: Seq(0),
+        mss: 536,
+        wscale: 0,
+        rcv_wscale: 0,
+    };
+
+    /// FlightSize: numbers sent and not acknowledged (RFC 5681 2).
+    #[inline]
+    pub(in crate::proto::tcp) fn flight(&self) -> u32 {
+        self.nxt - self.una
+    }
+}
+
+/// What is rare.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct RareSend {
+    pub(in crate::proto::tcp) iss: Seq,
+    /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
+    pub(in crate::proto::tcp) wnd_max: u32,
+}
