@@ -80,9 +80,9 @@ impl<P> Shared<P> {
             connection.snd.flight() > 0 || connection.send.next_unsent != NIL || self.wheel.is_set(slot);
         let rules = [
             (is_listed && !self.flush.has(slot), "its flag says that it is in the list of the burst, and it is not"),
-            (connection.ack_owed == AckOwed::Now && !is_listed, "an acknowledgment is owed, and nobody sends it"),
+            (connection.clock.ack_owed == AckOwed::Now && !is_listed, "an acknowledgment is owed, and nobody sends it"),
             (
-                waits && connection.has(OutputFlags::NO_ROUTE) && connection.timer_at == Instant::MAX,
+                waits && connection.has(OutputFlags::NO_ROUTE) && connection.clock.timer_at == Instant::MAX,
                 "what has not left has no timer",
             ),
             (connection.has(AppFlags::WANTS_ROOM) && !has_room_to_wait_for, "its app waits for room, and nobody looks"),
@@ -99,15 +99,15 @@ impl Connection {
         let Some(due) = wheel.due(slot) else {
             let rules = [
                 (earliest != Instant::MAX, "a deadline stands, and the wheel knows of none"),
-                (self.wheel_tick != NIL, "it thinks that the wheel comes by, which does not"),
+                (self.clock.wheel_tick != NIL, "it thinks that the wheel comes by, which does not"),
             ];
             return first_broken(&rules);
         };
         // What was due already when it was set stands at the next tick.
         let is_behind = |tick: u32| (due.wrapping_sub(tick) as i32) > 0 && !wheel.is_next(due);
         let rules = [
-            (self.wheel_tick == NIL, "the wheel comes by, and it does not know"),
-            (is_behind(self.wheel_tick), "the wheel comes by later than it thinks"),
+            (self.clock.wheel_tick == NIL, "the wheel comes by, and it does not know"),
+            (is_behind(self.clock.wheel_tick), "the wheel comes by later than it thinks"),
             (earliest != Instant::MAX && is_behind(Wheel::tick_of(earliest)), "the wheel comes by behind its deadline"),
         ];
         first_broken(&rules)
@@ -118,41 +118,41 @@ impl Connection {
         let only = |counts: bool, at: Instant| if counts { at } else { Instant::MAX };
         let user_timeout = Duration::from_millis(self.options.user_timeout_ms.into());
         [
-            self.timer_at,
-            self.idle_at,
-            only(self.ack_owed == AckOwed::Delayed, self.ack_at),
-            only(self.has(OutputFlags::PACED), self.pace_at),
+            self.clock.timer_at,
+            self.rare_clock.idle_at,
+            only(self.clock.ack_owed == AckOwed::Delayed, self.clock.ack_at),
+            only(self.has(OutputFlags::PACED), self.rare_clock.pace_at),
             only(
-                user_timeout != Duration::ZERO && self.unacked_since != Instant::MAX,
-                self.unacked_since + user_timeout,
+                user_timeout != Duration::ZERO && self.clock.unacked_since != Instant::MAX,
+                self.clock.unacked_since + user_timeout,
             ),
         ]
     }
 
     /// A rate holds back until its moment comes, and nobody after it.
     fn check_pace(&self, ticked_at: Option<Instant>) -> Result<(), &'static str> {
-        let is_over = ticked_at.is_some_and(|at| self.pace_at + Duration::from_nanos(Wheel::TICK_NS) <= at);
+        let is_over = ticked_at.is_some_and(|at| self.rare_clock.pace_at + Duration::from_nanos(Wheel::TICK_NS) <= at);
         first_broken(&[(self.has(OutputFlags::PACED) && is_over, "its rate holds back, and the moment is over")])
     }
 
     /// Who waits for something has set a time for it.
     fn check_deadlines(&self) -> Result<(), &'static str> {
         let sends = (State::Established..=State::LastAck).contains(&self.state);
-        let is_silent = self.timer_at == Instant::MAX;
-        let is_idle = self.idle_at == Instant::MAX;
+        let is_silent = self.clock.timer_at == Instant::MAX;
+        let is_idle = self.rare_clock.idle_at == Instant::MAX;
         let is_tended = self.has(OutputFlags::IN_FLUSH | OutputFlags::PACED | OutputFlags::DELEGATED);
         let is_open = matches!(self.state, State::Established | State::CloseWait);
         let is_left = self.state == State::FinWait2 && self.has(AppFlags::RECEIVES_NO_MORE);
         let rules = [
             (
-                (self.timer == RetransmitTimer::Off) != is_silent,
+                (self.clock.timer == RetransmitTimer::Off) != is_silent,
                 "a retransmission timer without a time, or a time without one",
             ),
             (!self.state.is_synchronized() && is_silent, "its SYN is not sent again"),
             (sends && self.snd.flight() > 0 && is_silent, "data is on its way, and nothing would send it again"),
             (sends && self.send.next_unsent != NIL && is_silent && !is_tended, "data waits, and nobody looks"),
             (
-                self.ack_owed == AckOwed::Delayed && self.ack_at == Instant::MAX,
+                self.clock.ack_owed == AckOwed::Delayed && self.clock.ack_at == Instant::MAX,
                 "a delayed acknowledgment without a time",
             ),
             (self.state == State::TimeWait && is_idle, "TIME-WAIT does not end"),

@@ -141,9 +141,9 @@ impl<P: Payload> Tcp<P> {
     /// timestamps that is until ours have certainly moved on: late segments are known by them
     /// (RFC 6191 2, RFC 7323 5; Linux: `tcp_tw_reuse`).
     fn wait_for_reuse(&self, last: &Connection, options: &ConnectionOptions, now: Instant) -> Duration {
-        let mut free_at = last.idle_at;
+        let mut free_at = last.rare_clock.idle_at;
         if options.timestamps && last.has(InputFlags::TIMESTAMPS) {
-            free_at = free_at.min(last.idle_at - self.shared.config.time_wait + REUSE_AFTER);
+            free_at = free_at.min(last.rare_clock.idle_at - self.shared.config.time_wait + REUSE_AFTER);
         }
         free_at.since(now)
     }

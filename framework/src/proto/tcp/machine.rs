@@ -21,7 +21,7 @@ use super::output::delegated::Delegations;
 use super::output::resets::OwedResets;
 use super::payload::{Output, Payload};
 use super::route_watch::RouteWatch;
-use super::state::connection::{AckOwed, AppFlags, Connection, OutputFlags, State, pending};
+use super::state::connection::{AppFlags, Connection, OutputFlags, State, pending};
 use super::state::fifo::SlotFifo;
 use super::state::list::SlotList;
 use super::state::queue::Chunks;
@@ -278,7 +278,7 @@ impl<P: Payload> Tcp<P> {
         let chunk = connection.rare_rcv.in_order.pop_front(&mut self.shared.chunks)?;
         connection.set_in_order_len(connection.rcv.in_order_len - chunk.len);
         if connection.owes_window_update() {
-            connection.ack_owed = AckOwed::Now;
+            connection.clock.owe_ack_now();
             if !connection.has(OutputFlags::IN_FLUSH) {
                 connection.set(OutputFlags::IN_FLUSH);
                 self.shared.flush.push(id.slot);

@@ -125,9 +125,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn try_way_again(&mut self) {
         let connection = &mut *self.connection;
         connection.clear(OutputFlags::NO_ROUTE);
-        if matches!(connection.timer, RetransmitTimer::Timeout | RetransmitTimer::Persist) {
-            connection.backoff = connection.backoff.min(1);
-            connection.timer_at = connection.timer_at.min(self.now + connection.backed_off(connection.backoff));
+        if matches!(connection.clock.timer, RetransmitTimer::Timeout | RetransmitTimer::Persist) {
+            connection.clock.limit_backoff(1);
+            connection.clock.timer_at =
+                connection.clock.timer_at.min(self.now + connection.backed_off(connection.clock.backoff));
         }
         self.flush_later();
         self.arm();

@@ -40,7 +40,7 @@ impl<P: Payload> Tcp<P> {
         let mut steps = STEPS_MAX;
         while let Some(slot) = self.shared.wheel.take_due(now, &mut steps) {
             let connection = &mut self.connections[slot];
-            connection.wheel_tick = NIL;
+            connection.clock.wheel_tick = NIL;
             if connection.is_due(now) {
                 self.context(slot, output, now).on_due();
             } else {
@@ -75,23 +75,23 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             // It may have begun with this data.
             return self.aside().arm();
         }
-        self.wake(self.connection.timer_at);
+        self.wake(self.connection.clock.timer_at);
     }
 
     /// Has the wheel come by at `at`, where it would come later.
     #[inline(always)]
     pub(super) fn wake(&mut self, at: Instant) {
-        let (tick, set) = (Wheel::tick_of(at), self.connection.wheel_tick);
+        let (tick, set) = (Wheel::tick_of(at), self.connection.clock.wheel_tick);
         // Half the ring of ticks is more than AHEAD_MAX.
         if set == NIL || (tick.wrapping_sub(set) as i32) < 0 {
-            self.connection.wheel_tick = if tick == NIL { tick - 1 } else { tick };
+            self.connection.clock.wheel_tick = if tick == NIL { tick - 1 } else { tick };
             self.shared.wheel.set(self.slot, at);
         }
     }
 
     /// Takes the connection out of the wheel.
     pub(super) fn disarm(&mut self) {
-        self.connection.wheel_tick = NIL;
+        self.connection.clock.wheel_tick = NIL;
         self.shared.wheel.clear(self.slot);
     }
 
@@ -102,17 +102,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let is_call = self.connection.state == State::SynSent;
             return self.close(if is_call { self.connection.unanswered() } else { CloseReason::TimedOut });
         }
-        if self.connection.has(OutputFlags::PACED) && self.connection.pace_at <= self.now {
+        if self.connection.has(OutputFlags::PACED) && self.connection.rare_clock.pace_at <= self.now {
             // What the rate held back leaves below, if it is still there.
             self.connection.clear(OutputFlags::PACED);
         }
         if self.connection.mss_lowered_at_s != 0 {
             self.raise_mss();
         }
-        if self.connection.timer_at <= self.now {
+        if self.connection.clock.timer_at <= self.now {
             self.on_retransmit_timer();
         }
-        if self.connection.idle_at <= self.now && self.connection.state != State::Closed {
+        if self.connection.rare_clock.idle_at <= self.now && self.connection.state != State::Closed {
             self.on_idle();
         }
         if self.connection.state != State::Closed {
@@ -125,8 +125,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     fn on_retransmit_timer(&mut self) {
-        let (timer, at) = (self.connection.timer, self.connection.timer_at);
-        (self.connection.timer, self.connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        let (timer, at) = (self.connection.clock.timer, self.connection.clock.timer_at);
+        self.connection.clock.stop();
         match timer {
             RetransmitTimer::Off => (),
             RetransmitTimer::Timeout if !self.connection.state.is_synchronized() => self.on_syn_timeout(),
@@ -144,9 +144,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// answers may do so as long as the app cares (RFC 9293 3.8.6.1).
     fn forgive_closed_window(&mut self, at: Instant) {
         let connection = &mut *self.connection;
-        let is_answered = connection.last_received_at + connection.backed_off(connection.backoff) >= at;
+        let is_answered = connection.clock.last_received_at + connection.backed_off(connection.clock.backoff) >= at;
         if connection.snd.wnd == 0 && is_answered && !connection.has(AppFlags::RECEIVES_NO_MORE) {
-            connection.backoff = connection.backoff.min(self.shared.config.retries.saturating_sub(1));
+            connection.clock.limit_backoff(self.shared.config.retries.saturating_sub(1));
         }
     }
 
@@ -163,10 +163,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Nobody has answered our SYN (RFC 9293 3.8.3).
     fn on_syn_timeout(&mut self) {
         self.shared.tally.timeouts += 1;
-        if self.connection.backoff >= self.shared.config.syn_retries {
+        if self.connection.clock.backoff >= self.shared.config.syn_retries {
             return self.close(self.connection.unanswered());
         }
-        self.connection.backoff += 1;
+        self.connection.clock.back_off();
         let rare = &mut self.connection.rare;
         rare.timeouts = rare.timeouts.saturating_add(1);
         self.doubt_way();
@@ -178,13 +178,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(super) fn begin_persist(&mut self) {
         let connection = &mut *self.connection;
-        (connection.backoff, connection.probes) = (0, 0);
-        connection.timer = RetransmitTimer::Persist;
-        connection.timer_at = self.now + connection.backed_off(0);
-        if connection.unacked_since == Instant::MAX {
+        connection.clock.forget_backoff();
+        connection.clock.forget_probes();
+        connection.clock.start(RetransmitTimer::Persist, self.now + connection.backed_off(0));
+        if connection.clock.unacked_since == Instant::MAX {
             // As on Linux the user timeout counts a closed window as well, also where the peer
             // answers.
-            connection.unacked_since = self.now;
+            connection.clock.wait_since(self.now);
         }
     }
 
@@ -192,10 +192,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// cares; one that does not is gone.
     fn on_persist(&mut self, at: Instant) {
         let connection = &mut *self.connection;
-        let span = connection.backed_off(connection.backoff);
-        if connection.last_received_at + span >= at && !connection.has(AppFlags::RECEIVES_NO_MORE) {
-            connection.probes = 0;
-        } else if connection.probes >= self.shared.config.retries
+        let span = connection.backed_off(connection.clock.backoff);
+        if connection.clock.last_received_at + span >= at && !connection.has(AppFlags::RECEIVES_NO_MORE) {
+            connection.clock.forget_probes();
+        } else if connection.clock.probes >= self.shared.config.retries
             && connection.was_patient(&self.shared.config, self.now)
         {
             return self.give_up();
@@ -209,12 +209,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let was_sent = self.send_probe();
         let connection = &mut *self.connection;
         if was_sent {
-            connection.probes = connection.probes.saturating_add(1);
-            connection.backoff = connection.backoff.saturating_add(1);
+            connection.clock.count_probe();
+            connection.clock.back_off();
             self.shared.tally.zero_window_probes += 1;
         }
-        connection.timer = RetransmitTimer::Persist;
-        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+        connection.clock.start(RetransmitTimer::Persist, self.now + connection.backed_off(connection.clock.backoff));
     }
 
     /// The window is open by less than is worth a segment, and has been for a while: as much as
@@ -231,11 +230,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Keepalive begins, where it is asked for.
     pub(super) fn begin_idle_timer(&mut self) {
         let connection = &mut *self.connection;
-        connection.probes = 0;
-        connection.idle_at = match connection.options.keepalive_count {
+        connection.clock.forget_probes();
+        connection.rare_clock.idle_at = match connection.options.keepalive_count {
             0 => Instant::MAX,
-            _ => connection.last_received_at + ms(connection.rare_options.keepalive_idle_ms),
+            _ => connection.clock.last_received_at + ms(connection.rare_options.keepalive_idle_ms),
         };
+        self.arm();
+    }
+
+    /// Has the connection looked at when nothing has happened until `at`.
+    pub(super) fn idle_until(&mut self, at: Instant) {
+        self.connection.rare_clock.idle_at = at;
         self.arm();
     }
 
@@ -243,8 +248,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// acknowledged.
     pub(super) fn limit_linger(&mut self) {
         if self.connection.is_lingering() {
-            self.connection.idle_at = self.now + ms(self.connection.rare_options.linger_ms);
-            self.arm();
+            self.idle_until(self.now + ms(self.connection.rare_options.linger_ms));
         }
     }
 
@@ -258,7 +262,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// `idle_at` has come.
     fn on_idle(&mut self) {
-        self.connection.idle_at = Instant::MAX;
+        self.connection.rare_clock.idle_at = Instant::MAX;
         match self.connection.state {
             State::TimeWait => self.close(CloseReason::Finished),
             State::FinWait2 if self.connection.has(AppFlags::RECEIVES_NO_MORE) => self.close(CloseReason::Finished),
@@ -276,21 +280,21 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let may_leave = connection.send.next_unsent != NIL && !connection.has(OutputFlags::DELEGATED);
         if connection.snd.flight() > 0 || may_leave {
             // Data finds out by itself.
-            connection.idle_at = self.now + idle;
+            connection.rare_clock.idle_at = self.now + idle;
             return;
         }
-        if connection.last_received_at + idle > self.now {
-            connection.probes = 0;
-            connection.idle_at = connection.last_received_at + idle;
+        if connection.clock.last_received_at + idle > self.now {
+            connection.clock.forget_probes();
+            connection.rare_clock.idle_at = connection.clock.last_received_at + idle;
             return;
         }
         if connection.is_given_up(self.now) {
             self.send_reset();
             return self.close(CloseReason::KeepaliveTimedOut);
         }
-        connection.idle_at = self.now + ms(connection.rare_options.keepalive_interval_ms);
+        connection.rare_clock.idle_at = self.now + ms(connection.rare_options.keepalive_interval_ms);
         if self.send_probe() {
-            self.connection.probes = self.connection.probes.saturating_add(1);
+            self.connection.clock.count_probe();
             self.shared.tally.keepalive_probes += 1;
         }
     }
@@ -320,15 +324,15 @@ impl Connection {
     /// When the connection is to be looked at next.
     #[inline]
     pub(super) fn deadline(&self) -> Instant {
-        let mut at = self.timer_at.min(self.idle_at);
-        if self.ack_owed == AckOwed::Delayed {
-            at = at.min(self.ack_at);
+        let mut at = self.clock.timer_at.min(self.rare_clock.idle_at);
+        if self.clock.ack_owed == AckOwed::Delayed {
+            at = at.min(self.clock.ack_at);
         }
         if self.options.user_timeout_ms != 0 {
             at = at.min(self.user_deadline());
         }
         if self.has(OutputFlags::PACED) {
-            at = at.min(self.pace_at);
+            at = at.min(self.rare_clock.pace_at);
         }
         at
     }
@@ -338,14 +342,14 @@ impl Connection {
     fn user_deadline(&self) -> Instant {
         match self.options.user_timeout_ms {
             0 => Instant::MAX,
-            timeout => self.unacked_since + ms(timeout),
+            timeout => self.clock.unacked_since + ms(timeout),
         }
     }
 
     /// A retransmission timeout after so many that went before (RFC 6298 5.5).
     pub(super) fn backed_off(&self, backoff: u8) -> Duration {
-        let us = u64::from(self.rto.0) << backoff.min(20);
-        Duration::from_micros(us).min(RTO_MAX.max(self.rto.span()))
+        let us = u64::from(self.rtt.rto.0) << backoff.min(20);
+        Duration::from_micros(us).min(RTO_MAX.max(self.rtt.rto.span()))
     }
 
     /// Whether as much time has passed as the retries take at least (RFC 9293 3.8.3, R2, which is a
@@ -353,7 +357,7 @@ impl Connection {
     /// switch reboots.
     #[cold]
     pub(super) fn was_patient(&self, config: &TcpConfig, now: Instant) -> bool {
-        now.since(self.unacked_since) >= config.patience()
+        now.since(self.clock.unacked_since) >= config.patience()
     }
 
     /// The app has closed it, and waits for so long only that what it sent, the FIN being the last
@@ -367,17 +371,18 @@ impl Connection {
     /// The window is open again.
     #[cold]
     pub(super) fn end_persist(&mut self) {
-        (self.timer, self.timer_at) = (RetransmitTimer::Off, Instant::MAX);
-        (self.backoff, self.probes) = (0, 0);
-        self.unacked_since = Instant::MAX;
+        self.clock.stop();
+        self.clock.forget_backoff();
+        self.clock.forget_probes();
+        self.clock.wait_since(Instant::MAX);
     }
 
     /// Whether enough keepalive probes went unanswered. A user timeout takes the place of their
     /// count (tcp(7), TCP_USER_TIMEOUT).
     fn is_given_up(&self, now: Instant) -> bool {
         match self.options.user_timeout_ms {
-            0 => self.probes >= self.options.keepalive_count,
-            timeout => self.probes > 0 && now.since(self.last_received_at) >= ms(timeout),
+            0 => self.clock.probes >= self.options.keepalive_count,
+            timeout => self.clock.probes > 0 && now.since(self.clock.last_received_at) >= ms(timeout),
         }
     }
 }

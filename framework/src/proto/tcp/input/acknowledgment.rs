@@ -127,7 +127,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         self.set_timer();
         self.note_progress();
-        self.arm_by(self.connection.timer_at);
+        self.arm_by(self.connection.clock.timer_at);
     }
 
     /// What was sent from `oldest` to `newest` has arrived.
@@ -145,7 +145,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if is_new_round {
             connection.begin_round();
         }
-        connection.backoff = 0;
+        connection.clock.forget_backoff();
     }
 
     /// Lets go of all that waits: nothing is left to be linked anew. As after each order, and each
@@ -202,7 +202,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             Some(head) => head.sent_at,
         };
         let connection = &mut *self.connection;
-        connection.unacked_since = since;
+        connection.clock.wait_since(since);
         if connection.has(AppFlags::WANTS_ROOM) {
             self.aside().offer_room();
         }
@@ -278,7 +278,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         } else {
             connection.keep_timeout(is_new_round);
         }
-        connection.backoff = 0;
+        connection.clock.forget_backoff();
         is_new_round
     }
 
@@ -295,7 +295,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.keep_timeout(is_new_round);
         }
         if news.advanced {
-            connection.backoff = 0;
+            connection.clock.forget_backoff();
         }
     }
 }

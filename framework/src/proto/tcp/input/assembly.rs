@@ -76,12 +76,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn owe_ack(&mut self, by: AckOwed) {
         let connection = &mut *self.connection;
         if by == AckOwed::Now {
-            connection.ack_owed = AckOwed::Now;
+            connection.clock.owe_ack_now();
             self.flush_later();
-        } else if connection.ack_owed == AckOwed::No {
+        } else if connection.clock.ack_owed == AckOwed::No {
             let delay = Duration::from_nanos(u64::from(connection.options.ack_delay_us) * 1_000);
-            (connection.ack_owed, connection.ack_at) = (by, self.now + delay);
-            self.arm_by(self.connection.ack_at);
+            connection.clock.owe_ack(by, self.now + delay);
+            self.arm_by(self.connection.clock.ack_at);
         }
     }
 

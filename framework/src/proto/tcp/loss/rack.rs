@@ -53,7 +53,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let is_known = resent == 0 || news.echo.is_some() && !echoes_older;
             news.newest = Newest { sent_at, is_known };
         }
-        if resent != 0 && (echoes_older || Micros::floor(rtt) < connection.rtt_min) {
+        if resent != 0 && (echoes_older || Micros::floor(rtt) < connection.round.rtt_min) {
             return;
         }
         connection.rack.rtt = Micros::floor(rtt);
@@ -68,7 +68,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if has_dsack && !connection.has(LossFlags::DSACK_ROUND) {
             connection.set(LossFlags::DSACK_ROUND);
             // Once in a round trip, which begins here.
-            connection.round_end = connection.snd.nxt;
+            connection.round.end = connection.snd.nxt;
             connection.reo_wnd_mult = connection.reo_wnd_mult.saturating_add(1);
             connection.reo_wnd_persist = PERSIST;
         }
@@ -120,7 +120,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.has(LossFlags::PROBE_OUT) || due <= self.now {
             return self.on_probe();
         }
-        (self.connection.timer, self.connection.timer_at) = (RetransmitTimer::Probe, due);
+        self.connection.clock.start(RetransmitTimer::Probe, due);
     }
 
     /// Nothing was heard for two round trips: one segment more makes the peer speak (RFC 8985 7.3).
@@ -131,12 +131,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.has(LossFlags::PROBE_OUT) {
             self.take_silence();
         } else {
-            self.connection.probes = 0;
+            self.connection.clock.forget_probes();
         }
         let connection = &mut *self.connection;
         // The timeout comes after it in any case.
-        connection.timer = RetransmitTimer::Timeout;
-        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+        connection.clock.start(RetransmitTimer::Timeout, self.now + connection.backed_off(connection.clock.backoff));
         connection.set(LossFlags::PROBE_DUE);
         let sent = connection.snd.nxt;
         self.transmit();
@@ -160,7 +159,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.recovery == Recovery::Fast {
             self.reduce_window(&News::default());
         }
-        self.connection.probes = self.connection.probes.saturating_add(1);
+        self.connection.clock.count_probe();
     }
 
     /// The way out had no room for the probe: it is tried again as soon as the wheel comes by,
@@ -168,10 +167,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     fn probe_again(&mut self) {
         let connection = &mut *self.connection;
-        let timeout = connection.unacked_since + connection.rto.span();
+        let timeout = connection.clock.unacked_since + connection.rtt.rto.span();
         if timeout > self.now {
             let soon = self.now + Duration::from_nanos(Wheel::TICK_NS);
-            (connection.timer, connection.timer_at) = (RetransmitTimer::Probe, soon.min(timeout));
+            connection.clock.start(RetransmitTimer::Probe, soon.min(timeout));
         }
     }
 
@@ -216,7 +215,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let end = connection.rack.probe_end;
         if news.delivered > 0 {
-            connection.probes = 0;
+            connection.clock.forget_probes();
             if connection.is_recovering() {
                 // The peer speaks again, which is all that was wanted: the window was reduced
                 // before.
@@ -251,12 +250,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn reset_timer(&mut self, news: &News) {
         let connection = &mut *self.connection;
         if let Some(at) = news.lost_by {
-            (connection.timer, connection.timer_at) = (RetransmitTimer::Reordering, at);
+            connection.clock.start(RetransmitTimer::Reordering, at);
             return;
         }
         let may_ask = self.may_ask();
         let connection = &mut *self.connection;
-        let is_over = match connection.timer {
+        let is_over = match connection.clock.timer {
             RetransmitTimer::Off | RetransmitTimer::Reordering => true,
             // What has arrived ends the silence that the probe was to ask about.
             RetransmitTimer::Probe => !may_ask || connection.is_recovering() && news.delivered > 0,
@@ -276,8 +275,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         if connection.snd.flight() != 0 {
             self.aside().restart_timer();
-        } else if connection.timer != RetransmitTimer::Persist {
-            (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        } else if connection.clock.timer != RetransmitTimer::Persist {
+            connection.clock.stop();
         }
     }
 
@@ -295,7 +294,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn probe_due(&self, at: Instant) -> Instant {
         let connection = &*self.connection;
         let Some(last) = self.shared.chunks.get(connection.send.in_flight.tail) else { return at };
-        let timeout = (connection.unacked_since + connection.rto.span()).max(at);
+        let timeout = (connection.clock.unacked_since + connection.rtt.rto.span()).max(at);
         (last.sent_at + connection.probe_timeout(self.is_alone())).min(timeout)
     }
 
@@ -305,7 +304,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.has(LossFlags::PROBE_OUT) {
             return;
         }
-        self.connection.timer_at = self.probe_due(self.connection.timer_at);
+        let due = self.probe_due(self.connection.clock.timer_at);
+        self.connection.clock.move_timer(due);
     }
 
     /// Whether just two segments are on their way.
@@ -333,7 +333,7 @@ impl Connection {
                 return Micros::ZERO;
             }
         }
-        Micros((self.rtt_min.0 / 4).saturating_mul(self.reo_wnd_mult.into())).min(self.srtt)
+        Micros((self.round.rtt_min.0 / 4).saturating_mul(self.reo_wnd_mult.into())).min(self.rtt.srtt)
     }
 
     /// A recovery is over: one more without a D-SACK.
@@ -348,7 +348,7 @@ impl Connection {
     /// caller knows.
     #[inline(always)]
     pub(in crate::proto::tcp) fn run_timer(&mut self, is_alone: bool, now: Instant) {
-        (self.timer, self.timer_at) = match self.may_probe() {
+        (self.clock.timer, self.clock.timer_at) = match self.may_probe() {
             true => (RetransmitTimer::Probe, now + self.probe_timeout(is_alone)),
             false => self.without_first_probe(is_alone, now),
         };
@@ -360,7 +360,7 @@ impl Connection {
     fn without_first_probe(&self, is_alone: bool, now: Instant) -> (RetransmitTimer, Instant) {
         match self.may_ask_again(is_alone) {
             true => (RetransmitTimer::Probe, now + Duration::from_micros(self.next_probe_timeout(is_alone))),
-            false => (RetransmitTimer::Timeout, now + self.backed_off(self.backoff)),
+            false => (RetransmitTimer::Timeout, now + self.backed_off(self.clock.backoff)),
         }
     }
 
@@ -374,21 +374,21 @@ impl Connection {
             Recovery::Open | Recovery::Reduced => self.sacked_len == 0 && self.send.in_flight.head != NIL,
             Recovery::Fast | Recovery::Probing | Recovery::Loss => true,
         };
-        is_time && self.has(InputFlags::SACK) && self.backoff == 0 && !self.has(LossFlags::PROBE_OUT)
+        is_time && self.has(InputFlags::SACK) && self.clock.backoff == 0 && !self.has(LossFlags::PROBE_OUT)
     }
 
     /// Whether a probe that was not answered is followed by another: each after twice the wait, as
     /// in QUIC (RFC 9002 6.2.1), so that there are few of them, and none is near the timeout, which
     /// remains for a path that is dead or full.
     fn may_ask_again(&self, is_alone: bool) -> bool {
-        let is_soon = || 2 * self.next_probe_timeout(is_alone) <= u64::from(self.rto.0);
-        self.has(LossFlags::PROBE_OUT) && self.backoff == 0 && self.srtt != Micros::ZERO && is_soon()
+        let is_soon = || 2 * self.next_probe_timeout(is_alone) <= u64::from(self.rtt.rto.0);
+        self.has(LossFlags::PROBE_OUT) && self.clock.backoff == 0 && self.rtt.srtt != Micros::ZERO && is_soon()
     }
 
     /// How long the answer to a probe is waited for, in microseconds.
     fn next_probe_timeout(&self, is_alone: bool) -> u64 {
-        let first = (2 * u64::from(self.srtt.0)).max(GRANULARITY_US);
-        (first << (u32::from(self.probes) + 1).min(24)) + self.answer_delay(is_alone)
+        let first = (2 * u64::from(self.rtt.srtt.0)).max(GRANULARITY_US);
+        (first << (u32::from(self.clock.probes) + 1).min(24)) + self.answer_delay(is_alone)
     }
 
     /// How late a peer may answer what is on its way. A lone segment is acknowledged as late as the
@@ -403,7 +403,7 @@ impl Connection {
     /// It is known what became of the probe.
     fn settle_probe(&mut self) {
         self.clear(LossFlags::PROBE_OUT);
-        self.probes = 0;
+        self.clock.forget_probes();
     }
 
     /// Whether something was found lost, and is not yet known to have arrived.
@@ -415,11 +415,11 @@ impl Connection {
     /// PTO (RFC 8985 7.2), the timeout at most.
     #[inline(always)]
     fn probe_timeout(&self, is_alone: bool) -> Duration {
-        if self.srtt == Micros::ZERO {
-            return PROBE_TIMEOUT_INITIAL.min(self.rto.span());
+        if self.rtt.srtt == Micros::ZERO {
+            return PROBE_TIMEOUT_INITIAL.min(self.rtt.rto.span());
         }
-        let us = 2 * u64::from(self.srtt.0) + self.answer_delay(is_alone);
-        Micros(us.min(self.rto.0.into()) as u32).span()
+        let us = 2 * u64::from(self.rtt.srtt.0) + self.answer_delay(is_alone);
+        Micros(us.min(self.rtt.rto.0.into()) as u32).span()
     }
 }
 

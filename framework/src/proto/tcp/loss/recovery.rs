@@ -79,28 +79,28 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The connection is established: it may begin to send (RFC 5681 3.1).
     pub(in crate::proto::tcp) fn begin_congestion(&mut self) {
         let connection = &mut *self.connection;
-        let was_resent = connection.backoff > 0;
-        if !was_resent && connection.unacked_since != Instant::MAX {
+        let was_resent = connection.clock.backoff > 0;
+        if !was_resent && connection.clock.unacked_since != Instant::MAX {
             // RFC 6298 3: of a SYN that was sent once.
-            let sample = Micros::floor(self.now.since(connection.unacked_since));
+            let sample = Micros::floor(self.now.since(connection.clock.unacked_since));
             connection.take_rtt(sample, true, self.now);
         } else if was_resent {
             // RFC 6298 5.7.
-            connection.rto = connection.rto.max(Micros::of(Duration::from_secs(3)));
+            connection.rtt.rto = connection.rtt.rto.max(Micros::of(Duration::from_secs(3)));
         }
-        connection.cwnd = match connection.backoff {
+        connection.cwnd = match connection.clock.backoff {
             0 | 1 => connection.initial_window(),
             // RFC 5681 3.1: the SYN was lost. Once may be chance (RFC 6928 2, and Linux).
             _ => connection.snd.mss.into(),
         };
         connection.ssthresh = u32::MAX;
-        connection.backoff = 0;
-        connection.unacked_since = Instant::MAX;
+        connection.clock.forget_backoff();
+        connection.clock.wait_since(Instant::MAX);
         connection.recovery = Recovery::Open;
         connection.recovery_point = connection.rare_snd.iss;
-        connection.round_end = connection.snd.una;
+        connection.round.end = connection.snd.una;
         connection.rack.fack = connection.snd.una;
-        (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        connection.clock.stop();
     }
 
     /// The next chunk to send again, where the congestion window has room for it.
@@ -127,7 +127,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let is_usual = connection.has(InputFlags::SACK) && !connection.has(LossFlags::PROBE_DUE);
         // RFC 5681 4.1 asks of one that was idle for how long.
-        if is_usual && (pipe != 0 || self.now.since(connection.rack_xmit_ts) <= connection.rto.span()) {
+        if is_usual && (pipe != 0 || self.now.since(connection.rack_xmit_ts) <= connection.rtt.rto.span()) {
             return connection.cwnd.saturating_sub(pipe);
         }
         self.aside().unusual_room(pipe)
@@ -139,7 +139,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         // RFC 5681 4.1: what was idle for a timeout begins anew.
         let idle = self.now.since(connection.rack_xmit_ts);
-        if connection.snd.flight() == 0 && connection.rack_xmit_ts != Instant::ZERO && idle > connection.rto.span() {
+        if connection.snd.flight() == 0 && connection.rack_xmit_ts != Instant::ZERO && idle > connection.rtt.rto.span()
+        {
             connection.cwnd = connection.cwnd.min(connection.initial_window());
             connection.forget_epoch();
         }
@@ -165,14 +166,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     pub(in crate::proto::tcp) fn on_its_way(&mut self, seq_len: u32, is_resent: bool) {
         let connection = &mut *self.connection;
-        if connection.unacked_since == Instant::MAX {
-            connection.unacked_since = self.now;
+        if connection.clock.unacked_since == Instant::MAX {
+            connection.clock.wait_since(self.now);
         }
         connection.note_use();
         if connection.recovery != Recovery::Open || is_resent || connection.has(LossFlags::PROBE_DUE) {
             self.aside().note_sent(seq_len, is_resent);
         }
-        match self.connection.timer {
+        match self.connection.clock.timer {
             RetransmitTimer::Probe if self.has_company() => self.hasten_probe(),
             // RFC 8985 7.2 has new data move the probe away. It is moved when its time comes
             // (`on_probe_time`).
@@ -349,7 +350,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.snd.flight() == 0 {
             return;
         }
-        if connection.backoff >= self.shared.config.retries && connection.was_patient(&self.shared.config, self.now) {
+        if connection.clock.backoff >= self.shared.config.retries
+            && connection.was_patient(&self.shared.config, self.now)
+        {
             return self.give_up();
         }
         self.shared.tally.timeouts += 1;
@@ -364,17 +367,16 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.believe_claim();
         self.suspect_black_hole();
         let connection = &mut *self.connection;
-        connection.backoff = connection.backoff.saturating_add(1);
+        connection.clock.back_off();
         self.doubt_way();
         let connection = &mut *self.connection;
-        connection.timer = RetransmitTimer::Timeout;
-        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+        connection.clock.start(RetransmitTimer::Timeout, self.now + connection.backed_off(connection.clock.backoff));
         self.flush_later();
     }
 
     /// From R1 retransmissions on the way is doubted (RFC 9293 3.8.3).
     pub(in crate::proto::tcp) fn doubt_way(&mut self) {
-        if self.connection.backoff >= R1 {
+        if self.connection.clock.backoff >= R1 {
             self.shared.tally.negative_advice += 1;
             self.output.doubt(*self.connection.flow.remote.ip());
         }
@@ -385,7 +387,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // RFC 5681 3.1: a segment that the timer has sent again before does not lower ssthresh
         // again. RFC 5682 2.1 step 1: nor is asked about then whether it was for nothing, nor where
         // more than the first segment was sent again.
-        let is_first = connection.backoff == 0;
+        let is_first = connection.clock.backoff == 0;
         let is_silence = connection.is_silence_alone();
         let may_be_spurious = matches!(connection.recovery, Recovery::Open | Recovery::Reduced) || is_silence;
         if is_first && connection.recovery != Recovery::Loss && !is_silence {
@@ -411,7 +413,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // Where it was a black hole before, once is enough.
         let patience = if connection.has(InputFlags::MSS_PROBE) { 1 } else { BLACK_HOLE_TIMEOUTS };
         let is_full = self.shared.chunks.get(connection.send.queue.head).is_some_and(|chunk| chunk.len >= mss.into());
-        let Some(nth) = connection.backoff.saturating_add(1).checked_sub(patience).filter(|_| is_full) else { return };
+        let Some(nth) = connection.clock.backoff.saturating_add(1).checked_sub(patience).filter(|_| is_full) else {
+            return;
+        };
         if let Some(&shorter) = SAFE_MSS.get(usize::from(nth)).filter(|&&shorter| shorter < mss) {
             self.avoid_black_hole(shorter);
         }
@@ -479,7 +483,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.congestion.w_max = connection.congestion.w_max.max(connection.undo.cwnd);
         connection.forget_epoch();
         connection.recovery = Recovery::Open;
-        connection.backoff = 0;
+        connection.clock.forget_backoff();
         // What seemed lost was late.
         connection.set(LossFlags::REORDERING_SEEN);
         connection.clear(LossFlags::UNDO | LossFlags::FRTO_ADVANCED);

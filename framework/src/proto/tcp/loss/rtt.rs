@@ -24,29 +24,29 @@ impl Connection {
         let sample = sample.0.max(1);
         self.take_rtt_min(sample, now);
         let sample = u64::from(sample);
-        let (srtt, rttvar) = (u64::from(self.srtt.0), u64::from(self.rttvar.0));
+        let (srtt, rttvar) = (u64::from(self.rtt.srtt.0), u64::from(self.round.rttvar.0));
         if srtt == 0 {
-            self.srtt = Micros(sample as u32);
-            self.rttvar = Micros((sample / 2) as u32);
+            self.rtt.srtt = Micros(sample as u32);
+            self.round.rttvar = Micros((sample / 2) as u32);
         } else {
             let deviation = sample.abs_diff(srtt);
             if deviation > rttvar || is_new_round {
-                self.rttvar = Micros(((3 * rttvar + deviation) / 4) as u32);
+                self.round.rttvar = Micros(((3 * rttvar + deviation) / 4) as u32);
             }
-            self.srtt = Micros(((7 * srtt + sample + 4) / 8) as u32);
+            self.rtt.srtt = Micros(((7 * srtt + sample + 4) / 8) as u32);
         }
         self.set_rto();
     }
 
     #[inline]
     fn set_rto(&mut self) {
-        self.rto = self.measured_rto();
+        self.rtt.rto = self.measured_rto();
     }
 
     #[inline]
     fn measured_rto(&self) -> Micros {
-        let variance = (4 * u64::from(self.rttvar.0)).max(GRANULARITY_US);
-        let rto = (u64::from(self.srtt.0) + variance).max(self.options.rto_min_us.into());
+        let variance = (4 * u64::from(self.round.rttvar.0)).max(GRANULARITY_US);
+        let rto = (u64::from(self.rtt.srtt.0) + variance).max(self.options.rto_min_us.into());
         Micros(rto.min(RTO_MAX_US) as u32)
     }
 
@@ -57,8 +57,8 @@ impl Connection {
     /// again.
     #[cold]
     pub(in crate::proto::tcp) fn keep_timeout(&mut self, is_new_round: bool) {
-        self.rto = match self.backoff {
-            0 if is_new_round => Micros(self.rto.0 / 2).max(self.measured_rto()),
+        self.rtt.rto = match self.clock.backoff {
+            0 if is_new_round => Micros(self.rtt.rto.0 / 2).max(self.measured_rto()),
             backoff => Micros::of(self.backed_off(backoff)),
         };
     }
@@ -67,10 +67,10 @@ impl Connection {
     #[inline]
     fn take_rtt_min(&mut self, sample: u32, now: Instant) {
         let now_s = coarse_seconds(now);
-        let is_old = now_s.wrapping_sub(self.rtt_min_at_s) > RTT_MIN_AGE_S;
-        if sample <= self.rtt_min.0 || self.rtt_min == Micros::ZERO || is_old {
-            self.rtt_min = Micros(sample);
-            self.rtt_min_at_s = now_s;
+        let is_old = now_s.wrapping_sub(self.round.rtt_min_at_s) > RTT_MIN_AGE_S;
+        if sample <= self.round.rtt_min.0 || self.round.rtt_min == Micros::ZERO || is_old {
+            self.round.rtt_min = Micros(sample);
+            self.round.rtt_min_at_s = now_s;
         }
     }
 
@@ -86,10 +86,10 @@ impl Connection {
     /// behind the last such.
     #[inline]
     pub(in crate::proto::tcp) fn passes_round(&mut self) -> bool {
-        if !self.snd.una.is_after(self.round_end) {
+        if !self.snd.una.is_after(self.round.end) {
             return false;
         }
-        self.round_end = self.snd.nxt;
+        self.round.end = self.snd.nxt;
         true
     }
 }

@@ -297,7 +297,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn end_delegation(&mut self) {
         if self.connection.snd.flight() == 0 {
             // What waited behind it is sent only now.
-            self.connection.unacked_since = Instant::MAX;
+            self.connection.clock.wait_since(Instant::MAX);
         }
         self.connection.clear(OutputFlags::DELEGATED);
         self.shared.delegations.remove(self.slot);

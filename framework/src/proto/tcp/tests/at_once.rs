@@ -59,7 +59,7 @@ fn each_condition_closes_the_way() {
         ("data waits", |connection| connection.send.next_unsent = connection.send.queue.tail),
         ("something is lost", |connection| connection.lost_len = 1),
         ("a recovery is not over", |connection| connection.recovery = Recovery::Fast),
-        ("the window was closed", |connection| connection.timer = RetransmitTimer::Persist),
+        ("the window was closed", |connection| connection.clock.timer = RetransmitTimer::Persist),
         ("congestion is to be echoed", |connection| connection.set(InputFlags::ECE_OWED)),
         ("a reduction is to be told", |connection| connection.set(OutputFlags::CWR_OWED)),
         ("numbers are somebody else's", |connection| connection.set(OutputFlags::DELEGATED)),
@@ -132,15 +132,15 @@ fn window_that_is_smaller_by_what_has_arrived_leaves_the_room_as_it_was() {
 fn timer_that_comes_early_leaves_the_room_as_it_was() {
     let mut client = settled_and_timed();
     assert!(fire(&mut client, b"fourth"));
-    let tick = connection(&client).wheel_tick;
+    let tick = connection(&client).clock.wheel_tick;
     let slot = client.id.unwrap().slot;
     // As an acknowledgment does, which leaves the wheel as it is.
-    client.tcp.connections[slot].timer_at += Duration::from_millis(20);
+    client.tcp.connections[slot].clock.timer_at += Duration::from_millis(20);
     let before = connection(&client).send.fast_send_room;
     assert!(before > 0);
     client.now += Duration::from_millis(22);
     client.tcp.tick(client.now, &mut client.sent);
-    assert_ne!(connection(&client).wheel_tick, tick, "the wheel has come, and is set again");
+    assert_ne!(connection(&client).clock.wheel_tick, tick, "the wheel has come, and is set again");
     assert_eq!(connection(&client).send.fast_send_room, before);
 }
 
@@ -198,7 +198,7 @@ fn settled_and_timed() -> End {
     let now = client.now;
     let (slot, mut out) = (client.id.unwrap().slot, NoOutput);
     let cx = client.tcp.context(slot, &mut out, now);
-    (cx.connection.srtt, cx.connection.rto) = (Micros(10_000), Micros(300_000));
+    (cx.connection.rtt.srtt, cx.connection.rtt.rto) = (Micros(10_000), Micros(300_000));
     assert!(fire(&mut client, b"third"));
     client
 }
@@ -207,14 +207,14 @@ fn settled_and_timed() -> End {
 fn first_order_on_its_way_sets_the_timer_and_the_second_hastens_the_probe() {
     let mut client = settled_and_timed();
     let (began, state) = (client.now, connection(&client));
-    assert_eq!((state.timer, state.unacked_since), (RetransmitTimer::Probe, began));
-    assert_eq!(state.timer_at, began + Duration::from_millis(220), "a lone segment may be acknowledged late");
+    assert_eq!((state.clock.timer, state.clock.unacked_since), (RetransmitTimer::Probe, began));
+    assert_eq!(state.clock.timer_at, began + Duration::from_millis(220), "a lone segment may be acknowledged late");
     client.now += Duration::from_millis(1);
     assert!(fire(&mut client, b"fourth"));
-    assert_eq!(connection(&client).timer_at, began + Duration::from_millis(21), "two are not");
+    assert_eq!(connection(&client).clock.timer_at, began + Duration::from_millis(21), "two are not");
     client.now += Duration::from_millis(1);
     assert!(fire(&mut client, b"fifth"));
-    assert_eq!(connection(&client).timer_at, began + Duration::from_millis(21), "it is moved when it comes");
+    assert_eq!(connection(&client).clock.timer_at, began + Duration::from_millis(21), "it is moved when it comes");
 }
 
 #[test]

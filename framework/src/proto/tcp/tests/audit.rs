@@ -21,9 +21,9 @@ fn deadline_without_an_entry_is_found() {
 #[test]
 fn entry_behind_its_deadline_is_found() {
     let late = |tcp: &mut Tcp<Vec<u8>>, slot: u32| {
-        let at = tcp.connections[slot].timer_at + Duration::from_millis(1);
+        let at = tcp.connections[slot].clock.timer_at + Duration::from_millis(1);
         tcp.shared.wheel.set(slot, at);
-        tcp.connections[slot].wheel_tick += 4;
+        tcp.connections[slot].clock.wheel_tick += 4;
     };
     assert_eq!(check(late), "the wheel comes by behind its deadline");
 }
@@ -39,7 +39,7 @@ fn entry_of_one_that_is_gone_is_found() {
 
 #[test]
 fn entry_that_nobody_knows_of_is_found() {
-    let forget = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].wheel_tick = crate::proto::slab::NIL;
+    let forget = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].clock.wheel_tick = crate::proto::slab::NIL;
     assert_eq!(check(forget), "the wheel comes by, and it does not know");
 }
 
@@ -47,14 +47,14 @@ fn entry_that_nobody_knows_of_is_found() {
 fn data_on_its_way_without_a_timer_is_found() {
     let stop = |tcp: &mut Tcp<Vec<u8>>, slot: u32| {
         let connection = &mut tcp.connections[slot];
-        (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        (connection.clock.timer, connection.clock.timer_at) = (RetransmitTimer::Off, Instant::MAX);
     };
     assert_eq!(check(stop), "data is on its way, and nothing would send it again");
 }
 
 #[test]
 fn acknowledgment_that_nobody_sends_is_found() {
-    let owe = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].ack_owed = AckOwed::Now;
+    let owe = |tcp: &mut Tcp<Vec<u8>>, slot: u32| tcp.connections[slot].clock.ack_owed = AckOwed::Now;
     assert_eq!(check(owe), "an acknowledgment is owed, and nobody sends it");
 }
 
@@ -74,7 +74,7 @@ fn keepalive_that_asks_nobody_is_found() {
 fn rate_that_holds_back_for_ever_is_found() {
     let hold = |tcp: &mut Tcp<Vec<u8>>, slot: u32| {
         let at = Instant::ZERO + Duration::from_millis(500);
-        tcp.connections[slot].pace_at = at;
+        tcp.connections[slot].rare_clock.pace_at = at;
         tcp.connections[slot].set(OutputFlags::PACED);
         tcp.shared.wheel.set(slot, at);
     };

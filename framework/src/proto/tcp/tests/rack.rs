@@ -36,9 +36,9 @@ fn one_segment_behind_it_makes_one_lost_after_a_quarter_of_a_round_trip() {
     sender.wait_ms(10);
     sender.ack(0, &[(1, 2)]);
     let connection = sender.connection();
-    assert_eq!((connection.timer, connection.lost_len), (RetransmitTimer::Reordering, 0));
-    assert_eq!(connection.timer_at.since(sender.now), Duration::from_micros(2_500));
-    sender.now = connection.timer_at;
+    assert_eq!((connection.clock.timer, connection.lost_len), (RetransmitTimer::Reordering, 0));
+    assert_eq!(connection.clock.timer_at.since(sender.now), Duration::from_micros(2_500));
+    sender.now = connection.clock.timer_at;
     sender.context(|cx| cx.on_reordering());
     assert_eq!((sender.marks().as_str(), sender.recovery()), ("LS", Recovery::Fast));
     assert_eq!(sender.resend(), [0]);
@@ -97,8 +97,8 @@ fn silence_is_asked_about_after_two_round_trips() {
     let mut sender = Sender::with_sack();
     sender.send(3);
     let connection = sender.connection();
-    assert_eq!(connection.timer, RetransmitTimer::Probe);
-    assert_eq!(connection.timer_at.since(sender.now), Duration::from_millis(20));
+    assert_eq!(connection.clock.timer, RetransmitTimer::Probe);
+    assert_eq!(connection.clock.timer_at.since(sender.now), Duration::from_millis(20));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn probe_is_the_last_segment_again_where_there_is_nothing_new() {
     assert_eq!(sender.sent.0[0].0.seq, FIRST + 2 * MSS);
     let connection = sender.connection();
     assert!(connection.has(LossFlags::PROBE_OUT) && connection.has(LossFlags::PROBE_IS_RESENT));
-    assert_eq!((sender.marks().as_str(), connection.timer), ("..R", RetransmitTimer::Probe));
+    assert_eq!((sender.marks().as_str(), connection.clock.timer), ("..R", RetransmitTimer::Probe));
 }
 
 /// By its part, however little is on its way by the time that it is known.
@@ -151,7 +151,7 @@ fn second_probe_in_a_row_is_congestion() {
     sender.context(|cx| cx.on_probe());
     assert_eq!((sender.recovery(), sender.connection().ssthresh), (Recovery::Open, u32::MAX));
     let connection = sender.connection();
-    assert_eq!(connection.timer_at.since(sender.now), Duration::from_millis(40), "twice the wait");
+    assert_eq!(connection.clock.timer_at.since(sender.now), Duration::from_millis(40), "twice the wait");
     sender.wait_ms(40);
     sender.context(|cx| cx.on_probe());
     assert_eq!((sender.recovery(), sender.connection().ssthresh), (Recovery::Fast, 5 * MSS));
@@ -163,16 +163,16 @@ fn second_probe_in_a_row_is_congestion() {
 fn round_trip_that_is_not_known_is_asked_about_once() {
     let mut sender = Sender::with_sack();
     sender.send(3);
-    sender.connection_mut().srtt = Micros::ZERO;
+    sender.connection_mut().rtt.srtt = Micros::ZERO;
     sender.context(|cx| cx.on_probe());
-    assert_eq!(sender.connection().timer, RetransmitTimer::Timeout);
+    assert_eq!(sender.connection().clock.timer, RetransmitTimer::Timeout);
 }
 
 #[test]
 fn there_is_no_probe_without_sack() {
     let mut sender = Sender::without_sack();
     sender.send(3);
-    assert_eq!(sender.connection().timer, RetransmitTimer::Timeout);
+    assert_eq!(sender.connection().clock.timer, RetransmitTimer::Timeout);
 }
 
 #[test]
@@ -182,10 +182,10 @@ fn app_that_keeps_sending_does_not_put_the_probe_off_for_ever() {
     for _ in 0..100 {
         sender.send_len(10);
         sender.wait_ms(15);
-        if sender.connection().timer_at <= sender.now {
+        if sender.connection().clock.timer_at <= sender.now {
             break;
         }
     }
-    let rto = sender.connection().rto.span();
+    let rto = sender.connection().rtt.rto.span();
     assert!(sender.now.since(begin) <= rto + Duration::from_millis(15));
 }

@@ -119,7 +119,7 @@ fn what_waited_for_a_retransmission_measures_nothing() {
         sender.wait_ms(10);
         let echo = sender.connection().ts.now(sender.now) - 10;
         sender.ack_echoing(10, &[], echo);
-        assert_eq!(sender.connection().srtt.0, measured, "Karn: nine of them stood at the peer for 5 s");
+        assert_eq!(sender.connection().rtt.srtt.0, measured, "Karn: nine of them stood at the peer for 5 s");
     }
 }
 
@@ -239,8 +239,8 @@ fn timeout_sends_from_the_first_with_a_window_of_one() {
     sender.context(|cx| cx.on_timeout());
     assert_eq!((sender.marks(), sender.resend()), ("LLSL".into(), vec![0]));
     let connection = sender.connection();
-    assert_eq!((connection.backoff, connection.timer), (1, RetransmitTimer::Timeout));
-    assert_eq!(connection.timer_at, sender.now + connection.backed_off(1));
+    assert_eq!((connection.clock.backoff, connection.clock.timer), (1, RetransmitTimer::Timeout));
+    assert_eq!(connection.clock.timer_at, sender.now + connection.backed_off(1));
 }
 
 #[test]
@@ -367,11 +367,11 @@ fn segment_that_was_sent_again_measures_nothing_without_timestamps() {
     sender.wait_ms(500);
     sender.context(|cx| cx.on_timeout());
     sender.resend();
-    let (srtt, rto) = (sender.connection().srtt, sender.connection().backed_off(1));
+    let (srtt, rto) = (sender.connection().rtt.srtt, sender.connection().backed_off(1));
     sender.wait_ms(3);
     sender.ack(1, &[]);
     let connection = sender.connection();
-    assert_eq!((connection.srtt, connection.rto, connection.backoff), (srtt, Micros::of(rto), 0), "Karn");
+    assert_eq!((connection.rtt.srtt, connection.rtt.rto, connection.clock.backoff), (srtt, Micros::of(rto), 0), "Karn");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn timeouts_of_earlier_losses_do_not_add_up_where_nothing_is_measured() {
             assert_eq!(sender.resend(), [first]);
             sender.wait_ms(10);
             sender.ack(first + 5, &[]);
-            sender.connection().rto.0 / 1_000
+            sender.connection().rtt.rto.0 / 1_000
         })
         .collect();
     assert_eq!(timeouts, [800, 400, 200, 200], "each loss is repaired without one");
@@ -409,15 +409,15 @@ fn timeout_follows_the_round_trip_and_stays_above_its_floor() {
         to += 1;
         sender.wait_ms(ms);
         sender.ack(to, &[]);
-        sender.connection().rto.0
+        sender.connection().rtt.rto.0
     };
     assert_eq!(after(1, &mut sender), 5_000);
     (0..50).for_each(|_| _ = after(1, &mut sender));
-    assert_eq!(sender.connection().srtt, Micros(1_000));
+    assert_eq!(sender.connection().rtt.srtt, Micros(1_000));
     assert!(after(40, &mut sender) > 40_000);
     (0..200).for_each(|_| _ = after(1, &mut sender));
-    assert_eq!(sender.connection().rto, Micros(5_000));
-    assert_eq!(sender.connection().rtt_min, Micros(1_000));
+    assert_eq!(sender.connection().rtt.rto, Micros(5_000));
+    assert_eq!(sender.connection().round.rtt_min, Micros(1_000));
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn segment_that_was_to_be_sent_again_leaves_with_the_way_and_its_timer_begins_an
     line.sent();
     line.wire.is_cut = true;
     line.after_s(50);
-    assert!(line.connection().backoff > 4);
+    assert!(line.connection().clock.backoff > 4);
     find_way(&mut line);
     assert_eq!(line.sent(), ["0+100 ack 0 PSH"]);
     line.after_s(3);

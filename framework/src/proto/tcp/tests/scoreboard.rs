@@ -206,7 +206,7 @@ proptest! {
                     }
                 }
                 Step::Wait(ms) => sender.wait_ms(ms),
-                Step::Timeout if sender.connection().backoff < 10 => sender.context(|cx| cx.on_timeout()),
+                Step::Timeout if sender.connection().clock.backoff < 10 => sender.context(|cx| cx.on_timeout()),
                 Step::Timeout => (),
                 Step::Reordering => sender.context(|cx| cx.on_reordering()),
             }

@@ -47,7 +47,7 @@ fn stuffed(options: &ConnectionOptions) -> Line {
 #[test]
 fn closed_window_is_probed_ever_less_often() {
     let mut line = stuffed(&options());
-    let rto_ms = line.connection().rto.span().as_nanos() / 1_000_000;
+    let rto_ms = line.connection().rtt.rto.span().as_nanos() / 1_000_000;
     line.after_ms(rto_ms - 1);
     assert!(line.sent().is_empty());
     line.after_ms(2);
@@ -77,7 +77,7 @@ fn peer_that_answers_may_keep_its_window_closed_for_ever() {
     line.ack(0);
     line.tick();
     assert_eq!(line.sent(), ["0+1000 ack 0 PSH"]);
-    assert_eq!(line.connection().backoff, 0);
+    assert_eq!(line.connection().clock.backoff, 0);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn syn_asks_for_ecn_once() {
     line.connection().state = State::SynSent;
     line.context().send_syn();
     assert!(line.sent()[0].ends_with("SYN ECE CWR"));
-    line.connection().backoff = 1;
+    line.connection().clock.backoff = 1;
     line.context().send_syn();
     assert!(line.sent()[0].ends_with("SYN"), "RFC 3168 6.1.1.1");
 }

@@ -218,7 +218,7 @@ fn acknowledgment_that_found_no_room_is_owed() {
     let mut line = Line::new();
     line.wire.room = 0;
     line.data(1000, 1000);
-    assert_eq!(line.connection().ack_owed, AckOwed::Now);
+    assert_eq!(line.connection().clock.ack_owed, AckOwed::Now);
     line.wire.room = 1;
     line.tick();
     assert_eq!(line.sent(), ["0 ack 0 sack 1000..2000"]);

@@ -106,7 +106,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline]
     pub(in crate::proto::tcp) fn note_arrival(&mut self, segment: &Plain) {
         let connection = &mut *self.connection;
-        connection.last_received_at = self.now;
+        connection.clock.hear(self.now);
         if let Some(timestamps) = segment.timestamps
             && connection.has(InputFlags::TIMESTAMPS)
             && segment.seq.is_at_most(connection.shown.last_ack_sent)
@@ -155,7 +155,7 @@ impl Connection {
         let is_bare = segment.seq_len() == 0 && segment.has(TcpFlags::ACK);
         let is_late = segment.timestamps.is_some_and(|timestamps| {
             let age = self.ts.recent.wrapping_sub(timestamps.value);
-            Duration::from_millis(age.into()) <= self.rto.span()
+            Duration::from_millis(age.into()) <= self.rtt.rto.span()
         });
         is_bare
             && is_late

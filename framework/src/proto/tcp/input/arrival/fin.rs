@@ -37,8 +37,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// `tcp_fin_timeout`). One that has shut down its own side only may listen as long as it likes.
     pub(in crate::proto::tcp) fn limit_fin_wait(&mut self) {
         if self.connection.has(AppFlags::RECEIVES_NO_MORE) {
-            self.connection.idle_at = self.now + FIN_WAIT_2;
-            self.arm();
+            self.idle_until(self.now + FIN_WAIT_2);
         }
     }
 
@@ -74,7 +73,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !connection.has(InputFlags::FIN_SEEN) || connection.rcv.nxt != connection.rare_rcv.fin {
             if segment.has(TcpFlags::FIN) && segment.len == 0 {
                 self.owe_ack(AckOwed::Now);
-            } else if connection.ack_owed == AckOwed::Now {
+            } else if connection.clock.ack_owed == AckOwed::Now {
                 // Data beyond a hole, which is answered each time (RFC 5681 4.2).
                 self.send_ack();
             }

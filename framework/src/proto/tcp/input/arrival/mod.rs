@@ -26,9 +26,7 @@ use super::super::listening::listener::Accept;
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
 use super::super::segment::Segment;
-use super::super::state::connection::{
-    AckOwed, AppFlags, Connection, InputFlags, LossFlags, OutputFlags, RetransmitTimer, State, pending,
-};
+use super::super::state::connection::{AppFlags, Connection, InputFlags, LossFlags, OutputFlags, State, pending};
 use super::super::state::queue::Lane;
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
@@ -212,11 +210,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.state = State::Established;
         connection.clear(AppFlags::EMBRYONIC);
         connection.set(AppFlags::UNTOLD);
-        connection.last_received_at = self.now;
-        (connection.timer, connection.timer_at) = (RetransmitTimer::Off, Instant::MAX);
+        connection.clock.hear(self.now);
+        connection.clock.stop();
         connection.snd.small = connection.snd.una;
         self.begin_congestion();
-        (self.connection.backoff, self.connection.unacked_since) = (0, Instant::MAX);
+        self.connection.clock.forget_backoff();
+        self.connection.clock.wait_since(Instant::MAX);
         self.begin_idle_timer();
         if self.connection.deadline() == Instant::MAX {
             // The handshake is waited for no more. Left in the wheel it would be looked at for
@@ -272,9 +271,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         (connection.sacked_len, connection.lost_len, connection.resent_len) = (0, 0, 0);
         (connection.send.in_flight, connection.lost) = (Lane::default(), Lane::default());
         (connection.sacked_count, connection.sack_hint) = (0, NIL);
-        connection.ack_owed = AckOwed::No;
-        connection.timer = RetransmitTimer::Off;
-        (connection.timer_at, connection.ack_at, connection.idle_at) = (Instant::MAX, Instant::MAX, Instant::MAX);
+        connection.clock.fall_silent();
+        connection.rare_clock.idle_at = Instant::MAX;
         connection.clear(
             OutputFlags::IN_FLUSH
                 | OutputFlags::SYN_OWED

@@ -31,9 +31,9 @@ impl<P: Payload> Tcp<P> {
             if !cx.connection.take_challenge(now) {
                 return Err(TcpDrop::SynRateExceeded);
             }
-            let (timer, at) = (cx.connection.timer, cx.connection.timer_at);
+            let (timer, at) = (cx.connection.clock.timer, cx.connection.clock.timer_at);
             cx.send_syn();
-            (cx.connection.timer, cx.connection.timer_at) = (timer, at);
+            cx.connection.clock.start(timer, at);
             return Err(TcpDrop::NotAcceptable);
         }
         if is_first {

@@ -48,7 +48,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return Err(TcpDrop::BadFlags);
         }
         self.take_syn(segment);
-        self.connection.last_received_at = self.now;
+        self.connection.clock.hear(self.now);
         if !segment.has(TcpFlags::ACK) {
             // Both have called at once (RFC 9293 3.5, figure 8).
             self.connection.state = State::SynReceived;

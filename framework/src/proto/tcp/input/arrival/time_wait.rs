@@ -133,7 +133,6 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.has(AppFlags::ORPHANED) {
             self.shared.ready.set_aside(self.slot);
         }
-        self.connection.idle_at = self.now + self.shared.config.time_wait;
-        self.arm();
+        self.idle_until(self.now + self.shared.config.time_wait);
     }
 }

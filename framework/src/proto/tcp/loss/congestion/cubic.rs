@@ -64,7 +64,7 @@ impl Connection {
         }
         // RFC 9438 4.4 and 4.5: towards where the curve is a round trip later, by half a window
         // each at most.
-        let rtt_ms = u64::from(self.srtt.0) / 1000;
+        let rtt_ms = u64::from(self.rtt.srtt.0) / 1000;
         let target = w_cubic(elapsed + rtt_ms).clamp(cwnd, cwnd + cwnd / 2);
         let step = (target - cwnd) * acked / cwnd.max(1);
         self.cwnd = (cwnd + step).min(u64::from(u32::MAX)) as u32;

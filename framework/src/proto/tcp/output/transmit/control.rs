@@ -4,9 +4,7 @@ use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload, Unsent};
 use super::super::super::segment::{Outgoing, SynOptions};
 use super::super::super::seq::Seq;
-use super::super::super::state::connection::{
-    AckOwed, Connection, InputFlags, OutputFlags, RetransmitTimer, State, pending,
-};
+use super::super::super::state::connection::{Connection, InputFlags, OutputFlags, RetransmitTimer, State, pending};
 use super::super::super::state::stored::switch;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
@@ -17,7 +15,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(crate) fn send_ack(&mut self) {
         let outgoing = self.header(self.connection.acceptable_seq(), TcpFlags::ACK, u32::MAX);
         if self.output.send(Some(self.slot), &outgoing, None) == Err(Unsent::Busy) {
-            self.connection.ack_owed = AckOwed::Now;
+            self.connection.clock.owe_ack_now();
             return self.try_again();
         }
         self.note_header_sent(&outgoing);
@@ -65,12 +63,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(crate) fn send_syn(&mut self) {
         let connection = &mut *self.connection;
-        connection.timer = RetransmitTimer::Timeout;
-        connection.timer_at = self.now + connection.backed_off(connection.backoff);
+        connection.clock.start(RetransmitTimer::Timeout, self.now + connection.backed_off(connection.clock.backoff));
         connection.snd.nxt = connection.rare_snd.iss + 1;
-        let has_never_left = connection.has(OutputFlags::SYN_OWED) && connection.backoff == 0;
-        if connection.unacked_since == Instant::MAX || has_never_left {
-            connection.unacked_since = self.now;
+        let has_never_left = connection.has(OutputFlags::SYN_OWED) && connection.clock.backoff == 0;
+        if connection.clock.unacked_since == Instant::MAX || has_never_left {
+            connection.clock.wait_since(self.now);
         }
         let outgoing = connection.syn(self.now);
         match self.output.send(Some(self.slot), &outgoing, None) {
@@ -111,7 +108,7 @@ impl Connection {
         // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: a SYN without an
         // answer goes without them. An answer that is lost is the same again, as we hold ECN for
         // agreed.
-        if has(switch::ECN, InputFlags::ECN) && (is_answer || self.backoff == 0) {
+        if has(switch::ECN, InputFlags::ECN) && (is_answer || self.clock.backoff == 0) {
             flags = flags | if is_answer { TcpFlags::ECE } else { TcpFlags::ECE | TcpFlags::CWR };
         }
         let has_window_scale = !is_answer || self.has(InputFlags::WINDOW_SCALE);

@@ -174,7 +174,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     pub(crate) fn pass(&mut self, len: u32, end: Seq) {
         let connection = &mut *self.connection;
-        if connection.timer == RetransmitTimer::Persist {
+        if connection.clock.timer == RetransmitTimer::Persist {
             connection.end_persist();
         }
         // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a way.
@@ -323,10 +323,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.has(OutputFlags::DELEGATED) {
             // Nothing of ours may leave before somebody else's, but the user timeout counts, and
             // keepalive asks.
-            connection.unacked_since = connection.unacked_since.min(self.now);
+            connection.clock.wait_since(connection.clock.unacked_since.min(self.now));
             return;
         }
-        if connection.timer != RetransmitTimer::Persist {
+        if connection.clock.timer != RetransmitTimer::Persist {
             self.begin_persist();
         }
         self.await_override();
@@ -337,7 +337,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn await_override(&mut self) {
         let connection = &mut *self.connection;
         if connection.usable_window() > 0 && !connection.has(OutputFlags::NO_ROUTE) {
-            connection.timer_at = connection.timer_at.min(self.now + OVERRIDE_AFTER);
+            connection.clock.hasten(self.now + OVERRIDE_AFTER);
         }
     }
 
@@ -347,11 +347,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     fn waits_for_pace(&mut self) -> bool {
         let is_any_left = self.connection.send.next_unsent != NIL || self.connection.lost_len != 0;
-        if self.connection.pace_at <= self.now || !is_any_left {
+        if self.connection.rare_clock.pace_at <= self.now || !is_any_left {
             self.connection.clear(OutputFlags::PACED);
             return false;
         }
-        if self.connection.pace_at.since(self.now) > Duration::from_nanos(2 * Wheel::TICK_NS) {
+        if self.connection.rare_clock.pace_at.since(self.now) > Duration::from_nanos(2 * Wheel::TICK_NS) {
             self.connection.set(OutputFlags::PACED);
         } else {
             self.flush_later();
@@ -367,6 +367,6 @@ impl super::super::super::state::connection::Connection {
     fn pace(&mut self, len: u32, now: Instant) {
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(Wheel::TICK_NS));
         let span = u64::from(len) * 1_000_000_000 / self.rare_options.pacing_rate;
-        self.pace_at = self.pace_at.max(earliest) + Duration::from_nanos(span);
+        self.rare_clock.pace_at = self.rare_clock.pace_at.max(earliest) + Duration::from_nanos(span);
     }
 }

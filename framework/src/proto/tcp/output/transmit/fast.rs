@@ -132,7 +132,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn set_timer_at_once(&mut self, seq: Seq) {
         if self.connection.snd.una == seq {
             self.begin_to_wait();
-        } else if self.connection.timer == RetransmitTimer::Probe {
+        } else if self.connection.clock.timer == RetransmitTimer::Probe {
             self.aside().hasten_probe();
             self.arm_for_data();
         }
@@ -141,7 +141,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Nothing was on its way until now (RFC 6298 5.1, RFC 8985 7.2).
     #[inline(always)]
     fn begin_to_wait(&mut self) {
-        self.connection.unacked_since = self.now;
+        self.connection.clock.wait_since(self.now);
         self.connection.run_timer(true, self.now);
         self.arm_for_data();
     }
@@ -248,7 +248,7 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn was_idle(&self, now: Instant) -> bool {
         let sent_at = self.rack_xmit_ts;
-        self.snd.flight() == 0 && now.since(sent_at) > self.rto.span() && sent_at != Instant::ZERO
+        self.snd.flight() == 0 && now.since(sent_at) > self.rtt.rto.span() && sent_at != Instant::ZERO
     }
 
     /// Whether new data may leave as soon as it is there, as far as that does not depend on how
@@ -261,7 +261,7 @@ impl Connection {
             && self.send.next_unsent == NIL
             && self.lost_len == 0
             && self.recovery == Recovery::Open
-            && self.timer != RetransmitTimer::Persist
+            && self.clock.timer != RetransmitTimer::Persist
             && !self.has(NOT_PLAIN)
             && !self.is_on(switch::PACING)
             && self.is_on(switch::NODELAY)

@@ -4,7 +4,7 @@ use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload};
 use super::super::super::segment::{Outgoing, Range, SACK_BLOCKS_MAX};
 use super::super::super::seq::Seq;
-use super::super::super::state::connection::{AckOwed, Connection, InputFlags, OutputFlags};
+use super::super::super::state::connection::{Connection, InputFlags, OutputFlags};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
@@ -48,8 +48,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     pub(crate) fn note_ack_sent(&mut self, ack: Seq) {
         let connection = &mut *self.connection;
-        connection.ack_owed = AckOwed::No;
-        connection.ack_at = Instant::MAX;
+        connection.clock.settle_ack();
         connection.shown.last_ack_sent = ack;
         connection.tally.segments_out += 1;
         self.shared.tally.segments_out += 1;

@@ -104,8 +104,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline]
     fn is_ack_due(&self) -> bool {
         let connection = &*self.connection;
-        connection.ack_owed == AckOwed::Now
-            || (connection.ack_owed == AckOwed::Delayed && connection.ack_at <= self.now)
+        connection.clock.ack_owed == AckOwed::Now
+            || (connection.clock.ack_owed == AckOwed::Delayed && connection.clock.ack_at <= self.now)
     }
 
     /// The way out has no room: the next tick tries again.
@@ -121,7 +121,7 @@ impl Connection {
     /// answer has carried all.
     #[inline]
     pub(in crate::proto::tcp) fn has_business(&self) -> bool {
-        self.ack_owed != AckOwed::No
+        self.clock.ack_owed != AckOwed::No
             || self.send.next_unsent != NIL
             || self.lost_len != 0
             || self.state != State::Established

@@ -2,15 +2,20 @@
 //! of the RFCs around it. What a segment of an established connection needs stands first, so that
 //! it is in the first cache lines.
 
+mod clock;
 mod flags;
 mod rcv;
+mod rtt;
 mod send_queue;
 mod shown;
 mod snd;
 mod ts;
 
+pub(in crate::proto::tcp) use clock::{AckOwed, RetransmitTimer};
+use clock::{Clock, RareClock};
 pub(in crate::proto::tcp) use flags::{AppFlags, Flags, InputFlags, LossFlags, OutputFlags};
 use rcv::{RareReceive, ReceiveVariables};
+use rtt::{Round, Rtt};
 use send_queue::SendQueue;
 use shown::Shown;
 use snd::{RareSend, SendVariables};
@@ -75,32 +80,6 @@ pub(in crate::proto::tcp) mod pending {
     pub(crate) const NO_ROUTE: u8 = 1 << 5;
 }
 
-/// When we owe an acknowledgment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::proto::tcp) enum AckOwed {
-    #[default]
-    No,
-    /// By `ack_at`, or with whatever is sent before.
-    Delayed,
-    /// At the end of this burst.
-    Now,
-}
-
-/// What the retransmission timer runs for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proto::tcp) enum RetransmitTimer {
-    #[default]
-    Off,
-    /// RFC 6298.
-    Timeout,
-    /// A tail loss probe (RFC 8985 7).
-    Probe,
-    /// Reordering may have ended: segments are lost by then (RFC 8985 6.2 step 5).
-    Reordering,
-    /// The peer's window is closed (RFC 9293 3.8.6.1).
-    Persist,
-}
-
 /// How far the sender has come out of a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::proto::tcp) enum Recovery {
@@ -130,19 +109,12 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) flags: Flags,
     pub(in crate::proto::tcp) state: State,
     pub(in crate::proto::tcp) recovery: Recovery,
-    pub(in crate::proto::tcp) ack_owed: AckOwed,
-    pub(in crate::proto::tcp) timer: RetransmitTimer,
     taken: Taken,
     pub(in crate::proto::tcp) pending: u8,
-    pub(in crate::proto::tcp) backoff: u8,
-    /// Probes without an answer: keepalive's, of a closed window, or where one is out of the tail,
-    /// but for the last. One of them at a time.
-    pub(in crate::proto::tcp) probes: u8,
     pub(in crate::proto::tcp) rcv: ReceiveVariables,
     pub(in crate::proto::tcp) shown: Shown,
     pub(in crate::proto::tcp) ts: TimestampState,
-    /// The tick of the wheel's entry, or `NIL` where it has none.
-    pub(in crate::proto::tcp) wheel_tick: u32,
+    pub(in crate::proto::tcp) rtt: Rtt,
 
     // Second line: the send sequence space (RFC 9293 3.3.1), and what waits to be sent and to be
     // acknowledged.
@@ -151,17 +123,10 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) consumer: ConsumerId,
 
     // Third line: when; the round trip (RFC 6298); whether anything is missing.
-    pub(in crate::proto::tcp) timer_at: Instant,
-    pub(in crate::proto::tcp) ack_at: Instant,
-    pub(in crate::proto::tcp) last_received_at: Instant,
-    /// When the oldest data that is not acknowledged was sent first, for the user timeout.
-    pub(in crate::proto::tcp) unacked_since: Instant,
+    pub(in crate::proto::tcp) clock: Clock,
     /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: who sends after a pause asks
     /// how long it was.
     pub(in crate::proto::tcp) rack_xmit_ts: Instant,
-    pub(in crate::proto::tcp) rto: Micros,
-    /// Zero before the first sample.
-    pub(in crate::proto::tcp) srtt: Micros,
     /// Where the last look for a SACK block ended; `NIL` while nothing is marked.
     pub(in crate::proto::tcp) sack_hint: u32,
     /// Segments that left the network before their turn: chunks SACKED or, without SACK, duplicate
@@ -180,13 +145,8 @@ pub(in crate::proto::tcp) struct Connection {
 
     // Fifth line: what an acknowledgment moves, and what is asked when it is not known how much may
     // leave at once.
-    /// The least of late, and when it was measured, in [`coarse_seconds`].
-    pub(in crate::proto::tcp) rtt_min: Micros,
-    pub(in crate::proto::tcp) rtt_min_at_s: u32,
+    pub(in crate::proto::tcp) round: Round,
     pub(in crate::proto::tcp) rack: Rack,
-    pub(in crate::proto::tcp) rttvar: Micros,
-    /// Once this is acknowledged, another round trip has passed.
-    pub(in crate::proto::tcp) round_end: Seq,
     pub(in crate::proto::tcp) ssthresh: u32,
     pub(in crate::proto::tcp) cwnd: u32,
     /// What came twice, to be told to the peer (RFC 2883).
@@ -195,9 +155,7 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) congestion: CongestionState,
 
     // Behind: what a pause, a loss, and the beginning and the end of a connection look at.
-    /// Keepalive, FIN-WAIT-2, TIME-WAIT, linger: one at a time.
-    pub(in crate::proto::tcp) idle_at: Instant,
-    pub(in crate::proto::tcp) pace_at: Instant,
+    pub(in crate::proto::tcp) rare_clock: RareClock,
     pub(in crate::proto::tcp) rare_options: RareOptions,
     pub(in crate::proto::tcp) rare: RareTally,
     pub(in crate::proto::tcp) rare_rcv: RareReceive,
@@ -354,8 +312,6 @@ impl Connection {
             generation: 0,
             state,
             recovery: Recovery::Open,
-            ack_owed: AckOwed::No,
-            timer: RetransmitTimer::Off,
             taken: Taken::Yes,
             flags: Flags::NONE,
             pending: 0,
@@ -366,32 +322,20 @@ impl Connection {
             shown: Shown::default(),
             ts: TimestampState::new(now),
             rare_rcv: RareReceive::default(),
-            wheel_tick: NIL,
             out_of_order: Queue::default(),
             cwnd: 0,
             ssthresh: u32::MAX,
             sacked_len: 0,
             lost_len: 0,
             resent_len: 0,
-            srtt: Micros::ZERO,
-            rttvar: Micros::ZERO,
-            // RFC 6298 2.1.
-            rto: Micros::of(Duration::from_secs(1)),
-            rtt_min: Micros::ZERO,
-            rtt_min_at_s: coarse_seconds(now),
-            timer_at: Instant::MAX,
-            ack_at: Instant::MAX,
-            idle_at: Instant::MAX,
-            pace_at: Instant::ZERO,
-            last_received_at: now,
-            unacked_since: Instant::MAX,
+            rtt: Rtt::new(),
+            clock: Clock::new(now),
+            rare_clock: RareClock::NEW,
             recovery_point: Seq(0),
             lost: Lane::default(),
             sack_hint: NIL,
             sacked_count: 0,
-            round_end: Seq(0),
-            backoff: 0,
-            probes: 0,
+            round: Round::new(now),
             reo_wnd_mult: 1,
             reo_wnd_persist: 0,
             rack_xmit_ts: Instant::ZERO,
@@ -504,7 +448,7 @@ mod tests {
 
     #[test]
     fn lines_hold_what_belongs_together() {
-        let ends = [end!(wheel_tick), end!(consumer), end!(lost_len)];
+        let ends = [end!(rtt), end!(consumer), end!(lost_len)];
         assert_eq!(ends, [LINE, 2 * LINE, 3 * LINE]);
         let counts = offset_of!(Connection, tally) + offset_of!(ConnectionTally, bytes_acked);
         let congestion = offset_of!(Connection, congestion) + offset_of!(CongestionState, w_max);

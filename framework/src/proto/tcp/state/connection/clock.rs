@@ -1,0 +1,171 @@
+//! When something is to happen, and what for.
+//!
+//! [`Clock`] is in the third line, [`RareClock`] behind all that segments ask for. Written here:
+//! whoever waits calls, `loss` and `timers` for the retransmission timer, `input` and `output` for
+//! the acknowledgment. `timers` reads all, and writes where the wheel stands and `idle_at`;
+//! `output` writes `pace_at`.
+
+use crate::proto::slab::NIL;
+use crate::time::Instant;
+
+/// When we owe an acknowledgment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::proto::tcp) enum AckOwed {
+    #[default]
+    No,
+    /// By `ack_at`, or with whatever is sent before.
+    Delayed,
+    /// At the end of this burst.
+    Now,
+}
+
+/// What the retransmission timer runs for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::proto::tcp) enum RetransmitTimer {
+    #[default]
+    Off,
+    /// RFC 6298.
+    Timeout,
+    /// A tail loss probe (RFC 8985 7).
+    Probe,
+    /// Reordering may have ended: segments are lost by then (RFC 8985 6.2 step 5).
+    Reordering,
+    /// The peer's window is closed (RFC 9293 3.8.6.1).
+    Persist,
+}
+
+/// What segments move.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct Clock {
+    /// When `timer` runs out.
+    pub(in crate::proto::tcp) timer_at: Instant,
+    pub(in crate::proto::tcp) ack_at: Instant,
+    pub(in crate::proto::tcp) last_received_at: Instant,
+    /// When the oldest data that is not acknowledged was sent first, for the user timeout.
+    pub(in crate::proto::tcp) unacked_since: Instant,
+    /// The tick of the wheel's entry, or `NIL` where it has none.
+    pub(in crate::proto::tcp) wheel_tick: u32,
+    pub(in crate::proto::tcp) timer: RetransmitTimer,
+    pub(in crate::proto::tcp) ack_owed: AckOwed,
+    /// Timeouts in a row.
+    pub(in crate::proto::tcp) backoff: u8,
+    /// Probes without an answer: keepalive's, of a closed window, or where one is out of the tail,
+    /// but for the last. One of them at a time.
+    pub(in crate::proto::tcp) probes: u8,
+}
+
+impl Clock {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            timer_at: Instant::MAX,
+            ack_at: Instant::MAX,
+            last_received_at: now,
+            unacked_since: Instant::MAX,
+            wheel_tick: NIL,
+            timer: RetransmitTimer::Off,
+            ack_owed: AckOwed::No,
+            backoff: 0,
+            probes: 0,
+        }
+    }
+
+    /// Has the retransmission timer run for `timer`, until `at`.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn start(&mut self, timer: RetransmitTimer, at: Instant) {
+        (self.timer, self.timer_at) = (timer, at);
+    }
+
+    /// Nothing is to be sent again.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn stop(&mut self) {
+        self.start(RetransmitTimer::Off, Instant::MAX);
+    }
+
+    /// Has the retransmission timer run out at `at`, for what it runs for.
+    pub(in crate::proto::tcp) fn move_timer(&mut self, at: Instant) {
+        self.timer_at = at;
+    }
+
+    /// Has the retransmission timer run out at `at`, where it would later.
+    #[inline]
+    pub(in crate::proto::tcp) fn hasten(&mut self, at: Instant) {
+        self.timer_at = self.timer_at.min(at);
+    }
+
+    /// Something has come from the peer.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn hear(&mut self, now: Instant) {
+        self.last_received_at = now;
+    }
+
+    /// What is not acknowledged has waited since `at`; nothing does where that is `MAX`.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn wait_since(&mut self, at: Instant) {
+        self.unacked_since = at;
+    }
+
+    /// An acknowledgment is owed at the end of this burst.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn owe_ack_now(&mut self) {
+        self.ack_owed = AckOwed::Now;
+    }
+
+    /// An acknowledgment is owed by `at`.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn owe_ack(&mut self, by: AckOwed, at: Instant) {
+        (self.ack_owed, self.ack_at) = (by, at);
+    }
+
+    /// None is owed.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn settle_ack(&mut self) {
+        self.owe_ack(AckOwed::No, Instant::MAX);
+    }
+
+    /// One more timeout in a row.
+    pub(in crate::proto::tcp) fn back_off(&mut self) {
+        self.backoff = self.backoff.saturating_add(1);
+    }
+
+    /// The next wait is that of `max` timeouts in a row at most.
+    pub(in crate::proto::tcp) fn limit_backoff(&mut self, max: u8) {
+        self.backoff = self.backoff.min(max);
+    }
+
+    /// The peer has answered, or a new wait begins.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn forget_backoff(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// One more probe without an answer.
+    pub(in crate::proto::tcp) fn count_probe(&mut self) {
+        self.probes = self.probes.saturating_add(1);
+    }
+
+    /// Probes are answered, or are those of something else from now on.
+    pub(in crate::proto::tcp) fn forget_probes(&mut self) {
+        self.probes = 0;
+    }
+
+    /// Nothing is waited for any more.
+    pub(in crate::proto::tcp) fn fall_silent(&mut self) {
+        self.stop();
+        self.settle_ack();
+    }
+}
+
+/// What pauses look at.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct RareClock {
+    /// Keepalive, FIN-WAIT-2, TIME-WAIT, linger: one at a time.
+    pub(in crate::proto::tcp) idle_at: Instant,
+    /// When the rate has room for the next segment.
+    pub(in crate::proto::tcp) pace_at: Instant,
+}
+
+impl RareClock {
+    pub(super) const NEW: Self = Self { idle_at: Instant::MAX, pace_at: Instant::ZERO };
+}
