@@ -1,15 +1,15 @@
-//! Copies of frames. Most are a few cache lines long: they are copied in pieces of known length,
-//! which is fewer instructions than a call that first finds out how long they are.
+//! Copies of frames. Most frames are a few cache lines long: a copy in pieces of constant length is
+//! fewer instructions than a call that first dispatches on the length.
 
 use super::pool::CACHE_LINE as LINE;
 
 const QUARTER: usize = LINE / 4;
 
-/// Frames of one to three lines go piece by piece: orders with their headers are such.
+/// Frames of one to three lines are copied piece by piece: orders with their headers are such.
 pub(crate) const SHORT_MAX: usize = 3 * LINE;
 pub(crate) const SHORT_MIN: usize = LINE;
 
-/// Copies a frame to where there is just as much room. Panics where there is not.
+/// Copies a frame to a slice of the same length. Panics if the lengths differ.
 #[inline(always)]
 pub(crate) fn copy_frame(to: &mut [u8], from: &[u8]) {
     let len = from.len();
@@ -31,13 +31,13 @@ pub(crate) fn copy_frame(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// One of fewer bytes, or of more. Out of line: who makes a call keeps less in registers.
+/// A shorter or longer frame. Not inlined: around a call the compiler keeps less in registers.
 #[inline(never)]
 fn copy_other(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
 
-/// One that is there, as the caller has seen.
+/// One piece, which is present: the caller has checked the length.
 #[inline(always)]
 fn copy_piece<const LEN: usize>(to: Option<&mut [u8; LEN]>, from: Option<&[u8; LEN]>) {
     if let (Some(to), Some(from)) = (to, from) {

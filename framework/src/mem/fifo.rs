@@ -1,9 +1,9 @@
-//! A line of mbufs that go home in the order in which they came, many at a time: what a device with
-//! an ordered ring has in flight.
+//! A queue of mbufs that are freed in the order in which they were pushed, many at a time: the
+//! in-flight mbufs of a device with an ordered ring.
 //!
-//! Nearly all mbufs in it are *simple*: of one pool, without a chain, views and other holders. One
-//! comparison says so when they come, so that going home is copying handles onto the pool's stack:
-//! an instruction an mbuf instead of a dozen.
+//! Nearly all its mbufs are *simple*: from one pool, without a chain, view or second handle. One
+//! comparison at push finds that out, so that freeing is a copy of handles onto the pool's stack:
+//! one instruction per mbuf instead of a dozen.
 //!
 //! ```text
 //!   tail ──▶ [mbuf] [mbuf] [mbuf] ──▶ head        slots: a power of two, positions run freely
@@ -12,12 +12,12 @@
 //!
 //! Invariants, beside those of [`metadata`](super::metadata), which are cited by their numbers with
 //! an M:
-//! 1. The slots of `tail .. head` hold mbufs, each owned by the line; the others hold nothing.
+//! 1. The slots of `tail .. head` hold mbufs, each owned by the queue; the others are empty.
 //!    `head - tail` is at most the number of slots, which is a power of two.
-//! 2. Every mbuf from `odd_end` (or `tail`, where that is later) on was simple when it came: its
-//!    `home` is `pool` and not marked, so that it is as the free list wants it (M8). It still is,
-//!    as its one handle is the one in the slot.
-//! 3. `pool` is followed only while an mbuf of that pool is in the line, so it is alive (M1).
+//! 2. Every mbuf from `odd_end` (or `tail` if that is later) on was simple at its push: its `home`
+//!    is `pool` and not marked, so its metadata is as the free list demands (M8). It is simple
+//!    still, as its only handle is the one in the slot.
+//! 3. `pool` is dereferenced only while an mbuf of that pool is in the queue, so it is alive (M1).
 
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::{self, NonNull};
@@ -27,27 +27,27 @@ use super::mbuf::Mbuf;
 use super::metadata::Metadata;
 use super::pool::{Pool, PoolInner};
 
-/// Mbufs in the order in which they go home.
+/// Mbufs in the order in which they are freed.
 pub(crate) struct Fifo {
     slots: Box<[MaybeUninit<Mbuf>]>,
     tail: u32,
     head: u32,
-    /// Behind the last mbuf that was not simple.
+    /// Position behind the last mbuf that was not simple.
     odd_end: u32,
     pool: NonNull<PoolInner>,
 }
 
-/// Where the bytes of a simple mbuf are, without the handle.
+/// Address and length of a simple mbuf's bytes, without the handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     /// Address of the first byte.
     pub(crate) addr: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub(crate) len: u32,
 }
 
 impl Fifo {
-    /// A line for `capacity` mbufs, most of which come from `pool`. Panics where `capacity` is no
+    /// A queue for `capacity` mbufs, most of which come from `pool`. Panics if `capacity` is not a
     /// power of two.
     pub(crate) fn new(pool: &Pool, capacity: usize) -> Self {
         assert!(capacity.is_power_of_two() && capacity <= 1 << 31, "a line of {capacity} mbufs");
@@ -55,25 +55,25 @@ impl Fifo {
         Self { slots, tail: 0, head: 0, odd_end: 0, pool: pool.identity() }
     }
 
-    /// Mbufs in the line.
+    /// Mbufs in the queue.
     #[inline(always)]
     pub(crate) fn len(&self) -> u32 {
         self.head.wrapping_sub(self.tail)
     }
 
-    /// Mbufs that came so far; it runs freely.
+    /// Mbufs pushed so far; a free-running position.
     #[inline(always)]
     pub(crate) fn head(&self) -> u32 {
         self.head
     }
 
-    /// Mbufs that went home so far from the front; it runs freely.
+    /// Mbufs freed so far from the front; a free-running position.
     #[inline(always)]
     pub(crate) fn tail(&self) -> u32 {
         self.tail
     }
 
-    /// Takes any mbuf. Panics where the line is full.
+    /// Pushes any mbuf. Panics if the queue is full.
     #[inline]
     pub(crate) fn push(&mut self, mbuf: Mbuf) {
         if !is_simple(&mbuf, self.pool) {
@@ -82,8 +82,8 @@ impl Fifo {
         self.place(mbuf);
     }
 
-    /// Takes a simple mbuf where `write` says so, which is shown its bytes; otherwise gives it
-    /// back. Panics where the line is full.
+    /// Pushes a simple mbuf if `write` returns true for its bytes; otherwise returns the mbuf.
+    /// Panics if the queue is full.
     #[inline(always)]
     pub(crate) fn push_simple(&mut self, mbuf: Mbuf, write: impl FnOnce(Span) -> bool) -> Result<(), Mbuf> {
         if !is_simple(&mbuf, self.pool) || !write(span(&mbuf)) {
@@ -93,10 +93,10 @@ impl Fifo {
         Ok(())
     }
 
-    /// Takes simple mbufs from the front of `burst`, one for each of `places`, as long as `takes`
-    /// says so of their lengths; `write` is shown a place, the bytes that go there, and how many
-    /// went before. Returns how many, and their bytes. Those behind move up. It may end early, so
-    /// who has more calls it again until nothing is taken.
+    /// Pushes simple mbufs from the front of `burst`, one for each of `places`, as long as `takes`
+    /// accepts their lengths. `write` receives a place, the bytes for it, and how many mbufs
+    /// preceded it. Returns the number of mbufs and of bytes. The rest of the burst moves up. It
+    /// may stop early, so a caller with more mbufs calls it again until it takes none.
     #[inline(always)]
     pub(crate) fn push_front_of<P>(
         &mut self,
@@ -108,9 +108,9 @@ impl Fifo {
         let first = self.slot(self.head);
         let room = (self.slots.len() - first).min(self.slots.len() - self.len() as usize);
         let limit = places.len().min(burst.len()).min(room);
-        // SAFETY: so many are left in the burst, of places and of slots up to their end. The slots
-        // are free (1), and the handles in them the line's only when `head` has moved, and by then
-        // no longer the burst's.
+        // SAFETY: the burst, the places and the slots up to their end have so many entries. The
+        // slots are empty (1). The queue owns the copied handles only once `head` has moved, and by
+        // then the burst does not own them any more.
         let (count, bytes) = unsafe {
             let slots = self.slots.as_mut_ptr().add(first).cast();
             copy_simple(burst.as_ptr(), slots, places.as_mut_ptr(), limit, self.pool, takes, write)
@@ -119,8 +119,8 @@ impl Fifo {
         (count, bytes)
     }
 
-    /// Leaves all mbufs where they are for ever, as their bytes may still be read; returns how
-    /// many. Their pool's memory stays.
+    /// Leaks all mbufs in place, as the NIC may still read their bytes; returns how many. Their
+    /// pool's memory stays mapped.
     #[cold]
     pub(crate) fn strand(&mut self) -> u32 {
         let count = self.len();
@@ -128,15 +128,15 @@ impl Fifo {
         count
     }
 
-    /// Takes the mbuf that came last out again.
+    /// Takes back the mbuf that was pushed last.
     pub(crate) fn pop_back(&mut self) -> Option<Mbuf> {
         if self.len() == 0 {
             return None;
         }
         self.head = self.head.wrapping_sub(1);
         if self.odd_end == self.head.wrapping_add(1) {
-            // It was the last odd one, and nobody remembers where the one before stands: so it may
-            // be anywhere.
+            // It was the last odd one, and the place of the one before is not recorded: it may be
+            // anywhere.
             self.odd_end = self.head;
         }
         let slot = self.slot(self.head);
@@ -144,7 +144,7 @@ impl Fifo {
         Some(unsafe { self.slots[slot].assume_init_read() })
     }
 
-    /// Sends the `count` oldest home. Panics where there are fewer.
+    /// Frees the `count` oldest mbufs. Panics if there are fewer.
     #[inline]
     pub(crate) fn free_front(&mut self, count: u32) {
         assert!(count <= self.len(), "more mbufs go home than are in the line");
@@ -158,11 +158,10 @@ impl Fifo {
         let first = self.slot(self.tail);
         let until_end = (self.slots.len() - first).min(count as usize);
         self.tail = self.tail.wrapping_add(count);
-        // Before the next mbuf comes `odd_end` must not seem to be ahead, however far the positions
-        // run.
+        // Positions wrap, so `odd_end` must not seem to be ahead when the next mbuf is pushed.
         self.odd_end = self.tail;
-        // SAFETY: 1, 2: the handles are the last ones of buffers that are as the free list wants
-        // them, and the slots are given up; 3: they are of this pool, so it is alive.
+        // SAFETY: 1, 2: the handles are the last ones of buffers that are as the free list demands,
+        // and the slots are given up; 3: they are of this pool, so it is alive.
         unsafe {
             let pool = self.pool.as_ref();
             pool.put_back_many(handles(&self.slots[first..first + until_end]));
@@ -172,8 +171,7 @@ impl Fifo {
         }
     }
 
-    /// The same one by one: somewhere is a chain, a view, an mbuf that is held or one of another
-    /// pool.
+    /// The same one by one, for a range with a chain, a view, a held mbuf or one of another pool.
     #[cold]
     #[inline(never)]
     fn free_each(&mut self, count: u32) {
@@ -193,7 +191,8 @@ impl Fifo {
         self.head = self.head.wrapping_add(1);
     }
 
-    /// The first `count` handles of a burst, which have been copied behind `head`, are the line's.
+    /// Removes the first `count` handles from the burst: they were copied behind `head`, and the
+    /// queue owns them.
     #[inline(always)]
     fn give_up_front(&mut self, burst: &mut Burst, count: usize) {
         let left = burst.len() - count;
@@ -217,7 +216,7 @@ impl Fifo {
 }
 
 impl Drop for Fifo {
-    /// What is still in the line goes home as any mbuf that ends without a name.
+    /// Mbufs still in the queue are dropped, and the pool counts each as unnamed.
     fn drop(&mut self) {
         while let Some(mbuf) = self.pop_back() {
             drop(mbuf);
@@ -225,10 +224,10 @@ impl Drop for Fifo {
     }
 }
 
-/// Copies the handles of simple mbufs into slots, as long as `takes` says so of their lengths;
-/// returns how many, and their bytes.
+/// Copies the handles of simple mbufs into slots, as long as `takes` accepts their lengths; returns
+/// the number of mbufs and of bytes.
 ///
-/// Out of line, so that the loop has all registers.
+/// Not inlined, so that the loop has all registers.
 ///
 /// # Safety
 /// There are `limit` mbufs, slots and places. Of each handle that was copied only one is used
@@ -245,8 +244,8 @@ unsafe fn copy_simple<P>(
 ) -> (usize, u64) {
     let mut bytes = 0;
     let mut step = |idx: usize| {
-        // SAFETY: `idx` is below `limit` (caller). The copy is dropped by nobody where it is not
-        // written.
+        // SAFETY: `idx` is below `limit` (caller). A copy that is not written to a slot is not
+        // dropped.
         unsafe {
             let mbuf = ManuallyDrop::new(ptr::read(from.add(idx)));
             let span = span(&mbuf);
@@ -260,7 +259,8 @@ unsafe fn copy_simple<P>(
         true
     };
     let mut count = 0;
-    // Eight at a time, or each is counted: the compiler does not unroll what may end anywhere.
+    // Eight per iteration, each of them checked: the compiler does not unroll a loop that may end
+    // anywhere.
     'walk: {
         while limit - count >= 8 {
             for _ in 0..8 {
@@ -277,7 +277,7 @@ unsafe fn copy_simple<P>(
     (count, bytes)
 }
 
-/// Whether nothing but the handle has to go home, and to this pool.
+/// Whether only the handle must be freed, and to this pool.
 #[inline(always)]
 fn is_simple(mbuf: &Mbuf, pool: NonNull<PoolInner>) -> bool {
     // SAFETY: initialised and alive (M1), shared while the mbuf is borrowed.

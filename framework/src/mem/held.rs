@@ -1,5 +1,6 @@
-//! The explicit second handle: it keeps a packet's bytes alive and unchanged after the mbuf has
-//! moved on. Fan-out to consumers holds one, and so does a TCP segment until it is acknowledged.
+//! The explicit second handle: it keeps a packet's bytes alive and unchanged after the mbuf is
+//! freed or sent. Fan-out to consumers holds one, and so does a TCP segment until it is
+//! acknowledged.
 //!
 //! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
 
@@ -14,8 +15,8 @@ use super::metadata::{Metadata, release};
 /// The explicit second handle to a packet's bytes, made by [`Mbuf::hold`]: read only, counted in
 /// the buffer.
 ///
-/// It keeps the view it was made with: advancing or trimming the mbuf later does not change what a
-/// `Held` shows. Dropping it is the normal end of keeping and is not a drop of a packet.
+/// It keeps the range it was made with: advancing or trimming the mbuf later does not change it.
+/// Dropping a `Held` is its normal end and does not count as a packet drop.
 pub struct Held {
     pub(super) buffer: NonNull<Metadata>,
     pub(super) data: NonNull<u8>,
@@ -32,27 +33,28 @@ impl Held {
         self.len as usize + self.rest_len as usize
     }
 
-    /// Whether no byte is held.
+    /// Whether the range is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes where they are in one buffer; `None` for a chain: see [`Held::segments`].
+    /// The bytes if they are in one buffer; `None` for a chain: see [`Held::segments`].
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         (self.rest_len == 0).then(|| self.first())
     }
 
-    /// The bytes, a slice per buffer.
+    /// The bytes, one slice per buffer.
     pub fn segments(&self) -> Segments<'_> {
-        // SAFETY: the metadata is alive while a handle is (1, 3), and the chain behind it stays as
-        // it is (5).
+        // SAFETY: the metadata is alive while a handle is (1, 3), and the chain behind it does not
+        // change (5).
         let next = unsafe { (*self.buffer.as_ptr()).next };
         Segments::new(self.first(), next, self.rest_len as usize)
     }
 
-    /// One more handle to the same bytes. Not `Clone`, so that it is never made by accident.
+    /// One more handle to the same bytes. `Held` is not `Clone`, so that no handle is made by
+    /// accident.
     #[inline]
     pub fn another(&self) -> Self {
         // SAFETY: alive (1, 3).
@@ -60,7 +62,7 @@ impl Held {
         Self { ..*self }
     }
 
-    /// A handle to `len` of the bytes from `offset`; `None` where they are not inside the first
+    /// A handle to `len` of the bytes from `offset`; `None` if they are not inside the first
     /// buffer.
     pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
         if offset.checked_add(len)? > self.len as usize {
@@ -74,8 +76,8 @@ impl Held {
         Some(part)
     }
 
-    /// The buffer itself, where this is the last handle to it: the packet that was posted has been
-    /// sent, nobody else holds it. Otherwise the handle comes back.
+    /// The buffer as an mbuf if this is its last handle: the posted packet has been sent, and there
+    /// is no other holder. Otherwise the handle is returned.
     pub fn into_mbuf(self) -> Result<Mbuf, Self> {
         // SAFETY: alive (1, 3).
         if unsafe { (*self.buffer.as_ptr()).refs.get() } != 1 {
@@ -86,9 +88,9 @@ impl Held {
         Ok(mbuf)
     }
 
-    /// The same bytes, held where they lie: for a handle to a view the view is let go. So no view
-    /// shows a view, and what the end of one sets free is one step away however often bytes were
-    /// passed on.
+    /// Resolves a handle to a view into a handle to the bytes' own buffer, and releases the view.
+    /// So no view refers to a view, and freeing one frees at most one more buffer, however often
+    /// bytes were forwarded.
     pub(super) fn at_origin(self) -> Self {
         // SAFETY: alive (1, 3).
         let meta = unsafe { &*self.buffer.as_ptr() };
@@ -97,7 +99,7 @@ impl Held {
         Self { buffer: origin.another().into_buffer(), data, len, rest_len }
     }
 
-    /// Gives the handle up for its buffer; the count stays.
+    /// Gives up the handle and returns its buffer; the reference count is unchanged.
     fn into_buffer(self) -> NonNull<Metadata> {
         let buffer = self.buffer;
         forget(self);
@@ -118,7 +120,7 @@ impl Drop for Held {
     }
 }
 
-/// The bytes of a packet, buffer by buffer.
+/// The bytes of a packet, one slice per buffer.
 pub struct Segments<'a> {
     first: Option<&'a [u8]>,
     next: Option<NonNull<Metadata>>,
@@ -126,7 +128,7 @@ pub struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// The first segment's bytes, and `left` bytes in the buffers from `next` on.
+    /// The first segment's bytes, then `left` bytes in the buffers from `next` on.
     pub(super) fn new(first: &'a [u8], next: Option<NonNull<Metadata>>, left: usize) -> Self {
         Self { first: Some(first), next, left }
     }

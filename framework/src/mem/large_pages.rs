@@ -1,27 +1,26 @@
-//! Large pages for tables that are read at random: with ordinary ones a lookup among a million
-//! connections waits for four page walks beside its loads. The kernel gives them as the table is
-//! first touched where transparent hugepages are allowed by advice, as they are by default; where
-//! they are not, nothing is lost.
+//! Large pages for tables that are read at random: with 4 KiB pages a lookup among a million
+//! connections waits for four page walks beside its loads. The kernel maps large pages at the first
+//! touch if transparent hugepages are set to `madvise` (its default) or `always`; otherwise the
+//! table works as before.
 //!
 //! Invariants:
-//! 1. The advice concerns the pages that lie in the range as a whole, and none that another
-//!    allocation has a part of.
-//! 2. It changes neither what stands in memory nor what may be done with it.
+//! 1. The advice covers only pages that lie in the range as a whole, and so none that another
+//!    allocation shares.
+//! 2. It changes neither the content of memory nor its access rights.
 
-/// Bytes of a large page of x86-64, and of others with pages of 4 KiB. Smaller tables are left as
-/// they are.
+/// Bytes of a large page on x86-64 and on other machines with 4 KiB pages. Smaller tables get no
+/// advice.
 const LARGE: usize = 2 << 20;
 
-/// Asks for large pages where `len` bytes from `start` on are to stand. A system call, at the
-/// start.
+/// Advises large pages for `len` bytes from `start` on. A system call, at start.
 pub(crate) fn advise_large_pages(start: *const u8, len: usize) {
     let skipped = start.align_offset(LARGE);
     let len = len.saturating_sub(skipped) / LARGE * LARGE;
     if len == 0 || cfg!(miri) {
         return;
     }
-    // SAFETY: advice for whole pages (1) that only says how the kernel may back them (2). What it
-    // answers is of no consequence.
+    // SAFETY: advice for whole pages (1) that changes only how the kernel backs them (2). A failure
+    // has no consequence.
     unsafe { libc::madvise(start.wrapping_add(skipped).cast_mut().cast(), len, libc::MADV_HUGEPAGE) };
 }
 

@@ -1,10 +1,10 @@
-//! The mbuf: an owned 8-byte handle to one packet buffer, with what is known about the packet in
-//! the buffer's own first cache line.
+//! The mbuf: an owned 8-byte handle to one packet buffer. The packet's metadata stands in the first
+//! cache line of that buffer.
 //!
-//! An mbuf is neither `Clone` nor `Send`: its buffer belongs to one worker's pool. Dropping one
-//! gives the buffer back and counts it as *unnamed* at the pool, because a packet must end with a
-//! name: handed on, kept, delivered, or discarded for a reason. `free` is for the first three;
-//! `discard` in the pipeline for the last.
+//! An mbuf is neither `Clone` nor `Send`: its buffer belongs to one worker's pool. Each packet ends
+//! for a named reason: it is handed on, kept, delivered, or discarded. `free` is for the first
+//! three, `discard` in the pipeline for the last. Dropping an mbuf frees the buffer as well, and
+//! the pool counts it as *unnamed*.
 //!
 //! ```text
 //!  buffer  | metadata 128 | headroom | data                | tailroom |
@@ -42,14 +42,14 @@ impl Mbuf {
         self.meta().len as usize + self.meta().rest_len as usize
     }
 
-    /// Whether the packet has no byte.
+    /// Whether the packet is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes of the first segment: the whole packet where [`Mbuf::is_linear`], and always its
-    /// headers.
+    /// The bytes of the first segment: the whole packet if [`Mbuf::is_linear`], and in any case all
+    /// its headers.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let meta = self.meta();
@@ -58,8 +58,8 @@ impl Mbuf {
         unsafe { slice::from_raw_parts(meta.data.as_ptr(), meta.len as usize) }
     }
 
-    /// The bytes of the first segment, to write. Panics where the bytes are shared (a [`Held`]
-    /// exists or this is a view): ask [`Mbuf::is_writable`].
+    /// The bytes of the first segment, for writing. Panics if the bytes are shared (a [`Held`]
+    /// exists or this is a view): check [`Mbuf::is_writable`].
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(self.is_writable(), "bytes of a held mbuf or of a view are read only");
@@ -81,8 +81,8 @@ impl Mbuf {
         self.meta().known.flags & HAS_CHAIN == 0
     }
 
-    /// Whether all bytes are in one buffer, and it is the mbuf's own: no chain, no view. One test
-    /// for nearly every packet.
+    /// Whether all bytes are in one buffer that the mbuf owns: no chain, no view. Nearly every
+    /// packet is plain, so one test decides.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.meta().known.flags & (HAS_CHAIN | IS_VIEW) == 0
@@ -93,8 +93,8 @@ impl Mbuf {
         Segments::new(self.bytes(), self.meta().next, self.meta().rest_len as usize)
     }
 
-    /// Free bytes before the data. In a view, what has been advanced over: readable, but written by
-    /// nobody.
+    /// Free bytes before the data. In a view these are the bytes advanced over: readable, never
+    /// written.
     #[inline]
     pub fn headroom(&self) -> usize {
         let meta = self.meta();
@@ -115,8 +115,8 @@ impl Mbuf {
         meta.room as usize - self.headroom() - meta.len as usize
     }
 
-    /// Grows the front by `len` bytes and lends them, uncleared, to be written. `None` (and nothing
-    /// changes) where the headroom is too small or the bytes are shared.
+    /// Grows the front by `len` bytes and returns them, uncleared, for writing. Returns `None` and
+    /// changes nothing if the headroom is too small or the bytes are shared.
     #[inline]
     pub fn prepend(&mut self, len: usize) -> Option<&mut [u8]> {
         if len > self.headroom() || !self.is_writable() {
@@ -130,8 +130,8 @@ impl Mbuf {
         Some(unsafe { slice::from_raw_parts_mut(meta.data.as_ptr(), len) })
     }
 
-    /// Drops `len` bytes from the front: a header that has been read. Panics where the first
-    /// segment is shorter; the caller has checked the header it leaves behind.
+    /// Removes `len` bytes from the front: a header that has been read. Panics if the first segment
+    /// is shorter; the caller has already checked that header's length.
     #[inline]
     pub fn advance(&mut self, len: usize) {
         let meta = self.meta_mut();
@@ -142,10 +142,10 @@ impl Mbuf {
         meta.len -= len as u32;
     }
 
-    /// Keeps `len` bytes of the packet from `offset` on, as a [`trim_to`](Self::trim_to) and an
-    /// [`advance`](Self::advance) do, in one step: a header that has been read goes, and padding
-    /// with it. Panics where the range is not inside the packet, or `offset` not inside the first
-    /// segment.
+    /// Keeps `len` bytes of the packet from `offset` on. One call does the work of
+    /// [`trim_to`](Self::trim_to) and [`advance`](Self::advance): it removes a header that has been
+    /// read, and padding. Panics if the range is not inside the packet, or `offset` not inside the
+    /// first segment.
     #[inline(always)]
     pub fn narrow(&mut self, offset: usize, len: usize) {
         if !self.is_linear() {
@@ -167,9 +167,9 @@ impl Mbuf {
         packet.advance(offset);
     }
 
-    /// Grows the back of a linear packet by `len` bytes and lends them, uncleared, to be written.
-    /// `None` (and nothing changes) where the tailroom is too small, the packet is a chain, or the
-    /// bytes are shared.
+    /// Grows the back of a linear packet by `len` bytes and returns them, uncleared, for writing.
+    /// Returns `None` and changes nothing if the tailroom is too small, the packet is a chain, or
+    /// the bytes are shared.
     #[inline]
     pub fn append(&mut self, len: usize) -> Option<&mut [u8]> {
         if len > self.tailroom() || !self.is_writable() || !self.is_linear() {
@@ -182,9 +182,9 @@ impl Mbuf {
         Some(unsafe { slice::from_raw_parts_mut(meta.data.as_ptr().add(old), len) })
     }
 
-    /// Keeps the first `len` bytes of the packet and drops the rest, buffers of a chain included.
-    /// Nothing happens where the packet is not longer. Panics on a chain that is held. Linear: a
-    /// few instructions.
+    /// Keeps the first `len` bytes of the packet and drops the rest, including buffers of a chain.
+    /// A packet that is not longer is unchanged. Panics on a chain that is held. On a linear packet
+    /// this is a few instructions.
     #[inline]
     pub fn trim_to(&mut self, len: usize) {
         if self.is_linear() {
@@ -195,7 +195,7 @@ impl Mbuf {
         }
     }
 
-    /// Drops `len` bytes from the back; everything where the packet is shorter.
+    /// Removes `len` bytes from the back; all bytes if the packet is shorter.
     #[inline]
     pub fn trim(&mut self, len: usize) {
         self.trim_to(self.len().saturating_sub(len));
@@ -216,18 +216,18 @@ impl Mbuf {
         let left = len - meta.len as usize;
         meta.rest_len = left as u32;
         if let Some(next) = meta.next {
-            // Only the head of a chain is a handle elsewhere, so this handle must not free what it
-            // names.
+            // Only the head of a chain is a handle elsewhere, so this handle must not free its
+            // buffer.
             let mut rest = ManuallyDrop::new(Self(next));
             rest.trim_to(left);
         }
     }
 
     /// Chains `rest` behind the last segment of this packet: a walk over its segments. Panics on a
-    /// chain that is held. A view of this packet's own bytes must not be chained to it: the two
-    /// would keep each other from going home.
+    /// chain that is held. Do not chain a view of this packet's own bytes to it: each would keep
+    /// the other from being freed.
     pub fn attach(&mut self, rest: Self) {
-        // Before any link is made, so that a refusal leaves two whole packets.
+        // The checks come before any link is made, so that a panic leaves two whole packets.
         let rest_len = u32::try_from(rest.len()).ok();
         let all = rest_len.and_then(|rest_len| self.meta().rest_len.checked_add(rest_len));
         let rest_len = all.expect("a packet is shorter than 4 GiB") - self.meta().rest_len;
@@ -277,8 +277,8 @@ impl Mbuf {
         Held { buffer: self.0, data, len: len as u32, rest_len: 0 }
     }
 
-    /// Ends the packet in good order: it was delivered, sent or consumed. The buffer goes home
-    /// unless somebody holds it. About 2 ns; what is *not* in good order goes through `discard`
+    /// Frees a packet that was delivered, sent or consumed. The buffer returns to the free list
+    /// unless a [`Held`] exists. About 2 ns. Any other end is a drop and goes through `discard`
     /// with its reason.
     #[inline]
     pub fn free(self) {
@@ -287,7 +287,7 @@ impl Mbuf {
         release(buffer);
     }
 
-    /// Writes down what the device knows.
+    /// Stores the receive metadata of the device.
     #[inline]
     pub fn set_rx_info(&mut self, info: &RxInfo) {
         let meta = self.meta_mut();
@@ -308,7 +308,7 @@ impl Mbuf {
         }
     }
 
-    /// What the device knew.
+    /// The receive metadata that the device stored.
     pub fn rx_info(&self) -> RxInfo {
         let meta = self.meta();
         RxInfo {
@@ -323,22 +323,21 @@ impl Mbuf {
         }
     }
 
-    /// When the frame arrived, where the device knows it.
+    /// The arrival time of the frame, if the device has one.
     #[inline]
     pub fn timestamp(&self) -> Option<UnixTime> {
         let meta = self.meta();
         (meta.known.flags & HAS_TIMESTAMP != 0).then(|| UnixTime::from_nanos(meta.timestamp))
     }
 
-    /// When the frame arrived as a count of the NIC's own clock, where the device was asked for
-    /// that.
+    /// The arrival time as ticks of the NIC's own clock, if the device is configured for that.
     #[inline]
     pub fn ticks(&self) -> Option<u64> {
         let meta = self.meta();
         (meta.known.flags & HAS_TICKS != 0).then_some(meta.timestamp)
     }
 
-    /// The headers that the device found.
+    /// The headers that the device recognized.
     #[inline]
     pub fn headers(&self) -> Headers {
         self.meta().known.headers
@@ -359,7 +358,7 @@ impl Mbuf {
         (meta.known.flags & HAS_VLAN != 0).then_some(meta.vlan)
     }
 
-    /// Records the tag that a node has taken off.
+    /// Stores the VLAN tag that a node has stripped.
     #[inline]
     pub fn set_vlan(&mut self, tci: u16) {
         let meta = self.meta_mut();
@@ -367,64 +366,64 @@ impl Mbuf {
         meta.known.flags |= HAS_VLAN;
     }
 
-    /// Index of the interface that the frame arrived on: the worker's own numbering, zero where
-    /// there is one.
+    /// Index of the interface that received the frame, in the worker's own numbering; zero if the
+    /// worker has one interface.
     #[inline]
     pub fn interface(&self) -> u16 {
         self.meta().known.interface
     }
 
-    /// Records the interface that the frame arrived on.
+    /// Stores the interface that received the frame.
     #[inline]
     pub fn set_interface(&mut self, interface: u16) {
         self.meta_mut().known.interface = interface;
     }
 
-    /// What is known about the IPv4 header checksum.
+    /// The checksum status of the IPv4 header.
     #[inline]
     pub fn ip_checksum(&self) -> ChecksumStatus {
         self.meta().known.ip_checksum
     }
 
-    /// What is known about the UDP or TCP checksum.
+    /// The checksum status of UDP or TCP.
     #[inline]
     pub fn l4_checksum(&self) -> ChecksumStatus {
         self.meta().known.l4_checksum
     }
 
-    /// Records what a node found out about the UDP or TCP checksum.
+    /// Stores the UDP or TCP checksum status that a node determined.
     #[inline]
     pub fn set_l4_checksum(&mut self, verdict: ChecksumStatus) {
         self.meta_mut().known.l4_checksum = verdict;
     }
 
-    /// Bytes of the link header that stands (or stood, once advanced) before the packet, tags
-    /// included.
+    /// Length of the link header before the packet, tags included; it remains known after an
+    /// advance.
     #[inline]
     pub fn l2_len(&self) -> usize {
         self.meta().known.l2_len.into()
     }
 
-    /// Bytes of the IP header that stands (or stood) behind the link header.
+    /// Length of the IP header behind the link header; it remains known after an advance.
     #[inline]
     pub fn l3_len(&self) -> usize {
         self.meta().known.l3_len.into()
     }
 
-    /// Records the length of the link header. Panics above 255: the caller bounds its tags.
+    /// Stores the length of the link header. Panics above 255: the caller bounds its tags.
     #[inline]
     pub fn set_l2_len(&mut self, len: usize) {
         self.meta_mut().known.l2_len = len as u8;
     }
 
-    /// Records the length of the IP header (at most 60 for IPv4).
+    /// Stores the length of the IP header (at most 60 for IPv4).
     #[inline]
     pub fn set_l3_len(&mut self, len: usize) {
         self.meta_mut().known.l3_len = len as u8;
     }
 
-    /// The `len` bytes that were advanced over last: a header that has been read. `None` where the
-    /// headroom does not hold so many, or the packet is a view.
+    /// The last `len` bytes that were advanced over: a header that has been read. `None` if the
+    /// headroom is shorter, or the packet is a view.
     #[inline]
     pub fn behind(&self, len: usize) -> Option<&[u8]> {
         if len > self.headroom() {
@@ -436,8 +435,8 @@ impl Mbuf {
         Some(unsafe { slice::from_raw_parts(meta.data.as_ptr().sub(len), len) })
     }
 
-    /// The same handle by value, for what is out of line while this one is borrowed: as long as
-    /// nobody outside sees where the handle itself is kept, the compiler keeps it in a register.
+    /// The same handle by value, for a call to code that is not inlined while this one is borrowed.
+    /// As the address of the handle itself does not escape, the compiler keeps it in a register.
     #[inline(always)]
     fn alias(&mut self) -> ManuallyDrop<Self> {
         ManuallyDrop::new(Self(self.0))
@@ -449,8 +448,8 @@ impl Mbuf {
         MbufRef { mbuf: ManuallyDrop::new(Self(self.0)), borrow: PhantomData }
     }
 
-    /// Asks the CPU to load the first data line, for the loop that knows which packet comes next.
-    /// Free of effects.
+    /// Prefetches the first data line, for a loop that knows which packet comes next. It has no
+    /// effect beside the cache.
     #[inline]
     pub fn prefetch(&self) {
         prefetch_line(self.meta().data.as_ptr());
@@ -476,8 +475,8 @@ impl Mbuf {
     #[inline(always)]
     pub(super) unsafe fn init(buffer: NonNull<Metadata>, headroom: usize) -> Self {
         let meta = buffer.as_ptr();
-        // SAFETY: the buffer is ours alone (caller), its start is followed by `room` bytes (2), and
-        // what is not written here is as it has to be (7) or guarded by a flag.
+        // SAFETY: the caller owns the buffer alone, its start is followed by `room` bytes (2), and
+        // the fields that are not written here are valid on the free list (7) or guarded by a flag.
         unsafe {
             (*meta).data = buffer.cast::<u8>().add(METADATA_LEN + headroom);
             (*meta).len = 0;
@@ -486,7 +485,7 @@ impl Mbuf {
         Self(buffer)
     }
 
-    /// The same with a copy of `line`, of which `len` bytes count.
+    /// As [`init`](Self::init), with a copy of the first `len` bytes of `line`.
     ///
     /// # Safety
     /// As [`init`](Self::init), and a line behind the headroom is inside `room`; `len` is at most a
@@ -499,7 +498,7 @@ impl Mbuf {
         len: usize,
     ) -> Self {
         // SAFETY: the caller's promise, passed on; a line behind `data` is inside the buffer, and
-        // nobody else names it.
+        // no other handle names it.
         unsafe {
             let mbuf = Self::init(buffer, headroom);
             (*buffer.as_ptr()).data.cast::<[u8; CACHE_LINE]>().write(*line);
@@ -508,7 +507,8 @@ impl Mbuf {
         }
     }
 
-    /// The same with three lines. One after the other: of all together the compiler makes a call.
+    /// As [`init_line`](Self::init_line), with three lines. They are copied one by one: for all
+    /// three at once the compiler calls `memcpy`.
     ///
     /// # Safety
     /// As [`init`](Self::init), and three lines behind the headroom are inside `room`; `len` is at
@@ -521,7 +521,7 @@ impl Mbuf {
         len: usize,
     ) -> Self {
         // SAFETY: the caller's promise, passed on; the lines behind `data` are inside the buffer,
-        // and nobody else names it.
+        // and no other handle names it.
         unsafe {
             let mbuf = Self::init_line(buffer, headroom, first, len);
             let data = (*buffer.as_ptr()).data.cast::<[u8; CACHE_LINE]>();
@@ -531,13 +531,13 @@ impl Mbuf {
         }
     }
 
-    /// The same with `len` bytes, which stand there uncleared.
+    /// As [`init`](Self::init), with `len` bytes, uncleared.
     ///
     /// # Safety
     /// As [`init`](Self::init), and `len` bytes behind the headroom are inside `room`.
     #[inline(always)]
     pub(super) unsafe fn init_fresh(buffer: NonNull<Metadata>, headroom: usize, len: usize) -> Fresh {
-        // SAFETY: the caller's promise, passed on; the buffer is ours alone.
+        // SAFETY: the caller's promise, passed on; the caller owns the buffer alone.
         unsafe {
             let mbuf = Self::init(buffer, headroom);
             (*buffer.as_ptr()).len = len as u32;
@@ -545,15 +545,15 @@ impl Mbuf {
         }
     }
 
-    /// The same with a copy of `frame`. It is made before there is a handle that would go home
-    /// where something fails: so none has to stand in memory meanwhile.
+    /// As [`init`](Self::init), with a copy of `frame`. The copy is made before the handle exists:
+    /// so no handle has to stand in memory to be dropped should the copy panic.
     ///
     /// # Safety
     /// As [`init`](Self::init), and the frame behind the headroom is inside `room`.
     #[inline(always)]
     pub(super) unsafe fn init_copy(buffer: NonNull<Metadata>, headroom: usize, frame: &[u8]) -> Fresh {
         // SAFETY: so many bytes from there on are inside the buffer (caller) and initialised (2),
-        // and the buffer is ours alone.
+        // and the caller owns the buffer alone.
         let place = unsafe {
             let data = buffer.cast::<u8>().add(METADATA_LEN + headroom);
             slice::from_raw_parts_mut(data.as_ptr(), frame.len())
@@ -581,8 +581,8 @@ impl Mbuf {
         self.meta().data.as_ptr()
     }
 
-    /// Gives the handle up as a number that a device keeps in its ring while the NIC or the kernel
-    /// has the buffer.
+    /// Turns the handle into a pointer that a device keeps in its ring while the NIC or the kernel
+    /// owns the buffer.
     #[inline]
     pub fn into_raw(self) -> NonNull<u8> {
         let buffer = self.0;
@@ -590,7 +590,7 @@ impl Mbuf {
         buffer.cast()
     }
 
-    /// Takes the handle back.
+    /// Turns the pointer back into the handle.
     ///
     /// # Safety
     /// `raw` came from [`Mbuf::into_raw`] on this thread and has not been taken back since.
@@ -600,11 +600,11 @@ impl Mbuf {
     }
 }
 
-/// A linear mbuf that nobody else has heard of: its `refs` is one, it is no view, and it has `len`
+/// A linear mbuf that has no second handle yet: its `refs` is one, it is no view, and it has `len`
 /// bytes from `data` on.
 pub(crate) struct Fresh {
     mbuf: Mbuf,
-    /// As in the metadata: whoever writes the bytes needs not look there again.
+    /// As in the metadata, so that writing the bytes does not read the metadata again.
     data: NonNull<u8>,
     len: usize,
 }
@@ -624,8 +624,8 @@ impl Fresh {
         self.mbuf
     }
 
-    /// The mbuf, and its bytes behind the first `headers_len` held beside it, as a sender keeps
-    /// what he may have to send again. None, where there are no more.
+    /// The mbuf, and a handle to its bytes behind the first `headers_len`, which a sender keeps for
+    /// retransmission. The handle is empty if there are no more bytes.
     #[inline(always)]
     pub(crate) fn keep(self, headers_len: usize) -> (Mbuf, Held) {
         let Self { mbuf, data, len } = self;
@@ -641,8 +641,7 @@ impl Fresh {
 }
 
 impl Drop for Mbuf {
-    /// The safety net: the buffer goes home, and the pool counts a packet that ended without a
-    /// name.
+    /// The safety net: it frees the buffer, and the pool counts an unnamed drop.
     fn drop(&mut self) {
         // SAFETY: the pool outlives its buffers (1).
         unsafe { self.meta().home.pool().as_ref() }.count_unnamed();
@@ -650,10 +649,10 @@ impl Drop for Mbuf {
     }
 }
 
-/// A shared borrow of an mbuf, handed over as the handle itself and not as a pointer to it. Who
-/// lends one to code that the compiler does not see keeps its own handle in a register.
+/// A shared borrow of an mbuf, passed as the handle itself and not as a pointer to it. The caller
+/// of a function that is not inlined so keeps its own handle in a register.
 pub(crate) struct MbufRef<'a> {
-    /// Never dropped: the handle is the lender's (3).
+    /// Never dropped: the lender owns the handle (3).
     mbuf: ManuallyDrop<Mbuf>,
     borrow: PhantomData<&'a Mbuf>,
 }
@@ -685,7 +684,7 @@ impl fmt::Debug for Mbuf {
     }
 }
 
-/// Asks the CPU to load the line that an address lies in, whatever stands there. Free of effects.
+/// Prefetches the cache line of an address, whatever it holds. It has no effect beside the cache.
 #[inline(always)]
 pub(crate) fn prefetch_line(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

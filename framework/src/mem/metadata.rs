@@ -1,29 +1,29 @@
-//! What stands at the start of each buffer: where its packet is, what is known of it, and who holds
-//! it. The handles ([`Mbuf`](super::Mbuf), [`Held`]) are pointers to it; the rules below are theirs
-//! and the pool's together.
+//! Metadata at the start of each buffer: the packet's place and length, its receive metadata, and
+//! its reference count. The handles ([`Mbuf`](super::Mbuf), [`Held`]) are pointers to it; they and
+//! the pool share the rules below.
 //!
 //! Invariants:
 //! 1. A `Metadata` lies at the start of a buffer that a live [`Pool`] cut from its region, aligned
-//!    to a cache line and initialised by the pool. Nobody but the pool's thread touches it (no
-//!    handle is `Send`).
+//!    to a cache line and initialised by the pool. Only the pool's thread touches it (no handle is
+//!    `Send`).
 //! 2. The `room` bytes behind the metadata are headroom, data and tailroom: `data .. data + len`
 //!    lies inside them, or, in a view, inside the bytes of its `Held`. All bytes are initialised (a
 //!    region starts zeroed).
-//! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. The last one sends the
-//!    buffer back to the free list, and nobody else does.
+//! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. Only the last one puts the
+//!    buffer back on the free list.
 //! 4. Bytes are written only through the mbuf, only while `refs` is one and it is not a view; so a
 //!    `Held` may lend `&[u8]` freely.
-//! 5. `next`, which is there where the flags say so, is owned by this buffer: each buffer is in at
-//!    most one chain. While `refs` is above one the chain behind it does not change, also where it
-//!    is itself chained behind another that goes home.
+//! 5. `next` is valid if the flags say so. This buffer owns it: each buffer is in at most one
+//!    chain. While `refs` is above one the chain behind the buffer does not change, even if the
+//!    buffer is itself chained behind another one that is freed.
 //! 6. A view's bytes belong to the `Held` in its `view` field, which lives as long as the view
 //!    does.
-//! 7. On the free list `refs` is one, as the next mbuf wants it, `next`, `rest_len` and `view` are
-//!    empty, and `home` is not marked: so what is rarely used is put in order where it was used,
-//!    and not for each packet.
-//! 8. `home` is marked where `refs` is above one, where there is a chain and where the buffer is a
-//!    view. It may also be marked where that was so once. So a buffer whose `home` is not marked
-//!    goes home without a look at anything else.
+//! 7. On the free list `refs` is one, as the next mbuf needs it, `next`, `rest_len` and `view` are
+//!    empty, and `home` is not marked. So rarely used fields are reset when they were used, and not
+//!    for each packet.
+//! 8. `home` is marked while `refs` is above one, while there is a chain and while the buffer is a
+//!    view. The mark may outlast that state. So a buffer whose `home` is not marked is freed
+//!    without a check of any other field.
 
 use core::cell::Cell;
 use core::fmt;
@@ -34,15 +34,15 @@ use super::held::Held;
 use super::pool::PoolInner;
 use crate::time::UnixTime;
 
-/// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a second one
+/// Bytes at the start of each buffer that hold the metadata: one hot cache line, and a cold one
 /// that only views touch.
 pub(crate) const METADATA_LEN: usize = 128;
 
-/// Whether a checksum is known to be right. The NIC's word, or that of the node that computed it.
+/// Whether a checksum is known to be right, by the NIC or by the node that computed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ChecksumStatus {
-    /// Nobody has looked: verify in software.
+    /// Not checked: verify in software.
     #[default]
     Unknown = 0,
     /// Verified, or known not to be needed.
@@ -51,21 +51,21 @@ pub enum ChecksumStatus {
     Bad = 2,
 }
 
-/// What a device already knows about a frame that it received; nodes skip the work that is done
-/// here.
+/// Receive metadata: what the device has found out about a frame. Nodes skip the checks that the
+/// device has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxInfo {
-    /// When the frame arrived, by the NIC's clock or the capture's, in ns of the Unix epoch; `None`
-    /// where unknown.
+    /// Arrival time by the NIC's clock or the capture's, in ns of the Unix epoch; `None` if
+    /// unknown.
     pub timestamp: Option<UnixTime>,
-    /// The same as a count of the NIC's own clock, where that was asked for instead. Not both:
-    /// there is room for one.
+    /// Arrival time in ticks of the NIC's own clock, if the device is configured for that. Never
+    /// both: there is room for one.
     pub ticks: Option<u64>,
     /// The tag of the steering rule that matched.
     pub flow_tag: Option<u32>,
     /// The tag control information of a VLAN tag that the NIC stripped.
     pub vlan: Option<u16>,
-    /// The receive-side-scaling hash; a hash of zero is none.
+    /// The RSS hash; zero means none.
     pub hash: Option<u32>,
     /// The IPv4 header checksum.
     pub ip_checksum: ChecksumStatus,
@@ -75,8 +75,8 @@ pub struct RxInfo {
     pub headers: Headers,
 }
 
-/// Which headers a NIC found in a frame. What it did not look for, and what it did not know, is
-/// `None` or `false`.
+/// Which headers a NIC recognized in a frame. `None` or `false` also means that the NIC did not
+/// look for the header.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Headers(u8);
@@ -188,7 +188,7 @@ pub enum L4 {
     Udp,
 }
 
-/// What stands in the first two cache lines of a buffer.
+/// The first two cache lines of a buffer.
 #[repr(C, align(64))]
 pub(super) struct Metadata {
     // The hot line.
@@ -200,14 +200,13 @@ pub(super) struct Metadata {
     /// Bytes of the buffers behind `next`.
     pub(super) rest_len: u32,
     pub(super) refs: Cell<u32>,
-    /// Bytes from the start of the headroom to the end of the tailroom: of this buffer, also where
-    /// it is a view.
+    /// Bytes from the start of the headroom to the end of the tailroom, always of this buffer, even
+    /// if it is a view.
     pub(super) room: u16,
-    /// Guarded by `HAS_VLAN`, as the next two are by their flags.
+    /// Valid if `HAS_VLAN` is set; the next two fields have flags as well.
     pub(super) vlan: u16,
     pub(super) timestamp: u64,
-    /// Also without a tag where it is [`NO_FLOW_TAG`], and without a hash where that is zero: what
-    /// a device does not know of each frame needs no flag of each.
+    /// [`NO_FLOW_TAG`] means no tag, and a hash of zero means no hash: these two need no flag.
     pub(super) flow_tag: u32,
     pub(super) known: Known,
     pub(super) hash: u32,
@@ -217,8 +216,8 @@ pub(super) struct Metadata {
 
 const _: () = assert!(size_of::<Metadata>() == METADATA_LEN && core::mem::offset_of!(Metadata, view) == 64);
 
-/// What a fresh mbuf begins with at zero: eight bytes together, so that one store clears them. A
-/// device that finds out much makes it ahead for each kind of frame ([`Known::of`]).
+/// The eight bytes of an mbuf that start at zero, adjacent, so that one store clears them. A device
+/// with rich metadata prepares the word for each kind of frame ([`Known::of`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(4))]
 pub(crate) struct Known {
@@ -228,13 +227,13 @@ pub(crate) struct Known {
     pub(super) l4_checksum: ChecksumStatus,
     pub(super) l2_len: u8,
     pub(super) l3_len: u8,
-    /// The eighth byte: without it the store would be three.
+    /// The eighth byte: without it the compiler would emit three stores.
     pub(super) headers: Headers,
 }
 
 impl Known {
-    /// What `info` says, and which of its values there are; the values themselves have their own
-    /// fields.
+    /// The flags of the values that are present in `info`, and its small values; timestamp, flow
+    /// tag, hash and VLAN have their own fields.
     #[inline]
     pub(crate) fn of(info: &RxInfo) -> Self {
         let has = |there: bool, flag: u8| if there { flag } else { 0 };
@@ -253,7 +252,7 @@ impl Known {
         }
     }
 
-    /// All of it as one number.
+    /// The struct as one integer.
     pub(crate) fn word(self) -> KnownWord {
         let [low, high] = self.interface.to_ne_bytes();
         let bytes = [
@@ -270,15 +269,14 @@ impl Known {
     }
 }
 
-/// A [`Known`] in a register: as a struct it would be taken apart and put together again, byte by
-/// byte.
+/// A [`Known`] in a register: the compiler would split a struct and join it again byte by byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct KnownWord(pub(super) u64);
 
 const _: () = assert!(size_of::<Known>() == size_of::<KnownWord>());
 
-/// Instead of a tag, which has 24 bits.
+/// Stands for no flow tag; tags have 24 bits.
 pub(super) const NO_FLOW_TAG: u32 = u32::MAX;
 
 pub(super) const HAS_TIMESTAMP: u8 = 1;
@@ -286,14 +284,14 @@ pub(super) const HAS_FLOW_TAG: u8 = 2;
 pub(super) const HAS_VLAN: u8 = 4;
 pub(super) const HAS_HASH: u8 = 8;
 pub(super) const IS_VIEW: u8 = 16;
-/// Set where `next` is: one test of the flags tells a packet with a chain or borrowed bytes from a
-/// plain one.
+/// Set if `next` is present: one test of the flags distinguishes a packet with a chain or borrowed
+/// bytes from a plain one.
 pub(super) const HAS_CHAIN: u8 = 32;
-/// Instead of `HAS_TIMESTAMP`: the same field counts the NIC's own clock.
+/// Set instead of `HAS_TIMESTAMP` if the field counts ticks of the NIC's clock.
 pub(super) const HAS_TICKS: u8 = 64;
 
 impl Metadata {
-    /// As the pool writes it once at start: a buffer on the free list.
+    /// The state on the free list, written by the pool once at start.
     pub(super) fn home(pool: NonNull<PoolInner>, room: u16) -> Self {
         Self {
             home: Home(Cell::new(pool)),
@@ -313,8 +311,8 @@ impl Metadata {
     }
 }
 
-/// The pool of a buffer, and in the lowest bit of the address a mark: on its way home the buffer
-/// wants to be looked at (8).
+/// The pool of a buffer. A mark in the lowest bit of the address says that freeing the buffer must
+/// check its other fields (8).
 pub(super) struct Home(Cell<NonNull<PoolInner>>);
 
 const _: () = assert!(align_of::<PoolInner>() > Home::MARK);
@@ -330,7 +328,7 @@ impl Home {
         NonNull::new(pool).unwrap_or(marked)
     }
 
-    /// Whether it is this pool, and there is nothing to look at.
+    /// Whether the buffer belongs to this pool and is not marked.
     #[inline(always)]
     pub(super) fn is_straight_to(&self, pool: NonNull<PoolInner>) -> bool {
         self.0.get() == pool
@@ -341,13 +339,13 @@ impl Home {
         self.0.get().addr().get() & Self::MARK != 0
     }
 
-    /// From here on there is something to look at.
+    /// Sets the mark: freeing must check the other fields.
     #[inline(always)]
     pub(super) fn mark(&self) {
         self.0.set(self.0.get().map_addr(|addr| addr | Self::MARK));
     }
 
-    /// There is nothing left to look at.
+    /// Clears the mark: freeing need not check the other fields.
     ///
     /// # Safety
     /// It is marked.
@@ -360,8 +358,8 @@ impl Home {
 }
 
 impl Metadata {
-    /// Counts one more handle. It panics where the count would wrap (handles that were forgotten),
-    /// as that would free a buffer that is held (3).
+    /// Counts one more handle. It panics if the count would wrap (leaked handles), as that would
+    /// free a buffer that is held (3).
     #[inline(always)]
     pub(super) fn add_handle(&self) {
         let more = self.refs.get().checked_add(1).expect("a buffer has fewer than 2^32 handles");
@@ -383,22 +381,22 @@ impl Metadata {
     }
 }
 
-/// Takes one handle off the count; the last one sends the buffer home.
+/// Drops one handle; the last one frees the buffer.
 #[inline(always)]
 pub(super) fn release(buffer: NonNull<Metadata>) {
-    // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and nobody writes to
+    // SAFETY: the caller gave up a live handle (1), so the metadata is valid, and nothing writes to
     // it meanwhile.
     let home = unsafe { &(*buffer.as_ptr()).home };
     if home.is_marked() {
         return release_held(buffer);
     }
-    // SAFETY: the pool outlives its buffers (1). Not marked, so this was the last handle, and the
-    // rest is as (7) wants it (8).
+    // SAFETY: the pool outlives its buffers (1). Without the mark this was the last handle, and the
+    // other fields are as (7) demands (8).
     unsafe { home.0.get().as_ref() }.put_back(buffer);
 }
 
-/// The same for a buffer that is held once more, as most often where it is marked: the NIC is done
-/// with what somebody else holds.
+/// The same for a marked buffer with one more handle: the most frequent case, as the NIC has sent
+/// bytes that a sender still holds.
 #[inline(always)]
 fn release_held(buffer: NonNull<Metadata>) {
     // SAFETY: as in `release`, and no reference to it is outstanding.
@@ -406,12 +404,13 @@ fn release_held(buffer: NonNull<Metadata>) {
     if meta.refs.get() != 2 || meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0 {
         return release_other(buffer);
     }
-    // SAFETY: only what is marked comes here.
+    // SAFETY: only a marked buffer gets here.
     unsafe { meta.home.unmark() };
     meta.refs.set(1);
 }
 
-/// The same for one that is held by many or by none, has or had a chain, or is a view.
+/// The same for a buffer with several further handles or none, with a chain now or before, or for a
+/// view.
 #[inline(never)]
 fn release_other(buffer: NonNull<Metadata>) {
     // SAFETY: as in `release`, and no reference to it is outstanding.
@@ -430,14 +429,14 @@ fn release_last(buffer: NonNull<Metadata>) {
     if meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0 {
         release_parts(meta);
     }
-    // SAFETY: only what is marked comes here.
+    // SAFETY: only a marked buffer gets here.
     unsafe { meta.home.unmark() };
     // SAFETY: the pool outlives its buffers (1).
     unsafe { meta.home.pool().as_ref() }.put_back(buffer);
 }
 
-/// Lets go of what a dying buffer owns: the chain behind it (a loop, as a chain may be long) and a
-/// view's bytes. It goes to the free list as (7) says.
+/// Frees the parts of a dying buffer: the chain behind it (in a loop, as a chain may be long) and
+/// the bytes of a view. The buffer is then as (7) demands.
 #[cold]
 fn release_parts(meta: &mut Metadata) {
     if let Some(held) = meta.view.take() {
@@ -447,7 +446,7 @@ fn release_parts(meta: &mut Metadata) {
     while let Some(buffer) = next {
         // SAFETY: the chain was owned by the dying buffer (5), so this is a live handle.
         let meta = unsafe { &mut *buffer.as_ptr() };
-        // Where somebody else holds it, the chain behind it is his from here on.
+        // If it is still held, the remaining handle owns the chain behind it from here on.
         next = if meta.refs.get() == 1 { meta.take_chain() } else { None };
         release(buffer);
     }

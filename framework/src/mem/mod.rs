@@ -1,9 +1,9 @@
 //! Memory holds: regions of pages, pools of packet buffers, mbufs and bursts.
 //!
-//! Everything is taken at start. A [`Region`] is one contiguous range of (huge)pages that a NIC can
-//! be told about; a [`Pool`] cuts it into equal buffers and belongs to one worker; an [`Mbuf`] is
-//! an owned 8-byte handle to one buffer; a [`Held`] is the explicit second handle that keeps the
-//! bytes when the mbuf has moved on; a [`Burst`] is up to [`BURST_MAX`] mbufs that move together.
+//! Memory is allocated at start. A [`Region`] is one contiguous range of (huge)pages that a NIC can
+//! register; a [`Pool`] cuts it into equal buffers and belongs to one worker; an [`Mbuf`] is an
+//! owned 8-byte handle to one buffer; a [`Held`] is an explicit second handle that keeps the bytes
+//! after the mbuf is freed or sent; a [`Burst`] is up to [`BURST_MAX`] mbufs that move together.
 //!
 //! ```text
 //!  Region  | metadata | headroom | data ........ | tailroom || metadata | headroom | data ... | tailroom || ...
@@ -51,8 +51,8 @@ pub(crate) use rx_meta::{Arrival, MetaTemplate, RxMeta, RxMetaMinimal, Templated
 pub(crate) use rx_slots::RxSlots;
 pub use sizing::Sizing;
 
-/// The most mbufs that move together. 64 handles are eight cache lines; beyond that the first frame
-/// of a burst waits for the last without the loop getting cheaper.
+/// The most mbufs that move together. 64 handles are eight cache lines; with a larger burst the
+/// first frame waits longer for the last, and the loop gets no cheaper.
 pub const BURST_MAX: usize = 64;
 
 /// Up to [`BURST_MAX`] owned mbufs. Making one allocates nothing.

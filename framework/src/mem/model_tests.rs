@@ -1,5 +1,5 @@
 //! Mbufs, chains, views and second handles against plain vectors: whatever safe code does with
-//! them, each handle shows the bytes that it was made for, and at the end every buffer is at home.
+//! them, each handle reads the bytes that it was made for, and at the end every buffer is free.
 
 use super::*;
 
@@ -109,7 +109,7 @@ impl Model {
                 self.helds.push((held, model));
             }
             _ => match held.into_mbuf() {
-                // What the mbuf was when it was let go, which the handle does not know.
+                // The content of the mbuf when it was dropped; the handle does not know it.
                 Ok(mbuf) => {
                     let now = flat(mbuf.segments());
                     self.mbufs.push(Live(mbuf, now, true));

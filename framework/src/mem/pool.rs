@@ -1,16 +1,16 @@
-//! A pool: the buffers of one worker, handed out from the top of a stack so that the buffer used
-//! last, still warm in the cache, is used next. No atomics: a pool, and everything that comes out
-//! of it, stays on its thread.
+//! A pool: the buffers of one worker. The free list is a stack, so that the buffer freed last,
+//! still warm in the cache, is allocated next. A pool and its mbufs stay on one thread, so there
+//! are no atomics.
 //!
 //! Invariants:
 //! 1. `free[..top]` names buffers that no handle names; each buffer is named at most once. So a
-//!    buffer is in the stack or out, never both, and `top` is at most the length of `free`.
+//!    buffer is on the stack or in use, never both, and `top` is at most the length of `free`.
 //! 2. The buffers are disjoint, lie inside the region, start on a cache line, and carry `Metadata`
 //!    that was written at construction.
-//! 3. `PoolInner` stays in memory as long as any of its buffers is out: a `Pool` that is dropped
-//!    before its mbufs leaves it (and the region) behind on purpose.
+//! 3. `PoolInner` stays in memory as long as any of its buffers is in use: a `Pool` that is dropped
+//!    before its mbufs leaks it (and the region) on purpose.
 //! 4. Headroom and data room are whole cache lines, and the data room is at least one:
-//!    `Layout::check` sees to it.
+//!    `Layout::check` ensures it.
 //! 5. `Pool` is neither `Send` nor `Sync` (it holds a raw pointer), nor is anything that reaches
 //!    `PoolInner`.
 
@@ -35,8 +35,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Free bytes before a received frame: room for the tags and headers that a tunnel or a reply
-    /// prepends, and what the AF_XDP kernel side keeps before each frame (256).
+    /// Free bytes before a received frame, for the tags and headers that a tunnel or a reply
+    /// prepends. The kernel's side of AF_XDP keeps 256 bytes before each frame.
     pub const HEADROOM: usize = 128;
 
     /// Buffers for frames of up to `frame_len_max` bytes (Ethernet header to last payload byte).
@@ -112,9 +112,9 @@ pub(super) struct PoolInner {
     headroom: usize,
     /// [`Layout::data_room`].
     data_room: usize,
-    /// Packets that ended without a name.
+    /// Packets that ended without a reason.
     unnamed: Cell<u64>,
-    /// Times that `alloc` found nothing.
+    /// Calls of `alloc` that found no free buffer.
     exhausted: Cell<u64>,
     layout: Layout,
     region: Arc<Region>,
@@ -162,8 +162,8 @@ impl Pool {
         Self::new(Arc::new(region), layout)
     }
 
-    /// An empty mbuf with full headroom; `None` where all buffers are out, which is counted and is
-    /// an event, not an error. One to two nanoseconds while the buffer's metadata is warm.
+    /// An empty mbuf with full headroom. `None` if all buffers are in use: the pool counts it, and
+    /// it is an event, not an error. One to two nanoseconds while the buffer's metadata is warm.
     #[inline]
     pub fn alloc(&self) -> Option<Mbuf> {
         let buffer = self.inner().take()?;
@@ -172,8 +172,8 @@ impl Pool {
         Some(unsafe { Mbuf::init(buffer, self.inner().headroom) })
     }
 
-    /// An mbuf of `len` bytes that begins as `line` does: a short frame copied in one piece,
-    /// whatever its length. `None` where all buffers are out. Panics where `len` is more than the
+    /// An mbuf of the first `len` bytes of `line`: a short frame is copied as one whole line,
+    /// whatever its length. `None` if all buffers are in use. Panics if `len` is more than the
     /// line.
     #[inline]
     pub(crate) fn alloc_line(&self, line: &[u8; CACHE_LINE], len: usize) -> Option<Mbuf> {
@@ -183,8 +183,8 @@ impl Pool {
         Some(unsafe { Mbuf::init_line(buffer, self.inner().headroom, line, len) })
     }
 
-    /// The same with three lines: enough for an order with its headers. `None` also where a buffer
-    /// has no room for them.
+    /// As [`alloc_line`](Self::alloc_line), with three lines: enough for an order with its headers.
+    /// `None` also if a buffer has no room for them.
     #[inline]
     pub(crate) fn alloc_lines(&self, lines: &[[u8; CACHE_LINE]; 3], len: usize) -> Option<Mbuf> {
         assert!(len <= lines.as_flattened().len(), "more bytes than in the lines");
@@ -196,8 +196,8 @@ impl Pool {
         Some(unsafe { Mbuf::init_lines(buffer, self.inner().headroom, lines, len) })
     }
 
-    /// A linear mbuf of `len` bytes that nobody has heard of yet, to be written and kept; `None`
-    /// where all buffers are out, or none has room for so many.
+    /// A linear mbuf of `len` bytes without a second handle, to be written and kept. `None` if all
+    /// buffers are in use or `len` does not fit one.
     #[inline(always)]
     pub(crate) fn alloc_fresh(&self, len: usize) -> Option<Fresh> {
         if len > self.inner().data_room {
@@ -208,7 +208,7 @@ impl Pool {
         Some(unsafe { Mbuf::init_fresh(buffer, self.inner().headroom, len) })
     }
 
-    /// The same with a copy of `frame`.
+    /// As [`alloc_fresh`](Self::alloc_fresh), with a copy of `frame`.
     #[inline(always)]
     pub(crate) fn alloc_fresh_copy(&self, frame: &[u8]) -> Option<Fresh> {
         if frame.len() > self.inner().data_room {
@@ -219,8 +219,8 @@ impl Pool {
         Some(unsafe { Mbuf::init_copy(buffer, self.inner().headroom, frame) })
     }
 
-    /// A linear mbuf with a copy of `frame`; `None` where no buffer is free or the frame is larger
-    /// than one.
+    /// A linear mbuf with a copy of `frame`; `None` if all buffers are in use or the frame is
+    /// larger than one.
     #[inline]
     pub fn alloc_copy(&self, frame: &[u8]) -> Option<Mbuf> {
         let mut mbuf = self.alloc()?;
@@ -236,8 +236,8 @@ impl Pool {
         }
     }
 
-    /// An mbuf that shows held bytes without copying them, to be sent behind a header. The handle
-    /// comes back where no buffer is free or the bytes are a chain.
+    /// An mbuf that refers to held bytes without copying them, to be sent behind a header. The
+    /// handle is returned if all buffers are in use or the bytes are a chain.
     pub fn view(&self, held: Held) -> Result<Mbuf, Held> {
         if held.bytes().is_none() {
             return Err(held);
@@ -256,31 +256,31 @@ impl Pool {
         self.inner().free.len()
     }
 
-    /// Whether a buffer is at home, and has room for so many bytes: whether the next
-    /// [`alloc_fresh_copy`](Self::alloc_fresh_copy) finds one.
+    /// Whether a buffer is free, and has room for `len` bytes: whether the next
+    /// [`alloc_fresh_copy`](Self::alloc_fresh_copy) succeeds.
     #[inline(always)]
     pub(crate) fn has_buffer_of(&self, len: usize) -> bool {
         self.inner().top.get() > 0 && len <= self.inner().data_room
     }
 
-    /// Buffers at home.
+    /// Free buffers.
     #[inline]
     pub fn available(&self) -> usize {
         self.inner().top.get()
     }
 
-    /// Buffers out: in rings, in the pipeline, held.
+    /// Buffers in use: in rings, in the pipeline, held.
     pub fn in_use(&self) -> usize {
         self.capacity() - self.available()
     }
 
-    /// Packets that were dropped by going out of scope instead of by name. Anything above zero is a
-    /// bug of a node, an app or a device, and the conservation tests look for it.
+    /// Packets that went out of scope instead of being freed or discarded with a reason. Anything
+    /// above zero is a bug of a node, an app or a device, and the conservation tests check for it.
     pub fn unnamed(&self) -> u64 {
         self.inner().unnamed.get()
     }
 
-    /// Times that [`Pool::alloc`] found no buffer.
+    /// Calls of [`Pool::alloc`] that found no free buffer.
     pub fn exhausted(&self) -> u64 {
         self.inner().exhausted.get()
     }
@@ -295,23 +295,22 @@ impl Pool {
         &self.inner().region
     }
 
-    /// Takes as many buffers as `into` has room for, without making handles of them; `false`, and
-    /// nothing is taken, where fewer are at home. Whoever takes them makes handles of them or puts
-    /// them back.
+    /// Takes as many buffers as `into` has room for, without making handles of them. If fewer are
+    /// free, it returns `false` and takes none. The caller makes handles of them or puts them back.
     #[inline(always)]
     pub(super) fn take_many(&self, into: &mut [Option<NonNull<Metadata>>]) -> bool {
         let inner = self.inner();
         let Some(left) = inner.top.get().checked_sub(into.len()) else { return false };
         let taken = inner.free.as_ptr().cast::<Option<NonNull<Metadata>>>();
-        // SAFETY: `top` is the length of `free` at most (1), so what lies between `left` and it is
-        // inside; a cell is laid out as what it holds, and so is an option of a pointer that is not
-        // null.
+        // SAFETY: `top` is at most the length of `free` (1), so the places between `left` and `top`
+        // are inside; a cell has the layout of its content, and so has an option of a non-null
+        // pointer.
         unsafe { taken.add(left).copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
         inner.top.set(left);
         true
     }
 
-    /// What tells this pool from others, also when it is gone.
+    /// Identifies this pool among others, also after it is dropped.
     #[inline(always)]
     pub(super) fn identity(&self) -> NonNull<PoolInner> {
         self.inner
@@ -325,25 +324,26 @@ impl Pool {
 }
 
 impl PoolInner {
-    /// Takes a buffer that no handle names any more.
+    /// Puts a buffer on the free list. No handle names it any more.
     #[inline(always)]
     pub(super) fn put_back(&self, buffer: NonNull<Metadata>) {
         let top = self.top.get();
-        // Past the end means a buffer came home twice: the index panics, in words of the slice.
+        // Past the end means that a buffer was freed twice: the index panics, in the words of a
+        // slice.
         self.free[top].set(buffer);
         self.top.set(top + 1);
     }
 
-    /// Takes buffers that no handle names any more, and that are as the metadata's invariant 7
-    /// says: those that go home without being looked at again.
+    /// Puts buffers on the free list that no handle names any more and whose metadata is as its
+    /// invariant 7 demands: no field of them is checked or reset.
     #[inline(always)]
     pub(super) fn put_back_many(&self, buffers: &[NonNull<Metadata>]) {
         let top = self.top.get();
         let end = top + buffers.len();
-        // Past the end means a buffer came home twice, as above.
+        // Past the end means that a buffer was freed twice, as above.
         let free = &self.free[top..end];
         // SAFETY: the stack has so many places from `top` on, checked above, and a cell may be
-        // written through a shared reference. The two do not overlap, as nobody else reaches the
+        // written through a shared reference. The two do not overlap, as only the pool reaches the
         // stack.
         unsafe {
             free.as_ptr()
@@ -354,7 +354,7 @@ impl PoolInner {
         self.top.set(end);
     }
 
-    /// The buffer on top of the stack, which is the caller's from here on.
+    /// Takes the buffer on top of the stack; the caller owns it from here on.
     #[inline(always)]
     pub(super) fn take(&self) -> Option<NonNull<Metadata>> {
         let top = self.top.get();
@@ -363,8 +363,8 @@ impl PoolInner {
             return None;
         }
         self.top.set(top - 1);
-        // SAFETY: `put_back` keeps `top` at the length of `free` at most, and here it is above zero
-        // (1). Checked once there is enough: each buffer that is taken has been put back.
+        // SAFETY: `put_back` keeps `top` at most at the length of `free`, and here it is above zero
+        // (1). One check there is enough: each buffer that is taken has been put back.
         Some(unsafe { self.free.get_unchecked(top - 1) }.get())
     }
 
@@ -383,7 +383,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let inner = self.inner();
         if inner.top.get() == inner.free.len() {
-            // SAFETY: every buffer is home, so no handle can reach the box again (1, 3); it was
+            // SAFETY: every buffer is free, so no handle can reach the box again (1, 3); it was
             // leaked from a `Box`.
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
         }
@@ -399,7 +399,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Why there is no pool.
+/// Why a pool could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError {

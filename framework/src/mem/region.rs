@@ -1,8 +1,8 @@
-//! A region: one contiguous, long-lived range of memory that buffers are cut from and that a device
-//! can register (an AF_XDP umem, an mlx5 memory region with its lkey).
+//! A region: one contiguous, long-lived range of memory that pools cut into buffers and that a
+//! device can register (an AF_XDP umem, an mlx5 memory region with its lkey).
 //!
-//! A region is shared by `Arc` and says nothing about who writes where: that is the pool's promise.
-//! It stays mapped until the last pool, mbuf and device that use it are gone.
+//! A region is shared by `Arc` and does not govern who writes where: the pool does. It stays mapped
+//! until the last pool, mbuf and device that use it are gone.
 //!
 //! Invariants:
 //! 1. `base .. base + len` is one allocation, valid for reads and writes until the `Region` is
@@ -25,7 +25,7 @@ pub struct Region {
     backing: Backing,
 }
 
-/// What gives the memory back.
+/// The owner of the memory, which frees it.
 enum Backing {
     Pages(Mapping),
     Heap(Layout),
@@ -38,11 +38,11 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Alignment of the first byte: a 4 KiB page, the least that AF_XDP accepts for a umem.
+    /// Alignment of the first byte: a 4 KiB page, the minimum that AF_XDP accepts for a umem.
     pub const ALIGN: usize = 4096;
 
-    /// Maps pages as `request` says (hugepages, NUMA node, locked). Ask [`Region::mapping`] whether
-    /// the kernel had to fall back to smaller pages, and tell the user.
+    /// Maps pages as `request` says (hugepages, NUMA node, locked). The caller checks
+    /// [`Region::mapping`] for a fallback to smaller pages, and reports it to the operator.
     pub fn map(request: &MapRequest) -> Result<Self, RegionError> {
         let mapping = Mapping::map(request).map_err(RegionError::Map)?;
         Ok(Self {
@@ -53,8 +53,8 @@ impl Region {
         })
     }
 
-    /// Takes `len` bytes from the heap: for tests, Miri, and tools that do not care about page
-    /// walks.
+    /// Allocates `len` bytes on the heap: for tests, Miri, and tools for which page walks do not
+    /// matter.
     pub fn heap(len: usize) -> Result<Self, RegionError> {
         let layout = Layout::from_size_align(len.max(1), Self::ALIGN).map_err(|_| RegionError::TooLarge(len))?;
         // SAFETY: the layout is not of size zero.
@@ -77,8 +77,7 @@ impl Region {
         self.len == 0
     }
 
-    /// The mapping behind the region, with its page size and what it fell back to; `None` for heap
-    /// memory.
+    /// The mapping behind the region, with its page size and any fallback; `None` for heap memory.
     pub fn mapping(&self) -> Option<&Mapping> {
         match &self.backing {
             Backing::Pages(mapping) => Some(mapping),
@@ -86,7 +85,7 @@ impl Region {
         }
     }
 
-    /// Takes the region for one pool; `false` where another pool has it.
+    /// Claims the region for one pool; `false` if another pool has it.
     pub(crate) fn claim(&self) -> bool {
         !self.claimed.swap(true, Ordering::AcqRel)
     }
@@ -107,13 +106,13 @@ impl fmt::Debug for Region {
     }
 }
 
-/// Why there is no region.
+/// Why a region could not be created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegionError {
     /// The kernel refused the mapping.
     Map(hugepages::MapError),
-    /// The heap has no room for so many bytes.
+    /// The heap cannot allocate so many bytes.
     TooLarge(usize),
 }
 

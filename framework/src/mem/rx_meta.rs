@@ -1,6 +1,6 @@
-//! Receive metadata: what a device says of a frame that has come, and how it gets into the metadata
-//! of the frame's buffer: with as few stores as its kind allows. [`RxSlots`](super::RxSlots) makes
-//! the mbufs.
+//! Receive metadata: a device's description of a received frame, written into the metadata of the
+//! frame's buffer with as few stores as its kind allows. [`RxSlots`](super::RxSlots) makes the
+//! mbufs.
 //!
 //! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
 
@@ -10,19 +10,19 @@ use core::ptr::NonNull;
 use super::metadata::{KnownWord, Metadata};
 use super::pool::Pool;
 
-/// A frame that has come, as its device describes it.
+/// A received frame, as its device describes it.
 pub(crate) trait Arrival: Copy {
     /// Bytes of the frame.
     fn len(&self) -> u32;
 
-    /// The same of a part of it.
+    /// The same metadata with another length.
     fn with_len(self, len: u32) -> Self;
 
-    /// Writes the rest of it down.
+    /// Writes all but the length.
     fn write(&self, place: &mut Place);
 }
 
-/// The metadata of a buffer that has just left its slot: nobody else sees it.
+/// The metadata of a buffer that has just left its slot: no handle names it.
 pub(crate) struct Place(NonNull<Metadata>);
 
 impl Place {
@@ -34,8 +34,8 @@ impl Place {
     }
 }
 
-/// All receive metadata that a device may have. Values that [`KnownWord`] does not name mean
-/// nothing.
+/// All receive metadata that a device may have. A value is valid only if [`KnownWord`] has its
+/// flag.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RxMeta {
     pub(crate) len: u32,
@@ -60,14 +60,14 @@ impl Arrival for RxMeta {
     #[inline(always)]
     fn write(&self, place: &mut Place) {
         RxMetaMinimal(*self).write(place);
-        // SAFETY: initialised (1) and seen by nobody else, as whoever made the place promised.
+        // SAFETY: initialised (1) and, as the caller of `Place::new` promised, named by no handle.
         let meta = unsafe { place.0.as_mut() };
         meta.timestamp = self.timestamp;
         meta.hash = self.hash;
     }
 }
 
-/// The same without timestamp and hash.
+/// [`RxMeta`] without timestamp and hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RxMetaMinimal(pub(crate) RxMeta);
 
@@ -84,7 +84,7 @@ impl Arrival for RxMetaMinimal {
     #[inline(always)]
     fn write(&self, place: &mut Place) {
         // SAFETY: as in `RxMeta`. The word was made of a `Known`, of which it has the size, so it
-        // is one.
+        // is a valid one.
         unsafe {
             let meta = place.0.as_mut();
             meta.vlan = self.0.vlan;
@@ -94,9 +94,8 @@ impl Arrival for RxMetaMinimal {
     }
 }
 
-/// What many frames have in common, as it stands in the metadata: the second half of the hot line.
-/// In registers for a loop, where there are registers for that: as a struct it would be read anew
-/// for each frame.
+/// The metadata that many frames share, laid out as the second half of the hot line. A loop keeps
+/// it in registers if enough are free; a struct would be reloaded for each frame.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct MetaTemplate(Half, Half);
@@ -106,7 +105,7 @@ type Half = core::arch::x86_64::__m128i;
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 type Half = [u64; 2];
 
-/// What a template is made of.
+/// The fields of a template.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 struct Common {
@@ -119,10 +118,10 @@ struct Common {
     hash: u32,
 }
 
-/// Where it stands.
+/// Offset of the template in the metadata.
 const TEMPLATE_AT: usize = offset_of!(Metadata, refs);
 
-/// Its fields stand where those of the metadata do.
+/// Its fields stand at the offsets of the metadata's fields.
 const _: () = assert!(
     size_of::<Common>() == size_of::<MetaTemplate>()
         && TEMPLATE_AT.is_multiple_of(align_of::<MetaTemplate>())
@@ -135,7 +134,7 @@ const _: () = assert!(
 );
 
 impl MetaTemplate {
-    /// Of frames that nothing is known of, for buffers of `pool`.
+    /// A template without receive metadata, for buffers of `pool`.
     pub(crate) fn any(pool: &Pool) -> Self {
         Self::of(&RxMeta::default(), pool)
     }
@@ -145,22 +144,22 @@ impl MetaTemplate {
         Self::new(meta, pool.layout().room() as u16)
     }
 
-    /// For frames with the metadata `meta`, in buffers that have `room` bytes and one handle.
+    /// For frames with the metadata `meta`, in buffers of `room` bytes with one handle.
     #[inline(always)]
     pub(super) fn new(meta: &RxMeta, room: u16) -> Self {
         let RxMeta { known, timestamp, flow_tag, hash, vlan, .. } = *meta;
         let common = Common { refs: 1, room, vlan, timestamp, flow_tag, known, hash };
-        // SAFETY: numbers without a gap, on both sides.
+        // SAFETY: integers without padding, on both sides.
         unsafe { transmute::<Common, Self>(common) }
     }
 }
 
-/// One of many frames whose metadata is that of a template, but for length and hash.
+/// A frame whose metadata is that of a template, except length and hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Templated {
     pub(crate) len: u32,
     pub(crate) template: MetaTemplate,
-    /// Its own hash, where each has one.
+    /// The frame's own hash, if each frame has one.
     pub(crate) hash: Option<u32>,
 }
 
@@ -176,9 +175,9 @@ impl Arrival for Templated {
 
     #[inline(always)]
     fn write(&self, place: &mut Place) {
-        // SAFETY: as in `RxMeta`. What the template has of count and room is what stands there
-        // already (7); its other fields are numbers and a word that was made of a `Known`. A line
-        // and half a line are aligned as it is.
+        // SAFETY: as in `RxMeta`. The template's reference count and room are those already there
+        // (7); its other fields are integers and a word that was made of a `Known`. A line and half
+        // a line have the alignment.
         unsafe {
             let halves = place.0.cast::<u8>().add(TEMPLATE_AT).cast::<Half>();
             halves.write(self.template.0);

@@ -1,15 +1,15 @@
-//! The buffers that a NIC has to receive into: a slot for each that its ring names. A frame that
-//! comes makes an mbuf of the buffer in its slot, and a fresh buffer takes the place. No metadata
-//! is touched but when a frame has come, so that posting loads no cache line.
+//! Receive slots: one for each ring entry, with the buffer that the NIC receives into. A completion
+//! turns the buffer in its slot into an mbuf and puts a fresh buffer there. Metadata is touched
+//! only at completion, so that posting loads no cache line.
 //!
 //! Invariants, beside those of [`metadata`](super::metadata):
-//! 1. A buffer in a slot was on the free list of the pool that the slots were made for, and no
-//!    handle names it: it is in one slot or at home or behind a handle.
+//! 1. A buffer in a slot came from the free list of the pool that the slots were made for, and no
+//!    handle names it: each buffer is in one slot, on the free list or behind a handle.
 //! 2. `vacant` slots are `None`.
 //! 3. `offset + room` is not more than a buffer of that pool has: a frame of `room` bytes that
 //!    begins `offset` bytes into the buffer is inside it. All buffers of a pool are alike.
-//! 4. Buffers in slots stay there when the slots are dropped: the NIC may still write into them.
-//!    Whoever knows that it does not sends them home first.
+//! 4. Buffers in slots stay there when the slots are dropped: the NIC may still write into them. A
+//!    caller who knows that the NIC has stopped frees them first.
 
 use core::mem::forget;
 use core::ptr::NonNull;
@@ -21,16 +21,16 @@ use super::metadata::{METADATA_LEN, Metadata};
 use super::pool::{Pool, PoolInner};
 use super::rx_meta::{Arrival, MetaTemplate, Place, RxMeta};
 
-/// Slots with the buffers that a NIC has.
+/// Slots with the buffers that the NIC owns.
 pub(crate) struct RxSlots {
     slots: Box<[Option<NonNull<Metadata>>]>,
     vacant: usize,
-    /// From a buffer's start to where the frame goes.
+    /// Bytes from a buffer's start to the frame.
     offset: usize,
     room: u32,
     /// Headroom and data together.
     buffer_room: u16,
-    /// Compared, never followed.
+    /// Compared, never dereferenced.
     pool: NonNull<PoolInner>,
 }
 
@@ -53,7 +53,7 @@ impl RxSlots {
         self.slots.len() - self.vacant
     }
 
-    /// Bytes that fit a buffer.
+    /// Bytes of a frame that fit one buffer.
     #[inline(always)]
     pub(crate) fn room(&self) -> u32 {
         self.room
@@ -65,19 +65,19 @@ impl RxSlots {
         pool.identity() == self.pool
     }
 
-    /// What frames have in common whose metadata begins as `meta`.
+    /// The metadata shared by frames that start as `meta`.
     #[inline]
     pub(crate) fn template(&self, meta: &RxMeta) -> MetaTemplate {
         MetaTemplate::new(meta, self.buffer_room)
     }
 
-    /// Makes mbufs of the buffers in `count` slots from `first` on and appends them to `burst`;
-    /// fresh buffers take their places. For each slot, counted from zero, what `arrivals` makes
-    /// says what came, and then `post` is given the address for the ring. It ends early at a frame
-    /// of more bytes than there is room for, and where the pool has fewer buffers than `count` at
-    /// once. Returns how many frames that were, and their bytes.
+    /// Makes mbufs of the buffers in `count` slots from `first` on, appends them to `burst`, and
+    /// puts fresh buffers in the slots. For each slot, counted from zero, the closure that
+    /// `arrivals` makes describes the frame; then `post` receives the address for the ring. It
+    /// stops early at a frame that is longer than a buffer, and if the pool has fewer than `count`
+    /// free buffers. Returns the number of frames and of bytes.
     ///
-    /// Panics at another pool, at vacant slots, and at a burst without the room.
+    /// Panics on another pool, on vacant slots, and on a burst without the room.
     #[inline(always)]
     pub(crate) fn exchange<A: Arrival, T: FnMut(usize) -> A>(
         &mut self,
@@ -92,7 +92,7 @@ impl RxSlots {
         let slots = &mut self.slots[first..][..count];
         let len = burst.len();
         // SAFETY: the burst has room for `count` more behind its `len`. No slot is vacant (2), and
-        // a handle is the pointer in it; the places are counted only where a frame is there.
+        // a handle is the pointer in it; `len` covers a place only once its frame has been written.
         let handles = unsafe {
             let places = burst.as_mut_ptr().add(len).cast::<Option<NonNull<Metadata>>>();
             places.copy_from_nonoverlapping(slots.as_ptr(), count);
@@ -101,8 +101,7 @@ impl RxSlots {
         if !pool.take_many(slots) {
             return (0, 0);
         }
-        // Made behind the copies, so that what it keeps in registers need not be put aside for
-        // them.
+        // Made after the copies, so that the registers it occupies need not be spilled around them.
         let mut arrival_at = arrivals();
         let (offset, room) = (self.offset, self.room);
         // Fits: a burst of buffers of 64 KiB at most.
@@ -113,8 +112,7 @@ impl RxSlots {
                 give_back(pool, &mut slots[done..], &handles[done..]);
                 break;
             }
-            // SAFETY: `take_many` has filled the slots, and the frame's place is inside the buffer
-            // (3).
+            // SAFETY: `take_many` has filled the slots, and the frame is inside the buffer (3).
             let address = unsafe { slots[done].unwrap_unchecked().cast::<u8>().add(offset) };
             post(done, address.as_ptr().expose_provenance() as u64);
             // SAFETY: the buffer was in the slot, so no handle names it (1), and the frame is
@@ -123,13 +121,13 @@ impl RxSlots {
             done += 1;
             bytes = bytes.wrapping_add(arrival.len());
         }
-        // SAFETY: so many mbufs are there, and they fit.
+        // SAFETY: `done` mbufs were written, and the burst has room for them.
         unsafe { burst.set_len(len + done) };
         (done, bytes.into())
     }
 
-    /// Makes an mbuf of the buffer in a slot, which is vacant then. `None` where it already was,
-    /// and at a frame of more bytes than there is room for: the buffer then stays.
+    /// Makes an mbuf of the buffer in a slot and leaves the slot vacant. `None` if it already was;
+    /// also on a frame that is longer than a buffer, and then the buffer stays.
     pub(crate) fn take(&mut self, slot: usize, arrival: &impl Arrival) -> Option<Mbuf> {
         if arrival.len() > self.room {
             return None;
@@ -140,18 +138,17 @@ impl RxSlots {
         Some(unsafe { arrived(buffer, self.offset, arrival) })
     }
 
-    /// Sends the buffer in a slot home, if there is one. The caller knows that the NIC has given it
-    /// back.
+    /// Frees the buffer in a slot, if there is one. The caller knows that the NIC has released it.
     pub(crate) fn free(&mut self, slot: usize) {
         if let Some(buffer) = self.slots[slot].take() {
             self.vacant += 1;
-            // SAFETY: its pool lives as long as one of its buffers is out.
+            // SAFETY: its pool lives as long as one of its buffers is in use.
             unsafe { buffer.as_ref().home.pool().as_ref() }.put_back(buffer);
         }
     }
 
-    /// The address of the buffer in a slot, for the ring; a fresh one where the slot is vacant.
-    /// `None` where no buffer is free. Panics at another pool.
+    /// The address of the buffer in a slot, for the ring; a vacant slot is filled with a fresh
+    /// buffer first. `None` if no buffer is free. Panics on another pool.
     pub(crate) fn fill(&mut self, pool: &Pool, slot: usize) -> Option<u64> {
         assert!(self.is_of(pool), "a queue receives into the pool that it was opened with");
         let buffer = match self.slots[slot] {
@@ -163,15 +160,15 @@ impl RxSlots {
                 buffer
             }
         };
-        // SAFETY: the frame's place is inside the buffer (3).
+        // SAFETY: the frame is inside the buffer (3).
         let data = unsafe { buffer.cast::<u8>().add(self.offset) };
         Some(data.as_ptr().expose_provenance() as u64)
     }
 }
 
 impl Pool {
-    /// An mbuf with a copy of `frame` and all that `arrival` tells but its length. `None` where no
-    /// buffer is free or the frame is larger than one.
+    /// An mbuf with a copy of `frame` and the metadata of `arrival`, except its length. `None` if
+    /// no buffer is free or the frame is longer than one.
     #[inline]
     pub(crate) fn alloc_arrival(&self, frame: &[u8], arrival: &impl Arrival) -> Option<Mbuf> {
         let layout = self.layout();
@@ -181,7 +178,7 @@ impl Pool {
         let buffer = self.inner().take()?;
         let offset = METADATA_LEN + layout.room() - layout.data_room();
         // SAFETY: the buffer was on the free list, so no handle names it, and the frame is inside;
-        // it overlaps no buffer that somebody else can read.
+        // it overlaps no buffer that a handle can read.
         unsafe {
             let place = buffer.cast::<u8>().add(offset);
             place.copy_from_nonoverlapping(NonNull::from(frame).cast(), frame.len());
@@ -190,7 +187,7 @@ impl Pool {
     }
 }
 
-/// The buffers that were in `slots` go back there, and those that took their places go home.
+/// Puts the `buffers` back into `slots`, and frees those that had replaced them.
 #[cold]
 #[inline(never)]
 fn give_back(pool: &Pool, slots: &mut [Option<NonNull<Metadata>>], buffers: &[NonNull<Metadata>]) {
@@ -204,7 +201,7 @@ fn give_back(pool: &Pool, slots: &mut [Option<NonNull<Metadata>>], buffers: &[No
 /// Makes an mbuf of a buffer with a frame in it, `offset` bytes from its start.
 ///
 /// # Safety
-/// The buffer was in a slot and is not any more, and the frame is inside.
+/// The buffer was in a slot and has been taken out of it, and the frame is inside.
 #[inline(always)]
 unsafe fn arrived(buffer: NonNull<Metadata>, offset: usize, arrival: &impl Arrival) -> Mbuf {
     let meta = buffer.as_ptr();

@@ -1,6 +1,6 @@
-//! How many buffers a pool needs, as a sum whose every part has a name and a reason. A pool that is
-//! too small drops packets in a burst; one that is too large spills the cache and the hugepages.
-//! Either way the operator can read why.
+//! The number of buffers a pool needs, as a sum in which each part has a name and a reason. A pool
+//! that is too small drops packets in a burst; one that is too large spills the cache and the
+//! hugepages. The operator can read the reason for each part.
 
 use core::fmt;
 
@@ -23,7 +23,7 @@ impl Sizing {
         Self::default()
     }
 
-    /// Adds a part: its name, its buffers, and the reason a stranger would ask for.
+    /// Adds a part: its name, its number of buffers, and the reason for them.
     #[must_use]
     pub fn part(mut self, name: &'static str, buffers: usize, why: &'static str) -> Self {
         self.parts.push(Part { name, buffers, why });
@@ -37,7 +37,7 @@ impl Sizing {
 }
 
 impl fmt::Display for Sizing {
-    /// One line a part, then the sum.
+    /// One line per part, then the sum.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.parts {
             writeln!(f, "{:>8}  {:<14} {}", part.buffers, part.name, part.why)?;

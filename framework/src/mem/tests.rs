@@ -144,7 +144,7 @@ fn chain_and_view_are_not_plain() {
     assert!(!view.is_plain() && view.is_linear());
     view.free();
     mbuf.free();
-    // What a chain and a view left behind does not show in the buffers' next packets.
+    // Leftovers of a chain and a view do not show in the buffers' next packets.
     let fresh: Vec<_> = (0..4).map(|_| pool.alloc().unwrap()).collect();
     assert!(fresh.iter().all(|mbuf| mbuf.is_plain() && mbuf.is_empty() && mbuf.segments().count() == 1));
     fresh.into_iter().for_each(Mbuf::free);
@@ -385,8 +385,8 @@ fn views_of_views_go_home_without_recursion() {
     std::thread::Builder::new()
         .stack_size(256 * 1024)
         .spawn(|| {
-            // Under Miri, which is slow, the count of handles is still looked at, if not the depth
-            // of the stack.
+            // Miri is slow: there the test checks the count of handles, but not the depth of the
+            // stack.
             let views = if cfg!(miri) { 50 } else { 19_999 };
             let pool = Pool::heap(views + 1).unwrap();
             let mut view = packet(&pool, b"x");
