@@ -1,6 +1,6 @@
-//! The way back: the Ethernet header for what a node answers to a packet that it has in its hands.
-//! Answers go where the host's routes and neighbors lead, and where a neighbor is not known, to the
-//! station that the frame came from.
+//! The Ethernet header of an answer: what a node sends back for a packet that it is processing.
+//! Answers follow the host's routes and neighbors; where the neighbor is not known, they go to the
+//! MAC address that the frame came from.
 
 use core::net::Ipv4Addr;
 
@@ -14,7 +14,7 @@ use crate::wire::{EtherType, EthernetFrame, EthernetHeader, MacAddr, VlanTag, Vl
 /// Bytes of the longest link header: two tags.
 pub(super) const LINK_LEN_MAX: usize = ethernet::HEADER_LEN + 2 * TAG_LEN;
 
-/// The link header of a frame that was received, as far as an answer wants to know it.
+/// The link header of a received frame, reduced to the fields that an answer needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     pub(super) src: MacAddr,
@@ -24,27 +24,27 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Reads the header that stands `advanced` bytes before the packet's data; None where it is not
-    /// there any more.
+    /// Reads the header that stands `advanced` bytes before the packet's data; `None` where it is
+    /// no longer in the buffer.
     pub(super) fn behind(mbuf: &Mbuf, advanced: usize, host: &Host) -> Option<Self> {
         let l2_len = mbuf.l2_len();
         let header = mbuf.behind(advanced + l2_len)?.get(..l2_len)?;
         let frame = EthernetFrame::parse(header).ok()?;
         let tags = match (host.vlan().is_empty(), frame.tags.is_empty(), mbuf.vlan()) {
-            // Its own, because of two tags the NIC may have taken the outer one off, and nobody
-            // remembers it.
+            // The host's own VLAN: of two tags the NIC may have stripped the outer one, which
+            // leaves no record.
             (false, ..) => host.vlan(),
             // In the VLAN of the question, or with its priority.
             (true, false, _) => frame.tags,
-            // The NIC took the tag off.
+            // The NIC stripped the tag.
             (true, true, Some(tci)) => VlanTags::single(VlanTag::from_tci(EtherType::VLAN, tci)),
             (true, true, None) => VlanTags::NONE,
         };
         Some(Self { src: frame.header.src(), dst: frame.header.dst(), tags })
     }
 
-    /// The station on the way to `destination`: a neighbor, or who sent the frame. None where no
-    /// route leads back.
+    /// The MAC address on the way to `destination`: the neighbor's, or the frame's source. `None`
+    /// where no route leads back.
     pub(super) fn station_to(&self, destination: Ipv4Addr, cx: &Cx<'_>) -> Option<MacAddr> {
         match cx.host.resolve(destination, cx.now) {
             Resolution::Station { mac, .. } => Some(mac),
@@ -53,13 +53,13 @@ impl Link {
         }
     }
 
-    /// The answer's header: its bytes and how many.
+    /// The answer's header and its length.
     pub(super) fn header(&self, dst: MacAddr, ethertype: EtherType, host: &Host) -> ([u8; LINK_LEN_MAX], usize) {
         link_header(dst, ethertype, &self.tags, host)
     }
 }
 
-/// Who sent the frame that is being looked at.
+/// The sender of the frame that is being processed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) address: Ipv4Addr,
@@ -67,15 +67,15 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// The sender of a packet whose IPv4 header stands `advanced` bytes before its data, and is
-    /// from `address`.
+    /// The sender of a packet from `address`, whose IPv4 header stands `advanced` bytes before its
+    /// data.
     pub(super) fn of(mbuf: &Mbuf, advanced: usize, address: Ipv4Addr, host: &Host) -> Option<Self> {
         let station = Link::behind(mbuf, advanced, host)?.src;
         station.is_unicast().then_some(Self { address, station })
     }
 }
 
-/// A link header from us: its bytes and how many.
+/// A link header from our MAC address, and its length.
 pub(super) fn link_header(
     dst: MacAddr,
     ethertype: EtherType,
@@ -88,8 +88,8 @@ pub(super) fn link_header(
     (bytes, len)
 }
 
-/// A frame of several parts in a buffer of its own. None where no buffer is free or it does not fit
-/// one.
+/// A frame assembled from several parts in a new buffer. `None` where no buffer is free or the
+/// frame does not fit.
 pub(super) fn build(parts: &[&[u8]], cx: &Cx<'_>) -> Option<Mbuf> {
     let mut frame = cx.pool.alloc()?;
     for part in parts {

@@ -7,12 +7,12 @@ use super::udp::datagram::Datagram;
 
 use crate::proto::Flow;
 
-/// Why an app does not start: a sentence for the operator.
+/// The reason why an app cannot start: a sentence for the operator.
 pub type AppError = Box<dyn core::error::Error + Send + Sync>;
 
 /// The application: one value, owned by its worker and passed down the call, so that it needs no
-/// lock and no cell. All methods have a default, which does nothing, and are called on the worker's
-/// core; whatever they take the next packet waits for. Several apps share a worker as a tuple
+/// lock and no cell. Each method has a default that does nothing. The methods run on the worker's
+/// core, and the next packet waits for as long as they take. Several apps share a worker as a tuple
 /// ([`for_consumers`](super::for_consumers)).
 ///
 /// ```
@@ -35,9 +35,9 @@ pub trait App {
         let _ = (datagram, cx);
     }
 
-    /// A peer wants to connect to a listener. Asked at its SYN, before anything is remembered of
-    /// it; and so once more for a SYN that comes again, and when a SYN cookie comes back. So decide
-    /// by the flow, and count connections by `Connected`.
+    /// A peer wants to connect to a listener. Called for its SYN, before any state is kept; called
+    /// again for a repeated SYN and when a SYN cookie comes back. So decide by the flow, and count
+    /// connections by `Connected`.
     fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> Accept {
         let _ = (listener, flow);
         Accept::Yes
@@ -48,48 +48,48 @@ pub trait App {
         let _ = (connection, event, cx);
     }
 
-    /// The next bytes of a connection. To keep them, [`hold`](TcpData::hold) them; what is sent in
+    /// The next bytes of a connection. To keep them, [`hold`](TcpData::hold) them; data sent from
     /// here carries the acknowledgment.
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
         let _ = (data, cx);
     }
 
-    /// Something went wrong with what a consumer sent. Called once for each consumer that has the
-    /// flow.
+    /// An ICMP error reports a problem with a packet that a consumer sent. Called once for each
+    /// consumer that has the flow.
     fn on_icmp_error(&mut self, error: &IcmpError, cx: &mut Cx<'_>) {
         let _ = (error, cx);
     }
 
-    /// Somebody answered an echo request. True where the app had sent it.
+    /// An echo reply arrived. Returns true where the app had sent the request.
     fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
         let _ = (reply, cx);
         false
     }
 
     /// Called once on the worker's thread before its first turn, by a [`Port`](crate::port::Port):
-    /// connect, arm timers. An error ends the port with this sentence. Who polls a
-    /// [`Worker`](crate::worker::Worker) by himself does so with
+    /// connect, arm timers. The port ends with the error as its message. Code that polls a
+    /// [`Worker`](crate::worker::Worker) itself does the same with
     /// [`with_app`](crate::worker::Worker::with_app).
     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
         let _ = cx;
         Ok(())
     }
 
-    /// Called once behind the last turn, by a [`Port`](crate::port::Port): say goodbye, print
-    /// totals. Connections that are open then are reset.
+    /// Called once after the last turn, by a [`Port`](crate::port::Port): log out, print totals.
+    /// Connections that are still open are reset afterwards.
     fn on_stop(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }
 
-    /// A timer that [`Cx::after`] set is due, and runs no more. 64 of them at most are due in a
-    /// turn; the others come with the next.
+    /// A timer that [`Cx::after`] set has expired; it does not repeat. At most 64 expire in a turn;
+    /// the rest follow in the next.
     fn on_timer(&mut self, token: u64, cx: &mut Cx<'_>) {
         let _ = (token, cx);
     }
 
-    /// Called once per poll, after the burst: orders, housekeeping. Bounded work. In a
-    /// [trunk](super::VlanTrunk) it is called once for each VLAN as well, and `cx.host.interface()`
-    /// says for which.
+    /// Called once per poll, after the burst: orders, housekeeping. Keep its work bounded. In a
+    /// [trunk](super::VlanTrunk) it is also called once for each VLAN; `cx.host.interface()` says
+    /// which one.
     fn tick(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }

@@ -1,4 +1,4 @@
-//! ARP and ICMP from frame to frame, over a device that keeps what is posted.
+//! ARP and ICMP from frame to frame, over a device that records what is posted.
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use proptest::prelude::*;
@@ -71,7 +71,7 @@ impl TxQueue for Outbox {
     fn refresh_counters(&mut self) {}
 }
 
-/// `N` is what is under test, behind the Ethernet node.
+/// `N` is the node under test, behind the Ethernet node.
 struct Rig<N> {
     node: N,
     app: Recorder,
@@ -157,7 +157,7 @@ impl<N: Node<Recorder>> Rig<N> {
         });
     }
 
-    /// Lets seconds pass.
+    /// Advances time by `seconds`.
     fn run(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
@@ -181,7 +181,7 @@ impl<N: Node<Recorder>> Rig<N> {
         self.block.snapshot().count(&format!("worker0/{name}")).unwrap_or_else(|| panic!("no counter {name}"))
     }
 
-    /// No buffer astray.
+    /// Every buffer is back in the pool.
     fn assert_conserved(&self) {
         let kept = self.node.kept() + self.egress.kept() + self.outbox.frames.len();
         assert_eq!((self.pool.in_use(), self.pool.unnamed()), (kept, 0));
@@ -507,13 +507,13 @@ fn neighbour_that_the_kernel_resolves_is_wished_for_and_what_waits_goes() {
     rig.host.apply(learned).unwrap();
     rig.tick();
     assert_eq!(opened(&rig.sent()).0, PEER_STATION);
-    // Used still, so the kernel is reminded; taken back, so it is asked again.
+    // In use, so the kernel is asked to probe it; removed, so it is requested again.
     rig.run(31);
     assert!(rig.egress.next_neighbor_request().is_some());
     rig.host.apply(HostEvent::NeighborRemoved(PEER)).unwrap();
     assert_eq!(rig.send(b"tock"), Ok(Sent::Waiting));
     assert!(rig.egress.next_neighbor_request().is_some());
-    // A tick looks at a quarter of the table.
+    // A tick walks a quarter of the table.
     rig.run(20);
     assert_eq!(rig.block.snapshot().count("kernel/egress/neighbors/drop/unreachable"), Some(1));
     rig.assert_conserved();
@@ -758,8 +758,8 @@ fn error_reaches_each_consumer_of_the_flow() {
     rig.assert_conserved();
 }
 
-/// What a flow that forbids fragments sends, from the IPv4 header on, whose `fragmentation needed`
-/// a router quotes.
+/// A packet of a flow that forbids fragments, from the IPv4 header on: a router quotes it in
+/// `fragmentation needed`.
 fn unfragmentable(rig: &mut Rig<Stack>) -> Vec<u8> {
     let local = SocketAddrV4::new(OURS, 5_000);
     rig.sockets.bind(ANNE, local, Sharing::Exclusive).unwrap();
@@ -790,13 +790,13 @@ fn path_mtu_is_lowered_told_and_kept() {
     assert_eq!(rig.count("icmp/drop/bad_path_mtu"), 1);
 }
 
-/// Our address, a port of ours and the peer are no secret: who knows them has not seen what we
-/// sent.
+/// Our address, our port and the peer are no secret: knowing them does not prove that a packet of
+/// ours was seen.
 #[test]
 fn path_mtu_of_a_datagram_that_was_never_sent_is_not_believed() {
     let mut rig = stack();
     let quoted = unfragmentable(&mut rig);
-    // As it was, but for the identification, and for another flow that has the same.
+    // The same packet with another identification, and with that identification on another flow.
     let made_up = |identification: u16| {
         let mut quoted = quoted.clone();
         quoted[4..6].copy_from_slice(&identification.to_be_bytes());
@@ -811,7 +811,7 @@ fn path_mtu_of_a_datagram_that_was_never_sent_is_not_believed() {
     other_port[22..24].copy_from_slice(&8u16.to_be_bytes());
     rig.push(&too_large(1_400, &other_port));
     assert_eq!(rig.count("icmp/drop/unproven_path_mtu"), 4);
-    // Datagrams of another length than they say, and longer than our own link takes.
+    // Datagrams whose length field is wrong, and one longer than our own link's MTU.
     let mut cut = quoted.clone();
     cut[25] ^= 1;
     let mut long = quoted.clone();
@@ -826,7 +826,7 @@ fn path_mtu_of_a_datagram_that_was_never_sent_is_not_believed() {
     assert_eq!((rig.count("icmp/drop/unproven_path_mtu"), rig.count("icmp/drop/path_mtu_limited")), (5, 99));
     assert!(rig.app.errors.is_empty());
     assert_eq!(rig.cx(|_, _, cx| cx.egress.path_mtu(PEER, cx.now)), None);
-    // A true one is believed again a moment later.
+    // A genuine one is accepted again a moment later.
     rig.now += Duration::from_secs(2);
     rig.push(&too_large(1_400, &quoted));
     assert_eq!(rig.app.errors.len(), 1);
@@ -891,8 +891,7 @@ fn errors_that_may_not_be_sent_are_counted_by_name() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Bytes that nobody would send, behind headers that are right: nothing panics and no buffer is
-    /// lost.
+    /// Random bytes behind correct headers: nothing panics and no buffer is lost.
     #[test]
     fn hostile_bytes_lose_no_buffer(
         payloads in prop::collection::vec((0u8..3, prop::collection::vec(any::<u8>(), 0..80)), 1..40),

@@ -1,9 +1,8 @@
-//! The way out: what everybody who sends shares. Counters, the neighbors and what waits for them,
-//! the MTUs of paths, the errors that senders are told, and the identifications of packets. One for
-//! each worker, in [`Cx`] beside the device.
+//! The way out that all senders share: counters, neighbors and the frames that wait for them, path
+//! MTUs, ICMP errors, and IP identifications. One for each worker, in [`Cx`] beside the device.
 //!
-//! What enters are payloads, by [`UdpFlow`](super::UdpFlow); what leaves are frames at the device,
-//! whole or in fragments.
+//! Payloads enter by [`UdpFlow`](super::UdpFlow); frames leave to the device, whole or in
+//! fragments.
 
 use core::net::Ipv4Addr;
 
@@ -22,7 +21,7 @@ use crate::time::Instant;
 use crate::wire::Protocol;
 
 crate::drop_reasons! {
-    /// Why a datagram was not sent. The sender has been told as well.
+    /// Why a datagram was not sent. The sender gets the same reason as a result.
     pub(crate) enum EgressDrop {
         /// No buffer is free for it.
         PoolEmpty => "pool_empty",
@@ -36,63 +35,64 @@ crate::drop_reasons! {
         NoRoute => "no_route",
         /// The link is down.
         LinkDown => "link_down",
-        /// The MAC address of the next hop is not known, and it cannot wait for it.
+        /// The MAC address of the next hop is not known, and the datagram cannot wait for it.
         NeighborMissing => "neighbor_missing",
     }
 }
 
-/// What the way out does beyond sending.
+/// The features of the way out beyond sending.
 #[derive(Clone, Copy, Debug)]
 pub struct EgressConfig {
-    /// Who asks for neighbors that are not known; what is sent to them waits. None: nobody asks,
-    /// and only neighbors that were configured, or told by the kernel, are sent to. The pool needs
-    /// `pending_max` buffers more.
+    /// The resolver for neighbors that are not known; frames to them wait. `None`: nothing is
+    /// resolved, and frames go only to neighbors that the configuration or the kernel supplies. The
+    /// pool needs `pending_max` more buffers.
     pub neighbors: Option<NeighborConfig>,
-    /// How many errors tell senders what became of their packets; None for replays and on
-    /// interfaces that are the kernel's: it answers for them.
+    /// The rate of ICMP errors that we send. `None` for replays, and on interfaces that the kernel
+    /// owns: it sends the errors.
     pub errors: Option<ErrorLimit>,
     /// MTUs of paths.
     pub path_mtus: PathMtuConfig,
-    /// The secret of the tables.
+    /// The secret that seeds the tables' hashes.
     pub seed: HashSeed,
 }
 
 impl EgressConfig {
-    /// Asks nobody and tells nobody: replays, benches, hosts whose neighbors are configured.
+    /// No ARP and no ICMP errors: replays, benches, hosts with configured neighbors.
     pub fn quiet(seed: HashSeed) -> Self {
         Self { neighbors: None, errors: None, path_mtus: PathMtuConfig::default(), seed }
     }
 
-    /// A host of its own: ARP, and errors at Linux's rate.
+    /// A host of its own: ARP, and ICMP errors at Linux's rate.
     pub fn host(seed: HashSeed) -> Self {
         Self { neighbors: Some(NeighborConfig::default()), errors: Some(ErrorLimit::default()), ..Self::quiet(seed) }
     }
 }
 
-/// What everybody who sends shares; handed to them in [`Cx`].
+/// The state that all senders share; they reach it in [`Cx`].
 pub struct Egress {
     pub(super) datagrams: Counter,
     pub(super) fragments: Counter,
     pub(super) frames: Counter,
     pub(super) bytes: Counter,
     drops: Drops<EgressDrop>,
-    /// Of packets that routers may fragment: of all that we send, as flows may share their
+    /// For packets that routers may fragment. One table for all flows, as flows may share their
     /// addresses.
     identifications: Identifications,
     pub(super) resolver: Option<Resolver>,
     pub(super) errors: Option<IcmpErrors>,
     path_mtus: PathMtus,
     path_changes: u64,
-    /// Whose segment the machine is looking at, where it may have to be answered to who sent it.
+    /// The sender of the segment that the machine is processing, where the answer may have to go
+    /// back to its MAC address.
     pub(super) sender: Option<Sender>,
-    /// Frames that were marked to be stamped, once somebody wants that.
+    /// Frames that were marked for a transmit timestamp, once an app has enabled them.
     pub(super) asked: Option<Box<Asked>>,
-    /// Those that were marked and whose time will never come.
+    /// Marked frames whose timestamp will never arrive.
     pub(super) timestamps_lost: Counter,
 }
 
 impl Egress {
-    /// Counters in the scope `egress` below `scope`. Takes all memory.
+    /// Counters in the scope `egress` below `scope`. Allocates all its memory here.
     pub fn new(config: EgressConfig, scope: &Scope) -> Self {
         let scope = scope.scope("egress");
         Self {
@@ -112,14 +112,14 @@ impl Egress {
         }
     }
 
-    /// Timers of what waits: bounded work, once per poll, a ns where nothing waits.
+    /// Timers of waiting frames: bounded work, once per poll; a ns where no frame waits.
     #[inline]
     pub fn tick(cx: &mut Cx<'_>) {
         resolver::tick(cx);
     }
 
-    /// Wants a neighbor to be known from now on: gateways, at start. A flow does it for its own
-    /// next hop. False where there is no room, or nobody here asks for neighbors.
+    /// Keeps a neighbor resolved from now on: gateways, at start. A flow does it for its own next
+    /// hop. False where there is no room, or this interface resolves no neighbors.
     pub fn keep_neighbor(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
         resolver::keep(request, cx)
     }
@@ -129,48 +129,48 @@ impl Egress {
         self.resolver.as_ref().map_or(0, Resolver::pending)
     }
 
-    /// Neighbors that are known or asked for.
+    /// Neighbors that are known or being resolved.
     pub fn neighbors(&self) -> usize {
         self.resolver.as_ref().map_or(0, Resolver::len)
     }
 
-    /// The next neighbor that somebody else is to be asked for
+    /// The next neighbor that the worker should have the kernel resolve
     /// ([`LearnFrom::Host`](crate::proto::LearnFrom::Host)).
     #[inline]
     pub fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {
         self.resolver.as_mut()?.next_neighbor_request()
     }
 
-    /// Bytes of the largest packet to a destination and until when that is believed, where a router
-    /// told.
+    /// The path MTU to a destination and its expiry, where a router reported one.
     pub fn path_mtu(&self, destination: Ipv4Addr, now: Instant) -> Option<(usize, Instant)> {
         self.path_mtus.lookup(destination, now)
     }
 
-    /// The identification of the datagrams of a flow that forbids fragments.
+    /// The identification of the datagrams of a flow that forbids fragments: it proves that a quote
+    /// is genuine.
     pub(super) fn proof(&self, flow: Flow) -> u16 {
         self.path_mtus.identification(flow)
     }
 
-    /// Whether a datagram of that identification is one that the flow has sent.
+    /// Whether the flow has sent a datagram with that identification.
     pub(super) fn prove(&mut self, flow: Flow, identification: u16, now: Instant) -> Result<(), PathMtuRefusal> {
         self.path_mtus.prove(flow, identification, now)
     }
 
-    /// Takes a router's claim, and says which MTU holds now.
+    /// Accepts a router's claim, and returns the MTU that holds now.
     pub(super) fn lower_path_mtu(&mut self, claim: PathMtuClaim, now: Instant) -> Result<usize, PathMtuRefusal> {
         let lowered = self.path_mtus.lower(claim, now)?;
         self.path_changes += 1;
         Ok(lowered)
     }
 
-    /// Moves whenever a path's MTU does.
+    /// Increments whenever a path MTU changes.
     #[inline]
     pub(super) fn path_changes(&self) -> u64 {
         self.path_changes
     }
 
-    /// Where the identifications of packets between two ends are counted.
+    /// The key under which identifications between two addresses are counted.
     pub(super) fn identification_key(
         &self,
         source: Ipv4Addr,
@@ -180,13 +180,13 @@ impl Egress {
         self.identifications.key(source, destination, protocol)
     }
 
-    /// The identification of the next packet between two ends.
+    /// The identification of the next packet between two addresses.
     #[inline]
     pub(super) fn next_identification(&mut self, key: IdentificationKey, now: Instant) -> u16 {
         self.identifications.next(key, now)
     }
 
-    /// Counts a datagram that is not sent, and says why.
+    /// Counts a datagram that is not sent, and returns the reason.
     #[cold]
     pub(super) fn refuse(&mut self, error: SendError) -> SendError {
         self.drops.count(match error {

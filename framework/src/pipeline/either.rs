@@ -1,5 +1,5 @@
-//! One of two nodes, chosen when the pipeline is built: what a configuration decides without a type
-//! of its own for each outcome. Costs a branch that always goes the same way.
+//! One of two nodes, chosen when the pipeline is built: a configuration decides without a type of
+//! its own for each outcome. Costs a branch that always goes the same way.
 
 use super::node::{Cx, Node};
 use super::outline::Outline;

@@ -1,5 +1,5 @@
-//! The Ethernet node: is the frame for us, on a VLAN of ours, and which protocol does it carry?
-//! What enters begins with the destination address; what leaves begins behind the last tag.
+//! The Ethernet node: is the frame for us, on a VLAN of ours, and which protocol does it carry? A
+//! packet enters at the destination address and leaves behind the last tag.
 
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;
@@ -20,7 +20,7 @@ crate::drop_reasons! {
         NotEthernetII => "not_ethernet_ii",
         /// A unicast frame to another station, flooded by a switch or seen in promiscuous mode.
         OtherStation => "other_station",
-        /// A VLAN that is not ours, or none where we want one.
+        /// A VLAN that is not ours, or no tag where we want one.
         OtherVlan => "other_vlan",
         /// An EtherType that no node takes.
         UnknownEtherType => "unknown_ethertype",
@@ -38,7 +38,7 @@ impl From<EthernetError> for EthernetDrop {
     }
 }
 
-/// Which VLANs a pipeline takes. The identifier of the innermost tag counts.
+/// The VLANs that a pipeline accepts. The innermost tag's identifier counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vlans {
     /// Tagged or not, every VLAN: replays.
@@ -63,7 +63,7 @@ impl Vlans {
 
 /// Checks the Ethernet header and hands IPv4 and ARP on.
 pub struct Ethernet<I, R> {
-    /// Our station; `None` takes every frame, for replays.
+    /// Our MAC address; `None` accepts every frame, for replays.
     station: Option<MacAddr>,
     host_changes: u64,
     vlans: Vlans,
@@ -74,22 +74,23 @@ pub struct Ethernet<I, R> {
 }
 
 impl<I, R> Ethernet<I, R> {
-    /// A node for frames to `station`, which follows the host's when that changes (`None`: to
-    /// anybody), on `vlans`, in front of `ipv4` and `arp`.
+    /// A node for frames to `station`, which follows the host's MAC address when that changes
+    /// (`None`: accepts all frames), on `vlans`, in front of `ipv4` and `arp`.
     pub fn new(station: Option<MacAddr>, vlans: Vlans, ipv4: I, arp: R, scope: &Scope) -> Self {
         let scope = scope.scope("ethernet");
         let frames = scope.counter("frames", Unit::Frames);
         Self { station, host_changes: 0, vlans, ipv4, arp, frames, drops: scope.drops() }
     }
 
-    /// Whether a frame to `dst` is for us: a group's frames are, because the tables behind know the
+    /// Whether a frame to `dst` is for us. Group frames always are: the tables behind know the
     /// groups.
     #[inline]
     fn is_for_us(&self, dst: MacAddr) -> bool {
         dst.is_multicast() || self.station.is_none_or(|station| station == dst)
     }
 
-    /// Checks the header and takes it off, where the frame is for us. Returns what follows it.
+    /// Checks the header and removes it where the frame is for us. Returns the EtherType that
+    /// follows.
     #[inline(always)]
     fn check(&self, mbuf: &mut Mbuf) -> Result<EtherType, EthernetDrop> {
         let frame = EthernetFrame::parse(mbuf.bytes())?;
@@ -110,7 +111,8 @@ impl<I, R> Ethernet<I, R> {
 }
 
 impl<I, R> Ethernet<I, R> {
-    /// What is tagged, not IPv4 or not sound: looks at the frame again, with every case open.
+    /// The slow path, for frames that are tagged, malformed or not IPv4: checks the frame again,
+    /// with every case.
     #[inline(never)]
     fn push_other<A>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
     where
@@ -127,8 +129,8 @@ impl<I, R> Ethernet<I, R> {
 }
 
 impl<A, I: Node<A>, R: Node<A>> Node<A> for Ethernet<I, R> {
-    /// Untagged IPv4 is nearly every frame. Asked for first, it gets a copy of the checks in which
-    /// the compiler knows that there are no tags and how long the header is, and goes straight on.
+    /// Nearly every frame is untagged IPv4. Tested first, it gets its own copy of the checks, in
+    /// which the compiler knows that there are no tags and how long the header is.
     #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.frames.inc();

@@ -1,7 +1,7 @@
-//! The IPv4 node: is the packet sound, is it for us, is it whole, and which protocol does it carry?
-//! What enters begins with the IPv4 header; what leaves begins behind it and ends with the payload
-//! (Ethernet's padding is gone), with the header still readable towards the headroom. Fragments
-//! wait in the reassembly machine until they are whole.
+//! The IPv4 node: is the packet valid, is it for us, is it complete, and which protocol does it
+//! carry? A packet enters at the IPv4 header. It leaves behind it and ends with the payload
+//! (Ethernet's padding is removed); the header stays readable before the data. Fragments wait in
+//! the reassembly machine until the datagram is complete.
 
 use core::net::Ipv4Addr;
 
@@ -39,25 +39,25 @@ crate::drop_reasons! {
         BadChecksum => "bad_checksum",
         /// An option's length is wrong.
         BadOption => "bad_option",
-        /// The options choose the route (RFC 791 3.1): refused, as every host does since
-        /// RFC 7126 4.3.
+        /// The options choose the route (RFC 791 3.1): refused, as hosts do since RFC 7126 4.3.
         SourceRouted => "source_routed",
-        /// The source is a group, the broadcast or, but for replays, loopback (RFC 1122 3.2.1.3).
+        /// The source is a group, the broadcast address or, except in replays, loopback (RFC 1122
+        /// 3.2.1.3).
         MartianSource => "martian_source",
         /// A unicast packet to an address that is not ours.
         OtherHost => "other_host",
         /// A protocol that no node takes.
         UnknownProtocol => "unknown_protocol",
-        /// A fragment that overlaps another or disagrees on where the datagram ends: the whole
-        /// datagram goes (RFC 5722 in spirit).
+        /// A fragment that overlaps another or disagrees about the datagram's end: the whole
+        /// datagram is dropped (RFC 5722 in spirit).
         FragmentOverlap => "fragment_overlap",
-        /// The same fragment again.
+        /// A duplicate of a fragment.
         FragmentDuplicate => "fragment_duplicate",
-        /// Fragments of a datagram that made way for newer ones, or found no room.
+        /// Fragments of a datagram that newer ones displaced, or that found no room.
         FragmentNoRoom => "fragment_no_room",
-        /// Fragments of a datagram whose rest did not come in time.
+        /// Fragments of a datagram whose rest did not arrive in time.
         FragmentTimeout => "fragment_timeout",
-        /// A fragment without payload, off the grid of 8 bytes, or past the end of the largest
+        /// A fragment without payload, not at a multiple of 8 bytes, or past the end of the largest
         /// datagram.
         FragmentMalformed => "fragment_malformed",
     }
@@ -91,7 +91,7 @@ impl From<ReassemblyDrop> for Ipv4Drop {
     }
 }
 
-/// Which unicast destinations a pipeline takes. Groups and broadcasts always pass: the tables
+/// The unicast destinations that a pipeline accepts. Groups and broadcasts always pass: the tables
 /// behind know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
@@ -101,16 +101,16 @@ pub enum Accept {
     Own,
 }
 
-/// What the IPv4 node needs to know at start.
+/// The configuration of the IPv4 node.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Config {
-    /// Which unicast destinations to take.
+    /// The unicast destinations that are accepted.
     pub accept: Accept,
-    /// How many fragments may wait. The pool needs that many buffers more.
+    /// The most fragments that wait. The pool needs that many more buffers.
     pub reassembly: ReassemblyCapacity,
-    /// How long fragments wait for the rest.
+    /// Time that fragments wait for the rest.
     pub reassembly_timeout: Duration,
-    /// The secret of the reassembly table.
+    /// The secret that seeds the reassembly table's hash.
     pub seed: HashSeed,
 }
 
@@ -127,7 +127,7 @@ impl Ipv4Config {
     }
 }
 
-/// Pieces that one datagram may have: the largest over an MTU of 576 (RFC 791 3.2) comes in 119.
+/// Fragments that one datagram may have: the largest over an MTU of 576 (RFC 791 3.2) comes in 119.
 const PIECES_MAX: usize = 128;
 
 /// Checks the IPv4 header and hands UDP, ICMP, IGMP and TCP on.
@@ -139,10 +139,9 @@ pub struct Ipv4<U, C, G, T> {
     tcp: T,
     reassembly: Reassembly<Mbuf>,
     packets: Counter,
-    /// Datagrams that came in fragments and are whole.
+    /// Datagrams that were reassembled.
     reassembled: Counter,
-    /// Fragments that became part of a whole datagram, beyond its first: so many packets fewer go
-    /// on.
+    /// Fragments merged into another's datagram: the packets that go on are fewer by this number.
     fragments_merged: Counter,
     /// Fragments that wait.
     fragments_held: Gauge,
@@ -162,7 +161,7 @@ pub struct Ipv4Successors<U, C, G, T> {
     pub tcp: T,
 }
 
-/// What the header says of a packet that passed.
+/// The fields of an accepted packet's header.
 #[derive(Clone, Copy)]
 struct Passed {
     protocol: Protocol,
@@ -172,7 +171,7 @@ struct Passed {
 }
 
 impl Passed {
-    /// Takes the header and the padding off.
+    /// Removes the header and the padding.
     #[inline]
     fn strip(self, mbuf: &mut Mbuf) {
         mbuf.set_l3_len(self.header_len);
@@ -223,7 +222,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             header_len: packet.header_len(),
             payload_len: match mbuf.is_linear() {
                 true => packet.payload.len(),
-                // `payload` is what the first buffer holds of it.
+                // `payload` is the first buffer's part only.
                 false => usize::from(packet.header.total_len()) - packet.header_len(),
             },
         })
@@ -241,8 +240,9 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         Ok(())
     }
 
-    /// Cold, and not `inline(never)`: that would be taken from the crate that had it first, and a
-    /// compiler that sees no body must read everything again behind it.
+    /// Cold rather than `inline(never)`: an `inline(never)` function is taken from the crate that
+    /// instantiated it first, and a compiler that does not see the body must reload everything
+    /// behind the call.
     #[cold]
     fn check_source(&self, source: Ipv4Addr) -> Result<(), Ipv4Drop> {
         // A replay may have been recorded on a loopback interface.
@@ -253,8 +253,8 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         Ok(())
     }
 
-    /// Out of line, by the same means: it reads a list, and writes nothing that the compiler would
-    /// have to read again behind it.
+    /// Out of line, by `cold` too: it reads a list, and writes nothing that the compiler would have
+    /// to reload.
     #[cold]
     fn check_destination(&self, destination: Ipv4Addr, cx: &Cx<'_>) -> Result<(), Ipv4Drop> {
         if self.accept == Accept::Any || cx.host.classify(destination) != Destination::Other {
@@ -263,7 +263,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         Err(Ipv4Drop::OtherHost)
     }
 
-    /// Keeps a fragment; returns the whole datagram where it was the last one missing.
+    /// Keeps a fragment; returns the whole datagram where it was the last missing one.
     fn reassemble(&mut self, fragment: Fragment<Mbuf>, cx: &Cx<'_>) -> Option<(Protocol, Mbuf)> {
         let protocol = Protocol(fragment.key.protocol);
         let drops = &mut self.drops;
@@ -276,20 +276,21 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         let mut pieces = whole?;
         self.reassembled.inc();
         self.fragments_merged.add(pieces.len() as u64 - 1);
-        // A chain is built from the back, so that each link is made once.
+        // The chain is built from the back, so that each link is set once.
         let mut datagram = pieces.pop()?;
         while let Some(mut front) = pieces.pop() {
             front.attach(datagram);
             datagram = front;
         }
-        // What the NIC said was about the first fragment.
+        // The NIC's verdict was about the first fragment.
         datagram.set_l4_checksum(ChecksumStatus::Unknown);
         Some((protocol, datagram))
     }
 }
 
 impl<U, C, G, T> Ipv4<U, C, G, T> {
-    /// What is not plain or not sound: looks at the packet again, with every case open.
+    /// The slow path, for packets with options, fragments or errors: checks the packet again, with
+    /// every case.
     #[inline(never)]
     fn push_other<A>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
     where
@@ -326,7 +327,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         }
     }
 
-    /// Asks for UDP first: one compare instead of a jump through a table.
+    /// Tests for UDP first: one compare instead of a jump through a table.
     #[inline(always)]
     fn hand_on<A>(&mut self, protocol: Protocol, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
     where
@@ -361,9 +362,9 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
 }
 
 impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G, T> {
-    /// A sound header without options in front of a whole packet in one buffer is nearly every one.
-    /// Asked for first, it gets a copy of the checks in which the compiler knows the version and
-    /// the header's length, and goes straight on.
+    /// Nearly every packet has a valid header without options, and is whole and in one buffer.
+    /// Tested first, it gets its own copy of the checks, in which the compiler knows the version
+    /// and the header's length.
     #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.packets.inc();
@@ -410,21 +411,20 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
     }
 }
 
-/// Tells the sender of a fragment that the rest did not come; only of the first one
-/// (RFC 1122 3.3.2).
+/// Reports the timeout to the sender of a fragment; only for the first one (RFC 1122 3.3.2).
 fn tell_reassembly_timeout(fragment: &Mbuf, cx: &mut Cx<'_>) {
     tell_sender(FlowErrorKind::TimeExceeded(TimeExceeded::Reassembly), fragment, fragment.l3_len(), cx);
 }
 
-/// Whether a whole header of version 4 without options is there.
+/// Whether `bytes` begin with a whole version 4 header without options.
 #[inline(always)]
 fn has_no_options(bytes: &[u8]) -> bool {
     const VERSION_4_NO_OPTIONS: u8 = 0x45;
     bytes.len() >= ipv4::HEADER_LEN && bytes[0] == VERSION_4_NO_OPTIONS
 }
 
-/// Takes apart a packet that lies in several buffers, of which the first holds the header. What
-/// `payload` shows is the first buffer's part only.
+/// Parses a packet over several buffers, of which the first holds the header. `payload` shows the
+/// first buffer's part only.
 #[cold]
 fn parse_chain(mbuf: &Mbuf) -> Result<Ipv4Packet<'_>, Ipv4Drop> {
     let packet = Ipv4Packet::parse_quoted(mbuf.bytes())?;
@@ -434,7 +434,7 @@ fn parse_chain(mbuf: &Mbuf) -> Result<Ipv4Packet<'_>, Ipv4Drop> {
     Ok(packet)
 }
 
-/// Options are skipped, but malformed ones and those that choose the route are refused.
+/// Options are skipped, but malformed ones and source routes are refused.
 #[cold]
 fn check_options(packet: &Ipv4Packet<'_>) -> Result<(), Ipv4Drop> {
     const LOOSE_SOURCE_ROUTE: u8 = 131;
@@ -447,8 +447,8 @@ fn check_options(packet: &Ipv4Packet<'_>) -> Result<(), Ipv4Drop> {
     Ok(())
 }
 
-/// What the reassembly machine wants to know of a fragment. The VLAN and the interface are its
-/// scope: fragments of two networks are never mixed.
+/// The reassembly machine's view of a fragment. The VLAN and the interface are its scope: fragments
+/// of two networks are never mixed.
 fn fragment(header: &Ipv4Header, payload: Mbuf) -> Fragment<Mbuf> {
     let vlan = payload.vlan().map_or(u16::MAX, |tci| tci & 0x0fff);
     let key = FragmentKey {
@@ -463,7 +463,7 @@ fn fragment(header: &Ipv4Header, payload: Mbuf) -> Fragment<Mbuf> {
     Fragment { key, offset: header.fragment_offset(), len, more: header.more_fragments(), handle: payload }
 }
 
-/// Known by its first byte to be neither loopback nor a group, reserved or the broadcast: nearly
+/// The first byte shows that it is neither loopback nor a group, reserved or the broadcast: nearly
 /// every source.
 #[inline]
 fn is_ordinary(address: Ipv4Addr) -> bool {
@@ -471,7 +471,7 @@ fn is_ordinary(address: Ipv4Addr) -> bool {
     first != 127 && first < 224
 }
 
-/// As [`Ipv4Addr::is_multicast`], of the word that is at hand anyway.
+/// As [`Ipv4Addr::is_multicast`], on the word that is loaded already.
 #[inline]
 fn is_group(address: Ipv4Addr) -> bool {
     address.to_bits() >> 28 == 0b1110

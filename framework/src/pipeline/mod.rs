@@ -9,8 +9,8 @@
 //!
 //! A pipeline is a value that owns its successors, built by plain construction, so the compiler
 //! sees the whole path and a debugger steps through it. Nodes hold counters and machines, not
-//! protocol state of their own; what an app or a node may touch while a packet is in its hands is
-//! in [`Cx`].
+//! protocol state of their own; [`Cx`] is all that an app or a node may touch while it handles a
+//! packet.
 //!
 //! Here are the nodes, the ready-made trees of them (`stack`), and the way out that apps and nodes
 //! share ([`Egress`]). A tree belongs to one worker. This floor imports `wire`, `proto`, `mem`,

@@ -1,4 +1,4 @@
-//! What a node is, and what it may touch.
+//! The trait of a node, and the context that it may touch.
 
 use super::egress::Egress;
 use super::outline::Outline;
@@ -9,7 +9,7 @@ use crate::mem::{Mbuf, Pool};
 use crate::proto::{Host, TimerId, Timers, TimersFull, UdpSockets};
 use crate::time::{Duration, Instant};
 
-/// What a node or an app may touch while it runs. All of it belongs to this worker.
+/// Everything that a node or an app may touch while it runs. All of it belongs to this worker.
 ///
 /// ```
 /// use std::net::SocketAddrV4;
@@ -46,30 +46,30 @@ use crate::time::{Duration, Instant};
 /// }
 /// ```
 pub struct Cx<'a> {
-    /// The present: read once per poll, by the worker. Nobody below reads a clock.
+    /// The present: the worker reads the clock once per poll, and no node does.
     pub now: Instant,
     /// Buffers. An empty pool is an event, not a panic.
     pub pool: &'a Pool,
     /// Addresses, routes and neighbors.
     pub host: &'a mut Host,
-    /// Who receives which datagrams: apps bind, join and leave here, also while it runs.
+    /// The sockets that receive datagrams: apps bind, join and leave here, also while traffic runs.
     pub sockets: &'a mut UdpSockets,
     /// Connections; [`Cx::tcp`] gives the calls.
     pub tcp: &'a mut TcpSockets,
     /// Timers of the app; [`Cx::after`] sets one.
     pub timers: &'a mut Timers,
-    /// The way out: what everybody who sends shares.
+    /// The way out that all senders share.
     pub egress: &'a mut Egress,
-    /// Where frames leave. The `dyn` is paid per frame sent; the receive path has none.
+    /// The transmit queue. The `dyn` costs per frame sent; the receive path has none.
     pub tx: &'a mut dyn TxQueue,
 }
 
 impl Cx<'_> {
     /// Has [`App::on_timer`](super::App::on_timer) called with `token` once, `delay` from now: not
-    /// before, and late by 262 µs at most and by what turns are apart. Some 40 ns.
+    /// earlier, and later by 262 µs at most plus the length of a turn. Some 40 ns.
     ///
     /// # Errors
-    /// As many timers run as the worker has, 1,024.
+    /// All 1,024 timers of the worker are in use.
     ///
     /// ```
     /// use wirepath::prelude::*;
@@ -98,15 +98,15 @@ impl Cx<'_> {
         self.timers.after(self.now, delay, token)
     }
 
-    /// Takes a timer back. False where it was due or cancelled before.
+    /// Cancels a timer. False where it had expired or was cancelled before.
     #[inline]
     pub fn cancel(&mut self, timer: TimerId) -> bool {
         self.timers.cancel(timer)
     }
 
-    /// Tells the device now of all that was posted, and not at the end of the turn: for what must
-    /// not wait for the rest of the burst, such as some orders at once. Costs what ringing costs
-    /// ([`TxQueue`]), of AF_XDP a system call.
+    /// Rings the doorbell now for all posted frames instead of at the end of the turn: for frames
+    /// that must not wait for the rest of the burst, such as several orders. Costs what a doorbell
+    /// costs ([`TxQueue`]); over AF_XDP a system call.
     #[inline]
     pub fn ring_doorbell(&mut self) {
         self.tx.ring_doorbell(self.now);
@@ -119,21 +119,20 @@ pub trait Node<A> {
     /// discarded for a named reason.
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>);
 
-    /// Timers of what the node keeps, then those of its successors: bounded work, once per poll. It
-    /// has no default here, because a node that forgets its successors stops their clocks without a
-    /// word; the same goes for `kept`.
+    /// Timers of the packets that the node keeps, then those of its successors: bounded work, once
+    /// per poll. It has no default here, because a node that forgets its successors stops their
+    /// clocks silently; the same goes for `kept`.
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>);
 
-    /// Packets that the node and its successors keep now: fragments that wait for the rest.
+    /// Packets that the node and its successors keep now, such as fragments.
     fn kept(&self) -> usize;
 
-    /// Writes the node and its successors down, for "show pipeline".
+    /// Describes the node and its successors, for "show pipeline".
     fn outline(&self, outline: &mut Outline);
 }
 
-/// Ends a packet for a reason. The one way to drop: the reason's counter goes up and the buffers go
-/// home. Out of line, so that the many places where a packet may end take no room between those
-/// where it goes on.
+/// Ends a packet for a reason: the only way to drop. Increments the reason's counter and frees the
+/// buffers. Out of line, so that the many drop sites take no room in the code of the normal path.
 #[cold]
 #[inline(never)]
 pub fn discard<R: DropReason>(mbuf: Mbuf, drops: &mut Drops<R>, reason: R) {

@@ -1,10 +1,10 @@
-//! The picture of a built pipeline: its nodes as an indented tree, each with a line of what it
+//! The picture of a built pipeline: its nodes as an indented tree, each with a line about its
 //! checks. Made by [`Node::outline`](super::Node::outline), at set-up or on request, never per
 //! packet.
 
 use core::fmt;
 
-/// A tree of nodes being written down.
+/// A tree of nodes under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Outline {
     depth: usize,
@@ -19,7 +19,7 @@ impl Outline {
         Self::default()
     }
 
-    /// Adds a node with what there is to say of it; its successors are what `successors` adds.
+    /// Adds a node with a line about it; `successors` adds its successors.
     pub fn node(&mut self, name: &'static str, says: impl Into<String>, successors: impl FnOnce(&mut Self)) {
         self.lines.push((self.depth, name, says.into()));
         self.depth += 1;
@@ -29,12 +29,12 @@ impl Outline {
 }
 
 impl Outline {
-    /// The node that is being written down hands segments to the worker's TCP.
+    /// The node that is being added hands segments to the worker's TCP.
     pub(super) fn note_tcp(&mut self) {
         self.has_tcp = true;
     }
 
-    /// Adds nodes that have no part in the worker's TCP, whatever they are.
+    /// Adds nodes that do not use the worker's TCP.
     pub(super) fn apart_from_tcp(&mut self, nodes: impl FnOnce(&mut Self)) {
         let has_tcp = self.has_tcp;
         nodes(self);

@@ -1,6 +1,6 @@
 //! Several apps on one worker: a tuple of apps is an app, which calls each of them in order;
-//! [`for_consumers`] shows one of them only what is its own. Which app is called is decided by the
-//! compiler and by one compare, and who has one app pays nothing.
+//! [`for_consumers`] passes an app only the events of its own consumers. The compiler and one
+//! compare decide which app is called; a worker with one app pays nothing.
 
 use core::ops::Range;
 
@@ -11,19 +11,19 @@ use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
 use super::udp::datagram::Datagram;
 use crate::proto::{ConsumerId, Flow};
 
-/// An app that is shown only what is for its consumers: see [`for_consumers`].
+/// An app that gets only the events of its consumers: see [`for_consumers`].
 #[derive(Clone, Debug)]
 pub struct ForConsumers<A> {
     consumers: Range<u32>,
     app: A,
 }
 
-/// Shows `app` only what is for these consumers, so that several apps share a worker without
-/// knowing of each other: datagrams, ICMP errors and TCP by the consumer that was named as it was
-/// subscribed to, bound, connected or listened; timers by who set them. Answers to echo requests,
-/// `on_tcp_accept`, `on_start`, `on_stop` and `tick` come to all apps. One compare for each call.
+/// Passes `app` only the events of these consumers, so that several apps share a worker without
+/// knowing of each other: datagrams, ICMP errors and TCP by the consumer of the subscription,
+/// socket, connection or listener; timers by the app that set them. Echo replies, `on_tcp_accept`,
+/// `on_start`, `on_stop` and `tick` come to all apps. One compare for each call.
 ///
-/// Two apps must not have the first of their consumers in common.
+/// The ranges of two apps must not begin with the same consumer.
 ///
 /// ```no_run
 /// use wirepath::prelude::*;
@@ -63,7 +63,7 @@ impl<A> ForConsumers<A> {
         &self.app
     }
 
-    /// The app, and nothing around it.
+    /// Unwraps the app.
     pub fn into_app(self) -> A {
         self.app
     }
@@ -73,12 +73,12 @@ impl<A> ForConsumers<A> {
         self.consumers.contains(&consumer.0)
     }
 
-    /// What its timers are known by; 0 is an app by itself.
+    /// The owner of its timers; 0 is an app by itself.
     fn owner(&self) -> u32 {
         self.consumers.start.wrapping_add(1)
     }
 
-    /// Calls the app; what it sets is its own.
+    /// Calls the app; timers that it sets are its own.
     #[inline(always)]
     fn call<T>(&mut self, cx: &mut Cx<'_>, call: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
         let before = cx.timers.set_owner(self.owner());
@@ -146,8 +146,8 @@ impl<A: App> App for ForConsumers<A> {
 
 macro_rules! tuples {
     ($(($($app:ident $place:tt),+))+) => {$(
-        /// Calls each app for everything, in order. A peer is accepted by all of them or not; the
-        /// first that knows an answer to an echo request has it; the first that does not start ends
+        /// Calls each app for everything, in order. A peer is accepted where all apps accept it;
+        /// the first app that recognizes an echo reply takes it; the first that fails to start ends
         /// the port.
         impl<$($app: App),+> App for ($($app,)+) {
             #[inline]

@@ -1,6 +1,6 @@
 //! The usual trees, ready made: [`udp_stack`] takes datagrams and counts everything else;
-//! [`host_stack`] is a host of its own, with ARP, ICMP and IGMP. An application that wants other
-//! branches builds its own in the same few lines.
+//! [`host_stack`] is a host of its own, with ARP, ICMP and IGMP. An application with other branches
+//! builds its own tree in as few lines.
 
 use super::arp::node::{Arp, ArpConfig};
 use super::either::Either;
@@ -18,12 +18,12 @@ use crate::wire::MacAddr;
 /// Datagrams in, nothing else.
 pub type UdpStack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Unhandled>, Unhandled>;
 
-/// What the nodes of a [`UdpStack`] need to know.
+/// The configuration of a [`UdpStack`]'s nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct StackConfig {
-    /// Our station; `None` takes every frame, for replays.
+    /// Our MAC address; `None` accepts every frame, for replays.
     pub station: Option<MacAddr>,
-    /// Which VLANs to take.
+    /// The VLANs that are accepted.
     pub vlans: Vlans,
     /// The IPv4 node.
     pub ipv4: Ipv4Config,
@@ -43,16 +43,16 @@ pub fn udp_stack(config: StackConfig, scope: &Scope) -> UdpStack {
     Ethernet::new(config.station, config.vlans, ipv4, Unhandled::new("arp", scope), scope)
 }
 
-/// A host: datagrams and segments in, ARP and ICMP answered, groups reported.
+/// A host: accepts datagrams and segments, answers ARP and ICMP, reports groups.
 pub type HostStack = Ethernet<Ipv4<Udp, Icmp, Either<Igmp, Unhandled>, Either<Tcp, Unhandled>>, Arp>;
 
-/// What the nodes of a [`HostStack`] need to know. What the host sends by itself is in
-/// [`EgressConfig`](super::EgressConfig).
+/// The configuration of a [`HostStack`]'s nodes. [`EgressConfig`](super::EgressConfig) has that of
+/// the packets that the host sends by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct HostStackConfig {
-    /// Takes frames for every station, and not for ours alone: for captures.
+    /// Accepts frames for every MAC address and not for ours alone: for captures.
     pub is_promiscuous: bool,
-    /// Which VLANs to take.
+    /// The VLANs that are accepted.
     pub vlans: Vlans,
     /// The IPv4 node.
     pub ipv4: Ipv4Config,
@@ -71,7 +71,7 @@ pub struct HostStackConfig {
 }
 
 impl HostStackConfig {
-    /// As the RFCs say, on untagged frames.
+    /// The RFCs' behavior, on untagged frames.
     pub fn new(seed: HashSeed) -> Self {
         Self {
             is_promiscuous: false,
@@ -86,9 +86,9 @@ impl HostStackConfig {
     }
 }
 
-/// Builds the tree for `host`, whose station alone is taken; the nodes' counters go below `scope`.
-/// Behind an interface that is the kernel's too, ARP and ICMP get nothing to do: the rules leave
-/// both to the kernel.
+/// Builds the tree for `host`, and accepts frames to its MAC address only; the nodes' counters go
+/// below `scope`. On an interface that the kernel shares, ARP and ICMP receive nothing: the
+/// steering rules leave both to the kernel.
 pub fn host_stack(config: HostStackConfig, host: &Host, scope: &Scope) -> HostStack {
     let next = Ipv4Successors {
         udp: Udp::new(config.udp, scope),

@@ -1,4 +1,4 @@
-//! The whole tree from frame to app and back out, over a device that keeps what is posted.
+//! The whole tree from frame to app and back out, over a device that records what is posted.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -23,7 +23,7 @@ pub(super) const PEER_STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 pub(super) const ANNE: ConsumerId = ConsumerId(1);
 pub(super) const BERT: ConsumerId = ConsumerId(2);
 
-/// Keeps what it is given.
+/// Records what it receives.
 #[derive(Default)]
 pub(super) struct Recorder {
     heard: Vec<Heard>,
@@ -61,7 +61,7 @@ impl App for Recorder {
     }
 }
 
-/// A transmit queue that keeps frames, up to a limit.
+/// A transmit queue that records frames, up to a limit.
 pub(super) struct Outbox {
     pub(super) frames: Vec<Mbuf>,
     pub(super) offloads: Vec<Offload>,
@@ -195,8 +195,8 @@ impl Bench {
         self.block.snapshot().count(&format!("worker0/{name}")).unwrap_or_else(|| panic!("no counter {name}"))
     }
 
-    /// received = delivered + Σ named drops + merged into others + still held; and no buffer
-    /// astray.
+    /// received = delivered + Σ named drops + merged into others + still held; and every buffer is
+    /// back in the pool.
     fn assert_conserved(&self) {
         let snapshot = self.block.snapshot();
         let dropped: u64 = snapshot
@@ -225,7 +225,7 @@ fn frame(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The frame with other bytes at `at`, its IPv4 checksum made right again.
+/// The frame with other bytes at `at`, its IPv4 checksum corrected.
 pub(super) fn patched(frame: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[at..at + bytes.len()].copy_from_slice(bytes);
@@ -236,7 +236,8 @@ pub(super) fn patched(frame: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Pushes one frame into a pipeline that joined the group; the one drop counter that went up.
+/// Pushes one frame into a pipeline that joined the group; returns the one drop counter that
+/// increased.
 fn dropped(frame: &[u8]) -> String {
     let mut bench = bench();
     bench.sockets.join(ANNE, Group::new(GROUP, 9_000)).unwrap();
@@ -699,7 +700,7 @@ fn offloaded_frame_says_where_its_headers_are() {
     bench.take_frames();
 }
 
-/// Of fragments the last one, which takes the others along.
+/// Of fragments the last one rings, and takes the others along.
 #[test]
 fn urgent_flow_rings_once_for_each_datagram() {
     let mut bench = bench();

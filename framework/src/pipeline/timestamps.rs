@@ -1,15 +1,15 @@
-//! When frames left the port: whoever sends asks for it with a token of its own, and reads the
-//! answers when it likes.
+//! Transmit timestamps: a sender requests them with a token of its own, and reads them when it
+//! likes.
 //!
 //! ```text
 //!  app ── cx.timestamped(token, |cx| send or fire) ──▶ frames marked ──▶ device: numbers them, stamps them
 //!   └──── cx.take_timestamp() ◀── token and time ◀── numbers back to tokens ◀───────┘
 //! ```
 //!
-//! A send that does not ask pays nothing: the mark is set by a sending queue that stands before the
-//! device for the length of the call. What a call does not post, as it waits for a neighbor or for
-//! a window, is not stamped when it leaves later. What the stack sends by itself within the call,
-//! an ARP question or a bare acknowledgment, passes the mark by.
+//! A send without a request pays nothing: a queue that wraps the device's for the length of the
+//! call sets the mark. Data that the call does not post, as it waits for a neighbor or for a
+//! window, is not stamped when it leaves later. Frames that the stack sends by itself within the
+//! call, an ARP request or a bare acknowledgment, are not marked.
 
 use std::collections::VecDeque;
 
@@ -20,22 +20,21 @@ use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::time::{Instant, UnixTime};
 
-/// Frames that were marked and whose time is not taken yet, 16 bytes each. More than a device keeps
-/// times for; beyond it the oldest is given up, as one that is in error may never give it.
+/// Marked frames whose timestamp is not read yet, 16 bytes each. More than a device keeps times
+/// for; beyond it the oldest is given up, as a frame that failed may never report one.
 const ASKED_MAX: usize = 1_024;
 
-/// When a frame left, for whoever asked.
+/// The time when a frame left, for the sender that requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxTime {
-    /// What [`Cx::timestamped`] was given. A call that posted several frames has as many answers,
+    /// The token given to [`Cx::timestamped`]. A call that posted several frames has as many times,
     /// in their order.
     pub token: u64,
-    /// When, by the clock of the device; [`Timeline`](crate::time::Timeline) says what that is on
-    /// others.
+    /// The time by the device's clock; [`Timeline`](crate::time::Timeline) converts it to others.
     pub at: UnixTime,
 }
 
-/// The device does not say when frames leave.
+/// The device has no transmit timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoTxTimestamps;
 
@@ -52,11 +51,11 @@ impl core::error::Error for NoTxTimestamps {}
 
 /// The frames that were marked.
 pub(super) struct Asked {
-    /// The device's number of the next one.
+    /// The device's number of the next marked frame.
     next: u64,
     /// Numbers and tokens, oldest first.
     waiting: VecDeque<(u64, u64)>,
-    /// Times that will never come, and that are not counted yet.
+    /// Timestamps that will never arrive and are not counted yet.
     lost: u64,
 }
 
@@ -70,8 +69,8 @@ impl Asked {
         self.next += 1;
     }
 
-    /// The token of frame `number`. Those before it have no time any more: a device tells them in
-    /// order.
+    /// The token of frame `number`. Frames before it will get no timestamp: a device reports them
+    /// in order.
     fn token(&mut self, number: u64) -> Option<u64> {
         while let Some(&(oldest, token)) = self.waiting.front() {
             if oldest > number {
@@ -87,7 +86,7 @@ impl Asked {
     }
 }
 
-/// The device, and the mark on all that is posted.
+/// The device, with a mark on each posted frame.
 struct Marking<'a> {
     tx: &'a mut dyn TxQueue,
     asked: &'a mut Asked,
@@ -139,9 +138,8 @@ impl TxQueue for Marking<'_> {
 
 /// Transmit timestamps.
 impl Cx<'_> {
-    /// At set-up: says whether there are transmit timestamps, and takes the memory for them, 16
-    /// KiB. From then on nobody else may mark frames on this queue, as the device numbers the
-    /// marks.
+    /// Enables transmit timestamps at set-up, and allocates 16 KiB for them. From then on no other
+    /// code may mark frames on this queue, as the device numbers the marks.
     ///
     /// # Errors
     /// The device has none.
@@ -157,12 +155,12 @@ impl Cx<'_> {
     }
 
     /// Runs `send`, and has the device stamp each frame that it posts: by a
-    /// [`UdpFlow`](super::UdpFlow), by any call of [`Cx::tcp`],
-    /// [`fire`](super::tcp::TcpCalls::fire) included. Returns what `send` returned, and of how many
-    /// frames there will be a [`TxTime`] with `token`: none where nothing left within the call, or
-    /// timestamps are not [enabled](Self::enable_timestamps); more than its own where older data of
-    /// the connection left with it. ARP questions and bare acknowledgments do not count. Some 20 ns
-    /// above the send; a frame that is stamped goes by a WQE of its own.
+    /// [`UdpFlow`](super::UdpFlow), or by any call of [`Cx::tcp`],
+    /// [`fire`](super::tcp::TcpCalls::fire) included. Returns the result of `send` and the number
+    /// of frames that will have a [`TxTime`] with `token`: none where nothing left within the call,
+    /// or timestamps are not [enabled](Self::enable_timestamps); more than its own where older data
+    /// of the connection left with it. ARP requests and bare acknowledgments do not count. Some 20
+    /// ns above the send; a stamped frame takes a WQE of its own.
     pub fn timestamped<T>(&mut self, token: u64, send: impl FnOnce(&mut Cx<'_>) -> T) -> (T, usize) {
         let Some(mut asked) = self.egress.asked.take() else { return (send(self), 0) };
         let mut marking = Marking { tx: &mut *self.tx, asked: &mut asked, token, frames: 0 };
@@ -182,8 +180,8 @@ impl Cx<'_> {
         (result, frames)
     }
 
-    /// The oldest answer that has come. Read it every turn: a device keeps a few hundred, and
-    /// counts what it had no room for. A frame that failed has none; `egress/timestamps_lost`
+    /// The oldest timestamp that has arrived. Read it every turn: a device keeps a few hundred, and
+    /// counts those that it had no room for. A frame that failed has none; `egress/timestamps_lost`
     /// counts those that later ones have overtaken.
     pub fn take_timestamp(&mut self) -> Option<TxTime> {
         let asked = self.egress.asked.as_mut()?;

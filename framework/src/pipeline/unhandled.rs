@@ -1,4 +1,4 @@
-//! The end of a branch that nobody wants: counts what comes and lets it go.
+//! The end of a branch that this pipeline does not handle: counts packets and frees them.
 
 use super::node::{Cx, Node, discard};
 use super::outline::Outline;

@@ -1,16 +1,16 @@
-//! Several VLANs on one queue: each is an interface of its own, with its host, its way out and its
-//! nodes. The trunk reads a frame's tags and gives it to the interface that they name, in a [`Cx`] that
-//! shows that interface's host.
+//! Several VLANs on one queue: each is an interface of its own, with its host, its egress and its
+//! nodes. The trunk reads a frame's tags and gives it to the interface that they name, in a [`Cx`]
+//! with that interface's host.
 //!
 //! ```text
 //!            ┌─ no tag, or priority only ─▶ interface 0: Ethernet ─▶ …     10.0.0.1
 //!  frames ─▶ ├─ VLAN 20 ─────────────────▶ interface 1: Ethernet ─▶ …     10.0.20.1
 //!            └─ VLAN 5 in VLAN 100 ──────▶ interface 2: Ethernet ─▶ …     10.5.0.1
 //! ```
-//! Sockets, buffers and the device are shared: a consumer joins a group on the interface of a interface,
-//! or on whichever. An app that hears a tick on one interface may send an order by a flow of another one
-//! in the same call; the flow's headers are brought up to date where it is
-//! [refreshed](super::UdpFlow::refresh), in the `tick` of its own interface.
+//! Sockets, buffers and the device are shared: a consumer joins a group on one VLAN's interface, or
+//! on any. An app that receives a tick on one interface may send an order by a flow of another one
+//! in the same call; [`refresh`](super::UdpFlow::refresh), in the `tick` of its own interface,
+//! updates the flow's headers.
 
 use super::app::App;
 use super::egress::Egress;
@@ -41,9 +41,9 @@ type Vids = [u16; 2];
 pub struct VlanInterface<N> {
     /// Its addresses, routes and neighbors. Its tags say which frames are its own.
     pub host: Host,
-    /// Its way out.
+    /// Its egress.
     pub egress: Egress,
-    /// Its nodes, from Ethernet on. They need not look at tags again:
+    /// Its nodes, from Ethernet on. They need not check the tags again:
     /// [`Vlans::Any`](super::Vlans::Any).
     pub nodes: N,
 }
@@ -72,7 +72,7 @@ impl<N> VlanTrunk<N> {
         Self { interfaces, drops: scope.scope("trunk").drops() }
     }
 
-    /// A interface, by its place in the list: to apply what is learned about its host.
+    /// An interface, by its index in the list: to apply updates to its host.
     pub fn interface_mut(&mut self, idx: usize) -> Option<&mut VlanInterface<N>> {
         self.interfaces.get_mut(idx).map(|(_, interface)| interface)
     }
@@ -83,7 +83,7 @@ impl<N> VlanTrunk<N> {
             EthernetError::NotEthernetII => VlanTrunkDrop::NotEthernetII,
             EthernetError::Short | EthernetError::TagTruncated | EthernetError::TooManyTags => VlanTrunkDrop::Malformed,
         })?;
-        // What the NIC took off was the outer one.
+        // The NIC strips the outer tag.
         let stripped = mbuf.vlan().map(|tci| VlanTags::single(crate::wire::VlanTag::new(tci & 0x0fff)));
         let tags = stripped.iter().flat_map(|tags| tags.as_slice()).chain(frame.tags.as_slice());
         let wanted = vids(tags);
@@ -99,9 +99,10 @@ fn vids<'a>(tags: impl Iterator<Item = &'a crate::wire::VlanTag>) -> Vids {
 }
 
 impl<N> VlanInterface<N> {
-    /// What a interface's nodes may touch: its own host and way out, and everything else of the worker's.
+    /// The context of an interface's nodes: its own host and egress, and everything else of the
+    /// worker's.
     fn with<A>(&mut self, app: &mut A, cx: &mut Cx<'_>, act: impl FnOnce(&mut N, &mut A, &mut Cx<'_>)) {
-        // A interface's segments would need the connections of its own interface.
+        // An interface's segments would need the connections of that interface.
         let mut tcp = TcpSockets::none();
         let mut cx = Cx {
             tcp: &mut tcp,
@@ -125,7 +126,7 @@ impl<A: App, N: Node<A>> Node<A> for VlanTrunk<N> {
         }
     }
 
-    /// The app's `tick` is called for each interface as well: there it acts on that interface.
+    /// The app's `tick` is also called for each interface: there it acts on that interface.
     #[inline]
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
         for (_, interface) in &mut self.interfaces {
@@ -170,7 +171,7 @@ mod tests {
     const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
 
-    /// Sends what it hears on, by a flow of another interface; says where it heard it.
+    /// Forwards what it receives, by a flow of another interface; records where it received it.
     #[derive(Default)]
     struct Relay {
         heard: Vec<(InterfaceId, Vec<u8>)>,

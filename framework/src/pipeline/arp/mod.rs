@@ -1,4 +1,5 @@
-//! ARP: the node that hears it, and the resolver that asks and keeps frames until the answer comes.
+//! ARP: the node that receives it, and the resolver that sends requests and keeps frames until the
+//! reply arrives.
 
 pub(super) mod node;
 pub(super) mod resolver;

@@ -1,9 +1,9 @@
-//! The ARP node: answers for our addresses, defends them, and learns the others'.
+//! The ARP node: replies for our addresses, defends them, and learns the neighbors'.
 //!
 //! What enters begins with the ARP packet; nothing is handed on. The node is a shell around two
-//! machines: [`Claims`], its own, and the neighbors of [`Egress`](super::super::Egress), where the
-//! frames wait that an answer lets go. For interfaces that the kernel owns no ARP packet comes
-//! here, and the host learns from netlink.
+//! machines: [`Claims`], its own, and the neighbors of [`Egress`](super::super::Egress), where
+//! frames wait for a reply. On interfaces that the kernel owns no ARP packet arrives here, and the
+//! host learns neighbors from netlink.
 
 use core::net::Ipv4Addr;
 
@@ -30,13 +30,13 @@ crate::drop_reasons! {
         OtherKind => "other_kind",
         /// The sender's MAC address is a group or zero.
         SenderMac => "sender_mac",
-        /// Between others.
+        /// Neither from nor for an address of ours.
         NotForUs => "not_for_us",
-        /// An answer that nobody asked for.
+        /// A reply that was not requested.
         Unsolicited => "unsolicited",
-        /// The sender's address cannot be a neighbor's.
+        /// The sender's address cannot be that of a neighbor.
         NotANeighbor => "not_a_neighbor",
-        /// Our own frame, given back by the network.
+        /// Our own frame, which the network sent back.
         OwnStation => "own_station",
         /// Another MAC address answered a moment ago.
         TooSoon => "too_soon",
@@ -76,17 +76,17 @@ impl From<NotLearned> for ArpDrop {
     }
 }
 
-/// What the ARP node holds.
+/// The capacity and behavior of the ARP node.
 #[derive(Clone, Copy, Debug)]
 pub struct ArpConfig {
-    /// Our own addresses, as many as the host may have.
+    /// The most addresses of our own that the host may have.
     pub claims_max: usize,
-    /// Whether the others are told of our addresses when one is new, and when the link comes up or
-    /// our MAC address changes: who has heard of another station with our address, a machine that
-    /// we replace, would not find us for minutes. Off where the kernel has the interface, which
-    /// does as it is set (`arp_notify`).
+    /// Whether we announce our addresses (gratuitous ARP) when one is added, when the link comes up
+    /// and when our MAC address changes. A host that has cached another MAC address for ours, that
+    /// of a machine that we replace, would otherwise not reach us for minutes. Off where the kernel
+    /// owns the interface: it announces as `arp_notify` says.
     pub announces: bool,
-    /// The secret of the random waits.
+    /// The secret that randomizes the delays.
     pub seed: HashSeed,
 }
 
@@ -101,7 +101,7 @@ impl ArpConfig {
 pub struct Arp {
     claims: Claims,
     announces: bool,
-    /// What the host looked like when we last followed it.
+    /// `Host::changes` when the host was last followed.
     host_changes: Option<u64>,
     packets: Counter,
     learned: Counter,
@@ -111,15 +111,15 @@ pub struct Arp {
     drops: Drops<ArpDrop>,
 }
 
-/// What is said of our own addresses.
+/// Counters of the probes and announcements for our own addresses.
 struct AnnouncementCounters {
     sent: Counter,
-    /// Probes, announcements and defences that found no buffer or no slot.
+    /// Probes, announcements and defenses that found no buffer or no slot in the ring.
     unsent: Counter,
 }
 
 impl Arp {
-    /// The node, with counters in the scope `arp` below `scope`. Takes all memory.
+    /// The node, with counters in the scope `arp` below `scope`. Allocates all its memory here.
     pub fn new(config: ArpConfig, scope: &Scope) -> Self {
         let scope = scope.scope("arp");
         Self {
@@ -138,21 +138,20 @@ impl Arp {
         }
     }
 
-    /// Begins to ask whether an address is free. It is the host's as soon as nobody has objected,
-    /// which takes 4 to 7 seconds.
+    /// Begins to probe whether an address is free (RFC 5227). The host gets it when no other host
+    /// has objected, which takes 4 to 7 seconds.
     pub fn claim(&mut self, prefix: Ipv4Prefix, cx: &Cx<'_>) -> Result<(), ClaimError> {
         self.claims.claim(prefix, cx.host, cx.now)
     }
 
-    /// Tells the others about an address that the host has, once more or where that is not done by
-    /// itself ([`ArpConfig::announces`]). False where the host does not have it or there is no
-    /// room.
+    /// Announces an address of the host: once more, or where [`ArpConfig::announces`] is off. False
+    /// where the host does not have it or there is no room.
     pub fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         self.claims.announce(address, cx.host, cx.now)
     }
 
-    /// Shows a packet to both machines. Ours speaks first: what comes from our own address teaches
-    /// nothing else.
+    /// Passes a packet to both machines, the claims first: a packet from our own address teaches
+    /// nothing about neighbors.
     fn hear(&mut self, packet: &ArpPacket, cx: &mut Cx<'_>) -> Result<(), ArpDrop> {
         let Self { claims, said, .. } = self;
         let (pool, tx, tags) = (cx.pool, &mut *cx.tx, cx.host.vlan());
@@ -170,7 +169,8 @@ impl Arp {
         }
     }
 
-    /// Tells who asks for an address of ours (RFC 826), in the VLAN that the request came from.
+    /// Replies to a request for an address of ours (RFC 826), in the VLAN that the request came
+    /// from.
     fn answer(&mut self, packet: &ArpPacket, mbuf: &Mbuf, cx: &mut Cx<'_>) -> Result<(), ArpDrop> {
         let reply = ArpPacket::new(&ArpFields {
             operation: ArpOperation::Reply,
@@ -190,14 +190,15 @@ impl Arp {
         Ok(())
     }
 
-    /// What a packet says, and what it asks.
+    /// Learns from a packet, and replies to its request.
     fn take(&mut self, mbuf: &Mbuf, cx: &mut Cx<'_>) -> Result<(), ArpDrop> {
         let (packet, _) = ArpPacket::parse(mbuf.bytes())?;
         let heard = self.hear(packet, cx);
         let asks_for_us = packet.operation() == ArpOperation::Request && cx.host.is_own(packet.target_ip());
         match heard {
             Err(reason @ (ArpDrop::AddressConflict | ArpDrop::OwnStation)) => Err(reason),
-            // Also who is not learned gets an answer: a probe, or a stranger too many.
+            // A sender that is not learned still gets a reply: a probe, or a neighbor for which the
+            // table has no room.
             _ if asks_for_us => self.answer(packet, mbuf, cx),
             heard => heard,
         }

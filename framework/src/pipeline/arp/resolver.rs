@@ -1,11 +1,10 @@
-//! The stations that frames go to: asks for those that are not known, and keeps what waits for the
-//! answer.
+//! Resolves next hops to MAC addresses: sends requests for those that are not known, and keeps the
+//! frames that wait for the reply.
 //!
-//! A shell around [`Neighbors`], owned by [`Egress`](super::super::Egress), so that whoever sends
-//! reaches it. On an interface of our own the requests are ARP packets and the
-//! [`Arp`](super::super::Arp) node brings the answers. On one that is the kernel's the requests
-//! are wishes, which the worker passes to the [mirror](crate::worker::kernel), and the answers
-//! appear in the host.
+//! A shell around [`Neighbors`], owned by [`Egress`](super::super::Egress), so that every sender
+//! reaches it. On an interface of our own the requests are ARP packets, and the
+//! [`Arp`](super::super::Arp) node delivers the replies. On one that the kernel owns the worker
+//! passes the requests to the [mirror](crate::worker::kernel), and the replies appear in the host.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -31,14 +30,15 @@ crate::drop_reasons! {
     pub(super) enum WaitingDrop {
         /// The neighbor did not answer.
         Unreachable => "unreachable",
-        /// Newer ones wait for the same neighbor, as many as may; or it answers a stranger, and
-        /// newer ones need the room.
+        /// Newer frames displaced it: as many wait for the neighbor as may, or it answers an
+        /// unsolicited packet and newer frames need the room.
         Superseded => "superseded",
         /// No room for another datagram or neighbor.
         NoRoom => "no_room",
-        /// The neighbor was forgotten.
+        /// The neighbor's entry was removed.
         Forgotten => "forgotten",
-        /// Others had caused as many requests as they may, and it was not asked for.
+        /// The neighbor was not requested: unsolicited packets had already caused as many requests
+        /// as the rate allows.
         RateLimited => "rate_limited",
         /// The device's ring was full when the answer came.
         RingFull => "ring_full",
@@ -57,40 +57,41 @@ impl From<NeighborDrop> for WaitingDrop {
     }
 }
 
-/// Wishes that wait for the worker to pass them on, at the end of its turn. One more is asked again
-/// a second later.
+/// Requests that wait for the worker to pass them on at the end of its turn. One beyond them is
+/// repeated a second later.
 const REQUESTS_MAX: usize = 16;
 
-/// Segments whose neighbor did not answer, that wait for TCP to hear of it within the same turn. Of
-/// one more TCP hears when it tries again.
+/// Segments whose neighbor did not reply and which TCP will be notified of in the same turn. TCP
+/// learns of one beyond them when it sends again.
 const UNREACHED_MAX: usize = 16;
 
 /// Neighbors, and frames that wait for them.
 pub(in crate::pipeline) struct Resolver {
     neighbors: Neighbors<Mbuf>,
     pending_per_neighbor: usize,
-    /// What the host looked like when we last looked.
+    /// `Host::changes` when the host was last read.
     host_changes: u64,
     waiting: Gauge,
     output: ResolverOutput,
 }
 
-/// What leaves.
+/// The resolver's output.
 struct ResolverOutput {
     asks_by: LearnFrom,
     requests: ArrayVec<NeighborRequest, REQUESTS_MAX>,
     unreached: ArrayVec<(Flow, Seq), UNREACHED_MAX>,
     requests_sent: Counter,
-    /// Requests that found no buffer or no slot; the machine asks again.
+    /// Requests that found no buffer or no slot in the ring; the machine repeats them.
     unsent: Counter,
-    /// Neighbors that were not asked for, as others had caused as many requests as they may.
+    /// Neighbors that were not requested because unsolicited packets had caused as many requests as
+    /// the rate allows.
     limited: Counter,
     resolved: Counter,
     drops: Drops<WaitingDrop>,
 }
 
 impl Resolver {
-    /// Counters in the scope `neighbors` below `scope`. Takes all memory.
+    /// Counters in the scope `neighbors` below `scope`. Allocates all its memory here.
     pub(in crate::pipeline) fn new(config: NeighborConfig, seed: HashSeed, scope: &Scope) -> Self {
         let scope = scope.scope("neighbors");
         Self {
@@ -111,7 +112,7 @@ impl Resolver {
         }
     }
 
-    /// Frames that wait.
+    /// Frames that wait for a neighbor.
     pub(in crate::pipeline) fn pending(&self) -> usize {
         self.neighbors.pending()
     }
@@ -121,25 +122,25 @@ impl Resolver {
         self.pending_per_neighbor
     }
 
-    /// Neighbors that are known or asked for.
+    /// Neighbors that are known or being resolved.
     pub(in crate::pipeline) fn len(&self) -> usize {
         self.neighbors.len()
     }
 
-    /// The next segment that did not leave as its neighbor did not answer.
+    /// The next segment that was not sent because its neighbor did not reply.
     pub(in crate::pipeline) fn next_unreached(&mut self) -> Option<(Flow, Seq)> {
         self.output.unreached.pop()
     }
 
-    /// The next wish that is not passed on yet.
+    /// The next request that is not passed on yet.
     pub(in crate::pipeline) fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {
         self.output.requests.pop()
     }
 }
 
-/// Keeps a frame, whose destination is still to be written, until its neighbor is known. Its front
-/// must be ours to write. What becomes of it then is counted. It comes back where nobody here asks
-/// for neighbors.
+/// Keeps a frame, whose destination is still to be written, until its neighbor is known. Its
+/// headroom must be ours to write. Its later fate is counted here. Returns the frame where this
+/// interface resolves no neighbors.
 pub(in crate::pipeline) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
     let tags = cx.host.vlan();
     let Some(resolver) = &mut cx.egress.resolver else { return Err(frame) };
@@ -150,8 +151,8 @@ pub(in crate::pipeline) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut
     Ok(())
 }
 
-/// Wants a neighbor to be known from now on: asks where it is not. False where there is no room or
-/// no request left, or nobody asks.
+/// Keeps a neighbor resolved from now on, and requests it where it is not known. False where there
+/// is no room, no request left, or no resolver.
 pub(in crate::pipeline) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
     let tags = cx.host.vlan();
     let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return false };
@@ -165,7 +166,7 @@ pub(in crate::pipeline) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bo
     }
 }
 
-/// A neighbor seems not to answer: it is checked now.
+/// A neighbor seems not to reply: probe it now.
 pub(in crate::pipeline) fn doubt(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
     let tags = cx.host.vlan();
     let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return };
@@ -173,7 +174,7 @@ pub(in crate::pipeline) fn doubt(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
     neighbors.doubt(next_hop, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
 }
 
-/// Hears an ARP packet; what waited for its sender goes.
+/// Receives an ARP packet; frames that waited for its sender are sent.
 pub(in crate::pipeline) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> ArpOutcome {
     let tags = cx.host.vlan();
     let Some(resolver) = &mut cx.egress.resolver else { return ArpOutcome::Ignored(NotLearned::Unsolicited) };
@@ -184,8 +185,8 @@ pub(in crate::pipeline) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> ArpOutco
     heard
 }
 
-/// Asks again, checks what gets old, gives up, and looks at what others told the host. A compare
-/// where nobody is asked.
+/// Repeats requests, probes aging entries, gives up, and reads the host's changes. One compare
+/// where nothing is being resolved.
 #[inline(always)]
 pub(in crate::pipeline) fn tick(cx: &mut Cx<'_>) {
     if cx.egress.resolver.is_some() {
@@ -193,7 +194,7 @@ pub(in crate::pipeline) fn tick(cx: &mut Cx<'_>) {
     }
 }
 
-/// Two compares where nothing is to be done.
+/// Two compares where nothing is due.
 fn tend(cx: &mut Cx<'_>) {
     let Some(resolver) = &mut cx.egress.resolver else { return };
     let has_changed = resolver.host_changes != cx.host.changes();
@@ -251,7 +252,7 @@ impl ResolverOutput {
     }
 }
 
-/// Whose segment a frame of ours is, and its number; `None` where it is none.
+/// The flow and sequence number of a segment of ours in `frame`; `None` where it holds none.
 fn segment_of(frame: &Mbuf, tags: &VlanTags) -> Option<(Flow, Seq)> {
     let packet = Ipv4Packet::parse(frame.bytes().get(ethernet::HEADER_LEN + tags.len()..)?).ok()?;
     if packet.header.protocol() != Protocol::TCP {
@@ -272,7 +273,7 @@ pub(in crate::pipeline) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool
     let len = EthernetHeader::new(fields).emit_tagged(tags, &mut bytes).expect("the array holds two tags");
     let packet_len = ArpPacket::new(&send.packet).emit(&mut bytes[len..]).expect("and a packet");
     let Some(frame) = pool.alloc_copy(&bytes[..len + packet_len]) else { return false };
-    // The time that a sender asks for is not that of a request on its behalf.
+    // A caller's transmit timestamp is not for a request on its behalf.
     match tx.post_unmarked(frame, Offload::NONE) {
         Ok(()) => true,
         Err(frame) => {

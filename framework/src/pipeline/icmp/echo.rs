@@ -1,6 +1,6 @@
-//! Asking for echoes: ICMP echo requests of the app's own. Their answers come by the
-//! [`Icmp`](super::super::Icmp) node to [`App::on_echo_reply`](super::super::App::on_echo_reply);
-//! to know which was asked when, and what is missing, is the app's.
+//! The app's own ICMP echo requests. The [`Icmp`](super::super::Icmp) node delivers replies to
+//! [`App::on_echo_reply`](super::super::App::on_echo_reply); matching them to requests, and
+//! counting missing ones, is left to the app.
 
 use core::net::Ipv4Addr;
 
@@ -19,23 +19,23 @@ use crate::wire::checksum::Sum;
 use crate::wire::icmpv4::{self, Echo};
 use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, MacAddr, Protocol, ipv4};
 
-/// Hops that an echo may take, as `ping` has it.
+/// The TTL of an echo request, as `ping` has it.
 const TTL: u8 = 64;
 
-/// Asks `destination` for an echo, in fragments where it is longer than the path allows: all of
-/// them or none. It waits where the neighbor is still to be asked for. Looks the way up each time,
-/// which is some 50 ns: for measuring and probing, not for trading.
+/// Sends an echo request to `destination`, in fragments where it is longer than the path MTU: all
+/// of them or none. It waits while the neighbor is being resolved. Each call looks up the route,
+/// which takes some 50 ns: for measuring and probing, not for trading.
 ///
 /// # Errors
-/// There is no way, or it was not taken; the latter is counted among `egress/drop`.
+/// No route, or the request could not be sent; the latter is counted among `egress/drop`.
 pub fn send_echo(destination: Ipv4Addr, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<Sent, SendToError> {
     let way = EchoRoute::to(destination, cx).map_err(SendToError::Connect)?;
     way.send(echo, cx).map_err(|error| SendToError::Send(cx.egress.refuse(error)))
 }
 
-/// Where a request goes, and the header in front of it.
+/// The route of a request, and the header in front of it.
 struct EchoRoute {
-    /// Whom to ask for the station.
+    /// The request that resolves the next hop.
     request: NeighborRequest,
     is_known: bool,
     source: Ipv4Addr,
@@ -55,7 +55,7 @@ impl EchoRoute {
             Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
         };
         let request = NeighborRequest { next_hop, source, asker: Asker::Unsolicited };
-        // What was learned is kept fresh, so that no later echo has to wait.
+        // A learned neighbor is kept fresh, so that no later echo has to wait.
         let is_asked = (!is_known || cx.host.has_learned(next_hop)) && resolver::keep(request, cx);
         if !is_known && !is_asked {
             return Err(ConnectError::NeighborMissing(next_hop));
@@ -86,7 +86,7 @@ impl EchoRoute {
         Ok(sent)
     }
 
-    /// The fragments, or the one packet, where there is room for all of it.
+    /// The fragments, or the one packet; an error where there is no room for all of it.
     fn plan(&self, message_len: usize, cx: &mut Cx<'_>) -> Result<FragmentPlan, SendError> {
         let path_mtu = cx.egress.path_mtu(self.destination, cx.now).map_or(usize::MAX, |(mtu, _)| mtu);
         // A frame is no longer than a buffer holds, as each fragment is copied into one.
@@ -110,7 +110,7 @@ impl EchoRoute {
         if self.is_known && cx.tx.room() < plan.len() {
             return Err(SendError::RingFull);
         }
-        // Of more than may wait for one neighbor the first ones would make way for the last.
+        // More than may wait for one neighbor: the last fragments would displace the first.
         let may_wait = cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbor);
         if !self.is_known && may_wait < plan.len() {
             return Err(SendError::NeighborMissing(self.request.next_hop));
@@ -118,7 +118,7 @@ impl EchoRoute {
         Ok(plan)
     }
 
-    /// One packet as a frame: its part of the message, which is the header and the data.
+    /// One packet as a frame: its part of the message, header and data.
     fn frame(
         &self,
         piece: FragmentPiece,
@@ -162,7 +162,7 @@ impl EchoRoute {
     }
 }
 
-/// The message's header, with the checksum over all of it.
+/// The ICMP header, with the checksum over the whole message.
 fn header(echo: &Echo<'_>) -> [u8; icmpv4::HEADER_LEN] {
     let mut bytes = [0; icmpv4::HEADER_LEN];
     let message = Icmpv4Message::EchoRequest(Echo { data: &[], ..*echo });

@@ -1,6 +1,5 @@
-//! Telling a sender that its packet came to nothing: ICMP errors, as far as RFC 1122 3.2.2 and a
-//! rate allow. What enters is a packet that a node is about to drop; it stays the node's. What
-//! leaves is a new frame that quotes it.
+//! ICMP errors that we send about packets that we drop, within RFC 1122 3.2.2 and a rate. A node
+//! passes in the packet that it is about to drop and keeps it; a new frame that quotes it leaves.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -16,17 +15,17 @@ use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Protocol, ud
 crate::drop_reasons! {
     /// Why no error was sent about a packet. The packet itself is counted where it is dropped.
     pub enum UnsentError {
-        /// Its headers are not there.
+        /// Its headers are not in the buffer.
         Malformed => "malformed",
-        /// It was sent to a group or to all.
+        /// It was sent to a group or a broadcast address.
         NotUnicast => "not_unicast",
         /// It was not sent to us.
         NotOurs => "not_ours",
         /// It is a later fragment.
         LaterFragment => "later_fragment",
-        /// Its source is no single host.
+        /// Its source is not a single host.
         NoSource => "no_source",
-        /// It is an error itself.
+        /// It is itself an ICMP error.
         AboutError => "about_error",
         /// Too many were sent lately.
         RateLimited => "rate_limited",
@@ -53,8 +52,8 @@ impl From<ErrorRefusal> for UnsentError {
     }
 }
 
-/// How many errors are sent, and how many were. Owned by [`Egress`](super::super::Egress): one rate
-/// for all that the host says.
+/// The rate of errors and their counters. Owned by [`Egress`](super::super::Egress): one rate for
+/// the whole host.
 pub(in crate::pipeline) struct IcmpErrors {
     limit: ErrorLimit,
     sent: Counter,
@@ -69,23 +68,23 @@ impl IcmpErrors {
     }
 }
 
-/// Nobody listens on the port: for a datagram whose UDP header has been advanced over.
+/// Sends a port unreachable, for a datagram whose UDP header has been advanced over.
 #[cold]
 pub fn tell_port_unreachable(mbuf: &Mbuf, cx: &mut Cx<'_>) {
     let advanced = mbuf.l3_len() + udp::HEADER_LEN;
     tell_sender(FlowErrorKind::Unreachable(Unreachable::Port), mbuf, advanced, cx);
 }
 
-/// Tells the sender of a packet what went wrong, where this host tells at all
-/// ([`EgressConfig::errors`](super::super::EgressConfig::errors)). `advanced` is how many bytes
-/// before the data the IPv4 header begins: 0 in the IPv4 node, `l3_len` behind it. Costs a buffer
-/// and three short copies.
+/// Sends the sender of a packet an error of this kind, where this host sends errors at all
+/// ([`EgressConfig::errors`](super::super::EgressConfig::errors)). `advanced`: bytes from the IPv4
+/// header to the data, 0 in the IPv4 node and `l3_len` behind it. Costs a buffer and three short
+/// copies.
 #[cold]
 pub fn tell_sender(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) {
     if cx.egress.errors.is_none() {
         return;
     }
-    // First, as others' groups may come in floods.
+    // Checked first, as datagrams for other hosts' groups may arrive in floods.
     let sent =
         if is_to_group(mbuf, advanced) { Err(UnsentError::NotUnicast) } else { try_send(kind, mbuf, advanced, cx) };
     if let Some(errors) = &mut cx.egress.errors {
@@ -122,8 +121,7 @@ fn try_send(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) 
     })
 }
 
-/// The beginning of a packet from its IPv4 header on, as much as an error quotes
-/// (RFC 1812 4.3.2.3).
+/// The part of a packet that an error quotes, from the IPv4 header on (RFC 1812 4.3.2.3).
 fn quote_packet<'a>(mbuf: &Mbuf, advanced: usize, quote: &'a mut [u8; QUOTED_LEN_MAX]) -> Option<&'a [u8]> {
     let headers = mbuf.behind(advanced)?;
     let mut len = 0;
@@ -143,7 +141,7 @@ fn write(kind: FlowErrorKind, quoted: &[u8]) -> Icmpv4Message<'_> {
     }
 }
 
-/// Type of service 0 (RFC 1122 3.2.2), and never longer than 576 bytes, so it needs no fragments.
+/// Type of service 0 (RFC 1122 3.2.2); at most 576 bytes, so it is never fragmented.
 fn ipv4_header(route: ErrorRoute, payload_len: usize) -> Option<Ipv4Header> {
     let fields = Ipv4Fields {
         source: route.source,

@@ -1,4 +1,5 @@
-//! ICMP: the node that answers and reports, errors that we send, and echo requests of the app.
+//! ICMP: the node that answers echo requests and reports errors, errors that we send, and echo
+//! requests of the app.
 
 pub(super) mod echo;
 pub(super) mod error;

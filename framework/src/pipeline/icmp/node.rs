@@ -1,9 +1,9 @@
-//! The ICMP node: answers echo requests in their own buffer, and tells the app what went wrong with
-//! its flows.
+//! The ICMP node: answers echo requests in their own buffer, and reports errors about the app's
+//! flows to the app.
 //!
-//! What enters begins with the ICMP header and has the IPv4 header behind it (towards the
-//! headroom); nothing is handed on but to the app. Errors of our own are sent by the node that
-//! drops, see [`tell_sender`](super::super::tell_sender).
+//! A packet enters at the ICMP header, with the IPv4 header before it in the buffer; only the app
+//! gets something. Our own errors are sent by the node that drops the packet, see
+//! [`tell_sender`](super::super::tell_sender).
 
 use core::net::Ipv4Addr;
 
@@ -34,41 +34,40 @@ crate::drop_reasons! {
         TooShort => "too_short",
         /// The checksum is wrong.
         BadChecksum => "bad_checksum",
-        /// Sent to a group or to all: nobody has to answer those (RFC 1122 3.2.2.6), and an
-        /// attacker would like it.
+        /// Sent to a group or a broadcast address: no host has to answer those (RFC 1122 3.2.2.6),
+        /// and an answer would amplify an attack.
         NotUnicast => "not_unicast",
-        /// An echo request whose source is no single host.
+        /// An echo request whose source is not a single host.
         BadSource => "bad_source",
-        /// More echo requests than we answer.
+        /// Echo requests beyond the rate that we answer.
         EchoLimited => "echo_limited",
-        /// An echo answer that nobody waits for.
+        /// An echo reply that no app has requested.
         UnwantedAnswer => "unwanted_answer",
-        /// Redirects, source quench, and what we do not know.
+        /// Redirects, source quench, and unknown types.
         IgnoredType => "ignored_type",
-        /// An error about a packet of another protocol than UDP, or TCP where the worker has it.
+        /// An error about a packet of a protocol other than UDP, or TCP where the worker has it.
         NotUdp => "not_udp",
         /// An error whose quote names no flow.
         NoFlow => "no_flow",
-        /// An error about a packet that we cannot have sent.
+        /// An error about a packet that cannot be ours.
         NotOurs => "not_ours",
-        /// An error about a flow that nobody here has.
+        /// An error about a flow that no socket here has.
         NoSocket => "no_socket",
         /// "Fragmentation needed" about a packet that may be fragmented, or that would have fitted.
         BadPathMtu => "bad_path_mtu",
-        /// "Fragmentation needed" about a datagram that has not the identification of what the flow
-        /// sends: made up (RFC 8899 4.6.1).
+        /// "Fragmentation needed" about a datagram whose identification is not that of the flow:
+        /// forged (RFC 8899 4.6.1).
         UnprovenPathMtu => "unproven_path_mtu",
-        /// More "fragmentation needed" about the datagrams of a flow than are looked at: somebody
-        /// guesses.
+        /// "Fragmentation needed" about the datagrams of one flow beyond the number that is
+        /// checked: an attacker guesses.
         PathMtuLimited => "path_mtu_limited",
-        /// "Fragmentation needed" on a path that larger segments went through: what is then missed
-        /// is cut (RFC 5927 7.2).
+        /// "Fragmentation needed" on a path that larger segments passed: TCP segments less once
+        /// they are lost (RFC 5927 7.2).
         Doubted => "doubted",
-        /// An error about a segment that is not on its way: a late one, or a stranger's
-        /// (RFC 5927 4.1).
+        /// An error about a segment that is not in flight: late or forged (RFC 5927 4.1).
         NotInFlight => "not_in_flight",
-        /// An error about a connection whose handshake is done: the route may come back
-        /// (RFC 5927 5.2).
+        /// An error about a connection whose handshake is done: the route may recover (RFC 5927
+        /// 5.2).
         Established => "established",
         /// An echo request that was not answered: no route leads back.
         NoRoute => "no_route",
@@ -76,8 +75,8 @@ crate::drop_reasons! {
         PoolEmpty => "pool_empty",
         /// An echo request that was not answered: the device's ring is full.
         RingFull => "ring_full",
-        /// An echo request that was not answered: the NIC took a tag off, and the buffer has no
-        /// room to put it back.
+        /// An echo request that was not answered: the NIC stripped a tag, and the buffer has no
+        /// headroom to put it back.
         NoHeadroom => "no_headroom",
     }
 }
@@ -126,29 +125,29 @@ impl From<PathMtuRefusal> for IcmpDrop {
     }
 }
 
-/// Something went wrong with what a consumer sent. Whoever guesses the flow can send this, so it is
-/// a hint and never a proof.
+/// A problem with a packet that a consumer sent. Anyone who guesses the flow can forge this, so it
+/// is a hint and never a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
-    /// Which of the app's consumers has the flow.
+    /// The app's consumer that has the flow.
     pub consumer: ConsumerId,
-    /// Our end and the other.
+    /// Our end and the remote end.
     pub flow: Flow,
-    /// What went wrong.
+    /// The kind of error.
     pub kind: FlowErrorKind,
-    /// Who says so: the other end or a router.
+    /// The host that reports it: the remote end or a router.
     pub reporter: Ipv4Addr,
-    /// Bytes of the largest packet that passes, as far as we believe the reporter; None where that
-    /// was not the matter.
+    /// The path MTU that we accept from the reporter; `None` where the error was about something
+    /// else.
     pub path_mtu: Option<usize>,
 }
 
-/// An answer to an echo request of the app's own.
+/// A reply to an echo request of the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoReply<'a> {
-    /// Who answered.
+    /// The host that replied.
     pub source: Ipv4Addr,
-    /// Hops that the packet had left.
+    /// The packet's remaining TTL.
     pub ttl: u8,
     /// As in the request.
     pub identifier: u16,
@@ -158,15 +157,15 @@ pub struct EchoReply<'a> {
     pub data: &'a [u8],
 }
 
-/// What the ICMP node answers.
+/// The messages that the ICMP node answers.
 #[derive(Clone, Copy, Debug)]
 pub struct IcmpConfig {
-    /// How many echo requests are answered. A flood of them takes time from the feed.
+    /// The rate of echo requests that are answered. A flood of them takes time from the feed.
     pub echo: TokenBucket,
 }
 
 impl Default for IcmpConfig {
-    /// 100,000 echo requests a second and 1,000 at once, which `ping -f` stays below.
+    /// 100,000 echo requests a second and bursts of 1,000, which `ping -f` stays below.
     fn default() -> Self {
         Self { echo: TokenBucket::new(100_000, 1_000) }
     }
@@ -175,7 +174,7 @@ impl Default for IcmpConfig {
 /// Takes ICMP messages.
 pub struct Icmp {
     echo: TokenBucket,
-    /// Where messages that came in fragments are put together: the longest there is.
+    /// Linear buffer for messages that came in fragments: as long as the longest message.
     scratch: Box<[u8]>,
     messages: Counter,
     echoes: Counter,
@@ -183,7 +182,7 @@ pub struct Icmp {
     drops: Drops<IcmpDrop>,
 }
 
-/// What the headers in front of a message say.
+/// The fields of the headers in front of a message.
 #[derive(Clone, Copy)]
 struct Envelope {
     link: Link,
@@ -206,8 +205,8 @@ impl Envelope {
         cx.egress.next_identification(key, cx.now)
     }
 
-    /// The header of an answer of `payload_len` bytes. Routers may fragment it: the way back may be
-    /// narrower than the way here, and nobody would send the answer again.
+    /// The header of a reply of `payload_len` bytes. Routers may fragment it: the way back may have
+    /// a smaller MTU, and a lost reply is not repeated.
     fn answer(&self, payload_len: usize, identification: u16) -> Option<Ipv4Header> {
         let fields = Ipv4Fields {
             source: self.destination,
@@ -224,8 +223,8 @@ impl Envelope {
 }
 
 impl Icmp {
-    /// The node, with counters in the scope `icmp` below `scope`. Takes all memory, 64 KiB of it
-    /// for messages that come in fragments.
+    /// The node, with counters in the scope `icmp` below `scope`. Allocates all its memory here, 64
+    /// KiB of it for messages that come in fragments.
     pub fn new(config: IcmpConfig, scope: &Scope) -> Self {
         let scope = scope.scope("icmp");
         Self {
@@ -260,7 +259,7 @@ impl Icmp {
         }
     }
 
-    /// A message in one buffer of its own, which an echo's answer goes back in.
+    /// Handles a message in one buffer of its own, which an echo reply reuses.
     fn take_plain<A: App>(
         &mut self,
         mut mbuf: Mbuf,
@@ -293,7 +292,7 @@ impl Icmp {
         if self.read(message, envelope, app, cx)? { self.send_fragments(message, envelope, cx) } else { Ok(()) }
     }
 
-    /// Takes what a message says; true where it is an echo request that is to be answered.
+    /// Handles a message; true where it is an echo request that is to be answered.
     fn read<A: App>(
         &mut self,
         bytes: &[u8],
@@ -324,7 +323,7 @@ impl Icmp {
         if self.echo.take(cx.now) { Ok(()) } else { Err(IcmpDrop::EchoLimited) }
     }
 
-    /// Gives an error to the consumers of the flow that it is about.
+    /// Delivers an error to the consumers of the flow that it is about.
     fn deliver<A: App>(
         &mut self,
         message: &Icmpv4Message<'_>,
@@ -359,21 +358,21 @@ impl Icmp {
         Ok(())
     }
 
-    /// Gives an error to the connection that it is about. What becomes of that one its app hears by
-    /// an event.
+    /// Passes an error to the connection that it is about. The app learns the consequence by an
+    /// event.
     fn tell_connections(&self, message: &Icmpv4Message<'_>, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
         let (error, seq) = match_segment(message, cx.host)?;
         TcpSockets::take_error(&error, seq, cx).ok_or(IcmpDrop::NotUdp)??;
         if let FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) = error.kind {
             let claim = PathMtuClaim { destination: *error.flow.remote.ip(), mtu, packet_len: error.packet_len };
-            // The connection has taken it; whoever connects there next begins with it.
+            // The connection has applied it; this is for later connections to the same peer.
             let _ = Self::lower_path_mtu(claim, cx);
         }
         self.errors.inc();
         Ok(())
     }
 
-    /// The MTU to believe in after a claim.
+    /// The path MTU to use after a claim.
     fn lower_path_mtu(claim: PathMtuClaim, cx: &mut Cx<'_>) -> Result<usize, IcmpDrop> {
         match cx.egress.lower_path_mtu(claim, cx.now) {
             Ok(mtu) => Ok(mtu),
@@ -385,8 +384,8 @@ impl Icmp {
         }
     }
 
-    /// Turns the request into its answer where it lies: another type, new headers in the room of
-    /// the old ones. Options of the request are left out.
+    /// Turns the request into its reply in place: another type, and new headers over the old ones.
+    /// Options of the request are left out.
     fn answer_in_place(
         &mut self,
         mut mbuf: Mbuf,
@@ -467,7 +466,7 @@ impl<A: App> Node<A> for Icmp {
     }
 }
 
-/// Makes an echo request an answer: the type changes from 8 to 0, the code is 0, the checksum
+/// Turns an echo request into a reply: the type changes from 8 to 0, the code is 0, the checksum
 /// follows (RFC 1624).
 fn become_answer(message: &mut [u8]) {
     let old = u16::from_be_bytes([message[0], message[1]]);
@@ -487,8 +486,8 @@ fn plan(message_len: usize, link_len: usize, cx: &Cx<'_>) -> Result<FragmentPlan
     })
 }
 
-/// Puts the bytes of a message in one piece; says how many. An IP payload is never longer than the
-/// scratch.
+/// Copies the bytes of a message into one piece and returns their number. An IP payload is never
+/// longer than the scratch buffer.
 fn gather(mbuf: &Mbuf, scratch: &mut [u8]) -> usize {
     let mut len = 0;
     for segment in mbuf.segments() {
@@ -499,7 +498,7 @@ fn gather(mbuf: &Mbuf, scratch: &mut [u8]) -> usize {
     len
 }
 
-/// Ends a request whose answer went out in buffers of its own.
+/// Ends a request whose reply left in other buffers.
 fn end(mbuf: Mbuf, sent: Result<(), IcmpDrop>) -> Result<(), (IcmpDrop, Mbuf)> {
     match sent {
         Ok(()) => {

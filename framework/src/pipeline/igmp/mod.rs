@@ -1,17 +1,17 @@
-//! The IGMP node: keeps the network sending us the groups that consumers have joined. What enters
-//! are IGMP messages behind the IPv4 header; nothing goes on from here. What leaves are reports,
-//! with TTL 1 and the router alert option.
+//! The IGMP node: keeps the network sending us the groups that consumers have joined. IGMP messages
+//! enter behind the IPv4 header, and no packet goes on from here. Reports leave, with TTL 1 and the
+//! router alert option.
 //!
-//! The node owns the [`Reporter`], the machine that decides what to say and when. It learns of
+//! The node owns the [`Reporter`], the machine that decides what to report and when. It learns of
 //! joins and leaves in `tick`:
 //! [`UdpSockets::membership_changes`](crate::proto::UdpSockets::membership_changes) is one load
-//! each poll, and when it has moved the node walks over the memberships, some at a time, and gives
-//! the machine the merged filter of each group that has changed. So apps join at their sockets and
-//! nobody has to tell a node deep in the tree. A group that was left and joined again between two
-//! walks has not changed.
+//! each poll, and when it has changed the node walks over the memberships, some at a time, and
+//! gives the machine the merged filter of each group that has changed. So apps join at their
+//! sockets and need not reach a node deep in the tree. A group that was left and joined again
+//! between two walks has not changed.
 //!
-//! A pipeline without this node says nothing: where the kernel holds the memberships, or the
-//! exchange floods.
+//! A pipeline without this node sends no reports: where the kernel holds the memberships, or the
+//! network floods the groups.
 
 use core::net::Ipv4Addr;
 
@@ -38,22 +38,23 @@ crate::drop_reasons! {
         TooShort => "too_short",
         /// The checksum is wrong.
         BadChecksum => "bad_checksum",
-        /// A type that a host has no use for, such as DVMRP.
+        /// A type that concerns routers only, such as DVMRP.
         UnknownType => "unknown_type",
         /// A query of a length that no version has, or with fewer sources than it states.
         BadQuery => "bad_query",
-        /// It came in fragments or over several buffers, as no router sends it.
+        /// Fragmented or over several buffers: no router sends one so.
         Scattered => "scattered",
-        /// It passed a router, or pretends to be near: the TTL is not 1 (RFC 3376 4).
+        /// It was forwarded by a router, or claims to be from this link: the TTL is not 1 (RFC 3376
+        /// 4).
         NotLocal => "not_local",
         /// A query or report of version 2 or 3 without the router alert option (RFC 3376 9.1 and
         /// 9.2).
         NoRouterAlert => "no_router_alert",
-        /// A general query to another address than all systems (RFC 3376 9.1).
+        /// A general query to an address other than all-systems (RFC 3376 9.1).
         MisdirectedQuery => "misdirected_query",
         /// A query for, or report of, an address that is no group.
         NotAGroup => "not_a_group",
-        /// A report from outside of our networks: it must not silence ours (RFC 2236 10).
+        /// A report from outside of our networks: it must not suppress ours (RFC 2236 10).
         ForeignReport => "foreign_report",
     }
 }
@@ -70,22 +71,22 @@ impl From<IgmpError> for IgmpDrop {
     }
 }
 
-/// What the IGMP node needs to know at start.
+/// The configuration of the IGMP node.
 #[derive(Clone, Copy, Debug)]
 pub struct IgmpConfig {
-    /// How many groups and sources, and the newest version. Its report length is bounded by the
-    /// interface's MTU.
+    /// The most groups and sources, and the newest version. The interface's MTU bounds the length
+    /// of a report.
     pub reporter: ReporterConfig,
     /// Whether queries of version 2 and 3 without router alert are refused, as RFC 3376 9.1 wants
-    /// it. Some switches send such: where `drop/no_router_alert` counts and groups dry up after
+    /// it. Some switches omit it: where `drop/no_router_alert` counts and groups stop after
     /// minutes, turn this off.
     pub require_router_alert: bool,
-    /// The secret of its tables, and what draws its delays.
+    /// The secret that seeds its tables and randomizes its delays.
     pub seed: HashSeed,
 }
 
 impl IgmpConfig {
-    /// As the RFCs say, with room for the default number of groups.
+    /// The RFCs' behavior, with room for the default number of groups.
     pub fn new(seed: HashSeed) -> Self {
         Self { reporter: ReporterConfig::default(), require_router_alert: true, seed }
     }
@@ -95,7 +96,7 @@ impl IgmpConfig {
 /// of this poll wait behind it. A thousand joins still leave within two ticks, and in version 2
 /// within 250.
 const MESSAGES_PER_TICK: usize = 4;
-/// Memberships and groups looked at in one tick while a change is being followed: 2 to 20 ns each.
+/// Memberships and groups checked in one tick while a change is being followed: 2 to 20 ns each.
 const PLACES_PER_TICK: usize = 256;
 /// Changed groups given to the machine in one tick: 100 ns each, and 20 for each source.
 const CHANGES_PER_TICK: usize = 32;
@@ -104,32 +105,32 @@ const TOS: u8 = 0xc0;
 /// Bytes of the IPv4 header of every message.
 const IPV4_LEN: usize = ipv4::HEADER_LEN + ROUTER_ALERT.len();
 
-/// Speaks for the host.
+/// The host's side of IGMP.
 pub struct Igmp {
     config: IgmpConfig,
     reporter: Reporter,
     walk: Walk,
-    /// What we were on the link when we last looked.
+    /// Our identity on the link when it was last read.
     identity: Identity,
     is_up: bool,
     host_changes: u64,
     messages: Counter,
     queries: Counter,
-    /// Queries from outside of our networks: answered, and not believed otherwise.
+    /// Queries from outside of our networks: they are answered, but set neither version nor timers.
     foreign_queries: Counter,
     reports_sent: Counter,
     leaves_sent: Counter,
-    /// Messages that the device would not take or that no buffer of the pool is long enough for.
+    /// Messages that the device refused or that fit no buffer of the pool.
     not_sent: Counter,
-    /// Wishes that found no room in the reporter.
+    /// Filters that found no room in the reporter.
     refused: Counter,
     groups: Gauge,
     version: Gauge,
     drops: Drops<IgmpDrop>,
 }
 
-/// The walk over the sockets' memberships, then over the reporter's groups to find those that
-/// nobody wants any more.
+/// The walk over the sockets' memberships, then over the reporter's groups to find those that no
+/// consumer wants any more.
 #[derive(Clone, Copy, Default)]
 struct Walk {
     /// Changes that have been followed.
@@ -139,7 +140,7 @@ struct Walk {
     place: usize,
 }
 
-/// What the network knows us by: when it changes, everything is told anew.
+/// Our identity for the network: when it changes, everything is reported again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
     address: Ipv4Addr,
@@ -153,7 +154,7 @@ impl Identity {
     }
 }
 
-/// What the IPv4 header said of a message.
+/// The fields of a message's IPv4 header.
 #[derive(Clone, Copy)]
 struct Envelope {
     source: Ipv4Addr,
@@ -186,8 +187,8 @@ impl Igmp {
         }
     }
 
-    /// The link went up or down. Down: nothing is sent. Up: everything is told anew, because what
-    /// was plugged in may be another switch.
+    /// The link went up or down. Down: nothing is sent. Up: everything is reported again, because
+    /// the port may now be at another switch.
     fn set_link(&mut self, is_up: bool, now: Instant) {
         match is_up {
             true => self.reporter.link_up(now),
@@ -218,15 +219,15 @@ impl Igmp {
                 self.check_router_alert(&envelope)?;
                 self.hear(group, &envelope, cx)?;
             }
-            // What routers and switches listen to, a host does not.
+            // Messages for routers and switches; a host ignores them.
             IgmpMessage::ReportV3(_) | IgmpMessage::Leave(_) => {}
         }
         Ok(())
     }
 
-    /// A query of a router of this link sets the version and the times; any is answered. Switches
-    /// without an address ask from 0.0.0.0 (RFC 4541 2.1.1), and a host without an address cannot
-    /// tell who is of its link.
+    /// A query from a router of this link sets the version and the timers; every query is answered.
+    /// Switches without an address query from 0.0.0.0 (RFC 4541 2.1.1), and a host without an
+    /// address cannot know its own subnet.
     fn hear_query(&mut self, query: &IgmpQuery<'_>, source: Ipv4Addr, cx: &Cx<'_>) {
         let addresses = cx.host.addresses();
         let is_of_link = source.is_unspecified() || addresses.iter().any(|own| own.contains(source));
@@ -262,7 +263,7 @@ impl Igmp {
             return Err(IgmpDrop::NotAGroup);
         }
         let is_near = cx.host.addresses().iter().any(|own| own.contains(envelope.source));
-        // Our own, come back over a switch that floods, must not silence us either.
+        // Our own report, which a switch has flooded back, must not suppress ours either.
         if !is_near || cx.host.is_own(envelope.source) {
             return Err(IgmpDrop::ForeignReport);
         }
@@ -270,7 +271,7 @@ impl Igmp {
         Ok(())
     }
 
-    /// Follows the host: another address or station, or the link.
+    /// Follows the host: its address, its MAC address, its link.
     #[cold]
     fn follow_host(&mut self, cx: &Cx<'_>) {
         self.host_changes = cx.host.changes();
@@ -285,7 +286,7 @@ impl Igmp {
         self.reporter.announce(cx.now);
     }
 
-    /// Follows the sockets for some steps of the walk.
+    /// Follows the sockets' memberships for some steps of the walk.
     #[cold]
     fn follow_sockets(&mut self, cx: &Cx<'_>) {
         if self.walk.place == 0 {
@@ -323,8 +324,8 @@ impl Igmp {
         }
     }
 
-    /// Sends what is due, in frames that the link takes and a buffer holds. The machine is asked
-    /// only where a message can leave, so none is lost.
+    /// Sends due messages, in frames that fit the link and a buffer. The machine is asked for a
+    /// message only where one can leave, so none is lost.
     #[cold]
     fn send_due(&mut self, cx: &mut Cx<'_>) {
         let packet_len_max = cx.host.mtu().min(cx.pool.layout().data_room().saturating_sub(link_len(cx)));
@@ -376,7 +377,7 @@ impl<A> Node<A> for Igmp {
         if cx.sockets.membership_changes() != self.walk.seen {
             self.follow_sockets(cx);
         }
-        // A walk that is under way finds more to say: it goes into the same reports.
+        // A walk that is under way may find more changes: they go into the same reports.
         if self.walk.place == 0 && self.reporter.is_due(cx.now) {
             self.send_due(cx);
         }
@@ -401,7 +402,7 @@ fn is_unwanted(group: Ipv4Addr, cx: &Cx<'_>) -> bool {
     cx.sockets.merged(group, cx.host.interface()).is_none()
 }
 
-/// Reads the header that was advanced over, and refuses what was not sent on this link.
+/// Reads the header that was advanced over, and refuses messages that were not sent on this link.
 fn check_envelope(mbuf: &Mbuf) -> Result<Envelope, IgmpDrop> {
     let packet = mbuf.behind(mbuf.l3_len()).ok_or(IgmpDrop::TooShort)?;
     let packet = Ipv4Packet::parse_quoted(packet).map_err(|_| IgmpDrop::TooShort)?;
@@ -415,7 +416,8 @@ fn check_envelope(mbuf: &Mbuf) -> Result<Envelope, IgmpDrop> {
     })
 }
 
-/// Puts headers and message into an empty buffer. It comes back where it is shorter than the frame.
+/// Puts headers and message into an empty buffer. Returns the buffer where it is shorter than the
+/// frame.
 fn frame(mut mbuf: Mbuf, message: &Announcement<'_>, cx: &Cx<'_>) -> Result<Mbuf, Mbuf> {
     let destination = message.destination();
     // Without an address, a host reports from 0.0.0.0 (RFC 3376 4.2.13).
@@ -432,7 +434,7 @@ fn frame(mut mbuf: Mbuf, message: &Announcement<'_>, cx: &Cx<'_>) -> Result<Mbuf
         ttl: 1,
         tos: TOS,
         identification: 0,
-        // One frame by its size: its identification means nothing (RFC 6864 4.1).
+        // A single frame by its size: its identification has no meaning (RFC 6864 4.1).
         dont_fragment: true,
         payload_len: message.len(),
     };

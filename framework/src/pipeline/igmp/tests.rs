@@ -15,7 +15,7 @@ type Stack = Ethernet<Ipv4<Udp, Unhandled, Igmp, Unhandled>, Unhandled>;
 const SECOND: Duration = Duration::from_secs(1);
 const FOREIGN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// A stack that speaks for its sockets, and the wire behind it.
+/// A stack that reports its sockets' groups, and the wire behind it.
 struct Bench {
     stack: Stack,
     app: Recorder,
@@ -107,7 +107,7 @@ impl Bench {
         self.block.snapshot().count(&format!("worker0/{name}")).unwrap_or_else(|| panic!("no counter {name}"))
     }
 
-    /// received = taken + Σ named drops, and no buffer astray.
+    /// received = accepted + Σ named drops, and every buffer is back in the pool.
     fn assert_conserved(&self) {
         let snapshot = self.block.snapshot();
         let drops = snapshot.samples.iter().filter(|sample| sample.name.contains("/drop/"));
@@ -152,7 +152,7 @@ fn general(version: IgmpVersion) -> Vec<u8> {
     frame_from(PEER, ALL_SYSTEMS, true, &query(version, Ipv4Addr::UNSPECIFIED))
 }
 
-/// What a frame of ours says, after the checks that every one has to pass.
+/// The message in a frame of ours, after the checks that each frame has to pass.
 fn check_sent(frame: &[u8], source: Ipv4Addr, destination: Ipv4Addr) -> IgmpMessage<'_> {
     let link = EthernetFrame::parse(frame).unwrap();
     assert_eq!((link.header.src(), link.header.dst()), (STATION, MacAddr::multicast_ipv4(destination)));
@@ -172,7 +172,7 @@ fn records(frame: &[u8]) -> Vec<(RecordKind, Ipv4Addr, Vec<Ipv4Addr>)> {
     records.map(|record| (record.kind, record.group, record.sources.iter().collect())).collect()
 }
 
-/// The reason for which a message is dropped by a member of the group.
+/// The drop reason that a member of the group counts for a message.
 #[track_caller]
 fn check_drop(frame: &[u8], reason: &str) {
     let mut bench = bench();
@@ -230,8 +230,8 @@ fn joins_and_leaves_of_the_sockets_are_reported() {
     assert_eq!(frames.len(), 1);
     assert_eq!(records(&frames[0]), [(RecordKind::ChangeToExclude, GROUP, vec![])]);
     assert_eq!(bench.sent_within(SECOND).len(), 1);
-    // A second consumer changes nothing while somebody takes any source; then its source is what
-    // remains.
+    // A second consumer changes nothing while another accepts any source; after that consumer
+    // leaves, its source remains.
     bench.sockets.join_source(BERT, Group::new(GROUP, 9_000), PEER).unwrap();
     assert!(bench.sent_within(SECOND).is_empty());
     bench.sockets.leave(ANNE, Group::new(GROUP, 9_000)).unwrap();
@@ -288,7 +288,7 @@ fn query_from_another_network_is_answered_and_not_believed() {
         assert_eq!(bench.sent_within(Duration::from_secs(11)).len(), 1, "{source}");
         assert_eq!((bench.count("igmp/version"), bench.count("igmp/foreign_queries")), (version, foreign), "{source}");
     }
-    // A switch that has no address of its own.
+    // A switch without an address.
     let mut bench = self::bench();
     bench.join(GROUP);
     bench.push(&ask(Ipv4Addr::UNSPECIFIED));

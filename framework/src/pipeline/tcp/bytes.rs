@@ -1,24 +1,24 @@
-//! What the machine keeps of payloads: an mbuf that nobody else has yet, or the held bytes of one.
+//! Payloads that the machine keeps: an mbuf that is ours alone, or held bytes of one.
 
 use crate::mem::{Held, Mbuf};
 use crate::proto::tcp::Payload;
 use crate::wire::checksum::Sum;
 
-/// Payload bytes. Letting go of them is their good end: they were acknowledged, delivered, or are
-/// somebody else's too.
+/// Payload bytes. Dropping them is their normal end: they were acknowledged, delivered, or are held
+/// elsewhere too.
 pub(in crate::pipeline) enum Bytes {
-    /// Ours alone: what came, or what was not sent yet.
+    /// Ours alone: received, or not sent yet.
     Mbuf(Own),
-    /// Held while the NIC may still read them, and afterwards until they are acknowledged.
+    /// Held while the NIC may still read them, and then until they are acknowledged.
     Held(Held),
 }
 
-/// An mbuf that goes home when it is let go of.
+/// An mbuf that is freed when it is dropped.
 pub(in crate::pipeline) struct Own {
-    /// Only `None` on the way to another form.
+    /// `None` only during a conversion.
     pub(super) mbuf: Option<Mbuf>,
-    /// The sum of all its bytes, where it was taken while they were copied: the segment that
-    /// carries them need not read them again.
+    /// The sum of all its bytes, where it was computed during the copy: the segment that carries
+    /// them need not read them again.
     sum: Option<Sum>,
 }
 
@@ -32,7 +32,7 @@ impl Drop for Own {
 }
 
 impl Bytes {
-    /// No bytes, while they are elsewhere.
+    /// No bytes, during a conversion.
     pub(super) const NONE: Self = Self::Mbuf(Own { mbuf: None, sum: None });
 
     /// The bytes of an mbuf.
@@ -41,14 +41,14 @@ impl Bytes {
         Self::summed(mbuf, None)
     }
 
-    /// The bytes of an mbuf, and what they sum to where that is known.
+    /// The bytes of an mbuf, and their sum where that is known.
     #[inline]
     pub(super) fn summed(mbuf: Mbuf, sum: Option<Sum>) -> Self {
         Self::Mbuf(Own { mbuf: Some(mbuf), sum })
     }
 
-    /// A copy of `bytes`, or of as many from their front as there is room for, in an mbuf that is
-    /// empty. `sums` says whether whoever sends them asks for their sum: it is taken on the way.
+    /// A copy of `bytes`, or of as many from their front as fit, in an empty mbuf. `sums`: the
+    /// sender needs their sum, so compute it during the copy.
     #[inline]
     pub(super) fn copy(bytes: &[u8], mbuf: Mbuf, sums: bool) -> Self {
         let mut own = Own { mbuf: Some(mbuf), sum: sums.then_some(Sum::EMPTY) };
@@ -64,7 +64,7 @@ impl Bytes {
         }
     }
 
-    /// What the bytes sum to, where that is known.
+    /// The sum of the bytes, where that is known.
     #[inline]
     pub(super) fn sum(&self) -> Option<Sum> {
         match self {
@@ -73,7 +73,7 @@ impl Bytes {
         }
     }
 
-    /// Gives the mbuf up, where it is ours alone.
+    /// Takes the mbuf out, where it is ours alone.
     #[inline]
     pub(super) fn take_mbuf(&mut self) -> Option<Mbuf> {
         match self {
@@ -82,13 +82,13 @@ impl Bytes {
         }
     }
 
-    /// Holds what its mbuf was, which has been taken out: nothing is there to be let go of.
+    /// Becomes held bytes; the mbuf was taken out before, so that nothing is freed.
     #[inline(always)]
     pub(super) fn become_held(&mut self, held: Held) {
         core::mem::forget(core::mem::replace(self, Self::Held(held)));
     }
 
-    /// One more handle to the bytes, whose buffer is not ours alone any more.
+    /// One more handle to the bytes; from now on the buffer is not ours alone.
     pub(super) fn shared(&mut self) -> Held {
         if let Some(mbuf) = self.take_mbuf() {
             self.become_held(mbuf.hold());
@@ -100,14 +100,14 @@ impl Bytes {
         }
     }
 
-    /// The mbuf that was taken out is back, and what it sums to where that is known.
+    /// Puts the mbuf back, with its sum where that is known.
     pub(super) fn become_own(&mut self, mbuf: Mbuf, sum: Option<Sum>) {
         core::mem::forget(core::mem::replace(self, Self::summed(mbuf, sum)));
     }
 }
 
 impl Own {
-    /// Appends a copy of as many of `bytes` as there is room for, and says how many.
+    /// Appends a copy of as many of `bytes` as fit, and returns their number.
     #[inline]
     fn append(&mut self, bytes: &[u8]) -> usize {
         let Some(mbuf) = self.mbuf.as_mut().filter(|mbuf| mbuf.is_plain() && mbuf.is_writable()) else { return 0 };
@@ -129,8 +129,8 @@ impl Own {
     }
 }
 
-/// Copies many bytes in pieces: of two kilobytes or more the C library makes one instruction, which
-/// takes its time to begin, and on some CPUs longer for each byte.
+/// Copies many bytes in pieces: for two kilobytes or more the C library uses one instruction (`rep
+/// movsb`), which is slow to start and on some CPUs slower for each byte.
 #[inline]
 fn copy(to: &mut [u8], from: &[u8]) {
     const PIECE_LEN: usize = 1536;
@@ -163,8 +163,8 @@ impl Payload for Bytes {
         }
     }
 
-    /// Both parts are held slices of the one buffer. Never refused but for a chain, of which none
-    /// is kept to be sent.
+    /// Both parts are held slices of one buffer. Fails only for a chain, and no chain is kept for
+    /// sending.
     fn split_off(&mut self, at: usize) -> Option<Self> {
         if let Some(mbuf) = self.take_mbuf() {
             *self = Self::Held(mbuf.hold());
@@ -194,8 +194,8 @@ impl Payload for Bytes {
     }
 }
 
-/// The payload as an mbuf that is ours to write: one that was not sent yet, or one that was and
-/// that nobody else holds any more.
+/// The payload as an mbuf that is ours to write: not sent yet, or sent and held by no one else any
+/// more.
 pub(super) fn owned(payload: &mut Bytes) -> Option<Mbuf> {
     if let Bytes::Held(_) = payload {
         return reclaim(payload);
@@ -209,7 +209,7 @@ pub(super) fn owned(payload: &mut Bytes) -> Option<Mbuf> {
     None
 }
 
-/// The buffer that held bytes stand in, cut down to them, where nobody else holds it any more.
+/// The buffer of held bytes, cut down to them, where no one else holds it any more.
 fn reclaim(payload: &mut Bytes) -> Option<Mbuf> {
     let Bytes::Held(held) = core::mem::replace(payload, Bytes::NONE) else { return None };
     let (start, len) = (held.bytes()?.as_ptr() as usize, held.len());

@@ -1,6 +1,6 @@
-//! Headers for somebody else: an FPGA that sends the moment it sees the tick, a program on the NIC.
-//! The app gets the headers of the next bytes, hands them over, and reports what was sent with
-//! them; from then on the machine treats it as data that it sent itself.
+//! Headers that others send with: an FPGA that sends the moment it sees the tick, a program on the
+//! NIC. The app gets the headers of the next bytes, passes them on, and reports what was sent with
+//! them; the machine then treats it as data that it sent itself.
 
 use arrayvec::ArrayVec;
 
@@ -21,12 +21,12 @@ use crate::wire::ipv4;
 /// Where the checksum stands in a TCP header.
 const CHECKSUM_AT: usize = 16;
 
-/// The headers of a connection's next bytes, for somebody else to send.
+/// The headers of a connection's next bytes, for another sender.
 ///
-/// They say what is acknowledged, what our window is and what time it is at the moment they were
-/// made. Where the connection has timestamps and has sent anything since, acknowledgments included,
-/// the peer may refuse what is sent with older ones (RFC 7323 5): ask for headers anew whenever the
-/// connection was in use, or connect without timestamps.
+/// Acknowledgment, window and timestamp are those of the moment of this call. Where the connection
+/// has timestamps and has sent anything since, acknowledgments included, the peer may refuse
+/// segments with older ones (RFC 7323 5): request new headers whenever the connection was in use,
+/// or connect without timestamps.
 #[derive(Clone, Copy, Debug)]
 pub struct Delegation {
     outgoing: Outgoing,
@@ -42,7 +42,7 @@ impl Delegation {
         self.len
     }
 
-    /// Whether it is of no byte. There is none such.
+    /// Always false: a delegation has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -57,16 +57,16 @@ impl Delegation {
         self.outgoing.seq.0
     }
 
-    /// What is acknowledged by the headers.
+    /// The acknowledgment number in the headers.
     pub fn ack(&self) -> u32 {
         self.outgoing.ack.0
     }
 
-    /// Writes link, IPv4 and TCP header of a frame into `headers`, for a payload of `payload_len`
-    /// bytes of which the first is the byte at `offset` of what may be sent. The checksum field
+    /// Writes the link, IPv4 and TCP headers of a frame into `headers`, for a payload of
+    /// `payload_len` bytes that begins at byte `offset` of the delegated bytes. The checksum field
     /// holds the sum of all but the payload, not complemented: add the payload and complement it.
-    /// Returns the bytes written; `None` where the payload is not inside, is longer than a segment,
-    /// or `headers` is too short.
+    /// Returns the bytes written; `None` where the payload is out of range or longer than a
+    /// segment, or `headers` is too short.
     pub fn write_headers(&self, offset: usize, payload_len: usize, headers: &mut [u8]) -> Option<usize> {
         let written = self.write(offset, Body { len: payload_len, sum: Some(Sum::EMPTY) })?;
         let bytes = headers.get_mut(..written.len())?;
@@ -76,9 +76,8 @@ impl Delegation {
         Some(bytes.len())
     }
 
-    /// Writes the whole frame that carries `payload` from `offset` on into `frame`, for who sends
-    /// from a processor. Returns the bytes written; `None` as
-    /// [`write_headers`](Self::write_headers).
+    /// Writes the whole frame that carries `payload` from `offset` on into `frame`, for senders
+    /// that are CPUs. Returns the bytes written; `None` as [`write_headers`](Self::write_headers).
     pub fn write_frame(&self, offset: usize, payload: &[u8], frame: &mut [u8]) -> Option<usize> {
         let headers = self.write(offset, Body::of(payload, false))?;
         let frame = frame.get_mut(..headers.len() + payload.len())?;
@@ -100,9 +99,9 @@ impl Delegation {
 
 /// Delegated headers.
 impl TcpCalls<'_, '_> {
-    /// Lets somebody else send the next `len` bytes of a connection. Until they are reported or
-    /// withdrawn nothing new of ours leaves: what is sent waits. Asked again, the numbers are the
-    /// same, with what is acknowledged now; `len` may be another.
+    /// Delegates the next `len` bytes of a connection to another sender. Until they are reported or
+    /// withdrawn, new data of ours waits. A second call returns the same sequence numbers with the
+    /// current acknowledgment; `len` may differ.
     pub fn delegate(&mut self, id: ConnectionId, len: usize) -> Result<Delegation, DelegateError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| {
@@ -115,7 +114,7 @@ impl TcpCalls<'_, '_> {
                 }
             };
             let NextHop::Known(known) = output.paths[id.slot()].resolve_next_hop(request, output.cx, news) else {
-                // What the peer has acknowledged stays delegated: it was sent.
+                // Bytes that the peer has acknowledged stay delegated: they were sent.
                 let _ = machine.withdraw(id, now, output);
                 return Err(DelegateError::NoRoute);
             };
@@ -126,10 +125,10 @@ impl TcpCalls<'_, '_> {
         .unwrap_or(Err(DelegateError::Send(SendError::NotFound)))
     }
 
-    /// Reports that the next bytes of what was delegated were sent, and that they were those in
-    /// `payload`: its buffer is what is sent again should they get lost. It must be linear. What
-    /// was not delegated, or cannot be kept, comes back; report again what comes back for lack of
-    /// room. When all is reported, what waited leaves.
+    /// Reports that the other sender has sent the next delegated bytes, those in `payload`: a
+    /// retransmission sends its buffer. It must be linear. Returns what was not delegated or cannot
+    /// be kept; report again what comes back for lack of room. When all is reported, data that
+    /// waited leaves.
     pub fn delegated(&mut self, id: ConnectionId, payload: Mbuf) -> Result<(), (DelegateError, Mbuf)> {
         if !payload.is_linear() || payload.is_empty() {
             return Err((DelegateError::Send(SendError::NotLinear), payload));
@@ -149,13 +148,13 @@ impl TcpCalls<'_, '_> {
         Err((error, back.take_mbuf().expect("what is refused was not touched")))
     }
 
-    /// Bytes that somebody else may still send.
+    /// Bytes that the other sender may still send.
     pub fn delegated_len(&mut self, id: ConnectionId) -> usize {
         self.machine().map_or(0, |machine| machine.delegated_len(id))
     }
 
-    /// Nobody else sends any more, and what was not reported was not sent: be sure of it first.
-    /// What waited meanwhile leaves with this turn.
+    /// Ends the delegation; bytes that were not reported count as not sent, so make sure of it
+    /// first. Data that waited leaves with this turn.
     pub fn withdraw(&mut self, id: ConnectionId) -> Result<(), DelegateError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.withdraw(id, now, output))

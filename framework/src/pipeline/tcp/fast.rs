@@ -1,5 +1,5 @@
 //! A message that is sent at once: it is copied behind its headers, and the frame is posted before
-//! the machine notes it. Nearly every answer to a segment that has just come goes so. All others go
+//! the machine records it. Nearly every response to a received segment goes this way; all others go
 //! through the send queue and [`output`](super::output).
 
 use super::super::node::Cx;
@@ -13,21 +13,21 @@ use crate::device::Offload;
 use crate::mem::{Held, Mbuf};
 use crate::proto::tcp::SendPermit;
 
-/// A frame that is ready to be posted, with the part of it that is payload.
+/// A frame that is ready to be posted, and the range of its payload.
 pub(super) struct PendingSend<'a> {
     pub(super) frame: Mbuf,
     pub(super) payload: Held,
     pub(super) permit: SendPermit<'a, Bytes>,
 }
 
-/// The counters and the roster that a segment changes which the machine itself did not send.
+/// The counters and the roster, which a segment updates that the machine itself did not send.
 pub(super) struct SendRecords<'a> {
     pub(super) counters: &'a OutCounters,
     pub(super) roster: &'a Option<Roster>,
 }
 
 impl PendingSend<'_> {
-    /// Posts the frame by `post`; false, and nothing has happened, where there is no room for it.
+    /// Posts the frame by `post`; false without a change where the ring has no room.
     #[inline(always)]
     pub(super) fn leave(self, post: impl FnOnce(Mbuf) -> Result<(), Mbuf>, records: &SendRecords<'_>) -> bool {
         let Self { frame, payload, permit } = self;
@@ -39,7 +39,7 @@ impl PendingSend<'_> {
         true
     }
 
-    /// The same bytes have left, and not from this frame.
+    /// Records the segment where another frame with the same bytes has left.
     #[inline(always)]
     pub(super) fn has_left(self, records: &SendRecords<'_>) {
         self.frame.free();
@@ -59,8 +59,8 @@ fn note_committed(payload: Held, permit: SendPermit<'_, Bytes>, records: &SendRe
 }
 
 impl TcpCalls<'_, '_> {
-    /// Sends a copy of a message as a segment of its own with the usual headers. False, and nothing
-    /// has happened, where it has to go through the send queue.
+    /// Sends a copy of a message as a segment of its own with the usual headers. False without a
+    /// change where it has to go through the send queue.
     #[inline(never)]
     pub(super) fn send_fast(&mut self, id: ConnectionId, message: &[u8]) -> bool {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return false };

@@ -1,8 +1,8 @@
 //! What stands before the payload of a frame: link header, IPv4, TCP and its options.
 //!
-//! Nearly all segments of a connection look alike, and theirs are written where they leave from, by
-//! stores of which each length is known ([`UsualHeaders`]). All others are put together on the side
-//! ([`compose`]).
+//! Nearly all segments of a connection have the same layout; their headers are written straight
+//! into the frame, by stores of constant length ([`UsualHeaders`]). All others are composed in a
+//! separate buffer ([`compose`]).
 
 use arrayvec::ArrayVec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,30 +16,31 @@ use crate::wire::{Ipv4Fields, Ipv4Header, Protocol, TcpHeader, TcpOption, TcpOpt
 /// Bytes of the longest headers.
 pub(super) const HEADERS_LEN_MAX: usize = LINK_LEN_MAX + ipv4::HEADER_LEN + tcp::HEADER_LEN + OPTIONS_LEN_MAX;
 
-/// What a header says of the payload behind it.
+/// The header's fields that depend on the payload.
 #[derive(Clone, Copy)]
 pub(super) struct Body {
     pub(super) len: usize,
-    /// None where the NIC sums: the checksum field has the sum of the pseudo header then.
+    /// `None` where the NIC computes the checksum: the field then holds the sum of the pseudo
+    /// header.
     pub(super) sum: Option<Sum>,
 }
 
 impl Body {
-    /// Of a payload that is summed here, or by the NIC.
+    /// For a payload that is summed here, or by the NIC.
     #[inline(always)]
     pub(super) fn of(payload: &[u8], by_nic: bool) -> Self {
         Self::summed(payload, None, by_nic)
     }
 
-    /// The same of a payload whose sum may be known.
+    /// For a payload whose sum may be known.
     #[inline(always)]
     pub(super) fn summed(payload: &[u8], sum: Option<Sum>, by_nic: bool) -> Self {
         let sum = if by_nic { None } else { Some(sum.unwrap_or_else(|| Sum::of(payload))) };
         Self { len: payload.len(), sum }
     }
 
-    /// Copies a payload into its frame, which is as long, and sums it on the way where the NIC does
-    /// not.
+    /// Copies a payload into its frame, which has the same length, and sums it during the copy
+    /// where the NIC does not.
     #[inline(always)]
     pub(super) fn copied(place: &mut [u8], payload: &[u8], by_nic: bool) -> Self {
         if by_nic {
@@ -50,8 +51,8 @@ impl Body {
     }
 }
 
-/// Headers in front of nearly all segments, as they lie in the frame: no tag, and timestamps as the
-/// only option.
+/// The headers of nearly all segments, as they lie in the frame: no tag, and timestamps as the only
+/// option.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct UsualHeaders {
@@ -64,13 +65,13 @@ pub(super) struct UsualHeaders {
 impl UsualHeaders {
     pub(super) const LEN: usize = size_of::<Self>();
 
-    /// The place for them: [`LEN`](Self::LEN) bytes.
+    /// The room for them: [`LEN`](Self::LEN) bytes.
     #[inline(always)]
     pub(super) fn place(bytes: &mut [u8]) -> Option<&mut Self> {
         Self::mut_from_bytes(bytes).ok()
     }
 
-    /// The place for them at the beginning of a frame, and what is behind.
+    /// The room for them at the beginning of a frame, and the rest.
     #[inline(always)]
     pub(super) fn first_of(frame: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
         Self::mut_from_prefix(frame).ok()
@@ -114,7 +115,7 @@ pub(super) fn compose(link: &[u8], segment: &Outgoing, body: Body) -> ArrayVec<u
     headers
 }
 
-/// The headers that are always there and always as long.
+/// The headers that are always present and have a fixed length.
 #[inline(always)]
 fn fixed(segment: &Outgoing, options: &[u8], options_sum: Sum, body: Body) -> (Ipv4Header, TcpHeader) {
     let tcp_len = tcp::HEADER_LEN + options.len() + body.len;
@@ -126,7 +127,7 @@ fn fixed(segment: &Outgoing, options: &[u8], options_sum: Sum, body: Body) -> (I
         ttl: segment.ttl,
         // RFC 3168 5: ECT(0) is 10 in the lower two bits.
         tos: (segment.tos & !3) | if segment.ect { 2 } else { 0 },
-        // RFC 6864 4.1: what is never cut needs no identification.
+        // RFC 6864 4.1: an atomic datagram needs no identification.
         identification: 0,
         dont_fragment: true,
         payload_len: tcp_len,
@@ -182,7 +183,7 @@ fn push_syn(list: &mut TcpOptionList, syn: &SynOptions) {
     }
 }
 
-/// The machine asks for no more than fits; a block too many is left out.
+/// The machine requests no more than fits; a block too many is left out.
 fn push(list: &mut TcpOptionList, option: TcpOption<'_>) {
     let _ = list.push(option);
 }

@@ -1,5 +1,5 @@
-//! TCP in the pipeline: the node that checks segments and gives them to the machine, and what an
-//! app calls.
+//! TCP in the pipeline: the node that checks segments and gives them to the machine, and the calls
+//! of an app.
 //!
 //! ```text
 //!  Ipv4 ─▶ Tcp ──segment──▶ machine (proto::tcp) ──data, events──▶ app.on_tcp_data, app.on_tcp_event
@@ -7,12 +7,12 @@
 //!             frames ◀─ way out       └── cx.tcp().send(…), connect, listen, …: from any node's callback, in the same turn
 //! ```
 //!
-//! The machine and what it remembers belong to the worker ([`TcpSockets`], in [`Cx`](super::Cx)),
-//! so that a tick over UDP sends an order over TCP on the same stack frame. Acknowledgments leave
-//! when the burst has ended, one for all its segments.
+//! The machine and its state belong to the worker ([`TcpSockets`], in [`Cx`](super::Cx)), so that a
+//! tick over UDP sends an order over TCP on the same stack frame. Acknowledgments leave at the end
+//! of the burst, one for all its segments.
 //!
-//! The smallest app that is one at both ends: whoever is connected says hello, and keeps what it
-//! hears. Two workers, over a wire of plain memory.
+//! The smallest app, which serves as client and server: each side sends hello and keeps what it
+//! receives. Two workers, over a wire of plain memory.
 //!
 //! ```
 //! # use core::net::{Ipv4Addr, SocketAddrV4};

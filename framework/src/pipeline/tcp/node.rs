@@ -1,5 +1,5 @@
-//! The TCP node: verifies the segment, gives it to the machine, and tells the app what came of it.
-//! What enters begins with the TCP header and has the IPv4 header behind it (towards the headroom).
+//! The TCP node: verifies the segment, gives it to the machine, and reports the result to the app.
+//! A segment enters at the TCP header, with the IPv4 header before it in the buffer.
 
 use zerocopy::FromBytes;
 
@@ -33,42 +33,42 @@ crate::drop_reasons! {
         BadHeader => "bad_header",
         /// The checksum is wrong.
         BadChecksum => "bad_checksum",
-        /// Sent to a group or to all, or by no single host (RFC 9293 3.9.2.3).
+        /// Sent to or from a group or broadcast address (RFC 9293 3.9.2.3).
         NotUnicast => "not_unicast",
         /// This worker has no TCP.
         Disabled => "disabled",
-        /// Nobody listens, and no connection is there: answered with a reset.
+        /// No listener and no connection: answered with a reset.
         NoConnection => "no_connection",
-        /// Outside of the window: a duplicate, or a stranger's; answered with an acknowledgment.
+        /// Outside of the window: a duplicate, or forged; answered with an acknowledgment.
         NotAcceptable => "not_acceptable",
-        /// Acknowledges what was not sent, or too long ago.
+        /// Acknowledges data that was not sent, or too old data.
         BadAck => "bad_ack",
-        /// Flags that make no sense here.
+        /// Flags that are invalid in this state.
         BadFlags => "bad_flags",
-        /// From no host's address, or from port 0.
+        /// From an address that is no host's, or from port 0.
         BadAddress => "bad_address",
         /// Its timestamp is older than the last (RFC 7323 5).
         PawsReject => "paws_reject",
-        /// A reset that does not know the next number (RFC 5961 3).
+        /// A reset whose number is not the next one (RFC 5961 3).
         BlindReset => "blind_reset",
         /// A SYN inside a connection (RFC 5961 4).
         BlindSyn => "blind_syn",
-        /// More SYNs than the listener takes.
+        /// SYNs beyond the listener's rate.
         SynRateExceeded => "syn_rate_exceeded",
-        /// No place for one more connection of a caller: `TcpConfig::connections_max`, less
+        /// No room for another passive connection: `TcpConfig::connections_max`, less
         /// `active_open_reserve`.
         TableFull => "table_full",
-        /// As many connections as the listener takes: `ListenOptions::connections_max`.
+        /// The listener's limit of connections is reached: `ListenOptions::connections_max`.
         ListenerFull => "listener_full",
-        /// As many connections as the listener takes from one address:
+        /// The listener's limit for one source address is reached:
         /// `ListenOptions::connections_per_source`.
         SourceFull => "source_full",
-        /// No place for data that is out of order or that a paused app has not taken: it comes
-        /// again.
+        /// No room for data that is out of order or that a paused app has not read: the peer sends
+        /// it again.
         NoRoom => "no_room",
-        /// All of it waits already, out of order.
+        /// All of its data is already queued, out of order.
         Duplicate => "duplicate",
-        /// Data behind the peer's own FIN.
+        /// Data behind the peer's FIN.
         AfterFin => "after_fin",
         /// The app did not accept it.
         Refused => "refused",
@@ -104,17 +104,17 @@ impl From<TcpDrop> for TcpNodeDrop {
     }
 }
 
-/// Bytes of a stream, where the NIC put them.
+/// Bytes of a stream, in the buffer where the NIC put them.
 #[derive(Debug)]
 pub struct TcpData<'a> {
-    /// Which of the app's connections.
+    /// The app's connection.
     pub connection: ConnectionId,
-    /// Whose it is, by `connect` or the listener's options.
+    /// Its consumer, from `connect` or the listener's options.
     pub consumer: ConsumerId,
-    /// When the segment arrived, by the NIC's clock or the capture's. Of short ones that waited in
-    /// one buffer for a paused app, that of the first.
+    /// When the segment arrived, by the NIC's clock or the capture's. Where short segments were
+    /// merged into one buffer for a paused app, the time of the first.
     pub timestamp: Option<UnixTime>,
-    /// The bytes: in order, each once. A segment that came in fragments is shown in pieces.
+    /// The bytes: in order, each once. A segment that came in fragments is delivered in pieces.
     pub payload: &'a [u8],
     held: Source<'a>,
 }
@@ -137,23 +137,23 @@ impl TcpData<'_> {
     }
 }
 
-/// What the TCP node does beyond the machine.
+/// The node's part of the configuration, beside the machine's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpNodeConfig {
-    /// What to do about checksums that the NIC has not verified.
+    /// Policy for checksums that the NIC has not verified.
     pub checksum: ChecksumPolicy,
 }
 
 /// Takes segments.
 pub struct Tcp {
     config: TcpNodeConfig,
-    /// Where segments that came in fragments are put together.
+    /// Linear buffer for segments that came in fragments.
     scratch: Box<[u8]>,
     segments: Counter,
     bytes: Counter,
     partial_checksums: Counter,
     drops: Drops<TcpNodeDrop>,
-    /// What the last segment was of, where more of it may come.
+    /// The train that the last segment belongs to, where more of it may follow.
     train: Option<Train>,
 }
 
@@ -172,11 +172,11 @@ impl Tcp {
         }
     }
 
-    /// Gives the machine a segment that goes on with the train, and the app its payload; or else
-    /// one that is what its connection expects. It comes back, and nothing has happened, where it
-    /// is any other, as all segments are that are not sound, or of no connection.
+    /// Gives the machine a segment that continues the train, or one that its connection expects,
+    /// and the app its payload. Returns any other segment without a change, malformed ones and
+    /// those of no connection included.
     ///
-    /// That it is from a host and to us alone need not be asked: only such have connections.
+    /// Source and destination need no check for unicast: only such have connections.
     #[inline(always)]
     fn push_expected<A: App>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
         let expected = match self.go_on(&mbuf, cx) {
@@ -197,7 +197,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// One load and a compare where there is no train. Whatever does not go on with it ends it.
+    /// One load and a compare where there is no train. A segment that does not continue it ends it.
     #[inline(always)]
     fn go_on(&mut self, mbuf: &Mbuf, cx: &mut Cx<'_>) -> Option<Expected> {
         self.train.as_ref()?;
@@ -226,7 +226,7 @@ impl Tcp {
         Some(Expected { connection, consumer, header_len, len })
     }
 
-    /// What is found out of the checksum is written down, so that nobody computes it again.
+    /// The verdict on the checksum is recorded, so that it is computed once.
     #[inline(always)]
     fn expect(&mut self, mbuf: &mut Mbuf, cx: &mut Cx<'_>) -> Option<Expected> {
         if !mbuf.is_plain() {
@@ -248,8 +248,8 @@ impl Tcp {
         Some(Expected { connection, consumer, header_len, len: segment.len as usize })
     }
 
-    /// Any other segment. A SYN that is one too many ends here, as a flood of them is to cost as
-    /// little as can be: nothing else of it is looked at.
+    /// Any other segment. A SYN beyond the listener's rate ends here before any other check, so
+    /// that a flood costs as little as possible.
     #[inline(never)]
     fn push_other<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         match is_flood(&mbuf, cx) {
@@ -286,8 +286,8 @@ impl Tcp {
         }
     }
 
-    /// As [`check`](Self::check). Bytes are brought into one piece only for a checksum that nobody
-    /// has verified: who merges has.
+    /// As [`check`](Self::check). Bytes are linearized only where the checksum is not verified yet:
+    /// a NIC or kernel that merges has verified it.
     fn check_chain(&mut self, mbuf: &Mbuf, cx: &Cx<'_>) -> Result<(Arrival, usize), TcpNodeDrop> {
         if mbuf.l4_checksum() != ChecksumStatus::Unknown {
             return self.check(mbuf, mbuf.bytes(), cx);
@@ -298,7 +298,8 @@ impl Tcp {
         checked
     }
 
-    /// Checks a segment, `bytes` in one piece; says what it is and how long its header is.
+    /// Checks a segment, `bytes` in one piece; returns its description and the length of its
+    /// header.
     #[inline]
     fn check(&self, mbuf: &Mbuf, bytes: &[u8], cx: &Cx<'_>) -> Result<(Arrival, usize), TcpNodeDrop> {
         let parsed = TcpSegment::parse(bytes).map_err(|error| match error {
@@ -326,8 +327,8 @@ impl Tcp {
         }
     }
 
-    /// A partial checksum is looked for before all bytes are summed: where the policy accepts one,
-    /// nearly all that comes has it.
+    /// A partial checksum is tested before all bytes are summed: where the policy accepts one,
+    /// nearly every segment has it.
     #[inline(always)]
     fn verify(&self, parsed: &TcpSegment<'_>, ipv4: &Ipv4Header) -> bool {
         match self.config.checksum {
@@ -362,7 +363,7 @@ impl Tcp {
         received
     }
 
-    /// A segment that passed, and its payload.
+    /// Handles a segment that passed, and its payload.
     #[inline]
     fn take<A: App>(&mut self, arrival: &Arrival, payload: Option<Mbuf>, app: &mut A, cx: &mut Cx<'_>) {
         self.segments.inc();
@@ -399,7 +400,7 @@ impl<A: App> Node<A> for Tcp {
         tell_events(app, cx);
     }
 
-    /// What waits in connections is the machine's.
+    /// Data that waits in connections is counted by the machine.
     fn kept(&self) -> usize {
         0
     }
@@ -410,7 +411,7 @@ impl<A: App> Node<A> for Tcp {
     }
 }
 
-/// A segment that was expected, and whose it is.
+/// A segment that was expected, and its connection.
 struct Expected {
     connection: ConnectionId,
     consumer: ConsumerId,
@@ -434,7 +435,7 @@ fn flow(ipv4: &Ipv4Header, tcp: &TcpHeader) -> Flow {
     }
 }
 
-/// What is behind the header, where there is anything.
+/// The payload behind the header, where there is any.
 #[inline]
 fn payload(mut mbuf: Mbuf, header_len: usize) -> Option<Mbuf> {
     mbuf.advance(header_len);
@@ -445,14 +446,14 @@ fn payload(mut mbuf: Mbuf, header_len: usize) -> Option<Mbuf> {
     Some(mbuf)
 }
 
-/// Gives data to the app where the NIC put it.
+/// Delivers data to the app in the buffer where the NIC put it.
 #[inline(always)]
 fn deliver_mbuf<A: App>(connection: ConnectionId, consumer: ConsumerId, mbuf: &Mbuf, app: &mut A, cx: &mut Cx<'_>) {
     let (timestamp, held) = (mbuf.timestamp(), Source::Mbuf(mbuf.lend()));
     app.on_tcp_data(&TcpData { connection, consumer, timestamp, payload: mbuf.bytes(), held }, cx);
 }
 
-/// Gives data to the app.
+/// Delivers data to the app.
 fn deliver<A: App>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &mut Cx<'_>) {
     let consumer = cx.tcp.0.as_ref().map_or(ConsumerId::default(), |inner| inner.machine.consumer(connection));
     match data {
@@ -467,12 +468,12 @@ fn deliver<A: App>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &mut
     }
 }
 
-/// Events that one call tells. An app that answers each by a call that makes the next would keep
-/// the turn for ever: one that calls again whenever its call is closed does, while the link is
-/// down. The rest stays in order for the next frame or tick.
+/// Most events that one call delivers. An app that answers each event by a call that causes the
+/// next would keep the turn for ever: for example one that connects again whenever its connection
+/// closes, while the link is down. The rest stays in order for the next frame or tick.
 const EVENTS_MAX: u32 = 256;
 
-/// Tells the app what happened. What it does meanwhile may make more happen.
+/// Delivers events to the app. The app's calls meanwhile may cause more.
 #[inline(always)]
 fn tell_events<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     if cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.has_events()) {
@@ -494,21 +495,21 @@ fn tell_some<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     }
 }
 
-/// All that waits, or until the app pauses: no more than the receive buffer.
+/// Delivers all data that waits, or until the app pauses: at most the receive buffer.
 fn tell_data<A: App>(connection: ConnectionId, app: &mut A, cx: &mut Cx<'_>) {
     while let Some(data) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_data(connection)) {
         deliver(connection, &data, app, cx);
     }
 }
 
-/// Whether a segment is a SYN that is one too many for its listener.
+/// Whether a segment is a SYN beyond its listener's rate.
 #[inline]
 fn is_flood(mbuf: &Mbuf, cx: &mut Cx<'_>) -> bool {
     let Some(local) = called_by_syn(mbuf) else { return false };
     cx.tcp.0.as_mut().is_some_and(|inner| inner.machine.refuses_syn(local, cx.now))
 }
 
-/// Whom a SYN without an ACK is sent to.
+/// The destination of a SYN without an ACK.
 #[inline]
 fn called_by_syn(mbuf: &Mbuf) -> Option<SocketAddrV4> {
     let (tcp, _) = TcpHeader::ref_from_prefix(mbuf.bytes()).ok()?;

@@ -1,5 +1,5 @@
-//! Segments become frames: headers in front of the payload, in one go and in the payload's own
-//! buffer where that is ours to write.
+//! Segments become frames: headers in front of the payload, in the payload's own buffer where that
+//! is ours to write.
 
 use core::net::Ipv4Addr;
 
@@ -17,13 +17,13 @@ use crate::proto::{Asker, Flow, NeighborRequest};
 use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
 use crate::wire::{ethernet, ipv4, tcp};
 
-/// What leaves, counted.
+/// Counters of sent segments.
 pub(super) struct OutCounters {
     pub(super) segments: Counter,
     pub(super) bytes: Counter,
-    /// Found no room in the device's ring, or no buffer; the machine tries again.
+    /// Found no room in the device's ring, or no buffer; the machine sends again.
     busy: Counter,
-    /// Had no way: no route, link down, neighbor missing.
+    /// Had no path: no route, link down, neighbor missing.
     lost: Counter,
 }
 
@@ -38,7 +38,7 @@ impl OutCounters {
     }
 }
 
-/// What the device can do for segments.
+/// The device's offloads for segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutOffloads {
     pub(super) checksum: bool,
@@ -49,37 +49,37 @@ pub(super) struct OutOffloads {
     pieces_max: usize,
 }
 
-/// Buffers behind the headers of one frame: 64 KiB of full segments, with some to spare.
+/// Buffers behind the headers of one frame: 64 KiB of full segments, and some more.
 const PIECES_MAX: usize = 64;
-/// Bytes of the longest payload of an IPv4 packet behind the longest headers: also what is to be
-/// cut says how long it is.
+/// Bytes of the longest payload of an IPv4 packet behind the longest headers: the total length of a
+/// TSO frame is a 16-bit field too.
 const SEGMENTATION_LEN_MAX: usize = u16::MAX as usize - ipv4::HEADER_LEN - tcp::HEADER_LEN - OPTIONS_LEN_MAX;
 
 impl OutOffloads {
     pub(super) fn new(capabilities: &Capabilities) -> Self {
         let checksum = capabilities.tx.l4_checksum;
-        // Whoever cuts segments writes each one's checksum.
+        // A device that cuts segments also writes each one's checksum.
         let longest = if checksum { capabilities.tx.segmentation_len_max.min(SEGMENTATION_LEN_MAX) } else { 0 };
         let pieces_max = if longest > 0 { capabilities.tx_segments_max.saturating_sub(1).min(PIECES_MAX) } else { 1 };
         Self { checksum, segmentation_len_max: longest, chains: capabilities.tx_segments_max >= 2, pieces_max }
     }
 
     /// Bytes of the longest payload that the device is given, where a buffer has room for so many.
-    /// What is sent again while the NIC still reads it goes as a copy, which stands in one buffer
-    /// with its headers where the device takes no chains.
+    /// A retransmission while the NIC still reads the payload goes as a copy, which needs one
+    /// buffer with its headers where the device takes no chains.
     fn longest(self, data_room: usize) -> usize {
         let copied_max = if self.chains { usize::MAX } else { data_room.saturating_sub(HEADERS_LEN_MAX) };
         self.segmentation_len_max.min(copied_max)
     }
 
-    /// What the NIC is to do with a segment that is not to be cut.
+    /// The NIC's offloads for a segment that is not cut.
     #[inline(always)]
     pub(super) fn usual(self) -> Offload {
         Offload::L4_CHECKSUM.when(self.checksum)
     }
 
-    /// What the NIC is to do with a segment. What waits for a neighbor is posted by somebody else,
-    /// who does not know.
+    /// The NIC's offloads for a segment. The resolver posts a frame that waits for a neighbor, and
+    /// does not know its offloads.
     #[inline]
     fn of(self, segment: &Outgoing, waits: bool) -> Offload {
         let checksum = self.checksum && !waits;
@@ -89,17 +89,17 @@ impl OutOffloads {
     }
 }
 
-/// The way out of one call.
+/// The output of one call.
 pub(super) struct TcpOutput<'a, 'b> {
     pub(super) cx: &'a mut Cx<'b>,
     pub(super) paths: &'a mut [Path],
     pub(super) counters: &'a OutCounters,
     pub(super) offloads: OutOffloads,
-    /// Where open connections are written down for the guardian.
+    /// The guardian's record of open connections.
     pub(super) roster: &'a mut Option<Roster>,
 }
 
-/// Has a NIC that sums know where the usual headers are.
+/// Records where the usual headers lie, for a NIC that computes checksums.
 #[inline(always)]
 pub(super) fn note_lens(frame: &mut Mbuf, offload: Offload) {
     if offload.has(Offload::L4_CHECKSUM) {
@@ -108,8 +108,8 @@ pub(super) fn note_lens(frame: &mut Mbuf, offload: Offload) {
     }
 }
 
-/// A segment that leaves: behind which link header, what the NIC is to do, and who is asked for the
-/// neighbor where it is not known.
+/// A segment that leaves: its link header, its offloads, and the request for its neighbor where
+/// that is not known.
 struct Departure<'s> {
     link: &'s [u8],
     segment: &'s Outgoing,
@@ -148,7 +148,7 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
         self.cx.pool.available() > 0
     }
 
-    /// What waits for a neighbor is posted by somebody else, who does not know of segments.
+    /// The resolver posts a frame that waits for a neighbor, and does not know of segments.
     #[inline]
     fn pieces_max(&self, slot: u32) -> usize {
         let is_known = self.offloads.pieces_max > 1 && self.paths[slot as usize].current(self.cx).is_some();
@@ -161,8 +161,8 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
         self.sent(Some(slot), segment, run.len(), sent)
     }
 
-    /// The way is prepared here, as the place may have been another connection's before, with
-    /// another way: so the first data leaves as fast as all that follows.
+    /// Prepares the path here, as the slot may still hold another connection's: so the first data
+    /// leaves as fast as all that follows.
     #[cold]
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
         let path = &mut self.paths[slot as usize];
@@ -182,7 +182,7 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
 }
 
 impl TcpOutput<'_, '_> {
-    /// Moves with whatever ways depend on.
+    /// Increments with whatever paths depend on.
     #[inline]
     pub(super) fn changes(&self) -> u64 {
         path::changes(self.cx.host)
@@ -193,8 +193,8 @@ impl TcpOutput<'_, '_> {
         self.cx.host.mtu()
     }
 
-    /// A segment has left. Who sends past [`send`](Output::send) says so here, or the guardian has
-    /// to ask the peer what it got.
+    /// Records a segment that has left. A sender that bypasses [`send`](Output::send) calls it, or
+    /// the guardian has to probe the peer for its state.
     #[inline(always)]
     pub(super) fn note(&self, slot: Option<u32>, segment: &Outgoing, payload_len: u32) {
         if let (Some(slot), Some(roster)) = (slot, &*self.roster) {
@@ -282,8 +282,8 @@ impl TcpOutput<'_, '_> {
         })
     }
 
-    /// What goes into the usual headers of a connection's segment: the link header, where the way
-    /// is known and has no tag, and the timestamps.
+    /// The variable part of the usual headers of a connection's segment: the link header, where the
+    /// path is known and has no tag, and the timestamps.
     #[inline(always)]
     fn usual(&self, slot: Option<u32>, segment: &Outgoing) -> Option<([u8; ethernet::HEADER_LEN], Timestamps)> {
         let link = *self.paths[slot? as usize].untagged(self.cx.host)?;
@@ -296,7 +296,7 @@ impl TcpOutput<'_, '_> {
         self.cx.tx.post(frame, offload)
     }
 
-    /// Counts what became of a segment.
+    /// Counts the outcome of a segment.
     #[inline(always)]
     fn sent(
         &self,
@@ -317,7 +317,7 @@ impl TcpOutput<'_, '_> {
         sent
     }
 
-    /// Any segment, over any way.
+    /// Sends any segment, over any path.
     #[inline(never)]
     fn send_other(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
         let payload_len = payload.as_ref().map_or(0, |payload| payload.len());
@@ -334,7 +334,7 @@ impl TcpOutput<'_, '_> {
             None => &mut stranger,
         };
         if segment.syn.is_some() {
-            // The place may have been another connection's before, with another way.
+            // The slot may still hold another connection's path.
             *path = Path::NONE;
         }
         let news = |path: &Path| {
@@ -344,8 +344,8 @@ impl TcpOutput<'_, '_> {
         };
         let (link, neighbor_request) = match path.resolve_next_hop(request, cx, news) {
             NextHop::Known(link) => (link, None),
-            // Of data the app is told whether it has left, so it does not wait where nobody sees
-            // it.
+            // The app learns whether its data has left, so data does not wait in the resolver,
+            // where it cannot be seen.
             NextHop::Resolving(_, neighbor_request) if payload.is_some() => {
                 let _ = resolver::keep(neighbor_request, cx);
                 return Err(Unsent::NoRoute);
@@ -363,8 +363,8 @@ impl TcpOutput<'_, '_> {
     }
 }
 
-/// Who is the reason that a segment leaves. What carries neither a call of ours nor data answers
-/// somebody, who may be nobody.
+/// The cause of a segment. One with neither a call of ours nor data answers a peer, which may be
+/// unsolicited.
 fn asker(segment: &Outgoing, has_payload: bool) -> Asker {
     let is_call = segment.syn.is_some() && !segment.flags.intersects(TcpFlags::ACK);
     match (is_call, has_payload) {
@@ -374,8 +374,8 @@ fn asker(segment: &Outgoing, has_payload: bool) -> Asker {
     }
 }
 
-/// Posts a segment without payload. An acknowledgment is not what a caller sends: it is not stamped
-/// for whoever sends meanwhile.
+/// Posts a segment without payload. An acknowledgment is not the caller's frame: it gets no
+/// transmit timestamp.
 #[inline(always)]
 fn post_bare(frame: Mbuf, segment: &Outgoing, offload: Offload, tx: &mut dyn TxQueue) -> Result<(), Mbuf> {
     match segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST) {
@@ -423,9 +423,9 @@ impl Departure<'_> {
         }
     }
 
-    /// The payload is somebody else's too: the NIC still reads it, or it is a part of something
-    /// larger. It goes as a view behind the headers where the device takes chains and a second
-    /// buffer is free, else as a copy.
+    /// The payload is shared: the NIC still reads it, or it is a part of a larger buffer. It goes
+    /// as a view behind the headers where the device takes chains and a second buffer is free, else
+    /// as a copy.
     fn send_copy(&self, payload: &Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let Bytes::Held(held) = payload else { return Err(Unsent::NoRoute) };
         let Some(bytes) = held.bytes() else { return Err(Unsent::NoRoute) };
@@ -453,7 +453,7 @@ impl Departure<'_> {
         })
     }
 
-    /// Posts a frame, or lets it wait for its neighbor. It comes back where neither can be.
+    /// Posts a frame, or lets it wait for its neighbor. Returns it where neither is possible.
     fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
         match self.neighbor_request {
             None => cx.tx.post(self.with_lens(frame), self.offload),
@@ -461,7 +461,7 @@ impl Departure<'_> {
         }
     }
 
-    /// Has a NIC that sums know where the headers are.
+    /// Records where the headers lie, for a NIC that computes checksums.
     fn with_lens(&self, mut frame: Mbuf) -> Mbuf {
         if self.offload.has(Offload::L4_CHECKSUM) {
             frame.set_l2_len(self.link.len());

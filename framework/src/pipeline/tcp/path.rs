@@ -11,30 +11,30 @@ use crate::proto::{Asker, Flow, Host, NeighborRequest, Resolution};
 use crate::time::Instant;
 use crate::wire::{EtherType, MacAddr, ethernet};
 
-/// How soon a lost path is looked for again although nothing seems to have changed: about a second,
-/// in [`coarse`] time.
+/// Interval after which a lost path is looked up again although nothing seems to have changed:
+/// about a second, in [`coarse`] time.
 const RETRY: u32 = 60;
 
 /// A prepared link header. It follows its host, as a UDP flow does. Half a cache line, and never
-/// parts of two.
+/// across two.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub(super) struct Path {
-    /// What the host looked like when it was prepared, as far as 32 bits tell; 0 is never.
+    /// The lower 32 bits of the host's change count when it was prepared; 0 is never.
     seen: u32,
-    /// Where there is no path: when to look again in any case, in [`coarse`] time.
+    /// Where there is no path: the time of the next lookup in any case, in [`coarse`] time.
     until: u32,
     /// Where it is `asked`, the next hop stands in place of the destination.
     link: [u8; LINK_LEN_MAX],
     /// 0 where there is no path.
     link_len: u8,
-    /// The neighbor is asked for.
+    /// The neighbor is being resolved.
     asked: bool,
 }
 
 const _: () = assert!(size_of::<Path>() <= TcpConfig::PATH_LEN);
 
-/// The ends of a path, and on whose behalf it is resolved.
+/// The ends of a path, and the cause of its resolution.
 #[derive(Clone, Copy)]
 pub(super) struct PathRequest {
     source: Ipv4Addr,
@@ -47,7 +47,7 @@ impl PathRequest {
         Self { source: *flow.local.ip(), destination: *flow.remote.ip(), asker }
     }
 
-    /// The question for the next hop.
+    /// The request for the next hop.
     fn neighbor_request(self, next_hop: Ipv4Addr) -> NeighborRequest {
         NeighborRequest { next_hop, source: self.source, asker: self.asker }
     }
@@ -57,7 +57,7 @@ impl PathRequest {
 pub(super) enum NextHop<'a> {
     /// The frame leaves with this link header.
     Known(&'a [u8]),
-    /// The frame waits for the neighbor's answer, which gives this link header its destination.
+    /// The frame waits for the neighbor's reply, which completes this link header.
     Resolving(&'a [u8], NeighborRequest),
     /// No route leads to the peer, or the link is down.
     None,
@@ -111,14 +111,13 @@ impl Path {
         if self.asked { &[] } else { &self.link[..usize::from(self.link_len)] }
     }
 
-    /// The link header, where it is as it was prepared and the neighbor is known.
+    /// The link header, where it is still valid and the neighbor is known.
     #[inline]
     pub(super) fn current(&self, cx: &Cx<'_>) -> Option<&[u8]> {
         Some(self.known()).filter(|link| !link.is_empty() && self.seen == changes(cx.host) as u32)
     }
 
-    /// The link header, where it is as it was prepared and has no tag: what nearly all frames leave
-    /// with.
+    /// The link header, where it is still valid and has no tag: that of nearly all frames.
     #[inline(always)]
     pub(super) fn untagged(&self, host: &Host) -> Option<&[u8; ethernet::HEADER_LEN]> {
         let is_current = self.seen == changes(host) as u32;
@@ -126,8 +125,8 @@ impl Path {
         self.link.first_chunk().filter(|_| is_current && is_usual)
     }
 
-    /// The path now, prepared anew where the host has changed: two loads and compares where not.
-    /// `news` hears of what was prepared.
+    /// The current path, prepared again where the host has changed; two loads and compares where
+    /// not. `news` gets a newly prepared one.
     #[inline]
     pub(super) fn resolve_next_hop(
         &mut self,
@@ -147,13 +146,13 @@ impl Path {
         }
     }
 
-    /// Whether a path that was lost, or never looked for, may be there now.
+    /// Whether a path that was lost, or never looked up, may exist now.
     #[cold]
     fn is_worth_a_look(&self, now: Instant) -> bool {
         self.seen == 0 || (coarse(now).wrapping_sub(self.until) as i32) >= 0
     }
 
-    /// Who is asked for.
+    /// The next hop that is being resolved.
     fn next_hop(&self) -> Ipv4Addr {
         let [a, b, c, d, ..] = self.link;
         Ipv4Addr::new(a, b, c, d)
@@ -168,7 +167,7 @@ impl Path {
             Resolution::Station { mac, .. } => {
                 let next_hop = cx.host.route(destination).and_then(|route| route.gateway).unwrap_or(destination);
                 if request.asker != Asker::Caller && cx.host.has_learned(next_hop) {
-                    // Without room it is not kept fresh, and asked for when it is gone.
+                    // Without room it is not kept fresh, and is requested again when it is gone.
                     let _ = resolver::keep(request.neighbor_request(next_hop), cx);
                 }
                 Some((mac, None))
@@ -189,9 +188,9 @@ impl Path {
     }
 }
 
-/// The link header of an answer that goes back to the station its question came from, as ICMP
-/// errors do: where others have taken all places or questions, the neighbor is not asked for, and
-/// who is there is answered all the same.
+/// The link header of an answer that goes back to the MAC address that the segment came from, as
+/// ICMP errors do: where unsolicited packets have taken all entries or requests, the neighbor is
+/// not resolved, and a present peer is answered all the same.
 #[cold]
 pub(super) fn back(request: PathRequest, cx: &Cx<'_>) -> Option<([u8; LINK_LEN_MAX], usize)> {
     let sender = cx.egress.sender.filter(|sender| sender.address == request.destination)?;
@@ -200,12 +199,12 @@ pub(super) fn back(request: PathRequest, cx: &Cx<'_>) -> Option<([u8; LINK_LEN_M
     (is_answer && is_unknown).then(|| link_header(sender.station, EtherType::IPV4, &cx.host.vlan(), cx.host))
 }
 
-/// Units of 2^24 ns, which is 17 ms: what a shift gives.
+/// Units of 2^24 ns, about 17 ms: one shift.
 fn coarse(now: Instant) -> u32 {
     (now.as_nanos() >> 24) as u32
 }
 
-/// Moves with whatever the path depends on, and is never 0.
+/// Increments with whatever the path depends on, and is never 0.
 #[inline]
 pub(super) fn changes(host: &Host) -> u64 {
     host.changes() + 1

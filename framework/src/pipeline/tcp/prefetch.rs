@@ -1,10 +1,10 @@
 //! Looks ahead over a burst, for a worker with so many connections that its caches do not hold
 //! them: the first bytes of each frame name the flow, the flow its bucket, the bucket the
-//! connection. The buckets of the whole burst are asked for at once; a connection while the frames
-//! before its own are worked on, so that DRAM and CPU do not wait for each other.
+//! connection. The buckets of the whole burst are prefetched at once, a connection while the frames
+//! before its own are processed, so that DRAM and CPU overlap.
 //!
-//! Nothing is decided here: a frame that only looks like a segment costs a few loads, and is
-//! checked by the nodes as all are.
+//! Nothing is decided here: a frame that only looks like a segment costs a few loads, and the nodes
+//! check it as they check all.
 
 use core::net::SocketAddrV4;
 
@@ -17,31 +17,32 @@ use crate::proto::Flow;
 use crate::proto::tcp::LookupKey;
 use crate::wire::{EtherType, EthernetFrame, Ipv4Header, Protocol};
 
-/// With fewer connections nothing is looked for. That a connection is known before its segment
-/// comes pays from some twenty on, even where the cache holds all of them; but who has few has most
-/// often segments in a row, and finds their connection where it was.
+/// Fewer connections are not prefetched. A lookup before the segment arrives pays from some twenty
+/// connections on, even where the cache holds all of them; but with few connections most segments
+/// come in a row, and find theirs where it was.
 const PREFETCH_CONNECTIONS_MIN: usize = 64;
 
-/// A connection is asked for while so many before it are worked on. A core can wait for some twenty
-/// lines at once, and each connection has seven: further ahead it stands still in asking.
+/// Segments that are processed between a connection's prefetch and its own segment. A core can have
+/// some twenty cache misses outstanding, and each connection has seven lines: further ahead, the
+/// prefetch itself stalls.
 const PREFETCH_DISTANCE: usize = 2;
 
-/// No connection's place.
+/// No connection.
 const NOWHERE: u32 = u32::MAX;
 
-/// What was foreseen of a burst, segment by segment.
+/// The prefetched connections of a burst, segment by segment.
 #[derive(Default)]
 pub(super) struct Prefetcher {
-    /// Places of the connections of frames that look like segments, or [`NOWHERE`].
+    /// Slots of the connections of frames that look like segments, or [`NOWHERE`].
     places: ArrayVec<u32, BURST_MAX>,
-    /// The segment that comes next. Where a node before ours keeps or drops one, it is one that
-    /// came already, and what is foreseen from there to the end of the burst is worth nothing.
+    /// The next segment. Where an earlier node keeps or drops one, the index points at a segment that
+    /// has passed already, and the rest of the burst gains nothing from its prefetch.
     next: usize,
 }
 
 impl TcpSockets {
-    /// Asks the CPU for the buckets of a burst's flows, and for the connections of its first
-    /// segments. Where there is no crowd it costs a load and a compare.
+    /// Prefetches the buckets of a burst's flows, and the connections of its first segments. With
+    /// few connections it costs a load and a compare.
     #[inline]
     pub(crate) fn prefetch(&mut self, burst: &[Mbuf]) {
         if let Some(inner) = &mut self.0
@@ -51,8 +52,8 @@ impl TcpSockets {
         }
     }
 
-    /// The next segment has come to the TCP node. Asked there, and not by whoever walks over the
-    /// burst: frames that are no segments do not pay for it.
+    /// The next segment has arrived at the TCP node. Called there, and not by the loop over the
+    /// burst, so that frames without a segment do not pay for it.
     #[inline(always)]
     pub(super) fn step(&mut self) {
         if let Some(inner) = &mut self.0
@@ -80,8 +81,8 @@ impl Inner {
         (0..PREFETCH_DISTANCE).for_each(|idx| self.ask_for(idx));
     }
 
-    /// Tells the machine whose segment comes now, so that it does not look for the connection once
-    /// more, and asks for one that comes later.
+    /// Tells the machine the connection of this segment, which saves the lookup, and prefetches
+    /// that of a later one.
     #[inline(always)]
     fn step(&mut self) {
         let next = self.prefetcher.next;
@@ -93,7 +94,7 @@ impl Inner {
         self.prefetcher.next = next + 1;
     }
 
-    /// Asks the CPU for the connection of a segment, and for the way of its frames.
+    /// Prefetches a segment's connection and the path of its frames.
     #[inline(always)]
     fn ask_for(&mut self, idx: usize) {
         if let Some(&slot) = self.prefetcher.places.get(idx) {
@@ -103,8 +104,8 @@ impl Inner {
     }
 }
 
-/// Whose segment a frame looks like. One with IPv4 options or in fragments is not looked at: it is
-/// found without our help.
+/// The flow that a frame seems to belong to. IPv4 options and fragments are not recognized: the nodes
+/// look those connections up.
 #[inline]
 fn flow_of(frame: &[u8]) -> Option<Flow> {
     let frame = EthernetFrame::parse(frame).ok().filter(|frame| frame.ethertype == EtherType::IPV4)?;

@@ -5,25 +5,24 @@
 //!  fire   payload and numbers ─▶ into that WQE ─▶ doorbell ─▶ copy for a retransmission
 //! ```
 //!
-//! 1. The app says which order is likeliest: [`prepost`](TcpCalls::prepost), at the end of each
-//!    turn. One stands in a ring.
-//! 2. It stands at the ring's producer index. So it is behind all that was posted, and the order of
-//!    frames is that of the calls.
-//! 3. Whatever is posted takes its place. The device knows by its index that it stands no more, and
-//!    pays nothing for that knowledge.
-//! 4. Then [`fire`](TcpCalls::fire) goes by the [template](super::template), as on devices that
-//!    cannot. The same bytes leave.
-//! 5. SEQ, ACK, window, timestamps and checksum are those of the moment of `fire`, so nothing that
-//!    happens meanwhile makes it wrong.
-//! 6. Where the headers change, by the host or by options, what stands is given up with the old
-//!    ones.
-//! 7. The machine is asked first whether the order may leave; only an order that left is booked,
-//!    and what is booked has a copy.
-//! 8. A buffer for the copy is looked for before the doorbell, and filled behind it: so the pool's
-//!    cold lines are not waited for.
-//! 9. A connection that ends leaves a WQE that nobody fires, and that the next frame overwrites.
-//! 10. Rejected: a second queue for what stands, as the NIC keeps no order between two ([why, and
-//!     figures](../../../../docs/decisions/0007-preposted-orders.md)).
+//! 1. The app names the likeliest order: [`prepost`](TcpCalls::prepost), at the end of each turn. A
+//!    ring holds one.
+//! 2. It stands at the ring's producer index, behind all posted frames, so frames leave in the
+//!    order of the calls.
+//! 3. Any posted frame overwrites it. The device sees by its producer index that it is gone, at no
+//!    cost.
+//! 4. [`fire`](TcpCalls::fire) then uses the [template](super::template), as on devices without
+//!    `prepost`. The same bytes leave.
+//! 5. `fire` writes SEQ, ACK, window, timestamps and checksum, so nothing that happens meanwhile
+//!    makes the frame wrong.
+//! 6. Where the host or the options change the headers, the preposted frame is discarded with them.
+//! 7. The machine first grants a send permit; only an order that left is recorded, and each
+//!    recorded one has a copy.
+//! 8. The buffer for the copy is checked for before the doorbell and filled after it, so the order
+//!    does not wait for the pool's cold cache lines.
+//! 9. A connection that ends leaves a WQE that is never fired, and that the next frame overwrites.
+//! 10. Rejected: a second queue for preposted frames, as the NIC keeps no order between two ([why,
+//!     and figures](../../../../docs/decisions/0007-preposted-orders.md)).
 
 use super::super::node::Cx;
 use super::SendError;
@@ -35,18 +34,18 @@ use crate::mem::copy_frame;
 use crate::proto::tcp::Numbers;
 
 impl TcpCalls<'_, '_> {
-    /// Has the order stand in the device's ring, whole, where the next frame goes:
-    /// [`fire`](Self::fire) is then to write the payload and the numbers of the moment there and to
-    /// ring, and the copy that may have to be sent again is made behind the doorbell. Says whether
-    /// it stands. Some 300 instructions; 100 where it stands already.
+    /// Writes the whole order into the device's ring, at the position of the next frame.
+    /// [`fire`](Self::fire) then writes the payload and the numbers of the moment there and rings
+    /// the doorbell; the copy for a retransmission is made after the doorbell. Returns whether the
+    /// order stands in the ring. Some 300 instructions; 100 where it stands already.
     ///
-    /// Whatever is sent takes its place, an acknowledgment too, so call it in
+    /// Any frame that is sent overwrites it, an acknowledgment too, so call it in
     /// [`App::tick`](super::super::App::tick), the last of a turn. One order of a worker stands at
     /// a time.
     ///
-    /// Where the device cannot, or not now, the order is fired as it is without: the same bytes
-    /// leave. Of the devices `mlx5` can, frames of 930 bytes at most, and none while somebody
-    /// listens to the port's tap.
+    /// Where the device cannot prepost, or not now, the order is fired as without: the same bytes
+    /// leave. Of the devices `mlx5` can, for frames of 930 bytes at most, and not while a process
+    /// reads the port's tap.
     ///
     /// # Errors
     /// The connection is gone, or cannot send.
@@ -63,8 +62,8 @@ impl TcpCalls<'_, '_> {
         Ok(template.preposted.is_some())
     }
 
-    /// Fires the frame that stands; false, and nothing has happened, where it does not or may not
-    /// leave at once.
+    /// Fires the preposted frame; false without a change where none stands or it may not leave at
+    /// once.
     #[inline(never)]
     pub(super) fn launch_preposted(&mut self, template: &mut Template) -> bool {
         if !self.is_current(template) {
@@ -82,7 +81,7 @@ impl TcpCalls<'_, '_> {
         if !is_standing || !tx.fire_preposted(which) {
             return false;
         }
-        // It is on its way. What follows is for its being sent again.
+        // The frame has left. The rest prepares its retransmission.
         let copy = pool.alloc_fresh_copy(&template.bytes).expect("a free buffer was seen before");
         let (frame, payload) = copy.keep(HEADERS_LEN_MAX);
         PendingSend { frame, payload, permit }.has_left(&SendRecords { counters, roster });
@@ -91,8 +90,8 @@ impl TcpCalls<'_, '_> {
 }
 
 impl Template {
-    /// Writes what may have changed since the frame stands: its payload and the numbers of the
-    /// moment. False where it is not as long.
+    /// Writes what may have changed since the prepost: the payload and the numbers of the moment.
+    /// False where the length differs.
     #[inline(always)]
     pub(super) fn complete(&self, frame: &mut [u8], numbers: &Numbers) -> bool {
         let Some((headers, payload)) = frame.split_at_mut_checked(self.headers_len) else { return false };

@@ -1,4 +1,4 @@
-//! The worker's TCP: the machine, the ways of its connections' frames, and the calls of an app.
+//! The worker's TCP: the machine, the paths of its connections' frames, and the calls of an app.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -30,14 +30,14 @@ use crate::proto::{ConsumerId, Flow, FlowError, FlowErrorKind, HashSeed, Resolut
 use crate::time::Instant;
 use crate::wire::icmpv4;
 
-/// What a worker's TCP is made of.
+/// The configuration of a worker's TCP.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpSocketsConfig {
-    /// How much it holds.
+    /// The machine's capacities.
     pub machine: TcpConfig,
-    /// What the device can do: checksums, segmentation, chains.
+    /// The device's capabilities: checksums, segmentation, chains.
     pub capabilities: Capabilities,
-    /// The secret of sequence numbers, ports and tables.
+    /// The secret that seeds sequence numbers, ports and tables.
     pub seed: HashSeed,
 }
 
@@ -54,16 +54,16 @@ pub(in crate::pipeline) struct Inner {
     pub(super) offloads: OutOffloads,
     pub(super) roster: Option<Roster>,
     pub(super) prefetcher: Prefetcher,
-    /// Buffers of the pool that others take, where that was said.
+    /// Buffers of the pool that others take, where the caller has set it.
     others: Option<usize>,
-    /// The connection whose event is told, and whose it is: after its last one the machine has
-    /// forgotten it.
+    /// The connection of the event that is being delivered, and its consumer: after its last event
+    /// the machine has removed it.
     pub(super) told: Option<(ConnectionId, ConsumerId)>,
 }
 
 impl TcpSockets {
-    /// Without connections; counters in the scope `tcp` below `scope`. Takes all memory:
-    /// [`TcpConfig::bytes`], and [`TcpConfig::PATH_LEN`] for each connection.
+    /// Without connections; counters in the scope `tcp` below `scope`. Allocates all its memory
+    /// here: [`TcpConfig::bytes`], and [`TcpConfig::PATH_LEN`] for each connection.
     pub fn new(config: &TcpSocketsConfig, scope: &Scope) -> Result<Self, TcpConfigError> {
         let scope = scope.scope("tcp");
         Ok(Self(Some(Box::new(Inner {
@@ -79,13 +79,13 @@ impl TcpSockets {
         }))))
     }
 
-    /// Bytes that [`new`](Self::new) takes: connections, with their ways, and chunks, without the
-    /// buffers in these.
+    /// Bytes that [`new`](Self::new) allocates: connections with their paths, and chunks without
+    /// their buffers.
     pub fn bytes(machine: &TcpConfig) -> usize {
         machine.bytes::<Bytes>()
     }
 
-    /// For a worker without TCP: nobody listens, and no connection can be had.
+    /// For a worker without TCP: no listener and no connection is possible.
     pub const fn none() -> Self {
         Self(None)
     }
@@ -95,9 +95,9 @@ impl TcpSockets {
         self.0.is_none()
     }
 
-    /// Writes the open connections down for a [guardian](crate::worker::guard), who ends them when
-    /// we have died. Once, before there are any; nothing where this worker has no TCP. Panics where
-    /// the roster has fewer places than there may be connections.
+    /// Records the open connections in `roster` for a [guardian](crate::worker::guard), which
+    /// resets them when we have died. Call it once, before there are any; does nothing where this
+    /// worker has no TCP. Panics where the roster has fewer entries than there may be connections.
     pub fn keep(&mut self, roster: Roster) {
         if let Some(inner) = &mut self.0 {
             assert!(
@@ -108,9 +108,9 @@ impl TcpSockets {
         }
     }
 
-    /// Says how many of the pool's buffers the device's rings, bursts and the app take at most:
-    /// where the pool has as many and one for each chunk ([`TcpConfig::check_pool`]), all chunks
-    /// may wait. Without being told, half of the buffers is theirs. Before
+    /// Sets how many of the pool's buffers the device's rings, bursts and the app take at most:
+    /// where the pool has these and one for each chunk ([`TcpConfig::check_pool`]), all chunks may
+    /// wait. The default is half of the buffers. Call it before
     /// [`Worker::with_tcp`](crate::worker::Worker::with_tcp).
     pub fn leave(&mut self, others: usize) {
         if let Some(inner) = &mut self.0 {
@@ -118,26 +118,26 @@ impl TcpSockets {
         }
     }
 
-    /// Says how many buffers the worker's pool has, so that what waits in connections never takes
-    /// those that others need.
+    /// Sets how many buffers the worker's pool has, so that data in connections never takes the
+    /// buffers that others need.
     pub(crate) fn limit_buffers(&mut self, buffers: usize) {
         let Some(inner) = &mut self.0 else { return };
         let others = inner.others.filter(|&others| inner.machine.config().check_pool(buffers, others).is_ok());
         inner.machine.limit_buffers(others.map_or(buffers / 2, |others| buffers - others));
     }
 
-    /// Pieces of data that may wait: `TcpConfig::chunks_max`, less what splitting takes, and less
-    /// what the pool lacks.
+    /// Chunks that may wait: `TcpConfig::chunks_max`, less the reserve for splitting, and less what
+    /// the pool lacks.
     pub fn chunks_limit(&self) -> usize {
         self.0.as_ref().map_or(0, |inner| inner.machine.chunks_limit())
     }
 
-    /// What the machine has done.
+    /// The machine's statistics.
     pub fn tally(&self) -> TcpTally {
         self.0.as_ref().map_or(TcpTally::default(), |inner| *inner.machine.tally())
     }
 
-    /// Brings the counters of the tally up to date; the worker does when it publishes.
+    /// Updates the counters from the tally; the worker calls it when it publishes.
     pub(crate) fn publish(&self) {
         if let Some(inner) = &self.0 {
             inner.tally.publish(inner.machine.tally());
@@ -154,8 +154,7 @@ impl TcpSockets {
         self.len() == 0
     }
 
-    /// Tells the machine what an ICMP message says of a segment of ours; None where there is no
-    /// TCP.
+    /// Passes an ICMP error about a segment of ours to the machine; `None` where there is no TCP.
     #[cold]
     pub(in crate::pipeline) fn take_error(
         error: &FlowError,
@@ -171,31 +170,31 @@ impl TcpSockets {
         })
     }
 
-    /// Ends the calls whose SYNs did not leave, as nobody answered for their next hop.
+    /// Ends the connection attempts whose SYNs did not leave because the next hop did not reply to
+    /// ARP.
     #[cold]
     pub(in crate::pipeline) fn tell_unreached(cx: &mut Cx<'_>) {
         while let Some((flow, seq)) = cx.egress.resolver.as_mut().and_then(Resolver::next_unreached) {
             let now = cx.now;
-            // Of those that are gone meanwhile, or stand, nothing is to be said.
+            // Nothing to report for a connection that is gone meanwhile, or established.
             let _ = Inner::call(cx, |machine, output| machine.no_neighbor(flow, seq, now, output));
         }
     }
 
-    /// Whether every connection that waits for a moment will be looked at by then, and whether what
-    /// was due at the last tick, at `ticked_at`, was done then. Walks over all: for tests.
+    /// Whether each connection with a deadline will be processed by then, and whether what was due
+    /// at the last tick, at `ticked_at`, was done then. Walks over all connections: for tests.
     pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), machine::TimerFault> {
         self.0.as_ref().map_or(Ok(()), |inner| inner.machine.check_timers(ticked_at))
     }
 
-    /// Pieces of data that wait: buffers of the pool that are not at home.
+    /// Chunks of data that wait: buffers that are out of the pool.
     pub fn chunks(&self) -> usize {
         self.0.as_ref().map_or(0, |inner| inner.machine.chunks())
     }
 }
 
 impl Inner {
-    /// A call of the machine, with the way out. The machine is out of the context's hands
-    /// meanwhile.
+    /// Calls the machine with its output. The machine is out of the context meanwhile.
     #[inline(always)]
     pub(super) fn call<T>(
         cx: &mut Cx<'_>,
@@ -205,22 +204,22 @@ impl Inner {
         let Self { machine, paths, counters, offloads, roster, .. } = &mut *inner;
         let mut output = TcpOutput { cx, paths, counters, offloads: *offloads, roster };
         let result = call(machine, &mut output);
-        // Nothing is there to be dropped.
+        // The replaced value is `None`: nothing to drop.
         core::mem::forget(cx.tcp.0.replace(inner));
         Some(result)
     }
 }
 
 impl<'a> Cx<'a> {
-    /// What an app may ask of TCP.
+    /// The app's calls of TCP.
     #[inline]
     pub fn tcp(&mut self) -> TcpCalls<'_, 'a> {
         TcpCalls(self)
     }
 }
 
-/// The calls of an app, by the names of the socket calls. Each says at once what became of it; what
-/// happens later is told by [`App::on_tcp_event`](crate::pipeline::App::on_tcp_event).
+/// The calls of an app, named after the socket calls. Each returns its outcome at once;
+/// [`App::on_tcp_event`](crate::pipeline::App::on_tcp_event) reports what happens later.
 pub struct TcpCalls<'x, 'a>(pub(super) &'x mut Cx<'a>);
 
 impl TcpCalls<'_, '_> {
@@ -233,10 +232,10 @@ impl TcpCalls<'_, '_> {
         inner.machine.listen(local, options)
     }
 
-    /// Begins a connection: the SYN leaves with this turn. An unspecified local address becomes
-    /// that of the route, port 0 a free one. `Connected` or `Closed` tells what became of it. Where
-    /// it cannot leave, as the link is down, `Unreachable` tells so with the next turn,
-    /// [`unreachable`](Self::unreachable) at once, and it leaves by itself when it can.
+    /// Opens a connection: the SYN leaves with this turn. An unspecified local address becomes that
+    /// of the route, port 0 a free one. `Connected` or `Closed` reports the outcome. Where the SYN
+    /// cannot leave, as when the link is down, the event `Unreachable` says so with the next turn,
+    /// and [`unreachable`](Self::unreachable) at once; it leaves by itself when it can.
     pub fn connect(
         &mut self,
         local: SocketAddrV4,
@@ -258,35 +257,36 @@ impl TcpCalls<'_, '_> {
             .unwrap_or(Err(ConnectError::NoTcp))
     }
 
-    /// Whose a connection is, by [`connect`](Self::connect) or its listener's options; consumer 0
-    /// of one that is gone. In [`on_tcp_event`](crate::pipeline::App::on_tcp_event) of the
-    /// connection that is told of, also where it is gone with that.
+    /// The consumer of a connection, from [`connect`](Self::connect) or its listener's options;
+    /// consumer 0 where the connection is gone. In
+    /// [`on_tcp_event`](crate::pipeline::App::on_tcp_event) also that of a connection which this
+    /// event ends.
     pub fn consumer(&mut self, id: ConnectionId) -> ConsumerId {
         let Some(inner) = &self.0.tcp.0 else { return ConsumerId::default() };
         let told = inner.told.filter(|(told, _)| *told == id);
         told.map_or_else(|| inner.machine.consumer(id), |(_, consumer)| consumer)
     }
 
-    /// What is missing on the way to the peer of a connection, or of a call, where anything is now.
-    /// A look at routes and neighbors.
+    /// What is missing on the path to a connection's peer, where anything is now. Looks up routes
+    /// and neighbors.
     pub fn unreachable(&mut self, id: ConnectionId) -> Option<Unreachable> {
         let flow = self.machine()?.flow(id)?;
         Unreachable::to(*flow.remote.ip(), self.0)
     }
 
-    /// Sends a copy of `payload`, or of as much from its front as there is room for, and says how
-    /// much; `Writable` tells when there is room for the rest. What the windows allow leaves with
-    /// the next doorbell, of this turn or of [`Cx::ring_doorbell`], where there is a way to the
-    /// peer; where there is none, as the link is down, no route leads there or the neighbor is not
-    /// known, it waits, and leaves by itself, once and in order, when there is one. Who must know
-    /// at once uses [`fire`](Self::fire), which says so, or [`fire_fast`](Self::fire_fast),
-    /// which takes nothing then.
+    /// Sends a copy of `payload`, or of as much from its front as fits, and returns the number of
+    /// bytes; `Writable` reports room for the rest. Data within the windows leaves with the next
+    /// doorbell, of this turn or of [`Cx::ring_doorbell`], where the peer is reachable. Where the
+    /// link is down, no route leads there or the neighbor is not known, it waits and leaves by
+    /// itself, once and in order, when there is a path. A caller that must know at once uses
+    /// [`fire`](Self::fire), which reports it, or [`fire_fast`](Self::fire_fast), which then takes
+    /// nothing.
     #[inline]
     pub fn send(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
         if self.send_fast(id, payload) { Ok(payload.len()) } else { self.send_any(id, payload) }
     }
 
-    /// Sends a copy of whatever there is room for, by whatever way.
+    /// Sends a copy of as much as fits, on any path.
     fn send_any(&mut self, id: ConnectionId, payload: &[u8]) -> Result<usize, SendError> {
         let (now, pool) = (self.0.now, self.0.pool);
         let sums = self.0.tcp.0.as_ref().is_some_and(|inner| !inner.offloads.checksum);
@@ -295,9 +295,8 @@ impl TcpCalls<'_, '_> {
             .unwrap_or(Err(SendError::NotFound))
     }
 
-    /// Sends the payload that stands in `mbuf`, without a copy: headers go into its headroom. All
-    /// of it is taken, or it comes back. It must be linear, and is cut into segments where it is
-    /// longer than one.
+    /// Sends the payload in `mbuf` without a copy: headers go into its headroom. Takes all of it,
+    /// or returns it. It must be linear, and is cut into segments where it is longer than one.
     #[inline]
     pub fn send_mbuf(&mut self, id: ConnectionId, payload: Mbuf) -> Result<(), (SendError, Mbuf)> {
         if !payload.is_linear() || payload.is_empty() {
@@ -318,48 +317,48 @@ impl TcpCalls<'_, '_> {
         Err((error, back.take_mbuf().expect("what is refused was not touched")))
     }
 
-    /// We send no more: a FIN follows what was handed over. What the peer sends still comes.
+    /// We send no more: a FIN follows the data that was queued. The peer's data still arrives.
     pub fn shutdown(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.shutdown(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// We neither send nor want more; `ConnectionOptions::linger` says how long `Closed` waits for
-    /// what was handed over.
+    /// We neither send nor receive more; `ConnectionOptions::linger` limits how long `Closed` waits
+    /// for the queued data.
     pub fn close(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.close(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows; not
-    /// where it was told already, with `LingerTimedOut`, as the connection went on.
+    /// Ends the connection at once: queued data is dropped, and the peer receives a reset. `Closed`
+    /// follows, unless it was reported already with `LingerTimedOut` while the connection went on.
     pub fn abort(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.abort(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// [`abort`](Self::abort) of all connections from a place on, `limit` at most: how many, and
-    /// the place to go on at, as long as a connection stands or its reset waits for a buffer or the
-    /// ring.
+    /// [`abort`](Self::abort) of all connections from slot `first` on, `limit` at most. Returns how
+    /// many were aborted, and the slot to go on at as long as a connection remains or its reset
+    /// waits for a buffer or the ring.
     pub(crate) fn abort_from(&mut self, first: u32, limit: usize) -> (usize, Option<u32>) {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.abort_from(first, limit, now, output)).unwrap_or((0, None))
     }
 
-    /// The app wants no data now: it waits, and the window closes when the receive buffer is full.
-    /// Where the connection ends otherwise than by `Finished`, what waits comes all the same, and
-    /// `Closed` behind it.
+    /// The app accepts no data now: data waits, and the window closes when the receive buffer is
+    /// full. Where the connection ends otherwise than by `Finished`, the waiting data is still
+    /// delivered, and `Closed` after it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
         self.machine().map_or(Err(CallError::NotFound), |machine| machine.pause(id))
     }
 
-    /// The app wants data again: what has come meanwhile follows with this turn.
+    /// The app accepts data again: data that waits follows with this turn.
     pub fn resume(&mut self, id: ConnectionId) -> Result<(), CallError> {
         self.machine().map_or(Err(CallError::NotFound), |machine| machine.resume(id))
     }
 
-    /// The options of a connection as they were set. Whether the SYNs have agreed on them is in its
-    /// [`info`](Self::info): the peer may have refused.
+    /// The options of a connection as they were set. Whether the handshake has negotiated them is
+    /// in its [`info`](Self::info): the peer may have refused.
     pub fn options(&mut self, id: ConnectionId) -> Option<ConnectionOptions> {
         self.machine()?.options(id)
     }
@@ -371,21 +370,20 @@ impl TcpCalls<'_, '_> {
             .unwrap_or(Err(CallError::NotFound))
     }
 
-    /// What a connection is like now: what `TCP_INFO` of a socket tells.
+    /// The state of a connection, like a socket's `TCP_INFO`.
     pub fn info(&mut self, id: ConnectionId) -> Option<TcpInfo> {
         let now = self.0.now;
         self.machine()?.info(id, now)
     }
 
-    /// What TCP has done in this worker, all connections together: retransmissions, timeouts,
+    /// The statistics of this worker's TCP, all connections together: retransmissions, timeouts,
     /// resets.
     pub fn tally(&self) -> TcpTally {
         self.0.tcp.tally()
     }
 
-    /// Listens no more. Connections that were accepted stay; false where there is no such listener.
-    /// Walks over all places that there are for connections: with a million, milliseconds of this
-    /// turn.
+    /// Closes a listener. Accepted connections stay; false where there is no such listener. Walks
+    /// over all connection slots: with a million, milliseconds of this turn.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
         self.machine().is_some_and(|machine| machine.close_listener(id))
     }

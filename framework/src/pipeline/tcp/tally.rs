@@ -1,10 +1,10 @@
-//! What the machine has done, as counters: it counts in plain numbers, and whoever publishes brings
-//! the counters up to date now and then. No segment pays for it.
+//! The machine's statistics as counters: the machine counts in plain numbers, and the worker
+//! updates the counters when it publishes. No segment pays for it.
 
 use crate::counters::{Counter, Scope, Unit};
 use crate::proto::tcp::TcpTally;
 
-/// A counter for each number of the tally that has none of its own.
+/// A counter for each number of the tally that has no counter of its own.
 pub(super) struct TallyCounters(Vec<Counter>);
 
 impl TallyCounters {
@@ -14,7 +14,7 @@ impl TallyCounters {
         Self(names.map(|(name, _)| scope.counter(name, Unit::Events)).collect())
     }
 
-    /// Brings them up to date.
+    /// Updates them.
     pub(super) fn publish(&self, tally: &TcpTally) {
         for (counter, (_, count)) in self.0.iter().zip(parts(tally)) {
             counter.add(count.wrapping_sub(counter.get()));
@@ -22,8 +22,8 @@ impl TallyCounters {
     }
 }
 
-/// The numbers by their names. Taken apart as a whole, so that none can be forgotten; segments and
-/// a busy way out are counted where they pass.
+/// The numbers by their names. The pattern is exhaustive, so that none can be forgotten; segments
+/// and a busy output are counted where they pass.
 fn parts(tally: &TcpTally) -> [(&'static str, u64); 25] {
     let TcpTally {
         segments_in: _,

@@ -1,5 +1,5 @@
-//! Prepared orders: a frame that stands ready, payload, headers, checksums and all, but for the
-//! numbers that only the moment knows.
+//! Prepared orders: a complete frame, with payload, headers and checksums, except for the numbers
+//! of the moment of sending.
 //!
 //! ```text
 //!  | link | IPv4 | TCP: ports … seq ack … window checksum | timestamps | payload |
@@ -9,8 +9,8 @@
 //!
 //! The template belongs to the app. `patch` overwrites bytes of the payload and brings the checksum
 //! up to date by their difference. `fire` copies the frame into a buffer, puts the numbers in and
-//! posts it; the copy is what is sent again should it get lost, so that the template may be patched
-//! and fired again at once.
+//! posts it; a retransmission sends the copy, so that the template may be patched and fired again
+//! at once.
 
 use core::fmt;
 
@@ -33,46 +33,46 @@ use crate::wire::tcp::Timestamps;
 use crate::wire::{ipv4, tcp};
 
 /// A segment of a connection, ready to be sent. It follows its host as the connection does: where
-/// the way has changed, the next `fire` prepares the headers anew.
+/// the path has changed, the next `fire` prepares the headers again.
 #[derive(Debug)]
 pub struct Template {
     pub(super) connection: ConnectionId,
     /// Headers, which end at `HEADERS_LEN_MAX`, and the payload from there.
     pub(super) bytes: Box<[u8]>,
-    /// The last of the headers are those of TCP: with the timestamps option, where the connection
+    /// Bytes of the headers. The last are TCP's: with the timestamps option where the connection
     /// has it, and no other.
     pub(super) headers_len: usize,
-    /// What the TCP checksum covers, as it would be were all numbers zero.
+    /// The sum under the TCP checksum with all numbers zero.
     sum: Sum,
-    /// What [`changes`] were when the headers were prepared; [`NEVER`] before.
+    /// The value of [`changes`] when the headers were prepared; [`NEVER`] before.
     seen: u64,
-    /// Where it stands in the device, if nothing has taken its place there.
+    /// Its position in the device, unless another frame has overwritten it.
     pub(super) preposted: Option<Preposted>,
 }
 
-/// What became of bytes that the connection has taken.
+/// The outcome of bytes that the connection has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// They were given to the device, and it has been told of them. By [`post`](TcpCalls::post)
-    /// they leave with the next doorbell. Over AF_XDP `tx/wakeups_refused` counts where the kernel
-    /// did not take them at once: then they leave as soon as it does.
+    /// They were posted, and the doorbell has been rung. By [`post`](TcpCalls::post) they leave
+    /// with the next doorbell. Over AF_XDP `tx/wakeups_refused` counts where the kernel did not
+    /// accept them at once: they leave as soon as it does.
     Posted,
-    /// They have not left. They wait: for data before them, for the peer's window or the congestion
-    /// window, for the device. They leave as soon as may be; [`abort`](TcpCalls::abort) is what
+    /// They have not left. They wait for earlier data, for the peer's window or the congestion
+    /// window, or for the device, and leave as soon as possible; only [`abort`](TcpCalls::abort)
     /// takes them back.
     Queued,
-    /// They have not left, as there is no way to the peer. They wait as well, and leave, once and
-    /// in order, as soon as there is one: when the link is up, when the neighbor has answered.
+    /// They have not left, as there is no path to the peer. They wait and leave, once and in order,
+    /// as soon as there is one: when the link is up, when the neighbor has replied.
     Unreachable(Unreachable),
 }
 
-/// Why there is no template, or no such place in it.
+/// Why there is no template, or why a patch is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TemplateError {
     /// The connection cannot send.
     Send(SendError),
-    /// A payload without a byte.
+    /// An empty payload.
     Empty,
     /// More than a segment carries.
     OverSegment {
@@ -81,14 +81,14 @@ pub enum TemplateError {
         /// The most: the MSS.
         limit: usize,
     },
-    /// More than the peer's window has ever had room for, or than the send buffer has.
+    /// More than the peer's window has ever allowed, or than the send buffer holds.
     OverWindow {
         /// Bytes of the payload.
         len: usize,
         /// The most.
         limit: usize,
     },
-    /// Bytes that the payload does not have.
+    /// A patch outside of the payload.
     OutOfRange {
         /// The first byte.
         offset: usize,
@@ -122,7 +122,7 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl Template {
-    /// Whose it is.
+    /// The template's connection.
     pub fn connection(&self) -> ConnectionId {
         self.connection
     }
@@ -133,8 +133,8 @@ impl Template {
         &self.bytes[HEADERS_LEN_MAX..]
     }
 
-    /// Overwrites bytes of the payload from `offset` on. Costs as much as there are bytes, however
-    /// long the payload is.
+    /// Overwrites bytes of the payload from `offset` on. Costs by the number of those bytes, not by
+    /// the payload's length.
     #[inline]
     pub fn patch(&mut self, offset: usize, bytes: &[u8]) -> Result<(), TemplateError> {
         let len = bytes.len();
@@ -143,7 +143,8 @@ impl Template {
         let Some(place) = range.and_then(|range| self.bytes.get_mut(range)) else {
             return Err(TemplateError::OutOfRange { offset, len, payload_len: self.payload_len() });
         };
-        // Headers are whole words, so the payload's offset is as even as the segment's.
+        // Headers are whole 16-bit words, so a payload offset has the parity of its offset in the
+        // segment.
         self.sum = self.sum.patched(Patch { offset, old: place, new: bytes });
         place.copy_from_slice(bytes);
         Ok(())
@@ -167,11 +168,11 @@ impl Template {
         place.copy_from_slice(&headers);
         let at = link.len() + ipv4::HEADER_LEN;
         self.sum = Sum::EMPTY.add_u16(!u16::from_be_bytes([headers[at + 16], headers[at + 17]]));
-        // What stands has the old ones.
+        // The preposted frame has the old headers.
         self.preposted = None;
     }
 
-    /// A copy of the frame with the numbers of now, where it may leave now.
+    /// A copy of the frame with the current numbers, where it may leave now.
     #[inline(always)]
     fn load<'a>(&self, machine: &'a mut Tcp<Bytes>, pool: &Pool, now: Instant) -> Option<PendingSend<'a>> {
         let permit = machine.send_permit(self.connection, self.payload_len(), now)?;
@@ -204,18 +205,18 @@ impl Template {
     }
 }
 
-/// Moves with whatever prepared headers depend on: the host, and the options of connections.
+/// Increments with whatever prepared headers depend on: the host, and the options of connections.
 #[inline(always)]
 fn changes(cx: &Cx<'_>, inner: &Inner) -> u64 {
     cx.host.changes() + inner.machine.option_changes()
 }
 
-/// More changes than there will be.
+/// A count that is never reached.
 const NEVER: u64 = u64::MAX;
 
 /// Prepared orders.
 impl TcpCalls<'_, '_> {
-    /// Prepares a segment of a connection whose handshake is done. Takes memory, so make templates
+    /// Prepares a segment of a connection whose handshake is done. Allocates, so make templates
     /// before they are needed.
     pub fn template(&mut self, id: ConnectionId, payload: &[u8]) -> Result<Template, TemplateError> {
         let header_template = self.header_template(id).map_err(TemplateError::Send)?;
@@ -236,18 +237,18 @@ impl TcpCalls<'_, '_> {
         bytes[HEADERS_LEN_MAX..].copy_from_slice(payload);
         let mut template =
             Template { connection: id, bytes, headers_len: 0, sum: Sum::EMPTY, seen: NEVER, preposted: None };
-        // Where no way is known yet, the first `fire` looks again.
+        // Where no path is known yet, the first `fire` looks it up again.
         self.refresh(&mut template);
         Ok(template)
     }
 
     /// Sends the template's payload with the connection's numbers of now. Where it may leave at
-    /// once, the device has been told of it with the end of this call, and of all that was posted
-    /// before it; it does not wait for the end of the burst. Otherwise it is sent as by
-    /// [`send`](TcpCalls::send), whole or not at all.
+    /// once, the doorbell is rung before this call returns, for all frames posted before it too; it
+    /// does not wait for the end of the burst. Otherwise it is sent as by [`send`](TcpCalls::send),
+    /// whole or not at all.
     ///
-    /// It rings, which of AF_XDP is a system call for each order ([`TxQueue`] says what of which
-    /// device). Several orders at once leave with one doorbell where all but the last go by
+    /// Over AF_XDP the doorbell is a system call for each order ([`TxQueue`] has the cost of each
+    /// device). Several orders share one doorbell where all but the last go by
     /// [`post`](Self::post).
     #[inline]
     pub fn fire(&mut self, template: &mut Template) -> Result<Sent, SendError> {
@@ -262,17 +263,17 @@ impl TcpCalls<'_, '_> {
         if is_posted { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
-    /// [`fire`](Self::fire) where the order may leave at once, and otherwise nothing: what comes
-    /// too late is worth nothing, or less. False, and nothing has happened, where it would wait, or
-    /// the segment would have to say more than the usual: of data that is missing, of congestion.
+    /// [`fire`](Self::fire) only where the order may leave at once: an order that leaves late is
+    /// worth nothing, or less. False without a change where it would wait, or where the segment
+    /// must carry more than the usual: SACK blocks, congestion flags.
     #[inline]
     pub fn fire_fast(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if self.launch_urgent(template) { Ok(true) } else { self.cannot(template) }
     }
 
-    /// Walks the way of [`fire`](Self::fire) as far as the device, with the same instructions
-    /// through the same memory, and nothing leaves: so that the order that comes after some quiet
-    /// seconds finds it warm. Call it where nothing else is due. Says whether the way is open.
+    /// Runs the code of [`fire`](Self::fire) up to the device, with the same instructions through
+    /// the same memory, and sends nothing: so that an order after some quiet seconds finds the
+    /// caches warm. Call it where nothing else is due. Returns whether `fire` would send at once.
     #[inline]
     pub fn warm(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if !self.is_current(template) {
@@ -291,15 +292,15 @@ impl TcpCalls<'_, '_> {
         Ok(true)
     }
 
-    /// By the place where it stands, or by a copy that is posted.
+    /// Fires by the preposted frame, or by a copy that is posted.
     #[inline(always)]
     fn launch_urgent(&mut self, template: &mut Template) -> bool {
         let is_fired = template.preposted.is_some() && self.launch_preposted(template);
         is_fired || self.launch(template, |tx, frame| tx.post_urgent(frame))
     }
 
-    /// Posts a copy of the frame by `post` where it may leave at once; false, and nothing has
-    /// happened, where not.
+    /// Posts a copy of the frame by `post` where it may leave at once; false without a change where
+    /// not.
     #[inline(always)]
     fn launch(
         &mut self,
@@ -315,7 +316,7 @@ impl TcpCalls<'_, '_> {
         pending.leave(|frame| post(&mut **tx, frame), &SendRecords { counters, roster })
     }
 
-    /// Whether the headers are those of now: prepared anew where they can be.
+    /// Whether the headers are current: prepares them again where possible.
     #[inline(always)]
     pub(super) fn is_current(&mut self, template: &mut Template) -> bool {
         let Some(inner) = &self.0.tcp.0 else { return false };
@@ -328,7 +329,7 @@ impl TcpCalls<'_, '_> {
         self.header_template(template.connection).map(|_| false)
     }
 
-    /// Prepares the headers anew, where the way is known and the connection may send.
+    /// Prepares the headers again, where the path is known and the connection may send.
     #[cold]
     #[inline(never)]
     fn refresh(&mut self, template: &mut Template) -> bool {
@@ -358,7 +359,7 @@ impl TcpCalls<'_, '_> {
         self.machine().ok_or(SendError::NotFound)?.header_template(id)
     }
 
-    /// As [`send_template`](Self::send_template), and rings where it has left.
+    /// As [`send_template`](Self::send_template), and rings the doorbell where it has left.
     #[cold]
     #[inline(never)]
     fn send_and_ring(&mut self, template: &mut Template) -> Result<Sent, SendError> {
@@ -395,5 +396,5 @@ impl TcpCalls<'_, '_> {
     }
 }
 
-/// The checksum stands already, and nothing is more urgent.
+/// The checksum is computed already, and the frame is urgent.
 const OFFLOAD: Offload = Offload::URGENT;

@@ -1,4 +1,4 @@
-//! A datagram in the hands of an app.
+//! A datagram as an app gets it.
 
 use core::net::SocketAddrV4;
 
@@ -6,26 +6,26 @@ use crate::mem::{Held, MbufRef};
 use crate::proto::{ConsumerId, InterfaceId};
 use crate::time::UnixTime;
 
-/// What a socket would have told with `recvmsg`: the payload, both ends, and how it came.
+/// What `recvmsg` would return: the payload, both ends, and the ancillary data.
 #[derive(Debug)]
 pub struct Datagram<'a> {
-    /// Which of the app's consumers it is for. A datagram that several joined comes once for each.
+    /// The app's consumer that it is for. A datagram that several joined is delivered once to each.
     pub consumer: ConsumerId,
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddrV4,
-    /// To whom it was sent: the group, for multicast.
+    /// The destination: the group, for multicast.
     pub destination: SocketAddrV4,
     /// Where it arrived.
     pub interface: InterfaceId,
     /// When it arrived, by the NIC's clock or the capture's.
     pub timestamp: Option<UnixTime>,
-    /// Hops that the packet had left.
+    /// The packet's remaining TTL.
     pub ttl: u8,
     /// Type of service: DSCP in the upper six bits, ECN in the lower two.
     pub tos: u8,
     /// Tag control information of the innermost VLAN tag: priority in the upper three bits.
     pub vlan: Option<u16>,
-    /// The bytes, in one piece also where they came in fragments.
+    /// The bytes, in one piece even where they came in fragments.
     pub payload: &'a [u8],
     pub(in crate::pipeline) mbuf: MbufRef<'a>,
 }

@@ -2,8 +2,7 @@
 //! patches two lengths and two checksums. It follows its host: when a route, a neighbor, an address
 //! or a path's MTU changes, the next send prepares the headers anew.
 //!
-//! A send either takes everything or nothing, and says which of the two with a [`SendError`] that
-//! is also counted.
+//! A send takes everything or nothing; a failure is a [`SendError`] that is also counted.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -26,23 +25,23 @@ use crate::wire::{
 };
 use zerocopy::IntoBytes;
 
-/// Who computes the UDP checksum.
+/// How the UDP checksum is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// We do, over the payload: about 20 ns for each KiB.
+    /// By us, over the payload: about 20 ns for each KiB.
     #[default]
     Compute,
-    /// The NIC does; only where [`Capabilities`](crate::device::Capabilities) say that it can.
-    /// Fragments are computed.
+    /// By the NIC; only where its [`Capabilities`](crate::device::Capabilities) allow it. For
+    /// fragments we compute it.
     Offload,
-    /// Nobody does: the field is zero, which IPv4 allows (RFC 768).
+    /// Not at all: the field is zero, which IPv4 allows (RFC 768).
     Zero,
 }
 
 /// How a flow sends, by the names of the socket options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
-    /// Hops; by default 1 for groups (RFC 1112 6.1) and 64 for hosts.
+    /// TTL; by default 1 for groups (RFC 1112 6.1) and 64 for hosts.
     pub ttl: Option<u8>,
     /// Type of service: DSCP in the upper six bits, ECN in the lower two. By default 0.
     pub tos: u8,
@@ -51,23 +50,25 @@ pub struct UdpOptions {
     pub vlan: Option<u16>,
     /// Forbid fragments: a datagram over the MTU is refused. By default off.
     pub dont_fragment: bool,
-    /// Who computes the checksum. By default [`Checksum::Compute`].
+    /// How the checksum is computed. By default [`Checksum::Compute`].
     pub checksum: Checksum,
-    /// Ring with each datagram instead of at the end of the turn, for a flow of orders: it leaves
-    /// before `send` returns, and what was posted before it too. Of AF_XDP that is a system call a
-    /// datagram ([`TxQueue`](crate::device::TxQueue) says what of which device); for several
-    /// datagrams at once post them and call [`Cx::ring_doorbell`]. By default off.
+    /// Ring the doorbell with each datagram instead of at the end of the turn, for a flow of
+    /// orders: the datagram, and all frames posted before it, leave before `send` returns. Over
+    /// AF_XDP that is a system call a datagram ([`TxQueue`](crate::device::TxQueue) has the cost of
+    /// each device); for several datagrams at once post them and call [`Cx::ring_doorbell`]. By
+    /// default off.
     pub urgent: bool,
 }
 
 impl Default for UdpOptions {
-    /// What a fresh socket does; fragments are allowed.
+    /// The defaults of a new socket; fragments are allowed.
     fn default() -> Self {
         Self { ttl: None, tos: 0, vlan: None, dont_fragment: false, checksum: Checksum::Compute, urgent: false }
     }
 }
 
-/// How soon a flow that lost its way looks again though nothing seems to have changed.
+/// Interval after which a flow without a path looks it up again although nothing seems to have
+/// changed.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Bytes of the longest prepared header: Ethernet, two tags, IPv4, UDP.
@@ -80,16 +81,17 @@ pub struct UdpFlow {
     local: SocketAddrV4,
     remote: SocketAddrV4,
     options: UdpOptions,
-    /// Whether the address to send from is the route's, and not one that was asked for.
+    /// Whether the source address is the route's, and not one that the caller chose.
     takes_source: bool,
-    /// Who wants the neighbor: the app, for as long as it may, or whom it sends one datagram to.
+    /// The cause of the neighbor's resolution: the app, for as long as the flow lives, or a single
+    /// datagram.
     asker: Asker,
-    /// The interface that the flow leaves by. In the hands of another one it sends what was
+    /// The interface that the flow leaves by. On another one it sends the headers that were
     /// prepared last.
     interface: InterfaceId,
     next_hop: NextHop,
-    /// What the host and the paths looked like when the headers were prepared, and when to look
-    /// again in any case.
+    /// The change counts of the host and the paths when the headers were prepared, and the time of
+    /// the next lookup in any case.
     seen: u64,
     until: Instant,
     /// Ethernet header and tags.
@@ -102,32 +104,31 @@ pub struct UdpFlow {
     mtu: usize,
 }
 
-/// Where frames go.
+/// The next hop of the flow's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextHop {
-    /// To the station in the prepared header.
+    /// The MAC address in the prepared header.
     Known,
-    /// To a station that is being asked for.
+    /// A next hop that is being resolved.
     Resolving(NeighborRequest),
-    /// Nowhere.
+    /// No path.
     Lost(SendError),
 }
 
-/// What became of a datagram that was taken.
+/// The outcome of a datagram that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It was posted, and leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. By
-    /// a flow that is [`urgent`](UdpOptions::urgent) the device has been told of it.
+    /// Posted; leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. For an
+    /// [`urgent`](UdpOptions::urgent) flow the doorbell has been rung.
     Posted,
-    /// It waits until its neighbor answers. What becomes of it then is counted as
-    /// `egress/neighbors/…`.
+    /// Waits until its neighbor replies. Its later fate is counted as `egress/neighbors/…`.
     Waiting,
 }
 
 impl UdpFlow {
     /// Prepares the headers from `local` (an unspecified address becomes that of the route, and
-    /// follows it) to `remote`. A next hop that is not known is asked for at once, where the host
-    /// asks at all. While the link is down the flow is made, and each send says
+    /// follows it) to `remote`. An unknown next hop is requested at once, where the host resolves
+    /// neighbors at all. While the link is down the flow is created, and each send returns
     /// [`SendError::LinkDown`].
     pub fn connect(
         local: SocketAddrV4,
@@ -167,17 +168,17 @@ impl UdpFlow {
         Ok(flow)
     }
 
-    /// The address and port that the datagrams come from.
+    /// The source address and port of the datagrams.
     pub fn local(&self) -> SocketAddrV4 {
         self.local
     }
 
-    /// The address and port that they go to.
+    /// The destination address and port.
     pub fn remote(&self) -> SocketAddrV4 {
         self.remote
     }
 
-    /// Bytes of the longest payload that goes in one frame, by what was known at the last send.
+    /// Bytes of the longest payload that fits one frame, as known at the last send.
     pub fn payload_len_max(&self) -> usize {
         self.mtu - ipv4::HEADER_LEN - udp::HEADER_LEN
     }
@@ -205,9 +206,9 @@ impl UdpFlow {
         })
     }
 
-    /// Sends the payload that stands in `mbuf`, without a copy: the headers go into its headroom,
-    /// or into a buffer of their own where the bytes are held by somebody. It comes back where it
-    /// cannot be sent.
+    /// Sends the payload in `mbuf` without a copy: the headers go into its headroom, or into a
+    /// buffer of their own where another handle holds the bytes. Returns it where it cannot be
+    /// sent.
     #[inline]
     pub fn send_mbuf(&mut self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, (SendError, Mbuf)> {
         self.refresh(cx);
@@ -217,9 +218,9 @@ impl UdpFlow {
         self.send_current(payload, cx)
     }
 
-    /// Prepares the headers anew where the host or the path has changed: two loads and compares
-    /// where not. Every send does so; by itself it is for flows that are sent on in the hands of
-    /// another interface of a [trunk](super::super::VlanTrunk).
+    /// Prepares the headers again where the host or the path has changed; two loads and compares
+    /// where not. Every send does so; call it for flows that are sent on while another interface of
+    /// a [trunk](super::super::VlanTrunk) is active.
     #[inline]
     pub fn refresh(&mut self, cx: &mut Cx<'_>) {
         if self.seen != changes(cx) || cx.now >= self.until {
@@ -234,18 +235,18 @@ impl UdpFlow {
         }
         if let Err(error) = self.prepare(cx) {
             self.next_hop = NextHop::Lost(match error {
-                // A link that was taken down takes its routes along.
+                // A link that goes down removes its routes.
                 _ if !cx.host.is_up() => SendError::LinkDown,
                 ConnectError::Own(address) | ConnectError::NoRoute(address) => SendError::NoRoute(address),
                 ConnectError::NeighborMissing(next_hop) => SendError::NeighborMissing(next_hop),
             });
-            // There may be room to ask later, of which nobody tells.
+            // Room for a request may appear later, without a notification.
             self.until = cx.now + RETRY;
         }
         self.seen = changes(cx);
     }
 
-    /// Writes down what the host says of the way to the remote end.
+    /// Writes the headers for the host's current path to the remote end.
     fn prepare(&mut self, cx: &mut Cx<'_>) -> Result<(), ConnectError> {
         let destination = *self.remote.ip();
         let (mtu, until) = cx.egress.path_mtu(destination, cx.now).unwrap_or((usize::MAX, Instant::MAX));
@@ -283,12 +284,12 @@ impl UdpFlow {
         Ok(())
     }
 
-    /// The next hop is ours to keep fresh from now on, but for one that was configured.
+    /// Keeps the next hop fresh from now on, unless it was configured.
     fn keep_neighbor(&self, source: Ipv4Addr, cx: &mut Cx<'_>) {
         let destination = *self.remote.ip();
         let next_hop = cx.host.route(destination).and_then(|route| route.gateway).unwrap_or(destination);
         if cx.host.has_learned(next_hop) {
-            // Without room it is not kept fresh, and asked for when it is gone.
+            // Without room it is not kept fresh, and is requested again when it is gone.
             let _ = resolver::keep(NeighborRequest { next_hop, source, asker: self.asker }, cx);
         }
     }
@@ -303,7 +304,7 @@ impl UdpFlow {
         let (headers_len, offload) = self.headers(&mut headers, &payload, cx);
         let frame = match prepend(payload, &headers[..headers_len], cx) {
             Ok(mut frame) => {
-                // Where the NIC finds the checksum's field.
+                // The NIC needs the position of the checksum field.
                 if offload.has(Offload::L4_CHECKSUM) {
                     frame.set_l2_len(self.link_len);
                     frame.set_l3_len(ipv4::HEADER_LEN);
@@ -332,7 +333,7 @@ impl UdpFlow {
                 Ok(()) => Ok(Sent::Posted),
                 Err(frame) => Err((SendError::RingFull, frame)),
             },
-            // The way out of another interface does not know whom to ask.
+            // Another interface's resolver cannot resolve it.
             NextHop::Resolving(request) if cx.host.interface() != self.interface => {
                 Err((SendError::NeighborMissing(request.next_hop), frame))
             }
@@ -344,8 +345,7 @@ impl UdpFlow {
         }
     }
 
-    /// Writes the headers of a datagram in one frame; returns their length and what the NIC has to
-    /// do.
+    /// Writes the headers of a datagram in one frame; returns their length and the offloads.
     #[inline]
     fn headers(&self, headers: &mut [u8; HEADERS_LEN_MAX], payload: &Mbuf, cx: &mut Cx<'_>) -> (usize, Offload) {
         let udp_len = udp::HEADER_LEN + payload.len();
@@ -359,7 +359,7 @@ impl UdpFlow {
         let mut offload = Offload::URGENT.when(self.options.urgent);
         match self.options.checksum {
             Checksum::Zero => (),
-            // What waits is posted by somebody else, who does not know what the NIC was to do.
+            // The resolver posts a frame that waits, and does not know its offloads.
             Checksum::Offload if self.next_hop == NextHop::Known => {
                 offload |= Offload::L4_CHECKSUM;
                 udp.set_checksum(self.pseudo_sum(udp_len).fold());
@@ -379,8 +379,7 @@ impl UdpFlow {
     fn udp_checksum<'a>(&self, header: &UdpHeader, payload: impl Iterator<Item = &'a [u8]>) -> u16 {
         let sum = header.sum(*self.local.ip(), *self.remote.ip());
         match payload.fold(sum, Sum::append).finish() {
-            // Zero means "no checksum", so a sum that happens to be zero is sent as its other form
-            // (RFC 768).
+            // Zero means "no checksum", so a sum of zero is sent as 0xffff (RFC 768).
             0 => 0xffff,
             checksum => checksum,
         }
@@ -408,7 +407,7 @@ impl UdpFlow {
             let frame = self.fragment(piece, ipv4, &udp, payload, cx);
             let frame = frame.ok_or_else(|| cx.egress.refuse(SendError::PoolEmpty))?;
             let frame_len = frame.len() as u64;
-            // The last one rings for all.
+            // The last one rings the doorbell for all.
             let offload = Offload::URGENT.when(self.options.urgent && !piece.more);
             sent = self.leave(frame, offload, cx).map_err(|(error, frame)| {
                 frame.free();
@@ -422,7 +421,7 @@ impl UdpFlow {
         Ok(sent)
     }
 
-    /// The fragments, where there is room for all of them.
+    /// The fragments; an error where there is no room for all of them.
     fn plan(&self, payload: &[u8], cx: &mut Cx<'_>) -> Result<FragmentPlan, SendError> {
         // A frame is no longer than a buffer holds, as each fragment is copied into one.
         let buffer_mtu = cx.pool.layout().data_room() - self.link_len;
@@ -444,7 +443,7 @@ impl UdpFlow {
         }
         match self.next_hop {
             NextHop::Known if cx.tx.room() < plan.len() => Err(SendError::RingFull),
-            // Of more than may wait for one neighbor the first ones would make way for the last.
+            // More than may wait for one neighbor: the last fragments would displace the first.
             NextHop::Resolving(request)
                 if cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbor) < plan.len() =>
             {
@@ -492,7 +491,7 @@ pub fn send_to(
     payload: &[u8],
     cx: &mut Cx<'_>,
 ) -> Result<Sent, SendToError> {
-    // Whoever answers all comers by this asks for as many as call.
+    // An app that answers everyone this way causes as many requests as there are peers.
     let flow = UdpFlow::connect_for(Asker::Unsolicited, local, remote, options, cx);
     let mut flow = flow.map_err(SendToError::Connect)?;
     flow.send(payload, cx).map_err(SendToError::Send)
@@ -513,14 +512,14 @@ fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, options: &UdpOptions) ->
     Ipv4Header::new(&fields).expect("an empty datagram is not too long")
 }
 
-/// Moves with whatever a prepared header depends on.
+/// Increments with whatever a prepared header depends on.
 #[inline]
 fn changes(cx: &Cx<'_>) -> u64 {
     cx.host.changes().wrapping_add(cx.egress.path_changes())
 }
 
 /// Puts the headers before the payload: into its headroom where that is ours to write, else into a
-/// buffer chained in front. The payload comes back where no buffer is free.
+/// buffer chained in front. Returns the payload where no buffer is free.
 #[inline]
 fn prepend(mut payload: Mbuf, headers: &[u8], cx: &Cx<'_>) -> Result<Mbuf, Mbuf> {
     if let Some(room) = payload.prepend(headers.len()) {
@@ -554,7 +553,7 @@ fn without_headers(mut frame: Mbuf, headers_len: usize) -> Mbuf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The destination is this host: what it sends to itself does not belong on the wire.
+    /// The destination is this host: packets to itself do not belong on the wire.
     Own(Ipv4Addr),
     /// The MAC address of the next hop is not known.
     NeighborMissing(Ipv4Addr),
@@ -566,13 +565,13 @@ pub enum ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// No buffer is free: the pool is too small, or somebody holds too much.
+    /// No buffer is free: the pool is too small, or the app holds too many.
     PoolEmpty,
     /// The device's ring is full: poll, then try again.
     RingFull,
     /// Over 65,507 bytes.
     TooLong,
-    /// Over what one frame takes, where fragments are forbidden or the payload is an mbuf.
+    /// Longer than one frame, where fragments are forbidden or the payload is an mbuf.
     DontFragment {
         /// Bytes of an IPv4 packet that fit.
         mtu: usize,
@@ -581,7 +580,7 @@ pub enum SendError {
     NoRoute(Ipv4Addr),
     /// The link is down.
     LinkDown,
-    /// The MAC address of the next hop is not known. Where it is asked for, this is about a
+    /// The MAC address of the next hop is not known. Where it is being resolved, this means a
     /// datagram of more fragments than may wait: send again.
     NeighborMissing(Ipv4Addr),
 }
@@ -590,9 +589,9 @@ pub enum SendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendToError {
-    /// There is no way to the destination.
+    /// There is no path to the destination.
     Connect(ConnectError),
-    /// There is a way, and it was not taken.
+    /// There is a path, and the datagram was not sent.
     Send(SendError),
 }
 

@@ -1,4 +1,5 @@
-//! UDP: the node that checks a datagram, what the app sees of it, and flows that the app sends on.
+//! UDP: the node that checks a datagram, the datagram as the app sees it, and flows that the app
+//! sends on.
 
 pub(super) mod datagram;
 pub(super) mod flow;

@@ -1,6 +1,5 @@
-//! The UDP node: verifies the datagram, finds its consumers and gives it to the app once for each,
-//! without a copy. What enters begins with the UDP header and has the IPv4 header behind it
-//! (towards the headroom).
+//! The UDP node: verifies the datagram, finds its consumers and delivers it once to each, without a
+//! copy. A packet enters at the UDP header, with the IPv4 header before it in the buffer.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -27,7 +26,7 @@ crate::drop_reasons! {
         Truncated => "truncated",
         /// The checksum is wrong.
         BadChecksum => "bad_checksum",
-        /// Nobody bound the port or joined the group.
+        /// No consumer bound the port or joined the group.
         NoConsumer => "no_consumer",
         /// Consumers joined the group, and the source filter of each of them excludes the sender.
         SourceFiltered => "source_filtered",
@@ -45,33 +44,32 @@ impl From<UdpError> for UdpDrop {
     }
 }
 
-/// What the UDP node does beyond finding consumers.
+/// The configuration of the UDP node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpConfig {
-    /// What to do about checksums that the NIC has not verified.
+    /// Policy for checksums that the NIC has not verified.
     pub checksum: ChecksumPolicy,
 }
 
-/// What to do about UDP checksums that the NIC has not verified. Zero on the wire means that the
-/// sender computed none, and passes always.
+/// Policy for UDP checksums that the NIC has not verified. Zero on the wire means that the sender
+/// computed none, and always passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumPolicy {
     /// A wrong one is a drop: frames from a wire. Costs about 3 ns and 20 ns for each KiB.
     #[default]
     Verify,
-    /// As `Verify`, but a field that holds no more than the sum of the pseudo header passes and is
-    /// counted: the frame was taken on the sending machine, before its NIC finished the work.
-    /// Captures made there, and virtual links (veth) between kernels.
+    /// As `Verify`, but a field that holds only the sum of the pseudo header passes and is counted:
+    /// the frame was captured on the sending machine, before its NIC completed the checksum. Such
+    /// are captures made there, and virtual links (veth) between kernels.
     AcceptPartial,
-    /// Nothing is verified: who forwards, or trusts the sequence numbers above.
+    /// Nothing is verified: for forwarders, or where the application's sequence numbers suffice.
     Ignore,
 }
 
 /// Finds the consumers of each datagram.
 pub struct Udp {
     config: UdpConfig,
-    /// Where datagrams that came in fragments are put together: the largest there is, with its
-    /// header.
+    /// Linear buffer for datagrams that came in fragments: as long as the largest, with its header.
     scratch: Box<[u8]>,
     datagrams: Counter,
     bytes: Counter,
@@ -81,7 +79,7 @@ pub struct Udp {
     drops: Drops<UdpDrop>,
 }
 
-/// What the headers say that the app may want to know.
+/// The header fields that the app may need.
 #[derive(Clone, Copy)]
 struct Envelope {
     flow: Flow,
@@ -89,7 +87,7 @@ struct Envelope {
     tos: u8,
 }
 
-/// What the header says of a datagram that passed.
+/// The fields of an accepted datagram's header.
 struct Passed {
     envelope: Envelope,
     has_checksum: bool,
@@ -106,8 +104,7 @@ impl Envelope {
         Self { flow, ttl: ipv4.ttl(), tos: ipv4.tos() }
     }
 
-    /// Nothing here is read where the app does not look at it and its code is at hand to the
-    /// compiler.
+    /// The compiler drops loads that the app does not use, where it can inline the app.
     #[inline(always)]
     fn datagram<'a>(&self, to: Recipient, mbuf: &'a Mbuf, payload: &'a [u8]) -> Datagram<'a> {
         Datagram {
@@ -125,9 +122,8 @@ impl Envelope {
     }
 }
 
-/// The headers of a datagram, still there when they have been taken off: towards the headroom. What
-/// is rarely needed is read from there once more, so that the usual datagram need not carry it
-/// along.
+/// The headers of a datagram, which still lie before its data after they were advanced over. Rarely
+/// needed fields are read from there again, so that the usual datagram need not carry them.
 fn headers(payload: &Mbuf) -> Option<(&Ipv4Header, &UdpHeader)> {
     let headers = payload.behind(payload.l3_len() + udp::HEADER_LEN)?;
     let (ipv4, _) = Ipv4Header::ref_from_prefix(headers).ok()?;
@@ -135,7 +131,7 @@ fn headers(payload: &Mbuf) -> Option<(&Ipv4Header, &UdpHeader)> {
     Some((ipv4, udp))
 }
 
-/// Who gets a datagram, and where.
+/// A recipient of a datagram.
 struct Recipient {
     consumer: ConsumerId,
     interface: InterfaceId,
@@ -160,7 +156,7 @@ impl Udp {
     }
 
     /// Checks the headers; `bytes` are the packet's in one piece, from the UDP header on. Source
-    /// port 0 is a sender who wants no answer (RFC 768).
+    /// port 0 means that the sender wants no reply (RFC 768).
     #[inline(always)]
     fn check(mbuf: &Mbuf, bytes: &[u8]) -> Result<Passed, UdpDrop> {
         let (header, payload) = UdpHeader::parse(bytes)?;
@@ -169,7 +165,7 @@ impl Udp {
         Ok(Passed { envelope: Envelope::new(ipv4, header), has_checksum, payload_len: payload.len() })
     }
 
-    /// Whether the payload is what was sent, as far as a checksum tells.
+    /// Whether the checksum verifies the payload.
     #[inline(always)]
     fn is_intact(&self, passed: &Passed, mbuf: &Mbuf, payload: &[u8]) -> bool {
         match mbuf.l4_checksum() {
@@ -178,8 +174,8 @@ impl Udp {
         }
     }
 
-    /// Out of line, so that datagrams without a checksum, or which the NIC has verified, keep
-    /// nothing for it.
+    /// Out of line, so that datagrams without a checksum, or with one that the NIC has verified,
+    /// save no registers for it.
     #[inline(never)]
     fn verify(&self, mbuf: MbufRef<'_>, payload: &[u8]) -> bool {
         let Some((ipv4, header)) = headers(&mbuf) else { return false };
@@ -191,8 +187,8 @@ impl Udp {
         }
     }
 
-    /// Looked for before all bytes are summed: where the policy accepts a partial checksum, nearly
-    /// all that comes has one.
+    /// Tested before all bytes are summed: where the policy accepts a partial checksum, nearly
+    /// every datagram has one.
     #[inline]
     fn is_partial(&self, header: &UdpHeader, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         let is_partial = header.has_partial_checksum(source, destination);
@@ -200,8 +196,8 @@ impl Udp {
         is_partial
     }
 
-    /// A datagram that came in fragments, or shows the bytes of another, is put together first: the
-    /// app gets its payload in one piece.
+    /// A datagram that came in fragments, or that is a view of another buffer, is linearized first:
+    /// the app gets its payload in one piece.
     #[cold]
     #[inline(never)]
     fn push_chain<A: App>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
@@ -222,8 +218,8 @@ impl Udp {
         self.scratch = scratch;
     }
 
-    /// A datagram whose destination has filters to ask, several consumers, connected flows, or none
-    /// of them.
+    /// A datagram whose destination has source filters, several consumers, connected flows, or no
+    /// consumer.
     #[inline(never)]
     fn push_shared<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         let payload_len = mbuf.len();
@@ -231,7 +227,7 @@ impl Udp {
         self.end_shared(mbuf, payload_len, delivered, cx);
     }
 
-    /// As [`end`](Self::end), and tells the sender where nobody listens.
+    /// As [`end`](Self::end), and sends port unreachable where no consumer is found.
     fn end_shared(&mut self, mbuf: Mbuf, payload_len: usize, delivered: Result<u64, UdpDrop>, cx: &mut Cx<'_>) {
         if delivered == Err(UdpDrop::NoConsumer) {
             tell_port_unreachable(&mbuf, cx);
@@ -239,7 +235,7 @@ impl Udp {
         self.end(mbuf, payload_len, delivered);
     }
 
-    /// Ends a datagram and counts what became of it.
+    /// Ends a datagram and counts its outcome.
     #[inline(always)]
     fn end(&mut self, mbuf: Mbuf, payload_len: usize, delivered: Result<u64, UdpDrop>) {
         match delivered {
@@ -255,8 +251,8 @@ impl Udp {
         }
     }
 
-    /// Names why a header was refused: looks at it again, so that the usual datagram need not carry
-    /// reasons along.
+    /// Finds the reason why a header was refused: checks it again, so that the usual datagram need
+    /// not carry reasons.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, mbuf: Mbuf) {
@@ -272,7 +268,7 @@ impl<A: App> Node<A> for Udp {
             return self.push_chain(mbuf, app, cx);
         }
         let Ok(passed) = Self::check(&mbuf, mbuf.bytes()) else { return self.refuse(mbuf) };
-        // What the IP payload has beyond the UDP length is padding and not part of the datagram.
+        // Bytes of the IP payload beyond the UDP length are padding.
         mbuf.narrow(udp::HEADER_LEN, passed.payload_len);
         if !self.is_intact(&passed, &mbuf, mbuf.bytes()) {
             return discard(mbuf, &mut self.drops, UdpDrop::BadChecksum);
@@ -298,7 +294,7 @@ impl<A: App> Node<A> for Udp {
     }
 }
 
-/// Gives a payload to all who want it; returns how many that were, or why nobody did.
+/// Delivers a payload to all its consumers; returns their number, or why there was none.
 fn deliver_each<A: App>(mbuf: MbufRef<'_>, payload: &[u8], app: &mut A, cx: &mut Cx<'_>) -> Result<u64, UdpDrop> {
     let Some((ipv4, udp)) = headers(&mbuf) else { return Err(UdpDrop::TooShort) };
     let envelope = Envelope::new(ipv4, udp);
@@ -324,15 +320,15 @@ fn deliver_each<A: App>(mbuf: MbufRef<'_>, payload: &[u8], app: &mut A, cx: &mut
     if deliveries == 0 { Err(UdpDrop::SourceFiltered) } else { Ok(deliveries) }
 }
 
-/// The IPv4 header that was advanced over: fixed part only, at `l3_len` before the data.
+/// The IPv4 header that was advanced over: its fixed part, at `l3_len` before the data.
 #[inline(always)]
 fn ipv4_header(mbuf: &Mbuf) -> Option<&Ipv4Header> {
     let header = mbuf.behind(mbuf.l3_len())?;
     Ipv4Header::ref_from_prefix(header).ok().map(|(header, _)| header)
 }
 
-/// Puts a chain's bytes in one piece. An IP payload is never longer than the scratch: its length is
-/// 16 bits.
+/// Copies a chain's bytes into one piece. An IP payload is never longer than the scratch buffer:
+/// its length has 16 bits.
 fn linearise<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
     let mut len = 0;
     for segment in mbuf.segments() {

@@ -6,8 +6,8 @@
 //! word 64 + 8 * capacity   a word for each slot: SND.NXT below, RCV.NXT above
 //! ```
 //!
-//! The numbers lie apart because each segment that leaves writes them: eight bytes a connection
-//! stay in the cache and in the TLB where 72 would not.
+//! The numbers lie apart because each sent segment writes them: eight bytes a connection stay in
+//! the cache and in the TLB, 72 would not.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::fs;
@@ -23,12 +23,13 @@ pub(super) const MAGIC: u64 = Content::Connections.magic();
 pub(super) const VERSION: u64 = 1;
 
 pub(super) const PID: usize = 2;
-/// When that process started, as `/proc/PID/stat` says it: no other process of that number did.
+/// Start time of that process, from `/proc/PID/stat`: it tells a later process with the same number
+/// apart.
 pub(super) const PROCESS_STARTED: usize = 3;
 pub(super) const CAPACITY: usize = 4;
-/// The number of the interface.
+/// The index of the interface.
 pub(super) const INTERFACE: usize = 5;
-/// The number of the network namespace that the writer was in.
+/// The inode of the writer's network namespace.
 pub(super) const NAMESPACE: usize = 6;
 pub(super) const APP_LEN: usize = 7;
 pub(super) const APP: usize = 8;
@@ -36,39 +37,39 @@ pub(super) const HEADER_WORDS: usize = 64;
 
 /// Bytes of an application's name.
 pub(super) const APP_LEN_MAX: usize = 64;
-/// Most places of a roster: 72 MB of file.
+/// Most entries of a roster: 72 MB of file.
 pub(super) const CAPACITY_MAX: u64 = 1 << 20;
 
-/// Words of a place: one cache line.
+/// Words of an entry: one cache line.
 pub(super) const PLACE_WORDS: usize = 8;
 /// Open or not, and the length of the link header.
 pub(super) const STATE: usize = 0;
 pub(super) const ADDRESSES: usize = 1;
 pub(super) const PORTS: usize = 2;
 pub(super) const LINK: usize = 3;
-/// In `STATE`.
+/// Flag in `STATE`.
 pub(super) const OPEN: u64 = 1 << 32;
 
 /// Bytes of the longest link header: two VLAN tags.
 pub const LINK_LEN_MAX: usize = 22;
 const LINK_WORDS: usize = LINK_LEN_MAX.div_ceil(8);
 
-/// A connection that is open, as its peer has to be told of its end.
+/// An open connection, with what a reset to its peer needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenConnection {
-    /// Whose it is.
+    /// The connection's flow.
     pub flow: Flow,
-    /// The link header of its frames, VLAN tags included, as it was known last; empty where the way
-    /// was never known.
+    /// The link header of its frames, VLAN tags included, as last known; empty where the path was
+    /// never known.
     pub link: ArrayVec<u8, LINK_LEN_MAX>,
     /// The highest number that was sent: the peer expects this one or, where something was lost, an
     /// earlier one.
     pub snd_nxt: u32,
-    /// What we acknowledged last.
+    /// The last acknowledgment number that we sent.
     pub rcv_nxt: u32,
 }
 
-/// The words of a place, `STATE` among them.
+/// The words of an entry, `STATE` among them.
 pub(super) fn place_of(flow: Flow, link: &[u8]) -> [u64; PLACE_WORDS] {
     let mut words = [0; PLACE_WORDS];
     let (local, remote) = (flow.local, flow.remote);
@@ -79,7 +80,7 @@ pub(super) fn place_of(flow: Flow, link: &[u8]) -> [u64; PLACE_WORDS] {
     words
 }
 
-/// A link header, eight bytes a word, zeros behind it.
+/// A link header, eight bytes a word, padded with zeros.
 pub(super) fn link_words(link: &[u8]) -> [u64; LINK_WORDS] {
     let mut words = [0; LINK_WORDS];
     for (word, bytes) in words.iter_mut().zip(link.chunks(8)) {
@@ -90,8 +91,8 @@ pub(super) fn link_words(link: &[u8]) -> [u64; LINK_WORDS] {
     words
 }
 
-/// What a place and its numbers say; `None` where no connection is open there, or none that could
-/// be.
+/// The connection that an entry and its numbers describe; `None` where none is open, or the entry
+/// is invalid.
 pub(super) fn connection_of(place: &[u64; PLACE_WORDS], numbers: u64) -> Option<OpenConnection> {
     let link_len = usize::try_from(place[STATE].checked_sub(OPEN)?).ok().filter(|len| *len <= LINK_LEN_MAX)?;
     let bytes: Vec<u8> = place[LINK..LINK + LINK_WORDS].iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -107,11 +108,12 @@ pub(super) fn connection_of(place: &[u64; PLACE_WORDS], numbers: u64) -> Option<
     })
 }
 
-/// When a process started, in the kernel's ticks since the boot (proc_pid_stat(5), field 22);
-/// `None` where there is none.
+/// The start time of a process, in the kernel's ticks since boot (proc_pid_stat(5), field 22);
+/// `None` where there is no such process.
 pub fn process_started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is a name, which may hold anything; it ends with the last bracket.
+    // The second field is the process name, which may contain anything; it ends at the last
+    // parenthesis.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 

@@ -1,5 +1,5 @@
-//! The roster: the open connections of a worker in a shared file, so that somebody else can end
-//! them when the worker is gone.
+//! The roster: the open connections of a worker in a shared file, so that the guardian can reset
+//! them when the worker is dead.
 //!
 //! ```text
 //!  way out ──numbers of each segment that leaves──▶ ┌────────┐        ┌──────────┐
@@ -7,9 +7,9 @@
 //!  machine ──opened, closed───────────────────────▶ └────────┘        └──────────┘
 //! ```
 //!
-//! The file is locked for as long as its writer lives (as the counters' is), and is only read when
-//! the lock is free: nobody reads while somebody writes, so plain stores in order are enough. What
-//! a writer was killed in the middle of is an entry that is not open.
+//! The file is locked for as long as its writer lives (as the counters' is), and is read only when
+//! the lock is free: no one reads while the worker writes, so plain stores in order are enough. An
+//! entry that a killed writer left half written is not open.
 
 mod layout;
 mod reader;

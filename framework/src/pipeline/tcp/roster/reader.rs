@@ -1,8 +1,8 @@
-//! The other side: rosters of processes of this machine, found and read.
+//! The reader's side: finds and reads the rosters of this machine's processes.
 //!
-//! The file is somebody else's and may hold anything. It is read, not mapped (a mapped file that
-//! shrinks would kill the reader), and everything in it is checked. Who can have written it the
-//! kernel says: [`Rostered::user`].
+//! Another process wrote the file, and it may hold anything. It is read, not mapped (a mapped file
+//! that shrinks would kill the reader), and every field is checked. The kernel says who can have
+//! written it: [`Rostered::user`].
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::counters::{
     shared_files_of,
 };
 
-/// Places that are read at once.
+/// Entries that are read at once.
 const BATCH: usize = 1024;
 
 /// A roster that some process writes or wrote.
@@ -23,15 +23,15 @@ const BATCH: usize = 1024;
 pub struct Rostered {
     /// The application.
     pub app: String,
-    /// The user whose file it is. All else is what that user says.
+    /// The owner of the file. All else is the owner's claim.
     pub user: u32,
-    /// Its process, by the number that it had for itself.
+    /// Its process, by the PID in its own PID namespace.
     pub pid: u32,
-    /// When that process started, as [`process_started`](layout::process_started) says.
+    /// The start time of that process, as [`process_started`](layout::process_started) has it.
     pub process_started: u64,
-    /// The number of the interface.
+    /// The index of the interface.
     pub interface: u32,
-    /// The number of the network namespace that the interface is in, as `/proc/PID/ns/net` has it.
+    /// The inode of the interface's network namespace, as `/proc/PID/ns/net` has it.
     pub namespace: u64,
     capacity: usize,
     file: File,
@@ -39,21 +39,20 @@ pub struct Rostered {
 }
 
 impl Rostered {
-    /// The rosters in `directory` that can be read, by name, whosesoever they are.
+    /// The rosters in `directory` that can be read, sorted by name, of all users.
     ///
     /// # Errors
-    /// The directory cannot be listed, or there are rosters of root or of ours in it and none is
-    /// for us to read. A directory that is not there holds none.
+    /// The directory cannot be listed, or it has rosters of root or of our user and we may read
+    /// none of them. A directory that does not exist holds none.
     pub fn list(directory: &Path) -> io::Result<Vec<Self>> {
         open_all(shared_files(directory, Content::Connections, Access::Read)?, is_trusted)
     }
 
-    /// The rosters in `directory` that a process has written whose number is `pid`, as far as
-    /// `is_believed` believes the user whose they are: others can give their files any name, and
-    /// are passed over.
+    /// The rosters in `directory` of process `pid` whose owner `is_believed` accepts: other users
+    /// can give their files any name, and are skipped.
     ///
     /// # Errors
-    /// The directory cannot be listed, or there are such rosters and none is for us to read.
+    /// The directory cannot be listed, or it has such rosters and we may read none of them.
     pub fn list_of(directory: &Path, pid: u32, is_believed: impl Fn(u32) -> bool) -> io::Result<Vec<Self>> {
         let rosters = open_all(shared_files_of(directory, Content::Connections, Access::Read, pid)?, &is_believed)?;
         Ok(rosters.into_iter().filter(|roster| roster.pid == pid && is_believed(roster.user)).collect())
@@ -100,13 +99,12 @@ impl Rostered {
         }))
     }
 
-    /// Whether somebody still writes it: the worker has neither dropped it nor died.
+    /// Whether a process still writes it: the worker has neither dropped it nor died.
     pub fn has_writer(&self) -> bool {
         !is_stale(&self.file)
     }
 
-    /// The connections that are open. To be asked when the writer is gone: before, they change
-    /// while they are read.
+    /// The open connections. Call it when the writer is gone: before, they change during the read.
     ///
     /// # Errors
     /// The file is shorter than it says, or cannot be read.
@@ -125,10 +123,10 @@ impl Rostered {
         Ok(open)
     }
 
-    /// Which file it is, whatever its name.
+    /// The file's device and inode, whatever its name.
     ///
     /// # Errors
-    /// The file cannot be asked.
+    /// `fstat` fails.
     pub fn id(&self) -> io::Result<(u64, u64)> {
         self.file.metadata().map(|data| (data.dev(), data.ino()))
     }
@@ -139,8 +137,7 @@ impl Rostered {
     }
 }
 
-/// Those that can be opened. Where there is none, but one of a user that counts, why that one
-/// cannot.
+/// The files that can be opened. Where none can, the error of one whose user counts.
 fn open_all(files: impl Iterator<Item = Shared>, counts: impl Fn(u32) -> bool) -> io::Result<Vec<Rostered>> {
     let (mut rosters, mut refused) = (Vec::new(), Ok(()));
     for Shared { path, user, file } in files {
@@ -195,7 +192,7 @@ mod tests {
         drop(roster);
         assert!(!read.has_writer());
         assert_eq!(read.connections().unwrap(), expected);
-        // An orderly end leaves no file, an end with open connections does.
+        // A clean end leaves no file; an end with open connections does.
         assert_eq!(Rostered::list(directory.path()).unwrap().len(), usize::from(!expected.is_empty()));
     }
 

@@ -1,5 +1,5 @@
-//! The worker's side: places are written when a connection opens, moves to another way, or closes;
-//! numbers with each segment that leaves.
+//! The worker's side: writes an entry when a connection opens, changes its path, or closes, and the
+//! numbers with each sent segment.
 
 use core::fmt;
 use core::sync::atomic::AtomicU64;
@@ -14,10 +14,10 @@ use crate::counters::{Content, Held, Publication, SetupError, check_app, default
 use crate::proto::InterfaceId;
 use crate::proto::tcp::Seq;
 
-/// The roster of one worker. Dropped with no connection open it takes its file along; else the file
-/// stays, for the guardian to find what the peers still believe in.
+/// The roster of one worker. Dropped with no connection open it removes its file; else the file
+/// stays, for the guardian to find the connections that the peers still have.
 pub struct Roster {
-    /// Places.
+    /// Entries.
     places: Held<[AtomicU64]>,
     /// SND.NXT and RCV.NXT of each slot.
     numbers: Held<[AtomicU64]>,
@@ -28,11 +28,11 @@ pub struct Roster {
 impl Roster {
     /// A roster with room for `capacity` connections over an interface of the calling thread's
     /// network namespace, in the directory that `WIREPATH_SHM` names or else in
-    /// `/dev/shm/wirepath`. Takes 72 bytes of memory for each.
+    /// `/dev/shm/wirepath`. Allocates 72 bytes for each.
     ///
     /// # Errors
-    /// The application's name is unfit for a file, the file cannot be made, or a guardian would not
-    /// read so large a one.
+    /// The application's name is no valid file name, the file cannot be created, or it is larger
+    /// than a guardian reads.
     pub fn create(app: &str, interface: InterfaceId, capacity: usize) -> Result<Self, SetupError> {
         Self::create_in(&default_directory(), app, interface, capacity)
     }
@@ -57,7 +57,7 @@ impl Roster {
         Ok(Self { places: words.slice(places), numbers, open: 0, publication })
     }
 
-    /// Connections that there is a place for.
+    /// Most connections that fit.
     pub fn capacity(&self) -> usize {
         self.places.len() / PLACE_WORDS
     }
@@ -67,7 +67,7 @@ impl Roster {
         self.publication.path()
     }
 
-    /// A connection at `slot`: from now on its peer is told when we die.
+    /// A connection opened at `slot`: from now on the guardian resets it when we die.
     #[cold]
     pub fn open(&mut self, slot: u32, connection: &OpenConnection) {
         let numbers = u64::from(connection.snd_nxt) | u64::from(connection.rcv_nxt) << 32;
@@ -76,7 +76,7 @@ impl Roster {
         self.write(slot, &layout::place_of(connection.flow, &connection.link));
     }
 
-    /// The connection at `slot` has ended, and its peer knows. Nothing where none was open.
+    /// The connection at `slot` has ended, and its peer knows. Does nothing where none was open.
     #[cold]
     pub fn close(&mut self, slot: u32) {
         if self.is_open(slot) {
@@ -85,9 +85,9 @@ impl Roster {
         }
     }
 
-    /// The frames of `slot` have another link header now. Where they have none for the time being,
-    /// `link` is empty, and the last one stays: a peer whose link is down when we die may be back
-    /// while the guardian tries, and most likely where it was.
+    /// The frames of `slot` have another link header. Where they have none for now, `link` is empty
+    /// and the last one stays: a peer whose link is down when we die may be back while the guardian
+    /// tries, and most likely in the same place.
     #[cold]
     pub fn set_link(&mut self, slot: u32, link: &[u8]) {
         if self.is_open(slot) && !link.is_empty() {
@@ -99,9 +99,8 @@ impl Roster {
         }
     }
 
-    /// A segment leaves that ends before `end` and acknowledges `ack`. Retransmissions and probes
-    /// do not take the higher number back. A load, a compare and a store; no branch but that of the
-    /// bounds.
+    /// Records a segment that ends before `end` and acknowledges `ack`. Retransmissions and probes
+    /// do not lower SND.NXT. A load, a compare and a store; no branch but the bounds check.
     #[inline(always)]
     pub fn note(&self, slot: u32, end: Seq, ack: Seq) {
         if let Some(numbers) = self.numbers.get(slot as usize) {
@@ -110,8 +109,8 @@ impl Roster {
         }
     }
 
-    /// Writes a place so that it is not open while it is half written: stores that the process has
-    /// made are there when it is dead, in this order, and nobody looks before.
+    /// Writes an entry so that it is not open while half written: a process's stores remain after
+    /// its death, in this order, and no one reads before.
     fn write(&self, slot: u32, words: &[u64; PLACE_WORDS]) {
         let place = self.place(slot);
         place[STATE].store(0, Relaxed);
