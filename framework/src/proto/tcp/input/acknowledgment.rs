@@ -90,14 +90,23 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says
     /// whether the window is another.
+    ///
+    /// What the peer sends again has an old number, but no older segment acknowledges more than any
+    /// before: its window belongs to what it acknowledges, as on Linux (`tcp_may_update_window`).
+    /// With the window of before, SND.UNA would take the right edge along to where the peer has no
+    /// room: it drops what comes there, and may not even look at the acknowledgment in it.
     #[inline(always)]
     pub(in crate::proto::tcp) fn update_window(&mut self, segment: &Plain) -> bool {
         let connection = &mut *self.connection;
         let (wl1, wl2) = (connection.snd.wl1, connection.snd.wl2);
         if segment.seq.is_before(wl1) || segment.seq == wl1 && segment.ack.is_before(wl2) {
-            return false;
+            if segment.ack.is_at_most(connection.snd.una) {
+                return false;
+            }
+            connection.snd.wl2 = segment.ack;
+        } else {
+            (connection.snd.wl1, connection.snd.wl2) = (segment.seq, segment.ack);
         }
-        (connection.snd.wl1, connection.snd.wl2) = (segment.seq, segment.ack);
         let wnd = u32::from(segment.wnd) << connection.snd.wscale;
         if wnd == connection.snd.wnd {
             return false;
