@@ -1,5 +1,5 @@
-//! Which devices the library was built with, for names that ask for one. Each has a feature of its
-//! own name.
+//! The devices the library was built with, for the port names that need them. Each has a feature of
+//! its own name.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use crate::device::mlx5::Mlx5Config;
 use crate::device::pcap::{PcapConfig, PcapDevice};
 use crate::worker::live::PortConfig;
 
-/// A capture.
+/// A capture file.
 #[cfg(feature = "pcap")]
 pub(super) type Capture = PcapDevice;
 #[cfg(not(feature = "pcap"))]
 pub(super) type Capture = Absent;
 
-/// An interface by AF_XDP.
+/// An interface over AF_XDP.
 #[cfg(feature = "af-xdp")]
 pub(super) fn af_xdp(interface: &str) -> Result<PortConfig, Error> {
     Ok(PortConfig::AfXdp(AfXdpConfig::new(interface)))
@@ -31,7 +31,7 @@ pub(super) fn af_xdp(_interface: &str) -> Result<PortConfig, Error> {
     Err(Error::NotBuilt("af-xdp"))
 }
 
-/// An interface by the queues of its ConnectX.
+/// An interface over the queues of its ConnectX.
 #[cfg(feature = "mlx5")]
 pub(super) fn mlx5(interface: &str) -> Result<PortConfig, Error> {
     Ok(PortConfig::Mlx5(Mlx5Config::new(interface)))
@@ -42,7 +42,7 @@ pub(super) fn mlx5(_interface: &str) -> Result<PortConfig, Error> {
     Err(Error::NotBuilt("mlx5"))
 }
 
-/// A capture, read as fast as it goes.
+/// A capture file, replayed at full speed.
 #[cfg(feature = "pcap")]
 pub(super) fn pcap(path: &Path) -> Result<Capture, Error> {
     Ok(PcapDevice::open(&PcapConfig { replay: Some(path.to_owned()), ..PcapConfig::default() })?)

@@ -1,5 +1,6 @@
-//! The thread that called [`Port::run`](super::Port::run), while the workers run: makes one change
-//! of the subscriptions after the other, in all workers and in the kernel or the NIC, or in none.
+//! The thread that called [`Port::run`](super::Port::run), while the workers run: it applies one
+//! change of the subscriptions after the other, in all workers and in the kernel or the NIC, or in
+//! none.
 
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -11,47 +12,46 @@ use super::subscription::Subscription;
 use crate::worker::live::LivePort;
 use crate::worker::spsc::lossless::{Consumer, Producer, ring};
 
-/// Between two looks at the requests. Who asks waits for so long at most, and nobody has to wake
-/// this thread by a system call.
+/// Interval between two polls of the requests: the longest wait of a requester. In exchange no
+/// requester makes a system call to wake this thread.
 const REQUEST_PERIOD: Duration = Duration::from_millis(5);
-/// Between two looks at what a worker answers: it looks at its ring each few µs.
+/// Interval between two polls of a worker's answers; a worker polls its commands every few µs.
 const ANSWER_PERIOD: Duration = Duration::from_micros(200);
-/// Commands and answers on their way: one change is made at a time, and the word to go is given
-/// once.
+/// Commands and answers in flight: one change is made at a time, and `Go` is sent once.
 const RING_LEN: usize = 4;
 
-/// What a worker is told.
+/// A command to a worker.
 pub(super) enum Command {
     Subscribe(Subscription),
     Unsubscribe(Subscription),
-    /// All workers are there, and what they asked for at their start is done: receive.
+    /// All workers have started, and their requests from `on_start` are done: receive.
     Go,
 }
 
-/// What a worker says.
+/// An answer of a worker.
 pub(super) enum Answer {
     /// Its app has started.
     Ready,
-    /// The command is done, or refused and nothing has changed.
+    /// The command is done, or was refused without an effect.
     Done(Result<()>),
 }
 
-/// A worker's end. When it is dropped the worker is gone.
+/// The worker's end of the rings. Dropping it signals that the worker has ended.
 pub(super) struct WorkerEnd {
-    /// What it begins with.
+    /// The subscriptions at start.
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) commands: Consumer<Command>,
     pub(super) answers: Producer<Answer>,
 }
 
-/// Our end.
+/// The control thread's end of the rings.
 struct Peer {
     queue: u16,
     commands: Producer<Command>,
     answers: Consumer<Answer>,
 }
 
-/// What steers frames to the port, and keeps memberships.
+/// Steers frames to the port, and keeps memberships.
 pub(super) trait Steering {
     fn add_flow(&mut self, subscription: &Subscription) -> Result<()>;
     fn remove_flow(&mut self, subscription: &Subscription) -> Result<()>;
@@ -67,7 +67,7 @@ impl Steering for LivePort {
     }
 }
 
-/// A wire or a capture, whose only queue gets everything.
+/// A memory wire or a capture: its only queue receives every frame.
 impl Steering for () {
     fn add_flow(&mut self, _: &Subscription) -> Result<()> {
         Ok(())
@@ -78,7 +78,7 @@ impl Steering for () {
     }
 }
 
-/// The workers, and what they are subscribed to.
+/// The workers and their subscriptions.
 pub(super) struct Control {
     requests: Receiver<Request>,
     subscriptions: Vec<Subscription>,
@@ -90,7 +90,7 @@ impl Control {
         Self { requests, subscriptions, peers: Vec::new() }
     }
 
-    /// The end of the worker of this queue.
+    /// Makes the end for the worker of this queue.
     pub(super) fn worker_end(&mut self, queue: u16) -> WorkerEnd {
         let (commands, told) = ring(RING_LEN).expect("the length is a power of two");
         let (said, answers) = ring(RING_LEN).expect("the length is a power of two");
@@ -99,10 +99,10 @@ impl Control {
         WorkerEnd { subscriptions: ours.cloned().collect(), commands: told, answers: said }
     }
 
-    /// Serves requests until all workers are gone.
+    /// Serves requests until all workers have ended.
     pub(super) fn serve(mut self, steering: &mut impl Steering) {
         for peer in &mut self.peers {
-            // One that could not start has stopped the others.
+            // A worker that could not start has stopped the others.
             let _ = peer.answer();
         }
         self.serve_waiting(steering);
@@ -123,7 +123,7 @@ impl Control {
         }
     }
 
-    /// The sockets first: what is steered to them has somebody who wants it.
+    /// Opens the sockets before the rules: no frame is steered to a worker without a socket for it.
     fn subscribe(&mut self, subscription: &Subscription, steering: &mut impl Steering) -> Result<()> {
         let change = Change::Subscribe(subscription.clone());
         let mut subscriptions = self.subscriptions.clone();
@@ -146,7 +146,7 @@ impl Control {
         Ok(())
     }
 
-    /// The sockets last: what comes until then is delivered.
+    /// Closes the sockets after the rules: frames that arrive until then are delivered.
     fn unsubscribe(&mut self, subscription: &Subscription, steering: &mut impl Steering) -> Result<()> {
         Change::Unsubscribe(subscription.clone()).apply(&mut self.subscriptions)?;
         let steered = steering.remove_flow(subscription);
@@ -159,7 +159,8 @@ impl Control {
 
 impl Peer {
     fn tell(&mut self, command: Command) {
-        // One change is made at a time, so there is room; a worker that is gone hears nothing.
+        // One change is made at a time, so the ring has room; a worker that has ended receives
+        // nothing.
         let _ = self.commands.push(command);
     }
 
@@ -170,7 +171,7 @@ impl Peer {
 
     fn close(&mut self, subscription: &Subscription) {
         self.tell(Command::Unsubscribe(subscription.clone()));
-        // A worker that is gone has closed everything.
+        // A worker that has ended has closed all its sockets.
         let _ = self.answer();
     }
 

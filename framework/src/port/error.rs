@@ -8,47 +8,47 @@ use crate::pipeline::AppError;
 use crate::worker::live::LiveError;
 use crate::worker::{StopError, WorkerBuilderError, WorkerGroupError};
 
-/// What the front door returns.
+/// The result type of the port API.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Why a port does not run. Nothing is left on the interface.
 ///
-/// It prints as its sentence in both forms, so that a `main` that returns it ends with what an
-/// operator can use.
+/// `Debug` prints the same sentence as `Display`, so that a `main` that returns it prints a message
+/// for the operator.
 #[non_exhaustive]
 pub enum Error {
-    /// No device is named so.
+    /// No device has this name.
     PortName(String),
-    /// A device that the library was built without: the feature that brings it.
+    /// A device that the library was built without, and the feature that adds it.
     NotBuilt(&'static str),
     /// A PCI function has no network interface.
     NoInterface(String),
-    /// A device was refused, or a queue of it.
+    /// The device or one of its queues cannot be opened.
     Device(DeviceError),
-    /// The port of an interface.
+    /// The port of an interface cannot be opened.
     Live(LiveError),
-    /// A worker over memory or a capture.
+    /// The worker of a memory wire or a capture cannot be built.
     Worker(WorkerBuilderError),
-    /// The threads.
+    /// The worker threads failed.
     Threads(WorkerGroupError),
-    /// Counters have no room, or a name twice.
+    /// The counters do not fit, or a name is taken.
     Counters(SetupError),
-    /// Signals cannot be heard.
+    /// The signal handlers cannot be installed.
     Signals(StopError),
     /// A worker's sockets refuse a subscription.
     Subscription {
-        /// Which.
+        /// The subscription.
         what: String,
-        /// What they say.
+        /// The reason.
         why: String,
     },
-    /// The port has ended, or ended before it answered.
+    /// The port has ended, perhaps before it answered.
     Ended,
-    /// So many requests of a [`PortHandle`](super::PortHandle) wait as there may be.
+    /// The request queue of the [`PortHandle`](super::PortHandle) is full.
     Busy,
-    /// The options of the port do not go together, or not with its device.
+    /// The options of the port contradict each other or its device.
     Config(String),
-    /// The app does not start, as it said itself.
+    /// The app refused to start, with its reason.
     App(AppError),
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The sentence as well: it is what `main` prints.
+/// As `Display`: `main` prints an error by `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

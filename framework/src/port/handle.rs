@@ -1,5 +1,5 @@
-//! Subscribing while a port runs, from any thread: a bounded queue of requests to the thread that
-//! called [`Port::run`](super::Port::run), and an answer to each.
+//! Subscribing while a port runs, from any thread: requests go through a bounded queue to the
+//! thread that called [`Port::run`](super::Port::run), which answers each.
 //!
 //! ```text
 //!  any thread, or an app       thread of Port::run            each worker, between two turns
@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::error::{Error, Result};
 use super::subscription::Subscription;
 
-/// Requests that may wait. An operator or an app asks for one or some at a time; who asks for more
-/// waits, or asks again.
+/// Requests that may be pending. An operator or an app makes one or some at a time; beyond that the
+/// caller waits or tries again.
 const REQUESTS_MAX: usize = 64;
 
 thread_local! {
@@ -48,80 +48,81 @@ pub struct PortHandle(Arc<Shared>);
 
 struct Shared {
     requests: SyncSender<Request>,
-    /// Set once, when the port runs; from then on nobody locks.
+    /// Set once, when the port starts; from then on no caller takes the lock.
     is_running: AtomicBool,
-    /// What it subscribes to when it runs.
+    /// The subscriptions that the port starts with.
     before: Mutex<Vec<Subscription>>,
 }
 
-/// What shall change.
+/// A change of the subscriptions.
 pub(super) enum Change {
     Subscribe(Subscription),
     Unsubscribe(Subscription),
 }
 
-/// A change that somebody waits for.
+/// A change, and where to send its answer.
 pub(super) struct Request {
     pub(super) change: Change,
     answer: SyncSender<Result<()>>,
 }
 
-/// An answer that is still to come.
+/// A pending answer.
 #[must_use = "the answer says whether it was refused, and why"]
 pub struct Pending(Receiver<Result<()>>);
 
 impl PortHandle {
-    /// A handle, and where its requests come out.
+    /// A handle, and the receiving end of its requests.
     pub(super) fn new() -> (Self, Receiver<Request>) {
         let (requests, asked) = sync_channel(REQUESTS_MAX);
         let shared = Shared { requests, is_running: AtomicBool::new(false), before: Mutex::default() };
         (Self(Arc::new(shared)), asked)
     }
 
-    /// The port is to begin with it.
+    /// Adds a subscription that the port starts with.
     pub(super) fn begin_with(&self, subscription: Subscription) {
         self.before().push(subscription);
     }
 
-    /// The port runs from now on, and begins with these.
+    /// Marks the port as running and returns the subscriptions it starts with.
     pub(super) fn run(&self) -> Vec<Subscription> {
         let mut before = self.before();
         self.0.is_running.store(true, Ordering::Release);
         core::mem::take(&mut before)
     }
 
-    /// Subscribes, and waits until every worker's sockets have it and the kernel or the NIC steers
-    /// it to them: some milliseconds. For threads that are not workers; an app takes
-    /// [`try_subscribe`](Self::try_subscribe). Of a port that does not run yet it is as
-    /// [`Port::subscribe`](super::Port::subscribe): what is refused ends [`run`](super::Port::run).
+    /// Subscribes, and waits until every worker's sockets accept the subscription and the kernel or
+    /// the NIC steers its frames to them: some milliseconds. Not for worker threads: an app calls
+    /// [`try_subscribe`](Self::try_subscribe). Before the port runs this is
+    /// [`Port::subscribe`](super::Port::subscribe), and a refusal ends [`run`](super::Port::run).
     ///
     /// # Errors
-    /// What was refused, and why; nothing has changed then. The port has ended.
+    /// The subscription was refused, with the reason, and nothing has changed; or the port has
+    /// ended.
     pub fn subscribe(&self, subscription: Subscription) -> Result<()> {
         self.wait_for(Change::Subscribe(subscription))
     }
 
-    /// Takes a subscription back, one of the start or a later one, by the same words. Frames of it
-    /// that stand in a ring may still come until this returns. What another subscription needs as
-    /// well stays.
+    /// Cancels a subscription, of the start or later, given the same description. Until this
+    /// returns, frames that are already in a ring may still be delivered. Rules and memberships
+    /// that another subscription needs remain.
     ///
     /// # Errors
-    /// It is not subscribed to; the port has ended. Nothing has changed then. On a ConnectX a rule
-    /// stands for one queue, and the NIC may refuse it for another queue that needs it too: those
-    /// frames then go to the kernel.
+    /// It is not subscribed, or the port has ended; nothing has changed then. On a ConnectX a rule
+    /// belongs to one queue, and the NIC may refuse to move it to another queue that needs it too:
+    /// the kernel then receives those frames.
     pub fn unsubscribe(&self, subscription: &Subscription) -> Result<()> {
         self.wait_for(Change::Unsubscribe(subscription.clone()))
     }
 
-    /// Subscribes without waiting, for apps: no lock and no system call here, some 200 bytes of
-    /// heap; the answer comes some milliseconds later, and frames may come before it. What an app
-    /// asks for in [`on_start`](crate::pipeline::App::on_start) stands before the first frame is
+    /// Subscribes without waiting, for apps: no lock and no system call, some 200 bytes of heap.
+    /// The answer follows some milliseconds later, and frames may arrive before it. Requests made
+    /// in [`on_start`](crate::pipeline::App::on_start) are complete before the first frame is
     /// received.
     ///
     /// ```no_run
     /// use wirepath::prelude::*;
     ///
-    /// /// Hears the group that a directory names.
+    /// /// Receives the group that a directory names.
     /// struct Follower {
     ///     handle: PortHandle,
     ///     asked: Option<Pending>,
@@ -151,16 +152,15 @@ impl PortHandle {
     /// ```
     ///
     /// # Errors
-    /// As many requests wait as there may be, 64; the port has ended.
+    /// The request queue is full (64 requests), or the port has ended.
     pub fn try_subscribe(&self, subscription: Subscription) -> Result<Pending> {
         self.request(Change::Subscribe(subscription))
     }
 
-    /// Takes a subscription back without waiting, as [`try_subscribe`](Self::try_subscribe) gives
-    /// it.
+    /// Cancels a subscription without waiting, as [`try_subscribe`](Self::try_subscribe) makes one.
     ///
     /// # Errors
-    /// As many requests wait as there may be, 64; the port has ended.
+    /// The request queue is full (64 requests), or the port has ended.
     pub fn try_unsubscribe(&self, subscription: &Subscription) -> Result<Pending> {
         self.request(Change::Unsubscribe(subscription.clone()))
     }
@@ -189,7 +189,7 @@ impl PortHandle {
         Ok(Pending(pending))
     }
 
-    /// Makes the change where the port does not run yet; gives it back where it does.
+    /// Applies the change if the port does not run yet; returns it otherwise.
     fn change_before(&self, change: Change) -> Result<Option<Change>> {
         if self.0.is_running.load(Ordering::Acquire) {
             return Ok(Some(change));
@@ -202,16 +202,17 @@ impl PortHandle {
     }
 
     fn before(&self) -> MutexGuard<'_, Vec<Subscription>> {
-        // A list is whole whoever panicked beside it.
+        // A panic of another thread leaves the list whole.
         self.0.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pending {
-    /// The answer, once, when it has come: looks and does not wait.
+    /// The answer, once it has arrived: polls and does not wait.
     ///
     /// # Errors
-    /// What was refused, and why; nothing has changed then. The port has ended.
+    /// The subscription was refused, with the reason, and nothing has changed; or the port has
+    /// ended.
     pub fn answer(&mut self) -> Option<Result<()>> {
         match self.0.try_recv() {
             Ok(answer) => Some(answer),
@@ -228,7 +229,7 @@ impl Change {
         }
     }
 
-    /// Makes it to a list of what is subscribed to.
+    /// Applies it to a list of subscriptions.
     pub(super) fn apply(self, subscriptions: &mut Vec<Subscription>) -> Result<()> {
         let place = subscriptions.iter().position(|other| other.is_same(self.subscription()));
         match (self, place) {
@@ -244,13 +245,13 @@ impl Change {
 }
 
 impl Request {
-    /// Answers it. Who asked may be gone.
+    /// Sends the answer. The requester may be gone.
     pub(super) fn answer(self, answer: Result<()>) {
         let _ = self.answer.try_send(answer);
     }
 }
 
-/// From here on this thread is a worker.
+/// Marks this thread as a worker.
 pub(super) fn enter_worker() {
     IS_WORKER.set(true);
 }

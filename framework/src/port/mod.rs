@@ -25,7 +25,7 @@
 //!     memberships, the kernel's addresses and routes
 //! ```
 //!
-//! It is put together from what an embedder can use by itself: [`live`](crate::worker::live) for
+//! It is built from parts that an embedder can use directly: [`live`](crate::worker::live) for
 //! ports of interfaces, [`Worker::builder`](crate::worker::Worker::builder) for a worker in a loop
 //! of one's own.
 

@@ -1,4 +1,4 @@
-//! What a port is called: which device, and where it is.
+//! The name of a port: which device, and its place.
 
 use core::str::FromStr;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::worker::live::PortConfig;
 /// A device by its name, as it stands in a configuration file or on a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PortName {
-    /// `eth1`, `af_xdp:eth1`: an interface, by AF_XDP.
+    /// `eth1`, `af_xdp:eth1`: an interface over AF_XDP.
     AfXdp(String),
     /// `mlx5:eth1`, `mlx5:0000:3b:00.0`: a ConnectX by its own queues, named by its interface or
     /// its place on the PCI bus.
@@ -40,7 +40,7 @@ impl FromStr for PortName {
     }
 }
 
-/// The device of a port on an interface; `None` of one that is none.
+/// The device of a port on an interface; `None` for captures and memory wires.
 pub(super) fn live(name: &PortName) -> Result<Option<PortConfig>, Error> {
     Ok(match name {
         PortName::AfXdp(interface) => Some(built::af_xdp(interface)?),
@@ -49,7 +49,7 @@ pub(super) fn live(name: &PortName) -> Result<Option<PortConfig>, Error> {
     })
 }
 
-/// The interface of a PCI function; an interface is its own.
+/// The interface of a PCI function; an interface name is returned as it is.
 fn interface_of(place: &str) -> Result<String, Error> {
     if !place.contains([':', '.']) {
         return Ok(place.to_owned());

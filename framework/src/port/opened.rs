@@ -1,6 +1,6 @@
-//! What of the subscriptions stands in one worker's sockets: groups are joined, addresses bound,
-//! listeners open. Several subscriptions may need the same: it is opened with the first of them and
-//! closed with the last.
+//! The subscriptions that are open in one worker's sockets: joined groups, bound addresses,
+//! listeners. Several subscriptions may share one of these: the first opens it and the last closes
+//! it.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -17,10 +17,10 @@ use crate::wire::Protocol;
 pub(super) struct Opened(Vec<(Subscription, Option<ListenerId>)>);
 
 impl Opened {
-    /// Has the worker's sockets give it to the app.
+    /// Opens it at the worker's sockets, for the app.
     ///
     /// # Errors
-    /// What they say. Nothing has changed then.
+    /// The sockets refuse it. Nothing has changed then.
     pub(super) fn open(&mut self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
         let listener = match subscription.listens {
             Some(options) => Some(listen(subscription, options, cx)?),
@@ -32,7 +32,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Takes it back. What another subscription needs as well stays.
+    /// Closes it. What another subscription shares remains open.
     pub(super) fn close(&mut self, subscription: &Subscription, cx: &mut Cx<'_>) {
         let Some(place) = self.0.iter().position(|(opened, _)| opened.is_same(subscription)) else { return };
         let (closed, listener) = self.0.remove(place);
@@ -53,8 +53,8 @@ impl Opened {
         bound.map(drop).map_err(|error| refused(subscription, &error))
     }
 
-    /// Joins for each source that it names, or for whichever. Where one is refused those before it
-    /// are taken back.
+    /// Joins the group for each of its sources, or for any source. If a join is refused, leaves
+    /// those made before.
     fn join(&self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
         let (consumer, group) = (subscription.consumer, group(subscription));
         let same_end = || self.at_the_same_end(subscription);
@@ -78,13 +78,13 @@ impl Opened {
         Ok(())
     }
 
-    /// Takes these sources back, and the group where no other subscription has it on this port. The
-    /// sources are those of all ports on which the consumer has the group, so one that another port
-    /// names stays.
+    /// Leaves the group for these sources, and as a whole unless another subscription has it on
+    /// this port. A consumer's sources of a group count for all its ports, so a source that another
+    /// port names remains.
     fn leave_sources(&self, closed: &Subscription, sources: &[Ipv4Addr], cx: &mut Cx<'_>) {
         let (consumer, group) = (closed.consumer, group(closed));
         if self.at_the_same_end(closed).next().is_none() {
-            // It refuses only what is not joined.
+            // It refuses only a group that is not joined.
             let _ = cx.sockets.leave(consumer, group);
         }
         let same_group = |source: &&Ipv4Addr| {
@@ -97,7 +97,7 @@ impl Opened {
         }
     }
 
-    /// Others of the same consumer for the same address or group, and port.
+    /// Other subscriptions of the same consumer to the same address or group, and port.
     fn at_the_same_end(&self, subscription: &Subscription) -> impl Iterator<Item = &Subscription> {
         let (consumer, end) = (subscription.consumer, subscription.flow.destination);
         let others = self.0.iter().filter(|(_, listener)| listener.is_none()).map(|(other, _)| other);

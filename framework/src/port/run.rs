@@ -27,7 +27,7 @@ use crate::worker::{StopFlag, Worker, WorkerBuilder, WorkerContext, WorkerGroup,
 /// ```
 /// use wirepath::prelude::*;
 ///
-/// /// Says what it was told, and is done.
+/// /// Prints that its timer expired, and stops.
 /// struct Once(StopFlag);
 /// impl App for Once {
 ///     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
@@ -58,7 +58,7 @@ pub struct Port {
     settings: Settings,
 }
 
-/// What a port was told.
+/// The options of a port.
 struct Settings {
     name: String,
     handle: PortHandle,
@@ -71,7 +71,7 @@ struct Settings {
     log: Box<dyn FnMut(&str) + Send>,
 }
 
-/// Where a port's frames come from.
+/// The origin of a port's frames.
 enum Source {
     Live(PortConfig),
     Pcap(Box<Capture>),
@@ -91,7 +91,7 @@ impl Source {
     }
 }
 
-/// One end of a wire: the first who names it gets one, the second the other.
+/// One end of a wire: the first caller that names it gets one, the second the other.
 fn end_of(wire: &str) -> MemoryDevice {
     static ENDS: LazyLock<Mutex<HashMap<String, MemoryDevice>>> = LazyLock::new(Mutex::default);
     let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,88 +128,89 @@ impl Port {
         Ok(Self { source: Source::open(&name.parse()?)?, settings })
     }
 
-    /// One thing more that shall come to us. By default nothing does, and the kernel keeps all.
+    /// Subscribes. Without a subscription no frame is received, and the kernel keeps all.
     pub fn subscribe(self, subscription: Subscription) -> Self {
         self.settings.handle.begin_with(subscription);
         self
     }
 
-    /// Subscribes and unsubscribes from now on, also while it runs: from other threads, and from
-    /// apps.
+    /// A handle to subscribe and unsubscribe from now on, also while the port runs: from other
+    /// threads, and from apps.
     pub fn handle(&self) -> PortHandle {
         self.settings.handle.clone()
     }
 
-    /// Connections, 1,024 of them for each worker. [`tcp_with`](Self::tcp_with) for other limits.
-    /// By default there are none, and segments are dropped and counted.
+    /// Enables TCP with up to 1,024 connections per worker; [`tcp_with`](Self::tcp_with) sets other
+    /// limits. By default TCP is off, and segments are dropped and counted.
     pub fn tcp(self) -> Self {
         self.tcp_with(TcpConfig::default())
     }
 
-    /// Connections within these limits, for each worker. By default there are none.
+    /// Enables TCP within these limits per worker. By default it is off.
     pub fn tcp_with(mut self, tcp: TcpConfig) -> Self {
         self.settings.tcp = Some(tcp);
         self
     }
 
-    /// An address of our own with its network's length. An interface is then ours, beside the
-    /// kernel: the kernel has no address there, and ARP, ICMP and IGMP are ours. By default there
-    /// is none: an interface is the kernel's, whose addresses, routes and neighbors are followed.
+    /// An address with its network's prefix length, for a host of the port's own beside the kernel:
+    /// the kernel has no address on the interface, and the workers answer ARP, ICMP and IGMP.
+    /// Without an address the port shares the interface with the kernel and follows its addresses,
+    /// routes and neighbors.
     pub fn address(mut self, address: Ipv4Prefix) -> Self {
         self.settings.own.addresses.push(address);
         self
     }
 
-    /// A network behind a gateway, where the port has an [`address`](Self::address) of its own;
+    /// A route to a network behind a gateway, for a port with an [`address`](Self::address);
     /// [`Ipv4Prefix::ALL`] is the default route. By default only the networks of its addresses are
-    /// reached.
+    /// reachable.
     pub fn route(mut self, network: Ipv4Prefix, gateway: core::net::Ipv4Addr) -> Self {
         self.settings.own.routes.push(StaticRoute { network, via: gateway });
         self
     }
 
-    /// Room in each worker's pool for this many buffers that its app
-    /// [holds](crate::pipeline::Datagram::hold). By default none: what an app holds is then short
-    /// for receiving.
+    /// Adds this many buffers to each worker's pool, for its app to
+    /// [hold](crate::pipeline::Datagram::hold). By default none: buffers that an app holds are then
+    /// missing for receive.
     pub fn held(mut self, buffers: usize) -> Self {
         self.settings.held = buffers;
         self
     }
 
-    /// A worker for each of these cores, pinned to it, on as many queues from 0 on. By default
-    /// there is one worker: of an interface on the last core that the process may run on, else on
-    /// whichever the scheduler gives it.
+    /// One worker for each of these cores, pinned to it, on queues 0, 1 and so on. By default there
+    /// is one worker: for an interface on the last core of the process's affinity mask, otherwise
+    /// unpinned.
     pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
         self.settings.cores = Some(cores.into_iter().collect());
         self
     }
 
-    /// One worker, wherever the scheduler runs it: for tests, and for machines that are shared.
+    /// One unpinned worker: for tests, and for shared machines.
     pub fn unpinned(self) -> Self {
         self.cores([])
     }
 
-    /// The name under which `wirepath stats` and `wirepath capture` find it. By default that of the
-    /// program's file.
+    /// The name under which `wirepath stats` and `wirepath capture` find it. By default the name of
+    /// the executable.
     pub fn named(mut self, app: &str) -> Self {
         self.settings.name = app.to_owned();
         self
     }
 
-    /// Stops when this says so. By default SIGINT and SIGTERM stop it.
+    /// Stops when this flag is set. By default SIGINT and SIGTERM stop it.
     pub fn stop_by(mut self, stop: &StopFlag) -> Self {
         self.settings.stop = Some(stop.clone());
         self
     }
 
-    /// Where lines for the operator go: what was chosen, and what could be better. By default to
-    /// standard error.
+    /// Receives lines for the operator: the choices made, and possible improvements. By default
+    /// they go to standard error.
     pub fn log(mut self, log: impl FnMut(&str) + Send + 'static) -> Self {
         self.settings.log = Box::new(log);
         self
     }
 
-    /// Runs an app on each worker until a signal comes or the capture has ended. `app` is called on
+    /// Runs an app on each worker until a signal arrives or the capture ends. `app` is called on
     /// the worker's own thread.
     ///
     /// # Errors
@@ -223,8 +224,8 @@ impl Port {
         }
     }
 
-    /// Runs an app that is there already, on one worker: one that has an end of a
-    /// [ring](crate::worker::spsc) to another worker, say.
+    /// Runs an existing app on one worker: for example one that owns an end of a
+    /// [ring](crate::worker::spsc) to another worker.
     ///
     /// # Errors
     /// As [`run`](Self::run), and where the port has several cores.
@@ -242,7 +243,7 @@ impl Port {
 }
 
 impl Settings {
-    /// A worker for each queue of an interface.
+    /// Starts a worker for each queue of an interface.
     fn run_live<A: App>(
         self,
         port: PortConfig,
@@ -280,7 +281,7 @@ impl Settings {
         start(specs, &stop, control, &mut port, &mut log)
     }
 
-    /// One worker on the only queue of a device without a kernel.
+    /// Starts one worker on the only queue of a device without a kernel.
     fn run_one<D: Device + Send + 'static, A: App>(
         self,
         mut device: D,
@@ -312,13 +313,13 @@ impl Settings {
     }
 }
 
-/// A worker that cannot start, or has nothing more to do, stops the others.
+/// A worker that cannot start, or has ended, stops the others.
 fn ended(result: Result<()>, context: &WorkerContext) -> Result<()> {
     context.stop.stop();
     result
 }
 
-/// Starts the workers, and serves who subscribes until they are gone.
+/// Starts the workers, and serves subscribers until all workers have ended.
 fn start(
     specs: Vec<WorkerSpec<Result<()>>>,
     stop: &StopFlag,
@@ -332,8 +333,7 @@ fn start(
     group.join()?.into_iter().collect()
 }
 
-/// The counters, where others can read them if they can be there. That they cannot is no reason not
-/// to run.
+/// The counters, in shared memory if possible. A failure there does not stop the port.
 fn block(name: &str, log: &mut dyn FnMut(&str)) -> Arc<Block> {
     Arc::new(Block::create(name).unwrap_or_else(|error| {
         log(&format!("note: {error}; counting in private memory instead: `wirepath stats` will not see it"));
@@ -345,7 +345,7 @@ fn stop(given: Option<StopFlag>) -> Result<StopFlag> {
     Ok(given.map_or_else(StopFlag::on_signals, Ok)?)
 }
 
-/// The last core that the process may run on, where it has more than one.
+/// The last core of the process's affinity mask, if it has more than one.
 fn last_core() -> Option<usize> {
     let cores = affinity::current()?;
     cores.iter().last().filter(|_| cores.iter().count() > 1)

@@ -1,4 +1,4 @@
-//! One worker of a port from its first turn to its last, on its own thread.
+//! One worker of a port from its first poll to its last, on its own thread.
 
 use std::thread;
 use std::time::Duration;
@@ -13,11 +13,10 @@ use crate::pipeline::{App, Cx, Node};
 use crate::time::{Clock, MonotonicClock};
 use crate::worker::{Worker, WorkerContext};
 
-/// Between two looks at the ring before the first turn.
+/// Interval between two polls of the ring before the first turn.
 const START_PERIOD: Duration = Duration::from_micros(50);
 
-/// Opens what is subscribed to, starts the app, polls until somebody stops it or the device has
-/// ended.
+/// Opens the subscriptions, starts the app, and polls until stopped or until the device has ended.
 pub(super) fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
     mut worker: Worker<Rx, Tx, N, A>,
     block: &Block,
@@ -51,7 +50,7 @@ pub(super) fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
 
 impl WorkerEnd {
     fn say(&mut self, answer: Answer) {
-        // Each command has one answer and one is on its way at a time, so there is room.
+        // One command is in flight at a time and has one answer, so there is room.
         let _ = self.answers.push(answer);
     }
 

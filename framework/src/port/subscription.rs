@@ -1,4 +1,4 @@
-//! What shall come to us: steering, membership and socket in one.
+//! A subscription: steering, membership and socket in one.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -7,8 +7,8 @@ use crate::pipeline::tcp::ListenOptions;
 use crate::proto::ConsumerId;
 use crate::worker::live::FlowSpec;
 
-/// Something that shall come to a port: frames of it are steered to the port's workers and not to
-/// the kernel, a group is joined, and each worker's sockets give it to the app.
+/// Frames that a port receives: they are steered to the port's workers and not to the kernel, a
+/// group is joined, and each worker's sockets deliver to the app.
 #[derive(Clone, Debug)]
 #[must_use = "a subscription does nothing before Port::subscribe takes it"]
 pub struct Subscription {
@@ -17,8 +17,7 @@ pub struct Subscription {
     pub(super) listens: Option<ListenOptions>,
 }
 
-/// Datagrams to a group, from whoever sends them where no [`source`](Subscription::source) is
-/// named.
+/// Datagrams to a group, from any sender unless a [`source`](Subscription::source) is named.
 ///
 /// ```
 /// use wirepath::prelude::*;
@@ -33,8 +32,7 @@ pub fn multicast(group: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription::of(FlowSpec::udp(group.into(), port))
 }
 
-/// Datagrams to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`], which is all that the
-/// interface has.
+/// Datagrams to a local address, or with [`Ipv4Addr::UNSPECIFIED`] to any address of the interface.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -49,8 +47,8 @@ pub fn udp(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription::of(FlowSpec::udp(address.into(), port))
 }
 
-/// Connections to an address of ours, or to [`Ipv4Addr::UNSPECIFIED`]: the port's workers listen
-/// there. The port needs [`tcp`](super::Port::tcp).
+/// Connections to a local address, or with [`Ipv4Addr::UNSPECIFIED`] to any: the port's workers
+/// listen there. The port needs [`tcp`](super::Port::tcp).
 ///
 /// ```no_run
 /// use wirepath::prelude::*;
@@ -58,7 +56,7 @@ pub fn udp(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
 /// struct Echo;
 /// impl App for Echo {
 ///     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
-///         // What there is no room for is lost here.
+///         // Bytes beyond the free send buffer are lost here.
 ///         let _ = cx.tcp().send(data.connection, data.payload);
 ///     }
 /// }
@@ -73,9 +71,9 @@ pub fn listen(address: impl Into<Ipv4Addr>, port: u16) -> Subscription {
     Subscription { listens: Some(ListenOptions::default()), ..Subscription::of(FlowSpec::tcp(address.into(), port)) }
 }
 
-/// The answers of a peer that the app connects to. The port needs [`tcp`](super::Port::tcp). On an
-/// interface that is the kernel's, the kernel's own connections to this peer would come to us too,
-/// and be reset: give it a [`local_port`](Subscription::local_port).
+/// Segments from a peer that the app connects to. The port needs [`tcp`](super::Port::tcp). On an
+/// interface shared with the kernel, segments of the kernel's own connections to this peer would
+/// arrive here too, and be reset: set a [`local_port`](Subscription::local_port).
 ///
 /// ```no_run
 /// use std::net::{Ipv4Addr, SocketAddrV4};
@@ -110,14 +108,14 @@ impl Subscription {
         Self { flow, consumer: ConsumerId(0), listens: None }
     }
 
-    /// From this sender only (source-specific multicast, RFC 4607), and from those that are named
-    /// so as well. By default from whoever.
+    /// From this sender only (source-specific multicast, RFC 4607); several calls name several
+    /// senders. By default from any.
     pub fn source(mut self, source: impl Into<Ipv4Addr>) -> Self {
         self.flow.sources.push(source.into());
         self
     }
 
-    /// In this VLAN only. By default tagged or not.
+    /// In this VLAN only. By default tagged or untagged.
     pub fn vlan(mut self, vid: u16) -> Self {
         self.flow.vlan = Some(vid);
         self
@@ -129,39 +127,38 @@ impl Subscription {
         self
     }
 
-    /// Of [`tcp_from`]: to this port of ours only, that which the app connects from. By default to
-    /// any.
+    /// For [`tcp_from`]: to this local port only, the one the app connects from. By default to any.
     pub fn local_port(mut self, port: u16) -> Self {
         self.flow = self.flow.to_port(port);
         self
     }
 
-    /// What `datagram.consumer` and `data.consumer` say to the app. By default [`ConsumerId`] 0.
+    /// The consumer reported to the app as `datagram.consumer` and `data.consumer`. By default
+    /// [`ConsumerId`] 0.
     pub fn consumer(mut self, consumer: u32) -> Self {
         self.consumer = ConsumerId(consumer);
         self
     }
 
-    /// Of [`listen`]: other options than [`ListenOptions::default`]. The consumer is that of
+    /// For [`listen`]: replaces [`ListenOptions::default`]. The consumer remains that of
     /// [`consumer`](Self::consumer).
     pub fn options(mut self, options: ListenOptions) -> Self {
         self.listens = Some(options);
         self
     }
 
-    /// Whether the worker of this queue gets it.
+    /// Whether the worker of this queue receives it.
     pub(super) fn is_for(&self, queue: u16) -> bool {
         self.flow.queue.is_none_or(|only| only == queue)
     }
 
-    /// Whether it asks for the same and gives it to the same consumer. Of [`listen`] the options
-    /// may differ.
+    /// Whether flow and consumer are the same. The options of [`listen`] may differ.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.flow == other.flow && self.consumer == other.consumer && self.listens.is_some() == other.listens.is_some()
     }
 }
 
-/// As an operator would say it: `UDP to 239.1.1.1:9000 from 10.0.0.1`.
+/// For the operator: `UDP to 239.1.1.1:9000 from 10.0.0.1`.
 impl fmt::Display for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.flow.fmt(f)

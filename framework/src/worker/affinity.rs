@@ -1,8 +1,8 @@
-//! Pins the calling thread to one core, and makes sure that it is there.
+//! Pins the calling thread to one core, and verifies it.
 //!
-//! A pin that silently did nothing is the worst kind: everything works, and the tail of the latency
-//! is a scheduler's. So the mask is read back from the kernel, and a refusal says which cores could
-//! be had and who decides on that.
+//! A pin that silently had no effect is the worst failure: everything works, but the tail of the
+//! latency is the scheduler's. So the mask is read back from the kernel, and an error names the
+//! cores that are available and what limits them.
 
 use core::fmt;
 use std::io;
@@ -13,8 +13,7 @@ use super::topology::{CpuList, Machine};
 
 /// Pins the calling thread to `core` and reads the mask back. Set-up only: several system calls.
 ///
-/// The kernel moves the thread before its call returns, so from here on it runs on `core` and
-/// nowhere else.
+/// The kernel moves the thread before its call returns, so from here on it runs only on `core`.
 pub fn pin(core: usize) -> Result<(), PinError> {
     let machine = Machine::here();
     let online = machine.online();
@@ -31,8 +30,8 @@ pub fn pin(core: usize) -> Result<(), PinError> {
     }
 }
 
-/// The cores on which the calling thread may run; `None` if the kernel does not say (more than 1024
-/// CPUs).
+/// The cores on which the calling thread may run; `None` if the kernel does not report them (more
+/// than 1024 CPUs).
 pub fn current() -> Option<CpuList> {
     let cores = core_affinity::get_core_ids()?;
     Some(cores.into_iter().map(|core| core.id).collect())
@@ -41,32 +40,32 @@ pub fn current() -> Option<CpuList> {
 /// Bits of the C library's `cpu_set_t`. core_affinity indexes it without a check.
 const MASK_CORES: usize = 1024;
 
-/// Why a thread is not where it should be.
+/// Why a thread could not be pinned.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PinError {
-    /// The machine has no such core, or it is off line.
+    /// The machine has no such core, or it is offline.
     NoSuchCore {
-        /// The core that was asked for.
+        /// The requested core.
         core: usize,
-        /// The cores there are, if /sys told.
+        /// The online cores, if /sys lists them.
         online: Option<CpuList>,
     },
-    /// The kernel said no: the cgroup of this process does not include the core, or a sandbox
+    /// The kernel refused: the cgroup of this process does not include the core, or a sandbox
     /// forbids the call.
     Refused {
-        /// The core that was asked for.
+        /// The requested core.
         core: usize,
-        /// The cores that the cgroup and the affinity of this process allow, if /proc told.
+        /// The cores that the cgroup and the affinity of this process allow, if /proc lists them.
         allowed: Option<CpuList>,
-        /// The kernel's word.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel said yes and the thread may run elsewhere all the same.
+    /// The kernel reported success, but the thread may still run elsewhere.
     NoEffect {
-        /// The core that was asked for.
+        /// The requested core.
         core: usize,
-        /// Where the thread may run, if the kernel told.
+        /// Where the thread may run, if the kernel reported it.
         cores: Option<CpuList>,
     },
 }
@@ -99,7 +98,7 @@ impl fmt::Display for PinError {
 
 impl std::error::Error for PinError {}
 
-/// A list, or the admission that nobody told.
+/// A list, or words that it is unknown.
 struct Known<'a>(&'a Option<CpuList>);
 
 impl fmt::Display for Known<'_> {

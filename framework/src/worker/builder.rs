@@ -1,7 +1,7 @@
-//! Puts a worker together over any device: pool, queue, host, pipeline, sockets, connections. What
-//! is not said follows from the device. A port of a live interface makes its worker by
+//! Assembles a worker over any device: pool, queue, host, pipeline, sockets, connections. Defaults
+//! are derived from the device. A port of a live interface makes its worker by
 //! [`LiveQueue::worker`](super::live::LiveQueue::worker), which knows the kernel's addresses and
-//! routes; own trees of nodes are put together by [`Parts`].
+//! routes; custom node trees are assembled by [`Parts`].
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -24,17 +24,16 @@ use crate::proto::{
 };
 use crate::wire::{MacAddr, VlanTags, ethernet, vlan};
 
-/// Buffers for frames that the device holds, each way: as long as the rings of the devices here are
-/// by default.
+/// Buffers for frames that the device holds, each way: the default ring length of the devices here.
 const RING_LEN: usize = 1_024;
-/// Frames in one turn.
+/// Frames per turn.
 const BURST_LEN: usize = 32;
 /// Bytes of an Ethernet header with two tags.
 const LINK_HEADER_LEN: usize = ethernet::HEADER_LEN + 2 * vlan::TAG_LEN;
-/// The longest MTU that is assumed of a device whose frames may be longer.
+/// The MTU assumed at most, even if the device's frames may be longer.
 const MTU_MAX: usize = 9_000;
 
-/// A worker in the making: see [`Worker::builder`].
+/// A worker being configured: see [`Worker::builder`].
 #[must_use]
 pub struct WorkerBuilder<Q> {
     queue: Q,
@@ -54,8 +53,8 @@ pub struct WorkerBuilder<Q> {
 }
 
 impl Worker<(), (), (), ()> {
-    /// Begins a worker on queue 0 of a device: a host of its own with ARP, ICMP, IGMP, UDP and,
-    /// where asked for, TCP. Call it on the worker's thread. Nothing is done before
+    /// Configures a worker on queue 0 of a device: a host of its own with ARP, ICMP, IGMP, UDP and,
+    /// if enabled, TCP. Call it on the worker's thread. Nothing is opened before
     /// [`build`](WorkerBuilder::build).
     ///
     /// # Errors
@@ -89,8 +88,8 @@ impl Worker<(), (), (), ()> {
 }
 
 impl<Q: Queue> WorkerBuilder<Q> {
-    /// The same for a queue that was taken from its device already, which can do what
-    /// `capabilities` say.
+    /// As [`Worker::builder`], for a queue that was already taken from a device with these
+    /// `capabilities`.
     pub fn new(queue: Q, capabilities: Capabilities) -> Self {
         let mtu = capabilities.frame_len_max.saturating_sub(LINK_HEADER_LEN).min(MTU_MAX);
         Self {
@@ -111,82 +110,82 @@ impl<Q: Queue> WorkerBuilder<Q> {
         }
     }
 
-    /// An address of ours with its network's length. The first one is the source of what is sent.
-    /// By default there is none.
+    /// A local address with its network's prefix length. The first one is the default source
+    /// address. By default there is none.
     pub fn address(mut self, address: Ipv4Prefix) -> Self {
         self.addresses.push(address);
         self
     }
 
-    /// A network behind a gateway; [`Ipv4Prefix::ALL`] is the default route. By default only the
-    /// networks of its addresses are reached.
+    /// A route to a network behind a gateway; [`Ipv4Prefix::ALL`] is the default route. By default
+    /// only the networks of its addresses are reachable.
     pub fn route(mut self, network: Ipv4Prefix, gateway: Ipv4Addr) -> Self {
         self.routes.push((network, gateway));
         self
     }
 
-    /// A neighbor that need not be asked for. By default all are asked for, by ARP.
+    /// A static neighbor. By default all are resolved by ARP.
     pub fn neighbor(mut self, address: Ipv4Addr, mac: MacAddr) -> Self {
         self.neighbors.push((address, mac));
         self
     }
 
-    /// Our MAC address. By default a locally administered one made of the first IPv4 address, so
-    /// that several workers on one wire differ.
+    /// The local MAC address. By default a locally administered one derived from the first IPv4
+    /// address, so that several workers on one wire differ.
     pub fn mac(self, mac: MacAddr) -> Self {
         Self { mac: Some(mac), ..self }
     }
 
-    /// The MTU. By default what the device's longest frame has room for, 9000 at most.
+    /// The MTU. By default derived from the device's longest frame, at most 9000.
     pub fn mtu(self, mtu: usize) -> Self {
         Self { mtu, ..self }
     }
 
-    /// Takes frames for every station, and sends nothing by itself, neither ARP nor ICMP nor IGMP:
-    /// for captures. By default it is a host of its own.
+    /// Receives frames for every station, and sends nothing by itself, neither ARP nor ICMP nor
+    /// IGMP: for captures. By default it is a host of its own.
     pub fn promiscuous(self) -> Self {
         Self { is_promiscuous: true, ..self }
     }
 
-    /// What to do about checksums that the device has not verified. By default they are verified.
+    /// The treatment of checksums that the device has not verified. By default the worker verifies
+    /// them.
     pub fn checksum(self, checksum: ChecksumPolicy) -> Self {
         Self { checksum, ..self }
     }
 
-    /// How many groups, ports and consumers there may be. By default 2,048 groups and ports and
-    /// 4,096 bindings ([`SocketCapacity`]).
+    /// The capacity for groups, ports and consumers. By default 2,048 groups and ports and 4,096
+    /// bindings ([`SocketCapacity`]).
     pub fn sockets(self, sockets: SocketCapacity) -> Self {
         Self { sockets, ..self }
     }
 
-    /// Connections. By default there are none, and segments are counted and dropped.
+    /// Enables TCP within these limits. By default it is off, and segments are counted and dropped.
     pub fn tcp(self, tcp: TcpConfig) -> Self {
         Self { tcp: Some(tcp), ..self }
     }
 
-    /// Room in the pool for this many buffers that the app holds. By default none: what it holds is
-    /// then short elsewhere.
+    /// Adds this many buffers to the pool for the app to hold. By default none: buffers that it
+    /// holds are then missing elsewhere.
     pub fn held(self, buffers: usize) -> Self {
         Self { held: buffers, ..self }
     }
 
-    /// A pool of one's own. By default there is one of the best pages that the machine has
+    /// A pool made by the caller. By default there is one in the largest pages available
     /// (hugepages, else small ones).
     pub fn pool(self, pool: Pool) -> Self {
         Self { pool: Some(pool), ..self }
     }
 
-    /// Where all secrets are derived from. By default it is random; a run that must repeat itself
-    /// gives its own.
+    /// The seed of all secrets. By default it is random; a reproducible run sets its own.
     pub fn seed(self, seed: HashSeed) -> Self {
         Self { seed, ..self }
     }
 
-    /// Opens the queue and puts the worker together; its counters are registered in `scope`.
+    /// Opens the queue and assembles the worker; its counters are registered in `scope`.
     ///
     /// # Errors
-    /// One sentence: no memory, an address twice, a gateway that is not on a network of ours,
-    /// limits of TCP that do not add up.
+    /// One sentence: no memory, a duplicate address, a gateway that is not on a network of the
+    /// host, contradictory TCP limits.
     pub fn build<A: App>(
         mut self,
         app: A,
@@ -268,7 +267,7 @@ impl<Q: Queue> WorkerBuilder<Q> {
         }
     }
 
-    /// What of the pool is not the app's and not that of connections.
+    /// The pool's buffers beside those of the app and of TCP.
     fn buffers(&self, stack: &HostStackConfig) -> Sizing {
         Sizing::new()
             .part("receiving", RING_LEN, "lent to the device, for frames to come")
@@ -286,15 +285,15 @@ impl<Q: Queue> WorkerBuilder<Q> {
     }
 }
 
-/// Why there is no worker. Nothing is left behind.
+/// Why the worker could not be built. Nothing is left behind.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkerBuilderError {
     /// The queue cannot be opened.
     Device(DeviceError),
-    /// The host cannot be as it was described.
+    /// The description of the host is invalid.
     Host(HostError),
-    /// The limits of TCP do not add up.
+    /// The TCP limits contradict each other.
     Tcp(TcpConfigError),
     /// No memory for the pool.
     Region(RegionError),

@@ -1,12 +1,11 @@
 //! A worker group: several workers, each on a thread pinned to a core of its own, with a queue, a
-//! pool and a pipeline of its own. [`WorkerSpec`]s go in (name, core, entry point); the entry
-//! points' results come out.
+//! pool and a pipeline of its own. Input: [`WorkerSpec`]s (name, core, entry point). Output: the
+//! entry points' results.
 //!
 //! The group inspects the machine before it starts a thread and keeps its findings as a [`Report`].
 //! It locks the process's memory, pins each thread before the thread allocates (so that pages come
-//! from the thread's own NUMA node), and stops all threads where one fails. It does not build
-//! workers: the entry point does so on its own thread, because pools and queues never change
-//! threads.
+//! from the thread's own NUMA node), and stops all threads if one fails. It does not build workers:
+//! the entry point does so on its own thread, because pools and queues never change threads.
 
 use core::fmt;
 use std::any::Any;
@@ -20,7 +19,7 @@ use super::stop::StopFlag;
 use super::topology::{self, Finding, Machine, Placement, Report, Severity};
 use crate::mem::{Layout, Pool, PoolError, Region, RegionError};
 
-/// What a worker runs on its thread.
+/// The function that a worker runs on its thread.
 type EntryPoint<T> = Box<dyn FnOnce(&WorkerContext) -> T + Send>;
 
 /// A worker to be started.
@@ -37,21 +36,22 @@ impl<T> WorkerSpec<T> {
         Self { name: name.into(), core: None, interface: None, entry_point: Box::new(entry_point) }
     }
 
-    /// Pins it to `core`. Without, the scheduler moves it about: for tests and for machines that
-    /// are shared.
+    /// Pins it to `core`. Without a core the scheduler may move it: for tests and for shared
+    /// machines.
     #[must_use]
     pub fn on_core(self, core: usize) -> Self {
         Self { core: Some(core), ..self }
     }
 
-    /// Says which network interface it polls, so that its core's distance to it is looked at.
+    /// Names the network interface it polls, so that the group checks its core's distance to the
+    /// NIC.
     #[must_use]
     pub fn polling(self, interface: impl Into<String>) -> Self {
         Self { interface: Some(interface.into()), ..self }
     }
 }
 
-/// What an entry point is given: its name, core, NUMA node and stop flag.
+/// The argument of an entry point: its name, core, NUMA node and stop flag.
 #[derive(Clone, Debug)]
 pub struct WorkerContext {
     /// The worker's name.
@@ -60,14 +60,14 @@ pub struct WorkerContext {
     pub core: Option<usize>,
     /// The NUMA node of that core.
     pub node: Option<u32>,
-    /// The group's stop: look at it, and leave when it is set.
+    /// The group's stop flag: the entry point checks it, and returns once it is set.
     pub stop: StopFlag,
 }
 
 impl WorkerContext {
-    /// A pool of at least `buffers` buffers in the best pages there are on this core's node,
-    /// locked. Whether the kernel had to fall back to small pages stands in
-    /// `pool.region().mapping()`: tell the user.
+    /// A locked pool of at least `buffers` buffers in the largest pages available on this core's
+    /// node. `pool.region().mapping()` says whether the kernel had to fall back to small pages:
+    /// report it to the operator.
     pub fn pool(&self, buffers: usize, layout: Layout) -> Result<Pool, PoolSetupError> {
         let request = MapRequest { node: self.node, lock: true, ..MapRequest::new(layout.region_len(buffers)) };
         let region = Region::map(&request).map_err(PoolSetupError::Region)?;
@@ -75,7 +75,7 @@ impl WorkerContext {
     }
 }
 
-/// Workers that run.
+/// Running workers.
 pub struct WorkerGroup<T> {
     members: Vec<(String, JoinHandle<Result<T, PinError>>)>,
     report: Report,
@@ -83,11 +83,11 @@ pub struct WorkerGroup<T> {
 }
 
 impl<T: Send + 'static> WorkerGroup<T> {
-    /// Looks at the machine, locks memory, and starts a thread for each worker. `stop` stops them
+    /// Inspects the machine, locks memory, and starts a thread for each worker. `stop` stops them
     /// all.
     ///
-    /// Two workers on one core, or a core that does not exist, are refused; all else that could be
-    /// better is in [`WorkerGroup::report`], and so is memory that could not be locked.
+    /// Refuses two workers on one core, and a core that does not exist. All other findings are in
+    /// [`WorkerGroup::report`], including memory that could not be locked.
     pub fn start(specs: Vec<WorkerSpec<T>>, stop: &StopFlag) -> Result<Self, WorkerGroupError> {
         let machine = Machine::here();
         let mut report = inspect(&machine, &specs)?;
@@ -109,13 +109,13 @@ impl<T: Send + 'static> WorkerGroup<T> {
         Ok(group)
     }
 
-    /// What is good and what is not about the machine, for these workers.
+    /// The findings about the machine, good and bad, for these workers.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// Waits for all of them. Where one could not be pinned or panicked the others are stopped, and
-    /// the first such failure is told.
+    /// Waits for all workers. If one could not be pinned or panicked, the others are stopped, and
+    /// the first such failure is returned.
     pub fn join(self) -> Result<Vec<T>, WorkerGroupError> {
         let mut done = Vec::new();
         let mut failure = None;
@@ -138,7 +138,7 @@ impl<T: Send + 'static> WorkerGroup<T> {
         let node = core.and_then(|core| machine.node_of_core(core)).map(|node| node as u32);
         let worker = WorkerContext { name: name.clone(), core, node, stop: self.stop.clone() };
         thread::Builder::new().name(name).spawn(move || {
-            // A worker that is gone must not leave the others running as if all were well.
+            // If a worker fails, the others must not run on as if all were well.
             let _alarm = StopOnFailure(worker.stop.clone());
             if let Some(core) = worker.core {
                 affinity::pin(core).inspect_err(|_| worker.stop.stop())?;
@@ -170,33 +170,33 @@ fn inspect<T>(machine: &Machine, specs: &[WorkerSpec<T>]) -> Result<Report, Work
     fault.map_or(Ok(report), |fault| Err(WorkerGroupError::Machine(fault)))
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied());
     text.unwrap_or("nothing").to_owned()
 }
 
-/// Why a worker has no pool.
+/// Why a worker's pool could not be created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PoolSetupError {
-    /// No memory.
+    /// The memory cannot be allocated.
     Region(RegionError),
-    /// Memory that does not work as a pool.
+    /// The memory cannot be cut into a pool.
     Pool(PoolError),
 }
 
-/// Why a group did not start, or did not end well.
+/// Why a group did not start, or failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkerGroupError {
     /// The machine cannot run these workers.
     Machine(Finding),
-    /// A thread was refused.
+    /// The system refused to start a thread.
     Thread {
         /// The worker.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A thread could not be pinned.
@@ -206,12 +206,12 @@ pub enum WorkerGroupError {
         /// Why.
         source: PinError,
     },
-    /// A worker panicked: the app's code or ours, which the panic's own lines on standard error
-    /// tell.
+    /// A worker panicked, in the app's code or the library's: the panic message on standard error
+    /// says where.
     Panicked {
         /// The worker.
         name: String,
-        /// What it said.
+        /// The panic message.
         said: String,
     },
 }
@@ -276,7 +276,7 @@ mod tests {
         assert!(matches!(WorkerGroup::start(vec![spec], &StopFlag::new()), Err(WorkerGroupError::Machine(_))));
     }
 
-    /// As in another network namespace's /sys, or without one.
+    /// As in another network namespace, whose /sys does not show it, or without /sys.
     #[test]
     fn station_starts_though_sys_does_not_show_its_interface() {
         let spec = WorkerSpec::new("worker0", |_: &WorkerContext| 7).on_core(0).polling("elsewhere0");

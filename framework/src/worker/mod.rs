@@ -1,11 +1,11 @@
-//! Turns the crank: starts pinned threads, checks the machine they stand on, polls, stops.
+//! The worker floor: starts pinned threads, checks the machine for them, polls, stops.
 //!
 //! [`WorkerGroup`] starts [`WorkerSpec`]s; on its thread each makes a pool, opens its queue, builds
-//! a pipeline and puts a [`Worker`] together, whose [`poll_once`](Worker::poll_once) is the whole
-//! data path. Decoded events travel between workers over the rings of [`spsc`].
+//! a pipeline and assembles a [`Worker`], whose [`poll_once`](Worker::poll_once) is the whole data
+//! path. Decoded events travel between workers over the rings of [`spsc`].
 //!
-//! A [`Worker`] belongs to its thread. What must not run there has a thread beside the workers
-//! ([`kernel`], [`timeline`]) or a process of its own ([`guard`]); [`live`] wires all of it up from
+//! A [`Worker`] belongs to its thread. Work that must not run there has a thread beside the workers
+//! ([`kernel`], [`timeline`]) or a process of its own ([`guard`]); [`live`] sets up all of it from
 //! a configuration. This floor imports all that are below it, but not the inside of `proto`.
 
 pub mod affinity;

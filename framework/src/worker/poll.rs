@@ -1,6 +1,6 @@
 //! The loop: one turn of it is [`Worker::poll_once`], which a trading engine with a loop of its own
-//! calls as well; [`Worker::run`] calls it until told to stop. A reader sets one breakpoint here
-//! and steps from the device to the strategy and back out without leaving the thread.
+//! can call as well; [`Worker::run`] calls it until it is stopped. With one breakpoint here a
+//! reader can step from the device to the strategy and back without leaving the thread.
 
 use crate::counters::{Counter, Gauge, Histogram, Scope, Unit};
 use crate::device::{RxQueue, RxState, TxQueue};
@@ -16,48 +16,47 @@ use zerocopy::IntoBytes;
 use super::kernel::{Follower, ICMP_ERROR_LEN_MAX, KernelIcmpError};
 use super::stop::StopFlag;
 
-/// What a worker is made of. Everything in it was made on the worker's own thread.
+/// The parts of a worker. Each was made on the worker's own thread.
 pub struct Parts<Rx, Tx, N, A> {
-    /// Where frames come from.
+    /// Receive queue.
     pub rx: Rx,
-    /// Where frames go.
+    /// Transmit queue.
     pub tx: Tx,
-    /// What happens to them.
+    /// Nodes that process the frames.
     pub pipeline: N,
-    /// Who wants them.
+    /// App that receives the payloads.
     pub app: A,
     /// Buffers for frames to send, and for those that `rx` receives.
     pub pool: Pool,
     /// Addresses, routes and neighbors.
     pub host: Host,
-    /// Who receives which datagrams.
+    /// Bindings of addresses and groups to consumers.
     pub sockets: UdpSockets,
-    /// What the way out does beyond sending.
+    /// Options of transmit.
     pub egress: EgressConfig,
-    /// Frames that are received in one turn at most, 1 to [`BURST_MAX`]. 32 lets the doorbell and
-    /// the refill be shared; more makes the first frame of a burst wait longer for its answer to
-    /// leave.
+    /// Frames received per turn at most, 1 to [`BURST_MAX`]. 32 amortizes the doorbell and the
+    /// refill; with more, the answer to the first frame of a burst waits longer.
     pub burst_len: usize,
 }
 
-/// A queue pair, a pool, a pipeline and an app, turned by one thread.
+/// A queue pair, a pool, a pipeline and an app, polled by one thread.
 pub struct Worker<Rx, Tx, N, A> {
-    // In the order in which they are dropped: who holds mbufs goes before the pool.
+    // Dropped in this order: the owners of mbufs before the pool.
     burst: Burst,
     rx: Rx,
     pipeline: N,
     app: A,
     tools: Tools<Tx>,
-    /// Keeps the host as the kernel has it; None where the configuration says it all.
+    /// Follows the kernel's host state; `None` if the configuration defines it all.
     follower: Option<Follower>,
     burst_len: usize,
-    /// When the last turn began, and how many frames it received.
+    /// Start of the last turn, and how many frames it received.
     last: (Instant, usize),
     publications: u64,
     counters: Counters,
 }
 
-/// What a turn lends to the nodes and the app as [`Cx`].
+/// The parts that a turn lends to the nodes and the app as [`Cx`].
 struct Tools<Tx> {
     tx: Tx,
     host: Host,
@@ -84,45 +83,45 @@ impl<Tx: TxQueue> Tools<Tx> {
     }
 }
 
-/// What the worker says of itself.
+/// The worker's own counters.
 struct Counters {
     polls: Counter,
     bursts: Counter,
     frames: Counter,
-    /// From the start of a turn that received frames to the start of the next: how long the last
-    /// frame of the burst took from the device to its end, at most.
+    /// From the start of a turn that received frames to the start of the next: an upper bound of
+    /// the time that the last frame of the burst took from the device to its end.
     burst_ns: Histogram,
-    /// Packets that came to the kernel and were shown to the pipeline too; those for which no
-    /// buffer was free.
+    /// ICMP errors that the kernel received and the pipeline processed too; those dropped for lack
+    /// of a buffer.
     icmp_errors_from_kernel: Counter,
     icmp_errors_from_kernel_lost: Counter,
     last_poll: Gauge,
     pool_in_use: Gauge,
     pool_exhausted: Gauge,
-    /// Packets that ended without a name. Anything above zero is a bug.
+    /// Packets that ended without a reason. Anything above zero is a bug.
     pool_unnamed: Gauge,
 }
 
-/// What a worker says to connections that nobody would hear of.
+/// The panic message if the pipeline cannot deliver segments to TCP.
 const NO_TCP_NODE: &str = "the pipeline has no TCP node, so no connection would hear of its peer: set HostStackConfig::tcp, or give \
                            Ipv4Successors::tcp a pipeline::tcp::Tcp; the legs of a VlanTrunk have no TCP";
 
-/// Turns between two looks at what changes slowly: the stop flag, the end of the device, the
+/// Turns between two checks of slowly changing state: the stop flag, the end of the device, the
 /// gauges. At 20 ns a turn that is every 5 µs.
 const HOUSEKEEPING_POLLS: u64 = 256;
 
-/// Packets that came to the kernel, of which one turn takes so many.
+/// ICMP errors from the kernel that one turn processes at most.
 const OVERHEARD_PER_TURN: usize = 4;
 
-/// Turns in which nothing moves, before a worker that hangs up gives the device up.
+/// Turns without progress after which `hang_up` gives up on the device.
 const HANG_UP_TURNS: u32 = 1 << 16;
 
-/// Of so many publications one asks the device for the counters that it does not keep itself, each
-/// some tens of milliseconds at full speed: of AF_XDP a system call, of mlx5 none.
+/// Every so many publications one reads the counters that the device does not keep itself, each
+/// some tens of milliseconds at full speed: a system call on AF_XDP, none on mlx5.
 const REFRESH_PUBLICATIONS: u64 = 4_096;
 
 impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
-    /// Puts a worker together; its counters are registered in `scope`.
+    /// Assembles a worker; its counters are registered in `scope`.
     pub fn new(parts: Parts<Rx, Tx, N, A>, scope: &Scope) -> Self {
         Self {
             burst: Burst::new(),
@@ -146,11 +145,11 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         }
     }
 
-    /// Gives the worker TCP. Data waits in half of the pool's buffers at most, where
-    /// [`TcpSockets::leave`] does not say how many others take. Panics where no segment would reach
-    /// it: its pipeline must have the [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, by its
-    /// [`outline`](Node::outline), and not in a leg of a [`VlanTrunk`](crate::pipeline::VlanTrunk), which
-    /// has no connections.
+    /// Gives the worker TCP. Its data occupies at most half of the pool's buffers, unless
+    /// [`TcpSockets::leave`] reserves another number for the rest. Panics if no segment would reach
+    /// it: the pipeline's [`outline`](Node::outline) must have the
+    /// [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, and not in a leg of a
+    /// [`VlanTrunk`](crate::pipeline::VlanTrunk), which has no connections.
     #[must_use]
     pub fn with_tcp(mut self, mut tcp: TcpSockets) -> Self {
         assert!(tcp.is_none() || self.takes_segments(), "{NO_TCP_NODE}");
@@ -159,7 +158,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         self
     }
 
-    /// Whether the pipeline has a node that hands segments to TCP.
+    /// Whether the pipeline has a node that passes segments to TCP.
     fn takes_segments(&self) -> bool {
         let mut outline = Outline::new();
         self.pipeline.outline(&mut outline);
@@ -171,28 +170,26 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         &self.tools.tcp
     }
 
-    /// Keeps the host as the kernel has the interface, from the next turn on: each turn applies
-    /// what is new, 16 updates at most, and costs about 1 ns where nothing is.
+    /// Follows the kernel's state of the interface from the next turn on: each turn applies up to
+    /// 16 updates, and costs about 1 ns if there are none.
     pub fn follow(&mut self, follower: Follower) {
         self.follower = Some(follower);
     }
 
-    /// Who keeps the host as the kernel has it: tells of the link, and whether the mirror still
-    /// runs.
+    /// Follows the kernel's state: reports the link, and whether the mirror thread still runs.
     pub fn follower(&self) -> Option<&Follower> {
         self.follower.as_ref()
     }
 
-    /// One turn: sent mbufs come home, a burst is received and each frame of it runs to completion,
-    /// timers get their share, and one doorbell tells the NIC of all that was posted. Returns the
-    /// frames received.
+    /// One turn: it frees sent mbufs, receives a burst and runs each frame to completion, expires
+    /// timers, and rings one doorbell for all posted frames. Returns the number of frames received.
     ///
     /// No allocation, no lock, no clock read; no system call of its own (the device may make one
     /// per burst and says so). An idle turn costs a few ns.
     #[inline]
     pub fn poll_once(&mut self, now: Instant) -> usize {
         self.counters.turn(now, self.last);
-        // First, so that the refill finds the buffers.
+        // Reaped first, so that the refill finds free buffers.
         self.tools.tx.reap();
         let received = self.rx.receive(&mut self.burst, self.burst_len, &self.tools.pool, now);
         if received > 0 {
@@ -205,14 +202,14 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         received
     }
 
-    /// Polls until `stop`, or until the device has ended and gave its last frame. Looks at both
+    /// Polls until `stop`, or until the device has ended and delivered its last frame. Checks both
     /// every few µs.
     pub fn run(&mut self, clock: &mut impl Clock, stop: &StopFlag) -> Ended {
         self.run_with(clock, stop, |_, _| ())
     }
 
-    /// The same, and calls `between` each few µs, between two turns: for what need not be looked at
-    /// in each of them.
+    /// As [`run`](Self::run), and calls `between` every few µs between two turns, for work that not
+    /// every turn needs.
     pub fn run_with(
         &mut self,
         clock: &mut impl Clock,
@@ -235,18 +232,18 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         }
     }
 
-    /// Each frame of the burst in order, then what time brings. The context is made once for both.
+    /// Runs each frame of the burst in order, then the timers. Both share one context.
     ///
-    /// Not `inline(always)`: the compiler is to simplify it for itself before it puts it where it
-    /// is called. As a part of the whole turn from the start, it reads every mbuf again behind each
-    /// node, thirteen instructions a packet.
+    /// Not `inline(always)`: the compiler then optimizes the function before it inlines it. Inlined
+    /// into the whole turn first, it reloads every mbuf after each node: 13 instructions per
+    /// packet.
     #[inline]
     fn run_to_completion(&mut self, now: Instant) {
         let Self { burst, pipeline, app, tools, follower, counters, .. } = self;
         if burst.len() > 1 {
-            // All their headers are asked for at once, so that the cache misses of a burst overlap
-            // instead of following each other. The connections that they are for, where there are
-            // many, come in while the frames before theirs are worked on.
+            // Prefetches all headers at once, so that the cache misses of a burst overlap instead
+            // of following each other. If there are many connections, theirs are prefetched while
+            // the frames before are processed.
             burst.iter().for_each(Mbuf::prefetch);
             tools.tcp.prefetch(burst);
         }
@@ -257,10 +254,10 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         if let Some(follower) = follower {
             follower.catch_up(cx.host);
             hear_kernel(follower, pipeline, app, counters, &mut cx);
-            // Those of what the burst sent, and of the ticks of the turn before.
+            // The neighbor requests of this burst, and of the timers of the turn before.
             pass_neighbor_requests(follower, cx.egress);
         }
-        // What waited for a neighbor goes before what is sent now.
+        // Frames that waited for a neighbor leave before the frames sent from here on.
         Egress::tick(&mut cx);
         pipeline.tick(app, &mut cx);
         if cx.timers.is_due(now) {
@@ -269,9 +266,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         app.tick(&mut cx);
     }
 
-    /// Brings the gauges up to date, and now and then the counters that the device's other side
-    /// keeps. [`Worker::run`] does it by itself; a loop of one's own calls it every few hundred
-    /// turns.
+    /// Updates the gauges and, at intervals, the counters that the kernel or the NIC keeps.
+    /// [`Worker::run`] calls it; a loop of one's own calls it every few hundred turns.
     pub fn publish(&mut self) {
         self.publications += 1;
         if self.publications.is_multiple_of(REFRESH_PUBLICATIONS) {
@@ -285,8 +281,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         self.counters.pool_unnamed.set(self.tools.pool.unnamed());
     }
 
-    /// Lets the app act outside a turn: at start, to join and to connect; at the end, to say
-    /// goodbye. What it posts leaves with a doorbell.
+    /// Runs the app outside a turn: at start, to join and to connect; at the end, to close. Frames
+    /// that it posts are followed by a doorbell.
     pub fn with_app<T>(&mut self, now: Instant, act: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
         let mut cx = self.tools.cx(now);
         let result = act(&mut self.app, &mut cx);
@@ -294,12 +290,12 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         result
     }
 
-    /// At the end: resets all TCP connections that stand, so that no peer believes in them for
-    /// longer, and sees them onto the wire. Returns how many those were. Who wants them to end in
-    /// order closes them, and polls on until they have.
+    /// At the end: resets all open TCP connections, so that no peer keeps them open, and waits
+    /// until the resets are on the wire. Returns how many there were. For an orderly end, close the
+    /// connections and poll until they have ended.
     ///
-    /// Walks over all places that there are for connections, and waits for the device and for
-    /// buffers, some milliseconds where nothing moves: not for a turn.
+    /// Walks over the whole connection table, and waits for the device and for buffers, some
+    /// milliseconds if there is no progress: do not call it within a turn.
     pub fn hang_up(&mut self, now: Instant) -> usize {
         let (mut hung_up, mut next, mut idle_turns) = (0, Some(0), 0);
         while idle_turns < HANG_UP_TURNS && (next.is_some() || self.tools.tx.in_flight() > 0) {
@@ -326,49 +322,49 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         &self.pipeline
     }
 
-    /// The buffers.
+    /// The buffer pool.
     pub fn pool(&self) -> &Pool {
         &self.tools.pool
     }
 
-    /// The receiving half of the queue.
+    /// The receive queue.
     pub fn rx(&self) -> &Rx {
         &self.rx
     }
 
-    /// The receiving half of the queue, to change what a device lets be changed while it runs.
+    /// The receive queue, to change settings that the device allows to change while it runs.
     pub fn rx_mut(&mut self) -> &mut Rx {
         &mut self.rx
     }
 
-    /// The sending half of the queue.
+    /// The transmit queue.
     pub fn tx_mut(&mut self) -> &mut Tx {
         &mut self.tools.tx
     }
 
-    /// Packets that are neither delivered nor dropped yet: fragments that wait for the rest, and
-    /// frames that wait for their neighbor.
+    /// Packets that are neither delivered nor dropped yet: fragments awaiting the rest, and frames
+    /// awaiting their neighbor.
     pub fn kept(&self) -> usize {
         self.pipeline.kept() + self.tools.egress.kept()
     }
 
-    /// Takes the app out, at the end.
+    /// Returns the app, at the end.
     pub fn into_app(mut self) -> A {
         self.publish();
         self.app
     }
 }
 
-/// Why [`Worker::run`] came back.
+/// Why [`Worker::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Somebody asked for it.
+    /// The stop flag was set.
     Stopped,
-    /// The device has ended: the end of a capture, the peer is gone.
+    /// The device has ended: the capture is over, or the peer is gone.
     DeviceEnded,
 }
 
-/// ICMP errors that came to the kernel go the way of frames.
+/// Processes ICMP errors that the kernel received as if they were frames.
 #[inline]
 fn hear_kernel<N: Node<A>, A>(
     follower: &mut Follower,
@@ -389,7 +385,7 @@ fn hear_kernel<N: Node<A>, A>(
     }
 }
 
-/// The frame that a packet may have come in.
+/// Rebuilds the frame of an ICMP error.
 #[cold]
 fn frame_of(error: &KernelIcmpError, cx: &Cx<'_>) -> Option<Mbuf> {
     let own = cx.host.mac();
@@ -401,7 +397,7 @@ fn frame_of(error: &KernelIcmpError, cx: &Cx<'_>) -> Option<Mbuf> {
     cx.pool.alloc_copy(&frame[..ethernet::HEADER_LEN + packet.len()])
 }
 
-/// Gives the app its timers that are due.
+/// Calls the app for its expired timers.
 #[inline(never)]
 fn expire_timers<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     let mut budget = Timers::budget();
@@ -410,11 +406,11 @@ fn expire_timers<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     }
 }
 
-/// Neighbors that the kernel is to ask for.
+/// Passes neighbor requests to the kernel.
 #[inline]
 fn pass_neighbor_requests(follower: &mut Follower, egress: &mut Egress) {
     while let Some(request) = egress.next_neighbor_request() {
-        // A request that finds no room is made again.
+        // A request that finds the queue full is made again.
         let _ = follower.want(request.next_hop);
     }
 }

@@ -1,9 +1,9 @@
-//! A clean stop: SIGINT and SIGTERM ask for it, a second one of either insists.
+//! A clean stop: the first SIGINT or SIGTERM requests it, the second ends the process.
 //!
-//! The first signal, or a call of [`StopFlag::stop`] from any thread, sets a flag. Workers look at
-//! it once in many polls and leave their loop in order: queues drained, counters whole, devices
+//! The first signal, or a call of [`StopFlag::stop`] from any thread, sets a flag. Workers check it
+//! every few hundred polls and leave their loop in order: queues drained, counters whole, devices
 //! closed. A second signal ends the process at once with the status that a shell expects (130 for
-//! SIGINT, 143 for SIGTERM), for the case that a worker hangs.
+//! SIGINT, 143 for SIGTERM), in case a worker hangs.
 
 use std::io;
 use std::sync::Arc;
@@ -12,24 +12,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Whether to stop. Clones are the same flag. One load of a cache line that hardly ever changes.
+/// The stop flag. Clones share it. A check is one load of a cache line that hardly ever changes.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag {
     stopping: Arc<AtomicBool>,
 }
 
 impl StopFlag {
-    /// A flag that only [`stop`](Self::stop) sets: tests, an engine that handles signals itself.
+    /// A flag that only [`stop`](Self::stop) sets: for tests, or an engine that handles signals
+    /// itself.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A flag that SIGINT and SIGTERM set too. Once per process, before the workers start; from
-    /// then on these two signals no longer end the process by themselves, the second one apart.
+    /// A flag that SIGINT and SIGTERM set too. Call it once per process, before the workers start;
+    /// from then on only a second signal of the two ends the process.
     pub fn on_signals() -> Result<Self, StopError> {
         let stop = Self::new();
-        // Counts signals only: after a `stop` from the program, the first Ctrl-C is still a polite
-        // one.
+        // Counts signals only: after a `stop` by the program, the first Ctrl-C still requests a
+        // clean stop.
         let signalled = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             stop.register(signal, &signalled).map_err(|source| StopError { signal, source })?;
@@ -37,20 +38,20 @@ impl StopFlag {
         Ok(stop)
     }
 
-    /// Asks everyone who holds this flag to stop. May be called from any thread, any number of
+    /// Requests a stop from every holder of this flag. May be called from any thread, any number of
     /// times.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Whether a stop was asked for. Never goes back to false.
+    /// Whether a stop was requested. It never becomes false again.
     #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Actions of a signal run in the order of their registration: the exit comes before the mark
-    /// that arms it, so that only the second signal finds it armed.
+    /// Actions of a signal run in the order of their registration: the exit is registered before
+    /// the mark that arms it, so that only the second signal finds it armed.
     fn register(&self, signal: i32, signalled: &Arc<AtomicBool>) -> io::Result<()> {
         // 128 + signal is what a shell reports for a process that the signal killed.
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(signalled))?;
@@ -87,8 +88,8 @@ mod tests {
 
     use super::*;
 
-    /// Names the scene that `scene_in_a_process_of_its_own` plays; signals would meet every other
-    /// test of this process.
+    /// Names the scene that `scene_in_a_process_of_its_own` plays; in this process its signals
+    /// would hit every other test.
     const SCENE: &str = "WIREPATH_STOP_SCENE";
     const LEFT_IN_ORDER: i32 = 7;
 

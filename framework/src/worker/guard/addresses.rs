@@ -1,9 +1,9 @@
-//! Where the dead are: routers and peers that have forgotten it ask (RFC 826), and nobody else is
-//! left to answer. A peer that lacks data must send to say so, and the kernels on both ends of a
-//! link that was lost forget who was behind it.
+//! The addresses of the dead process: routers and peers whose ARP entry expires send requests (RFC
+//! 826) that only the guardian can answer. A peer that lacks data must be able to send to report
+//! it, and after a link loss the kernels on both ends have forgotten their neighbors.
 //!
-//! Only the next hops of the dead are answered, and none once somebody else has taken the address,
-//! or asks whether it is free: a spare machine.
+//! It answers only the next hops of the dead process, and none once another host, a spare machine,
+//! announces the address or probes for it.
 
 use core::net::Ipv4Addr;
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ use crate::pipeline::tcp::roster::{LINK_LEN_MAX, OpenConnection};
 use crate::wire::arp::{ArpFields, ArpOperation, ArpPacket};
 use crate::wire::{EtherType, MacAddr};
 
-/// A link header as a worker wrote it last: to the next hop, from us, tags, the type.
+/// A link header as a worker wrote it last: destination next hop, our source, tags, EtherType.
 type Link = ArrayVec<u8, LINK_LEN_MAX>;
 
-/// The addresses that connections were open at.
+/// The addresses of the open connections.
 #[derive(Debug)]
 pub(super) struct Addresses {
-    /// By address, and next hop from there.
+    /// Keyed by local address and next hop.
     links: HashMap<(Ipv4Addr, MacAddr), Link>,
 }
 
@@ -35,7 +35,7 @@ impl Addresses {
         Self { links: known.collect() }
     }
 
-    /// An ARP packet was heard. What is to be answered.
+    /// Processes a received ARP packet and returns the reply, if one is due.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<Frame> {
         let (packet, _) = ArpPacket::parse(bytes).ok()?;
         let claimed = if packet.is_probe() { packet.target_ip() } else { packet.sender_ip() };
@@ -50,7 +50,7 @@ impl Addresses {
     }
 }
 
-/// The MAC addresses of the next hop and of the dead.
+/// The MAC addresses of the next hop and of the dead process.
 fn ends(link: &[u8]) -> Option<(MacAddr, MacAddr)> {
     let mac = |at: usize| Some(MacAddr(link.get(at..at + 6)?.try_into().ok()?));
     Some((mac(0)?, mac(6)?))

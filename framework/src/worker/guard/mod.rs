@@ -1,8 +1,8 @@
-//! The guardian: a small process that ends the TCP connections of another one when that dies.
+//! The guardian: a small process that resets the TCP connections of another process when that dies.
 //!
-//! A kernel closes the sockets of a process that was killed; nobody closes ours. A peer would go on
-//! believing in the connection, and where it only listens, for hours. So somebody who is still
-//! there says it for us:
+//! The kernel closes the sockets of a killed process; our connections it does not know. A peer
+//! would keep the connection open, for hours if it only listens. So a process that is still alive
+//! sends the RSTs:
 //!
 //! ```text
 //!  worker ──Roster──▶ shared file ◀──looks for new ones── Guardian ◀──pidfd── the kernel: it has died
@@ -10,13 +10,13 @@
 //!                                                  ▲────what they answer────────┘
 //! ```
 //!
-//! It fires where a roster has lost its writer with connections open: the process was killed, has
-//! panicked or has left without closing them. It does not where they were closed, and not while the
-//! process is stopped, slow or in a debugger. A roster that was a dead process's before the
-//! guardian came is not its business: its numbers are of another time.
+//! It acts if a roster has lost its writer with connections open: the process was killed, has
+//! panicked or has exited without closing them. It does not act if they were closed, nor while the
+//! process is stopped, slow or in a debugger. It ignores a roster whose process was dead before the
+//! guardian started: its sequence numbers are out of date.
 //!
 //! [`Guardian`] is the loop, for `wirepath guard` and for [`spawn`], by which an application starts
-//! one for itself.
+//! a guardian for itself.
 
 mod addresses;
 mod guardian;

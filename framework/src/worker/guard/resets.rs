@@ -1,18 +1,18 @@
-//! What peers are told, and what they answer. No socket and no clock: frames in, frames out.
+//! The frames to peers, and their answers. No socket and no clock: frames in, frames out.
 //!
-//! A peer takes a RST only at exactly the number that it expects next (RFC 5961 3.2). That is our
-//! SND.NXT unless something was lost on the way, so each round sends
+//! A peer accepts a RST only at exactly its RCV.NXT (RFC 5961 3.2). That is our SND.NXT unless a
+//! segment was lost on the way, so each round sends
 //!
-//! - a RST at SND.NXT: taken, or answered with a challenge ACK;
-//! - a probe, an empty segment from long ago: a peer that still believes in the connection
-//!   acknowledges what it expects (RFC 9293 3.10.7.4, first), one that does not answers with a RST.
-//!   So we learn both what was missed and what is done.
+//! - a RST at SND.NXT: accepted, or answered with a challenge ACK;
+//! - a probe, an empty segment with an old sequence number: a peer with the connection open
+//!   acknowledges its RCV.NXT (RFC 9293 3.10.7.4, first), one without answers with a RST. So we
+//!   learn both the missing number and which peers are done.
 //!
-//! A next hop that asks where we are is told ([`addresses`](super::addresses)), or nothing could be
-//! heard.
+//! ARP requests of a next hop are answered ([`addresses`](super::addresses)), or no answer could
+//! reach us.
 //!
-//! Any acknowledgment of the peer, whyever it came, is answered with a RST at the very number that
-//! it acknowledges.
+//! Any acknowledgment from the peer, for whatever reason, is answered with a RST at the very number
+//! that it acknowledges.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -28,22 +28,22 @@ use crate::wire::tcp::{TcpFields, TcpFlags};
 use crate::wire::{EtherType, EthernetFrame, Ipv4Fields, Ipv4Header, Protocol, TcpHeader, ipv4, tcp};
 use core::net::SocketAddrV4;
 
-/// How far back a probe is: out of any window (RFC 7323 2.3: 2^30 at most), and before it.
+/// How far back a probe is: before any window (RFC 7323 2.3: 2^30 at most).
 const LONG_AGO: u32 = 1 << 30;
 
-/// The most that there is: a peer that takes segments of its own link alone (RFC 5082, `IP_MINTTL`)
-/// knows them by it, and no other minds.
+/// The maximum: a peer that accepts only segments of its own link (RFC 5082, `IP_MINTTL`) demands
+/// it, and others do not check it.
 const TTL: u8 = u8::MAX;
 
 /// A whole frame.
 pub(super) type Frame = ArrayVec<u8, { LINK_LEN_MAX + ipv4::HEADER_LEN + tcp::HEADER_LEN }>;
 
-/// The connections of one roster, on their way out.
+/// The connections of one roster, being reset.
 pub(super) struct Resets {
     peers: Vec<Peer>,
     by_flow: HashMap<Flow, usize>,
     addresses: Addresses,
-    /// Peers that may still believe in their connection.
+    /// Peers that may still have their connection open.
     left: usize,
 }
 
@@ -55,25 +55,25 @@ struct Peer {
 /// A connection that was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Which.
+    /// The connection.
     pub flow: Flow,
-    /// The number of the last RST.
+    /// The sequence number of the last RST.
     pub seq: u32,
-    /// How it went.
+    /// The outcome.
     pub end: End,
 }
 
-/// How far the end of a connection is known.
+/// The outcome of a reset, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
-    /// RSTs were sent, and nothing was heard.
+    /// RSTs were sent, and no answer was received.
     Sent,
-    /// The peer has said that it knows of no connection, or has begun a new one.
+    /// The peer has answered that it has no such connection, or has opened a new one.
     Confirmed,
-    /// The way to it was never known: nothing was sent.
+    /// Its next hop was never known: nothing was sent.
     NeverKnown,
-    /// No frames could be sent: the peer believes in the connection.
+    /// No frames could be sent: the peer still has the connection open.
     NotSent,
 }
 
@@ -88,13 +88,12 @@ impl Resets {
         Self { peers, by_flow, addresses, left }
     }
 
-    /// Whether no peer is left that may still believe in its connection, as far as we can do
-    /// something about it.
+    /// Whether no peer that can still be reached may have its connection open.
     pub(super) fn is_done(&self) -> bool {
         self.left == 0
     }
 
-    /// Two frames for each peer that is left.
+    /// Two frames for each unconfirmed peer.
     pub(super) fn round(&self) -> impl Iterator<Item = [Frame; 2]> {
         self.peers.iter().filter(|peer| peer.end == End::Sent).map(|Peer { connection, .. }| {
             let OpenConnection { snd_nxt, rcv_nxt, .. } = *connection;
@@ -103,7 +102,8 @@ impl Resets {
         })
     }
 
-    /// A frame was heard on the interface, whole or its front. What is to be answered.
+    /// Processes a frame received on the interface, whole or truncated. Returns the answer, if one
+    /// is due.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<Frame> {
         let ethernet = EthernetFrame::parse(bytes).ok()?;
         if ethernet.ethertype == EtherType::ARP {
@@ -115,7 +115,7 @@ impl Resets {
             return None;
         }
         if header.flags().intersects(TcpFlags::RST | TcpFlags::SYN) {
-            // Gone, or begun anew by whoever has come after us: not ours to answer.
+            // Gone, or opened anew by a successor: we do not answer.
             peer.end = End::Confirmed;
             self.left -= 1;
             return None;
@@ -123,13 +123,13 @@ impl Resets {
         if !header.flags().contains(TcpFlags::ACK) {
             return None;
         }
-        // RFC 9293 3.10.7.1: <SEQ=SEG.ACK><CTL=RST>. It stands in what follows too, should this one
-        // be lost.
+        // RFC 9293 3.10.7.1: <SEQ=SEG.ACK><CTL=RST>. Later rounds use the number too, should this
+        // RST be lost.
         peer.connection.snd_nxt = header.ack();
         Some(frame(&peer.connection, header.ack(), 0, TcpFlags::RST))
     }
 
-    /// What became of them.
+    /// The outcomes.
     pub(super) fn ended(&self) -> impl Iterator<Item = Ended> {
         let ended = |peer: &Peer| Ended { flow: peer.connection.flow, seq: peer.connection.snd_nxt, end: peer.end };
         self.peers.iter().map(ended)
@@ -148,7 +148,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// A segment without payload, from the dead to its peer.
+/// A segment without payload, from the dead process to its peer.
 fn frame(connection: &OpenConnection, seq: u32, ack: u32, flags: TcpFlags) -> Frame {
     let Flow { local, remote } = connection.flow;
     let ipv4 = Ipv4Header::new(&Ipv4Fields {
@@ -157,7 +157,7 @@ fn frame(connection: &OpenConnection, seq: u32, ack: u32, flags: TcpFlags) -> Fr
         protocol: Protocol::TCP,
         ttl: TTL,
         tos: 0,
-        // RFC 6864 4.1: what is never cut needs no identification.
+        // RFC 6864 4.1: an atomic datagram needs no identification.
         identification: 0,
         dont_fragment: true,
         payload_len: tcp::HEADER_LEN,
@@ -186,8 +186,8 @@ fn frame(connection: &OpenConnection, seq: u32, ack: u32, flags: TcpFlags) -> Fr
     frame
 }
 
-/// The flow of a frame as its receiver sees it, and the TCP header. Checksums are not looked at:
-/// what came over a virtual link has none yet, and a wrong one does no harm here.
+/// The flow of a frame as its receiver sees it, and the TCP header. Checksums are not verified: on
+/// a virtual link they are not filled in yet, and a wrong one does no harm here.
 fn read<'a>(ethernet: &EthernetFrame<'a>) -> Option<(Flow, &'a TcpHeader)> {
     if ethernet.ethertype != EtherType::IPV4 {
         return None;
@@ -214,7 +214,7 @@ mod tests {
         OpenConnection { flow, link: link.into_iter().collect(), snd_nxt: 100, rcv_nxt: 7 }
     }
 
-    /// What the peer sends, whose link header is as ours in the other direction.
+    /// A frame from the peer: its link header is ours with source and destination swapped.
     fn from_peer(seq: u32, ack: u32, flags: TcpFlags) -> Frame {
         let Flow { local, remote } = connection().flow;
         frame(&OpenConnection { flow: Flow { local: remote, remote: local }, ..connection() }, seq, ack, flags)
@@ -252,11 +252,11 @@ mod tests {
         let mut resets = Resets::new(vec![connection()]);
         let answer = resets.hear(&from_peer(7, 60, TcpFlags::ACK)).unwrap();
         assert_eq!(said(&answer), (60, 0, TcpFlags::RST));
-        // The kernel takes a tag off and gives the frame without it.
+        // The kernel strips a tag and delivers the frame without it.
         let mut untagged = from_peer(7, 60, TcpFlags::ACK);
         untagged.drain(12..16);
         assert_eq!(resets.hear(&untagged), Some(answer));
-        // And from then on: the answer may be lost.
+        // Later rounds too: the answer may be lost.
         assert_eq!(said(&resets.round().next().unwrap()[0]).0, 60);
         assert!(!resets.is_done());
     }

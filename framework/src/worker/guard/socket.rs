@@ -1,11 +1,11 @@
-//! What the guardian asks of the kernel: frames to and from an interface (packet(7)), the end of a
-//! process (pidfd_open(2)), another network namespace (setns(2)). The standard library has no calls
-//! for these.
+//! The guardian's system calls: frames to and from an interface (packet(7)), the end of a process
+//! (pidfd_open(2)), another network namespace (setns(2)). The standard library has no calls for
+//! these.
 //!
 //! Invariants:
 //! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
-//!    and the length beside it is the one of what it points to.
-//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//!    and the length passed with it is that of the same object.
+//! 2. The kernel writes only into plain data: any bytes are a valid value.
 //! 3. A descriptor that the kernel returns is new and has no other owner; one that is passed is
 //!    borrowed from its owner for the call.
 
@@ -14,23 +14,21 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Bytes of a frame that are looked at: all headers there can be.
+/// Bytes captured of a frame: all possible headers.
 const SNAP_LEN: u32 = 256;
-/// What may wait to be read while others are sent: some 10,000 short frames.
+/// Bytes of received frames that may queue during sends: some 10,000 short frames.
 const RECEIVE_BUFFER_LEN: libc::c_int = 16 << 20;
-/// How long a full queue of the interface is waited for, in all: longer, and the next round tries
+/// The total time to wait for space in a full interface queue: beyond it the next round tries
 /// again.
 const SEND_SPAN: Duration = Duration::from_millis(5);
 const SEND_TRIES: u32 = 100;
 
-/// No interface in particular: enough to know whether there may be sockets.
+/// No particular interface: enough to test whether sockets are permitted.
 pub(super) const ANY_INTERFACE: u32 = 0;
-/// The number of the option that tells which network namespace a socket is in (Linux 5.14), as libc
-/// does not have it.
+/// The socket option for the cookie of its network namespace (Linux 5.14); libc lacks it.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// A packet socket. It hears nothing before it is told to listen, so it costs nothing to have one
-/// ready.
+/// A packet socket. It receives nothing before `listen`, so an idle one costs nothing.
 #[derive(Debug)]
 pub(super) struct PacketSocket {
     fd: OwnedFd,
@@ -38,8 +36,8 @@ pub(super) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// A socket for interface number `interface` of the calling thread's network namespace, which
-    /// it keeps.
+    /// A socket for interface number `interface` of the calling thread's network namespace, to
+    /// which it stays bound.
     pub(super) fn open(interface: u32) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no address is passed.
@@ -49,17 +47,17 @@ impl PacketSocket {
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, interface })
     }
 
-    /// The descriptor, for a process that is started.
+    /// The descriptor, to be inherited by a spawned process.
     pub(super) fn into_fd(self) -> OwnedFd {
         self.fd
     }
 
-    /// From now on the TCP segments and ARP packets that come to the interface are heard.
+    /// Receives the TCP segments and ARP packets of the interface from now on.
     pub(super) fn listen(&self) -> io::Result<()> {
         let mut filter = tcp_and_arp();
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
-        // Without CAP_NET_ADMIN as much as everybody may have.
+        // Without CAP_NET_ADMIN the size is limited to `rmem_max`.
         if self.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER_LEN).is_err() {
             self.set(libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER_LEN)?;
         }
@@ -68,7 +66,7 @@ impl PacketSocket {
         check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), address_len()) }).map(drop)
     }
 
-    /// Sends a frame; waits for a short while where the interface's queue is full.
+    /// Sends a frame; waits a short while if the interface's queue is full.
     pub(super) fn send(&self, frame: &[u8]) -> io::Result<()> {
         let ethertype = frame.get(12..14).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
         let address = self.address(ethertype);
@@ -85,19 +83,20 @@ impl PacketSocket {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// The front of the next frame that was heard; `None` where there is none now.
+    /// The front of the next received frame; `None` if there is none now.
     pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
         // SAFETY: the buffer is borrowed mutably for the call, with its own length (1, 2).
         let len = unsafe { libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         match check(len as i32) {
             Ok(len) => Ok(Some(&buffer[..len as usize])),
-            // The interface may have gone down for a moment with its program, which says so once.
+            // The interface may have gone down for a moment with its program; the error appears
+            // once.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Waits until there is something to hear, or for `span`.
+    /// Waits until a frame arrives, or for `span`.
     pub(super) fn wait(&self, span: Duration) -> io::Result<()> {
         wait_readable(self.fd.as_raw_fd(), span).map(drop)
     }
@@ -116,22 +115,22 @@ impl PacketSocket {
 
     fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
         let len = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the value is borrowed for the call, with its own length (1); what a filter points
-        // to outlives the call, too.
+        // SAFETY: the value is borrowed for the call, with its own length (1); the program that a
+        // filter points to outlives the call, too.
         check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const *value).cast(), len) })
             .map(drop)
     }
 }
 
-/// Whether a descriptor is a packet socket of this thread's network namespace. Only who may send
-/// any frame here can have made it.
+/// Whether a descriptor is a packet socket of this thread's network namespace. Only a process with
+/// the right to send any frame here can have made it.
 pub(super) fn is_right_to_send(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let own = PacketSocket::open(ANY_INTERFACE)?;
     let is_packet_socket = option::<libc::c_int>(fd, libc::SO_DOMAIN).is_ok_and(|domain| domain == libc::AF_PACKET);
     Ok(is_packet_socket && option::<u64>(fd, SO_NETNS_COOKIE)? == option::<u64>(own.fd.as_fd(), SO_NETNS_COOKIE)?)
 }
 
-/// An option of a socket: a number.
+/// An integer option of a socket.
 fn option<T: Default + zerocopy::FromBytes>(fd: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
     let (mut value, mut len) = (T::default(), size_of::<T>() as libc::socklen_t);
     // SAFETY: the value is borrowed mutably for the call, with its own length, and any bytes are
@@ -140,7 +139,7 @@ fn option<T: Default + zerocopy::FromBytes>(fd: BorrowedFd<'_>, name: libc::c_in
     Ok(value)
 }
 
-/// A process that we want to hear the end of.
+/// A process whose end can be waited for.
 #[derive(Debug)]
 pub(super) struct Pidfd(OwnedFd);
 
@@ -152,13 +151,13 @@ impl Pidfd {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Waits for the end of the process, for `span` at most; whether it has come.
+    /// Waits for the end of the process, for `span` at most; returns whether it has ended.
     pub(super) fn wait(&self, span: Duration) -> io::Result<bool> {
         wait_readable(self.0.as_raw_fd(), span)
     }
 }
 
-/// Moves the calling thread into a network namespace, for good.
+/// Moves the calling thread into a network namespace, permanently.
 pub(super) fn enter(namespace: &File) -> io::Result<()> {
     // SAFETY: a borrowed descriptor (3) and no address.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
@@ -175,8 +174,8 @@ fn wait_readable(fd: RawFd, span: Duration) -> io::Result<bool> {
     }
 }
 
-/// TCP over IPv4, and ARP, with or without a tag behind the one that the kernel takes off. All else
-/// that comes to the interface, market data above all, would fill the buffer.
+/// Accepts TCP over IPv4, and ARP, with or without a second tag behind the one that the kernel
+/// strips. Other traffic of the interface, market data above all, would fill the buffer.
 fn tcp_and_arp() -> [libc::sock_filter; 14] {
     let (load_u16, load_u8) = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, libc::BPF_LD | libc::BPF_B | libc::BPF_ABS);
     let (equals, jump, give) = (libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_JMP | libc::BPF_JA, libc::BPF_RET);
@@ -199,8 +198,8 @@ fn tcp_and_arp() -> [libc::sock_filter; 14] {
     ]
 }
 
-/// Whether it may go a moment later: the queue is full, or the link is coming up again without the
-/// program.
+/// Whether a retry a moment later may succeed: the queue is full, or the link is coming up again
+/// without the program.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR))
 }

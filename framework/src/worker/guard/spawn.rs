@@ -1,4 +1,4 @@
-//! A guardian for oneself: the application's own binary, started once more.
+//! A guardian for the own process: the application's binary, started once more.
 //!
 //! ```no_run
 //! use wirepath::worker::guard;
@@ -26,36 +26,36 @@ use super::guardian::{Guardian, Target};
 use super::socket::{self, ANY_INTERFACE, PacketSocket};
 use crate::counters::{default_directory, is_privileged};
 
-/// What the started process is called, before the number of the process that it guards.
+/// The name of the spawned process, before the pid that it guards.
 const NAME: &str = "wirepath-guardian";
-/// What it says when it is there.
+/// The line it prints when it is ready.
 const READY: &str = "wirepath guard: ready";
-/// Longer takes no process to start; one that says nothing is not what we meant to start.
+/// No process takes longer to start; one that prints nothing is not our guardian.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A guardian of this process. It goes when the process has gone, and dropping this changes
-/// nothing.
+/// A guardian of this process. It exits after the process has ended; dropping this value does not
+/// stop it.
 #[derive(Debug)]
 pub struct Guard {
     child: Child,
 }
 
 impl Guard {
-    /// The guardian's process.
+    /// The guardian's pid.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it is still there. Where it was killed the application may [`spawn`] another.
+    /// Whether it still runs. If it was killed, the application may [`spawn`] another.
     pub fn is_there(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 }
 
-/// Starts a guardian for this process and waits until it is there. It inherits the CPUs and the
-/// priority of the calling thread: call it before threads are pinned. It stands in a process group
-/// of its own, where Ctrl-C does not reach it, and ignores the signals that ask a process to end,
-/// as those are for us; it goes when we have gone.
+/// Starts a guardian for this process and waits until it is ready. It inherits the CPUs and the
+/// priority of the calling thread: call it before threads are pinned. It is in a process group of
+/// its own, which Ctrl-C does not reach, and ignores the signals that ask a process to end, as
+/// those are for the application; it exits after the application.
 ///
 /// # Errors
 /// It cannot be started, this process may not send frames, or [`serve_if_spawned`] is not the first
@@ -64,7 +64,7 @@ pub fn spawn() -> io::Result<Guard> {
     if whom().is_some() {
         return Err(io::Error::other("a guardian guards nobody else: call guard::serve_if_spawned first of all"));
     }
-    // Both that it may send, which it needs, and that we may: see `may_ask`.
+    // It shows both that the guardian can send and that we are allowed to: see `may_ask`.
     let right = PacketSocket::open(ANY_INTERFACE).map_err(|error| {
         io::Error::new(error.kind(), format!("no guardian could send frames: {error}; it needs CAP_NET_RAW"))
     })?;
@@ -92,14 +92,13 @@ fn has_come(child: &mut Child) -> bool {
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = BufReader::new(pipe).read_line(&mut line);
-        // Nobody waits any more.
+        // The waiting thread has given up.
         let _ = tell.send(read.is_ok() && line.trim_end() == READY);
     });
     told.recv_timeout(PATIENCE).unwrap_or(false)
 }
 
-/// In a process that [`spawn`] has started, guards and ends the process; in any other, does
-/// nothing.
+/// In a process started by [`spawn`]: guards, and exits. In any other process: does nothing.
 pub fn serve_if_spawned() {
     let Some(pid) = whom() else { return };
     let code = match serve(pid) {
@@ -129,10 +128,10 @@ fn serve(pid: u32) -> Result<(), Box<dyn core::error::Error>> {
     Ok(())
 }
 
-/// Whether whoever started us may have us guard that process: it is the process itself, and where
-/// the program's file gives rights (setuid, capabilities), it had the right to send any frame
-/// before. Anybody can start such a program under any name; it has got a packet socket from who has
-/// that right, and from nobody else.
+/// Whether our parent may have us guard that process: it must be the process itself, and if our
+/// executable gives privileges (setuid, capabilities), it must have had the right to send any frame
+/// already. Any user can start such an executable under any name; the packet socket we inherit can
+/// come only from a process with that right.
 fn may_ask(pid: u32) -> io::Result<()> {
     if parent_id() != pid {
         return Err(io::Error::other(format!("process {pid} has ended, or is not the one that started this guardian")));

@@ -1,4 +1,4 @@
-//! What a live port asks of an AF_XDP device.
+//! The part of a live port that is particular to AF_XDP.
 
 use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig};
 use super::error::LiveError;
@@ -27,13 +27,13 @@ impl LiveDriverConfig for AfXdpConfig {
         self.mode == Mode::Generic
     }
 
-    /// The program on a queue only sees what the NIC put there.
+    /// The program on a queue sees only the frames that the NIC steers to that queue.
     fn steers_each_queue(&self) -> bool {
         true
     }
 
-    /// The chunks of a umem, of which there are two sizes. A longer frame takes several, or is
-    /// refused where kernel and driver cannot do that.
+    /// Chunks of a umem, which come in two sizes. A longer frame takes several, or is refused if
+    /// kernel or driver lack multi-buffer support.
     fn layout(&self, mtu: usize) -> Layout {
         let smaller = Layout::umem(2_048);
         if mtu + LINK_HEADER_LEN <= smaller.data_room() { smaller } else { Layout::umem(4_096) }

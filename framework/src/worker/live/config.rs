@@ -1,4 +1,4 @@
-//! What to run on an interface, and how.
+//! The configuration of a live port.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -13,64 +13,65 @@ use crate::proto::Ipv4Prefix;
 use crate::wire::{IgmpVersion, MacAddr, Protocol, VlanTags};
 use crate::worker::topology::Machine;
 
-/// Which interface, whose it is, and what is wanted of it.
+/// The interface, its owner, and the flows it receives.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
     /// The application's name, as in [`Block::create`](crate::counters::Block::create):
     /// `wirepath capture` finds the queues by it. By default `wirepath`.
     pub app: String,
-    /// The interface, what drives it, and the lengths of the rings.
+    /// The interface, its device, and the lengths of the rings.
     pub port: PortConfig,
-    /// The queues to take, one for each worker. The NIC decides which frames come on which queue.
-    /// By default queue 0.
+    /// The queues to open, one per worker. The NIC decides which frames arrive on which queue. By
+    /// default queue 0.
     pub queues: Vec<u16>,
-    /// Whose the interface is. By default [`Owner::Shared`].
+    /// The owner of the interface. By default [`Owner::Shared`].
     pub owner: Owner,
-    /// Who keeps the network sending us the groups. By default [`IgmpMode::Kernel`]; [`IgmpMode::Own`]
-    /// on an interface of our own.
+    /// Who keeps the IGMP memberships. By default [`IgmpMode::Kernel`]; [`IgmpMode::Own`] on an
+    /// interface with a host of its own.
     pub igmp: IgmpMode,
-    /// The oldest version of IGMP that we speak, where we speak it: version 3 where all routers and
-    /// switches of the link do, so that nobody can have all sources sent to us by asking in version 2.
-    /// By default version 1.
+    /// The oldest version of IGMP that a worker speaks. Set version 3 if all routers and switches
+    /// of the link speak it, so that no one can have all sources sent to the port by a query in
+    /// version 2. By default version 1.
     pub igmp_version_min: IgmpVersion,
-    /// What shall come to us. The applications join and bind the same ends at their sockets. By
-    /// default nothing.
+    /// The flows to receive. The applications join and bind the same groups and ports at their
+    /// sockets. By default none.
     pub flows: Vec<FlowSpec>,
-    /// The tags of a host of our own: it takes what has them, and all that it sends has them. Two
-    /// for a VLAN in a provider's (QinQ). [`VlanTags::NONE`] for untagged, and where the interface
-    /// is the kernel's. By default [`VlanTags::NONE`].
+    /// The VLAN tags of a host of our own: it receives only frames with these tags, and sends all
+    /// its frames with them. Two for a VLAN in a provider's (QinQ). [`VlanTags::NONE`] for
+    /// untagged, and if the interface is the kernel's. By default [`VlanTags::NONE`].
     pub vlan: VlanTags,
-    /// How many connections each worker holds, and how much of their data; `None` for no TCP.
-    /// `connections_max` and `chunks_max` decide how much memory it takes: a chunk is a buffer of
-    /// the pool. By default `None`.
+    /// The limits on each worker's connections and their data; `None` for no TCP. `connections_max`
+    /// and `chunks_max` determine how much memory it needs: a chunk is a buffer of the pool. By
+    /// default `None`.
     pub tcp: Option<TcpConfig>,
-    /// What to do about UDP and TCP checksums; `None` decides by the driver: virtual links (veth,
-    /// tap) between kernels carry unfinished ones, a wire does not. By default `None`.
+    /// The policy for UDP and TCP checksums; `None` decides by the driver: virtual links (veth,
+    /// tap) between kernels carry partial checksums, a physical link does not. By default `None`.
     pub checksum: Option<ChecksumPolicy>,
 }
 
-/// Whose the interface is.
+/// The owner of the interface.
 #[derive(Clone, Debug, Default)]
 pub enum Owner {
-    /// The kernel's. We send from its addresses, follow its routes, neighbors and link, and receive
-    /// what was asked for; ARP, ICMP, ssh and all the rest stay with it.
+    /// The kernel. We send from its addresses, follow its routes, neighbors and link, and receive
+    /// only the configured flows; ARP, ICMP, ssh and all other traffic remain with it.
     #[default]
     Shared,
-    /// Ours. It has an address that the kernel does not have, and answers ARP and ICMP itself.
+    /// The worker. It has an address that the kernel does not have, and answers ARP and ICMP
+    /// itself.
     Own(OwnHost),
 }
 
 /// A host beside the kernel's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnHost {
-    /// Our addresses with the lengths of their networks' prefixes, the first one first: we send
-    /// from it. By default none: name one.
+    /// The host's addresses with the prefix lengths of their networks; the first one is the default
+    /// source. By default none: at least one is needed.
     pub addresses: Vec<Ipv4Prefix>,
     /// Routes to networks that are not on the link. By default none.
     pub routes: Vec<StaticRoute>,
-    /// Neighbors that need not be asked for. By default none.
+    /// Static neighbors. By default none.
     pub neighbors: Vec<(Ipv4Addr, MacAddr)>,
-    /// Which frames the kernel does not get. By default [`CaptureMode::Needed`].
+    /// The frames that the kernel does not receive. By default [`CaptureMode::Needed`].
     pub takes: CaptureMode,
 }
 
@@ -83,57 +84,57 @@ pub struct StaticRoute {
     pub via: Ipv4Addr,
 }
 
-/// Which frames of an interface of ours the kernel does not get.
+/// The frames of an interface of our own that the kernel does not receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CaptureMode {
-    /// ARP, what is sent to our addresses and to the groups, and IGMP where we speak it. The kernel
-    /// gets the rest: LLDP, IPv6.
+    /// ARP, frames to our addresses and to the groups, and IGMP if a worker speaks it. The kernel
+    /// receives the rest: LLDP, IPv6.
     #[default]
     Needed,
     /// All of them.
     Everything,
 }
 
-/// Who keeps the network sending us the groups that are joined.
+/// Who keeps the memberships of the joined groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgmpMode {
-    /// The worker: reports its groups and answers queries. IGMP then does not reach the kernel,
-    /// whose own memberships on this interface would dry up.
+    /// The worker: it reports its groups and answers queries. IGMP then does not reach the kernel,
+    /// whose own memberships on this interface would expire.
     Own,
-    /// The kernel: a socket beside the workers holds a membership for each group that is wanted,
-    /// with its sources.
+    /// The kernel: a socket beside the workers holds a membership for each configured group, with
+    /// its sources.
     Kernel,
-    /// Nobody: the exchange floods, or something else has joined.
+    /// No one: the exchange floods, or another host has joined.
     Nobody,
 }
 
-/// Something that shall come to us.
+/// A flow to receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
     /// UDP or TCP.
     pub protocol: Protocol,
-    /// A group and port, or an address of ours and a port; [`Ipv4Addr::UNSPECIFIED`] for all that
-    /// the interface has, port 0 for any.
+    /// A group and port, or a local address and port; [`Ipv4Addr::UNSPECIFIED`] for all addresses
+    /// of the interface, port 0 for any.
     pub destination: SocketAddrV4,
-    /// The only senders; empty for whoever.
+    /// The only senders; empty for any.
     pub sources: Vec<Ipv4Addr>,
-    /// The only port of theirs; `None` for any.
+    /// The only source port; `None` for any.
     pub source_port: Option<u16>,
     /// The only VLAN; `None` for tagged and untagged.
     pub vlan: Option<u16>,
-    /// The only queue that is asked for it; `None` for all that are taken.
+    /// The only queue to receive it; `None` for all opened queues.
     pub queue: Option<u16>,
 }
 
 impl LiveConfig {
-    /// Queue 0 of an interface that is the kernel's, who also keeps the memberships; AF_XDP in the
-    /// best mode there is.
+    /// Queue 0 of an interface that belongs to the kernel, which also keeps the memberships, over
+    /// AF_XDP in the best mode available.
     #[cfg(feature = "af-xdp")]
     pub fn new(interface: &str) -> Self {
         Self::over(PortConfig::AfXdp(AfXdpConfig::new(interface)))
     }
 
-    /// The same over a device of one's choice.
+    /// As `new`, over a device of one's choice.
     pub fn over(port: PortConfig) -> Self {
         Self {
             app: "wirepath".into(),
@@ -149,38 +150,38 @@ impl LiveConfig {
         }
     }
 
-    /// The same, driven by another device.
+    /// Sets the device.
     #[must_use]
     pub fn on(self, port: PortConfig) -> Self {
         Self { port, ..self }
     }
 
-    /// The same, under the application's name.
+    /// Sets the application's name.
     #[must_use]
     pub fn named(self, app: &str) -> Self {
         Self { app: app.into(), ..self }
     }
 
-    /// The same, and one thing more that shall come to us.
+    /// Adds a flow to receive.
     #[must_use]
     pub fn flow(mut self, flow: FlowSpec) -> Self {
         self.flows.push(flow);
         self
     }
 
-    /// The same, with connections.
+    /// Enables TCP.
     #[must_use]
     pub fn with_tcp(self, tcp: TcpConfig) -> Self {
         Self { tcp: Some(tcp), ..self }
     }
 
-    /// The same on an interface of our own, with IGMP of our own.
+    /// Makes the interface our own, with IGMP of our own.
     #[must_use]
     pub fn owned(self, host: OwnHost) -> Self {
         Self { owner: Owner::Own(host), igmp: IgmpMode::Own, ..self }
     }
 
-    /// What to do about checksums on an interface that is a virtual link or not.
+    /// The checksum policy on a virtual or a physical link.
     pub(super) fn checksum_on(&self, is_virtual: bool) -> ChecksumPolicy {
         self.checksum.unwrap_or(match is_virtual {
             true => ChecksumPolicy::AcceptPartial,
@@ -188,7 +189,7 @@ impl LiveConfig {
         })
     }
 
-    /// Finds what contradicts itself, before anything is touched.
+    /// Checks the configuration for contradictions, before anything is touched.
     pub(super) fn check(&self) -> Result<(), LiveError> {
         let (Some(_), unique) = (self.queues.first(), is_unique(&self.queues)) else {
             return Err(LiveError::Config("no queue is named: take at least queue 0".into()));
@@ -228,8 +229,8 @@ impl LiveConfig {
         }
     }
 
-    /// Whether the machine has the memory for TCP in all workers. The kernel grants each of them
-    /// what it has not left, and ends a process when it is used.
+    /// Checks that the machine has the memory for TCP in all workers. The kernel would grant each
+    /// of them memory that it does not have, and kill a process at first use.
     pub(super) fn check_memory(&self, machine: &Machine) -> Result<(), LiveError> {
         let (Some(tcp), Some(left)) = (self.tcp, machine.memory_left()) else { return Ok(()) };
         let (workers, each) = (self.queues.len(), TcpSockets::bytes(&tcp));
@@ -269,55 +270,55 @@ impl LiveConfig {
 }
 
 impl FlowSpec {
-    /// Datagrams to a group, or to an address of ours, from whoever sends them.
+    /// Datagrams to a group or a local address, from any sender.
     pub const fn udp(destination: Ipv4Addr, port: u16) -> Self {
         let destination = SocketAddrV4::new(destination, port);
         Self { protocol: Protocol::UDP, destination, sources: Vec::new(), source_port: None, vlan: None, queue: None }
     }
 
-    /// Segments to an address of ours that we listen at.
+    /// Segments to a local address that we listen on.
     pub fn tcp(destination: Ipv4Addr, port: u16) -> Self {
         Self { protocol: Protocol::TCP, ..Self::udp(destination, port) }
     }
 
-    /// Segments from an address and port that we connect to. On an interface of the kernel's its
-    /// own connections there would come to us too and be reset: with [`to_port`](Self::to_port)
-    /// they do not.
+    /// Segments from an address and port that we connect to. On an interface of the kernel,
+    /// segments of its own connections to that peer would arrive here too and be reset:
+    /// [`to_port`](Self::to_port) prevents it.
     pub fn tcp_from(remote: SocketAddrV4) -> Self {
         let flow = Self::tcp(Ipv4Addr::UNSPECIFIED, 0).from(&[*remote.ip()]);
         Self { source_port: Some(remote.port()), ..flow }
     }
 
-    /// The same, to one port of ours only: that which we connect from.
+    /// Restricts it to one local port: the one we connect from.
     #[must_use]
     pub fn to_port(mut self, port: u16) -> Self {
         self.destination.set_port(port);
         self
     }
 
-    /// The same, from these senders only.
+    /// Restricts it to these senders.
     #[must_use]
     pub fn from(self, sources: &[Ipv4Addr]) -> Self {
         Self { sources: sources.to_vec(), ..self }
     }
 
-    /// Whether it is a group.
+    /// Whether the destination is a group.
     pub fn is_group(&self) -> bool {
         self.destination.ip().is_multicast()
     }
 
-    /// Whether it is what we connect to, by [`tcp_from`](Self::tcp_from).
+    /// Whether it is the flow of a peer, by [`tcp_from`](Self::tcp_from).
     fn is_call(&self) -> bool {
         self.protocol == Protocol::TCP && self.source_port.is_some()
     }
 
-    /// Whether queue `idx` is asked for it.
+    /// Whether queue `idx` receives it.
     pub(super) fn is_on(&self, idx: u16) -> bool {
         self.queue.is_none_or(|queue| queue == idx)
     }
 }
 
-/// As an operator would say it: `UDP to 239.1.1.1:9000 from 10.0.0.1`.
+/// For the operator: `UDP to 239.1.1.1:9000 from 10.0.0.1`.
 impl fmt::Display for FlowSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} to {}", self.protocol, self.destination)?;
@@ -350,7 +351,8 @@ mod tests {
         LiveConfig::new("eth1").owned(OwnHost { addresses, takes, ..OwnHost::default() })
     }
 
-    /// The kernel would grant it, and the OOM killer end us as the tables are made.
+    /// The kernel would grant the memory, and the OOM killer end the process as the tables are
+    /// made.
     #[test]
     fn more_tcp_than_the_machine_has_left_is_refused_with_the_sum_and_the_bound() {
         let root = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The device under a live port: which kinds there are, and where they differ above the contract
-//! that they share.
+//! The device under a live port: the kinds there are, and their differences above the device
+//! contract that they share.
 
 use super::error::LiveError;
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5")))]
@@ -35,13 +35,14 @@ type Mlx5 = Mlx5Device;
 #[cfg(not(feature = "mlx5"))]
 type Mlx5 = Absent;
 
-/// A device of either kind; of a kind that was not built there is none.
+/// A device of either kind; a kind that was not built has no values.
 pub type LiveDevice = Either<AfXdp, Mlx5>;
 
 /// Bytes of an Ethernet header with two tags.
 pub(super) const LINK_HEADER_LEN: usize = 14 + 2 * 4;
 
-/// What a live port asks of a device's configuration. Each device answers in a file of its own.
+/// The queries that a live port makes of a device's configuration. Each device has a file of its
+/// own.
 pub(super) trait LiveDriverConfig {
     fn interface(&self) -> &str;
 
@@ -49,39 +50,39 @@ pub(super) trait LiveDriverConfig {
 
     fn open(&self) -> Result<LiveDevice, LiveError>;
 
-    /// Frames that may wait for the worker, and frames that may be on their way out.
+    /// Ring lengths of receive and transmit.
     fn ring_lens(&self) -> (u32, u32);
 
-    /// Whether frames pass the kernel's driver first, so that they come as those of the bond that
-    /// the driver is part of.
+    /// Whether frames pass the kernel's driver first, so that they arrive as frames of the bond
+    /// that the driver is part of.
     fn is_behind_the_driver(&self) -> bool {
         false
     }
 
-    /// Whether a rule that several queues want is given to each of them.
+    /// Whether a rule for several queues is installed on each of them.
     fn steers_each_queue(&self) -> bool;
 
-    /// Buffers that hold a frame of the interface in one piece, where any can.
+    /// Buffers that hold a frame of the interface in one piece, if any can.
     fn layout(&self, mtu: usize) -> Layout;
 }
 
-/// What a live port asks of an open device.
+/// The queries that a live port makes of an open device.
 pub(super) trait LiveDriver {
-    /// What was chosen and what it can do, in words, for the operator.
+    /// The chosen modes and the capabilities, in words for the operator.
     fn describe(&self) -> String;
 
-    /// Why no frame will come again though the interface is there.
+    /// Why no frame will arrive again although the interface exists.
     fn why_ended(&self) -> Option<String> {
         None
     }
 
-    /// Whether frames may come from a stack of this very machine, which leaves checksums to be
-    /// finished by a NIC that is not there.
+    /// Whether frames may come from a stack of this same machine, which leaves checksums to a NIC
+    /// that is not there.
     fn is_virtual(&self) -> bool {
         false
     }
 
-    /// What reads the clock of the device itself, where it has one that can be read.
+    /// A reader of the device's own clock, if the device has one that can be read.
     fn nic_clock(&self) -> Option<NicClock> {
         None
     }
@@ -103,7 +104,7 @@ impl PortConfig {
         }
     }
 
-    /// Frames that may wait for the worker, and frames that may be on their way out.
+    /// Ring lengths of receive and transmit.
     pub fn ring_lens(&self) -> (u32, u32) {
         self.driver().ring_lens()
     }
@@ -120,7 +121,7 @@ impl PortConfig {
         self.driver().steers_each_queue()
     }
 
-    /// How many queues get a rule.
+    /// The number of queues that a rule is installed on.
     pub(super) fn queues_a_rule(&self) -> usize {
         if self.steers_each_queue() { usize::MAX } else { 1 }
     }
@@ -129,8 +130,8 @@ impl PortConfig {
         self.driver().layout(mtu)
     }
 
-    /// The one place that asks which device it is. `*self`, because a port of no device has no
-    /// arms.
+    /// The only place that dispatches on the device. `*self`, because with no device built the enum
+    /// has no variants.
     fn driver(&self) -> &dyn LiveDriverConfig {
         match *self {
             #[cfg(feature = "af-xdp")]
@@ -141,7 +142,7 @@ impl PortConfig {
     }
 }
 
-/// Whichever device it is.
+/// The driver of either device.
 pub(super) fn driver(device: &LiveDevice) -> &dyn LiveDriver {
     match device {
         Either::Left(device) => device,

@@ -1,4 +1,4 @@
-//! What can go wrong before the first frame: one sentence each, with the next step in it.
+//! The errors before the first frame: one sentence each, including the next step.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -13,64 +13,64 @@ use crate::worker::PoolSetupError;
 use crate::worker::kernel::MirrorError;
 use crate::worker::topology::MemoryLeft;
 
-/// Why it does not go live. Nothing is left on the interface.
+/// Why a port does not go live. Nothing is left on the interface.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LiveError {
     /// The configuration contradicts itself; one sentence.
     Config(String),
-    /// The kernel's view of the interface cannot be had.
+    /// The kernel's state of the interface cannot be read.
     Mirror(MirrorError),
-    /// No device, or no queue.
+    /// The device or a queue cannot be opened.
     Device(DeviceError),
-    /// A rule was refused.
+    /// The device refused a rule.
     Steering {
         /// The rule.
         rule: Rule,
-        /// Why.
+        /// The reason.
         error: SteerError,
     },
-    /// The configured host cannot be.
+    /// The configured host is invalid.
     Host(HostError),
-    /// The kernel has an address on the interface that was to be ours.
+    /// The kernel has an address on the interface that was to be our own.
     KernelHasAddress {
         /// The interface.
         interface: String,
         /// The kernel's address.
         address: Ipv4Prefix,
     },
-    /// A membership that the kernel was to keep.
+    /// The kernel refused a membership.
     Membership {
         /// The interface.
         interface: String,
         /// The group.
         group: Ipv4Addr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// Errors about our flows that come to the kernel cannot be heard.
+    /// ICMP errors about our flows that the kernel receives cannot be listened for.
     IcmpErrors {
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The limits of TCP do not add up.
+    /// The TCP limits contradict each other.
     Tcp(TcpConfigError),
-    /// The machine has not the memory for TCP.
+    /// The machine has too little memory for TCP.
     TcpMemory {
-        /// Its limits in each worker.
+        /// The limits in each worker.
         tcp: Box<TcpConfig>,
-        /// How many workers there are.
+        /// The number of workers.
         workers: usize,
-        /// Bytes that it takes in each.
+        /// Bytes needed in each.
         each: usize,
-        /// What the machine has.
+        /// Memory the machine has left.
         left: MemoryLeft,
     },
-    /// Open connections cannot be written down for a guardian.
+    /// The roster of open connections, for a guardian, cannot be created.
     Roster(SetupError),
-    /// No buffers.
+    /// The buffer pool cannot be created.
     Pool(PoolSetupError),
 }
 

@@ -1,6 +1,6 @@
 //! The host of one worker: addresses, routes and neighbors, from the kernel or from the
-//! configuration, and what the nodes and the way out have to know of it. Made on the main thread,
-//! where everything is known before a worker starts.
+//! configuration, and the settings of the nodes and of egress that follow from them. Made on the
+//! main thread, before a worker starts.
 
 use super::config::{IgmpMode, LiveConfig, OwnHost, Owner};
 use super::error::LiveError;
@@ -15,42 +15,43 @@ use crate::wire::{IgmpVersion, MacAddr, VlanTags};
 use crate::worker::kernel::{Follower, Link, Mirror};
 use crate::worker::random_seed;
 
-/// Addresses of an interface, the kernel's and those that its routes borrow: 8 bytes each.
+/// Addresses of an interface: the kernel's, and those that its routes use. 8 bytes each.
 const ADDRESSES_MAX: usize = 64;
 /// Routes out of one interface, 28 bytes each: a trading host has a handful.
 const ROUTES_MAX: usize = 256;
-/// Neighbors of a worker, some 200 bytes each: routers, exchanges, and strangers; those that were
-/// configured beside as many as are asked for.
+/// Neighbors of a worker, some 200 bytes each: routers, exchanges, and unknown hosts; static ones
+/// and resolved ones together.
 const NEIGHBORS_MAX: usize = 512;
-/// What the mirror may tell before the worker has looked: a dump of full tables and some more.
+/// Updates that the mirror may queue before the worker has polled: a dump of full tables and some
+/// more.
 const TIDINGS_MAX: usize = 1_024;
 /// Bytes of the IPv4 header of an IGMP report, router alert included.
 const IGMP_HEADER_LEN: usize = 24;
 
-/// Everything about its host that a worker takes along. All of it may be moved to the worker's
-/// thread.
+/// A worker's host with everything that depends on it. It can be moved to the worker's thread.
 pub struct LiveHost {
-    /// The application's name, by which a guardian knows its connections.
+    /// The application's name, by which a guardian identifies its connections.
     pub app: String,
     /// Addresses, routes and neighbors, as they are now.
     pub host: Host,
-    /// Keeps them, or on an interface of ours the link alone, as the kernel has them: for
+    /// Follows the kernel's state, or on an interface of our own only its link: for
     /// [`Worker::follow`](crate::worker::Worker::follow).
     pub follower: Follower,
-    /// The way out.
+    /// The configuration of egress.
     pub egress: EgressConfig,
-    /// The nodes, for [`host_stack`](crate::pipeline::host_stack) or a tree of one's own.
+    /// The configuration of the nodes, for [`host_stack`](crate::pipeline::host_stack) or a tree of
+    /// one's own.
     pub stack: HostStackConfig,
-    /// How the pool is cut: in buffers that hold a frame of the interface where any can.
+    /// The layout of the pool: buffers hold a frame of the interface in one piece, if any can.
     pub layout: Layout,
-    /// Buffers of the pool, without what the application holds.
+    /// Buffers of the pool, beside those that the application holds.
     pub buffers: Sizing,
-    /// The connections, for [`TcpSockets`](crate::pipeline::tcp::TcpSockets).
+    /// The TCP limits, for [`TcpSockets`](crate::pipeline::tcp::TcpSockets).
     pub tcp: Option<TcpConfig>,
 }
 
 impl LiveHost {
-    /// Asks `mirror` about the interface and adds what the configuration says.
+    /// Queries `mirror` about the interface and adds the configuration.
     pub(super) fn new(
         config: &LiveConfig,
         link: &Link,
@@ -111,9 +112,8 @@ fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
     }
 }
 
-/// The VLANs that may be meant: that of the host, of which the rules have compared the outer tag,
-/// else those of the wants. Where they differ all pass, and the application looks at each
-/// datagram's.
+/// The VLANs to accept: that of the host, whose outer tag the rules have compared, else those of
+/// the flows. If the flows differ, all VLANs pass, and the application checks each datagram's.
 fn vlans(config: &LiveConfig) -> Vlans {
     let mut wanted = config.flows.iter().map(|flow| flow.vlan);
     match (config.vlan.inner(), wanted.next()) {
@@ -124,7 +124,7 @@ fn vlans(config: &LiveConfig) -> Vlans {
     }
 }
 
-/// Gives the host what was configured, where the kernel has nothing.
+/// Configures the host, if the kernel has no address there.
 fn settle(host: &mut Host, own: &OwnHost, interface: &str) -> Result<(), LiveError> {
     if let Some(&address) = host.addresses().first() {
         return Err(LiveError::KernelHasAddress { interface: interface.into(), address });
@@ -132,12 +132,12 @@ fn settle(host: &mut Host, own: &OwnHost, interface: &str) -> Result<(), LiveErr
     Ok(apply(host, own).map_err(|fault| fault.error)?)
 }
 
-/// A part of the configuration of a host that no host can have.
+/// A part of a host's configuration that is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnFault {
-    /// Which part.
+    /// The part.
     pub part: OwnPart,
-    /// What is wrong with it.
+    /// The reason.
     pub error: HostError,
 }
 
@@ -153,8 +153,8 @@ pub enum OwnPart {
 }
 
 impl OwnHost {
-    /// Finds the first part that the host will refuse, before there is an interface: for who knows
-    /// in which line of a file it stands.
+    /// Finds the first part that the host would refuse, before there is an interface: for callers
+    /// that know the line of a file that it stands in.
     pub fn check(&self) -> Result<(), OwnFault> {
         let config = HostConfig {
             interface: InterfaceId(1),

@@ -1,5 +1,5 @@
-//! Memberships that the kernel keeps for us: sockets that receive nothing and are members. The
-//! kernel reports them, answers queries, and takes them back when the process ends.
+//! Memberships that the kernel keeps for us, by sockets that join groups and receive nothing. The
+//! kernel reports them, answers queries, and leaves the groups when the process ends.
 //!
 //! Each group and source has a socket of its own: the kernel's limits are per socket
 //! (`igmp_max_memberships` is 20, `igmp_max_msf` is 10), and a descriptor is cheaper than a sysctl.
@@ -11,18 +11,18 @@ use super::config::FlowSpec;
 use super::error::LiveError;
 use super::sys;
 
-/// A group, and the only sender where it is not whoever sends.
+/// A group, and its only source, or `None` for any.
 type Pair = (Ipv4Addr, Option<Ipv4Addr>);
 
-/// Memberships, for as long as this lives.
+/// Memberships that last as long as this value.
 #[derive(Debug, Default)]
 pub(super) struct Memberships {
     sockets: Vec<(Pair, UdpSocket)>,
 }
 
 impl Memberships {
-    /// Joins every group that is wanted and not joined yet, on interface number `idx` in the
-    /// calling thread's network namespace. On an error those that it had joined are left again.
+    /// Joins every group of `flows` that is not joined yet, on interface number `idx` in the
+    /// calling thread's network namespace. On an error it leaves those that it had joined.
     pub(super) fn join(&mut self, flows: &[FlowSpec], interface: &str, idx: u32) -> Result<(), LiveError> {
         let before = self.sockets.len();
         for pair in pairs(flows) {
@@ -43,7 +43,7 @@ impl Memberships {
         Ok(())
     }
 
-    /// Leaves every group that is wanted no more.
+    /// Leaves every group that no flow needs.
     pub(super) fn leave_all_but(&mut self, flows: &[FlowSpec]) {
         let wanted = pairs(flows);
         self.sockets.retain(|(pair, _)| wanted.contains(pair));
@@ -86,7 +86,7 @@ mod tests {
             let text = std::fs::read_to_string("/proc/net/igmp").unwrap();
             text.to_uppercase().contains(&format!("{:08X}", GROUP.to_bits().swap_bytes()))
         };
-        // Loopback is interface 1 in every namespace, and takes multicast memberships.
+        // Loopback is interface 1 in every namespace, and accepts multicast memberships.
         let flows = [FlowSpec::udp(GROUP, 1), FlowSpec::udp(GROUP, 1).from(&[SENDER])];
         let mut memberships = Memberships::default();
         memberships.join(&flows, "lo", 1).unwrap();

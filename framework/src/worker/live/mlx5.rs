@@ -1,4 +1,4 @@
-//! What a live port asks of a ConnectX.
+//! The part of a live port that is particular to a ConnectX.
 
 use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig};
 use super::error::LiveError;
@@ -24,7 +24,7 @@ impl LiveDriverConfig for Mlx5Config {
         (self.rx_ring_len, self.tx_ring_len)
     }
 
-    /// The NIC would send a group's frames to all.
+    /// With a rule on each queue the NIC would copy a group's frames to all of them.
     fn steers_each_queue(&self) -> bool {
         false
     }

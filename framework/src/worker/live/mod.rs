@@ -1,5 +1,5 @@
-//! Going live: from a small configuration to everything that a worker needs on a queue of a real
-//! interface, over AF_XDP or as a queue of a ConnectX.
+//! Going live: from a small configuration to a worker on a queue of a real interface, over AF_XDP
+//! or on a queue of a ConnectX.
 //!
 //! ```text
 //!  main thread                                                worker thread
@@ -7,13 +7,13 @@
 //!                   └──────────── take_queue ─▶ LiveQueue ──▶ pool, queue, host, follower ─▶ Worker
 //! ```
 //!
-//! The question that decides all others is whose the interface is ([`Owner`]): the kernel's, whose
-//! addresses, routes and neighbors are then followed and who goes on to get all that nobody here
-//! has asked for; or ours, with an address that the kernel does not have, and ARP, ICMP and IGMP of
-//! our own.
+//! The first decision is the owner of the interface ([`Owner`]). With the kernel as owner, we
+//! follow its addresses, routes and neighbors, and it receives all frames but the configured flows.
+//! On an interface of our own, we have an address that the kernel does not have, and ARP, ICMP and
+//! IGMP of our own.
 //!
-//! What can fail fails in [`LivePort::open`] and [`LiveQueue::worker`], before a frame has come to
-//! us; an error gives everything back. When the port and its queues are dropped, or the process
+//! All errors occur in [`LivePort::open`] and [`LiveQueue::worker`], before a frame has been
+//! received; an error undoes every step. When the port and its queues are dropped, or the process
 //! dies, nothing is left on the interface.
 
 #[cfg(feature = "af-xdp")]

@@ -1,4 +1,4 @@
-//! A live port: an interface with our rules on it, on the main thread. Workers get its queues.
+//! A live port: an interface with our rules on it, on the main thread. Workers take its queues.
 
 use std::io;
 
@@ -20,28 +20,28 @@ use crate::worker::kernel::{IcmpErrorListener, Link, Mirror, MirrorThread};
 use crate::worker::timeline::{NicClock, Phc};
 use crate::worker::topology::Machine;
 
-/// An interface that is live for as long as this or one of its queues exists. Keep it on the main
+/// An interface that is live as long as this value or one of its queues exists. Keep it on the main
 /// thread.
 pub struct LivePort {
     device: TapDevice<LiveDevice>,
     config: LiveConfig,
-    /// For the queues that are not taken yet, in the order of the configuration.
+    /// Hosts of the queues that are not taken yet, in the order of the configuration.
     hosts: Vec<(u16, LiveHost)>,
-    /// What stands for the wants.
+    /// The rules in place.
     steered: Vec<Steered>,
-    /// The interface's addresses at the start: those of a want that names none.
+    /// The interface's addresses at start: those of a flow that names none.
     addresses: Vec<Ipv4Prefix>,
-    /// The queues that the interface has.
+    /// Number of queues of the interface.
     queues: u16,
-    // Dropped last: workers follow the kernel, and the network sends to us, to the end.
+    // Dropped last: until then workers follow the kernel, and the network sends us the groups.
     _mirror: MirrorThread,
     _icmp_errors: Option<IcmpErrorListener>,
     memberships: Memberships,
-    /// The number of the interface.
+    /// The interface index.
     idx: u32,
 }
 
-/// A rule that stands.
+/// A rule in place.
 struct Steered {
     rule: Rule,
     queue: u16,
@@ -49,15 +49,15 @@ struct Steered {
 }
 
 impl LivePort {
-    /// Makes everything that does not need the worker's own thread: the hosts, the kernel's
+    /// Sets up everything that does not need the worker's own thread: the hosts, the kernel's
     /// memberships, the program on the interface with its rules, and the thread that follows the
-    /// kernel until `stop`. Counters of that are registered in `scope`.
+    /// kernel until `stop`. Registers their counters in `scope`.
     ///
     /// The kernel goes on receiving every frame until a worker has polled its queue for the first
-    /// time, or has sent something by it.
+    /// time, or has sent on it.
     ///
     /// # Errors
-    /// One sentence with the next step in it; everything is given back.
+    /// One sentence with the next step; every step is undone.
     pub fn open(config: &LiveConfig, scope: &Scope, stop: &StopFlag) -> Result<Self, LiveError> {
         config.check()?;
         config.check_memory(&Machine::here())?;
@@ -117,9 +117,10 @@ impl LivePort {
         Ok(Some(LiveQueue { idx, queue, capabilities: self.device.capabilities(), live }))
     }
 
-    /// Wants more while it runs: has it steered to the queues that are named and, where the kernel
-    /// keeps the memberships, joined. The application joins or binds the same end at its sockets.
-    /// Call it in the network namespace of [`open`](Self::open). On an error nothing has changed.
+    /// Adds a flow while the port runs: steers it to its queues and, if the kernel keeps the
+    /// memberships, joins its group. The application joins or binds the same address at its
+    /// sockets. Call it in the network namespace of [`open`](Self::open). On an error nothing has
+    /// changed.
     pub fn add_flow(&mut self, flow: FlowSpec) -> Result<(), LiveError> {
         if flow.destination.ip().is_unspecified() {
             return Err(LiveError::Config("name the address that is wanted: only at start all are known".into()));
@@ -139,16 +140,17 @@ impl LivePort {
         Ok(())
     }
 
-    /// Takes a want back while it runs, one of the configuration or one of [`add_flow`](Self::add_flow):
-    /// its rules leave the program or the NIC, a membership that the kernel keeps for it is left,
-    /// and the kernel gets the frames again from the next one on. What another want needs as well
-    /// stays, and a want that was given twice is taken back twice. Frames that are in the ring
-    /// already still come; the application leaves or closes the same end at its sockets. Call it in
-    /// the network namespace of [`open`](Self::open).
+    /// Removes a flow while the port runs, of the configuration or of [`add_flow`](Self::add_flow):
+    /// removes its rules from the program or the NIC, leaves its group if the kernel keeps the
+    /// membership, and the kernel receives the frames again from the next one on. Rules and
+    /// memberships that another flow needs remain, and a flow that was added twice must be removed
+    /// twice. Frames already in the ring are still delivered; the application leaves or closes the
+    /// same address at its sockets. Call it in the network namespace of [`open`](Self::open).
     ///
     /// # Errors
-    /// It is not wanted: nothing has changed. On a ConnectX, where a rule stands for one queue, the
-    /// NIC may refuse it for another queue that wants the same: those frames then go to the kernel.
+    /// There is no such flow: nothing has changed. On a ConnectX, where a rule belongs to one
+    /// queue, the NIC may refuse to move it to another queue with the same flow: the kernel then
+    /// receives those frames.
     pub fn remove_flow(&mut self, flow: &FlowSpec) -> Result<(), LiveError> {
         let Some(place) = self.config.flows.iter().position(|wanted| wanted == flow) else {
             return Err(LiveError::Config(format!("{flow} is not wanted, so it cannot be taken back")));
@@ -159,7 +161,7 @@ impl LivePort {
             let stays =
                 targets.iter().any(|target| target.rule == steered.rule && target.queues.contains(&steered.queue));
             if !stays {
-                // It stands, or the device is gone and its rules with it.
+                // The rule is in place, or the device is gone and its rules with it.
                 let _ = self.device.unsteer(steered.id);
             }
             stays
@@ -168,8 +170,8 @@ impl LivePort {
         steer_missing(&mut self.device, &self.config, &targets, &mut self.steered)
     }
 
-    /// Asks for any more frames while it runs: all taken queues of the interface get them, of a
-    /// ConnectX the first. On an error nothing has changed.
+    /// Steers any other frames while the port runs: to all opened queues of the interface, on a
+    /// ConnectX to the first. On an error nothing has changed.
     pub fn steer(&mut self, rule: Rule) -> Result<Vec<RuleId>, LiveError> {
         let mut ids = Vec::new();
         for &idx in self.config.queues.iter().take(self.config.port.queues_a_rule()) {
@@ -184,20 +186,19 @@ impl LivePort {
         Ok(ids)
     }
 
-    /// Takes back what [`steer`](Self::steer) asked for. A rule that is gone already is none to be
-    /// taken back.
+    /// Removes rules of [`steer`](Self::steer). A rule that is already gone is ignored.
     pub fn unsteer(&mut self, ids: &[RuleId]) {
         for &id in ids {
             let _ = self.device.unsteer(id);
         }
     }
 
-    /// What reads the clock that stamps frames, for
-    /// [`TimelineConfig::nic`](crate::worker::timeline::TimelineConfig::nic): that of a ConnectX
-    /// itself, else the interface's PTP hardware clock.
+    /// A reader of the clock that stamps frames, for
+    /// [`TimelineConfig::nic`](crate::worker::timeline::TimelineConfig::nic): the clock of a
+    /// ConnectX itself, else the interface's PTP hardware clock.
     ///
     /// # Errors
-    /// The interface has none, or it may not be read: one sentence.
+    /// The interface has no such clock, or it may not be read: one sentence.
     pub fn nic_clock(&self) -> io::Result<NicClock> {
         if let Some(clock) = driver(self.device.inner()).nic_clock() {
             return Ok(clock);
@@ -206,13 +207,13 @@ impl LivePort {
         Ok(Box::new(move || phc.now()))
     }
 
-    /// The device: to ask what it can do.
+    /// The device, to query its capabilities.
     pub fn device(&mut self) -> &mut LiveDevice {
         self.device.inner_mut()
     }
 
-    /// What was chosen, in words, for the operator: the device, whose the interface is, who speaks
-    /// IGMP.
+    /// The choices made, in words for the operator: the device, the owner of the interface, who
+    /// speaks IGMP.
     pub fn describe(&self) -> String {
         let owner = match &self.config.owner {
             Owner::Shared => "shared with the kernel".to_owned(),
@@ -229,20 +230,21 @@ impl LivePort {
         format!("{}; {owner}, {igmp}", driver(self.device.inner()).describe())
     }
 
-    /// Why no frame will come again though the interface is there, where that is so: somebody has
-    /// taken our program off it.
+    /// Why no frame will arrive again although the interface exists, if that is so: someone has
+    /// detached our program.
     pub fn why_ended(&self) -> Option<String> {
         driver(self.device.inner()).why_ended()
     }
 
-    /// The rules in place, each as an operator would say it.
+    /// The rules in place, each in words for the operator.
     pub fn rules(&self) -> impl Iterator<Item = String> + '_ {
         let first_of_its_kind =
             |(idx, steered): &(usize, &Steered)| self.steered[..*idx].iter().all(|other| other.rule != steered.rule);
         self.steered.iter().enumerate().filter(first_of_its_kind).map(|(_, steered)| steered.rule.to_string())
     }
 
-    /// What is not wrong and will surprise: sentences for the operator, once the queues are taken.
+    /// Facts that are no errors but may surprise: sentences for the operator, once the queues are
+    /// taken.
     pub fn notices(&self) -> Vec<String> {
         let interface = self.device.name();
         let mut notices: Vec<_> = self.device.problems().map(ToString::to_string).collect();
@@ -274,7 +276,7 @@ impl LivePort {
     }
 }
 
-/// A rule, and the queues that want it.
+/// A rule, and the queues that need it.
 struct Target {
     rule: Rule,
     queues: Vec<u16>,
@@ -294,8 +296,8 @@ fn targets(config: &LiveConfig, addresses: &[Ipv4Prefix]) -> Vec<Target> {
     targets
 }
 
-/// Puts in place what of `targets` is not: for each queue that wants it, or for one where the
-/// device steers a rule once. On an error what it had put in place is taken back.
+/// Installs the rules of `targets` that are missing: on each queue that needs one, or on a single
+/// queue if the device steers a rule only once. On an error it removes those that it had installed.
 fn steer_missing(
     device: &mut TapDevice<LiveDevice>,
     config: &LiveConfig,
@@ -316,7 +318,7 @@ fn steer_missing(
                 Ok(id) => steered.push(Steered { rule: *rule, queue, id }),
                 Err(error) => {
                     for undone in steered.drain(before..) {
-                        // It was taken a moment ago.
+                        // It was installed a moment ago.
                         let _ = device.unsteer(undone.id);
                     }
                     return Err(LiveError::Steering { rule: *rule, error });
@@ -327,7 +329,7 @@ fn steer_missing(
     Ok(())
 }
 
-/// Lets the hosts hear of errors about their flows that come to the kernel.
+/// Listens for ICMP errors about the hosts' flows that the kernel receives.
 fn listen(interface: &str, hosts: &mut [(u16, LiveHost)]) -> Result<IcmpErrorListener, LiveError> {
     let listening = sys::icmp_errors(interface).and_then(|socket| IcmpErrorListener::start(socket, hosts.len()));
     let (thread, ears) = listening.map_err(|error| LiveError::IcmpErrors { interface: interface.into(), error })?;
@@ -337,7 +339,7 @@ fn listen(interface: &str, hosts: &mut [(u16, LiveHost)]) -> Result<IcmpErrorLis
     Ok(thread)
 }
 
-/// What to do about a bond in active-backup. In the driver a frame arrives on a leg, and the kernel
+/// The advice for a bond in active-backup. In driver mode a frame arrives on a leg, and the kernel
 /// gives it to no socket of the bond (`xsk_rcv_check` in net/xdp/xsk.c compares the interfaces).
 fn bond(link: &Link, mirror: &Mirror) -> LiveError {
     let legs: Vec<_> = mirror.legs(link).into_iter().map(|leg| leg.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! A live queue on its way to a worker, and the worker that the usual pipeline makes of it.
+//! A live queue before it is opened, and its worker with the usual pipeline.
 
 use super::device::LiveDevice;
 use super::error::LiveError;
@@ -13,37 +13,36 @@ use crate::pipeline::{App, HostStack, host_stack};
 use crate::proto::{SocketCapacity, UdpSockets};
 use crate::worker::{Parts, Worker, WorkerContext, random_seed};
 
-/// The queue of either kind of device.
+/// The queue of either device.
 type DeviceQueue = <LiveDevice as Device>::Queue;
 
 /// A worker on a live queue with the usual pipeline.
 pub type LiveWorker<A> = Worker<TapRx<<DeviceQueue as Queue>::Rx>, TapTx<<DeviceQueue as Queue>::Tx>, HostStack, A>;
 
-/// Frames in one turn.
+/// Frames per turn.
 const BURST_LEN: usize = 32;
 
-/// One queue with the host that speaks on it. For a pipeline of one's own, or a device around the
-/// queue, take the parts; for the usual ones call [`worker`](Self::worker).
+/// One queue with its host. For a pipeline of one's own, or a device around the queue, take the
+/// parts; for the usual ones call [`worker`](Self::worker).
 pub struct LiveQueue {
-    /// Its number.
+    /// The queue index.
     pub idx: u16,
-    /// To be opened on the worker's thread, with the worker's pool. `wirepath capture` may listen
-    /// to it.
+    /// Opened on the worker's thread, with the worker's pool. `wirepath capture` may attach to it.
     pub queue: TapQueue<DeviceQueue>,
-    /// What the device can do.
+    /// The capabilities of the device.
     pub capabilities: Capabilities,
-    /// Addresses, routes, neighbors, and what nodes have to know.
+    /// Addresses, routes, neighbors, and the settings of the nodes.
     pub live: LiveHost,
 }
 
 impl LiveQueue {
-    /// The usual worker, on the calling thread: a pool with room for `held` buffers that `app`
-    /// keeps, the queue, the [`host_stack`], sockets of the default size, connections where the
-    /// configuration has them, written down for a [guardian](crate::worker::guard). Its first turn
-    /// comes next; joining groups is up to the app ([`Worker::with_app`]).
+    /// Builds the usual worker on the calling thread: a pool with `held` buffers for `app` to keep,
+    /// the queue, the [`host_stack`], sockets of the default capacity, and TCP if the configuration
+    /// enables it, with a roster of open connections for a [guardian](crate::worker::guard). Its
+    /// first turn comes next; joining groups is up to the app ([`Worker::with_app`]).
     ///
     /// # Errors
-    /// One sentence: no memory, the queue is taken, the MTU too large. Everything is given back.
+    /// One sentence: no memory, the queue is taken, the MTU too large. Every step is undone.
     pub fn worker<A: App>(
         self,
         app: A,

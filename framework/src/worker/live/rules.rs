@@ -1,5 +1,5 @@
-//! What is steered to us: exactly what is wanted on an interface of the kernel's, all that a host
-//! needs on one of ours.
+//! The steering rules: exactly the configured flows on an interface of the kernel, everything that
+//! a host needs on one of our own.
 
 use core::net::Ipv4Addr;
 
@@ -32,13 +32,13 @@ pub(super) fn rules(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> 
 
 fn on_vlan(config: &LiveConfig, rules: &mut [Rule]) {
     if let Some(tag) = config.vlan.outer() {
-        // A rule names the outer tag, the Ethernet node then the inner one.
+        // A rule compares the outer tag; the Ethernet node then checks the inner one.
         rules.iter_mut().for_each(|rule| rule.vlan = Some(tag.vid()));
     }
 }
 
-/// Group and port, or address and port, each sender by itself: the kernel gets everything else,
-/// also other ports of the same group and other senders.
+/// One rule per group or address, port and sender: the kernel receives everything else, including
+/// other ports of the same group and other senders.
 fn wanted(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let here = config.flows.iter().filter(|flow| flow.is_on(idx));
     let each = |flow| destinations(flow, addresses).into_iter().flat_map(move |destination| exact(flow, destination));
@@ -59,8 +59,8 @@ fn exact(flow: &FlowSpec, destination: Ipv4Addr) -> Vec<Rule> {
     }
 }
 
-/// ARP, all IPv4 to our addresses and to the groups. Without ports, so that later fragments come
-/// too.
+/// ARP, and all IPv4 to our addresses and to the groups. Without ports, so that later fragments
+/// match too.
 fn needed(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let mut rules = vec![Rule::arp()];
     rules.extend(addresses.iter().map(|own| all_to(own.address())));

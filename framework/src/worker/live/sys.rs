@@ -1,5 +1,5 @@
-//! Memberships of the kernel's, by the number of an interface (the standard library knows
-//! interfaces by their address only, and no sources), and copies of its ICMP errors.
+//! Kernel memberships by interface number (the standard library identifies interfaces by address
+//! only, and supports no sources), and copies of the kernel's ICMP errors.
 //!
 //! `unsafe`, because setsockopt(2) takes an address.
 //!

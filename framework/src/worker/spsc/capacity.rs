@@ -1,17 +1,17 @@
-//! How many events a ring may hold, checked once for both kinds.
+//! The capacity of a ring, checked once for both kinds.
 
 use core::fmt;
 
 /// The smallest ring. The lossy ring marks a slot that is being written with the number of the
-/// event before, which has to live in another slot; one slot would also make a lossless ring wait
-/// for the peer at every event.
+/// event before, which must be in another slot; one slot would also make a lossless ring wait for
+/// the peer at every event.
 pub(crate) const CAPACITY_MIN: usize = 2;
 
-/// The largest ring: 1 GiB of 64-byte events. A reader that needs more room than this is not late,
-/// it is dead.
+/// The largest ring: 1 GiB of 64-byte events. A reader that falls further behind is not late but
+/// dead.
 pub(crate) const CAPACITY_MAX: usize = 1 << 24;
 
-/// A capacity that no ring can have.
+/// An invalid capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapacityError {
     asked: usize,
@@ -31,8 +31,8 @@ impl fmt::Display for CapacityError {
 
 impl std::error::Error for CapacityError {}
 
-/// Gives `asked` back if a ring may have it: a power of two, so that a position becomes a slot with
-/// one AND, also where the position wraps around.
+/// Returns `asked` if it is valid: a power of two, so that a position becomes a slot with one AND,
+/// also after the position wraps.
 pub(super) fn check(asked: usize) -> Result<usize, CapacityError> {
     if !asked.is_power_of_two() || !(CAPACITY_MIN..=CAPACITY_MAX).contains(&asked) {
         return Err(CapacityError { asked });

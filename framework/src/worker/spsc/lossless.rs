@@ -6,12 +6,13 @@
 //!   | free   | item | item | item | item   | free | free |      each position has its slot, see `Ring::idx`
 //! ```
 //!
-//! Each end keeps its own index and the last it saw of the other's, so it touches the other's cache
-//! line only when what it saw is used up. A burst is published by one store. Positions are `usize`
+//! Each end keeps its own index and a cached copy of the other's, so it touches the other's cache
+//! line only when the cached copy is used up. A burst is published by one store. Positions are
+//! `usize`
 //! and wrap; only their difference counts.
 //!
-//! This file does not wait: a full ring gives the item back, an empty one returns nothing, and what
-//! to do then is the worker's choice.
+//! This file does not wait: a full ring returns the item, an empty one returns nothing, and the
+//! worker decides what to do then.
 //!
 //! # Invariants
 //!
@@ -19,7 +20,7 @@
 //!    and their methods that touch slots take `&mut self`. Only the producer stores `tail`, only
 //!    the consumer stores `head`.
 //! 2. `tail - head` (wrapping) is at most the capacity. Positions `head..tail` hold initialised
-//!    items and belong to the consumer; all other slots belong to the producer, and what they hold
+//!    items and belong to the consumer; all other slots belong to the producer, and their content
 //!    is never read.
 //! 3. An end hands slots over by a Release store of its index after its last access to them, and
 //!    the other end takes them only after an Acquire load of that index. So two accesses to one
@@ -70,8 +71,8 @@ impl<T: Send> Producer<T> {
             return Err(item);
         }
         // SAFETY: `free` showed that the position is outside head..tail, after an Acquire load of
-        // head: the slot is ours alone (1, 2, 3). What it held is not dropped by this write, nor
-        // may it be (2).
+        // head: the producer owns the slot (1, 2, 3). This write does not drop the old content, and
+        // must not (2).
         self.ring.slot(self.tail).with_mut(|slot| unsafe { (*slot).write(item) });
         self.publish(1);
         Ok(())
@@ -102,12 +103,12 @@ impl<T: Send> Producer<T> {
         count
     }
 
-    /// The consumer is gone: what is pushed now will never be read.
+    /// The consumer is gone: items pushed now will never be read.
     pub fn is_closed(&self) -> bool {
         self.ring.consumer.0.gone.load(Ordering::Acquire)
     }
 
-    /// No item fits now. Looks at the consumer's index only where no slot is known to be free.
+    /// Whether no item fits now. Loads the consumer's index only if no slot is known to be free.
     pub fn is_full(&mut self) -> bool {
         self.free(1) == 0
     }
@@ -117,7 +118,7 @@ impl<T: Send> Producer<T> {
         self.ring.capacity()
     }
 
-    /// Free slots. Looks at the consumer's index only if those known of are fewer than `wanted`.
+    /// Free slots. Loads the consumer's index only if fewer than `wanted` are known to be free.
     #[inline]
     fn free(&mut self, wanted: usize) -> usize {
         let known = self.capacity() - self.tail.wrapping_sub(self.head_seen);
@@ -162,15 +163,15 @@ impl<T: Send> Consumer<T> {
         Some(item)
     }
 
-    /// Moves items into what room `into` has and returns how many; 0 only if the ring is empty or
-    /// `into` is full. The slots go back to the producer together, by one store.
+    /// Moves items into the free room of `into` and returns how many; 0 only if the ring is empty
+    /// or `into` is full. The slots return to the producer together, by one store.
     #[inline]
     pub fn pop_burst<const BURST: usize>(&mut self, into: &mut ArrayVec<T, BURST>) -> usize {
         self.pop_each(into.remaining_capacity(), |item| into.push(item))
     }
 
     /// Calls `take` with up to `max` items and returns how many; 0 only if the ring is empty or
-    /// `max` is 0. Saves the copy into a burst where each item is used on the spot.
+    /// `max` is 0. Saves the copy into a burst if each item is processed at once.
     #[inline]
     pub fn pop_each(&mut self, max: usize, mut take: impl FnMut(T)) -> usize {
         let count = self.available().min(max);
@@ -182,13 +183,13 @@ impl<T: Send> Consumer<T> {
         count
     }
 
-    /// The producer is gone. What it pushed before can still be popped; see
+    /// The producer is gone. Items pushed before can still be popped; see
     /// [`is_drained`](Self::is_drained).
     pub fn is_closed(&self) -> bool {
         self.ring.producer.0.gone.load(Ordering::Acquire)
     }
 
-    /// The producer is gone and everything it pushed was popped: nothing will ever come.
+    /// The producer is gone and every item was popped: none will follow.
     pub fn is_drained(&self) -> bool {
         // In this order: `gone` is stored after the last `tail`, so the load below sees that last
         // one.
@@ -200,7 +201,7 @@ impl<T: Send> Consumer<T> {
         self.ring.capacity()
     }
 
-    /// Items to take. Looks at the producer's index only when those known of are used up.
+    /// Items to take. Loads the producer's index only when all known items are used up.
     #[inline]
     fn available(&mut self) -> usize {
         if self.tail_seen == self.head {
@@ -259,8 +260,8 @@ impl<T: Send> Drop for Taken<'_, T> {
     }
 }
 
-/// What the two ends share. The slots' address is never written after the start, so both cores keep
-/// it cached.
+/// The state that the two ends share. The slots' address is never written after the start, so both
+/// cores keep it cached.
 struct Ring<T> {
     producer: Apart<End>,
     consumer: Apart<End>,
@@ -283,7 +284,7 @@ unsafe impl<T: Send> Send for Ring<T> {}
 
 /// Bytes after which the slots do not go on upwards. A consumer close behind its producer reads up
 /// to `tail`, and its core's prefetcher fetches on from there: lines that the producer is about to
-/// write, and must then win back. With the blocks in descending order, what follows a block is the
+/// write, and must then win back. With the blocks in descending order, a block is followed by the
 /// one consumed before it, which the producer does not need yet. Interleaved runs on two Zen 5
 /// cores, capacity 1024, bursts of 32, against slots in plain order: 64-byte items 2.4 -> 1.7 ns,
 /// 48-byte items 2.0 -> 1.65 ns, 32-byte items 1.5 -> 1.3 ns, 16-byte items 0.8 -> 1.1 ns. Half or
@@ -346,14 +347,14 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// Writes into each page of a fresh slot: the kernel gives a page at its first write, and that is
-/// not to happen on the data path.
+/// Writes into each page of a fresh slot: the kernel maps a page at its first write, which must not
+/// happen on the data path.
 fn touch<T>(slot: &Slot<T>) {
     const PAGE_LEN: usize = 4096;
     for offset in (0..size_of::<T>()).step_by(PAGE_LEN) {
         slot.with_mut(|slot| {
-            // SAFETY: the offset is inside the slot, which nobody shares yet and which holds
-            // nothing (2). Volatile, because a write of what is never read would be left out.
+            // SAFETY: the offset is inside the slot, which is not shared yet and is empty (2).
+            // Volatile, because the compiler would remove a write that is never read.
             unsafe { slot.cast::<u8>().add(offset).write_volatile(0) };
         });
     }

@@ -5,15 +5,14 @@
 //!   stamp: n while the slot holds event n, n - 1 while event n is being written
 //! ```
 //!
-//! A reader that waits for event n looks at the stamp of its slot. A smaller one: not written yet.
-//! Exactly n: it copies the words and looks again; the same stamp proves the copy whole. A larger
-//! one, before or after the copy: the writer came round, and event n is lost. The reader then goes
-//! to the oldest event that is not being overwritten, and says how many it skipped, so for each
-//! reader: written since it joined = read + lost + not read yet.
+//! A reader that waits for event n loads the stamp of its slot. A smaller one: not written yet.
+//! Exactly n: it copies the words and loads the stamp again; the same stamp proves the copy whole.
+//! A larger one, before or after the copy: the writer has lapped the reader, and event n is lost.
+//! The reader then goes to the oldest event that is not being overwritten, and reports how many it
+//! skipped, so for each reader: written since it joined = read + lost + not read yet.
 //!
 //! The stamp stands in the event's own cache line: an event of up to 56 bytes crosses between cores
-//! as one line, and several readers do not slow the writer by more than the line each of them
-//! shares.
+//! as one line, and several readers slow the writer by no more than the line each of them shares.
 //!
 //! All of it is safe code: the words are atomics, so a read that meets a write is a stale or mixed
 //! value and never undefined, and `T` is bound to types of which any bytes are a value (no padding,
@@ -27,8 +26,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::capacity::{self, CapacityError};
 use super::sync::{Apart, Arc, AtomicBool, AtomicU64, Ordering, fence};
 
-/// What may travel over a lossy ring: plain bytes, copied freely. Implemented for every type that
-/// qualifies.
+/// A type that may travel over a lossy ring: plain bytes, copied freely. Implemented for every type
+/// that qualifies.
 pub trait Event: Copy + Send + FromBytes + IntoBytes + Immutable {}
 
 impl<T: Copy + Send + FromBytes + IntoBytes + Immutable> Event for T {}
@@ -46,7 +45,7 @@ pub(super) fn ring_starting_at<T: Event>(capacity: usize, start: u64) -> Result<
     Ok(Writer { next: start, ring: Arc::new(ring), event: PhantomData })
 }
 
-/// The end that writes. There is one, it never waits and never fails.
+/// The writing end. There is one, it never waits and never fails.
 #[repr(align(128))]
 pub struct Writer<T: Event> {
     next: u64,
@@ -56,7 +55,7 @@ pub struct Writer<T: Event> {
 
 impl<T: Event> Writer<T> {
     /// Writes one event over the oldest one. Visible to readers at once. Costs the copy and three
-    /// stores, whatever the readers do.
+    /// stores, regardless of the readers.
     #[inline]
     pub fn push(&mut self, event: &T) {
         let (stamp, words) = self.ring.slot::<T>(self.next);
@@ -84,7 +83,7 @@ impl<T: Event> Writer<T> {
         Reader { next: self.next, read: 0, lost: 0, ring: Arc::clone(&self.ring), event: PhantomData }
     }
 
-    /// No reader is left: what is written now will never be read.
+    /// No reader is left: events written now will never be read.
     pub fn is_closed(&self) -> bool {
         Arc::strong_count(&self.ring) == 1
     }
@@ -96,19 +95,19 @@ impl<T: Event> Drop for Writer<T> {
     }
 }
 
-/// What a [`Reader`] meets next.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<T> {
     /// The next event, whole.
     Event(T),
-    /// This many events were overwritten before they were read (at least 1). The reader stands
-    /// behind them now.
+    /// This many events were overwritten before they were read (at least 1). The reader is now
+    /// behind them.
     Lost(u64),
     /// Nothing new.
     Empty,
 }
 
-/// An end that reads. Each reader has its own place and its own account.
+/// A reading end. Each reader has its own position and its own counts.
 #[repr(align(128))]
 pub struct Reader<T: Event> {
     next: u64,
@@ -133,7 +132,7 @@ impl<T: Event> Reader<T> {
         }
     }
 
-    /// Reads events into what room `into` has and returns how many were lost before the first of
+    /// Reads events into the free room of `into` and returns how many were lost before the first of
     /// them. The events of one burst are consecutive: a loss in the middle ends the burst, and the
     /// next one reports it.
     #[inline]
@@ -146,7 +145,7 @@ impl<T: Event> Reader<T> {
                     self.advance();
                     into.push(event);
                 }
-                // Once a call: against a writer that is faster still, the burst stays empty and the
+                // Once per call: if the writer is faster still, the burst remains empty and the
                 // call returns.
                 Copied::Overwritten if lost == 0 && into.len() == len_before => lost = self.skip_overwritten(),
                 Copied::Overwritten | Copied::Nothing => break,
@@ -160,17 +159,17 @@ impl<T: Event> Reader<T> {
         self.read
     }
 
-    /// Events lost so far: overwritten before this reader came to them.
+    /// Events lost so far: overwritten before this reader reached them.
     pub fn lost_count(&self) -> u64 {
         self.lost
     }
 
-    /// The writer is gone. What it left in the ring can still be read.
+    /// The writer is gone. Events left in the ring can still be read.
     pub fn is_closed(&self) -> bool {
         self.ring.writer_gone.0.load(Ordering::Acquire)
     }
 
-    /// Copies the next event out if it is there and stays there meanwhile.
+    /// Copies the next event if it is there and was not overwritten during the copy.
     #[inline]
     fn copy(&self) -> Copied<T> {
         let (stamp, words) = self.ring.slot::<T>(self.next);
@@ -205,8 +204,8 @@ impl<T: Event> Reader<T> {
         // Event `written` may be under way already, in the slot of the oldest: that one is not
         // safe, the next one is.
         let oldest = written.wrapping_sub(self.ring.capacity).wrapping_add(1);
-        // The count of written events may be seen later than the stamp that brought us here. This
-        // event is gone anyway.
+        // The count of written events may become visible later than the stamp that led here. This
+        // event is lost in any case.
         let skipped = (oldest.wrapping_sub(self.next) as i64).max(1) as u64;
         self.next = self.next.wrapping_add(skipped);
         self.lost += skipped;
@@ -214,16 +213,17 @@ impl<T: Event> Reader<T> {
     }
 }
 
-/// What became of one try to copy an event.
+/// The result of one attempt to copy an event.
 enum Copied<T> {
     Whole(T),
     Overwritten,
     Nothing,
 }
 
-/// What writer and readers share.
+/// The state that writer and readers share.
 struct Ring {
-    /// The number of the next event: where new readers begin and overrun ones find their way back.
+    /// The number of the next event: new readers begin there, and overrun readers resynchronize by
+    /// it.
     next: Apart<AtomicU64>,
     writer_gone: Apart<AtomicBool>,
     words: Box<[AtomicU64]>,
@@ -300,8 +300,8 @@ fn store<T: Event>(words: &[AtomicU64], event: &T) {
     }
 }
 
-/// Loads an event as `store` left it. A value mixed of two events is possible here and thrown away
-/// by the caller.
+/// Loads an event that `store` wrote. The value may be a mix of two events; the caller then
+/// discards it.
 #[inline]
 fn load<T: Event>(words: &[AtomicU64]) -> T {
     let mut event = T::new_zeroed();

@@ -1,16 +1,15 @@
 //! Rings that carry decoded events from one worker to another.
 //!
-//! Packets never cross: an mbuf stays with its worker's pool, what travels is what was read out of
-//! it. Two rings, because two kinds of reader exist:
+//! Packets never cross: an mbuf stays with its worker's pool, and only the decoded event travels.
+//! There are two rings for two kinds of reader:
 //!
 //! - [`lossless`]: one producer, one consumer, nothing lost. A slow consumer fills the ring, and
-//!   the producer is told. Between workers that must agree (orders, fills, control).
+//!   `push` fails. Between workers that must agree (orders, fills, control).
 //! - [`lossy`]: one writer that never waits, any number of readers. A slow reader loses the oldest
-//!   events and learns exactly how many. For those who watch (a second strategy, a recorder, a
-//!   screen).
+//!   events and learns exactly how many. For observers (a second strategy, a recorder, a screen).
 //!
-//! Memory is taken and touched when a ring is made; neither end allocates, locks or calls the
-//! system afterwards.
+//! Memory is allocated and touched when a ring is made; neither end allocates, locks or makes
+//! system calls afterwards.
 
 mod capacity;
 #[allow(unsafe_code)]

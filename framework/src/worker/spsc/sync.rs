@@ -1,6 +1,6 @@
-//! The atomics and cells that the rings are made of. Under `--cfg loom` they are loom's models, so
-//! that loom can try every interleaving and every value a relaxed load may return; the rings
-//! themselves do not know the difference.
+//! The atomics and cells of the rings. Under `--cfg loom` they are loom's models, so that loom can
+//! try every interleaving and every value a relaxed load may return; the rings themselves are the
+//! same code.
 
 #[cfg(loom)]
 pub(super) use loom::{
@@ -14,8 +14,7 @@ pub(super) use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// The standard cell with the access by closure that loom needs in order to see where an access
-/// ends.
+/// The standard cell with access by closure, so that loom sees where an access ends.
 #[cfg(not(loom))]
 pub(super) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
@@ -36,7 +35,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Keeps its content away from everything else by two cache lines: x86 fetches lines in adjacent
-/// pairs, so a neighbor 64 bytes away would still be pulled back and forth between the cores.
+/// Keeps its content two cache lines away from everything else: x86 fetches lines in adjacent
+/// pairs, so a neighbor 64 bytes away would still bounce between the cores.
 #[repr(align(128))]
 pub(super) struct Apart<T>(pub(super) T);

@@ -1,5 +1,5 @@
-//! The thread that samples clocks beside the workers, so that each of them can say what its time is
-//! on the wall and on the NIC's clock, with an error, and without asking anybody.
+//! The thread that samples clocks beside the workers, so that each worker can convert its time to
+//! wall time and to the NIC's clock, with an error bound and without a system call.
 //!
 //! ```text
 //!  thread, ten times a second                                        worker
@@ -8,9 +8,9 @@
 //!                                          └─▶ gauges for `wirepath stats`
 //! ```
 //!
-//! The thread reads the clock that the worker reads: hand it a copy, so that both have one origin.
-//! Copies of a [`TscClock`](crate::time::TscClock) keep one, also where the processor's counter
-//! goes back.
+//! The thread must read the same clock as the worker: pass it a copy, so that both have one origin.
+//! Copies of a [`TscClock`](crate::time::TscClock) keep one origin, even if the processor's counter
+//! steps back.
 
 mod phc;
 #[allow(unsafe_code)]
@@ -27,30 +27,30 @@ use super::spsc::lossy::{self, Next};
 use crate::counters::{Counter, Gauge, Scope, Unit};
 use crate::time::{Clock, ClockLine, ClockTracker, CrossTimestamp, Timeline, UnixTime};
 
-/// Reads a NIC's clock; `None` while it cannot be read.
+/// Reads a NIC's clock; `None` if the read fails.
 pub type NicClock = Box<dyn FnMut() -> Option<UnixTime> + Send>;
 
-/// Which time of day the wall shows.
+/// The time scale of the wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wall {
     /// CLOCK_REALTIME.
     #[default]
     Utc,
-    /// CLOCK_TAI: without leap seconds. It is UTC until somebody, as `ptp4l` or `chronyd`, has told
-    /// the kernel the offset.
+    /// CLOCK_TAI: without leap seconds. It equals UTC until a daemon such as `ptp4l` or `chronyd`
+    /// has set the kernel's offset.
     Tai,
 }
 
-/// What is sampled, and how often.
+/// The clocks to sample, and how often.
 pub struct TimelineConfig {
-    /// The wall. By default UTC.
+    /// The wall clock's time scale. By default UTC.
     pub wall: Wall,
-    /// The NIC's clock, where there is one: of a [`Phc`], or of
+    /// The NIC's clock, if there is one: of a [`Phc`], or of
     /// [`LivePort::nic_clock`](super::live::LivePort::nic_clock). By default `None`.
     pub nic: Option<NicClock>,
-    /// From one sample to the next. With 100 ms an error grows by a tenth of a microsecond in
-    /// between. By default 100 ms.
+    /// The sampling interval. With 100 ms the error grows by a tenth of a microsecond between
+    /// samples. By default 100 ms.
     pub every: Duration,
 }
 
@@ -61,16 +61,16 @@ impl Default for TimelineConfig {
     }
 }
 
-/// Readings of which the best one counts: with four a thread that is interrupted once is not
-/// misled.
+/// Readings per sample, of which the best one counts: with four, one interrupt of the thread does
+/// no harm.
 const TRIES: usize = 4;
-/// Timelines that wait in a ring. A worker needs the last one; a few more keep it from meeting the
-/// writer.
+/// Timelines in a ring. A worker needs only the last one; a few more keep it away from the slot
+/// being written.
 const RING_LEN: usize = 4;
 
 type Words = [u64; 12];
 
-/// The thread that samples. Dropped, it has ended.
+/// The sampling thread. Dropping this ends it.
 #[derive(Debug)]
 pub struct TimelineThread {
     stop: Option<mpsc::Sender<()>>,
@@ -86,7 +86,7 @@ pub struct TimelineThread {
 ///
 /// let (mut clock, block) = (MonotonicClock::start(), Block::heap());
 /// let (_samples, mut readers) = TimelineThread::start(clock, TimelineConfig::default(), 1, &block.scope("port"))?;
-/// // In a worker: what its time is on the wall, and how wrong that may be.
+/// // In a worker: its time on the wall clock, and the error bound.
 /// let wall = readers[0].latest().wall_at(clock.now()).expect("the wall was sampled at the start");
 /// println!("{:?} +- {:?}", wall.at, wall.error);
 /// # Ok::<(), std::io::Error>(())
@@ -102,7 +102,8 @@ impl TimelineThread {
     /// scope `timeline` below `scope`.
     ///
     /// # Errors
-    /// The NIC's clock, or the wall, cannot be read, or there is no thread: one sentence.
+    /// The NIC's clock or the wall clock cannot be read, or the thread cannot be started: one
+    /// sentence.
     pub fn start(
         clock: impl Clock + Send + 'static,
         config: TimelineConfig,
@@ -136,18 +137,18 @@ impl Drop for TimelineThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and if it did the workers go on all the same.
+            // The thread does not panic, and if it did the workers would run on.
             let _ = thread.join();
         }
     }
 }
 
 impl TimelineReader {
-    /// What is known now: one load where nothing is new, and a copy of 96 bytes where something is.
-    /// No lock, no system call, and no wait for the thread.
+    /// The latest timeline: one load if there is no new one, else a copy of 96 bytes. No lock, no
+    /// system call, and no wait for the thread.
     #[inline]
     pub fn latest(&mut self) -> &Timeline {
-        // Each turn of this loop takes a timeline that was new, or skips those that are gone.
+        // Each iteration takes a new timeline, or skips overwritten ones.
         for _ in 0..=RING_LEN {
             match self.ring.read() {
                 Next::Event(words) => self.latest = Timeline::from_words(&words),
@@ -159,7 +160,7 @@ impl TimelineReader {
     }
 }
 
-/// The clocks, and what is known of each.
+/// The clocks, and their trackers.
 struct Sampler<C> {
     clock: C,
     wall: libc::clockid_t,
@@ -198,8 +199,8 @@ impl<C: Clock> Sampler<C> {
     }
 }
 
-/// The timeline for tools: what the worker's clock showed, and the others at that moment, so that
-/// whoever reads a worker's instants, such as `last_poll`, can say when that was.
+/// The timeline for tools: the worker's clock and the others at one moment, so that a reader can
+/// convert a worker's instants, such as `last_poll`.
 struct Published {
     instant: Gauge,
     wall: Gauge,
@@ -276,12 +277,12 @@ mod tests {
     fn timelines_that_were_made_meanwhile_arrive() {
         let block = Block::heap();
         let clock = MonotonicClock::start();
-        // The NIC's clock says how often it was read, and lets nobody run ahead.
+        // The NIC's clock reports each read, and blocks until the test has seen it.
         let (told, reads) = sync_channel(0);
         let mut shown = 0;
         let nic: NicClock = Box::new(move || {
             shown += 1;
-            // Nobody listens to the first ones, nor to those of the end.
+            // The test does not read the first reports, nor the last.
             let _ = if shown > TRIES as u64 { told.send(()) } else { Ok(()) };
             Some(UnixTime::from_nanos(shown))
         });

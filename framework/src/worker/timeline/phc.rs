@@ -1,4 +1,4 @@
-//! A NIC's PTP hardware clock, as the kernel shows it: `/dev/ptp0`. It is the clock that stamps
+//! A NIC's PTP hardware clock, exposed by the kernel as `/dev/ptp0`. It is the clock that stamps
 //! frames in hardware.
 
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ impl Phc {
     /// The clock of a network interface.
     ///
     /// # Errors
-    /// It has none, as a virtual link has, or it cannot be opened: one sentence.
+    /// The interface has none, as a virtual link, or it cannot be opened: one sentence.
     pub fn of_interface(interface: &str) -> io::Result<Self> {
         let folder = format!("/sys/class/net/{interface}/device/ptp");
         let name = fs::read_dir(&folder).ok().and_then(|mut entries| entries.next()?.ok());
@@ -35,7 +35,7 @@ impl Phc {
     /// The clock behind a device file.
     ///
     /// # Errors
-    /// It is not there, may not be read, or is no clock: one sentence.
+    /// The file does not exist, may not be read, or is no clock: one sentence.
     pub fn open(path: &Path) -> io::Result<Self> {
         let failed = |error: io::Error| {
             let what = format!(
@@ -49,13 +49,13 @@ impl Phc {
         Ok(clock)
     }
 
-    /// What it shows: a system call, and a read over PCIe of about a microsecond. `None` where the
-    /// NIC is gone.
+    /// The time of the clock: a system call, and a read over PCIe of about a microsecond. `None` if
+    /// the NIC is gone.
     pub fn now(&self) -> Option<UnixTime> {
         sys::read(self.id()).ok()
     }
 
-    /// A descriptor as a clock: FD_TO_CLOCKID of linux/posix-timers.h.
+    /// The clock id of a descriptor: FD_TO_CLOCKID of linux/posix-timers.h.
     fn id(&self) -> libc::clockid_t {
         const CLOCKFD: libc::clockid_t = 3;
         (!self.file.as_raw_fd() << 3) | CLOCKFD

@@ -7,8 +7,8 @@ use std::io;
 
 use crate::time::UnixTime;
 
-/// What a clock shows now. For the system's own no system call (vDSO); a NIC's is read over PCIe by
-/// its driver.
+/// The current time of a clock. The system's own takes no system call (vDSO); a NIC's is read over
+/// PCIe by its driver.
 pub(super) fn read(clock: libc::clockid_t) -> io::Result<UnixTime> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: (1); the timespec is ours.

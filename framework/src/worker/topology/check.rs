@@ -1,11 +1,11 @@
-//! The rules: what a latency-critical worker wants of its core, and what to do where it does not
-//! get it.
+//! The rules: the properties of a core that a latency-critical worker needs, and the remedy if one
+//! is missing.
 
 use super::cpu_list::CpuList;
 use super::machine::Machine;
 use super::report::{Report, Severity};
 
-/// Where a worker shall run.
+/// The placement of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement<'a> {
     /// The core that its thread is pinned to.
@@ -14,11 +14,10 @@ pub struct Placement<'a> {
     pub interface: Option<&'a str>,
 }
 
-/// Looks at the machine with these workers in mind. Reads some ten small files per worker; for
-/// set-up.
+/// Checks the machine for these workers. Reads some ten small files per worker; for set-up.
 pub fn check(machine: &Machine, placements: &[Placement<'_>]) -> Report {
     let mut report = Report::default();
-    // Those that exist: a boot line with a core that does not is no remedy.
+    // Only existing cores: a boot line with a core that does not exist is no remedy.
     let online = machine.online();
     let exists = |core: &usize| online.as_ref().is_none_or(|online| online.contains(*core));
     let cores: CpuList = placements.iter().map(|placement| placement.core).filter(exists).collect();
@@ -67,8 +66,8 @@ fn check_exists(machine: &Machine, core: usize, report: &mut Report) -> bool {
     true
 }
 
-/// Three ways in which the kernel comes back to a core that is busy polling. One boot line ends
-/// them all, so each remedy names that line with the cores of all workers.
+/// Three ways in which the kernel interrupts a core that is busy polling. One boot line ends them
+/// all, so each remedy names that line with the cores of all workers.
 fn check_isolation(machine: &Machine, core: usize, cores: &CpuList, report: &mut Report) {
     let remedy = format!(
         "boot with isolcpus=managed_irq,domain,{cores} nohz_full={cores} rcu_nocbs={cores} on the kernel command line"
@@ -141,8 +140,8 @@ fn check_governor(machine: &Machine, core: usize, report: &mut Report) {
 
 fn check_interface(machine: &Machine, core: usize, interface: &str, report: &mut Report) {
     if !machine.has_interface(interface) {
-        // Whether there is one whoever opens it finds out. A /sys that was mounted in another
-        // network namespace, or none, does not say.
+        // Opening the interface finds out whether it exists. A /sys that was mounted in another
+        // network namespace, or is missing, does not show it.
         report.add(
             Severity::Note,
             format!(
@@ -152,7 +151,7 @@ fn check_interface(machine: &Machine, core: usize, interface: &str, report: &mut
         );
         return;
     }
-    // One node, or nobody knows: nothing to choose.
+    // One node, or unknown nodes: there is no choice.
     let (Some(core_node), Some(node)) = (machine.node_of_core(core), machine.node_of_interface(interface)) else {
         return;
     };
@@ -176,8 +175,7 @@ fn check_clocksource(machine: &Machine, report: &mut Report) {
     let Some(clocksource) = machine.clocksource() else { return };
     match clocksource.as_str() {
         "tsc" | "arch_sys_counter" => report.good(format!("the clock is {clocksource}, read without a system call")),
-        // These two are read without a system call as well, and scaled by pages that the hypervisor
-        // writes.
+        // These two are also read without a system call, from pages that the hypervisor writes.
         "kvm-clock" | "hyperv_clocksource_tsc_page" => report.add(
             Severity::Note,
             format!("the clock is {clocksource}, some 10 ns slower to read than the TSC"),
@@ -219,7 +217,7 @@ mod tests {
     const CPU: &str = "sys/devices/system/cpu";
     const CLOCK: &str = "sys/devices/system/clocksource/clocksource0";
 
-    /// Two nodes of two cores, cores 2 and 3 well kept, a NIC on node 1.
+    /// Two nodes of two cores, cores 2 and 3 well configured, a NIC on node 1.
     fn machine(changes: &[(&str, &str)]) -> (TempDir, Machine) {
         let root = TempDir::new().unwrap();
         let write = |path: &str, text: &str| {

@@ -1,8 +1,8 @@
-//! Facts about a machine, read from /sys and /proc each time they are asked for.
+//! Facts about a machine, read from /sys and /proc at each call.
 //!
-//! `None` means that the kernel does not say: a file that is absent, unreadable or not in its
-//! documented form. Whoever asks decides what ignorance costs. The root folder can be another one,
-//! which is how tests own any machine they like.
+//! `None` means that the kernel does not report it: a file that is absent, unreadable or not in its
+//! documented form. The caller decides what that means. Tests set another root folder, with files
+//! of any machine they need.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use super::cpu_list::CpuList;
 
-/// No file read here has this much to say; /proc/cpuinfo is longer and is read for its first
-/// processor only.
+/// The limit for a file: none read here is longer, except /proc/cpuinfo, which is read only for its
+/// first processor.
 const FILE_LEN_MAX: u64 = 64 * 1024;
 
 /// A place to read facts from.
@@ -21,7 +21,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine this process runs on.
+    /// The machine that this process runs on.
     pub fn here() -> Self {
         Self::at("/")
     }
@@ -96,18 +96,18 @@ impl Machine {
         self.list(&format!("sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"))
     }
 
-    /// The rule by which the kernel picks a core's frequency. `None` where it does not pick (most
+    /// The frequency governor of a core. `None` if the kernel does not choose the frequency (most
     /// virtual machines).
     pub fn governor(&self, core: usize) -> Option<String> {
         self.word(&format!("sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"))
     }
 
-    /// What the kernel reads its clock from.
+    /// The kernel's current clocksource.
     pub fn clocksource(&self) -> Option<String> {
         self.word("sys/devices/system/clocksource/clocksource0/current_clocksource")
     }
 
-    /// Whether the kernel could read its clock from `name` instead.
+    /// Whether `name` is an available clocksource.
     pub fn could_use_clocksource(&self, name: &str) -> bool {
         let available = self.read("sys/devices/system/clocksource/clocksource0/available_clocksource");
         available.is_some_and(|available| available.split_whitespace().any(|word| word == name))
@@ -178,8 +178,8 @@ impl Machine {
     }
 }
 
-/// A name that the kernel would take (`dev_valid_name`, net/core/dev.c), so that it cannot lead out
-/// of its folder.
+/// Whether the kernel would accept the name (`dev_valid_name`, net/core/dev.c), so that it cannot
+/// lead out of its folder.
 fn is_interface_name(name: &str) -> bool {
     const LEN_MAX: usize = 15; // IFNAMSIZ without its NUL.
     !name.is_empty()

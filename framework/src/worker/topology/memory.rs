@@ -1,34 +1,34 @@
-//! How much memory this process may still take: by what the machine has free, by the control groups
-//! that it is in, by its own limit. Linux grants memory that it does not have, and ends a process
-//! when the memory is used; so whoever takes much at once asks here before.
+//! The memory this process may still allocate: bounded by the machine's free memory, by the
+//! process's control groups and by its own limit. Linux grants memory that it does not have, and
+//! kills a process when the memory is used; so a caller checks here before a large allocation.
 
 use std::path::Path;
 
 use super::machine::Machine;
 
-/// Memory that can be taken, and what sets the bound.
+/// Memory that can be allocated, and its bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLeft {
-    /// How much.
+    /// Bytes that can be allocated.
     pub bytes: u128,
-    /// What says so, in words.
+    /// The source of the bound, in words.
     pub bound: String,
 }
 
 impl Machine {
-    /// The narrowest of all bounds; `None` where the system names none.
+    /// The narrowest of all bounds; `None` if the system reports none.
     pub fn memory_left(&self) -> Option<MemoryLeft> {
         let bounds = [self.free_memory(), self.address_space_left()];
         bounds.into_iter().flatten().chain(self.groups_left()).min_by_key(|left| left.bytes)
     }
 
-    /// What the kernel says can be taken without swapping.
+    /// The memory that is available without swapping, by the kernel's estimate.
     fn free_memory(&self) -> Option<MemoryLeft> {
         let bytes = kilobytes(&self.read("proc/meminfo")?, "MemAvailable:")?;
         Some(MemoryLeft { bytes, bound: "MemAvailable of /proc/meminfo".into() })
     }
 
-    /// What the limit of address space leaves.
+    /// The memory left by the limit of the address space.
     fn address_space_left(&self) -> Option<MemoryLeft> {
         let limits = self.read("proc/self/limits")?;
         let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
@@ -38,7 +38,7 @@ impl Machine {
         Some(MemoryLeft { bytes: limit.saturating_sub(used), bound })
     }
 
-    /// What each control group leaves that the process is in, up to the outermost.
+    /// The memory left by each control group of the process, up to the outermost.
     fn groups_left(&self) -> Vec<MemoryLeft> {
         let groups = self.read("proc/self/cgroup").unwrap_or_default();
         groups.lines().flat_map(|line| self.group_left(line)).collect()
@@ -61,7 +61,7 @@ impl Machine {
             let file = |name: &str| self.read(&format!("{folder}/{name}"));
             // "max" is no number, and no limit.
             let limit = number(file(limit)?)?;
-            // Pages of files go where memory is wanted.
+            // The kernel reclaims page cache when memory is needed.
             let stat = file("memory.stat").unwrap_or_default();
             let cached: u128 = field(&stat, "inactive_file").and_then(|text| text.parse().ok()).unwrap_or(0);
             let used = number(file(used)?)?.saturating_sub(cached);
@@ -72,7 +72,7 @@ impl Machine {
     }
 }
 
-/// What stands behind `name` in its line.
+/// The value after `name` on its line.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next())
 }
@@ -91,7 +91,7 @@ mod tests {
 
     const GB: u128 = 1_000_000_000;
 
-    /// What is left on a machine that is files, 8 GB of it free.
+    /// The memory left on a machine made of files, 8 GB of it free.
     fn left(files: &[(&str, &str)]) -> (u128, String) {
         let root = tempfile::tempdir().unwrap();
         let usual = [("proc/meminfo", "MemTotal: 16000000 kB\nMemAvailable:    7812500 kB\n")];

@@ -1,7 +1,7 @@
-//! What the machine under a worker looks like, and what about it will cost latency.
+//! Inspects the machine under a worker for anything that costs latency.
 //!
-//! [`Machine`] reads facts from /sys and /proc, [`check`] compares them with where workers shall
-//! run, and the [`Report`] says for each finding how bad it is, in one sentence, and what mends it.
+//! [`Machine`] reads facts from /sys and /proc, [`check`] compares them with the placement of the
+//! workers, and the [`Report`] gives for each finding its severity, one sentence, and a remedy.
 //! Nothing here changes the machine.
 
 mod check;

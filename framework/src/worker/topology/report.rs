@@ -1,4 +1,4 @@
-//! Findings about a machine, in words for the person who runs it.
+//! Findings about a machine, in words for its operator.
 
 use core::fmt;
 
@@ -8,11 +8,11 @@ use core::fmt;
 pub enum Severity {
     /// As it should be.
     Good,
-    /// Worth knowing; cannot be mended from here, or costs little.
+    /// Worth knowing; cannot be changed from here, or costs little.
     Note,
-    /// Runs, and will cost latency now and then.
+    /// The worker runs, with occasional latency.
     Warning,
-    /// The worker cannot start like this.
+    /// The worker cannot start.
     Fault,
 }
 
@@ -27,14 +27,14 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One fact, what follows from it, and what to do.
+/// One fact, its consequence, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// One sentence: what is, and what that costs.
+    /// One sentence: the fact and its cost.
     pub what: String,
-    /// What mends it, a command where there is one; `None` where nothing is to be done.
+    /// The remedy, as a command if there is one; `None` if no action is needed.
     pub remedy: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// All that was found, in the order in which it was looked at.
+/// All findings, in the order of the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The findings.
