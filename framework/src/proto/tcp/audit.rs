@@ -75,7 +75,7 @@ impl<P> Shared<P> {
     /// What is owed at the end of the burst.
     fn check_flush(&self, slot: u32, connection: &Connection) -> Result<(), &'static str> {
         let is_listed = connection.has(OutputFlags::IN_FLUSH);
-        let waits = connection.send.next_unsent != NIL || connection.lost_len != 0;
+        let waits = connection.send.next_unsent != NIL || connection.sack.lost_len != 0;
         let has_room_to_wait_for =
             connection.snd.flight() > 0 || connection.send.next_unsent != NIL || self.wheel.is_set(slot);
         let rules = [

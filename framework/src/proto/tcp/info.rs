@@ -134,9 +134,9 @@ impl<P> Tcp<P> {
             snd_wnd: connection.snd.wnd,
             rcv_wnd: connection.rcv_wnd(),
             unacked_len: flight,
-            sacked_len: connection.sacked_len,
-            lost_len: connection.lost_len,
-            resent_len: connection.resent_len,
+            sacked_len: connection.sack.sacked_len,
+            lost_len: connection.sack.lost_len,
+            resent_len: connection.sack.resent_len,
             // A FIN or SYN on its way counts as a number, but is no byte.
             unsent_len: connection.send.len.saturating_sub(flight),
             unread_len: connection.rcv.in_order_len,

@@ -147,9 +147,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let is_new_round = connection.passes_round();
         let rtt = Micros::floor(now.since(oldest));
         connection.take_rtt(rtt, is_new_round, now);
-        let (rack, end) = (&mut connection.rack, connection.snd.una);
-        (connection.rack_xmit_ts, rack.end_seq, rack.fack) = (newest, end, end);
-        rack.rtt = if newest == oldest { rtt } else { Micros::floor(now.since(newest)) };
+        connection.hear_in_order(newest, if newest == oldest { rtt } else { Micros::floor(now.since(newest)) });
         connection.grow_window(acked, now);
         if is_new_round {
             connection.begin_round();
@@ -215,7 +213,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.has(AppFlags::WANTS_ROOM) {
             self.aside().offer_room();
         }
-        if self.connection.send.next_unsent != NIL || self.connection.lost_len != 0 {
+        if self.connection.send.next_unsent != NIL || self.connection.sack.lost_len != 0 {
             self.flush_later();
         }
     }
@@ -247,7 +245,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let is_flying = self.connection.snd.flight() != 0;
         news.is_duplicate = acked == 0 && segment.len == 0 && !is_update && !segment.has(TcpFlags::FIN) && is_flying;
         if !has_sack && news.is_duplicate {
-            self.connection.sacked_count = self.connection.sacked_count.saturating_add(1);
+            self.connection.sack.count_duplicate();
         }
         let is_new_round = self.measure(segment, &news);
         let is_congested = self.connection.has(InputFlags::ECN) && segment.has(TcpFlags::ECE);
@@ -334,7 +332,6 @@ impl super::super::state::connection::Connection {
     /// Whether nothing is missing as far as we know.
     #[inline]
     pub(in crate::proto::tcp) fn is_untroubled(&self) -> bool {
-        let marked = self.sacked_len | self.lost_len | self.resent_len | self.sacked_count | !self.sack_hint;
-        marked == 0 && self.recovery == Recovery::Open
+        self.sack.is_clear() && self.recovery == Recovery::Open
     }
 }

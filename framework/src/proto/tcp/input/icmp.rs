@@ -202,7 +202,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// is believed, and the next claims are old. So a route that becomes narrower under a thousand
     /// segments costs no walk for each of the thousand messages that say so.
     fn is_missed(&self, seq: Seq) -> bool {
-        if self.connection.lost_len == 0 && self.connection.resent_len == 0 {
+        if self.connection.sack.lost_len == 0 && self.connection.sack.resent_len == 0 {
             return false;
         }
         let mut idx = self.connection.send.queue.head;

@@ -41,7 +41,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.set(LossFlags::REORDERING_SEEN);
         }
         connection.rack.fack = connection.rack.fack.max(end);
-        if resent == 0 && end.is_at_most(connection.recovery_point) {
+        if resent == 0 && end.is_at_most(connection.loss.recovery_point) {
             news.originals = true;
         }
         let rtt = self.now.since(sent_at);
@@ -69,8 +69,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.set(LossFlags::DSACK_ROUND);
             // Once in a round trip, which begins here.
             connection.round.end = connection.snd.nxt;
-            connection.reo_wnd_mult = connection.reo_wnd_mult.saturating_add(1);
-            connection.reo_wnd_persist = PERSIST;
+            connection.reordering.wnd_mult = connection.reordering.wnd_mult.saturating_add(1);
+            connection.reordering.wnd_persist = PERSIST;
         }
     }
 
@@ -324,23 +324,32 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
+    /// All before SND.UNA has arrived, and nothing is missing: what was sent last of it left at
+    /// `sent_at`, and took `rtt` (RFC 8985 6.2, steps 1 to 3).
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn hear_in_order(&mut self, sent_at: Instant, rtt: Micros) {
+        let end = self.snd.una;
+        self.rack_xmit_ts = sent_at;
+        (self.rack.end_seq, self.rack.fack, self.rack.rtt) = (end, end, rtt);
+    }
+
     /// RACK.reo_wnd (RFC 8985 6.2 step 4): how long what was sent earlier may come later.
     fn reordering_window(&self) -> Micros {
         if !self.has(LossFlags::REORDERING_SEEN) {
-            let is_enough = self.sacked_count >= DUPLICATE_THRESHOLD
-                || self.sacked_len >= DUPLICATE_THRESHOLD * u32::from(self.snd.mss);
+            let is_enough = self.sack.sacked_count >= DUPLICATE_THRESHOLD
+                || self.sack.sacked_len >= DUPLICATE_THRESHOLD * u32::from(self.snd.mss);
             if self.is_recovering() || is_enough {
                 return Micros::ZERO;
             }
         }
-        Micros((self.round.rtt_min.0 / 4).saturating_mul(self.reo_wnd_mult.into())).min(self.rtt.srtt)
+        Micros((self.round.rtt_min.0 / 4).saturating_mul(self.reordering.wnd_mult.into())).min(self.rtt.srtt)
     }
 
     /// A recovery is over: one more without a D-SACK.
     pub(in crate::proto::tcp) fn count_recovery(&mut self) {
-        self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
-        if self.reo_wnd_persist == 0 {
-            self.reo_wnd_mult = 1;
+        self.reordering.wnd_persist = self.reordering.wnd_persist.saturating_sub(1);
+        if self.reordering.wnd_persist == 0 {
+            self.reordering.wnd_mult = 1;
         }
     }
 
@@ -371,7 +380,7 @@ impl Connection {
     #[inline(always)]
     fn may_probe(&self) -> bool {
         let is_time = match self.recovery {
-            Recovery::Open | Recovery::Reduced => self.sacked_len == 0 && self.send.in_flight.head != NIL,
+            Recovery::Open | Recovery::Reduced => self.sack.sacked_len == 0 && self.send.in_flight.head != NIL,
             Recovery::Fast | Recovery::Probing | Recovery::Loss => true,
         };
         is_time && self.has(InputFlags::SACK) && self.clock.backoff == 0 && !self.has(LossFlags::PROBE_OUT)
@@ -396,7 +405,7 @@ impl Connection {
     /// else is to be sent again with which it makes two.
     #[inline(always)]
     fn answer_delay(&self, is_alone: bool) -> u64 {
-        let has_hole = || self.sacked_len != 0 || self.snd.flight() > u32::from(self.snd.mss);
+        let has_hole = || self.sack.sacked_len != 0 || self.snd.flight() > u32::from(self.snd.mss);
         if is_alone && !(self.is_recovering() && has_hole()) { self.options.rto_min_us.into() } else { 0 }
     }
 

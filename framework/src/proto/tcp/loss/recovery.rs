@@ -97,7 +97,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.clock.forget_backoff();
         connection.clock.wait_since(Instant::MAX);
         connection.recovery = Recovery::Open;
-        connection.recovery_point = connection.rare_snd.iss;
+        connection.loss.recovery_point = connection.rare_snd.iss;
         connection.round.end = connection.snd.una;
         connection.rack.fack = connection.snd.una;
         connection.clock.stop();
@@ -106,7 +106,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The next chunk to send again, where the congestion window has room for it.
     pub(in crate::proto::tcp) fn next_lost(&mut self) -> Option<u32> {
         let connection = &*self.connection;
-        let idx = connection.lost.head;
+        let idx = connection.loss.lost.head;
         // F-RTO sends new data, before what may not be lost at all (RFC 5682 2.1 step 2b).
         if idx == NIL || connection.recovery == Recovery::Probing && connection.has(LossFlags::FRTO_ADVANCED) {
             return None;
@@ -148,7 +148,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !connection.has(InputFlags::SACK) && connection.recovery == Recovery::Open {
             // RFC 3042: the first two duplicates let a new segment go each. With SACK they leave
             // the pipe.
-            window = window.saturating_add(connection.sacked_count.min(2) * mss);
+            window = window.saturating_add(connection.sack.sacked_count.min(2) * mss);
         }
         let room = window.saturating_sub(pipe);
         if pipe == 0 || connection.has(LossFlags::PROBE_DUE) { room.max(mss) } else { room }
@@ -187,11 +187,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     fn note_sent(&mut self, seq_len: u32, is_resent: bool) {
         let connection = &mut *self.connection;
-        connection.prr.out = connection.prr.out.saturating_add(seq_len);
+        connection.loss.prr.out = connection.loss.prr.out.saturating_add(seq_len);
         if is_resent && connection.has(LossFlags::UNDO) && connection.recovery != Recovery::Open {
-            connection.undo.resent += seq_len.div_ceil(u32::from(connection.snd.mss).max(1));
-            if connection.undo.resent_ts == 0 {
-                connection.undo.resent_ts = connection.ts.now(self.now);
+            connection.loss.undo.resent += seq_len.div_ceil(u32::from(connection.snd.mss).max(1));
+            if connection.loss.undo.resent_ts == 0 {
+                connection.loss.undo.resent_ts = connection.ts.now(self.now);
             }
         }
         if connection.has(LossFlags::PROBE_DUE) {
@@ -219,7 +219,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.finish_recovery();
         }
         // What was lost within a recovery and waits at its end begins another.
-        if news.lost > 0 || self.connection.lost.head != NIL {
+        if news.lost > 0 || self.connection.loss.lost.head != NIL {
             self.enter_recovery();
         }
         if is_congested && self.connection.recovery == Recovery::Open {
@@ -241,7 +241,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// All that was on its way when the recovery began has arrived.
     fn finish_recovery(&mut self) {
         let connection = &mut *self.connection;
-        if connection.recovery == Recovery::Open || connection.snd.una.is_before(connection.recovery_point) {
+        if connection.recovery == Recovery::Open || connection.snd.una.is_before(connection.loss.recovery_point) {
             return;
         }
         if matches!(connection.recovery, Recovery::Fast | Recovery::Reduced) && !connection.is_unlimited() {
@@ -254,7 +254,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.recovery = Recovery::Open;
         connection.clear(LossFlags::FRTO_ADVANCED);
         if !connection.has(InputFlags::SACK) {
-            connection.sacked_count = 0;
+            connection.sack.sacked_count = 0;
         }
     }
 
@@ -267,7 +267,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             Recovery::Reduced => (),
         }
         connection.recovery = Recovery::Fast;
-        connection.recovery_point = connection.snd.nxt;
+        connection.loss.recovery_point = connection.snd.nxt;
         connection.clear(LossFlags::PROBE_OUT);
         self.shared.tally.fast_recoveries += 1;
     }
@@ -278,7 +278,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         connection.begin_reduction(false);
         connection.recovery = Recovery::Reduced;
-        connection.recovery_point = connection.snd.nxt;
+        connection.loss.recovery_point = connection.snd.nxt;
     }
 
     /// The window while it shrinks: in proportion to what arrives, so that the sender never falls
@@ -293,7 +293,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return connection.inflate_window(news, mss);
         }
         let (pipe, ssthresh) = (connection.pipe(), connection.ssthresh);
-        let prr = &mut connection.prr;
+        let prr = &mut connection.loss.prr;
         prr.delivered = prr.delivered.saturating_add(news.delivered);
         let count = if pipe > ssthresh {
             let share = u64::from(prr.delivered) * u64::from(ssthresh);
@@ -317,17 +317,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn count_duplicates(&mut self, news: &mut News) {
         let connection = &mut *self.connection;
         if news.advanced {
-            connection.sacked_count = 0;
+            connection.sack.sacked_count = 0;
             // A partial acknowledgment: what is now the first is lost as well.
-            if connection.recovery == Recovery::Fast && connection.snd.una.is_before(connection.recovery_point) {
+            if connection.recovery == Recovery::Fast && connection.snd.una.is_before(connection.loss.recovery_point) {
                 self.mark_first_lost();
             }
             return;
         }
         // RFC 6582 3.2 step 2: those of the recovery before do not begin another.
-        let is_new = connection.snd.una != connection.recovery_point;
+        let is_new = connection.snd.una != connection.loss.recovery_point;
         let may_begin = matches!(connection.recovery, Recovery::Open | Recovery::Reduced);
-        if connection.sacked_count == 3 && may_begin && is_new {
+        if connection.sack.sacked_count == 3 && may_begin && is_new {
             news.lost += self.mark_first_lost();
         }
     }
@@ -394,14 +394,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.begin_reduction(true);
         }
         connection.recovery = if is_first && may_be_spurious { Recovery::Probing } else { Recovery::Loss };
-        connection.recovery_point = connection.snd.nxt;
+        connection.loss.recovery_point = connection.snd.nxt;
         connection.clear(LossFlags::FRTO_ADVANCED | LossFlags::PROBE_OUT | LossFlags::PROBE_DUE);
         connection.forget_epoch();
         if !connection.is_unlimited() {
             connection.cwnd = connection.snd.mss.into();
         }
         if !connection.has(InputFlags::SACK) {
-            connection.sacked_count = 0;
+            connection.sack.sacked_count = 0;
         }
     }
 
@@ -424,7 +424,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// F-RTO (RFC 5682 2.1 and 3.1): whether what arrives after a timeout was sent before it.
     fn judge_timeout(&mut self, news: &News) {
         let connection = &mut *self.connection;
-        if connection.snd.una.is_at_least(connection.recovery_point) {
+        if connection.snd.una.is_at_least(connection.loss.recovery_point) {
             // All of it at once says nothing.
             connection.recovery = Recovery::Loss;
         } else if connection.has(LossFlags::FRTO_ADVANCED) {
@@ -464,7 +464,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// (RFC 3522 3.2).
     fn is_echo_of_original(&self, news: &News) -> bool {
         let connection = &*self.connection;
-        let undo = &connection.undo;
+        let undo = &connection.loss.undo;
         let is_before = |echo: u32| (echo.wrapping_sub(undo.resent_ts) as i32) < 0;
         connection.has(LossFlags::UNDO)
             && connection.recovery != Recovery::Open
@@ -478,9 +478,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn undo(&mut self) {
         self.unmark_lost();
         let connection = &mut *self.connection;
-        connection.cwnd = connection.cwnd.max(connection.undo.cwnd);
-        connection.ssthresh = connection.ssthresh.max(connection.undo.ssthresh);
-        connection.congestion.w_max = connection.congestion.w_max.max(connection.undo.cwnd);
+        connection.cwnd = connection.cwnd.max(connection.loss.undo.cwnd);
+        connection.ssthresh = connection.ssthresh.max(connection.loss.undo.ssthresh);
+        connection.congestion.w_max = connection.congestion.w_max.max(connection.loss.undo.cwnd);
         connection.forget_epoch();
         connection.recovery = Recovery::Open;
         connection.clock.forget_backoff();
@@ -488,7 +488,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.set(LossFlags::REORDERING_SEEN);
         connection.clear(LossFlags::UNDO | LossFlags::FRTO_ADVANCED);
         if !connection.has(InputFlags::SACK) {
-            connection.sacked_count = 0;
+            connection.sack.sacked_count = 0;
         }
         self.shared.tally.undone_recoveries += 1;
     }
@@ -498,7 +498,7 @@ impl Connection {
     /// Whether the recovery began by a probe that was not answered, and nothing has been heard
     /// since: the window was reduced for it, and whatever was sent may still be late.
     fn is_silence_alone(&self) -> bool {
-        self.recovery == Recovery::Fast && self.lost_len == 0 && self.snd.una == self.undo.marker
+        self.recovery == Recovery::Fast && self.sack.lost_len == 0 && self.snd.una == self.loss.undo.marker
     }
 
     /// Takes the window down for a loss or a mark, and remembers what it was where that may have
@@ -512,9 +512,9 @@ impl Connection {
         if may_undo {
             self.set(LossFlags::UNDO);
             let (cwnd, ssthresh) = (self.cwnd, self.ssthresh);
-            self.undo = Undo { cwnd, ssthresh, marker: self.snd.una, resent: 0, resent_ts: 0 };
+            self.loss.undo = Undo { cwnd, ssthresh, marker: self.snd.una, resent: 0, resent_ts: 0 };
         }
-        self.prr = Prr { delivered: 0, out: 0, recover_fs: self.snd.flight() };
+        self.loss.prr = Prr { delivered: 0, out: 0, recover_fs: self.snd.flight() };
         self.lower_ssthresh(self.snd.flight());
     }
 

@@ -64,12 +64,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         news.dsack = Some(range);
         // Of what was sent behind the recovery a probe may have been for nothing, or the network
         // has made a copy.
-        let is_of_recovery =
-            range.left.is_at_least(connection.undo.marker) && range.right.is_at_most(connection.recovery_point);
-        if connection.has(LossFlags::UNDO) && is_of_recovery && connection.undo.resent != 0 {
+        let is_of_recovery = range.left.is_at_least(connection.loss.undo.marker)
+            && range.right.is_at_most(connection.loss.recovery_point);
+        if connection.has(LossFlags::UNDO) && is_of_recovery && connection.loss.undo.resent != 0 {
             let count = (range.right - range.left).div_ceil(u32::from(connection.snd.mss).max(1));
-            connection.undo.resent = connection.undo.resent.saturating_sub(count);
-            news.resends_were_needless = connection.undo.resent == 0;
+            connection.loss.undo.resent = connection.loss.undo.resent.saturating_sub(count);
+            news.resends_were_needless = connection.loss.undo.resent == 0;
         }
     }
 
@@ -104,7 +104,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // The queue's head begins at SND.UNA, which is before any block.
         while idx != NIL && chunks[idx].seq.is_after(left) {
             if *steps == 0 {
-                connection.sack_hint = idx;
+                connection.sack.hint = idx;
                 return NIL;
             }
             *steps -= 1;
@@ -116,7 +116,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 return idx;
             }
             if *steps == 0 {
-                connection.sack_hint = idx;
+                connection.sack.hint = idx;
                 return NIL;
             }
             *steps -= 1;
@@ -156,14 +156,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let len = chunk.seq_len();
         news.delivered += len;
         if chunk.has(LOST) {
-            connection.lost_len -= len;
+            connection.sack.lost_len -= len;
         }
         if chunk.has(RESENT) {
-            connection.resent_len -= len;
+            connection.sack.resent_len -= len;
         }
         chunk.flags = chunk.flags & !(LOST | RESENT) | SACKED;
-        connection.sacked_len += len;
-        connection.sacked_count += 1;
+        connection.sack.sacked_len += len;
+        connection.sack.sacked_count += 1;
         let (seq, end, sent_at, resent) = (chunk.seq, chunk.end(), chunk.sent_at, chunk.resent);
         self.join_runs(idx);
         if self.connection.has(InputFlags::MSS_PROBE) {
@@ -179,7 +179,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let first = chunks.get(prev).filter(|chunk| chunk.has(SACKED)).map_or(idx, |chunk| chunk.earlier);
         let last = chunks.get(next).filter(|chunk| chunk.has(SACKED)).map_or(idx, |chunk| chunk.later);
         set_run(chunks, first, last);
-        self.connection.sack_hint = last;
+        self.connection.sack.hint = last;
     }
 
     /// The chunk counts as lost: it is to be sent again.
@@ -194,19 +194,19 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let chunk = &mut chunks[idx];
         let (seq, len) = (chunk.seq, chunk.seq_len());
         if chunk.has(RESENT) {
-            connection.resent_len -= len;
+            connection.sack.resent_len -= len;
         }
         if !chunk.has(LOST) {
-            connection.lost_len += len;
+            connection.sack.lost_len += len;
         }
         chunk.flags = chunk.flags & !RESENT | LOST;
         // What was sent first is found lost first, so the order is that of the numbers but for
         // retransmissions that are lost again.
-        let is_first = chunks.get(connection.lost.head).is_some_and(|head| seq.is_before(head.seq));
+        let is_first = chunks.get(connection.loss.lost.head).is_some_and(|head| seq.is_before(head.seq));
         if is_first {
-            connection.lost.push_front(chunks, idx);
+            connection.loss.lost.push_front(chunks, idx);
         } else {
-            connection.lost.push_back(chunks, idx);
+            connection.loss.lost.push_back(chunks, idx);
         }
     }
 
@@ -219,8 +219,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 self.mark_lost(idx);
                 // It goes to its place among the others, the first of which may not be at theirs
                 // yet.
-                self.connection.lost.remove(&mut self.shared.chunks, idx);
-                self.connection.lost.push_back(&mut self.shared.chunks, idx);
+                self.connection.loss.lost.remove(&mut self.shared.chunks, idx);
+                self.connection.loss.lost.push_back(&mut self.shared.chunks, idx);
             }
             idx = next;
         }
@@ -232,12 +232,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn unmark_lost(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let mut near = NIL;
-        while connection.lost.head != NIL {
-            let last = connection.lost.tail;
-            connection.lost.remove(chunks, last);
+        while connection.loss.lost.head != NIL {
+            let last = connection.loss.lost.tail;
+            connection.loss.lost.remove(chunks, last);
             let chunk = &mut chunks[last];
             chunk.flags &= !LOST;
-            connection.lost_len -= chunk.seq_len();
+            connection.sack.lost_len -= chunk.seq_len();
             connection.send.in_flight.insert_by_time(chunks, last, near);
             near = last;
         }
@@ -255,7 +255,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             }
             idx = next;
         }
-        (connection.sacked_len, connection.sacked_count, connection.sack_hint) = (0, 0, NIL);
+        (connection.sack.sacked_len, connection.sack.sacked_count, connection.sack.hint) = (0, 0, NIL);
     }
 
     /// A chunk has left.
@@ -283,7 +283,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         chunk.sent_at = now;
         chunk.resent = chunk.resent.saturating_add(1);
         if !chunk.has(RESENT) {
-            connection.resent_len += chunk.seq_len();
+            connection.sack.resent_len += chunk.seq_len();
             chunk.flags |= RESENT;
         }
         connection.send.in_flight.push_back(chunks, idx);
@@ -300,8 +300,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.is_first_cut() {
             self.cut_first(news);
         }
-        if self.connection.sacked_len == 0 && self.connection.snd.flight() == 0 {
-            self.connection.sack_hint = NIL;
+        if self.connection.sack.sacked_len == 0 && self.connection.snd.flight() == 0 {
+            self.connection.sack.hint = NIL;
         }
     }
 
@@ -313,21 +313,21 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let (len, next, flags) = (chunk.seq_len(), chunk.next, chunk.flags);
         let (seq, end, sent_at, resent) = (chunk.seq, chunk.end(), chunk.sent_at, chunk.resent);
         if flags & SACKED != 0 {
-            connection.sacked_len -= len;
-            connection.sacked_count -= 1;
+            connection.sack.sacked_len -= len;
+            connection.sack.sacked_count -= 1;
             let last = chunk.later;
             if last != idx {
                 set_run(chunks, next, last);
             }
         }
         if flags & LOST != 0 {
-            connection.lost_len -= len;
+            connection.sack.lost_len -= len;
         }
         if flags & RESENT != 0 {
-            connection.resent_len -= len;
+            connection.sack.resent_len -= len;
         }
-        if connection.sack_hint == idx {
-            connection.sack_hint = if connection.sacked_len == 0 { NIL } else { next };
+        if connection.sack.hint == idx {
+            connection.sack.hint = if connection.sack.sacked_len == 0 { NIL } else { next };
         }
         connection.send.len -= chunks[idx].len;
         connection.send.queue.remove(chunks, idx);
@@ -364,9 +364,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         connection.send.len -= count;
         let sums = [
-            (SACKED, &mut connection.sacked_len),
-            (LOST, &mut connection.lost_len),
-            (RESENT, &mut connection.resent_len),
+            (SACKED, &mut connection.sack.sacked_len),
+            (LOST, &mut connection.sack.lost_len),
+            (RESENT, &mut connection.sack.resent_len),
         ];
         for (mark, sum) in sums {
             if chunk.has(mark) {
@@ -400,7 +400,7 @@ impl Connection {
     /// Where a chunk with such flags stands beside the queue.
     fn lane_of(&mut self, flags: u8) -> Option<&mut Lane> {
         let is_waiting = flags & (LOST | RESENT) == LOST;
-        let lane = if is_waiting { &mut self.lost } else { &mut self.send.in_flight };
+        let lane = if is_waiting { &mut self.loss.lost } else { &mut self.send.in_flight };
         is_in_lane(flags).then_some(lane)
     }
 }
@@ -426,7 +426,7 @@ fn nearest<P>(connection: &Connection, chunks: &Chunks<P>, left: Seq) -> u32 {
         None => u32::MAX,
     };
     let mut nearest = connection.send.queue.head;
-    for idx in [connection.sack_hint, last_sent] {
+    for idx in [connection.sack.hint, last_sent] {
         if distance(idx) < distance(nearest) {
             nearest = idx;
         }
@@ -482,11 +482,11 @@ impl Connection {
                 assert!(seq.is_at_most(self.snd.nxt), "what was sent ends at SND.NXT");
             }
         }
-        assert_eq!((self.sacked_len, self.lost_len, self.resent_len), (sacked, lost, resent), "sums");
+        assert_eq!((self.sack.sacked_len, self.sack.lost_len, self.sack.resent_len), (sacked, lost, resent), "sums");
         if self.has(InputFlags::SACK) {
-            assert_eq!(self.sacked_count, count);
+            assert_eq!(self.sack.sacked_count, count);
         }
-        for (lane, mut wanted, is_timed) in [(self.send.in_flight, in_flight, true), (self.lost, waiting, false)] {
+        for (lane, mut wanted, is_timed) in [(self.send.in_flight, in_flight, true), (self.loss.lost, waiting, false)] {
             let mut members = Vec::new();
             let (mut before, mut at) = (NIL, lane.head);
             while let Some(chunk) = chunks.get(at) {
@@ -502,7 +502,7 @@ impl Connection {
             wanted.sort_unstable();
             assert_eq!(members, wanted, "members of a lane");
         }
-        assert!(self.sacked_len == 0 || self.sack_hint != NIL);
-        assert!(self.sack_hint == NIL || chunks.get(self.sack_hint).is_some());
+        assert!(self.sack.sacked_len == 0 || self.sack.hint != NIL);
+        assert!(self.sack.hint == NIL || chunks.get(self.sack.hint).is_some());
     }
 }

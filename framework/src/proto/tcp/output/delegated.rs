@@ -215,7 +215,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return Err(DelegateError::Send(SendError::Closed));
         }
         let is_new = !connection.has(OutputFlags::DELEGATED);
-        if is_new && (connection.send.next_unsent != NIL || connection.lost_len != 0) {
+        if is_new && (connection.send.next_unsent != NIL || connection.sack.lost_len != 0) {
             return Err(DelegateError::DataWaits);
         }
         let buffer = connection.options.send_buffer.saturating_sub(connection.send.len);

@@ -57,7 +57,7 @@ fn each_condition_closes_the_way() {
     let changes: [Change; 13] = [
         ("the app has closed its side", |connection| connection.state = State::FinWait1),
         ("data waits", |connection| connection.send.next_unsent = connection.send.queue.tail),
-        ("something is lost", |connection| connection.lost_len = 1),
+        ("something is lost", |connection| connection.sack.lost_len = 1),
         ("a recovery is not over", |connection| connection.recovery = Recovery::Fast),
         ("the window was closed", |connection| connection.clock.timer = RetransmitTimer::Persist),
         ("congestion is to be echoed", |connection| connection.set(InputFlags::ECE_OWED)),

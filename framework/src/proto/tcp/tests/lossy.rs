@@ -88,7 +88,7 @@ fn transfer_and_tell(trial: &Trial) -> (Duration, u64) {
     }
     assert!(server.bytes == bytes, "bytes arrive once and in order");
     let connection = &client.tcp.connections[id.slot];
-    assert_eq!((connection.pipe(), connection.lost_len, connection.sacked_count), (0, 0, 0));
+    assert_eq!((connection.pipe(), connection.sack.lost_len, connection.sack.sacked_count), (0, 0, 0));
     assert!(connection.recovery == Recovery::Open || connection.snd.flight() == 0);
     (client.now.since(begin), client.tcp.tally().timeouts)
 }

@@ -36,7 +36,7 @@ fn one_segment_behind_it_makes_one_lost_after_a_quarter_of_a_round_trip() {
     sender.wait_ms(10);
     sender.ack(0, &[(1, 2)]);
     let connection = sender.connection();
-    assert_eq!((connection.clock.timer, connection.lost_len), (RetransmitTimer::Reordering, 0));
+    assert_eq!((connection.clock.timer, connection.sack.lost_len), (RetransmitTimer::Reordering, 0));
     assert_eq!(connection.clock.timer_at.since(sender.now), Duration::from_micros(2_500));
     sender.now = connection.clock.timer_at;
     sender.context(|cx| cx.on_reordering());
@@ -71,7 +71,7 @@ fn segment_that_comes_late_makes_the_sender_wait() {
     sender.wait_ms(10);
     sender.ack(5, &[(6, 11)]);
     assert_eq!(
-        (sender.recovery(), sender.connection().lost_len),
+        (sender.recovery(), sender.connection().sack.lost_len),
         (Recovery::Open, 0),
         "five behind it say nothing yet"
     );
@@ -84,12 +84,12 @@ fn duplicates_widen_the_reordering_window_once_in_a_round_trip() {
     sender.wait_ms(10);
     sender.ack(2, &[]);
     (0..3).for_each(|_| _ = sender.ack(2, &[(0, 1)]));
-    assert_eq!(sender.connection().reo_wnd_mult, 2);
+    assert_eq!(sender.connection().reordering.wnd_mult, 2);
     sender.send(5);
     sender.ack(10, &[]);
     sender.ack(11, &[]);
     sender.ack(11, &[(0, 1)]);
-    assert_eq!(sender.connection().reo_wnd_mult, 3);
+    assert_eq!(sender.connection().reordering.wnd_mult, 3);
 }
 
 #[test]

@@ -225,7 +225,7 @@ fn mark_of_the_network_reduces_the_window_once_in_a_round_trip() {
     }
     let connection = sender.connection();
     assert_eq!((connection.recovery, connection.ssthresh), (Recovery::Reduced, 4_500));
-    assert!(connection.has(OutputFlags::CWR_OWED) && connection.lost_len == 0);
+    assert!(connection.has(OutputFlags::CWR_OWED) && connection.sack.lost_len == 0);
     sender.ack(10, &[]);
     assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 4_500));
 }
@@ -290,7 +290,7 @@ fn timeout_for_nothing_is_taken_back_by_the_echoed_time() {
     sender.wait_ms(5);
     sender.ack_echoing(1, &[], original);
     let connection = sender.connection();
-    assert_eq!((connection.recovery, connection.cwnd, connection.lost_len), (Recovery::Open, 10 * MSS, 0));
+    assert_eq!((connection.recovery, connection.cwnd, connection.sack.lost_len), (Recovery::Open, 10 * MSS, 0));
     assert_eq!(sender.tcp.tally().undone_recoveries, 1);
 }
 

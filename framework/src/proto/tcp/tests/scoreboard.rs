@@ -57,7 +57,7 @@ fn chunk_of_several_segments_is_cut_where_the_block_ends() {
     let segment = sender.segment(FIRST, &[bytes(2 * MSS - 1, 4 * MSS + 1)]);
     sender.hear(&segment);
     assert_eq!(sender.marks(), ".S..", "whole segments only");
-    assert_eq!(sender.connection().sacked_len, 2 * MSS);
+    assert_eq!(sender.connection().sack.sacked_len, 2 * MSS);
 }
 
 #[test]
@@ -89,11 +89,11 @@ fn all_that_is_lost_by_a_timeout_stands_in_the_order_of_the_numbers() {
         cx.mark_all_lost();
     });
     let mut lost = Vec::new();
-    while sender.connection().lost.head != NIL {
-        let first = sender.connection().lost.head;
+    while sender.connection().loss.lost.head != NIL {
+        let first = sender.connection().loss.lost.head;
         lost.push(first);
         let (connection, shared) = (&mut sender.tcp.connections[sender.slot], &mut sender.tcp.shared);
-        connection.lost.remove(&mut shared.chunks, first);
+        connection.loss.lost.remove(&mut shared.chunks, first);
     }
     assert_eq!(lost, order);
 }
@@ -127,7 +127,7 @@ fn far_block_is_found_with_the_acknowledgments_that_follow() {
     sender.send(8 * STEPS_MAX);
     let middle = 4 * STEPS_MAX;
     let mut acks = 0;
-    while sender.connection().sacked_len == 0 {
+    while sender.connection().sack.sacked_len == 0 {
         sender.ack(0, &[(middle, middle + 1)]);
         acks += 1;
         assert!(acks <= 6, "each look goes on where the last one stopped");
@@ -141,7 +141,7 @@ fn next_block_is_found_in_a_few_steps_however_much_is_marked() {
     sender.send(4_000);
     for segment in 1..4_000 {
         sender.ack(0, &[(1, segment + 1)]);
-        assert_eq!(sender.connection().sacked_len, segment * MSS);
+        assert_eq!(sender.connection().sack.sacked_len, segment * MSS);
     }
 }
 

@@ -26,7 +26,9 @@ use super::super::listening::listener::Accept;
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
 use super::super::segment::Segment;
-use super::super::state::connection::{AppFlags, Connection, InputFlags, LossFlags, OutputFlags, State, pending};
+use super::super::state::connection::{
+    AppFlags, Connection, InputFlags, LossFlags, OutputFlags, Scoreboard, State, pending,
+};
 use super::super::state::queue::Lane;
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
@@ -268,9 +270,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         connection.out_of_order.clear(&mut self.shared.chunks);
         (connection.send.next_unsent, connection.send.len) = (NIL, 0);
-        (connection.sacked_len, connection.lost_len, connection.resent_len) = (0, 0, 0);
-        (connection.send.in_flight, connection.lost) = (Lane::default(), Lane::default());
-        (connection.sacked_count, connection.sack_hint) = (0, NIL);
+        (connection.send.in_flight, connection.loss.lost) = (Lane::default(), Lane::default());
+        connection.sack = Scoreboard::CLEAR;
         connection.clock.fall_silent();
         connection.rare_clock.idle_at = Instant::MAX;
         connection.clear(

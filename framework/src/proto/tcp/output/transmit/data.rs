@@ -57,7 +57,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     #[inline]
     fn send_one(&mut self) -> Sending {
-        if self.connection.lost_len != 0
+        if self.connection.sack.lost_len != 0
             && let Some(idx) = self.next_lost()
         {
             return self.resend(idx);
@@ -101,12 +101,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 return;
             }
             let (connection, next) = (&mut *self.connection, chunk.next);
-            if !connection.send.queue.join(&mut self.shared.chunks, idx, &mut connection.lost) {
+            if !connection.send.queue.join(&mut self.shared.chunks, idx, &mut connection.loss.lost) {
                 return;
             }
-            if connection.sack_hint == next {
-                connection.sack_hint = idx;
-            }
+            connection.sack.note_joined(idx, next);
         }
     }
 
@@ -346,7 +344,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// two segments.
     #[cold]
     fn waits_for_pace(&mut self) -> bool {
-        let is_any_left = self.connection.send.next_unsent != NIL || self.connection.lost_len != 0;
+        let is_any_left = self.connection.send.next_unsent != NIL || self.connection.sack.lost_len != 0;
         if self.connection.rare_clock.pace_at <= self.now || !is_any_left {
             self.connection.clear(OutputFlags::PACED);
             return false;

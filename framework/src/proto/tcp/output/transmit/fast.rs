@@ -259,7 +259,7 @@ impl Connection {
     fn is_plain_sender(&self) -> bool {
         self.state.may_send()
             && self.send.next_unsent == NIL
-            && self.lost_len == 0
+            && self.sack.lost_len == 0
             && self.recovery == Recovery::Open
             && self.clock.timer != RetransmitTimer::Persist
             && !self.has(NOT_PLAIN)

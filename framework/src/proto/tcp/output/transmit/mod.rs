@@ -81,7 +81,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !(State::Established..=State::LastAck).contains(&connection.state) {
             return self.transmit_outside();
         }
-        if connection.send.next_unsent != NIL || connection.lost_len != 0 {
+        if connection.send.next_unsent != NIL || connection.sack.lost_len != 0 {
             self.send_data();
         }
         if self.is_ack_due() {
@@ -123,7 +123,7 @@ impl Connection {
     pub(in crate::proto::tcp) fn has_business(&self) -> bool {
         self.clock.ack_owed != AckOwed::No
             || self.send.next_unsent != NIL
-            || self.lost_len != 0
+            || self.sack.lost_len != 0
             || self.state != State::Established
     }
 }

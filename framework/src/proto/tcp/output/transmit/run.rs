@@ -78,7 +78,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn is_plain_bulk(&self) -> bool {
         let connection = &*self.connection;
         connection.recovery == Recovery::Open
-            && connection.lost_len == 0
+            && connection.sack.lost_len == 0
             && !connection
                 .has(InputFlags::ECE_OWED | OutputFlags::CWR_OWED | OutputFlags::DELEGATED | LossFlags::PROBE_DUE)
             && !connection.is_on(switch::PACING)

@@ -4,8 +4,10 @@
 
 mod clock;
 mod flags;
+mod loss;
 mod rcv;
 mod rtt;
+mod sack;
 mod send_queue;
 mod shown;
 mod snd;
@@ -14,8 +16,11 @@ mod ts;
 pub(in crate::proto::tcp) use clock::{AckOwed, RetransmitTimer};
 use clock::{Clock, RareClock};
 pub(in crate::proto::tcp) use flags::{AppFlags, Flags, InputFlags, LossFlags, OutputFlags};
+use loss::{Loss, Rack, Reordering};
+pub(in crate::proto::tcp) use loss::{Prr, Recovery, Undo};
 use rcv::{RareReceive, ReceiveVariables};
 use rtt::{Round, Rtt};
+pub(in crate::proto::tcp) use sack::Scoreboard;
 use send_queue::SendQueue;
 use shown::Shown;
 use snd::{RareSend, SendVariables};
@@ -25,7 +30,7 @@ use super::super::event::CloseReason;
 use super::super::options::{Congestion, ConnectionOptions};
 use super::super::segment::Range;
 use super::super::seq::Seq;
-use super::queue::{Lane, Queue};
+use super::queue::Queue;
 use super::stored::{RareOptions, StoredOptions};
 use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
@@ -80,22 +85,6 @@ pub(in crate::proto::tcp) mod pending {
     pub(crate) const NO_ROUTE: u8 = 1 << 5;
 }
 
-/// How far the sender has come out of a loss.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proto::tcp) enum Recovery {
-    /// Nothing is lost as far as we know.
-    #[default]
-    Open,
-    /// Lost segments are sent again, until `recovery_point` is acknowledged (RFC 6675, RFC 8985).
-    Fast,
-    /// The timer ran out; F-RTO is finding out whether for nothing (RFC 5682).
-    Probing,
-    /// The timer ran out: slow start from one segment (RFC 5681 3.1).
-    Loss,
-    /// ECN told of congestion: the window was reduced, until `recovery_point` (RFC 3168 6.1.2).
-    Reduced,
-}
-
 /// A connection. The order of the fields is that of the memory: what a segment of an established
 /// connection needs, data or acknowledgment, stands in the first
 /// [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million is brought in by so
@@ -127,18 +116,10 @@ pub(in crate::proto::tcp) struct Connection {
     /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: who sends after a pause asks
     /// how long it was.
     pub(in crate::proto::tcp) rack_xmit_ts: Instant,
-    /// Where the last look for a SACK block ended; `NIL` while nothing is marked.
-    pub(in crate::proto::tcp) sack_hint: u32,
-    /// Segments that left the network before their turn: chunks SACKED or, without SACK, duplicate
-    /// ACKs in a row.
-    pub(in crate::proto::tcp) sacked_count: u32,
-    /// What became of what is on its way, in bytes (RFC 6675 2: pipe).
-    pub(in crate::proto::tcp) sacked_len: u32,
-    pub(in crate::proto::tcp) lost_len: u32,
+    pub(in crate::proto::tcp) sack: Scoreboard,
 
     // Fourth line: what waits that came out of order, options, and counts: but for bytes
     // acknowledged, which begin the fifth.
-    pub(in crate::proto::tcp) resent_len: u32,
     pub(in crate::proto::tcp) out_of_order: Queue,
     pub(in crate::proto::tcp) options: StoredOptions,
     pub(in crate::proto::tcp) tally: ConnectionTally,
@@ -160,15 +141,10 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) rare: RareTally,
     pub(in crate::proto::tcp) rare_rcv: RareReceive,
     pub(in crate::proto::tcp) rare_snd: RareSend,
-    pub(in crate::proto::tcp) recovery_point: Seq,
-    /// Chunks that are LOST and were not sent again since, the one to be sent next first.
-    pub(in crate::proto::tcp) lost: Lane,
-    pub(in crate::proto::tcp) undo: Undo,
-    pub(in crate::proto::tcp) prr: Prr,
+    pub(in crate::proto::tcp) loss: Loss,
     /// The listener that it came by, or `NIL`.
     pub(in crate::proto::tcp) listener: u32,
-    pub(in crate::proto::tcp) reo_wnd_mult: u8,
-    pub(in crate::proto::tcp) reo_wnd_persist: u8,
+    pub(in crate::proto::tcp) reordering: Reordering,
     pub(in crate::proto::tcp) close_reason: CloseReason,
     /// Reports of routers that were no reason to close; 255 is as many or more.
     pub(in crate::proto::tcp) soft_errors: u8,
@@ -227,37 +203,6 @@ impl Micros {
 #[inline]
 pub(in crate::proto::tcp) fn coarse_seconds(now: Instant) -> u32 {
     (now.as_nanos() >> 30) as u32
-}
-
-/// RFC 8985 5.2, but for RACK.xmit_ts.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proto::tcp) struct Rack {
-    pub(in crate::proto::tcp) end_seq: Seq,
-    pub(in crate::proto::tcp) rtt: Micros,
-    pub(in crate::proto::tcp) fack: Seq,
-    /// RFC 8985 7.2: TLP.end_seq.
-    pub(in crate::proto::tcp) probe_end: Seq,
-}
-
-/// What a recovery that was for nothing gives back (RFC 4015, RFC 3708).
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proto::tcp) struct Undo {
-    pub(in crate::proto::tcp) cwnd: u32,
-    pub(in crate::proto::tcp) ssthresh: u32,
-    /// SND.UNA when the recovery began, where `LossFlags::UNDO` is set.
-    pub(in crate::proto::tcp) marker: Seq,
-    /// Segments that were sent again and of which no duplicate was reported yet.
-    pub(in crate::proto::tcp) resent: u32,
-    /// When the first retransmission left, as timestamps have it (Eifel, RFC 3522).
-    pub(in crate::proto::tcp) resent_ts: u32,
-}
-
-/// Proportional rate reduction (RFC 6937).
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proto::tcp) struct Prr {
-    pub(in crate::proto::tcp) delivered: u32,
-    pub(in crate::proto::tcp) out: u32,
-    pub(in crate::proto::tcp) recover_fs: u32,
 }
 
 /// RFC 9438's variables, in bytes and milliseconds.
@@ -325,23 +270,15 @@ impl Connection {
             out_of_order: Queue::default(),
             cwnd: 0,
             ssthresh: u32::MAX,
-            sacked_len: 0,
-            lost_len: 0,
-            resent_len: 0,
             rtt: Rtt::new(),
             clock: Clock::new(now),
             rare_clock: RareClock::NEW,
-            recovery_point: Seq(0),
-            lost: Lane::default(),
-            sack_hint: NIL,
-            sacked_count: 0,
+            sack: Scoreboard::CLEAR,
             round: Round::new(now),
-            reo_wnd_mult: 1,
-            reo_wnd_persist: 0,
+            reordering: Reordering::NEW,
             rack_xmit_ts: Instant::ZERO,
             rack: Rack::default(),
-            undo: Undo::default(),
-            prr: Prr::default(),
+            loss: Loss::default(),
             rare: RareTally::default(),
             congestion: CongestionState { kind: options.congestion, ..CongestionState::default() },
             dsack: Range::default(),
@@ -385,7 +322,7 @@ impl Connection {
     /// RFC 6675 2, pipe: what is still in the network, as far as we know.
     #[inline]
     pub(in crate::proto::tcp) fn pipe(&self) -> u32 {
-        (self.snd.flight() + self.resent_len).saturating_sub(self.sacked_len + self.lost_len)
+        (self.snd.flight() + self.sack.resent_len).saturating_sub(self.sack.sacked_len + self.sack.lost_len)
     }
 
     /// Bytes sent for the first time: numbers sent, less those of SYN and FIN.
@@ -448,7 +385,7 @@ mod tests {
 
     #[test]
     fn lines_hold_what_belongs_together() {
-        let ends = [end!(rtt), end!(consumer), end!(lost_len)];
+        let ends = [end!(rtt), end!(consumer), offset_of!(Connection, sack) + offset_of!(Scoreboard, resent_len)];
         assert_eq!(ends, [LINE, 2 * LINE, 3 * LINE]);
         let counts = offset_of!(Connection, tally) + offset_of!(ConnectionTally, bytes_acked);
         let congestion = offset_of!(Connection, congestion) + offset_of!(CongestionState, w_max);

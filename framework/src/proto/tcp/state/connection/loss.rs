@@ -1,0 +1,82 @@
+//! Losses: which recovery is going on, and what it measures itself by.
+//!
+//! [`Rack`] is in the fifth line. [`Recovery`] and `rack_xmit_ts`, which each segment asks for,
+//! stand alone in the first and the third; the others, which only a loss asks for, behind all.
+//! Written by `loss`.
+
+use super::Micros;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::queue::Lane;
+
+/// How far the sender has come out of a loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::proto::tcp) enum Recovery {
+    /// Nothing is lost as far as we know.
+    #[default]
+    Open,
+    /// Lost segments are sent again, until `recovery_point` is acknowledged (RFC 6675, RFC 8985).
+    Fast,
+    /// The timer ran out; F-RTO is finding out whether for nothing (RFC 5682).
+    Probing,
+    /// The timer ran out: slow start from one segment (RFC 5681 3.1).
+    Loss,
+    /// ECN told of congestion: the window was reduced, until `recovery_point` (RFC 3168 6.1.2).
+    Reduced,
+}
+
+/// RFC 8985 5.2, but for RACK.xmit_ts.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct Rack {
+    pub(in crate::proto::tcp) end_seq: Seq,
+    pub(in crate::proto::tcp) rtt: Micros,
+    pub(in crate::proto::tcp) fack: Seq,
+    /// RFC 8985 7.2: TLP.end_seq.
+    pub(in crate::proto::tcp) probe_end: Seq,
+}
+
+/// RFC 8985 6.2 step 4: how patient RACK is.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct Reordering {
+    pub(in crate::proto::tcp) wnd_mult: u8,
+    pub(in crate::proto::tcp) wnd_persist: u8,
+}
+
+impl Reordering {
+    pub(super) const NEW: Self = Self { wnd_mult: 1, wnd_persist: 0 };
+}
+
+/// What a recovery goes by.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct Loss {
+    pub(in crate::proto::tcp) recovery_point: Seq,
+    /// Chunks that are LOST and were not sent again since, the one to be sent next first.
+    pub(in crate::proto::tcp) lost: Lane,
+    pub(in crate::proto::tcp) undo: Undo,
+    pub(in crate::proto::tcp) prr: Prr,
+}
+
+/// What a recovery that was for nothing gives back (RFC 4015, RFC 3708).
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct Undo {
+    pub(in crate::proto::tcp) cwnd: u32,
+    pub(in crate::proto::tcp) ssthresh: u32,
+    /// SND.UNA when the recovery began, where `LossFlags::UNDO` is set.
+    pub(in crate::proto::tcp) marker: Seq,
+    /// Segments that were sent again and of which no duplicate was reported yet.
+    pub(in crate::proto::tcp) resent: u32,
+    /// When the first retransmission left, as timestamps have it (Eifel, RFC 3522).
+    pub(in crate::proto::tcp) resent_ts: u32,
+}
+
+/// Proportional rate reduction (RFC 6937).
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct Prr {
+    pub(in crate::proto::tcp) delivered: u32,
+    pub(in crate::proto::tcp) out: u32,
+    pub(in crate::proto::tcp) recover_fs: u32,
+}

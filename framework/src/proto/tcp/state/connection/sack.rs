@@ -1,0 +1,44 @@
+//! What became of what was sent, as far as the peer tells (RFC 2018, RFC 6675): sums over the marks
+//! of the chunks.
+//!
+//! At the end of the third line, and with its last field in the fourth: each acknowledgment asks
+//! whether anything is missing. Written by `loss`; what others have to say of it is a verb here.
+
+use crate::proto::slab::NIL;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct Scoreboard {
+    /// Where the last look for a SACK block ended; `NIL` while nothing is marked.
+    pub(in crate::proto::tcp) hint: u32,
+    /// Segments that left the network before their turn: chunks SACKED or, without SACK, duplicate
+    /// ACKs in a row.
+    pub(in crate::proto::tcp) sacked_count: u32,
+    /// What became of what is on its way, in bytes (RFC 6675 2: pipe).
+    pub(in crate::proto::tcp) sacked_len: u32,
+    pub(in crate::proto::tcp) lost_len: u32,
+    pub(in crate::proto::tcp) resent_len: u32,
+}
+
+impl Scoreboard {
+    pub(in crate::proto::tcp) const CLEAR: Self =
+        Self { hint: NIL, sacked_count: 0, sacked_len: 0, lost_len: 0, resent_len: 0 };
+
+    /// Whether nothing that is on its way is marked.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn is_clear(&self) -> bool {
+        (self.sacked_len | self.lost_len | self.resent_len | self.sacked_count | !self.hint) == 0
+    }
+
+    /// Without SACK: a duplicate ACK says that one more segment has left the network.
+    pub(in crate::proto::tcp) fn count_duplicate(&mut self) {
+        self.sacked_count = self.sacked_count.saturating_add(1);
+    }
+
+    /// The chunk at `last` has become a part of the one at `first`.
+    pub(in crate::proto::tcp) fn note_joined(&mut self, first: u32, last: u32) {
+        if self.hint == last {
+            self.hint = first;
+        }
+    }
+}
