@@ -444,7 +444,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let len = payload.len() as u32;
         self.queue_chunk(len, flags, Some(payload)).map_err(|payload| payload.expect("it was put in above"))?;
-        self.connection.send.len += len;
+        self.connection.send.grow(len);
         Ok(())
     }
 
@@ -456,9 +456,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let mut chunk = Chunk::new(behind.unwrap_or(connection.snd.nxt), len, payload);
         chunk.flags = flags;
         let idx = connection.send.queue.push_back(&mut self.shared.chunks, chunk).map_err(|chunk| chunk.payload)?;
-        if connection.send.next_unsent == NIL {
-            connection.send.next_unsent = idx;
-        }
+        connection.send.note_unsent(idx);
         Ok(())
     }
 
@@ -473,7 +471,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let Some(payload) = tail.payload.as_mut().filter(|_| room > 0) else { return 0 };
         let taken = payload.append(&bytes[..bytes.len().min(room)]);
         tail.len += taken as u32;
-        connection.send.len += taken as u32;
+        connection.send.grow(taken as u32);
         taken
     }
 

@@ -128,8 +128,8 @@ impl<P> Tcp<P> {
             rttvar: connection.round.rttvar.span(),
             rtt_min: connection.round.rtt_min.span(),
             congestion: connection.congestion.kind,
-            cwnd: connection.cwnd,
-            ssthresh: connection.ssthresh,
+            cwnd: connection.congestion.cwnd,
+            ssthresh: connection.congestion.ssthresh,
             pacing_rate: connection.is_on(switch::PACING).then_some(connection.rare_options.pacing_rate),
             snd_wnd: connection.snd.wnd,
             rcv_wnd: connection.rcv_wnd(),
@@ -146,11 +146,11 @@ impl<P> Tcp<P> {
             bytes_received: connection.tally.bytes_received,
             segments_out: connection.tally.segments_out,
             segments_in: connection.tally.segments_in,
-            resent_segments: connection.rare.resent_segments,
-            dsacks: connection.rare.dsacks,
-            timeouts: connection.rare.timeouts.into(),
+            resent_segments: connection.rare_tally.resent_segments,
+            dsacks: connection.rare_tally.dsacks,
+            timeouts: connection.rare_tally.timeouts.into(),
             reordering_seen: connection.has(LossFlags::REORDERING_SEEN),
-            soft_errors: connection.soft_errors.into(),
+            soft_errors: connection.path.soft_errors.into(),
         })
     }
 }

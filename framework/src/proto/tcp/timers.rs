@@ -106,7 +106,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             // What the rate held back leaves below, if it is still there.
             self.connection.clear(OutputFlags::PACED);
         }
-        if self.connection.mss_lowered_at_s != 0 {
+        if self.connection.path.lowered_at_s != 0 {
             self.raise_mss();
         }
         if self.connection.clock.timer_at <= self.now {
@@ -167,7 +167,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return self.close(self.connection.unanswered());
         }
         self.connection.clock.back_off();
-        let rare = &mut self.connection.rare;
+        let rare = &mut self.connection.rare_tally;
         rare.timeouts = rare.timeouts.saturating_add(1);
         self.doubt_way();
         self.send_syn();
@@ -318,7 +318,7 @@ impl Connection {
     /// without one.
     #[inline]
     fn is_due(&self, now: Instant) -> bool {
-        self.deadline() <= now || self.mss_lowered_at_s != 0 || self.has(AppFlags::WANTS_ROOM)
+        self.deadline() <= now || self.path.lowered_at_s != 0 || self.has(AppFlags::WANTS_ROOM)
     }
 
     /// When the connection is to be looked at next.

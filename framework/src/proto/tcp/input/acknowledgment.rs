@@ -11,7 +11,7 @@ use super::super::payload::{Output, Payload};
 use super::super::segment::{Plain, Segment};
 use super::super::seq::Seq;
 use super::super::state::connection::{AppFlags, InputFlags, LossFlags, Micros, OutputFlags, Recovery, State};
-use super::super::state::queue::{Dropped, Lane, Queue, SENT};
+use super::super::state::queue::{Dropped, SENT};
 use super::arrival::TcpDrop;
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
@@ -169,8 +169,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             chunks.let_go(idx);
             idx = next;
         }
-        (connection.send.queue, connection.send.in_flight, connection.send.len) =
-            (Queue::default(), Lane::default(), 0);
+        connection.send.forget_sent();
         Some((oldest, newest))
     }
 
@@ -181,7 +180,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let (lane, end) = (&mut connection.send.in_flight, connection.snd.una);
         let dropped = connection.send.queue.drop_up_to(&mut self.shared.chunks, lane, end);
-        connection.send.len -= dropped.len;
+        connection.send.shrink(dropped.len);
         if self.is_first_cut() {
             return self.aside().free_part(&dropped);
         }

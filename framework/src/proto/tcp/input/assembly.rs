@@ -391,6 +391,12 @@ impl Connection {
         }
     }
 
+    /// So many bytes wait in order for the app now, and the room is another.
+    pub(in crate::proto::tcp) fn set_in_order_len(&mut self, len: u32) {
+        self.rcv.in_order_len = len;
+        self.forget_window();
+    }
+
     /// RFC 3168 6.1.3: congestion is echoed until the peer says that it has reduced its window.
     fn note_congestion(&mut self, segment: &Segment) {
         if segment.has(TcpFlags::CWR) {

@@ -38,7 +38,7 @@ impl<P: Payload> Tcp<P> {
             return Err(IcmpRefusal::NotSmaller);
         }
         if cx.has_carried_more(mss) && !cx.is_missed(seq) {
-            (cx.connection.claimed_mss, cx.connection.claimed_seq) = (mss, seq);
+            (cx.connection.path.claimed_mss, cx.connection.path.claimed_seq) = (mss, seq);
             return Err(IcmpRefusal::NotYet);
         }
         cx.lower_mss(mss);
@@ -82,7 +82,7 @@ impl<P: Payload> Tcp<P> {
         let slot = self.find_quoted(flow, seq)?;
         let mut cx = self.context(slot, output, now);
         if cx.connection.state.is_synchronized() {
-            let soft_errors = &mut cx.connection.soft_errors;
+            let soft_errors = &mut cx.connection.path.soft_errors;
             *soft_errors = soft_errors.saturating_add(1);
             cx.shared.tally.unreachables_ignored += 1;
             return Err(IcmpRefusal::Soft);
@@ -109,7 +109,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn limit_mss(&mut self, mss: u16) {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;
-        connection.snd_mss_max = connection.snd_mss_max.min(mss);
+        connection.path.mss_max = connection.path.mss_max.min(mss);
         connection.snd.mss = connection.snd.mss.min(mss);
     }
 
@@ -118,8 +118,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;
         connection.snd.mss = connection.snd.mss.min(mss);
-        connection.mss_lowered_at_s = mss_lowered_stamp(self.now);
-        connection.claimed_mss = 0;
+        connection.path.lowered_at_s = mss_lowered_stamp(self.now);
+        connection.path.claimed_mss = 0;
         connection.end_trial();
     }
 
@@ -127,13 +127,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// so they are tried again soon, and ever later where it was not.
     pub(in crate::proto::tcp) fn avoid_black_hole(&mut self, mss: u16) {
         let connection = &mut *self.connection;
-        if connection.mss_lowered_at_s == 0 {
-            connection.holes = connection.holes.saturating_add(1);
+        if connection.path.lowered_at_s == 0 {
+            connection.path.holes = connection.path.holes.saturating_add(1);
         }
         connection.snd.mss = mss;
-        connection.mss_lowered_at_s = mss_lowered_stamp(self.now);
+        connection.path.lowered_at_s = mss_lowered_stamp(self.now);
         connection.clear(InputFlags::MSS_PROBE);
-        connection.cwnd = connection.cwnd.max(mss.into());
+        connection.congestion.make_room_for(mss);
     }
 
     /// The same as our own interface wants it. What is on its way has passed it, or is found lost
@@ -152,12 +152,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The retransmission timer has run out: it may have been right, who claimed that a segment was
     /// too large.
     pub(in crate::proto::tcp) fn believe_claim(&mut self) {
-        let (mss, seq) = (self.connection.claimed_mss, self.connection.claimed_seq);
+        let (mss, seq) = (self.connection.path.claimed_mss, self.connection.path.claimed_seq);
         let is_on_its_way = seq.is_at_least(self.connection.snd.una) && seq.is_before(self.connection.snd.nxt);
         if mss != 0 && is_on_its_way {
             self.lower_mss(mss);
         }
-        self.connection.claimed_mss = 0;
+        self.connection.path.claimed_mss = 0;
     }
 
     /// The path may be another by now: what the SYNs agreed on is tried again, and a router that
@@ -165,19 +165,19 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(in crate::proto::tcp) fn raise_mss(&mut self) {
         let now_s = mss_lowered_stamp(self.now);
-        if now_s.wrapping_sub(self.connection.mss_lowered_at_s) < self.connection.mss_age_s() {
+        if now_s.wrapping_sub(self.connection.path.lowered_at_s) < self.connection.mss_age_s() {
             return;
         }
         let mtu = self.output.mtu(*self.connection.flow.remote.ip());
         let connection = &mut *self.connection;
-        let mss = less_options(receive_mss(mtu, 0), connection).min(connection.snd_mss_max);
-        connection.mss_lowered_at_s = if mss == connection.snd_mss_max { 0 } else { now_s };
+        let mss = less_options(receive_mss(mtu, 0), connection).min(connection.path.mss_max);
+        connection.path.lowered_at_s = if mss == connection.path.mss_max { 0 } else { now_s };
         connection.snd.mss = connection.snd.mss.max(mss);
-        connection.cwnd = connection.cwnd.max(connection.snd.mss.into());
-        if connection.holes != 0 {
+        connection.congestion.make_room_for(connection.snd.mss);
+        if connection.path.holes != 0 {
             // From now on each acknowledgment is looked at closely.
             connection.set(InputFlags::MSS_PROBE);
-            (connection.claimed_mss, connection.claimed_seq) = (0, connection.snd.nxt);
+            (connection.path.claimed_mss, connection.path.claimed_seq) = (0, connection.snd.nxt);
         }
     }
 
@@ -185,7 +185,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[cold]
     pub(in crate::proto::tcp) fn judge_trial(&mut self, seq: Seq, len: u32) {
         let connection = &mut *self.connection;
-        if len >= connection.snd.mss.into() && seq.is_at_least(connection.claimed_seq) {
+        if len >= connection.snd.mss.into() && seq.is_at_least(connection.path.claimed_seq) {
             connection.end_trial();
         }
     }
@@ -231,7 +231,7 @@ impl Connection {
     /// How long shorter segments last until full ones are tried again: ten minutes, where they are
     /// for a reason that somebody gave.
     fn mss_age_s(&self) -> u16 {
-        match self.holes {
+        match self.path.holes {
             0 => MTU_AGE_S,
             holes => 1u16.checked_shl(u32::from(holes) - 1).unwrap_or(MTU_AGE_S).min(MTU_AGE_S),
         }
@@ -240,7 +240,7 @@ impl Connection {
     /// Full segments arrive, or it is told why they do not.
     fn end_trial(&mut self) {
         self.clear(InputFlags::MSS_PROBE);
-        self.holes = 0;
+        self.path.holes = 0;
     }
 }
 

@@ -237,8 +237,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             if connection.recovery == Recovery::Open && !connection.is_unlimited() {
                 // What was on its way then has arrived, and what is by now was sent since: as Linux
                 // does, all that was allowed.
-                connection.lower_ssthresh(connection.cwnd);
-                connection.cwnd = connection.cwnd.min(connection.ssthresh);
+                connection.lower_ssthresh(connection.congestion.cwnd);
+                connection.congestion.cwnd = connection.congestion.cwnd.min(connection.congestion.ssthresh);
             }
         } else if !news.advanced && segment.sack_count == 0 && segment.len == 0 {
             connection.settle_probe();

@@ -88,12 +88,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             // RFC 6298 5.7.
             connection.rtt.rto = connection.rtt.rto.max(Micros::of(Duration::from_secs(3)));
         }
-        connection.cwnd = match connection.clock.backoff {
+        connection.congestion.cwnd = match connection.clock.backoff {
             0 | 1 => connection.initial_window(),
             // RFC 5681 3.1: the SYN was lost. Once may be chance (RFC 6928 2, and Linux).
             _ => connection.snd.mss.into(),
         };
-        connection.ssthresh = u32::MAX;
+        connection.congestion.ssthresh = u32::MAX;
         connection.clock.forget_backoff();
         connection.clock.wait_since(Instant::MAX);
         connection.recovery = Recovery::Open;
@@ -128,7 +128,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let is_usual = connection.has(InputFlags::SACK) && !connection.has(LossFlags::PROBE_DUE);
         // RFC 5681 4.1 asks of one that was idle for how long.
         if is_usual && (pipe != 0 || self.now.since(connection.rack_xmit_ts) <= connection.rtt.rto.span()) {
-            return connection.cwnd.saturating_sub(pipe);
+            return connection.congestion.cwnd.saturating_sub(pipe);
         }
         self.aside().unusual_room(pipe)
     }
@@ -141,10 +141,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let idle = self.now.since(connection.rack_xmit_ts);
         if connection.snd.flight() == 0 && connection.rack_xmit_ts != Instant::ZERO && idle > connection.rtt.rto.span()
         {
-            connection.cwnd = connection.cwnd.min(connection.initial_window());
+            connection.congestion.cwnd = connection.congestion.cwnd.min(connection.initial_window());
             connection.forget_epoch();
         }
-        let mut window = connection.cwnd;
+        let mut window = connection.congestion.cwnd;
         if !connection.has(InputFlags::SACK) && connection.recovery == Recovery::Open {
             // RFC 3042: the first two duplicates let a new segment go each. With SACK they leave
             // the pipe.
@@ -246,7 +246,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         if matches!(connection.recovery, Recovery::Fast | Recovery::Reduced) && !connection.is_unlimited() {
             // RFC 6937 3 and RFC 6582 3.2 step 3: whatever the rate was meanwhile.
-            connection.cwnd = connection.ssthresh;
+            connection.congestion.cwnd = connection.congestion.ssthresh;
         }
         if connection.recovery != Recovery::Reduced {
             connection.count_recovery();
@@ -292,7 +292,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.recovery == Recovery::Fast && !connection.has(InputFlags::SACK) {
             return connection.inflate_window(news, mss);
         }
-        let (pipe, ssthresh) = (connection.pipe(), connection.ssthresh);
+        let (pipe, ssthresh) = (connection.pipe(), connection.congestion.ssthresh);
         let prr = &mut connection.loss.prr;
         prr.delivered = prr.delivered.saturating_add(news.delivered);
         let count = if pipe > ssthresh {
@@ -309,7 +309,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         // The first retransmission is not metered, nor is one with nothing before it, which no
         // acknowledgment would allow.
         let count = if prr.out == 0 || pipe == 0 { count.max(mss) } else { count };
-        connection.cwnd = pipe + count;
+        connection.congestion.cwnd = pipe + count;
     }
 
     /// Duplicate acknowledgments, where there is no SACK to say what they stand for (RFC 5681 3.2,
@@ -356,7 +356,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return self.give_up();
         }
         self.shared.tally.timeouts += 1;
-        let rare = &mut connection.rare;
+        let rare = &mut connection.rare_tally;
         rare.timeouts = rare.timeouts.saturating_add(1);
         if self.shared.chunks.get(connection.send.queue.head).is_some_and(|first| first.has(SACKED)) {
             // The peer said that it has what it now does not acknowledge (RFC 2018 8).
@@ -398,7 +398,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.clear(LossFlags::FRTO_ADVANCED | LossFlags::PROBE_OUT | LossFlags::PROBE_DUE);
         connection.forget_epoch();
         if !connection.is_unlimited() {
-            connection.cwnd = connection.snd.mss.into();
+            connection.congestion.cwnd = connection.snd.mss.into();
         }
         if !connection.has(InputFlags::SACK) {
             connection.sack.sacked_count = 0;
@@ -436,7 +436,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             if !connection.is_unlimited() {
                 // Step 3a. The two new segments are on their way: with less there would be no room
                 // for what is lost.
-                connection.cwnd = 3 * u32::from(connection.snd.mss);
+                connection.congestion.cwnd = 3 * u32::from(connection.snd.mss);
             }
         } else if news.advanced && self.open_for_new_data() {
             // Step 2b: two new segments, and see.
@@ -452,10 +452,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn open_for_new_data(&mut self) -> bool {
         let connection = &mut *self.connection;
         let cwnd = connection.pipe() + 2 * u32::from(connection.snd.mss);
-        let before = core::mem::replace(&mut connection.cwnd, cwnd);
+        let before = core::mem::replace(&mut connection.congestion.cwnd, cwnd);
         let may_leave = self.may_send_new();
         if !may_leave {
-            self.connection.cwnd = before;
+            self.connection.congestion.cwnd = before;
         }
         may_leave
     }
@@ -478,8 +478,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn undo(&mut self) {
         self.unmark_lost();
         let connection = &mut *self.connection;
-        connection.cwnd = connection.cwnd.max(connection.loss.undo.cwnd);
-        connection.ssthresh = connection.ssthresh.max(connection.loss.undo.ssthresh);
+        connection.congestion.cwnd = connection.congestion.cwnd.max(connection.loss.undo.cwnd);
+        connection.congestion.ssthresh = connection.congestion.ssthresh.max(connection.loss.undo.ssthresh);
         connection.congestion.w_max = connection.congestion.w_max.max(connection.loss.undo.cwnd);
         connection.forget_epoch();
         connection.recovery = Recovery::Open;
@@ -511,7 +511,7 @@ impl Connection {
         self.clear(LossFlags::UNDO);
         if may_undo {
             self.set(LossFlags::UNDO);
-            let (cwnd, ssthresh) = (self.cwnd, self.ssthresh);
+            let (cwnd, ssthresh) = (self.congestion.cwnd, self.congestion.ssthresh);
             self.loss.undo = Undo { cwnd, ssthresh, marker: self.snd.una, resent: 0, resent_ts: 0 };
         }
         self.loss.prr = Prr { delivered: 0, out: 0, recover_fs: self.snd.flight() };
@@ -521,13 +521,13 @@ impl Connection {
     /// NewReno's window (RFC 6582 3.2): the duplicates that came are segments that left.
     fn inflate_window(&mut self, news: &News, mss: u32) {
         if news.lost > 0 {
-            self.cwnd = self.ssthresh.saturating_add(3 * mss);
+            self.congestion.cwnd = self.congestion.ssthresh.saturating_add(3 * mss);
         } else if news.is_duplicate {
-            self.cwnd = self.cwnd.saturating_add(mss);
+            self.congestion.cwnd = self.congestion.cwnd.saturating_add(mss);
         } else if news.advanced {
             // Step 5: by what was acknowledged less, and one more where that was a segment.
             let more = if news.delivered >= mss { mss } else { 0 };
-            self.cwnd = (self.cwnd.saturating_sub(news.delivered) + more).max(mss);
+            self.congestion.cwnd = (self.congestion.cwnd.saturating_sub(news.delivered) + more).max(mss);
         }
     }
 }

@@ -55,11 +55,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The peer got something twice (RFC 2883 4): our retransmission was for nothing.
     fn take_dsack(&mut self, range: Range, news: &mut News) {
         let connection = &mut *self.connection;
-        let oldest = connection.snd.una - connection.rare_snd.wnd_max.max(connection.cwnd);
+        let oldest = connection.snd.una - connection.rare_snd.wnd_max.max(connection.congestion.cwnd);
         if range.is_empty() || range.left.is_before(oldest) || range.right.is_after(connection.snd.nxt) {
             return;
         }
-        connection.rare.dsacks = connection.rare.dsacks.saturating_add(1);
+        connection.rare_tally.dsacks = connection.rare_tally.dsacks.saturating_add(1);
         self.shared.tally.dsacks_in += 1;
         news.dsack = Some(range);
         // Of what was sent behind the recovery a probe may have been for nothing, or the network
@@ -329,7 +329,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.sack.hint == idx {
             connection.sack.hint = if connection.sack.sacked_len == 0 { NIL } else { next };
         }
-        connection.send.len -= chunks[idx].len;
+        connection.send.shrink(chunks[idx].len);
         connection.send.queue.remove(chunks, idx);
         if flags & SACKED == 0 {
             news.delivered += len;
@@ -362,7 +362,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         } else if let Some(payload) = &mut chunk.payload {
             payload.advance(count as usize);
         }
-        connection.send.len -= count;
+        connection.send.shrink(count);
         let sums = [
             (SACKED, &mut connection.sack.sacked_len),
             (LOST, &mut connection.sack.lost_len),

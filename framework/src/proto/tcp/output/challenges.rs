@@ -49,11 +49,11 @@ impl Connection {
     #[cold]
     pub(in crate::proto::tcp) fn take_challenge(&mut self, now: Instant) -> bool {
         let second = (coarse_seconds(now) << COUNT.count_ones()) as u16;
-        if self.rare.challenges & !COUNT != second {
-            self.rare.challenges = second;
+        if self.rare_tally.challenges & !COUNT != second {
+            self.rare_tally.challenges = second;
         }
-        let is_there = self.rare.challenges & COUNT < OF_A_CONNECTION;
-        self.rare.challenges += u16::from(is_there);
+        let is_there = self.rare_tally.challenges & COUNT < OF_A_CONNECTION;
+        self.rare_tally.challenges += u16::from(is_there);
         is_there
     }
 }

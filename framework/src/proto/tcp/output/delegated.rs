@@ -271,7 +271,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         chunk.flags = PUSH | SENT;
         let idx = self.connection.send.queue.insert_after(&mut self.shared.chunks, prev, chunk);
         let idx = idx.map_err(|_| ()).expect("free chunks were counted before");
-        self.connection.send.len += len;
+        self.connection.send.grow(len);
         self.connection.tally.segments_out += 1;
         self.shared.tally.segments_out += 1;
         self.has_left(idx);

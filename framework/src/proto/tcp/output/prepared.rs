@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn way_is_not_open_where_the_network_bears_no_more() {
         let (mut client, mut server) = connected();
-        change(&mut client, |connection| connection.cwnd = 8);
+        change(&mut client, |connection| connection.congestion.cwnd = 8);
         assert!(fire(&mut client, b"12345"));
         assert!(!fire(&mut client, b"6789"), "cwnd is full");
         assert!(fire(&mut client, b"678"));

@@ -86,7 +86,7 @@ fn connection_that_the_app_let_go_of_takes_no_order() {
 fn each_window_closes_the_way() {
     let changes: [Change; 3] = [
         ("the peer's window", |connection| connection.snd.wnd = connection.snd.flight() + 4),
-        ("the congestion window", |connection| connection.cwnd = connection.snd.flight() + 4),
+        ("the congestion window", |connection| connection.congestion.cwnd = connection.snd.flight() + 4),
         ("the segment", |connection| connection.snd.mss = 4),
     ];
     for (why, change) in changes {
@@ -156,7 +156,7 @@ fn room_is_used_up_byte_by_byte_and_found_anew_when_acknowledged() {
         assert!(bytes < 1 << 20, "some window is used up");
     }
     let state = connection(&client);
-    assert!(state.snd.flight() <= state.snd.wnd.min(state.cwnd), "and not passed");
+    assert!(state.snd.flight() <= state.snd.wnd.min(state.congestion.cwnd), "and not passed");
     assert!(state.has(LossFlags::CWND_LIMITED), "that cwnd is the limit was noted");
     settle(&mut client, &mut server);
     assert!(fire(&mut client, &[7; 1000]));
@@ -171,7 +171,7 @@ fn order_that_is_noted_takes_its_part_of_the_windows_too() {
     let mut out = NoOutput;
     let cx = client.tcp.context(client.id.unwrap().slot, &mut out, now);
     let flight = cx.connection.snd.flight();
-    (cx.connection.snd.wnd, cx.connection.cwnd) = (flight + 10, 2 * (flight + 6) + 2);
+    (cx.connection.snd.wnd, cx.connection.congestion.cwnd) = (flight + 10, 2 * (flight + 6) + 2);
     assert!(fire(&mut client, b"12345678"));
     assert!(!fire(&mut client, b"123"), "the window has room for two");
     assert!(fire(&mut client, b"12"));
@@ -182,13 +182,13 @@ fn order_after_an_idle_timeout_finds_the_window_as_at_the_beginning() {
     let (mut client, mut server) = warmed();
     settle(&mut client, &mut server);
     let slot = client.id.unwrap().slot;
-    client.tcp.context(slot, &mut NoOutput, client.now).connection.cwnd = 1 << 20;
+    client.tcp.context(slot, &mut NoOutput, client.now).connection.congestion.cwnd = 1 << 20;
     assert!(fire(&mut client, b"third"));
     settle(&mut client, &mut server);
     assert!(connection(&client).send.fast_send_room > 0 && connection(&client).snd.flight() == 0);
     client.now += Duration::from_secs(60);
     assert!(fire(&mut client, b"fourth"));
-    assert_eq!(connection(&client).cwnd, connection(&client).initial_window(), "RFC 5681 4.1");
+    assert_eq!(connection(&client).congestion.cwnd, connection(&client).initial_window(), "RFC 5681 4.1");
 }
 
 /// All is acknowledged, and a round trip took 10 ms.

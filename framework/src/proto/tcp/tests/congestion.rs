@@ -27,7 +27,7 @@ impl Flow {
     }
 
     fn lose(&mut self, segments: u32) {
-        self.sender.connection_mut().cwnd = segments * MSS;
+        self.sender.connection_mut().congestion.cwnd = segments * MSS;
         self.sender.send(segments);
         self.sender.wait_ms(self.rtt_ms);
         self.sender.ack(self.acked, &[(self.acked + 1, self.acked + segments)]);
@@ -40,7 +40,7 @@ impl Flow {
 
     /// In segments.
     fn cwnd(&self) -> f64 {
-        f64::from(self.sender.connection().cwnd) / f64::from(MSS)
+        f64::from(self.sender.connection().congestion.cwnd) / f64::from(MSS)
     }
 
     /// So many segments are sent, and acknowledged a round trip later.
@@ -139,7 +139,7 @@ fn congestion_control_that_is_turned_on_begins_with_what_is_on_its_way() {
     let mut sender = without_control();
     sender.send(100);
     set_congestion(&mut sender, Congestion::Cubic);
-    assert_eq!(sender.connection().cwnd, 100 * MSS);
+    assert_eq!(sender.connection().congestion.cwnd, 100 * MSS);
     assert!(sender.context(|cx| cx.cwnd_room()) == 0);
 }
 
@@ -153,7 +153,7 @@ fn congestion_control_that_is_turned_on_within_a_recovery_has_a_window_after_it(
     set_congestion(&mut sender, Congestion::Cubic);
     sender.wait_ms(10);
     sender.ack(20, &[]);
-    assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 14 * MSS));
+    assert_eq!((sender.recovery(), sender.connection().congestion.cwnd), (Recovery::Open, 14 * MSS));
 }
 
 fn without_control() -> Sender {
@@ -176,7 +176,7 @@ fn acknowledgments_within_what_the_device_cut_grow_the_window_and_measure() {
     sender.ack(2, &[]);
     assert!(sender.connection().rtt.srtt > Micros(10_000), "what was sent 20 ms ago has arrived");
     (2..=5).for_each(|pair| _ = sender.ack(2 * pair, &[]));
-    assert_eq!(sender.connection().cwnd, 20 * MSS);
+    assert_eq!(sender.connection().congestion.cwnd, 20 * MSS);
 }
 
 /// RFC 5681 3.1, RFC 3465: what counts is what is acknowledged, whether SACK told of it before or
@@ -191,5 +191,5 @@ fn segments_that_came_before_their_turn_grow_the_window_as_others_do() {
         sender.ack(first, &[(first + 1, first + 2)]);
         sender.ack(first + 2, &[]);
     }
-    assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 20 * MSS));
+    assert_eq!((sender.recovery(), sender.connection().congestion.cwnd), (Recovery::Open, 20 * MSS));
 }

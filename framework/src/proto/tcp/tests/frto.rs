@@ -8,7 +8,7 @@ use super::*;
 /// and the peer's window ends at `edge`. What waits meanwhile is `waiting` bytes.
 fn behind_a_timeout(options: &ConnectionOptions, waiting: u32, edge: u16) -> Line {
     let mut line = Line::with(&ConnectionOptions { congestion: Congestion::Reno, ..*options });
-    line.connection().cwnd = 2_100;
+    line.connection().congestion.cwnd = 2_100;
     for len in [1_000, 1_000, 100, waiting] {
         line.send(len);
     }

@@ -34,11 +34,11 @@ fn claim_makes_segments_smaller_and_not_smaller_than_any_link() {
 fn full_segment_that_is_tried_again_leaves_at_once_whatever_timeouts_left_of_cwnd() {
     let mut line = Line::with(&ConnectionOptions::default());
     let connection = line.connection();
-    (connection.snd.mss, connection.snd_mss_max, connection.cwnd) = (512, MSS as u16, 512);
-    connection.mss_lowered_at_s = 1;
+    (connection.snd.mss, connection.path.mss_max, connection.congestion.cwnd) = (512, MSS as u16, 512);
+    connection.path.lowered_at_s = 1;
     line.after_s(700);
     line.context().raise_mss();
-    assert_eq!((line.connection().snd.mss, line.connection().cwnd), (MSS as u16, MSS));
+    assert_eq!((line.connection().snd.mss, line.connection().congestion.cwnd), (MSS as u16, MSS));
     line.send(MSS);
     line.tick();
     let lens: Vec<_> = line.wire.sent.iter().map(|(_, bytes)| bytes.len()).collect();

@@ -47,7 +47,7 @@ fn one_segment_behind_it_makes_one_lost_after_a_quarter_of_a_round_trip() {
 #[test]
 fn retransmission_that_is_lost_is_sent_once_more() {
     let mut sender = Sender::with_sack();
-    sender.connection_mut().cwnd = 100 * MSS;
+    sender.connection_mut().congestion.cwnd = 100 * MSS;
     sender.send(10);
     sender.wait_ms(10);
     sender.ack(0, &[(1, 10)]);
@@ -123,11 +123,11 @@ fn probe_that_repaired_a_loss_reduces_the_window() {
     sender.context(|cx| cx.on_probe());
     sender.wait_ms(10);
     sender.ack(10, &[]);
-    assert_eq!(sender.connection().cwnd, 20 * MSS);
+    assert_eq!(sender.connection().congestion.cwnd, 20 * MSS);
     sender.send(1);
     sender.ack(11, &[]);
     assert!(!sender.connection().has(LossFlags::PROBE_OUT));
-    assert_eq!((sender.connection().ssthresh, sender.connection().cwnd), (10 * MSS, 10 * MSS));
+    assert_eq!((sender.connection().congestion.ssthresh, sender.connection().congestion.cwnd), (10 * MSS, 10 * MSS));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn probe_that_was_there_twice_reduces_nothing() {
     sender.ack(10, &[]);
     sender.ack(10, &[(9, 10)]);
     assert!(!sender.connection().has(LossFlags::PROBE_OUT));
-    assert!(sender.connection().cwnd >= 10 * MSS);
+    assert!(sender.connection().congestion.cwnd >= 10 * MSS);
 }
 
 #[test]
@@ -149,12 +149,12 @@ fn second_probe_in_a_row_is_congestion() {
     sender.send(10);
     sender.wait_ms(20);
     sender.context(|cx| cx.on_probe());
-    assert_eq!((sender.recovery(), sender.connection().ssthresh), (Recovery::Open, u32::MAX));
+    assert_eq!((sender.recovery(), sender.connection().congestion.ssthresh), (Recovery::Open, u32::MAX));
     let connection = sender.connection();
     assert_eq!(connection.clock.timer_at.since(sender.now), Duration::from_millis(40), "twice the wait");
     sender.wait_ms(40);
     sender.context(|cx| cx.on_probe());
-    assert_eq!((sender.recovery(), sender.connection().ssthresh), (Recovery::Fast, 5 * MSS));
+    assert_eq!((sender.recovery(), sender.connection().congestion.ssthresh), (Recovery::Fast, 5 * MSS));
     assert_eq!(sender.sent.0.len(), 2);
 }
 

@@ -38,7 +38,7 @@ fn window_of_an_older_segment_is_not_taken() {
 
 #[test]
 fn window_begins_with_ten_segments() {
-    assert_eq!(Sender::with_sack().connection().cwnd, 10 * MSS);
+    assert_eq!(Sender::with_sack().connection().congestion.cwnd, 10 * MSS);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn slow_start_doubles_the_window_in_a_round_trip() {
     sender.send(10);
     sender.wait_ms(10);
     (1..=10).for_each(|segment| _ = sender.ack(segment, &[]));
-    assert_eq!(sender.connection().cwnd, 20 * MSS);
+    assert_eq!(sender.connection().congestion.cwnd, 20 * MSS);
 }
 
 #[test]
@@ -58,17 +58,17 @@ fn window_that_is_not_used_does_not_grow() {
         sender.wait_ms(10);
         sender.ack(segment, &[]);
     }
-    assert_eq!(sender.connection().cwnd, 10 * MSS);
+    assert_eq!(sender.connection().congestion.cwnd, 10 * MSS);
 }
 
 #[test]
 fn reno_grows_by_a_segment_in_a_round_trip() {
     let mut sender = Sender::with_sack();
-    sender.connection_mut().ssthresh = 10 * MSS;
+    sender.connection_mut().congestion.ssthresh = 10 * MSS;
     sender.send(10);
     sender.wait_ms(10);
     (1..=10).for_each(|segment| _ = sender.ack(segment, &[]));
-    assert_eq!(sender.connection().cwnd, 11 * MSS);
+    assert_eq!(sender.connection().congestion.cwnd, 11 * MSS);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn third_duplicate_has_the_first_segment_sent_again_without_sack() {
     assert!(sender.resend().is_empty());
     sender.ack(0, &[]);
     assert_eq!((sender.recovery(), sender.resend()), (Recovery::Fast, vec![0]));
-    assert_eq!((sender.connection().ssthresh, sender.connection().cwnd), (5 * MSS, 8 * MSS));
+    assert_eq!((sender.connection().congestion.ssthresh, sender.connection().congestion.cwnd), (5 * MSS, 8 * MSS));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn partial_acknowledgment_has_the_next_hole_filled_without_sack() {
     sender.ack(4, &[]);
     assert_eq!((sender.recovery(), sender.resend()), (Recovery::Fast, vec![4]));
     sender.ack(10, &[]);
-    assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 5 * MSS));
+    assert_eq!((sender.recovery(), sender.connection().congestion.cwnd), (Recovery::Open, 5 * MSS));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn data_of_the_peer_is_no_duplicate() {
 #[test]
 fn window_shrinks_in_proportion_to_what_arrives() {
     let mut sender = Sender::with_sack();
-    sender.connection_mut().cwnd = 20 * MSS;
+    sender.connection_mut().congestion.cwnd = 20 * MSS;
     sender.send(20);
     sender.wait_ms(10);
     let mut resent = Vec::new();
@@ -206,10 +206,10 @@ fn window_shrinks_in_proportion_to_what_arrives() {
     // Half of the window: ten of twenty, less the one that was sent again; and two before it was
     // known that something is lost.
     assert!((8..=11).contains(&sent), "{sent}");
-    assert_eq!(sender.connection().ssthresh, 10 * MSS);
+    assert_eq!(sender.connection().congestion.ssthresh, 10 * MSS);
     sender.wait_ms(10);
     sender.ack(20 + sent, &[]);
-    assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 10 * MSS));
+    assert_eq!((sender.recovery(), sender.connection().congestion.cwnd), (Recovery::Open, 10 * MSS));
 }
 
 #[test]
@@ -224,10 +224,10 @@ fn mark_of_the_network_reduces_the_window_once_in_a_round_trip() {
         sender.hear(&segment);
     }
     let connection = sender.connection();
-    assert_eq!((connection.recovery, connection.ssthresh), (Recovery::Reduced, 4_500));
+    assert_eq!((connection.recovery, connection.congestion.ssthresh), (Recovery::Reduced, 4_500));
     assert!(connection.has(OutputFlags::CWR_OWED) && connection.sack.lost_len == 0);
     sender.ack(10, &[]);
-    assert_eq!((sender.recovery(), sender.connection().cwnd), (Recovery::Open, 4_500));
+    assert_eq!((sender.recovery(), sender.connection().congestion.cwnd), (Recovery::Open, 4_500));
 }
 
 #[test]
@@ -290,7 +290,10 @@ fn timeout_for_nothing_is_taken_back_by_the_echoed_time() {
     sender.wait_ms(5);
     sender.ack_echoing(1, &[], original);
     let connection = sender.connection();
-    assert_eq!((connection.recovery, connection.cwnd, connection.sack.lost_len), (Recovery::Open, 10 * MSS, 0));
+    assert_eq!(
+        (connection.recovery, connection.congestion.cwnd, connection.sack.lost_len),
+        (Recovery::Open, 10 * MSS, 0)
+    );
     assert_eq!(sender.tcp.tally().undone_recoveries, 1);
 }
 
@@ -319,7 +322,7 @@ fn recovery_is_taken_back_when_all_that_was_resent_was_there_twice() {
     sender.ack(5, &[]);
     assert_eq!(sender.recovery(), Recovery::Fast);
     sender.ack(5, &[(0, 1)]);
-    assert_eq!((sender.recovery(), sender.connection().cwnd >= 10 * MSS), (Recovery::Open, true));
+    assert_eq!((sender.recovery(), sender.connection().congestion.cwnd >= 10 * MSS), (Recovery::Open, true));
     assert_eq!(sender.tcp.tally().undone_recoveries, 1);
 }
 
@@ -338,7 +341,7 @@ fn duplicate_of_what_was_sent_behind_a_recovery_does_not_take_it_back() {
     sender.wait_ms(10);
     sender.ack(11, &[]);
     sender.ack(11, &[(10, 11)]);
-    assert_eq!((sender.connection().cwnd, sender.tcp.tally().undone_recoveries), (5 * MSS, 0));
+    assert_eq!((sender.connection().congestion.cwnd, sender.tcp.tally().undone_recoveries), (5 * MSS, 0));
 }
 
 /// What goes again as one is many segments at the peer, each of which it may have had, or not.
@@ -388,7 +391,7 @@ fn timeouts_of_earlier_losses_do_not_add_up_where_nothing_is_measured() {
         .map(|nth| {
             let first = 1 + nth * 5;
             sender.send(5);
-            sender.connection_mut().cwnd = 10 * MSS;
+            sender.connection_mut().congestion.cwnd = 10 * MSS;
             sender.context(|cx| cx.mark_lost(cx.connection.send.queue.head));
             assert_eq!(sender.resend(), [first]);
             sender.wait_ms(10);

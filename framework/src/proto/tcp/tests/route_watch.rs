@@ -196,7 +196,7 @@ fn interface_that_takes_more_than_it_did_or_enough_changes_nothing() {
         line.after_ms(1);
         set_mtu(&mut line, mtu);
     }
-    assert_eq!((line.connection().snd.mss, line.connection().mss_lowered_at_s), (1_000, 0));
+    assert_eq!((line.connection().snd.mss, line.connection().path.lowered_at_s), (1_000, 0));
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn pieces_do_not_lead_beyond_the_windows() {
     assert_eq!(line.send_copy(10_000), Ok(10_000));
     assert_eq!(line.sent(), ["0+3000 ack 0 by 1000"], "what is left of the window is silly");
     let mut line = line_with(64, &ConnectionOptions { congestion: Congestion::Reno, ..options() });
-    line.connection().cwnd = 2_700;
+    line.connection().congestion.cwnd = 2_700;
     assert_eq!(line.send_copy(10_000), Ok(10_000));
     assert_eq!(line.sent(), ["0+2000 ack 0 by 1000"]);
 }
@@ -92,7 +92,7 @@ fn lost_piece_of_a_run_is_sent_again_alone() {
 #[test]
 fn timeout_sends_one_segment_of_what_was_cut_by_the_device() {
     let mut line = line_with(64, &ConnectionOptions { congestion: Congestion::Reno, ..options() });
-    line.connection().cwnd = 60_000;
+    line.connection().congestion.cwnd = 60_000;
     line.send(8_000);
     assert_eq!(line.sent(), ["0+8000 ack 0 PSH by 1000"]);
     // Neither the probe nor the timeout has room for more.

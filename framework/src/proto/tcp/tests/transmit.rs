@@ -348,7 +348,7 @@ fn challenge_acks_of_all_are_limited_by_a_number_that_nobody_knows() {
     let mut counts = Vec::new();
     for _ in 0..8 {
         for _ in 0..2_000 {
-            line.connection().rare.challenges = 0;
+            line.connection().rare_tally.challenges = 0;
             line.context().challenge_ack();
         }
         counts.push(line.sent().len());
@@ -367,7 +367,7 @@ fn challenge_acks_of_one_connection_leave_those_of_others() {
     let mut line = Line::new();
     (0..1_500).for_each(|_| line.context().challenge_ack());
     assert_eq!((line.sent().len(), line.tcp.tally().challenge_acks_suppressed), (10, 1_490));
-    line.connection().rare.challenges = 0;
+    line.connection().rare_tally.challenges = 0;
     line.context().challenge_ack();
     assert_eq!(line.sent().len(), 1, "there are some left for others");
 }

@@ -269,8 +269,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.clear(AppFlags::FIN_QUEUED);
         }
         connection.out_of_order.clear(&mut self.shared.chunks);
-        (connection.send.next_unsent, connection.send.len) = (NIL, 0);
-        (connection.send.in_flight, connection.loss.lost) = (Lane::default(), Lane::default());
+        connection.send.forget_all();
+        connection.loss.lost = Lane::default();
         connection.sack = Scoreboard::CLEAR;
         connection.clock.fall_silent();
         connection.rare_clock.idle_at = Instant::MAX;

@@ -70,7 +70,7 @@ fn negotiate(connection: &mut Connection, segment: &Segment) {
         connection.set(InputFlags::ECN);
     }
     connection.snd.mss = send_mss(segment.syn.mss, connection);
-    connection.snd_mss_max = connection.snd.mss;
+    connection.path.mss_max = connection.snd.mss;
 }
 
 /// RFC 3168 6.1.1: both bits in a SYN, one of them in its answer; both there are a peer that

@@ -24,7 +24,7 @@ impl Connection {
             self.begin_epoch(now);
         }
         self.congestion.acked = self.congestion.acked.saturating_add(acked);
-        if u64::from(self.congestion.acked) * 8 < u64::from(self.cwnd) {
+        if u64::from(self.congestion.acked) * 8 < u64::from(self.congestion.cwnd) {
             return;
         }
         let acked = core::mem::take(&mut self.congestion.acked);
@@ -33,7 +33,7 @@ impl Connection {
 
     /// Congestion avoidance begins (RFC 9438 4.2): K is how long the curve takes to W_max.
     fn begin_epoch(&mut self, now: Instant) {
-        let (cwnd, mss) = (self.cwnd, u64::from(self.snd.mss));
+        let (cwnd, mss) = (self.congestion.cwnd, u64::from(self.snd.mss));
         let state = &mut self.congestion;
         state.in_epoch = true;
         state.epoch_start_ms = ms(now);
@@ -47,7 +47,7 @@ impl Connection {
 
     #[inline(never)]
     fn step_cubic(&mut self, acked: u32, now: Instant) {
-        let (cwnd, mss, acked) = (u64::from(self.cwnd), u64::from(self.snd.mss), u64::from(acked));
+        let (cwnd, mss, acked) = (u64::from(self.congestion.cwnd), u64::from(self.snd.mss), u64::from(acked));
         let elapsed = u64::from(ms(now).wrapping_sub(self.congestion.epoch_start_ms));
         // W_est grows as Reno would (RFC 9438 4.3): by alpha segments a window until W_max, then by
         // one.
@@ -59,7 +59,7 @@ impl Connection {
         let w_cubic = |at: u64| window(at.min(EPOCH_MS_MAX), state.k_ms.into(), state.w_max.into(), mss);
         if w_cubic(elapsed) < w_est {
             // The Reno-friendly region.
-            self.cwnd = self.cwnd.max(w_est.min(u64::from(u32::MAX)) as u32);
+            self.congestion.cwnd = self.congestion.cwnd.max(w_est.min(u64::from(u32::MAX)) as u32);
             return;
         }
         // RFC 9438 4.4 and 4.5: towards where the curve is a round trip later, by half a window
@@ -67,12 +67,12 @@ impl Connection {
         let rtt_ms = u64::from(self.rtt.srtt.0) / 1000;
         let target = w_cubic(elapsed + rtt_ms).clamp(cwnd, cwnd + cwnd / 2);
         let step = (target - cwnd) * acked / cwnd.max(1);
-        self.cwnd = (cwnd + step).min(u64::from(u32::MAX)) as u32;
+        self.congestion.cwnd = (cwnd + step).min(u64::from(u32::MAX)) as u32;
     }
 
     /// A loss (RFC 9438 4.6 and 4.7): the new ssthresh, where `used` was on its way.
     pub(super) fn reduced_cubic(&mut self, used: u32) -> u32 {
-        let cwnd = self.cwnd;
+        let cwnd = self.congestion.cwnd;
         let state = &mut self.congestion;
         state.in_epoch = false;
         state.w_max = if cwnd < state.w_max { part(cwnd, CONVERGENCE) } else { cwnd };

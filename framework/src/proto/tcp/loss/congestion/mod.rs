@@ -8,7 +8,7 @@ mod cubic;
 mod reno;
 
 use super::super::options::Congestion;
-use super::super::state::connection::{CongestionState, Connection, LossFlags, Recovery};
+use super::super::state::connection::{Connection, LossFlags, Recovery};
 use crate::time::Instant;
 
 /// No window is larger: the peer's cannot be (RFC 7323 2.3).
@@ -31,10 +31,11 @@ impl Connection {
             self.congestion.in_epoch = false;
             return;
         }
-        if self.cwnd < self.ssthresh {
+        if self.congestion.cwnd < self.congestion.ssthresh {
             // RFC 5681 3.1, by bytes (RFC 3465), without its limit: an acknowledgment of a whole
             // burst counts in full, as on Linux.
-            self.cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh).min(CWND_MAX);
+            self.congestion.cwnd =
+                self.congestion.cwnd.saturating_add(acked).min(self.congestion.ssthresh).min(CWND_MAX);
             return;
         }
         self.avoid_congestion(acked, now);
@@ -46,20 +47,20 @@ impl Connection {
             Congestion::Reno => self.grow_reno(acked),
             Congestion::None => (),
         }
-        self.cwnd = self.cwnd.min(CWND_MAX);
+        self.congestion.cwnd = self.congestion.cwnd.min(CWND_MAX);
     }
 
     /// The window was too large when `used` was on its way: what remains of it is `ssthresh`.
     pub(in crate::proto::tcp) fn lower_ssthresh(&mut self, used: u32) {
         // FlightSize counts, not what would have been allowed (RFC 5681 3.1); and what limited
         // transmit added does not.
-        let used = used.min(self.cwnd);
+        let used = used.min(self.congestion.cwnd);
         let ssthresh = match self.congestion.kind {
             Congestion::Cubic => self.reduced_cubic(used),
             Congestion::Reno => used / 2,
             Congestion::None => return,
         };
-        self.ssthresh = ssthresh.max(2 * u32::from(self.snd.mss));
+        self.congestion.ssthresh = ssthresh.max(2 * u32::from(self.snd.mss));
     }
 
     /// Another algorithm takes over: it begins where the window is, and knows of no loss before.
@@ -70,12 +71,12 @@ impl Connection {
             return;
         }
         let (was_none, was_unlimited) = (self.congestion.kind == Congestion::None, self.is_unlimited());
-        self.congestion = CongestionState { kind, ..CongestionState::default() };
+        self.congestion.change(kind);
         if was_unlimited {
-            self.cwnd = self.snd.flight().max(self.initial_window());
+            self.congestion.cwnd = self.snd.flight().max(self.initial_window());
         }
         if kind == Congestion::None {
-            self.ssthresh = u32::MAX;
+            self.congestion.ssthresh = u32::MAX;
         }
         if was_none {
             // What would be given back was never counted.
@@ -105,8 +106,9 @@ impl Connection {
     #[inline]
     pub(in crate::proto::tcp) fn note_use(&mut self) {
         let used = self.pipe();
-        let used = if self.cwnd < self.ssthresh { used * 2 } else { used + u32::from(self.snd.mss) };
-        if used >= self.cwnd {
+        let used =
+            if self.congestion.cwnd < self.congestion.ssthresh { used * 2 } else { used + u32::from(self.snd.mss) };
+        if used >= self.congestion.cwnd {
             self.set(LossFlags::CWND_LIMITED);
         }
     }
@@ -118,8 +120,11 @@ impl Connection {
         if self.has(LossFlags::CWND_LIMITED) {
             return u32::MAX;
         }
-        let free =
-            if self.cwnd < self.ssthresh { self.cwnd / 2 } else { self.cwnd.saturating_sub(self.snd.mss.into()) };
+        let free = if self.congestion.cwnd < self.congestion.ssthresh {
+            self.congestion.cwnd / 2
+        } else {
+            self.congestion.cwnd.saturating_sub(self.snd.mss.into())
+        };
         free.saturating_sub(self.pipe() + 1)
     }
 

@@ -6,9 +6,9 @@ impl Connection {
     /// Each window that was acknowledged adds a segment. Counting bytes needs no division.
     pub(super) fn grow_reno(&mut self, acked: u32) {
         self.congestion.acked = self.congestion.acked.saturating_add(acked);
-        if self.congestion.acked >= self.cwnd {
-            self.congestion.acked -= self.cwnd;
-            self.cwnd += u32::from(self.snd.mss);
+        if self.congestion.acked >= self.congestion.cwnd {
+            self.congestion.acked -= self.congestion.cwnd;
+            self.congestion.cwnd += u32::from(self.snd.mss);
         }
     }
 }

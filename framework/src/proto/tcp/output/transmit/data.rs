@@ -81,7 +81,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let sending = self.emit(idx, TcpFlags::NONE, false);
         if sending == Sending::Sent {
             self.connection.clear(OutputFlags::NO_ROUTE);
-            let resent = &mut self.connection.rare.resent_segments;
+            let resent = &mut self.connection.rare_tally.resent_segments;
             *resent = resent.saturating_add(1);
             self.shared.tally.segments_resent += 1;
             self.on_sent(idx, true);

@@ -216,7 +216,7 @@ impl Connection {
     /// (`Connection::change_options`).
     #[inline(always)]
     fn pass_at_once(&mut self, len: u32) {
-        self.send.len += len;
+        self.send.grow(len);
         self.snd.nxt += len;
         match self.send.fast_send_room.checked_sub(len) {
             Some(room) => self.send.fast_send_room = room,
@@ -237,7 +237,10 @@ impl Connection {
             ("it is no plain sender", self.is_plain_sender()),
             ("the peer's window is smaller", room <= self.open_window()),
             ("the send buffer is smaller", room <= self.options.send_buffer.saturating_sub(self.send.len)),
-            ("the congestion window is smaller", !is_metered || room <= self.cwnd.saturating_sub(self.pipe())),
+            (
+                "the congestion window is smaller",
+                !is_metered || room <= self.congestion.cwnd.saturating_sub(self.pipe()),
+            ),
             ("its use is to be noted", room <= self.unnoted_room()),
         ];
         holds.into_iter().find(|(_, holds)| !holds).map(|(what, _)| what)

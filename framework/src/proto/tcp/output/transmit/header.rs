@@ -99,9 +99,8 @@ impl Connection {
         self.options.receive_buffer.saturating_sub(self.rcv.in_order_len)
     }
 
-    /// So many bytes wait in order for the app now, and the room is another.
-    pub(crate) fn set_in_order_len(&mut self, len: u32) {
-        self.rcv.in_order_len = len;
+    /// The room for data is another, and so may be the window that is shown next.
+    pub(in crate::proto::tcp) fn forget_window(&mut self) {
         self.clear(OutputFlags::WINDOW_STAYS);
     }
 

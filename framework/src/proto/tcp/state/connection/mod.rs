@@ -3,33 +3,38 @@
 //! it is in the first cache lines.
 
 mod clock;
+mod congestion;
 mod flags;
 mod loss;
+mod path;
 mod rcv;
 mod rtt;
 mod sack;
 mod send_queue;
 mod shown;
 mod snd;
+mod tally;
 mod ts;
 
 pub(in crate::proto::tcp) use clock::{AckOwed, RetransmitTimer};
 use clock::{Clock, RareClock};
+use congestion::CongestionState;
 pub(in crate::proto::tcp) use flags::{AppFlags, Flags, InputFlags, LossFlags, OutputFlags};
 use loss::{Loss, Rack, Reordering};
 pub(in crate::proto::tcp) use loss::{Prr, Recovery, Undo};
+use path::PathMtu;
 use rcv::{RareReceive, ReceiveVariables};
 use rtt::{Round, Rtt};
 pub(in crate::proto::tcp) use sack::Scoreboard;
 use send_queue::SendQueue;
 use shown::Shown;
 use snd::{RareSend, SendVariables};
+use tally::{ConnectionTally, RareTally};
 use ts::TimestampState;
 
 use super::super::event::CloseReason;
-use super::super::options::{Congestion, ConnectionOptions};
+use super::super::options::ConnectionOptions;
 use super::super::segment::Range;
-use super::super::seq::Seq;
 use super::queue::Queue;
 use super::stored::{RareOptions, StoredOptions};
 use crate::proto::slab::NIL;
@@ -128,8 +133,6 @@ pub(in crate::proto::tcp) struct Connection {
     // leave at once.
     pub(in crate::proto::tcp) round: Round,
     pub(in crate::proto::tcp) rack: Rack,
-    pub(in crate::proto::tcp) ssthresh: u32,
-    pub(in crate::proto::tcp) cwnd: u32,
     /// What came twice, to be told to the peer (RFC 2883).
     pub(in crate::proto::tcp) dsack: Range,
     /// Its last half stands behind, as few acknowledgments ask for it.
@@ -138,7 +141,7 @@ pub(in crate::proto::tcp) struct Connection {
     // Behind: what a pause, a loss, and the beginning and the end of a connection look at.
     pub(in crate::proto::tcp) rare_clock: RareClock,
     pub(in crate::proto::tcp) rare_options: RareOptions,
-    pub(in crate::proto::tcp) rare: RareTally,
+    pub(in crate::proto::tcp) rare_tally: RareTally,
     pub(in crate::proto::tcp) rare_rcv: RareReceive,
     pub(in crate::proto::tcp) rare_snd: RareSend,
     pub(in crate::proto::tcp) loss: Loss,
@@ -146,22 +149,10 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) listener: u32,
     pub(in crate::proto::tcp) reordering: Reordering,
     pub(in crate::proto::tcp) close_reason: CloseReason,
-    /// Reports of routers that were no reason to close; 255 is as many or more.
-    pub(in crate::proto::tcp) soft_errors: u8,
-    /// What a router says that our segments should carry, while that is not believed; or 0.
-    pub(in crate::proto::tcp) claimed_mss: u16,
-    /// `snd_mss` as the SYNs agreed on it.
-    pub(in crate::proto::tcp) snd_mss_max: u16,
-    /// When it was lowered, in the lower half of [`coarse_seconds`]; or 0.
-    pub(in crate::proto::tcp) mss_lowered_at_s: u16,
-    /// How often timeouts had full segments shortened since one has arrived.
-    pub(in crate::proto::tcp) holes: u8,
     /// As what of a caller's it is counted:
     /// [`counted`](super::super::listening::admission::counted).
     pub(in crate::proto::tcp) counted: u8,
-    /// The number of the segment that the claim is about; or that from which on full segments are
-    /// on trial.
-    pub(in crate::proto::tcp) claimed_seq: Seq,
+    pub(in crate::proto::tcp) path: PathMtu,
 }
 
 /// A byte with one value of 256. The slab tells a free place by another, as this one has more of
@@ -205,44 +196,6 @@ pub(in crate::proto::tcp) fn coarse_seconds(now: Instant) -> u32 {
     (now.as_nanos() >> 30) as u32
 }
 
-/// RFC 9438's variables, in bytes and milliseconds.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(in crate::proto::tcp) struct CongestionState {
-    pub(in crate::proto::tcp) kind: Congestion,
-    /// An epoch of congestion avoidance has begun: the last three count.
-    pub(in crate::proto::tcp) in_epoch: bool,
-    /// Bytes acknowledged that cwnd has not grown for yet.
-    pub(in crate::proto::tcp) acked: u32,
-    /// Zero before the first loss.
-    pub(in crate::proto::tcp) w_max: u32,
-    pub(in crate::proto::tcp) epoch_start_ms: u32,
-    pub(in crate::proto::tcp) k_ms: u32,
-    pub(in crate::proto::tcp) w_est: u32,
-}
-
-/// Counts of a connection that segments move, as TCP_INFO has them.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(in crate::proto::tcp) struct ConnectionTally {
-    pub(in crate::proto::tcp) segments_out: u64,
-    pub(in crate::proto::tcp) segments_in: u64,
-    pub(in crate::proto::tcp) bytes_received: u64,
-    /// With the number of our FIN. Bytes sent are not counted, as they follow: see
-    /// [`bytes_sent`](Connection::bytes_sent).
-    pub(in crate::proto::tcp) bytes_acked: u64,
-}
-
-/// Those that are rarely moved.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proto::tcp) struct RareTally {
-    pub(in crate::proto::tcp) resent_segments: u32,
-    pub(in crate::proto::tcp) dsacks: u32,
-    pub(in crate::proto::tcp) timeouts: u16,
-    /// In which second challenge ACKs were sent last, and how many.
-    pub(in crate::proto::tcp) challenges: u16,
-}
-
 impl Connection {
     /// A connection of `flow` before its handshake.
     pub(in crate::proto::tcp) fn new(
@@ -268,8 +221,6 @@ impl Connection {
             ts: TimestampState::new(now),
             rare_rcv: RareReceive::default(),
             out_of_order: Queue::default(),
-            cwnd: 0,
-            ssthresh: u32::MAX,
             rtt: Rtt::new(),
             clock: Clock::new(now),
             rare_clock: RareClock::NEW,
@@ -279,21 +230,16 @@ impl Connection {
             rack_xmit_ts: Instant::ZERO,
             rack: Rack::default(),
             loss: Loss::default(),
-            rare: RareTally::default(),
-            congestion: CongestionState { kind: options.congestion, ..CongestionState::default() },
+            rare_tally: RareTally::default(),
+            congestion: CongestionState::new(options.congestion),
             dsack: Range::default(),
             options: StoredOptions::new(options),
             rare_options: RareOptions::new(options),
             listener: NIL,
             consumer,
             close_reason: CloseReason::Finished,
-            soft_errors: 0,
-            claimed_mss: 0,
-            snd_mss_max: 536,
-            mss_lowered_at_s: 0,
-            holes: 0,
+            path: PathMtu::NEW,
             counted: 0,
-            claimed_seq: Seq(0),
             tally: ConnectionTally::default(),
         }
     }

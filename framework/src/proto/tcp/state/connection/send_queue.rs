@@ -1,8 +1,8 @@
 //! The send buffer: chunks to be acknowledged, and behind them those to be sent.
 //!
-//! In the second line. What is handed over is entered by `calls`, `output` moves `next_unsent` and
-//! enters what leaves at once, `input` and `loss` let go of what has arrived, and `loss` sorts
-//! `in_flight`.
+//! In the second line. Written by `output`, which moves `next_unsent` and enters what leaves at
+//! once. By verbs `calls` enters what is handed over, and `input` and `loss` let go of what has
+//! arrived; `loss` sorts `in_flight`.
 
 use crate::proto::slab::NIL;
 use crate::proto::tcp::state::queue::{Lane, Queue};
@@ -29,6 +29,38 @@ pub(in crate::proto::tcp) struct SendQueue {
 impl SendQueue {
     pub(super) fn new() -> Self {
         Self { queue: Queue::default(), next_unsent: NIL, len: 0, in_flight: Lane::default(), fast_send_room: 0 }
+    }
+
+    /// So many bytes more wait, or have left at once.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn grow(&mut self, len: u32) {
+        self.len += len;
+    }
+
+    /// So many bytes have arrived.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn shrink(&mut self, len: u32) {
+        self.len -= len;
+    }
+
+    /// A chunk stands last that is to be sent.
+    #[inline]
+    pub(in crate::proto::tcp) fn note_unsent(&mut self, idx: u32) {
+        if self.next_unsent == NIL {
+            self.next_unsent = idx;
+        }
+    }
+
+    /// All chunks were sent, and are gone.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn forget_sent(&mut self) {
+        (self.queue, self.in_flight, self.len) = (Queue::default(), Lane::default(), 0);
+    }
+
+    /// All chunks are gone, sent or not.
+    pub(in crate::proto::tcp) fn forget_all(&mut self) {
+        self.forget_sent();
+        self.next_unsent = NIL;
     }
 
     /// What may leave at once is not known any more.

@@ -1,0 +1,50 @@
+//! How much may be on its way (RFC 5681, RFC 9438).
+//!
+//! Windows and what each acknowledgment moves end the fifth line, the last four fields stand behind
+//! it, as few acknowledgments ask for them. Written by `loss`.
+
+use crate::proto::tcp::options::Congestion;
+
+/// Variables in bytes and milliseconds.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct CongestionState {
+    pub(in crate::proto::tcp) ssthresh: u32,
+    pub(in crate::proto::tcp) cwnd: u32,
+    pub(in crate::proto::tcp) kind: Congestion,
+    /// An epoch of congestion avoidance has begun: the last three count.
+    pub(in crate::proto::tcp) in_epoch: bool,
+    /// Bytes acknowledged that cwnd has not grown for yet.
+    pub(in crate::proto::tcp) acked: u32,
+    /// Zero before the first loss.
+    pub(in crate::proto::tcp) w_max: u32,
+    pub(in crate::proto::tcp) epoch_start_ms: u32,
+    pub(in crate::proto::tcp) k_ms: u32,
+    pub(in crate::proto::tcp) w_est: u32,
+}
+
+impl CongestionState {
+    pub(super) const fn new(kind: Congestion) -> Self {
+        Self {
+            ssthresh: u32::MAX,
+            cwnd: 0,
+            kind,
+            in_epoch: false,
+            acked: 0,
+            w_max: 0,
+            epoch_start_ms: 0,
+            k_ms: 0,
+            w_est: 0,
+        }
+    }
+
+    /// The window has room for a segment of `mss` at least.
+    pub(in crate::proto::tcp) fn make_room_for(&mut self, mss: u16) {
+        self.cwnd = self.cwnd.max(mss.into());
+    }
+
+    /// Another algorithm begins with the windows as they are, and knows of no loss before.
+    pub(in crate::proto::tcp) fn change(&mut self, kind: Congestion) {
+        *self = Self { ssthresh: self.ssthresh, cwnd: self.cwnd, ..Self::new(kind) };
+    }
+}

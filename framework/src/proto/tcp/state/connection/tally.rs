@@ -1,0 +1,28 @@
+//! Counts, as TCP_INFO has them.
+//!
+//! [`ConnectionTally`] ends the fourth line, but for bytes acknowledged, which begin the fifth;
+//! [`RareTally`] is behind all that segments ask for. Each room counts what it does: `input`,
+//! `loss`, `output`, `timers`.
+
+/// What segments move.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct ConnectionTally {
+    pub(in crate::proto::tcp) segments_out: u64,
+    pub(in crate::proto::tcp) segments_in: u64,
+    pub(in crate::proto::tcp) bytes_received: u64,
+    /// With the number of our FIN. Bytes sent are not counted, as they follow: see
+    /// [`bytes_sent`](super::Connection::bytes_sent).
+    pub(in crate::proto::tcp) bytes_acked: u64,
+}
+
+/// What is rarely moved.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct RareTally {
+    pub(in crate::proto::tcp) resent_segments: u32,
+    pub(in crate::proto::tcp) dsacks: u32,
+    pub(in crate::proto::tcp) timeouts: u16,
+    /// In which second challenge ACKs were sent last, and how many.
+    pub(in crate::proto::tcp) challenges: u16,
+}
