@@ -1,16 +1,15 @@
-//! Room for tables, taken at construction. A table of a million items that is read at random waits
-//! for page tables as well as for memory, and large pages spare it that; but to ask the kernel for
-//! them takes who may do system calls. So whoever makes a table may bring a function that hears
-//! where it will stand, before the first byte is touched.
+//! Memory for tables, allocated at construction. Random reads of a table with a million items miss
+//! the TLB as well as the cache; huge pages save the page walks, but only code that may make system
+//! calls can request them. So the owner of a table may pass a function that gets its address and
+//! length before the first byte is written.
 
-/// Hears where a table will stand: its first byte, and how many there are. Nothing has been written
-/// there yet.
+/// Gets a table's address and length in bytes. Nothing has been written there yet.
 pub(crate) type Madvise = fn(start: *const u8, len: usize);
 
-/// For tables that stand wherever they are put.
+/// For tables without `madvise`.
 pub(crate) fn without_madvise(_: *const u8, _: usize) {}
 
-/// `count` items side by side.
+/// An array of `count` items.
 pub(crate) fn allocate_table<T>(count: usize, advise: Madvise, item: impl FnMut(usize) -> T) -> Box<[T]> {
     let mut items = Vec::<T>::with_capacity(count);
     advise(items.as_ptr().cast(), count * size_of::<T>());
@@ -18,14 +17,14 @@ pub(crate) fn allocate_table<T>(count: usize, advise: Madvise, item: impl FnMut(
     items.into_boxed_slice()
 }
 
-/// Whether the kernel grants so many bytes. They are asked for at once and given back untouched.
-/// Tables are furnished one by one, and a refusal of the last of them would end the process. Linux
-/// refuses more than memory and swap together (`vm.overcommit_memory` 0), and grants what is not
-/// left of them: whoever may read files asks the machine before, as a live port does.
+/// Whether the kernel grants so many bytes: allocates them at once and frees them untouched. Tables
+/// are allocated one by one, and a failure of the last would abort the process. Linux refuses more
+/// than memory and swap together (`vm.overcommit_memory` 0), and grants more than is free: a caller
+/// that may read files checks free memory before, as a live port does.
 pub(crate) fn is_allocatable(bytes: usize) -> bool {
     let mut room = Vec::<u8>::new();
     let is_given = room.try_reserve_exact(bytes).is_ok();
-    // Otherwise the compiler may leave out what nothing is written to, and say that it was given.
+    // Without it the compiler may remove an allocation that is never written, and assume success.
     core::hint::black_box(&mut room);
     is_given
 }

@@ -1,5 +1,5 @@
-//! Our own addresses towards the other stations (RFC 5227): asks whether one is free before it is
-//! taken, announces it, and stands up for it when somebody else uses it.
+//! Address conflict detection for our own addresses (RFC 5227): probes whether an address is free
+//! before the host takes it, announces it, and defends it when another host uses it.
 //!
 //! ```text
 //!   claim ──▶ Probing, 3 requests ──nobody──▶ taken: the host has it ──▶ Announcing, twice ──▶ Held
@@ -7,10 +7,10 @@
 //!                ▼                                                             │                  ▼
 //!              refused                                          announce (it is the host's already)   defended once in 10 s
 //! ```
-//! What enters are claims, ARP packets and the time; what leaves are packets to send, an address
-//! for the [`Host`], and refusals. An address that is in use is never given up (RFC 5227 2.4 (c)):
-//! a feed handler that drops its address loses more than one that shares it for a while, so a
-//! conflict is counted and defended, and a person decides.
+//! Claims, ARP packets and the time enter; packets to send, an address for the [`Host`], and
+//! refusals leave. An address in use is never given up (RFC 5227 2.4 (c)): a feed handler that
+//! drops its address loses more than one that shares it for a while, so a conflict is counted and
+//! defended, and the operator decides.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -22,29 +22,29 @@ use super::prefix::Ipv4Prefix;
 use crate::time::{Duration, Instant};
 use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 
-/// The longest wait before the first request (RFC 5227 1.1, PROBE_WAIT): machines that start
-/// together do not ask together.
+/// The longest delay before the first probe (RFC 5227 1.1, PROBE_WAIT): hosts that start together
+/// do not probe together.
 pub const PROBE_WAIT: Duration = Duration::from_secs(1);
-/// Questions before an address is ours (PROBE_NUM).
+/// Probes before an address is ours (PROBE_NUM).
 pub const PROBE_NUM: u32 = 3;
-/// Between two requests (PROBE_MIN); the longest is twice that (PROBE_MAX).
+/// Between two probes (PROBE_MIN); the longest interval is twice that (PROBE_MAX).
 pub const PROBE_MIN: Duration = Duration::from_secs(1);
-/// After the last request (ANNOUNCE_WAIT).
+/// After the last probe (ANNOUNCE_WAIT).
 pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 /// Announcements of an address (ANNOUNCE_NUM).
 pub const ANNOUNCE_NUM: u32 = 2;
 /// Between two announcements (ANNOUNCE_INTERVAL).
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
-/// Between two defences of one address (DEFEND_INTERVAL): two stations that both never give up
-/// would else fill the network.
+/// Between two defenses of one address (DEFEND_INTERVAL): two hosts that both never give up would
+/// otherwise flood the network.
 pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many addresses are watched.
+/// Capacity and seed of the claims.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimConfig {
     /// Own addresses, 56 bytes each: as many as the host may have.
     pub claims_max: usize,
-    /// The secret that the random waits come from.
+    /// The secret that randomizes the delays.
     pub seed: HashSeed,
 }
 
@@ -52,7 +52,7 @@ pub struct ClaimConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// All places are taken.
+    /// All entries are taken.
     Full,
     /// It is claimed already.
     AlreadyClaimed,
@@ -72,40 +72,40 @@ impl fmt::Display for ClaimError {
 
 impl core::error::Error for ClaimError {}
 
-/// What the machine wants done, or tells.
+/// Actions and results of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimAction {
-    /// Send this.
+    /// Send this packet.
     Send(ArpSend),
-    /// Nobody else has the address: the host has it from now on.
+    /// No other host has the address: the host has it from now on.
     Taken(Ipv4Prefix),
-    /// Somebody has the address, or wants it at the same moment. The claim is over.
+    /// Another host has the address, or probes for it at the same moment. The claim is over.
     Refused {
         /// The address.
         address: Ipv4Addr,
-        /// Who.
+        /// The other host.
         by: MacAddr,
     },
-    /// Nobody else has the address, but the host does not take it. The claim is over.
+    /// No other host has the address, but ours refuses it. The claim is over.
     IgnoredType {
         /// The address.
         address: Ipv4Addr,
-        /// Why.
+        /// The reason.
         error: HostError,
     },
 }
 
-/// What an ARP packet said of our addresses.
+/// The effect of an ARP packet on our addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClaimHeard {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Somebody else sends from an address of ours. The packet teaches nothing else.
+    /// Another host sends from an address of ours. The packet teaches nothing else.
     Conflict {
-        /// Whether we stood up for it, which happens once in [`DEFEND_INTERVAL`].
+        /// Whether we defended it, which happens once in [`DEFEND_INTERVAL`].
         defended: bool,
     },
-    /// An address that we were about to take is not free.
+    /// An address that we were probing is not free.
     Refused,
 }
 
@@ -116,10 +116,10 @@ pub struct Claims {
     claims: Vec<Claim>,
     /// No deadline is earlier.
     due: Instant,
-    /// Random numbers drawn.
+    /// Random numbers drawn so far.
     draws: u64,
     conflicts: u64,
-    /// Our MAC address and whether the link was up, when we last [followed](Self::follow) the host.
+    /// Our MAC address and the link state when we last [followed](Self::follow) the host.
     told: Option<(MacAddr, bool)>,
 }
 
@@ -134,23 +134,23 @@ struct Claim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many requests were sent.
+    /// Number of probes sent.
     Probing(u32),
-    /// So many announcements were sent.
+    /// Number of announcements sent.
     Announcing(u32),
     Held,
 }
 
 impl Claims {
-    /// Nothing is claimed. Takes all memory.
+    /// Without claims. Allocates all its memory here.
     pub fn new(config: ClaimConfig) -> Self {
         let claims = Vec::with_capacity(config.claims_max);
         Self { config, claims, due: Instant::MAX, draws: 0, conflicts: 0, told: None }
     }
 
-    /// Begins to ask whether an address is free; the answer takes 4 to 7 seconds. RFC 5227 2.1.1
-    /// wants a minute between claims after ten refusals, which is up to the caller, who chooses the
-    /// next address.
+    /// Begins to probe whether an address is free, which takes 4 to 7 seconds. RFC 5227 2.1.1 wants
+    /// a minute between claims after ten refusals; that is up to the caller, who chooses the next
+    /// address.
     pub fn claim(&mut self, prefix: Ipv4Prefix, host: &Host, now: Instant) -> Result<(), ClaimError> {
         if host.is_own(prefix.address()) {
             return Err(ClaimError::AlreadyOwn);
@@ -162,8 +162,8 @@ impl Claims {
         if self.watch(prefix, State::Probing(0), first) { Ok(()) } else { Err(ClaimError::Full) }
     }
 
-    /// Tells the others that the host has an address, twice: after it was configured, and after the
-    /// link or the MAC address changed. False where the host does not have it or there is no room.
+    /// Announces an address of the host twice: after it was configured, and after the link or the
+    /// MAC address changed. False where the host does not have it or there is no room.
     pub fn announce(&mut self, address: Ipv4Addr, host: &Host, now: Instant) -> bool {
         let Some(prefix) = host.addresses().iter().find(|own| own.address() == address) else { return false };
         match self.find(address) {
@@ -175,9 +175,8 @@ impl Claims {
         }
     }
 
-    /// The host has changed: announces what the others do not know, which is an address that is
-    /// new, and all of them after the MAC address changed or the link came up. What finds no room
-    /// is not announced.
+    /// The host has changed: announces new addresses, and all of them after the MAC address changed
+    /// or the link came up. An address without room is not announced.
     pub fn follow(&mut self, host: &Host, now: Instant) {
         self.claims.retain(|claim| matches!(claim.state, State::Probing(_)) || host.is_own(claim.prefix.address()));
         let told = self.told.replace((host.mac(), host.is_up()));
@@ -189,14 +188,14 @@ impl Claims {
         }
     }
 
-    /// Stops to watch an address that the host gave up or that shall not be claimed after all.
+    /// Stops watching an address that the host gave up, or cancels its claim.
     pub fn release(&mut self, address: Ipv4Addr) -> bool {
         let before = self.claims.len();
         self.claims.retain(|claim| claim.prefix.address() != address);
         self.claims.len() < before
     }
 
-    /// Hears a packet that [`ArpPacket::parse`] has passed.
+    /// Receives a packet that [`ArpPacket::parse`] has accepted.
     pub fn hear(
         &mut self,
         packet: &ArpPacket,
@@ -208,7 +207,8 @@ impl Claims {
         if by == host.mac() {
             return ClaimHeard::Nothing;
         }
-        // RFC 5227 2.1.1: who sends from it has it, and who probes for it wants it as we do.
+        // RFC 5227 2.1.1: a sender that uses the address has it, and one that probes for it wants
+        // it as we do.
         let wanted = if packet.is_probe() { packet.target_ip() } else { packet.sender_ip() };
         let claim = self.find(wanted);
         if let Some(idx) = claim
@@ -225,7 +225,7 @@ impl Claims {
         ClaimHeard::Conflict { defended: self.defend(wanted, host, now, act) }
     }
 
-    /// Sends what is due. One compare as long as nothing is.
+    /// Sends due packets. One compare while none is due.
     #[inline]
     pub fn tick(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(ClaimAction)) {
         if now >= self.due {
@@ -233,7 +233,7 @@ impl Claims {
         }
     }
 
-    /// How often somebody else was heard to use an address of ours.
+    /// How many packets showed another host using an address of ours.
     pub fn conflicts(&self) -> u64 {
         self.conflicts
     }
@@ -257,8 +257,8 @@ impl Claims {
         self.due = self.due.min(deadline);
     }
 
-    /// Announces an address once more, so that the others believe us again, unless that was done a
-    /// moment ago. One that was never announced is watched from now on.
+    /// Announces an address again, so that neighbors map it to us again, unless that was done
+    /// within [`DEFEND_INTERVAL`]. One that was never announced is watched from now on.
     #[cold]
     fn defend(&mut self, address: Ipv4Addr, host: &Host, now: Instant, act: &mut impl FnMut(ClaimAction)) -> bool {
         if self.find(address).is_none()
@@ -278,7 +278,7 @@ impl Claims {
     #[cold]
     fn step_all(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(ClaimAction)) {
         self.due = Instant::MAX;
-        // Backwards, because a claim that ends gives its place to the last one.
+        // Backwards, because the last claim moves into the entry of one that ends.
         for idx in (0..self.claims.len()).rev() {
             let Claim { state, deadline, .. } = self.claims[idx];
             if deadline > now {
@@ -332,7 +332,7 @@ impl Claims {
         }
     }
 
-    /// Up to `most`, by a keyed hash of how often this was asked.
+    /// Up to `most`, by a keyed hash of the number of draws.
     fn random(&mut self, most: Duration) -> Duration {
         self.draws += 1;
         let word = u128::from(self.config.seed.sip(&[self.draws]));
@@ -340,12 +340,12 @@ impl Claims {
     }
 }
 
-/// "Has anybody this address?" (RFC 5227 2.1.1): from no address, so that nobody learns from it.
+/// An ARP probe (RFC 5227 2.1.1): its sender address is zero, so that no host learns from it.
 fn probe(address: Ipv4Addr, host: &Host) -> ArpSend {
     request(Ipv4Addr::UNSPECIFIED, address, host)
 }
 
-/// "I have this address" (RFC 5227 2.3): a request, which more stacks learn from than from a reply.
+/// An ARP announcement (RFC 5227 2.3): a request, which more stacks learn from than from a reply.
 fn announcement(address: Ipv4Addr, host: &Host) -> ArpSend {
     request(address, address, host)
 }
@@ -406,8 +406,8 @@ mod tests {
             self.host.apply(HostEvent::AddressAdded(prefix())).unwrap();
         }
 
-        /// Lets time pass in steps of 100 ms; when packets were sent, in seconds since the call,
-        /// and what they asked from.
+        /// Advances time in steps of 100 ms; returns when packets were sent, in seconds since the
+        /// call, and their sender addresses.
         fn run(&mut self, span: Duration) -> Vec<(f64, Ipv4Addr)> {
             let (start, mut sent) = (self.now, Vec::new());
             while self.now.since(start) < span {

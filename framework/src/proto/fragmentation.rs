@@ -1,9 +1,9 @@
-//! IPv4 fragmentation: how a datagram that exceeds the MTU is cut (RFC 791 3.2), without touching
-//! its bytes.
+//! IPv4 fragmentation: splits a datagram that exceeds the MTU (RFC 791 3.2), without touching its
+//! bytes.
 //!
-//! [`FragmentPlan`] gives offset, length and flag of one piece after the other; who sends copies or
-//! refers to the payload accordingly. Options of the first header that later fragments repeat are
-//! chosen by [`copied_options`].
+//! [`FragmentPlan`] yields offset, length and flag of one fragment after the other; the sender
+//! copies or references the payload accordingly. [`copied_options`] selects the options that later
+//! fragments repeat.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 
 use crate::wire::ipv4::{Ipv4Error, Ipv4Option, OPTIONS_LEN_MAX};
 
-/// What is to be sent.
+/// A datagram that is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentRequest {
     /// Bytes after the IP header.
@@ -37,10 +37,11 @@ pub struct FragmentPiece {
     pub more: bool,
 }
 
-/// Why a datagram cannot be sent so.
+/// Why a datagram cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentationError {
-    /// It exceeds the MTU and may not be cut: the MTU is what ICMP tells the sender (RFC 1191 4).
+    /// It exceeds the MTU and may not be fragmented: ICMP reports this MTU to the sender (RFC 1191
+    /// 4).
     DontFragment {
         /// Bytes that would fit, IP header included.
         mtu: usize,
@@ -77,7 +78,7 @@ pub struct FragmentPlan {
 }
 
 impl FragmentPlan {
-    /// Plans; nothing is sent where this fails.
+    /// Computes the plan; nothing may be sent where this fails.
     pub fn new(request: FragmentRequest) -> Result<Self, FragmentationError> {
         let FragmentRequest { payload_len, header_len, later_header_len, mtu, dont_fragment } = request;
         if header_len + payload_len > 65_535 {
@@ -93,9 +94,9 @@ impl FragmentPlan {
         if room(header_len) == 0 || room(later_header_len) == 0 {
             return Err(FragmentationError::MtuTooSmall { mtu });
         }
-        // The last fragment need not be a multiple of 8, but one that takes the few bytes more
-        // would only save a packet where 8 does not divide the MTU's room: RFC 791's own procedure
-        // rounds all of them down alike.
+        // The last fragment need not be a multiple of 8, and could take up to 7 bytes more; but
+        // that would save a packet only where 8 does not divide the room in the MTU. RFC 791's
+        // procedure rounds all of them down alike.
         Ok(Self {
             payload_len,
             first_len_max: room(header_len),
@@ -136,9 +137,9 @@ impl Iterator for FragmentPlan {
 
 impl ExactSizeIterator for FragmentPlan {}
 
-/// The options that fragments after the first carry: those with the copy bit (RFC 791 3.1), padded
-/// to whole words with the end of the option list. `options` are those of the first header; an
-/// error among them comes back as is.
+/// The options that later fragments carry: those with the copy bit (RFC 791 3.1), padded to whole
+/// words with the end of the option list. `options` are those of the first header; an error among
+/// them is returned as is.
 pub fn copied_options<'a>(
     options: impl Iterator<Item = Result<Ipv4Option<'a>, Ipv4Error>>,
 ) -> Result<ArrayVec<u8, OPTIONS_LEN_MAX>, Ipv4Error> {
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn only_options_with_the_copy_bit_are_copied() {
-        // Record route (7) is not, router alert (148) is.
+        // Record route (7) is not copied, router alert (148) is.
         assert_eq!(copied(&[(7, &[4]), (148, &[0, 0])]).unwrap(), [148, 4, 0, 0]);
         assert_eq!(copied(&[(7, &[4])]).unwrap(), []);
     }

@@ -1,18 +1,19 @@
-//! Keyed hashes of the tables in `proto`: what a stranger sends must not choose where it lands.
+//! Keyed hashes of the tables in `proto`: a remote host must not be able to choose the bucket of
+//! its packets.
 //!
 //! Three strengths. [`HashSeed::fold`] is one 64x64 multiplication for tables whose keys we insert
-//! ourselves (sockets, groups): a peer can look up what it likes but never adds an entry.
-//! [`HashSeed::sip_flow`] is SipHash-1-3 for the table of TCP's flows, whose keys are the peers'
-//! and which each segment asks. [`HashSeed::sip`] is SipHash-2-4 for other tables whose keys come
-//! from the network (fragments, neighbors) and for numbers that an observer sees and must not
+//! ourselves (sockets, groups): a peer causes lookups but never adds an entry.
+//! [`HashSeed::sip_flow`] is SipHash-1-3 for the table of TCP's flows, whose keys the peers choose
+//! and which each segment looks up. [`HashSeed::sip`] is SipHash-2-4 for other tables whose keys
+//! come from the network (fragments, neighbors) and for numbers that an observer sees and must not
 //! invert: sequence numbers, ports, where RFC 6056 3.3.3 asks for it, cookies.
 //!
-//! No hash tells of another's key: whatever somebody learned of a table by how long its lookups
-//! take, the key of the multiplication is made by SipHash, and who needs several secrets
+//! No hash reveals another's key: SipHash derives the key of the multiplication, so timing the
+//! lookups of one table reveals nothing else, and code that needs several secrets
 //! [derives](HashSeed::derive) them.
 
-/// A secret drawn once at start by whoever may do I/O. The simulator and tests give a constant,
-/// which makes every table of a run lay out the same way.
+/// A secret drawn once at start by code that may do I/O. The simulator and tests pass a constant,
+/// which gives every table of a run the same layout.
 #[derive(Clone, Copy)]
 pub struct HashSeed {
     k0: u64,
@@ -25,19 +26,20 @@ impl HashSeed {
     /// A seed from 128 bits of randomness.
     pub const fn new(k0: u64, k1: u64) -> Self {
         let seed = Self { k0, k1, add: 0, multiply: 1 };
-        // Words that are dense even where a test gives 0 and 1, and do not tell the key.
+        // Full-width words even where a test passes 0 and 1, and the key cannot be recovered from
+        // them.
         Self { add: seed.sip(&[FOLD]), multiply: seed.sip(&[FOLD, 1]) | 1, ..seed }
     }
 
-    /// A seed for one purpose: who knows it, or all that it is used for, knows nothing of this one
-    /// or of another purpose's. A purpose is a number that nobody else of the same seed has.
+    /// A seed for one purpose: whoever knows it, or all results of its use, learns nothing of this
+    /// seed or of another purpose's. A purpose is a number that is unique within this seed.
     pub(crate) fn derive(&self, purpose: u64) -> Self {
         let word = |half| self.sip(&[DERIVE, purpose, half]);
         Self::new(word(0), word(1))
     }
 
     /// Folded multiplication of one word: about 1.5 ns. Each output bit depends on all of the
-    /// input, so a mask of the low ones will do.
+    /// input, so a mask of the low ones is enough.
     #[inline]
     pub(crate) const fn fold(&self, word: u64) -> u64 {
         fold(word ^ self.add, self.multiply)
@@ -49,9 +51,9 @@ impl HashSeed {
         fold(fold(first ^ self.add, self.multiply) ^ second, self.multiply)
     }
 
-    /// SipHash-1-3 of both ends in 96 bits: some 80 instructions. Nobody sees its result, as it
-    /// only chooses a place in a table; so the rounds that Rust's own tables and Linux's
-    /// (`hsiphash`) have are enough.
+    /// SipHash-1-3 of both ends in 96 bits: some 80 instructions. Its result is never visible, as
+    /// it only chooses a slot in a table; so the rounds of Rust's own tables and of Linux's
+    /// `hsiphash` are enough.
     #[inline]
     pub(crate) fn sip_flow(&self, addresses: u64, ports: u32) -> u64 {
         const LEN: u64 = 12;
@@ -74,19 +76,19 @@ impl HashSeed {
             state.absorb(words[idx]);
             idx += 1;
         }
-        // The last block holds the length in bytes modulo 256 in its top byte and no rest: we only
-        // hash whole words.
+        // The last block holds the length in bytes modulo 256 in its top byte, and no remaining
+        // bytes: only whole words are hashed.
         state.absorb((words.len() as u64 * 8) << 56);
         state.finish()
     }
 }
 
-/// First words of what is hashed for keys: no table's keys begin so.
+/// First word of the input that derives keys: no table's keys begin with it.
 const FOLD: u64 = u64::MAX;
 const DERIVE: u64 = u64::MAX - 1;
 
 impl core::fmt::Debug for HashSeed {
-    /// Prints no digits: a seed in a log is a seed that a peer may know.
+    /// Prints no digits: a seed in a log may become known to a peer.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("HashSeed(secret)")
     }

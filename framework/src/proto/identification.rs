@@ -1,13 +1,13 @@
-//! Identifications of packets that routers may fragment (RFC 6864 4.3): no two alike for the same
-//! ends and protocol for as long as fragments live, and none that tells a stranger how many packets
-//! go to others.
+//! Identifications of packets that routers may fragment (RFC 6864 4.3): unique for the same
+//! addresses and protocol for the lifetime of fragments, and none reveals to a remote host how many
+//! packets go to others.
 //!
-//! One sequence for all that a host sends is such a teller: who is answered before and after sees
-//! by the step how often it answered somebody in between (idle scans). So each pair of ends counts
-//! in one of many counters from a place of its own (RFC 7739 5.3), and a counter that was idle
-//! leaps by chance, as on Linux (`ip_idents_reserve`): of two pairs that share one, neither can
-//! count the other. What is never cut may carry what it likes (RFC 6864 4.1), and is not counted
-//! here.
+//! A single sequence for all packets would reveal it: a host that gets a packet before and after
+//! sees by the difference how many others got one in between (idle scans). So each pair of
+//! addresses uses one of many counters with an offset of its own (RFC 7739 5.3), and a counter that
+//! was idle jumps by a random number, as on Linux (`ip_idents_reserve`): of two pairs that share a
+//! counter, neither can count the other's packets. Packets that are never fragmented may have any
+//! identification (RFC 6864 4.1), and are not counted here.
 
 use core::net::Ipv4Addr;
 
@@ -15,30 +15,30 @@ use super::hash::HashSeed;
 use crate::time::Instant;
 use crate::wire::Protocol;
 
-/// 8 KiB. Ends that share a counter, as of a thousand pairs half do, come around sooner than 65,536
-/// packets.
+/// 8 KiB. Pairs that share a counter, as half of a thousand pairs do, repeat after fewer than
+/// 65,536 packets.
 const COUNTERS: usize = 1024;
-/// Nanoseconds of a step of time, as a power of two: 4 ms, as Linux's clock. An idle counter leaps
-/// by no more than so many.
+/// Nanoseconds of a time step, as a power of two: 4 ms, as Linux's clock. An idle counter jumps by
+/// at most the number of steps.
 const STEP_SHIFT: u32 = 22;
 
-/// The identifications of all that one worker sends.
+/// The identifications of all packets that one worker sends.
 #[derive(Debug)]
 pub struct Identifications {
     seed: HashSeed,
     counters: Box<[Counter; COUNTERS]>,
-    /// Leaps so far: no two are of the same number.
+    /// Jumps so far; each draws from another number.
     leaps: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     next: u16,
-    /// When it was used last, in steps.
+    /// Time of the last use, in steps.
     used: u32,
 }
 
-/// Which counter a pair of ends has, and its place of its own.
+/// The counter of a pair of addresses, and the pair's offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdentificationKey {
     counter: u16,
@@ -46,12 +46,12 @@ pub struct IdentificationKey {
 }
 
 impl Identifications {
-    /// Takes all memory.
+    /// Allocates all its memory here.
     pub fn new(seed: HashSeed) -> Self {
         Self { seed, counters: Box::new([Counter::default(); COUNTERS]), leaps: 0 }
     }
 
-    /// Where packets between two ends are counted: a keyed hash, some 10 ns. Who sends often keeps
+    /// The key of packets between two addresses: a keyed hash, some 10 ns. Frequent senders cache
     /// it.
     pub fn key(&self, source: Ipv4Addr, destination: Ipv4Addr, protocol: Protocol) -> IdentificationKey {
         let addresses = u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits());
@@ -59,7 +59,8 @@ impl Identifications {
         IdentificationKey { counter: (hash % COUNTERS as u64) as u16, offset: (hash >> 48) as u16 }
     }
 
-    /// The next one. An addition and a compare, where the counter was used within the last 4 ms.
+    /// The next identification. An addition and a compare, where the counter was used within the
+    /// last 4 ms.
     #[inline]
     pub fn next(&mut self, key: IdentificationKey, now: Instant) -> u16 {
         let counter = &mut self.counters[usize::from(key.counter) % COUNTERS];
@@ -74,7 +75,7 @@ impl Identifications {
 }
 
 impl Counter {
-    /// It was idle for some steps: nobody knows how many identifications it has left out.
+    /// The counter was idle for some steps: skips a random number of identifications.
     #[cold]
     fn leap(&mut self, step: u32, noise: u64) {
         let idle = u64::from(step.wrapping_sub(self.used)).min(u64::from(u16::MAX));
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(seen.len(), 65_536);
     }
 
-    /// An idle scan: who asks before and after a packet to somebody else learns whether it was
+    /// An idle scan: a host that probes before and after a packet to another learns whether it was
     /// sent.
     #[test]
     fn packets_to_others_leave_no_step_in_what_a_stranger_sees() {
@@ -130,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Who shares the counter of another finds it leaping by itself.
+    /// A host that shares another's counter sees it jump by itself.
     #[test]
     fn counter_that_was_idle_leaps_by_chance() {
         let mut identifications = Identifications::new(HashSeed::new(1, 2));

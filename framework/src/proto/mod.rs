@@ -1,8 +1,8 @@
-//! What the protocols remember: pure machines that take (event, now) and give actions.
+//! The protocols' state: pure machines that take (event, now) and return actions.
 //!
-//! No I/O, no clock, no memory of a packet's own: payloads that a machine must keep are opaque
-//! handles, a type parameter, and come back to the caller when the machine lets go of them.
-//! Everything is allocated at construction.
+//! No I/O, no clock, no packet memory: payloads that a machine must keep are opaque handles, a type
+//! parameter, and come back to the caller when the machine releases them. Everything is allocated
+//! at construction.
 
 mod alloc;
 mod hash;

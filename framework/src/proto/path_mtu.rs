@@ -1,16 +1,15 @@
-//! How large a packet may be on the way to a destination (RFC 1191): what routers told, for a
-//! while.
+//! Path MTUs (RFC 1191): the largest packet to a destination, as routers reported it, for a limited
+//! time.
 //!
-//! What enters are claims out of "fragmentation needed" messages that
-//! [`match_error`](super::icmp::match_error) has passed; what leaves is a number of bytes. A claim
-//! only ever lowers it, and after ten minutes it is forgotten and the interface's own MTU tried
-//! again.
+//! Claims enter, from "fragmentation needed" messages that
+//! [`match_error`](super::icmp::match_error) has accepted; a number of bytes leaves. A claim only
+//! lowers it, and expires after ten minutes; then the interface's own MTU is tried again.
 //!
-//! Anybody can make up a quote with our address and a port of ours. A TCP segment has a sequence
-//! number that only who has seen it knows (RFC 5927 4.1); a UDP datagram has none. So a flow that
+//! Anyone can forge a quote with our address and a port of ours. A TCP segment has a sequence
+//! number that only hosts on the path know (RFC 5927 4.1); a UDP datagram has none. So a flow that
 //! forbids fragments gives its datagrams an [identification](PathMtus::identification) that is a
-//! keyed hash of the flow: RFC 6864 4.1 leaves the field of what is never cut to its sender, and
-//! routers quote it. RFC 8899 4.6.1 wants such a check before a claim is believed.
+//! keyed hash of the flow: RFC 6864 4.1 lets the sender of an atomic datagram choose the field, and
+//! routers quote it. RFC 8899 4.6.1 wants such a check before a claim is accepted.
 
 use core::net::Ipv4Addr;
 
@@ -20,28 +19,28 @@ use super::rate_limit::Shares;
 use super::table::{AddressKey, Table};
 use crate::time::{Duration, Instant};
 
-/// What the key of the proofs is derived by.
+/// Purpose of the derived key for identifications.
 const PROOF: u64 = u64::from_be_bytes(*b"path mtu");
-/// What the key of the places is derived by.
+/// Purpose of the derived key for the guess counters.
 const PLACE: u64 = u64::from_be_bytes(*b"mtuclaim");
-/// Wrong guesses about a flow in a second, after which no claim about it is looked at until the
-/// next. So a forger tries 65,536 identifications in four hours and a half.
+/// Wrong guesses about a flow in a second, after which no claim about it is checked until the next.
+/// So a forger needs four and a half hours for 65,536 identifications.
 const GUESSES: u32 = 4;
-/// Where they are counted: whoever wants to spoil the claims of all flows has to guess so often for
-/// each place. 4 KiB.
+/// Counters of guesses: an attacker that wants to block the claims of all flows has to guess so
+/// often for each counter. 4 KiB.
 const PLACES: usize = 1_024;
 
-/// How much is held, and for how long. All memory is taken at construction.
+/// Capacity and times. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct PathMtuConfig {
-    /// Destinations with an MTU of their own, 24 bytes each and 64 to 128 of table. The one that is
-    /// forgotten soonest makes way.
+    /// Destinations with an MTU of their own, 24 bytes each and 64 to 128 of table. The one that
+    /// expires first makes way.
     pub destinations_max: usize,
-    /// Claims of less are taken as this. Linux takes 552 (`min_pmtu`): a forger cannot make us send
+    /// Smaller claims are raised to this. Linux uses 552 (`min_pmtu`): a forger cannot make us send
     /// tiny packets, and no link of today has less.
     pub mtu_min: u16,
-    /// How long a claim is believed. RFC 1191 6.3 recommends ten minutes, and forbids less than
-    /// five for trying a larger one.
+    /// How long a claim is valid. RFC 1191 6.3 recommends ten minutes, and forbids trying a larger
+    /// one before five.
     pub age_max: Duration,
 }
 
@@ -52,10 +51,10 @@ impl Default for PathMtuConfig {
     }
 }
 
-/// What a router claims.
+/// A router's claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathMtuClaim {
-    /// Where the packet went.
+    /// The destination of the packet.
     pub destination: Ipv4Addr,
     /// The MTU of the next link in bytes; 0 from routers older than RFC 1191.
     pub mtu: u16,
@@ -68,27 +67,27 @@ pub struct PathMtuClaim {
 pub enum PathMtuRefusal {
     /// The packet that is said to have been too large would have fitted (RFC 5927 7.2).
     WouldHaveFitted,
-    /// We know of a smaller one.
+    /// A smaller or equal one is known.
     NotSmaller,
     /// There is no room at all.
     NoRoom,
-    /// The quoted datagram has another identification than those that we send have: a guess.
+    /// The quoted datagram has another identification than the flow's: a guess.
     Unproven,
-    /// As many guesses about this flow, or one that shares its place, as are borne in a second.
+    /// The guesses about this flow, or about one that shares its counter, have reached their limit
+    /// for this second.
     TooMany,
 }
 
-/// The MTUs of paths that are narrower than the interface.
+/// The MTUs of paths that are below the interface's.
 #[derive(Debug)]
 pub struct PathMtus {
     config: PathMtuConfig,
-    /// Places in `paths`.
+    /// Indices into `paths`.
     by_destination: Table<AddressKey, u32>,
     paths: Vec<Path>,
-    /// What identifications are drawn from: not the table's seed, of which an observer learns
-    /// something else.
+    /// The key of identifications: not the table's seed, whose use may be observed elsewhere.
     proof: HashSeed,
-    /// Boxed: 4 KiB of it would stand in the middle of what every send looks at.
+    /// Boxed: 4 KiB would otherwise lie between the fields that every send reads.
     guesses: Box<Shares<PLACES>>,
 }
 
@@ -100,7 +99,7 @@ struct Path {
 }
 
 impl PathMtus {
-    /// No path is known. Takes all memory.
+    /// Without paths. Allocates all its memory here.
     pub fn new(config: PathMtuConfig, seed: HashSeed) -> Self {
         let capacity = config.destinations_max;
         let (proof, guesses) = (seed.derive(PROOF), Box::new(Shares::new(seed.derive(PLACE))));
@@ -113,8 +112,9 @@ impl PathMtus {
         self.hash(flow) as u16
     }
 
-    /// Whether a quoted datagram is one that the flow has sent, as far as can be told. Only guesses
-    /// are counted, and for their flow: a stranger's cost no other flow its true claims.
+    /// Whether the flow has sent the quoted datagram, by its identification. Only wrong guesses are
+    /// counted, and for their flow: an attacker's guesses about one flow do not block another's
+    /// true claims.
     pub fn prove(&mut self, flow: Flow, identification: u16, now: Instant) -> Result<(), PathMtuRefusal> {
         let hash = self.hash(flow);
         if self.guesses.is_used_up(hash, GUESSES, now) {
@@ -132,28 +132,28 @@ impl PathMtus {
         self.proof.sip(&ends.map(|end| u64::from(end.ip().to_bits()) << 16 | u64::from(end.port())))
     }
 
-    /// Bytes of the largest packet to a destination, where somebody told. One probe of a table.
+    /// Bytes of the largest packet to a destination, where a claim is known. One probe of a table.
     #[inline]
     pub fn get(&self, destination: Ipv4Addr, now: Instant) -> Option<usize> {
         self.lookup(destination, now).map(|(mtu, _)| mtu)
     }
 
-    /// As [`get`](Self::get), and until when that is believed.
+    /// As [`get`](Self::get), with its expiry.
     #[inline]
     pub fn lookup(&self, destination: Ipv4Addr, now: Instant) -> Option<(usize, Instant)> {
         let path = &self.paths[*self.by_destination.get(AddressKey::of(destination))? as usize];
         (now < path.until).then_some((usize::from(path.mtu), path.until))
     }
 
-    /// Takes a claim and says which MTU holds now. A walk over all paths where there is no room.
+    /// Applies a claim and returns the MTU that holds now. A walk over all paths where there is no
+    /// room.
     pub fn lower(&mut self, claim: PathMtuClaim, now: Instant) -> Result<usize, PathMtuRefusal> {
         if claim.mtu >= claim.packet_len {
             return Err(PathMtuRefusal::WouldHaveFitted);
         }
         let told = if claim.mtu == 0 { plateau_below(claim.packet_len) } else { claim.mtu };
         let mtu = told.max(self.config.mtu_min);
-        // The smallest that we take is no smaller than what was sent: the claim says nothing that
-        // helps.
+        // Our minimum is not below the size that was sent: the claim does not help.
         if mtu >= claim.packet_len {
             return Err(PathMtuRefusal::WouldHaveFitted);
         }
@@ -166,15 +166,14 @@ impl PathMtus {
         Ok(usize::from(mtu))
     }
 
-    /// Forgets all: the interface or the routes changed.
+    /// Removes all claims: the interface or the routes changed.
     pub fn clear(&mut self) {
         while let Some(path) = self.paths.pop() {
             self.by_destination.remove(AddressKey::of(path.destination));
         }
     }
 
-    /// The place of a destination: its own, a new one, or that of the path which is forgotten
-    /// soonest.
+    /// The entry of a destination: its own, a new one, or that of the path which expires first.
     fn place(&mut self, destination: Ipv4Addr) -> Option<usize> {
         if let Some(idx) = self.by_destination.get(AddressKey::of(destination)) {
             return Some(*idx as usize);
@@ -193,7 +192,7 @@ impl PathMtus {
     }
 }
 
-/// The next smaller MTU that links of the time had (RFC 1191 7.1), for routers that do not tell
+/// The next smaller MTU among the links of the time (RFC 1191 7.1), for routers that do not report
 /// theirs.
 fn plateau_below(packet_len: u16) -> u16 {
     const PLATEAUS: [u16; 10] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68];
@@ -268,7 +267,7 @@ mod tests {
         assert_eq!(paths.prove(flow(2), right, later), Err(PathMtuRefusal::Unproven));
     }
 
-    /// Four guesses a second took the true claims of all flows.
+    /// Four guesses a second used to block the true claims of all flows.
     #[test]
     fn guesses_about_one_flow_cost_no_other_its_claims() {
         let mut paths = paths(4);

@@ -1,8 +1,8 @@
-//! Who owns which local port, and which port is free: the rules of `bind` and `connect`.
+//! The owners of local ports, and the free ports: the rules of `bind` and `connect`.
 //!
-//! What enters are wishes of consumers, with port 0 for "any"; what leaves are the ends they got,
-//! or why not. The [`demux`](super::demux) is told afterwards and knows nothing of ownership. All
-//! of this is set-up work: it costs walks over the bindings of one port, never a packet.
+//! Requests of consumers enter, with port 0 for "any"; the ends that they get leave, or an error.
+//! The [`demux`](super::demux) is updated afterwards and does not know owners. All of this is
+//! set-up work: it walks over the bindings of one port, and no packet pays for it.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -13,7 +13,7 @@ use super::ids::ConsumerId;
 use super::slab::{NIL, Slab};
 use super::table::Table;
 
-/// How much is held. All of it is allocated at construction.
+/// Capacities. All of it is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct PortsCapacity {
     /// Bound local ends, 24 bytes each and up to 96 for the first of a port.
@@ -23,7 +23,7 @@ pub struct PortsCapacity {
 }
 
 impl PortsCapacity {
-    /// The bytes that [`Ports::new`] takes: the sum of its three parts.
+    /// The bytes that [`Ports::new`] allocates: the sum of its three parts.
     pub fn bytes(self) -> usize {
         Table::<u64, PortUse>::bytes(self.ports())
             + Slab::<Bound>::bytes(self.bindings)
@@ -36,7 +36,7 @@ impl PortsCapacity {
     }
 }
 
-/// Ports that are given to those who do not choose.
+/// The ephemeral ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     first: u16,
@@ -44,12 +44,12 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// The dynamic ports of RFC 6335 6: nobody has registered one of them.
+    /// The dynamic ports of RFC 6335 6: none of them is registered.
     pub const DYNAMIC: Self = Self { first: 49_152, last: 65_535 };
 
-    /// From `first` to `last`, both included; None where that is no port or holds port 0. Where a
-    /// kernel shares the address, stay clear of its `net.ipv4.ip_local_port_range`: neither side
-    /// sees what the other gave away.
+    /// From `first` to `last`, both included; `None` where the range is empty or holds port 0.
+    /// Where a kernel shares the address, avoid its `net.ipv4.ip_local_port_range`: neither side
+    /// sees the other's allocations.
     pub const fn new(first: u16, last: u16) -> Option<Self> {
         if first == 0 || first > last { None } else { Some(Self { first, last }) }
     }
@@ -58,35 +58,35 @@ impl PortRange {
         u32::from(self.last - self.first) + 1
     }
 
-    /// The port `step` steps into the range; behind the last comes the first.
+    /// The port `step` steps into the range; the first follows the last.
     pub(super) fn nth(self, step: u32) -> u16 {
         self.first + (step % self.count()) as u16
     }
 }
 
-/// A wish to receive at a local end.
+/// A request to receive at a local end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// Address, group or [`Ipv4Addr::UNSPECIFIED`] for all addresses; port 0 for one of the range.
     pub local: SocketAddrV4,
-    /// Who wants it.
+    /// The consumer.
     pub owner: ConsumerId,
-    /// Agrees to others at the same end who agree as well, as several readers of one group do.
+    /// Shares the end with other bindings that share it too, as several readers of one group do.
     pub share: bool,
 }
 
-/// Why a wish is refused.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PortError {
     /// Another binding has this end, or one that overlaps it, and one of the two does not share.
     AddressInUse {
-        /// Who has it.
+        /// Its owner.
         owner: ConsumerId,
     },
     /// This flow is connected already.
     FlowInUse {
-        /// Who has it.
+        /// Its owner.
         owner: ConsumerId,
     },
     /// All ports of the range are in use.
@@ -119,12 +119,12 @@ pub struct Ports {
     connections: Table<FlowKey, ConsumerId>,
     range: PortRange,
     seed: HashSeed,
-    /// RFC 6056 3.3.3: counts the ports given, so that two wishes for one peer try different ports
-    /// first.
+    /// RFC 6056 3.3.3: counts the allocated ports, so that two requests for one peer try different
+    /// ports first.
     next_ephemeral: u32,
 }
 
-/// One port: its bindings and how many connections it has.
+/// One port: its bindings and its number of connections.
 #[derive(Clone, Copy, Debug)]
 struct PortUse {
     first: u32,
@@ -146,8 +146,8 @@ struct Bound {
 }
 
 impl Ports {
-    /// Takes all memory (see [`PortsCapacity::bytes`]). `seed` is secret: it hides the next
-    /// ephemeral port.
+    /// Allocates all its memory here (see [`PortsCapacity::bytes`]). `seed` is secret: it hides the
+    /// next ephemeral port.
     pub fn new(capacity: PortsCapacity, range: PortRange, seed: HashSeed) -> Self {
         Self {
             uses: Table::new(capacity.ports(), seed),
@@ -159,7 +159,7 @@ impl Ports {
         }
     }
 
-    /// Takes a local end and says which: the one wished for, with a port if that was 0.
+    /// Binds a local end and returns it: the requested one, with a port where that was 0.
     pub fn bind(&mut self, wish: Binding) -> Result<SocketAddrV4, PortError> {
         if self.bound.free_count() == 0 {
             return Err(PortError::Full);
@@ -179,7 +179,7 @@ impl Ports {
         Ok(SocketAddrV4::new(address, port))
     }
 
-    /// Gives a local end back; false where `owner` does not have it.
+    /// Releases a local end; false where `owner` does not have it.
     pub fn release(&mut self, local: SocketAddrV4, owner: ConsumerId) -> bool {
         let mut before = NIL;
         let mut idx = self.port(local.port()).first;
@@ -199,9 +199,9 @@ impl Ports {
         false
     }
 
-    /// Takes a flow and says which: the one wished for, with a local port if that was 0. A flow
-    /// only excludes the same flow: a server has one local port and a flow for each of its peers,
-    /// beside the end they all share. An ephemeral port is one that nobody else is bound to.
+    /// Takes a flow and returns it: the requested one, with a local port where that was 0. A flow
+    /// excludes only an equal flow: a server has one local port and a flow for each of its peers,
+    /// beside the end they all share. An ephemeral port is one without any other binding.
     pub fn connect(&mut self, wish: Flow, owner: ConsumerId) -> Result<Flow, PortError> {
         if self.connections.is_full() {
             return Err(PortError::Full);
@@ -221,7 +221,7 @@ impl Ports {
         Ok(flow)
     }
 
-    /// Gives a flow back and says whose it was.
+    /// Releases a flow and returns its owner.
     pub fn disconnect(&mut self, flow: Flow) -> Option<ConsumerId> {
         self.connection(flow)?;
         let owner = self.connections.remove(FlowKey::new(flow));
@@ -229,23 +229,22 @@ impl Ports {
         owner
     }
 
-    /// Who is connected so.
+    /// The owner of a flow.
     pub fn connection(&self, flow: Flow) -> Option<ConsumerId> {
-        // Port 0 is a wish, not a port; and the table takes all zeros for a free slot.
+        // Port 0 requests a port and is none itself; and the table uses all zeros for a free slot.
         if flow.local.port() == 0 {
             return None;
         }
         self.connections.get(FlowKey::new(flow)).copied()
     }
 
-    /// Who is bound to exactly this local end, the latest first.
+    /// The owners of exactly this local end, the latest first.
     pub fn owners(&self, local: SocketAddrV4) -> impl Iterator<Item = ConsumerId> + '_ {
         self.bound_to(local.port()).filter(move |bound| bound.address == *local.ip()).map(|bound| bound.owner)
     }
 
-    /// RFC 6056 3.3.3, simple hash-based selection: each peer sees ports rise from a place of its
-    /// own, and cannot tell from its ports which ones another peer sees. Tries each port of the
-    /// range once.
+    /// RFC 6056 3.3.3, simple hash-based selection: each peer sees ports rise from an offset of its
+    /// own, and cannot infer which ones another peer sees. Tries each port of the range once.
     fn choose(
         &mut self,
         address: Ipv4Addr,
@@ -267,8 +266,8 @@ impl Ports {
         Err(PortError::Exhausted)
     }
 
-    /// Somebody at this port whose end overlaps, unless he and the newcomer both share. Sharing
-    /// with oneself would be two bindings that nobody can tell apart.
+    /// The owner of an overlapping end at this port, unless it and the new binding both share. An
+    /// owner cannot share with itself: the two bindings would be indistinguishable.
     fn conflict(&self, address: Ipv4Addr, port: u16, share: bool, owner: ConsumerId) -> Option<ConsumerId> {
         let overlaps = |other: Ipv4Addr| other == address || other.is_unspecified() || address.is_unspecified();
         let tolerates = |bound: &Bound| {
@@ -296,7 +295,7 @@ impl Ports {
         self.uses.get(port_key(port)).copied().unwrap_or_default()
     }
 
-    /// Changes the entry of a port, which exists exactly while somebody uses it.
+    /// Changes the entry of a port, which exists exactly while the port is in use.
     fn update(&mut self, port: u16, change: impl FnOnce(&mut PortUse)) {
         let mut uses = self.uses.remove(port_key(port)).unwrap_or_default();
         change(&mut uses);

@@ -4,8 +4,8 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use core::str::FromStr;
 
-/// An address and how many of its leading bits name the network. Also a network: then the other
-/// bits are zero.
+/// An address and the number of its leading bits that name the network. Also a network: then the
+/// other bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipv4Prefix {
     address: Ipv4Addr,
@@ -16,7 +16,7 @@ impl Ipv4Prefix {
     /// All addresses: the network of a default route.
     pub const ALL: Self = Self { address: Ipv4Addr::UNSPECIFIED, len: 0 };
 
-    /// None where `len` exceeds 32 bits.
+    /// `None` where `len` exceeds 32 bits.
     pub const fn new(address: Ipv4Addr, len: u8) -> Option<Self> {
         if len > 32 { None } else { Some(Self { address, len }) }
     }
@@ -38,14 +38,14 @@ impl Ipv4Prefix {
         Self { address: Ipv4Addr::from_bits(self.address.to_bits() & self.mask()), len: self.len }
     }
 
-    /// Whether `address` is of this network.
+    /// Whether `address` is in this network.
     #[inline]
     pub const fn contains(self, address: Ipv4Addr) -> bool {
         (self.address.to_bits() ^ address.to_bits()) & self.mask() == 0
     }
 
-    /// The address of all hosts of the network (RFC 922). Networks of one or two addresses have
-    /// none (RFC 3021).
+    /// The broadcast address of the network (RFC 922). Networks of one or two addresses have none
+    /// (RFC 3021).
     #[inline]
     pub const fn broadcast(self) -> Option<Ipv4Addr> {
         if self.len > 30 { None } else { Some(Ipv4Addr::from_bits(self.address.to_bits() | !self.mask())) }
@@ -53,7 +53,7 @@ impl Ipv4Prefix {
 
     #[inline]
     const fn mask(self) -> u32 {
-        // 64 bits, because a shift of 32 bits by 32 is none.
+        // 64 bits, because a 32-bit value cannot be shifted by 32.
         (0xffff_ffff_0000_0000u64 >> self.len) as u32
     }
 }

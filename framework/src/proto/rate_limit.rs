@@ -1,4 +1,4 @@
-//! A token bucket in integers: how often something may happen, and how many times in a row.
+//! A token bucket in integers: a rate and a burst.
 //!
 //! Kept as one instant, the generic cell rate algorithm (ITU-T I.371): when the bucket would be
 //! full again. Nothing is refilled by a timer, and nothing drifts.
@@ -10,8 +10,8 @@ use crate::time::Instant;
 
 /// Permits `per_second` events a second on average and `burst` at once. Full at the beginning.
 ///
-/// ICMP errors need one (RFC 1812 4.3.2.8): without it a flood of bad packets makes us a second
-/// flood.
+/// ICMP errors need one (RFC 1812 4.3.2.8): without it a flood of bad packets would make us send a
+/// second flood.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     /// Nanoseconds that one token takes to come back.
@@ -23,28 +23,28 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket. Intervals are whole nanoseconds, rounded down: 3 a second become 3.000000003,
-    /// and more than a billion is no limit.
+    /// and a billion or more has no limit.
     pub const fn new(per_second: u32, burst: u32) -> Self {
         assert!(per_second > 0 && burst > 0, "a bucket that never gives is a closed door: leave the event out");
         let interval_ns = 1_000_000_000 / per_second as u64;
         Self { interval_ns, tolerance_ns: interval_ns * (burst as u64 - 1), full_at: Instant::ZERO }
     }
 
-    /// Whether there is no token now. Takes none.
+    /// Whether no token is left. Takes none.
     #[inline]
     pub fn is_empty(&self, now: Instant) -> bool {
         now < self.empty_until()
     }
 
-    /// Until when there is no token, if none is taken. In the past where there is one.
+    /// When the next token is available, if none is taken. In the past where there is one.
     #[inline]
     pub fn empty_until(&self) -> Instant {
         Instant::from_nanos(self.full_at.as_nanos().saturating_sub(self.tolerance_ns))
     }
 
-    /// Takes none, one or two tokens, one on average, as `noise` has it: so nobody can count how
-    /// many there were. False where there is none, and then nothing changes. Linux's ICMP does the
-    /// same (`icmp_global_allow`).
+    /// Takes none, one or two tokens by `noise`, one on average: so no one can count the tokens
+    /// that were left. False without a change where there is none. Linux's ICMP does the same
+    /// (`icmp_global_allow`).
     pub fn take_about_one(&mut self, now: Instant, noise: u64) -> bool {
         let is_there = !self.is_empty(now);
         for _ in 0..noise % 3 {
@@ -53,7 +53,7 @@ impl TokenBucket {
         is_there
     }
 
-    /// Takes a token; false where there is none, and then nothing changes. About 1 ns.
+    /// Takes a token; false without a change where there is none. About 1 ns.
     #[inline]
     pub fn take(&mut self, now: Instant) -> bool {
         if self.is_empty(now) {
@@ -65,12 +65,13 @@ impl TokenBucket {
     }
 }
 
-/// Answers to strangers: so many a second at most, and a quarter of them to one.
+/// Limits answers to remote hosts: a total for each second, and at most a quarter of it for one
+/// host.
 ///
-/// A limit that is exact and everybody's is a teller: who uses it up but for one, and then asks for
-/// that one, learns whether somebody else was answered in between (CVE-2016-5696, CVE-2020-25705).
-/// So that of all is another number in each second, down to half of what was said, and one
-/// stranger's share is used up by himself alone.
+/// An exact limit for all hosts is a side channel: a host that uses up all but one answer, and then
+/// requests that one, learns whether another host got an answer in between (CVE-2016-5696,
+/// CVE-2020-25705). So the total is another random number in each second, down to half of the
+/// nominal one, and a host's share is used up by that host alone.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerLimit {
     shares: PeerShares,
@@ -80,12 +81,12 @@ pub struct PeerLimit {
 }
 
 impl PeerLimit {
-    /// `per_second` answers in a second at most. `seed` is what nobody guesses by.
+    /// At most `per_second` answers in a second. `seed` keeps the limit unpredictable.
     pub fn new(per_second: u32, seed: HashSeed) -> Self {
         Self { shares: PeerShares::new(seed), per_second, second: u64::MAX, left: 0 }
     }
 
-    /// Takes one for `peer`; false where there is none left in this second, of all or of his share.
+    /// Takes one answer for `peer`; false where the total or its share is used up in this second.
     pub fn take(&mut self, peer: Ipv4Addr, now: Instant) -> bool {
         let second = second(now);
         if second != self.second {
@@ -98,11 +99,11 @@ impl PeerLimit {
     }
 }
 
-/// What each stranger had in this second.
+/// The shares of remote hosts in this second.
 pub type PeerShares = Shares<64>;
 
-/// What each of many had in this second, by a number that says who it is. Two of them share a place
-/// now and then, others in each second, and nobody can tell which.
+/// The shares used in this second, indexed by a hash of the owner's number. Two owners may share a
+/// counter; the pairs differ in each second, and no owner can know which.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares<const PLACES: usize> {
     seed: HashSeed,
@@ -110,16 +111,16 @@ pub struct Shares<const PLACES: usize> {
     had: [u32; PLACES],
 }
 
-/// Not the number of a second.
+/// Not the number of any second.
 const NOISE: u64 = u64::MAX;
 
 impl<const PLACES: usize> Shares<PLACES> {
-    /// Nobody had any.
+    /// Without used shares.
     pub fn new(seed: HashSeed) -> Self {
         Self { seed, second: u64::MAX, had: [0; PLACES] }
     }
 
-    /// Takes one of a share of so many a second; false where there is none left.
+    /// Takes one of a share of so many a second; false where it is used up.
     pub fn take(&mut self, whose: u64, share: u32, now: Instant) -> bool {
         let had = self.had(whose, now);
         let is_there = *had < share;
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
     use crate::time::Duration;
 
-    /// How many of `attempts` at `now` succeed.
+    /// The number of `attempts` at `now` that succeed.
     fn taken(bucket: &mut TokenBucket, now: Instant, attempts: usize) -> usize {
         (0..attempts).filter(|_| bucket.take(now)).count()
     }
@@ -180,7 +181,8 @@ mod tests {
         Ipv4Addr::new(10, 0, 0, idx)
     }
 
-    /// How many answers `peer` has in each of ten seconds, after others were answered so often.
+    /// The number of answers that `peer` gets in each of ten seconds, after `others` answers to
+    /// others.
     fn answers_after(others: u32) -> Vec<usize> {
         let mut limit = PeerLimit::new(1_000, HashSeed::new(1, 2));
         (0..10_u64)

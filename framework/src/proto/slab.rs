@@ -1,5 +1,5 @@
-//! Items of one type in memory taken at construction: insert gives a number, remove gives the item
-//! back.
+//! Items of one type in memory allocated at construction: insert returns an index, remove returns
+//! the item.
 //!
 //! Most recently freed slots are reused first, as they are the warmest. Nothing here moves an item.
 
@@ -21,7 +21,7 @@ pub(super) enum Slot<T> {
     Free { next: u32 },
 }
 
-/// A free slot, the first that will be taken.
+/// A free slot, the next that will be used.
 pub(super) struct Vacancy<'a, T> {
     idx: u32,
     next: u32,
@@ -31,10 +31,10 @@ pub(super) struct Vacancy<'a, T> {
 }
 
 impl<T> Vacancy<'_, T> {
-    /// Stores `item`, and says where.
+    /// Stores `item`, and returns its index.
     #[inline(always)]
     pub(super) fn fill(self, item: T) -> u32 {
-        // It is free: nothing is there to be dropped.
+        // The slot is free: there is nothing to drop.
         core::mem::forget(core::mem::replace(self.slot, Slot::Taken(item)));
         *self.free = self.next;
         *self.free_count -= 1;
@@ -48,7 +48,7 @@ impl<T> Slab<T> {
         Self::with_madvise(capacity, without_madvise)
     }
 
-    /// The same where `advise` hears of its memory.
+    /// The same with `advise` called for its memory.
     pub(super) fn with_madvise(capacity: usize, advise: Madvise) -> Self {
         assert!(capacity < NIL as usize, "a slab counts its items in 32 bits");
         let last = capacity.wrapping_sub(1);
@@ -60,7 +60,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The bytes that `new(capacity)` takes.
+    /// The bytes that `new(capacity)` allocates.
     pub(super) fn bytes(capacity: usize) -> usize {
         capacity * size_of::<Slot<T>>()
     }
@@ -69,7 +69,7 @@ impl<T> Slab<T> {
         self.slots.len() - self.free_count
     }
 
-    /// Items that it has room for: indices are below.
+    /// Its capacity: indices are below.
     pub(super) fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -78,7 +78,7 @@ impl<T> Slab<T> {
         self.free_count
     }
 
-    /// Stores `item`; a full slab gives it back.
+    /// Stores `item`; a full slab returns it.
     #[inline(always)]
     pub(super) fn insert(&mut self, item: T) -> Result<u32, T> {
         let idx = self.free;
@@ -90,7 +90,7 @@ impl<T> Slab<T> {
         Ok(idx)
     }
 
-    /// Where the next item will stand, so that it can be made there; `None` where the slab is full.
+    /// The slot of the next item, so that it can be built in place; `None` where the slab is full.
     #[inline(always)]
     pub(super) fn vacancy(&mut self) -> Option<Vacancy<'_, T>> {
         let idx = self.free;
@@ -113,7 +113,7 @@ impl<T> Slab<T> {
         Some(item)
     }
 
-    /// Lets go of an item where it stands. Nothing happens to a free slot.
+    /// Drops an item in place. Does nothing to a free slot.
     #[inline]
     pub(super) fn let_go(&mut self, idx: u32) {
         if let Some(slot @ Slot::Taken(_)) = self.slots.get_mut(idx as usize) {
@@ -123,7 +123,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Where an item stands, for a prefetch: beyond the capacity, nowhere.
+    /// The address of an item, for a prefetch; beyond the capacity, one that must not be read.
     #[inline(always)]
     pub(super) fn address(&self, idx: u32) -> *const u8 {
         self.slots.as_ptr().wrapping_add(idx as usize).cast()
@@ -146,7 +146,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// For links that our own tables hold: a link to a free slot is our mistake, not the caller's.
+/// For links in our own tables: a link to a free slot is our bug, not the caller's.
 impl<T> core::ops::Index<u32> for Slab<T> {
     type Output = T;
     #[inline]

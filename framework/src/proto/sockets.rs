@@ -1,10 +1,10 @@
-//! Who receives which datagrams: bind, connect, join and leave with the semantics of sockets, over
-//! the demultiplexing table, the source filters and the ports. What enters are the wishes of the
-//! application's consumers; what leaves are the two tables that the UDP node reads for each
-//! datagram. Rules of who may share an address are those of a socket: groups are shared freely, a
-//! unicast address has one owner unless all agree ([`Sharing`]).
+//! UDP sockets: bind, connect, join and leave with the semantics of sockets, over the
+//! demultiplexing table, the source filters and the ports. Calls of the application's consumers
+//! enter; the UDP node reads the two resulting tables for each datagram. The rules for sharing an
+//! address are those of a socket: groups are shared freely, a unicast address has one owner unless
+//! all agree ([`Sharing`]).
 //!
-//! Everything is taken at construction. There is no limit of 20 groups; the limits are the
+//! Everything is allocated at construction. There is no limit of 20 groups; the limits are the
 //! capacities.
 
 use core::fmt;
@@ -16,7 +16,7 @@ use super::ids::{ConsumerId, FilterId, InterfaceId};
 use super::ports::{self, PortError, PortRange, Ports, PortsCapacity};
 use super::source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};
 
-/// How much the sockets of one worker hold.
+/// The capacities of one worker's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketCapacity {
     /// Different local ends: groups or addresses with a port.
@@ -40,25 +40,25 @@ impl Default for SocketCapacity {
 /// Whether a unicast address may be bound a second time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nobody else may bind it.
+    /// No other consumer may bind it.
     Exclusive,
-    /// Others may bind it if they say so too; each gets every datagram.
+    /// Others may bind it if they share it too; each gets every datagram.
     Shared,
 }
 
-/// Which datagrams of a group a consumer wants.
+/// The datagrams of a group that a consumer wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The multicast address.
     pub group: Ipv4Addr,
     /// The UDP port.
     pub port: u16,
-    /// The interface that they arrive on; [`InterfaceId::ANY`] for whichever.
+    /// The interface that they arrive on; [`InterfaceId::ANY`] for any.
     pub interface: InterfaceId,
 }
 
 impl Group {
-    /// A group on whichever interface it arrives.
+    /// A group on any interface.
     pub const fn new(group: Ipv4Addr, port: u16) -> Self {
         Self { group, port, interface: InterfaceId::ANY }
     }
@@ -69,9 +69,9 @@ impl Group {
 pub struct UdpSockets {
     demux: Demux,
     filters: SourceFilters,
-    /// Who owns which unicast address and port.
+    /// The owners of unicast addresses and ports.
     ports: Ports,
-    /// What each consumer has bound: read at set-up only, so a list is enough.
+    /// The bindings of each consumer: read at set-up only, so a list is enough.
     bindings: Vec<Binding>,
     bindings_max: usize,
 }
@@ -86,7 +86,7 @@ struct Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BindingKind {
     Unicast,
-    /// `asked` is what the UDP node asks: the filter, or [`FilterId::ANY`] as long as that accepts
+    /// `asked` is the filter that the UDP node checks, or [`FilterId::ANY`] as long as it accepts
     /// everything.
     Member {
         filter: FilterId,
@@ -97,7 +97,7 @@ enum BindingKind {
 }
 
 impl UdpSockets {
-    /// Takes all memory.
+    /// Allocates all its memory here.
     pub fn new(capacity: SocketCapacity, seed: HashSeed) -> Self {
         let demux = DemuxCapacity {
             locals: capacity.locals,
@@ -115,15 +115,15 @@ impl UdpSockets {
         }
     }
 
-    /// Who receives a datagram of this flow: 3 to 5 ns. Whether a subscriber wants its source is
-    /// [`UdpSockets::accepts`].
+    /// The receivers of a datagram of this flow: 3 to 5 ns. [`UdpSockets::accepts`] checks whether
+    /// a subscriber wants its source.
     #[inline]
     pub fn lookup(&self, flow: Flow) -> Found {
         self.demux.lookup(flow)
     }
 
-    /// The one consumer of a destination who wants every source, where it is found at once: the
-    /// usual answer, before anything else is asked. `None` says nothing: ask
+    /// The only consumer of a destination, without a source filter, where the home bucket has it:
+    /// the usual result, before any other check. `None` is inconclusive: call
     /// [`UdpSockets::lookup`].
     #[inline(always)]
     pub fn only_consumer(&self, destination: SocketAddrV4) -> Option<ConsumerId> {
@@ -136,7 +136,7 @@ impl UdpSockets {
         self.demux.next(cursor)
     }
 
-    /// Whether a subscriber's filter accepts a source that came in on `interface`: one compare for
+    /// Whether a subscriber's filter accepts a source that arrived on `interface`: one compare for
     /// any-source.
     #[inline]
     pub fn accepts(&self, filter: FilterId, interface: InterfaceId, source: Ipv4Addr) -> bool {
@@ -144,8 +144,7 @@ impl UdpSockets {
     }
 
     /// Binds a unicast address, or [`Ipv4Addr::UNSPECIFIED`] for all of the host's, to a consumer.
-    /// Port 0 asks for an ephemeral one (RFC 6056); the answer says which. Groups are joined
-    /// instead.
+    /// Port 0 requests an ephemeral one (RFC 6056); the result names it. Groups are joined instead.
     pub fn bind(
         &mut self,
         consumer: ConsumerId,
@@ -166,15 +165,15 @@ impl UdpSockets {
         Ok(local)
     }
 
-    /// Gives back what [`bind`](UdpSockets::bind) bound. False where the consumer has not bound it.
+    /// Releases what [`bind`](UdpSockets::bind) bound. False where the consumer has not bound it.
     pub fn unbind(&mut self, consumer: ConsumerId, local: SocketAddrV4) -> bool {
         let ours = Binding { local, consumer, kind: BindingKind::Unicast };
         let place = self.bindings.iter().position(|binding| *binding == ours);
         place.inspect(|&place| self.remove(place)).is_some()
     }
 
-    /// Gives a consumer all datagrams of one flow, before anybody who bound its local end. Local
-    /// port 0 asks for an ephemeral one; the answer says which.
+    /// Gives a consumer all datagrams of one flow, before any consumer that bound its local end.
+    /// Local port 0 requests an ephemeral one; the result names it.
     pub fn connect(&mut self, consumer: ConsumerId, flow: Flow) -> Result<Flow, SocketError> {
         self.check_room()?;
         let flow = self.ports.connect(flow, consumer)?;
@@ -186,10 +185,10 @@ impl UdpSockets {
         Ok(flow)
     }
 
-    /// Joins a group from any source. The same group may be joined by any number of consumers, and
-    /// on several ports by one of them. One filter serves all ports of a consumer's group: blocked
-    /// sources are blocked on this one too, and where another port takes only certain sources this
-    /// is refused.
+    /// Joins a group from any source. Any number of consumers may join the same group, and one of
+    /// them on several ports. One filter serves all ports of a consumer's group: blocked sources
+    /// are blocked on this one too, and where another port accepts only certain sources this is
+    /// refused.
     pub fn join(&mut self, consumer: ConsumerId, group: Group) -> Result<(), SocketError> {
         let filter = self.filters.filter(membership(consumer, group));
         if filter.is_some_and(|filter| self.filters.is_include(filter)) {
@@ -204,7 +203,7 @@ impl UdpSockets {
         self.join_with(consumer, group, |filters, membership| filters.join_source(membership, source))
     }
 
-    /// Takes one source back; the last one leaves the group on all ports.
+    /// Removes one source; removing the last one leaves the group on all ports.
     pub fn leave_source(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
         let membership = membership(consumer, group);
         let filter = self.filters.filter(membership).ok_or(FilterError::NotAMember)?;
@@ -216,8 +215,8 @@ impl UdpSockets {
         Ok(())
     }
 
-    /// Sets the whole filter of a membership at once, joining where the consumer has not. Including
-    /// nobody is leaving the group on all ports (RFC 3678 4.1.3).
+    /// Sets the whole filter of a membership at once, and joins where the consumer has not. An
+    /// empty include list leaves the group on all ports (RFC 3678 4.1.3).
     pub fn set_filter(
         &mut self,
         consumer: ConsumerId,
@@ -235,14 +234,14 @@ impl UdpSockets {
         })
     }
 
-    /// Refuses one source of a group that was joined from any source.
+    /// Blocks one source of a group that was joined from any source.
     pub fn block(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
         self.filters.block(membership(consumer, group), source)?;
         self.settle(membership(consumer, group));
         Ok(())
     }
 
-    /// Takes a blocked source again.
+    /// Unblocks a source.
     pub fn unblock(&mut self, consumer: ConsumerId, group: Group, source: Ipv4Addr) -> Result<(), SocketError> {
         self.filters.unblock(membership(consumer, group), source)?;
         self.settle(membership(consumer, group));
@@ -272,7 +271,8 @@ impl UdpSockets {
         }
     }
 
-    /// Ends everything that a consumer has bound, connected and joined. Returns how much that was.
+    /// Ends everything that a consumer has bound, connected and joined. Returns the number of ended
+    /// items.
     pub fn close(&mut self, consumer: ConsumerId) -> usize {
         let before = self.bindings.len();
         while let Some(place) = self.bindings.iter().position(|binding| binding.consumer == consumer) {
@@ -281,32 +281,32 @@ impl UdpSockets {
         before - self.bindings.len()
     }
 
-    /// What all consumers together want of a group on an interface: what IGMP reports
-    /// (RFC 3376 3.2).
+    /// The merged filter of all consumers for a group on an interface, which IGMP reports (RFC 3376
+    /// 3.2).
     pub fn merged(&self, group: Ipv4Addr, interface: InterfaceId) -> Option<Merged<'_>> {
         self.filters.merged(group, interface)
     }
 
-    /// Moves with every join, leave and change of a filter. One load: what reports memberships asks
-    /// once per poll.
+    /// Increments with every join, leave and change of a filter. One load, which the IGMP node
+    /// makes once per poll.
     #[inline]
     pub fn membership_changes(&self) -> u64 {
         self.filters.changes()
     }
 
-    /// Places where memberships stand: the bound of [`UdpSockets::changed_group_at`].
+    /// Entries for memberships: the bound of [`UdpSockets::changed_group_at`].
     pub fn membership_places(&self) -> usize {
         self.filters.places()
     }
 
-    /// The group of the membership at a place, where the group has changed after `since`, a former
-    /// count of [`membership_changes`](UdpSockets::membership_changes). Groups that everybody left
-    /// do not come.
+    /// The group of the membership in an entry, where the group has changed after `since`, an
+    /// earlier value of [`membership_changes`](UdpSockets::membership_changes). Groups that every
+    /// consumer has left do not appear.
     pub fn changed_group_at(&self, place: usize, since: u64) -> Option<Ipv4Addr> {
         self.filters.changed_at(place, since)
     }
 
-    /// Local ends that somebody bound or joined.
+    /// Local ends that a consumer bound or joined.
     pub fn locals(&self) -> usize {
         self.demux.locals()
     }
@@ -350,7 +350,7 @@ impl UdpSockets {
     }
 
     /// The group was joined on another port: that is the same filter. The port comes first, because
-    /// it can be taken back, and what a change of the filter replaced cannot.
+    /// it can be undone, and a change of the filter cannot.
     fn join_second_port(
         &mut self,
         local: SocketAddrV4,
@@ -368,12 +368,12 @@ impl UdpSockets {
         }
     }
 
-    /// What the UDP node has to ask for a filter: nothing, as long as it accepts everything.
+    /// The filter that the UDP node has to check: none, as long as it accepts everything.
     fn asked(&self, filter: FilterId) -> FilterId {
         if self.filters.accepts_all(filter) { FilterId::ANY } else { filter }
     }
 
-    /// After a filter has changed: the UDP node begins or ceases to ask it, on all ports of the
+    /// After a filter has changed: the UDP node starts or stops checking it, on all ports of the
     /// membership.
     fn settle(&mut self, membership: Membership) {
         let Some(changed) = self.filters.filter(membership) else { return };
@@ -436,7 +436,7 @@ fn membership(consumer: ConsumerId, group: Group) -> Membership {
 pub enum SocketError {
     /// A group cannot be bound as an address.
     GroupIsJoined(Ipv4Addr),
-    /// Somebody has the address or the flow for himself, or no port is free.
+    /// Another consumer has the address or the flow exclusively, or no port is free.
     Port(PortError),
     /// The table of flows refused.
     Demux(DemuxError),
@@ -490,7 +490,7 @@ mod tests {
         UdpSockets::new(capacity, HashSeed::new(1, 2))
     }
 
-    /// The consumers who get a datagram from `source` to `local`.
+    /// The consumers that get a datagram from `source` to `local`.
     fn receivers(sockets: &UdpSockets, source: Ipv4Addr, local: SocketAddrV4) -> Vec<u32> {
         let flow = Flow { local, remote: SocketAddrV4::new(source, 7_000) };
         let mut subscribers = Vec::new();
@@ -540,7 +540,7 @@ mod tests {
         };
         sockets.join(ANNE, group).unwrap();
         sockets.block(ANNE, group, SENDER).unwrap();
-        // The second port comes while the filter is asked, and both follow it from then on.
+        // The second port comes while the filter is checked, and both follow it from then on.
         sockets.join(ANNE, other_port).unwrap();
         assert!(asked(&sockets, 1) && asked(&sockets, 2));
         assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, SENDER, at(2))), (vec![], vec![]));

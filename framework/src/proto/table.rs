@@ -1,26 +1,26 @@
 //! A hash table for lookups on the hot path: open addressing in buckets of one cache line, memory
-//! taken at construction.
+//! allocated at construction.
 //!
 //! ```text
 //!   bucket (64 bytes)   | key key key key | value value value value |     packed to the left, at most half full on average
 //! ```
-//! A lookup reads one line and compares its four keys without a branch between them: where an entry
-//! stands in its bucket is random, and a mispredicted branch costs more than three compares. An
-//! entry whose home bucket is full stands in the next one with room, so a bucket with room ends
-//! every search. Removal moves such entries back: there are no tombstones, and a table that has
-//! seen a million changes is as fast as a new one.
+//! A lookup reads one line and compares its four keys without a branch between them: an entry's
+//! slot in its bucket is random, and a mispredicted branch costs more than three compares. An entry
+//! whose home bucket is full is in the next one with room, so a bucket with room ends every search.
+//! Removal moves such entries back: there are no tombstones, and a table that has seen a million
+//! changes is as fast as a new one.
 //!
-//! Each key brings its hash: a fast one where we insert the keys, one that resists an adversary
-//! where packets do.
+//! Each key type has its hash: a fast one where we insert the keys, one that resists an adversary
+//! where packets insert them.
 
 use super::alloc::{Madvise, allocate_table, without_madvise};
 use super::hash::HashSeed;
 
 const SLOTS: usize = 4;
 
-/// What can stand in a [`Table`].
+/// A key of a [`Table`].
 pub(super) trait Key: Copy + Eq {
-    /// Marks a free slot: neither inserted nor looked up.
+    /// Marks a free slot: never inserted or looked up.
     const EMPTY: Self;
     /// The hash whose low bits choose the home bucket.
     fn hash(self, seed: &HashSeed) -> u64;
@@ -48,13 +48,13 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         Self::with_madvise(capacity, seed, without_madvise)
     }
 
-    /// The same where `advise` hears of its memory.
+    /// The same with `advise` called for its memory.
     pub(super) fn with_madvise(capacity: usize, seed: HashSeed, advise: Madvise) -> Self {
         let buckets = allocate_table(Self::buckets(capacity), advise, |_| Bucket::empty());
         Self { buckets, len: 0, capacity, seed }
     }
 
-    /// The bytes that `new(capacity, …)` takes.
+    /// The bytes that `new(capacity, …)` allocates.
     pub(super) fn bytes(capacity: usize) -> usize {
         Self::buckets(capacity) * size_of::<Bucket<K, V>>()
     }
@@ -79,7 +79,7 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         key.hash(&self.seed)
     }
 
-    /// Where the home bucket of `hash` stands, for a prefetch.
+    /// The address of `hash`'s home bucket, for a prefetch.
     #[inline(always)]
     pub(super) fn address(&self, hash: u64) -> *const u8 {
         self.buckets.as_ptr().wrapping_add(self.home(hash)).cast()
@@ -90,15 +90,15 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         self.get_hashed(self.hash(key), key)
     }
 
-    /// The value of `key`, whose hash the caller has at hand.
+    /// The value of `key`, whose hash the caller has.
     #[inline]
     pub(super) fn get_hashed(&self, hash: u64, key: K) -> Option<&V> {
         let (idx, slot) = self.locate_hashed(hash, key)?;
         Some(&self.buckets[idx].values[slot])
     }
 
-    /// The value of `key`, whose hash the caller has at hand, if it stands in its home bucket, as
-    /// 99 of 100 do. Otherwise [`get`](Self::get) may still find it.
+    /// The value of `key`, whose hash the caller has, if it is in its home bucket, as 99 of 100
+    /// are. Otherwise [`get`](Self::get) may still find it.
     #[inline(always)]
     pub(super) fn get_at_home(&self, hash: u64, key: K) -> Option<&V> {
         debug_assert!(key != K::EMPTY && hash == self.hash(key));
@@ -106,9 +106,9 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         bucket.position(key).map(|slot| &bucket.values[slot])
     }
 
-    /// The value of a key in the home bucket of `hash` that looks like the one sought, for who only
-    /// foresees: parts of keys that tell nearly all of them apart are compared sooner than whole
-    /// ones. `part` of no free slot may be the one sought.
+    /// The value of a key in the home bucket of `hash` whose `part` equals that of the sought one,
+    /// for a prefetch only: comparing parts that distinguish nearly all keys is faster than
+    /// comparing whole keys. No free slot's `part` may equal the sought one.
     #[inline(always)]
     pub(super) fn guess_at_home<T: Eq>(&self, hash: u64, sought: T, part: impl Fn(&K) -> T) -> Option<&V> {
         let bucket = &self.buckets[self.home(hash)];
@@ -150,8 +150,8 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
             if !was_full {
                 return Some(value);
             }
-            // Searches passed this bucket while it was full; now they stop here. Bring one of those
-            // beyond back.
+            // Searches went past this bucket while it was full; now they stop here. Move one of the
+            // displaced entries back.
             let Some((from, from_slot)) = self.find_displaced(idx) else { return Some(value) };
             let (key, moved) = (self.buckets[from].keys[from_slot], self.buckets[from].values[from_slot]);
             self.buckets[idx].append(key, moved);
@@ -159,7 +159,7 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         }
     }
 
-    /// The first entry behind `gap` whose search leads through it.
+    /// The first entry behind `gap` whose search passes it.
     fn find_displaced(&self, gap: usize) -> Option<(usize, usize)> {
         let mut idx = self.after(gap);
         loop {
@@ -217,7 +217,7 @@ impl<K: Key, V: Copy + Default> Bucket<K, V> {
         Self { keys: [K::EMPTY; SLOTS], values: [V::default(); SLOTS] }
     }
 
-    /// The slot of `key`, found without branching on where it stands.
+    /// The slot of `key`, found without a branch on its position.
     #[inline(always)]
     fn position(&self, key: K) -> Option<usize> {
         let [_, k1, k2, k3] = self.keys;
@@ -257,7 +257,7 @@ impl Key for u64 {
     }
 }
 
-/// An address that whoever sends may choose: its hash is one that he cannot aim.
+/// An address that senders may choose: its hash resists chosen collisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AddressKey(u64);
 

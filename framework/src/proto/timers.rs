@@ -1,9 +1,9 @@
-//! Timers of an application: each is due once, says a number that the app chose, and may be
+//! Timers of an application: each expires once, returns a token that the app chose, and may be
 //! cancelled before.
 //!
-//! What enters are delays and the time of each turn; what leaves are tokens, in the order of their
-//! deadlines but for a tick. They stand on the wheel that TCP has, so setting and cancelling cost
-//! the same whatever their number, and a turn in which nothing is due costs a compare.
+//! Delays and the time of each turn enter; tokens leave, in the order of their deadlines to within
+//! a tick. They use TCP's timer wheel, so setting and cancelling cost the same whatever their
+//! number, and a turn in which nothing is due costs a compare.
 
 use super::alloc::without_madvise;
 use super::slab::Slab;
@@ -12,20 +12,20 @@ use crate::time::{Duration, Instant};
 
 /// Timers that run at the same time by default: 64 bytes each.
 pub(crate) const TIMERS_MAX: usize = 1_024;
-/// Timers that one turn looks at. The others come with the next.
+/// Timers that one turn processes. The others follow in the next.
 const BUDGET: u32 = 64;
 
-/// A timer that runs: names it until it is due or cancelled, and nothing after that.
+/// Names a running timer until it expires or is cancelled, and nothing after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerId {
     slot: u32,
     generation: u32,
 }
 
-/// As many timers run as there may be.
+/// All timers are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimersFull {
-    /// How many that is.
+    /// Their number.
     pub limit: usize,
 }
 
@@ -44,9 +44,9 @@ pub struct Timers {
     timers: Slab<Timer>,
     generation: u32,
     limit: usize,
-    /// Nothing is due before: so a turn compares two numbers.
+    /// Nothing is due before: a turn compares two numbers.
     quiet_until: Instant,
-    /// Whose the timers are that are set now, and whose the one is that was due last.
+    /// The owner of timers that are set now, and the owner of the one that expired last.
     owner: u32,
     due_owner: u32,
 }
@@ -60,7 +60,7 @@ struct Timer {
 }
 
 impl Timers {
-    /// For so many at the same time; memory is taken here.
+    /// For so many at the same time; memory is allocated here.
     pub fn new(limit: usize) -> Self {
         Self {
             wheel: Wheel::new(limit, without_madvise),
@@ -73,11 +73,11 @@ impl Timers {
         }
     }
 
-    /// Has `token` come `delay` from now: not before, and late by 262 µs at most and by what turns
-    /// are apart.
+    /// Returns `token` `delay` from now: not earlier, and later by 262 µs at most plus the interval
+    /// of turns.
     ///
     /// # Errors
-    /// As many run as there may be.
+    /// All timers are in use.
     pub fn after(&mut self, now: Instant, delay: Duration, token: u64) -> Result<TimerId, TimersFull> {
         self.generation = self.generation.wrapping_add(1);
         let (generation, deadline) = (self.generation, now + delay);
@@ -88,7 +88,7 @@ impl Timers {
         Ok(TimerId { slot, generation })
     }
 
-    /// Takes a timer back. False where it was due or cancelled before.
+    /// Cancels a timer. False where it expired or was cancelled before.
     pub fn cancel(&mut self, id: TimerId) -> bool {
         if self.timers.get(id.slot).is_none_or(|timer| timer.generation != id.generation) {
             return false;
@@ -98,14 +98,14 @@ impl Timers {
         true
     }
 
-    /// From now on timers are of this one of several apps; gives whose they were. 0 where there is
-    /// one.
+    /// Timers set from now on belong to this one of several apps; returns the previous owner. 0
+    /// where there is one app.
     #[inline]
     pub fn set_owner(&mut self, owner: u32) -> u32 {
         core::mem::replace(&mut self.owner, owner)
     }
 
-    /// Whose the timer is that [`take_due`](Self::take_due) gave last.
+    /// The owner of the timer that [`take_due`](Self::take_due) returned last.
     pub fn due_owner(&self) -> u32 {
         self.due_owner
     }
@@ -121,11 +121,11 @@ impl Timers {
         BUDGET
     }
 
-    /// The token of a timer that is due, which runs no more. `None` where there is no other, or
+    /// The token of a timer that has expired, and is removed. `None` where there is no other, or
     /// where `budget` is used up.
     pub fn take_due(&mut self, now: Instant, budget: &mut u32) -> Option<u64> {
         while let Some(slot) = self.wheel.take_due(now, budget) {
-            // The wheel is early where a deadline is more than six days away.
+            // The wheel fires early where a deadline is more than six days away.
             match self.timers.get(slot) {
                 Some(timer) if timer.deadline > now => self.wheel.set(slot, timer.deadline),
                 _ => {
@@ -135,7 +135,7 @@ impl Timers {
                 }
             }
         }
-        // With a budget that is used up, the next turn goes on.
+        // With a budget that is used up, the next turn continues.
         self.quiet_until = if self.is_empty() { Instant::MAX } else { self.wheel.next_look() };
         None
     }

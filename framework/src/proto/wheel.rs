@@ -1,6 +1,6 @@
-//! When which connection is to be looked at: a hierarchical wheel (Varghese and Lauck 1987).
-//! Setting, moving and taking back cost the same whatever the number of connections, and so does
-//! time that passes with nothing due.
+//! The deadlines of connections: a hierarchical timer wheel (Varghese and Lauck 1987). Setting,
+//! moving and clearing cost the same whatever the number of connections, and so does advancing time
+//! with nothing due.
 //!
 //! ```text
 //!  level 0   256 slots of a tick, 262 µs        the next 67 ms
@@ -15,9 +15,8 @@
 //! once delay each other, and nothing else.
 //!
 //! An entry is a number below the capacity, with one deadline. A deadline is rounded up to a tick,
-//! so an entry is late by a tick at most, and by what the caller's polls are apart. It is early
-//! only where the deadline is more than six days away: who has such ones looks at the clock and
-//! sets it again.
+//! so an entry is late by a tick at most plus the caller's poll interval. It is early only where
+//! the deadline is more than six days away: the caller then compares the time and sets it again.
 
 use crate::proto::slab::NIL;
 use crate::proto::{Madvise, allocate_table};
@@ -26,7 +25,7 @@ use crate::time::Instant;
 /// Nanoseconds of a tick, as a power of two: 262 µs. A quarter of the millisecond that is promised;
 /// finer ones would cascade more often.
 const TICK_SHIFT: u32 = 18;
-/// Ticks that a deadline may be away.
+/// Ticks that a deadline may lie ahead.
 const AHEAD_MAX: u64 = 1 << 31;
 const LEVELS: usize = 4;
 const SLOT_BITS: u32 = 8;
@@ -40,10 +39,11 @@ pub(super) struct Wheel {
     /// Slots that are not empty, a bit each.
     occupied: [u64; LEVELS * SLOTS / 64],
     links: Box<[Link]>,
-    /// The tick that is looked at next: what was due before has been taken.
+    /// The next tick to process: earlier ones are done.
     tick: u64,
-    /// Nobody is set to an earlier one: of a tick that somebody was taken of, those are left that
-    /// are in it, and no others come. So who sets itself again in the past stops nobody.
+    /// No entry has an earlier tick. While a tick is being processed, only the entries that were in
+    /// it are returned, and none is added to it. So an entry that sets itself again in the past
+    /// blocks no other.
     earliest: u64,
     len: usize,
 }
@@ -54,12 +54,12 @@ struct Link {
     prev: u32,
     /// Level and slot, or `NIL`.
     place: u32,
-    /// When: the low half of the tick. 2^31 of them are six days and a half.
+    /// The low half of its tick. 2^31 ticks are six days and a half.
     due: u32,
 }
 
 impl Wheel {
-    /// For entries below `capacity`; memory is taken here, and `advise` hears of it.
+    /// For entries below `capacity`; memory is allocated here, and passed to `advise`.
     pub(super) fn new(capacity: usize, advise: Madvise) -> Self {
         Self {
             heads: vec![NIL; LEVELS * SLOTS].into_boxed_slice(),
@@ -82,7 +82,7 @@ impl Wheel {
         deadline.as_nanos().div_ceil(Self::TICK_NS) as u32
     }
 
-    /// Where an entry stands, for a prefetch.
+    /// The address of an entry, for a prefetch.
     #[inline(always)]
     pub(super) fn address(&self, entry: u32) -> *const u8 {
         self.links.as_ptr().wrapping_add(entry as usize).cast()
@@ -98,13 +98,13 @@ impl Wheel {
         self.is_set(entry).then(|| self.links[entry as usize].due)
     }
 
-    /// Whether a tick is looked at with the next step, or should have been.
+    /// Whether a tick is processed with the next step, or is overdue.
     pub(super) fn is_next(&self, tick: u32) -> bool {
         (tick.wrapping_sub(self.earliest.max(self.tick) as u32) as i32) <= 0
     }
 
-    /// Whether each entry stands in one slot, the one that it thinks, and all are counted. Walks
-    /// over all: for tests.
+    /// Whether each entry is in one slot, the one that it records, and all are counted. Walks over
+    /// all: for tests.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let mut found = 0;
         for place in 0..LEVELS * SLOTS {
@@ -139,7 +139,7 @@ impl Wheel {
         self.len += 1;
     }
 
-    /// Takes a deadline back.
+    /// Clears a deadline.
     pub(super) fn clear(&mut self, entry: u32) {
         if self.is_set(entry) {
             self.unlink(entry);
@@ -147,20 +147,20 @@ impl Wheel {
         }
     }
 
-    /// Whether a tick has begun that was not looked at yet.
+    /// Whether a tick has begun that was not processed yet.
     #[inline(always)]
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.tick <= now.as_nanos() >> TICK_SHIFT
     }
 
-    /// Nothing is due before: when the next tick begins that was not looked at yet.
+    /// Nothing is due before: the start of the next tick that was not processed yet.
     pub(super) fn next_look(&self) -> Instant {
         Instant::from_nanos(self.tick << TICK_SHIFT)
     }
 
-    /// An entry whose deadline has passed, which it then has no more. A look at a slot and a step
-    /// of an entry take one of `budget` each: with `None` all that was due is taken, or the budget
-    /// is used up and the next call goes on.
+    /// An entry whose deadline has passed; the deadline is cleared. A check of a slot and a step of
+    /// an entry take one of `budget` each: `None` means that all due entries were returned, or that
+    /// the budget is used up and the next call continues.
     #[inline]
     pub(super) fn take_due(&mut self, now: Instant, budget: &mut u32) -> Option<u32> {
         if self.is_due(now) { self.advance(now.as_nanos() >> TICK_SHIFT, budget) } else { None }
@@ -188,8 +188,8 @@ impl Wheel {
         None
     }
 
-    /// Sorts in what stands on the levels above for the turn that begins with this tick. False
-    /// where the budget does not reach.
+    /// Moves the entries of higher levels that belong to the turn beginning with this tick into
+    /// lower levels. False where the budget is used up.
     #[inline(never)]
     fn cascade(&mut self, budget: &mut u32) -> bool {
         for level in 1..LEVELS {
@@ -204,7 +204,7 @@ impl Wheel {
                 self.unlink(entry);
                 self.place(entry, self.tick + u64::from(self.links[entry as usize].due.wrapping_sub(self.tick as u32)));
             }
-            // Within a turn of this level, the level above has nothing to give.
+            // Within a turn of this level, the level above has no entries to move.
             if slot != 0 {
                 break;
             }
@@ -217,9 +217,9 @@ impl Wheel {
         (self.tick >> (SLOT_BITS * level as u32)) as usize % SLOTS
     }
 
-    /// The next tick at which something is due or is to be sorted in. Up to the end of a turn of
-    /// one level, nothing of the levels above is either, so what is found on the lowest level comes
-    /// first.
+    /// The next tick at which an entry is due or is to be moved down. Up to the end of a turn of
+    /// one level, no entry of the levels above is either, so what is found on the lowest level
+    /// comes first.
     fn next_tick(&self) -> u64 {
         for level in 0..LEVELS {
             let shift = SLOT_BITS * level as u32;
@@ -228,8 +228,7 @@ impl Wheel {
                 return turn + ((slot as u64) << shift);
             }
             if level == LEVELS - 1 {
-                // The highest level goes around: what stands before the present is of the next
-                // turn.
+                // The highest level wraps: entries before the present belong to its next turn.
                 let slot = self.next_occupied(level, 0).unwrap_or(0);
                 return turn + (1 << (shift + SLOT_BITS)) + ((slot as u64) << shift);
             }
@@ -250,15 +249,14 @@ impl Wheel {
         }
     }
 
-    /// Puts an entry where its deadline belongs.
+    /// Puts an entry into the slot of its deadline.
     #[inline]
     fn place(&mut self, entry: u32, due: u64) {
         // The level on which the two ticks differ, so that the slot's time comes when the level
         // below begins anew.
         let apart = (due ^ self.tick) >> SLOT_BITS;
         let level = (u64::BITS - apart.leading_zeros()).div_ceil(SLOT_BITS);
-        // Around the end of the top level the two differ above it: the slot is still one that
-        // comes.
+        // Around the end of the top level the two differ above it: the slot is still in the future.
         let level = level.min(LEVELS as u32 - 1);
         let slot = (due >> (SLOT_BITS * level)) as usize % SLOTS;
         let place = level as usize * SLOTS + slot;
@@ -398,13 +396,13 @@ mod tests {
         prop_oneof![4 => 0u64..400_000, 2 => 0u64..400_000_000, 1 => 0u64..10_000_000_000]
     }
 
-    /// Thirds of a tick from one look to the next.
+    /// Thirds of a tick between two polls.
     fn step() -> impl Strategy<Value = u64> {
         prop_oneof![6 => 0u64..3_000, 2 => 0u64..3_000_000, 1 => 0u64..6_000_000_000]
     }
 
     proptest! {
-        /// Against a list that is looked through.
+        /// Against a list that is searched.
         #[test]
         fn due_entries_are_those_whose_deadline_passed(
             steps in prop::collection::vec((0u32..32, span(), step(), any::<bool>()), 1..200)
@@ -424,8 +422,8 @@ mod tests {
                 } else {
                     let at = now + span * TICK / 5;
                     wheel.set(entry, Instant::from_nanos(at));
-                    // What is due now is taken with the next look, also where its tick was looked
-                    // at.
+                    // An entry that is due now is returned by the next call, also where its tick
+                    // was processed already.
                     model[entry as usize] = Some(at.max((now / TICK + 1) * TICK));
                 }
             }

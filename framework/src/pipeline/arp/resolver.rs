@@ -30,15 +30,15 @@ crate::drop_reasons! {
     pub(super) enum WaitingDrop {
         /// The neighbor did not answer.
         Unreachable => "unreachable",
-        /// Newer frames displaced it: as many wait for the neighbor as may, or it answers an
-        /// unsolicited packet and newer frames need the room.
+        /// Newer frames displaced it: as many wait for the neighbor as may, or it answers a caller
+        /// (`Asker::Caller`) and newer frames need the room.
         Superseded => "superseded",
         /// No room for another datagram or neighbor.
         NoRoom => "no_room",
         /// The neighbor's entry was removed.
         Forgotten => "forgotten",
-        /// The neighbor was not requested: unsolicited packets had already caused as many requests
-        /// as the rate allows.
+        /// The neighbor was not requested: remote hosts had already caused as many requests as the
+        /// rate allows.
         RateLimited => "rate_limited",
         /// The device's ring was full when the answer came.
         RingFull => "ring_full",
@@ -83,8 +83,8 @@ struct ResolverOutput {
     requests_sent: Counter,
     /// Requests that found no buffer or no slot in the ring; the machine repeats them.
     unsent: Counter,
-    /// Neighbors that were not requested because unsolicited packets had caused as many requests as
-    /// the rate allows.
+    /// Neighbors that were not requested because remote hosts had caused as many requests as the
+    /// rate allows.
     limited: Counter,
     resolved: Counter,
     drops: Drops<WaitingDrop>,

@@ -363,8 +363,8 @@ impl TcpOutput<'_, '_> {
     }
 }
 
-/// The cause of a segment. One with neither a call of ours nor data answers a peer, which may be
-/// unsolicited.
+/// The cause of a segment. One with neither a call of ours nor data answers a caller, whose address
+/// may be forged.
 fn asker(segment: &Outgoing, has_payload: bool) -> Asker {
     let is_call = segment.syn.is_some() && !segment.flags.intersects(TcpFlags::ACK);
     match (is_call, has_payload) {

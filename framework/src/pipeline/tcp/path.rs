@@ -189,8 +189,8 @@ impl Path {
 }
 
 /// The link header of an answer that goes back to the MAC address that the segment came from, as
-/// ICMP errors do: where unsolicited packets have taken all entries or requests, the neighbor is
-/// not resolved, and a present peer is answered all the same.
+/// ICMP errors do: where other callers have taken all entries or requests, the neighbor is not
+/// resolved, and a present peer is answered all the same.
 #[cold]
 pub(super) fn back(request: PathRequest, cx: &Cx<'_>) -> Option<([u8; LINK_LEN_MAX], usize)> {
     let sender = cx.egress.sender.filter(|sender| sender.address == request.destination)?;

@@ -149,7 +149,7 @@ fn connection_of_a_group_is_refused() {
     }
 }
 
-/// Three subscribers; after the first was served, `change` happens; who comes next?
+/// Three subscribers; after the first was served, `change` happens; returns who is served next.
 fn after_first(change: impl FnOnce(&mut Demux, SocketAddrV4)) -> Vec<u32> {
     let mut demux = demux(4, 4, 8);
     let local = end(GROUP, 5000);
@@ -197,7 +197,7 @@ fn capacity_states_the_bytes() {
     assert_eq!(capacity.bytes(), 1024 * 64 + 2 * 64 + 1000 * 16);
 }
 
-/// What the machine should do, in words a reader can check.
+/// The specified behavior, in code that a reader can check.
 #[derive(Default)]
 struct Model {
     bound: HashMap<SocketAddrV4, Vec<u32>>,

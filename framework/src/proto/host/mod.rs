@@ -1,12 +1,11 @@
 //! One interface as IPv4 sees it: our addresses, the routes out of it, and the neighbors on it.
 //!
-//! What enters are [`HostEvent`]s: from a configuration, from netlink, from ARP; the machine does
-//! not know which. What leaves are answers: is this packet for us, and to which MAC address does
-//! that one go? Learning neighbors and reporting groups are other machines, which turn their
-//! findings into events for this one.
+//! [`HostEvent`]s enter: from a configuration, from netlink, from ARP; the machine does not know
+//! which. It answers queries: is this packet for us, and to which MAC address does that one go?
+//! Other machines learn neighbors and report groups, and send their findings as events to this one.
 //!
 //! Routes are a short list, longest prefix first: a trading host has a handful, and a flow that
-//! sends often keeps its answer until [`Host::changes`] moves.
+//! sends often caches the result until [`Host::changes`] changes.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -19,10 +18,10 @@ use crate::time::Instant;
 use crate::wire::MacAddr;
 use crate::wire::vlan::VlanTags;
 
-/// What one interface is, and how much it holds. All memory is allocated at construction.
+/// Identity and capacities of one interface. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct HostConfig {
-    /// Its number, as in memberships and in the metadata of packets.
+    /// Its index, as in memberships and in the metadata of packets.
     pub interface: InterfaceId,
     /// Its MAC address.
     pub mac: MacAddr,
@@ -34,13 +33,13 @@ pub struct HostConfig {
     pub addresses_max: usize,
     /// Routes, 28 bytes each; one is needed for each own address.
     pub routes_max: usize,
-    /// Neighbors, 96 to 192 bytes each: as many as the local network may have stations that we talk
-    /// to.
+    /// Neighbors, 96 to 192 bytes each: the stations of the local network that we exchange packets
+    /// with.
     pub neighbors_max: usize,
 }
 
 impl HostConfig {
-    /// The bytes that [`Host::new`] takes: the sum of its three parts.
+    /// The bytes that [`Host::new`] allocates: the sum of its three parts.
     pub fn bytes(&self) -> usize {
         self.addresses_max * size_of::<Ipv4Prefix>()
             + self.routes_max * size_of::<Route>()
@@ -48,28 +47,28 @@ impl HostConfig {
     }
 }
 
-/// Where packets to a network go.
+/// A route to a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The network.
     pub network: Ipv4Prefix,
-    /// The router; None where its hosts are on the link.
+    /// The gateway; `None` where the network is on the link.
     pub gateway: Option<Ipv4Addr>,
-    /// Which of our addresses to send from.
+    /// The source address to send from.
     pub source: Ipv4Addr,
     /// Of two routes to the same network the smaller number wins.
     pub metric: u32,
 }
 
-/// What somebody learned about the interface.
+/// A change of the interface's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostEvent {
     /// An address is ours, and its network is on the link: adds both. Repeating it changes nothing.
     AddressAdded(Ipv4Prefix),
-    /// An address is ours no more: removes it, and the routes that send from it.
+    /// An address is no longer ours: removes it, and the routes that send from it.
     AddressRemoved(Ipv4Prefix),
-    /// A route is known. It replaces one with the same network and metric.
+    /// A route was added. It replaces one with the same network and metric.
     RouteAdded(Route),
     /// A route is gone.
     RouteRemoved {
@@ -78,20 +77,20 @@ pub enum HostEvent {
         /// Its metric.
         metric: u32,
     },
-    /// A neighbor was configured: it stays until it is removed, whatever ARP hears.
+    /// A neighbor was configured: it stays until it is removed, and ARP does not change it.
     NeighborSet {
         /// Its address.
         address: Ipv4Addr,
         /// Its MAC address.
         mac: MacAddr,
     },
-    /// A neighbor was heard: it is believed until `until`. Does not touch one that was configured.
+    /// A neighbor was learned: it is valid until `until`. Does not change one that was configured.
     NeighborLearned {
         /// Its address.
         address: Ipv4Addr,
         /// Its MAC address.
         mac: MacAddr,
-        /// When it has to be asked again.
+        /// When it has to be confirmed.
         until: Instant,
     },
     /// A neighbor is gone.
@@ -107,7 +106,7 @@ pub enum HostEvent {
     },
 }
 
-/// Why an event was not taken. Nothing has changed then.
+/// Why an event was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostError {
     /// No room for another address.
@@ -144,43 +143,43 @@ impl fmt::Display for HostError {
 
 impl core::error::Error for HostError {}
 
-/// To whom a received packet is addressed.
+/// The kind of a received packet's destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// One of our addresses.
     Own,
-    /// A group; whether somebody joined it is for others to say.
+    /// A group; other tables know whether a consumer joined it.
     Group,
     /// All hosts: 255.255.255.255 or the broadcast address of one of our networks.
     Broadcast,
-    /// Somebody else.
+    /// Another host.
     Other,
 }
 
-/// Where a packet goes.
+/// The next hop of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// To one station.
+    /// One station.
     Station {
         /// The MAC address of the destination or of the router to it.
         mac: MacAddr,
         /// The address to send from.
         source: Ipv4Addr,
     },
-    /// To a group or to all: no neighbor is needed.
+    /// A group or broadcast: no neighbor is needed.
     Group {
         /// The MAC address of the group, or the broadcast address.
         mac: MacAddr,
         /// The address to send from.
         source: Ipv4Addr,
     },
-    /// To ourselves: it does not belong on the wire.
+    /// Ourselves: the packet does not belong on the wire.
     Own,
-    /// The next hop is known, its MAC address is not, or not any more: ask for it.
+    /// The next hop is known, its MAC address is not, or no longer: request it.
     NeighborMissing {
-        /// Whom to ask for.
+        /// The address to resolve.
         next_hop: Ipv4Addr,
-        /// The address to ask, and to send, from.
+        /// The source address for the request and for the packet.
         source: Ipv4Addr,
     },
     /// No route leads there.
@@ -208,7 +207,7 @@ struct Neighbor {
 }
 
 impl Host {
-    /// An interface without addresses, with its link up. Takes all memory (see
+    /// An interface without addresses, with its link up. Allocates all its memory here (see
     /// [`HostConfig::bytes`]).
     pub fn new(config: HostConfig, seed: HashSeed) -> Result<Self, HostError> {
         check_station(config.mac)?;
@@ -223,14 +222,14 @@ impl Host {
         })
     }
 
-    /// Whether an address is our first, as that of nearly every packet to us. Three instructions;
-    /// [`classify`](Self::classify) knows all.
+    /// Whether an address is our first: true for nearly every unicast packet to us. Three
+    /// instructions; [`classify`](Self::classify) checks all of them.
     #[inline(always)]
     pub fn is_first_own(&self, address: Ipv4Addr) -> bool {
         self.addresses.first().is_some_and(|first| first.address() == address)
     }
 
-    /// To whom a received packet is addressed. About 1 ns for groups and for the first address.
+    /// Classifies a received packet's destination. About 1 ns for groups and for the first address.
     #[inline]
     pub fn classify(&self, destination: Ipv4Addr) -> Destination {
         if destination.is_multicast() {
@@ -242,7 +241,7 @@ impl Host {
         if self.is_broadcast(destination) { Destination::Broadcast } else { Destination::Other }
     }
 
-    /// Where a packet to `destination` goes. A walk over the routes and one probe, 5 to 20 ns.
+    /// The next hop of a packet to `destination`. A walk over the routes and one probe, 5 to 20 ns.
     pub fn resolve(&self, destination: Ipv4Addr, now: Instant) -> Resolution {
         match self.classify(destination) {
             Destination::Own => return Resolution::Own,
@@ -270,7 +269,7 @@ impl Host {
         self.routes.iter().find(|route| route.network.contains(destination))
     }
 
-    /// Takes what somebody learned. On an error nothing has changed.
+    /// Applies an event. On an error nothing has changed.
     pub fn apply(&mut self, event: HostEvent) -> Result<(), HostError> {
         match event {
             HostEvent::AddressAdded(address) => self.add_address(address)?,
@@ -304,9 +303,9 @@ impl Host {
         Ok(())
     }
 
-    /// A neighbor that is believed has said again what it said before: it is believed for longer.
-    /// All answers stay what they were, so nobody who kept one has to look again. False, and
-    /// nothing changes, where that would be news.
+    /// A valid neighbor has confirmed its MAC address: extends its validity. All resolutions stay
+    /// the same, so cached ones need no new lookup. False without a change where the MAC address
+    /// would be new.
     pub fn confirm(&mut self, address: Ipv4Addr, mac: MacAddr, until: Instant, now: Instant) -> bool {
         let Some(held) = self.neighbors.get_mut(AddressKey::of(address)) else { return false };
         let is_known = held.mac == mac && now < held.until && held.until != Instant::MAX;
@@ -316,20 +315,19 @@ impl Host {
         is_known
     }
 
-    /// Moves with every event that may make an answer another: one that was kept is good while this
-    /// stays, and a neighbor's time lasts. A neighbor that [says again](Self::confirm) what is
-    /// known is none.
+    /// Increments with every event that may change a resolution: a cached one holds while this
+    /// stays the same and the neighbor's entry is valid. A [confirmation](Self::confirm) does not
+    /// count.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Whether a neighbor is there because it was heard, believed still or not; false for one that
-    /// was configured.
+    /// Whether a neighbor was learned, valid still or not; false for one that was configured.
     pub fn has_learned(&self, address: Ipv4Addr) -> bool {
         self.neighbors.get(AddressKey::of(address)).is_some_and(|neighbor| neighbor.until != Instant::MAX)
     }
 
-    /// The interface's number.
+    /// The interface's index.
     #[inline]
     pub fn interface(&self) -> InterfaceId {
         self.config.interface
@@ -345,7 +343,7 @@ impl Host {
         self.config.vlan
     }
 
-    /// Whether the link is up; true until somebody says otherwise.
+    /// Whether the link is up; true until an event says otherwise.
     pub fn is_up(&self) -> bool {
         self.is_up
     }
@@ -355,8 +353,7 @@ impl Host {
         self.config.mtu
     }
 
-    /// Our addresses, the first one first: it is the one we send from where no route says
-    /// otherwise.
+    /// Our addresses. The first is the source where no route names one.
     pub fn addresses(&self) -> &[Ipv4Prefix] {
         &self.addresses
     }
@@ -377,8 +374,8 @@ impl Host {
         address.is_broadcast() || self.addresses.iter().any(|own| own.broadcast() == Some(address))
     }
 
-    /// To several stations at once: from the address of the network meant, or of a route to the
-    /// group, or from the first one.
+    /// For groups and broadcasts. The source is the address of that network, or of a route to the
+    /// group, or the first one.
     fn to_all(&self, destination: Ipv4Addr, mac: MacAddr) -> Resolution {
         let first = self.addresses.first().map(|own| own.address());
         let source = self.route(destination).map(|route| route.source).or(first);
@@ -390,13 +387,13 @@ impl Host {
         let had_link_route = self.has_link_route(network);
         self.addresses.retain(|own| *own != removed);
         self.routes.retain(|route| self.addresses.iter().any(|own| own.address() == route.source));
-        // The same address may be there with another prefix: the network of this one goes with it.
+        // The same address may exist with another prefix: that prefix's network goes with it.
         let is_ours = self.addresses.iter().any(|own| own.network() == network);
         self.routes.retain(|route| is_ours || route.network != network || route.gateway.is_some());
         if !had_link_route || self.has_link_route(network) {
             return;
         }
-        // Another address of the same network takes its route over, in the place that became free.
+        // Another address of the same network takes its route over, in the freed entry.
         if let Some(heir) = self.addresses.iter().find(|own| own.network() == network) {
             let route = Route { network, gateway: None, source: heir.address(), metric: 0 };
             let taken = self.insert_route(route);

@@ -262,7 +262,7 @@ fn any_order_of_events_keeps_the_lists_within_their_limits() {
     let mut state = 1u64;
     for _ in 0..20_000 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // A refusal is an answer too.
+        // A refusal is a valid outcome too.
         let _ = host.apply(events[(state >> 33) as usize % events.len()]);
         assert!(host.addresses.len() <= 2 && host.routes.len() <= 4);
         assert!(host.routes.iter().all(|route| host.is_own(route.source)));

@@ -1,9 +1,9 @@
-//! Errors by ICMP, in both directions (RFC 1122 3.2.2, RFC 5927): which ones we may send, and which
-//! of those we receive are about a flow of ours.
+//! ICMP errors in both directions (RFC 1122 3.2.2, RFC 5927): which ones we may send, and which
+//! received ones are about a flow of ours.
 //!
-//! What enters are offending packets and received messages; what leaves are permissions, and flows
-//! that something went wrong with. Writing messages and delivering errors is up to the node; what
-//! an error says of a path's MTU is kept in [`path_mtu`](super::path_mtu).
+//! Offending packets and received messages enter; permissions, and errors of flows, leave. The node
+//! writes messages and delivers errors; [`path_mtu`](super::path_mtu) keeps the MTU that an error
+//! reports.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -18,19 +18,19 @@ use crate::time::Instant;
 use crate::wire::icmpv4::{QuotedFlow, TimeExceeded, Unreachable};
 use crate::wire::{Icmpv4Message, Ipv4Header, Ipv4Packet, MacAddr, Protocol, ipv4};
 
-/// A packet that something is wrong with.
+/// A packet that we refuse and may send an ICMP error about.
 #[derive(Clone, Copy, Debug)]
 pub struct OffendingPacket<'a> {
-    /// Its bytes from the IPv4 header on, as many as are at hand.
+    /// Its bytes from the IPv4 header on, as many as are available.
     pub packet: &'a [u8],
-    /// Where its frame went to.
+    /// The destination MAC address of its frame.
     pub link_destination: MacAddr,
 }
 
-/// Who tells whom about an offending packet.
+/// The addresses of an error about an offending packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRoute {
-    /// Ours: the address that the packet was sent to (RFC 1122 3.2.2).
+    /// Our address that the packet was sent to (RFC 1122 3.2.2).
     pub source: Ipv4Addr,
     /// The sender of the packet.
     pub destination: Ipv4Addr,
@@ -39,20 +39,20 @@ pub struct ErrorRoute {
 /// Why no error is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorRefusal {
-    /// The packet's header is not whole.
+    /// The packet's header is incomplete.
     Malformed,
-    /// It was sent to a group or to all, as a packet or as a frame: all who heard it would answer
+    /// It was sent to a group or broadcast address, in IP or Ethernet: all receivers would answer
     /// at once.
     NotUnicast,
     /// It was not sent to an address of ours.
     NotOurs,
-    /// It is a later fragment; the first one is told about.
+    /// It is a later fragment; the error is about the first one.
     LaterFragment,
-    /// Its source is no single host.
+    /// Its source is not a single host.
     NoSource,
     /// It is an ICMP error itself, or of a type that might be one.
     AboutError,
-    /// Too many were sent lately.
+    /// The rate limit is reached.
     RateLimited,
 }
 
@@ -77,14 +77,14 @@ impl fmt::Display for ErrorRefusal {
     }
 }
 
-/// Says which errors may be sent, and how many.
+/// Decides which errors may be sent, and limits their rate.
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorLimit {
     bucket: TokenBucket,
     secret: Option<Secret>,
 }
 
-/// What keeps senders from counting: see [`PeerShares`].
+/// Keeps senders from inferring the traffic of others: see [`PeerShares`].
 #[derive(Clone, Copy, Debug)]
 struct Secret {
     seed: HashSeed,
@@ -92,7 +92,7 @@ struct Secret {
     asked: u64,
 }
 
-/// Errors to one sender in a second. Who gets so many knows.
+/// Errors to one sender in a second. A sender may learn its own number.
 const OF_A_SENDER: u32 = 100;
 
 impl Default for ErrorLimit {
@@ -108,8 +108,8 @@ impl ErrorLimit {
         Self { bucket, secret: None }
     }
 
-    /// The same where nobody can tell by what he is sent how many others were: of one sender there
-    /// is a share, and how many tokens are left is a guess, right on average.
+    /// The same limit, but no sender can infer from its own errors how many others got: each sender
+    /// has a share, and a decision takes zero to two tokens at random, one on average.
     pub fn keyed(self, seed: HashSeed) -> Self {
         let secret = Secret { seed, shares: PeerShares::new(seed), asked: 0 };
         Self { secret: Some(secret), ..self }
@@ -123,9 +123,8 @@ impl ErrorLimit {
             && self.bucket.take_about_one(now, seed.sip(&[*asked]))
     }
 
-    /// Whether an error about a packet may be sent, and between whom. All of RFC 1122 3.2.2's
-    /// exceptions are asked before the rate, so that what may not be answered costs nobody an
-    /// answer.
+    /// Whether an error about a packet may be sent, and its addresses. All of RFC 1122 3.2.2's
+    /// exceptions are checked before the rate, so that only errors that may be sent use it up.
     pub fn permit(
         &mut self,
         offending: OffendingPacket<'_>,
@@ -156,8 +155,8 @@ impl ErrorLimit {
     }
 }
 
-/// Whether one host, and not we, may have sent from an address (RFC 1122 3.2.2: not zero, loopback,
-/// broadcast, multicast or class E).
+/// Whether an address may be the source of a single host other than us (RFC 1122 3.2.2: not zero,
+/// loopback, broadcast, multicast or class E).
 pub fn is_single_host(source: Ipv4Addr, host: &Host) -> bool {
     const CLASS_E: u8 = 240;
     let [first, ..] = source.octets();
@@ -165,36 +164,36 @@ pub fn is_single_host(source: Ipv4Addr, host: &Host) -> bool {
     first != 0 && first < CLASS_E && !source.is_loopback() && host.classify(source) == Destination::Other
 }
 
-/// Whether an ICMP message asks or answers and is not about another packet. Types that we do not
-/// know may be errors.
+/// Whether an ICMP message is a query or reply and not about another packet. Unknown types may be
+/// errors.
 fn is_query(message: &[u8]) -> bool {
     matches!(message.first(), Some(0 | 8 | 9 | 10 | 13..=18))
 }
 
-/// What went wrong with a flow.
+/// An error about a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowError {
-    /// Our end and the other, as of a datagram that the other end would send.
+    /// Our end and the remote end, in the order of a datagram from the remote end.
     pub flow: Flow,
-    /// What.
+    /// The kind of error.
     pub kind: FlowErrorKind,
-    /// Bytes of the packet that it happened to.
+    /// Bytes of the packet that caused it.
     pub packet_len: u16,
-    /// Its identification, which [`PathMtus`](super::path_mtu::PathMtus) takes for a proof that it
-    /// was ours.
+    /// Its identification: [`PathMtus`](super::path_mtu::PathMtus) takes it as proof that the
+    /// packet was ours.
     pub identification: u16,
 }
 
-/// What went wrong.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlowErrorKind {
     /// The other end was not reached. The MTU of "fragmentation needed" is a claim: see
     /// [`PathMtus`](super::path_mtu::PathMtus).
     Unreachable(Unreachable),
-    /// The time ran out on the way, or at the other end before all fragments were there.
+    /// The TTL expired on the path, or reassembly timed out at the remote end.
     TimeExceeded(TimeExceeded),
-    /// Somebody did not like our header.
+    /// A host or router rejected a field of our header.
     ParameterProblem {
         /// As in the message.
         code: u8,
@@ -209,10 +208,10 @@ impl FlowErrorKind {
         matches!(self, Self::Unreachable(Unreachable::FragmentationNeeded { .. }))
     }
 
-    /// Whether trying again is in vain as long as nobody changes something: what a socket calls
-    /// `ECONNREFUSED` or `EMSGSIZE` (RFC 1122 4.2.3.9 for TCP; UDP does the same). The rest may be
-    /// a route that is being mended. Anybody on the path, and who guesses ports off it, can send
-    /// either kind: no reason to end a session by itself (RFC 5927 5.2).
+    /// Whether retrying is useless until something is reconfigured: a socket would return
+    /// `ECONNREFUSED` or `EMSGSIZE` (RFC 1122 4.2.3.9 for TCP; UDP does the same). The other kinds
+    /// may come from a route that is converging. Anyone on the path, and an attacker that guesses
+    /// ports, can send either kind: alone it is no reason to end a session (RFC 5927 5.2).
     pub const fn is_hard(self) -> bool {
         matches!(
             self,
@@ -225,35 +224,35 @@ impl FlowErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnmatchedError {
-    /// Redirects, which a host with routes of its own does not want (they are how a neighbor takes
-    /// over a path), source quench, which must be ignored (RFC 6633), and what is not an error at
-    /// all.
+    /// Redirects, which a host with configured routes does not want (they let a neighbor take over
+    /// a path), source quench, which must be ignored (RFC 6633), and messages that are not errors.
     IgnoredType,
-    /// The quote is too short for ports, or a later fragment's.
+    /// The quote is too short for ports, or is of a later fragment.
     NoFlow,
-    /// The quoted packet is not of the protocol that was asked for.
+    /// The quoted packet is of another protocol than the caller's.
     NotUdp,
     /// The quoted packet did not come from an address of ours, or did not leave this host.
     NotOurs,
-    /// The quoted packet went to many, and no honest station tells about those.
+    /// The quoted packet went to a group or broadcast address, and no correct host reports those.
     NotUnicast,
     /// "Fragmentation needed" about a packet that may be fragmented.
     MayFragment,
-    /// Nobody here has the flow.
+    /// No socket here has the flow.
     NoSocket,
 }
 
-/// Which flow a received message is about. Anybody may send one with a made-up quote, so all that
-/// we know of the quoted packet has to fit: our address, a port that somebody here has and, for a
-/// connected socket, its peer (RFC 5927 3, 4). UDP has no sequence number to ask for: who believes
-/// a path MTU asks for more ([`PathMtus`](super::path_mtu::PathMtus)).
+/// The flow that a received message is about. Anyone may send one with a forged quote, so all known
+/// fields of the quoted packet must match: our address, a port in use and, for a connected socket,
+/// its peer (RFC 5927 3, 4). UDP has no sequence number to check: a path MTU needs further proof
+/// ([`PathMtus`](super::path_mtu::PathMtus)).
 pub fn match_error(
     message: &Icmpv4Message<'_>,
     host: &Host,
     sockets: &UdpSockets,
 ) -> Result<FlowError, UnmatchedError> {
     let (error, length_and_checksum) = match_quote(message, Protocol::UDP, host)?;
-    // What is too large for a link was whole, and no larger than our own link takes.
+    // A packet that was too large for a link was not a fragment, and no larger than our own link's
+    // MTU.
     let udp_len = usize::from((length_and_checksum >> 16) as u16);
     let is_whole = udp_len + ipv4::HEADER_LEN == usize::from(error.packet_len);
     if error.kind.is_too_large() && (!is_whole || usize::from(error.packet_len) > host.mtu()) {
@@ -265,13 +264,13 @@ pub fn match_error(
     Ok(error)
 }
 
-/// Which connection a received message may be about, and the quoted sequence number, which whoever
-/// has the connections compares with what is on its way (RFC 5927 4.1).
+/// The connection that a received message may be about, and the quoted sequence number, which the
+/// caller compares with the bytes in flight (RFC 5927 4.1).
 pub fn match_segment(message: &Icmpv4Message<'_>, host: &Host) -> Result<(FlowError, Seq), UnmatchedError> {
     match_quote(message, Protocol::TCP, host).map(|(error, sequence)| (error, Seq(sequence)))
 }
 
-/// What a message says of a packet of ours, with the first four bytes behind the ports.
+/// The error and the quoted packet of ours, with the first four bytes behind its ports.
 fn match_quote(
     message: &Icmpv4Message<'_>,
     protocol: Protocol,
@@ -298,7 +297,7 @@ fn match_quote(
     Ok((FlowError { flow, kind, packet_len, identification }, quote.sequence))
 }
 
-/// Whether we could have sent what is quoted, and somebody could have sent this about it.
+/// Whether the quoted packet could be ours, and whether a host could send this error about it.
 fn check_quote(kind: &FlowErrorKind, quoted: &Ipv4Header, host: &Host) -> Result<(), UnmatchedError> {
     if !host.is_own(quoted.source()) {
         return Err(UnmatchedError::NotOurs);

@@ -55,7 +55,8 @@ fn permit(packet: &[u8], link_destination: MacAddr) -> Result<ErrorRoute, ErrorR
     ErrorLimit::default().permit(OffendingPacket { packet, link_destination }, &host(), Instant::ZERO)
 }
 
-/// Who gets all errors that there are learns by the next one whether somebody else has had one.
+/// A sender that gets all errors up to the limit learns by the next one whether another sender got
+/// one.
 #[test]
 fn one_sender_has_a_share_of_the_errors_where_the_limit_is_keyed() {
     let mut limit = ErrorLimit::new(TokenBucket::new(10_000, 10_000)).keyed(HashSeed::new(1, 2));
@@ -128,7 +129,7 @@ fn rate_is_limited_and_refusals_cost_nothing() {
     assert_eq!(permitted(&good, now), 3);
 }
 
-/// Somebody bound port 5000; is `message` about it?
+/// A consumer bound port 5000; is `message` about it?
 fn matched(message: &Icmpv4Message<'_>) -> Result<FlowError, UnmatchedError> {
     let mut sockets = UdpSockets::new(SocketCapacity::default(), HashSeed::new(1, 2));
     sockets.bind(ConsumerId(1), SocketAddrV4::new(OURS, 5_000), Sharing::Exclusive).unwrap();

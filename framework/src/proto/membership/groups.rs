@@ -1,5 +1,5 @@
-//! The groups of a reporter with their sources: the filter as it was last told, and what of it has
-//! to be told.
+//! The groups of a reporter with their sources: the filter as last reported, and the changes that
+//! are still to be reported.
 
 use core::net::Ipv4Addr;
 use core::ops::{Index, IndexMut, Range};
@@ -10,30 +10,30 @@ use crate::proto::source_filter::{FilterMode, group_key, source_key};
 use crate::proto::table::Table;
 use crate::time::Instant;
 
-/// Sources that queries may ask for without our knowing them, in all groups together. What a
-/// stranger asks takes this room and no other (RFC 3376 9.1); a query that finds none gets the
-/// whole group for an answer.
+/// Sources of queries that we do not have in a filter, in all groups together. Queries of unknown
+/// hosts take this room and no other (RFC 3376 9.1); one that finds none is answered for the whole
+/// group.
 const GUESTS_MAX: usize = 512;
 
-/// What an answer has to say of a group.
+/// The extent of a group's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Nothing,
     Group,
-    /// Those of its sources that are marked.
+    /// The marked sources.
     Sources,
 }
 
-/// A group as the interface wants it.
+/// A group with the interface's filter.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) address: Ipv4Addr,
     pub(super) mode: FilterMode,
-    /// Reports left that tell the whole filter because the mode changed; in versions 1 and 2 those
-    /// that repeat a join.
+    /// Reports left with the whole filter because the mode changed; in versions 1 and 2 those that
+    /// repeat a join.
     pub(super) mode_repeats: u8,
     pub(super) asked: Asked,
-    /// We sent the last report of versions 1 and 2 on this link: the leave is ours to send.
+    /// Our report was the last on this link in versions 1 and 2: the leave is ours to send.
     pub(super) is_last_reporter: bool,
     listed: u32,
     first: u32,
@@ -43,24 +43,24 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Whether anything of the group is wanted.
+    /// Whether any source of the group is wanted.
     pub(super) fn is_member(&self) -> bool {
         self.mode == FilterMode::Exclude || self.listed > 0
     }
 }
 
-/// A source that stands in the filter, has changed, or is asked for.
+/// A source that is in the filter, has changed, or is queried.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) address: Ipv4Addr,
-    /// Reports left that tell its change.
+    /// Reports left with its change.
     pub(super) repeats: u8,
-    /// It stands in the filter.
+    /// It is in the filter.
     pub(super) is_listed: bool,
     pub(super) is_asked: bool,
-    /// It stands in the filter that is being set.
+    /// It is in the filter that is being set.
     is_wanted: bool,
-    /// It takes the room of those whom only a query has named.
+    /// It uses the room of sources that only a query has named.
     is_from_query: bool,
     next: u32,
 }
@@ -87,7 +87,7 @@ impl Groups {
         }
     }
 
-    /// The bytes that `new(groups, sources, …)` takes: the sum of its four parts.
+    /// The bytes that `new(groups, sources, …)` allocates: the sum of its four parts.
     pub(super) fn bytes(groups: usize, sources: usize) -> usize {
         Table::<u64, u32>::bytes(groups)
             + Slab::<Group>::bytes(groups)
@@ -99,7 +99,7 @@ impl Groups {
         self.groups.len()
     }
 
-    /// Sources that are there because a query named them.
+    /// Sources that exist because a query named them.
     #[cfg(test)]
     pub(super) fn guests(&self) -> usize {
         self.guests
@@ -117,7 +117,7 @@ impl Groups {
         self.index.get(group_key(group)).copied()
     }
 
-    /// A group that wants nothing yet; None where there is no room.
+    /// A group without wanted sources; `None` where there is no room.
     pub(super) fn insert(&mut self, address: Ipv4Addr) -> Option<u32> {
         let group = Group {
             address,
@@ -152,7 +152,7 @@ impl Groups {
         })
     }
 
-    /// Marks the sources of a filter that [`Groups::settle`] then takes. False, and none marked,
+    /// Marks the sources of a filter that [`Groups::settle`] then applies. False, and none marked,
     /// where they find no room.
     pub(super) fn want(&mut self, place: u32, sources: impl Iterator<Item = Ipv4Addr>) -> bool {
         for address in sources {
@@ -167,10 +167,9 @@ impl Groups {
         true
     }
 
-    /// Makes the marked sources the filter, and notes what has to be told of the change: the whole
-    /// filter where the mode changes, else the sources that came or went (RFC 3376 5.1), each for
-    /// so many `repeats`; None where changes of filters are not told. False where nothing has
-    /// changed.
+    /// Makes the marked sources the filter, and records the change to report: the whole filter
+    /// where the mode changes, else the sources that came or went (RFC 3376 5.1), each in `repeats`
+    /// reports; `None` where filter changes are not reported. False where nothing has changed.
     pub(super) fn settle(&mut self, place: u32, mode: FilterMode, repeats: Option<u8>) -> bool {
         let turns = self.groups[place].mode != mode;
         let mut has_changed = turns;
@@ -199,7 +198,7 @@ impl Groups {
         has_changed
     }
 
-    /// All of the group has to be told, as if it were new.
+    /// Schedules a report of the whole group, as if it were new.
     pub(super) fn repeat_all(&mut self, place: u32, robustness: u8) {
         match self.groups[place].mode {
             FilterMode::Exclude => self.groups[place].mode_repeats = robustness,
@@ -211,7 +210,7 @@ impl Groups {
         }
     }
 
-    /// A change was told once. True where it has to be told again.
+    /// A change was reported once. True where it has to be repeated.
     pub(super) fn count_down(&mut self, place: u32) -> bool {
         let group = &mut self.groups[place];
         group.mode_repeats = group.mode_repeats.saturating_sub(1);
@@ -232,14 +231,13 @@ impl Groups {
         self.prune(place);
     }
 
-    /// Marks sources that a query asks for and that the filter lets through. False where they find
-    /// no room.
+    /// Marks sources that a query names and that the filter accepts. False where they find no room.
     pub(super) fn ask(&mut self, place: u32, sources: impl Iterator<Item = Ipv4Addr>) -> bool {
         let mode = self.groups[place].mode;
         for address in sources {
             let source = match self.source_index.get(source_key(place, address)) {
                 Some(source) => *source,
-                // Not in the list of an include filter: not wanted, and not answered.
+                // Not in the list of an include filter: not wanted, and not reported.
                 None if mode == FilterMode::Include => continue,
                 None if self.guests == GUESTS_MAX => return false,
                 None => {
@@ -258,7 +256,7 @@ impl Groups {
         self.prune(place);
     }
 
-    /// The source as one of our own, added where it is new; None where there is no room.
+    /// A source of our own, added where it is new; `None` where there is no room.
     fn own_source(&mut self, place: u32, address: Ipv4Addr) -> Option<u32> {
         let found = self.source_index.get(source_key(place, address)).copied();
         if let Some(source) = found.filter(|source| !self.sources[*source].is_from_query) {
@@ -291,7 +289,7 @@ impl Groups {
         }
     }
 
-    /// Lets go of the sources that nothing has to be said of.
+    /// Removes the sources that need no report.
     fn prune(&mut self, place: u32) {
         self.retain_sources(place, |source| source.is_listed || source.is_asked || source.repeats > 0);
     }

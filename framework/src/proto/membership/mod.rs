@@ -1,19 +1,18 @@
-//! IGMP as a host: tells the routers and switches of one link which groups and sources are wanted
-//! there (RFC 3376, and RFC 2236 and RFC 1112 while a router speaks no more than those).
+//! IGMP as a host: reports to the routers and switches of one link which groups and sources are
+//! wanted there (RFC 3376, and RFC 2236 and RFC 1112 while a router supports no more than those).
 //!
 //! ```text
 //!   changed (what consumers want together) ──▶ ┌──────────┐
 //!   query, report_heard (from the wire) ─────▶ │ Reporter │ ──▶ next: one message to send, as values
 //!   announce, link_up, link_down (host) ─────▶ └──────────┘
 //! ```
-//! The machine keeps the filter of each group as it was last told, so that a change is a
-//! comparison, and three kinds of time: when a change is told again, when a query is answered, and
-//! how long an older querier is believed to be there. It sends nothing itself. [`Reporter::next`]
-//! walks over the groups in steps of bounded work and packs what is due into reports of the size
-//! that the link takes; what was taken from it counts as sent.
+//! The machine keeps the filter of each group as it was last reported, so that a change is a
+//! comparison, and three kinds of deadlines: when a change is reported again, when a query is
+//! answered, and until when an older querier is assumed present. It sends nothing itself.
+//! [`Reporter::next`] walks over the groups in steps of bounded work and packs due records into
+//! reports that fit the link; each message it returns counts as sent.
 //!
-//! It does not judge where a message came from: TTL, router alert and sender are the node's to
-//! check.
+//! It does not check where a message came from: the node checks TTL, router alert and sender.
 
 mod groups;
 mod report;
@@ -34,46 +33,46 @@ use crate::wire::{IgmpQuery, IgmpVersion};
 
 pub use self::report::{Announcement, Record, Records};
 
-/// How often something is said where no querier has told (RFC 3376 8.1).
+/// Repetitions of a report where no querier has announced its robustness (RFC 3376 8.1).
 const ROBUSTNESS: u8 = 2;
-/// How often a querier asks where it has not told (RFC 3376 8.2).
+/// A querier's interval where it has not announced it (RFC 3376 8.2).
 const QUERY_INTERVAL: Duration = Duration::from_secs(125);
-/// Bounds on what a querier tells of itself. Whoever reaches the link can send a query, and two of
-/// them once had us speak version 2 for 2.57 days (7 times 31,744 s and 3,174 s): long enough to
-/// receive from every source all week. Within these bounds are the queriers that there are, by far;
-/// one that is outside hears from us sooner and oftener than it asked.
+/// Bounds on the values that a querier announces. Any host on the link can send a query, and two
+/// forged ones once kept us at version 2 for 2.57 days (7 times 31,744 s and 3,174 s): long enough
+/// to receive from every source all week. Real queriers are well within these bounds; one outside
+/// of them gets our reports sooner and more often than it requested.
 const ROBUSTNESS_RANGE: RangeInclusive<u8> = ROBUSTNESS..=4;
-/// All that version 2 can say, and two and a half times what queriers ask for by default.
+/// The maximum of version 2, and two and a half times the default of queriers.
 const RESPONSE_MAX: Duration = Duration::from_millis(25_500);
-/// How long an older querier is believed to be there after its last query, whatever a newer one has
-/// told of intervals, which need no bound of their own. The RFC's own numbers give 260 s; a true
-/// one that asks more seldom than this is believed anew each time.
+/// The longest time for which an older querier is assumed present after its last query, whatever
+/// interval a newer one has announced; intervals need no bound of their own. The RFC's defaults
+/// give 260 s; a real querier with a longer interval renews its presence with each query.
 const OLDER_TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// Between two answers to the same question. A querier counts response times in these units, so
-/// none that means it asks faster; a flood of queries gets ten answers a second and no more.
+/// Between two answers to the same query. Response times have this unit, so no querier means to
+/// query faster; a flood of queries gets ten answers a second at most.
 const ANSWER_GAP: Duration = Duration::from_millis(100);
-/// How much the machine holds and how it speaks. All memory is allocated at construction.
+/// The machine's capacities and its versions. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReporterConfig {
-    /// Groups: as many as the sockets may have, about 80 bytes each. Groups that were left and are
-    /// not told often enough make way for new ones.
+    /// Groups: as many as the sockets may have, about 80 bytes each. Groups that were left, and
+    /// whose leave is still to be repeated, make way for new ones.
     pub groups: usize,
     /// Sources in the lists of all groups, about 50 bytes each. A list that finds no room becomes
     /// "any source": more arrives than is wanted, and the consumers' filters still drop it.
     pub sources: usize,
     /// Bytes of the longest report: the link's MTU without the 24 bytes of IPv4 with router alert.
     pub report_len_max: usize,
-    /// The newest version to speak. Below 3 for switches that get version 3 wrong; sources are then
-    /// never told.
+    /// The newest version to use. Below 3 for switches with a faulty version 3; sources are then
+    /// never reported.
     pub version: IgmpVersion,
-    /// The oldest version to speak, whoever asks in an older one: such a query is answered in this
-    /// version. Version 3 where all routers and switches of the link speak it: then nobody can have
-    /// us ask for all sources by asking in version 2.
+    /// The oldest version to use, whatever version a query has: an older one is answered in this
+    /// version. Version 3 where all routers and switches of the link support it: then no host can
+    /// make us request all sources by a query of version 2.
     pub version_min: IgmpVersion,
 }
 
 impl Default for ReporterConfig {
-    /// What the sockets hold by default, on Ethernet. About 1.5 MiB.
+    /// The defaults of the sockets, on Ethernet. About 1.5 MiB.
     fn default() -> Self {
         let (version, version_min) = (IgmpVersion::V3, IgmpVersion::V1);
         Self { groups: 2_048, sources: 20_480, report_len_max: 1_500 - 24, version, version_min }
@@ -81,20 +80,20 @@ impl Default for ReporterConfig {
 }
 
 impl ReporterConfig {
-    /// The bytes that [`Reporter::new`] takes: groups with their sources, and the report being
+    /// The bytes that [`Reporter::new`] allocates: groups with their sources, and the report being
     /// filled.
     pub fn bytes(&self) -> usize {
         Groups::bytes(self.groups, self.sources) + Report::bytes(self.report_len_max)
     }
 }
 
-/// What was not taken as it was wished. Both mean that the machine is smaller than the sockets it
-/// speaks for.
+/// Why a filter was not applied in full. Both mean that the machine is smaller than the sockets it
+/// reports for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReporterError {
-    /// No room for another group: the network is not told of it.
+    /// No room for another group: it is not reported.
     GroupsFull,
-    /// No room for the list of sources: the group is asked for from any source.
+    /// No room for the list of sources: the group is reported for any source.
     SourcesFull,
 }
 
@@ -109,24 +108,24 @@ impl fmt::Display for ReporterError {
 
 impl core::error::Error for ReporterError {}
 
-/// What one link is told of our groups.
+/// The reports of our groups on one link.
 #[derive(Debug)]
 pub struct Reporter {
     config: ReporterConfig,
     groups: Groups,
-    /// The one in use: the oldest of those that a querier is there for.
+    /// The version in use: the oldest among the queriers that are present.
     version: IgmpVersion,
     v1_until: Instant,
     v2_until: Instant,
     robustness: u8,
     query_interval: Duration,
-    /// When the answer to a general query of version 3 goes out; [`Instant::MAX`] for never, as
+    /// When the answer to a general query of version 3 is due; [`Instant::MAX`] for never, as
     /// everywhere here.
     general_at: Instant,
     general_answered: Option<Instant>,
-    /// An older general query: each group draws its own delay up to this when the walk comes by.
+    /// An older general query: the walk draws a delay up to this for each group.
     spread: Option<Duration>,
-    /// Before this there is nothing to do.
+    /// Nothing is due before this.
     wake: Instant,
     round: Round,
     report: Report,
@@ -136,7 +135,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// A machine on a link that is up, in no group. The seed draws the delays.
+    /// A machine on a link that is up, in no group. The seed randomizes the delays.
     ///
     /// # Panics
     /// Where `report_len_max` is below the 44 bytes that IPv4's smallest MTU leaves.
@@ -162,10 +161,10 @@ impl Reporter {
         }
     }
 
-    /// The interface's filter for a group is now this one, merged over all consumers
-    /// (RFC 3376 3.2); including nobody leaves the group. What is told is the difference to what
-    /// was told before (RFC 3376 5.1), with the next [`Reporter::next`] and again as often as the
-    /// querier's robustness says. Costs a probe for each source.
+    /// Sets the interface's filter for a group, merged over all consumers (RFC 3376 3.2); an empty
+    /// include list leaves the group. The difference to the last report (RFC 3376 5.1) leaves with
+    /// the next [`Reporter::next`], and is repeated as the querier's robustness says. Costs a probe
+    /// for each source.
     pub fn changed(
         &mut self,
         group: Ipv4Addr,
@@ -173,7 +172,7 @@ impl Reporter {
         sources: impl IntoIterator<Item = Ipv4Addr>,
         now: Instant,
     ) -> Result<(), ReporterError> {
-        // Everybody is a member of all systems, and nobody says so (RFC 3376 6).
+        // Every host is a member of all-systems, and none reports it (RFC 3376 6).
         if group == ALL_SYSTEMS || !group.is_multicast() {
             return Ok(());
         }
@@ -188,7 +187,7 @@ impl Reporter {
         let was_member = self.groups[place].is_member();
         let fits = self.groups.want(place, sources);
         let mode = if fits { mode } else { FilterMode::Exclude };
-        // Older versions know groups, not sources, and a link that is down hears nothing.
+        // Older versions have groups without sources, and a link that is down carries no reports.
         let tells_filters = self.version == IgmpVersion::V3 && !self.is_down;
         if self.groups.settle(place, mode, tells_filters.then_some(self.robustness)) {
             self.tell_change(place, was_member, now);
@@ -196,17 +195,16 @@ impl Reporter {
         if fits { Ok(()) } else { Err(ReporterError::SourcesFull) }
     }
 
-    /// A router asks (RFC 3376 5.2, RFC 2236 3). The answer is due after a delay drawn within the
-    /// response time, and what the query says of its sender holds from now on, within bounds: its
-    /// version, how often it asks and how often to tell it. Costs a probe for each source in the
-    /// query, of which a frame holds 366.
+    /// A query from a router (RFC 3376 5.2, RFC 2236 3). The answer is due after a random delay
+    /// within the response time. The querier's version, interval and robustness hold from now on,
+    /// within bounds. Costs a probe for each source in the query, of which a frame holds 366.
     pub fn query(&mut self, query: &IgmpQuery<'_>, now: Instant) {
         self.learn(query, response_of(query), now);
         self.answer(query, now);
     }
 
-    /// Somebody asks who may not be a router of this link: the answer does no harm, and nothing is
-    /// learnt of the query's sender.
+    /// A query from a host that may not be a router of this link: answering does no harm, and
+    /// nothing is learned from it.
     pub fn answer(&mut self, query: &IgmpQuery<'_>, now: Instant) {
         let response = response_of(query);
         self.settle_version(now);
@@ -216,7 +214,7 @@ impl Reporter {
         match (self.version, query.is_general()) {
             (IgmpVersion::V3, is_general) => {
                 let at = now + self.draw(response);
-                // A general answer that goes out sooner answers everything (RFC 3376 5.2, rule 1).
+                // A general answer that is due sooner answers everything (RFC 3376 5.2, rule 1).
                 match is_general {
                     _ if self.general_at <= at => {}
                     true => self.answer_all(at),
@@ -236,10 +234,10 @@ impl Reporter {
         }
     }
 
-    /// Another host reported the group in version 1 or 2: where we speak one of them too, one
-    /// report is enough, and the leave is the other's to send (RFC 2236 3). Version 3 suppresses
-    /// nothing. A report that is heard in the same poll as the general query, before the walk has
-    /// drawn the delays, silences nobody: one report too many does no harm.
+    /// Another host reported the group in version 1 or 2. Where we use one of them too, one report
+    /// is enough, and the leave is the other host's to send (RFC 2236 3). Version 3 suppresses
+    /// nothing. A report in the same poll as the general query, before the walk has drawn the
+    /// delays, suppresses none: one report too many does no harm.
     pub fn report_heard(&mut self, group: Ipv4Addr, now: Instant) {
         self.settle_version(now);
         let Some(place) = self.groups.find(group) else { return };
@@ -253,8 +251,8 @@ impl Reporter {
         state.is_last_reporter = false;
     }
 
-    /// Tells everything anew, because our address on the link changed. Costs a walk over all groups
-    /// and sources.
+    /// Reports everything again, because our address on the link changed. Costs a walk over all
+    /// groups and sources.
     pub fn announce(&mut self, now: Instant) {
         self.settle_version(now);
         if self.is_down {
@@ -270,30 +268,30 @@ impl Reporter {
         }
     }
 
-    /// The link is back, perhaps to another switch: tells everything anew. An older querier that
-    /// was there is believed to be there still, because it understands no newer report and a newer
-    /// one understands ours.
+    /// The link is back, perhaps at another switch: reports everything again. An older querier is
+    /// assumed still present, because it understands no newer report and a newer one understands
+    /// ours.
     pub fn link_up(&mut self, now: Instant) {
         self.is_down = false;
         self.announce(now);
     }
 
-    /// The link is gone: nothing is sent until [`Reporter::link_up`]. Changes are remembered,
-    /// pending answers and leaves are not.
+    /// The link is down: nothing is sent until [`Reporter::link_up`]. Changes are kept, pending
+    /// answers and leaves are not.
     pub fn link_down(&mut self) {
         self.is_down = true;
         self.cancel();
     }
 
-    /// The largest report from here on, where the link's MTU has shrunk or grown back. What it was
-    /// at construction is the most; below 44 bytes it stays.
+    /// Sets the length of the largest report, where the link's MTU has shrunk or grown back. The
+    /// value at construction is the maximum; below 44 bytes nothing changes.
     pub fn set_report_len_max(&mut self, len: usize) {
         self.report.set_len_max(len.clamp(44, self.config.report_len_max));
     }
 
-    /// The next message to send, if one is due. To be called until it gives none, or until the
-    /// caller has sent enough for this turn: what is left comes next time. None after a call that
-    /// looked at 256 groups and found nothing.
+    /// The next message to send, if one is due. Call it until it returns none, or until the caller
+    /// has sent enough for this turn; the rest comes next time. Also none after a call that checked
+    /// 256 groups and found nothing.
     #[inline]
     pub fn next(&mut self, now: Instant) -> Option<Announcement<'_>> {
         if self.is_due(now) { self.walk(now) } else { None }
@@ -310,29 +308,29 @@ impl Reporter {
         self.version
     }
 
-    /// How often things are said: the querier's robustness variable, or 2.
+    /// The number of repetitions: the querier's robustness variable, or 2.
     pub fn robustness(&self) -> u8 {
         self.robustness
     }
 
-    /// Groups that are wanted, or were left and are not told often enough.
+    /// Groups that are wanted, or were left and are still to be reported.
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// Places where groups stand: the bound of [`Reporter::group_at`].
+    /// Entries for groups: the bound of [`Reporter::group_at`].
     pub fn places(&self) -> usize {
         self.groups.places().len()
     }
 
-    /// The group at a place, where one is wanted.
+    /// The group in an entry, where one is wanted.
     pub fn group_at(&self, place: usize) -> Option<Ipv4Addr> {
         let group = self.groups.get(u32::try_from(place).ok()?)?;
         group.is_member().then_some(group.address)
     }
 
-    /// A place for a new group. Groups that were left make way: forgetting to repeat a leave costs
-    /// the network some traffic until its timer ends, forgetting to join costs us data.
+    /// An entry for a new group. Groups that were left make way: a lost leave costs the network
+    /// some traffic until its timer ends, a lost join costs us data.
     fn add(&mut self, group: Ipv4Addr) -> Result<u32, ReporterError> {
         if let Some(place) = self.groups.insert(group) {
             return Ok(place);
@@ -344,7 +342,7 @@ impl Reporter {
         self.groups.insert(group).ok_or(ReporterError::GroupsFull)
     }
 
-    /// A filter has changed: what the version in use makes of it.
+    /// A filter has changed: schedules the report that the version in use needs.
     fn tell_change(&mut self, place: u32, was_member: bool, now: Instant) {
         self.restart(place);
         let state = &mut self.groups[place];
@@ -352,7 +350,7 @@ impl Reporter {
         match self.version {
             _ if self.is_down => {}
             IgmpVersion::V3 => state.change_at = now,
-            // Joining and leaving are the changes that older versions tell.
+            // Older versions report joins and leaves only.
             IgmpVersion::V1 | IgmpVersion::V2 if is_member && was_member => {}
             IgmpVersion::V1 | IgmpVersion::V2 if is_member => {
                 state.mode_repeats = self.robustness;
@@ -368,7 +366,7 @@ impl Reporter {
         self.arm(self.groups[place].change_at);
     }
 
-    /// What a query says of its sender (RFC 3376 4.1.6, 4.1.7 and 7.2.1).
+    /// Learns the querier's version, interval and robustness (RFC 3376 4.1.6, 4.1.7 and 7.2.1).
     fn learn(&mut self, query: &IgmpQuery<'_>, response: Duration, now: Instant) {
         let older_until = now + self.older_timeout(response);
         match query.version {
@@ -404,7 +402,7 @@ impl Reporter {
         }
         self.restart(place);
         let asks_sources = query.sources.count() > 0 && self.groups[place].asked != Asked::Group;
-        // Where its sources find no room, the whole group is the answer: it says no less.
+        // Where its sources find no room, the whole group is reported: a superset.
         if asks_sources && self.groups.ask(place, query.sources.iter()) {
             self.groups[place].asked = Asked::Sources;
         } else {
@@ -431,8 +429,8 @@ impl Reporter {
         }
     }
 
-    /// The version of the oldest querier that is there. A change cancels all that is pending
-    /// (RFC 3376 7.2.1).
+    /// The version of the oldest querier that is present. A change cancels all pending reports (RFC
+    /// 3376 7.2.1).
     fn settle_version(&mut self, now: Instant) {
         let heard = if now < self.v1_until {
             IgmpVersion::V1
@@ -449,19 +447,19 @@ impl Reporter {
         }
     }
 
-    /// How long an older querier is believed to be there (RFC 3376 8.12).
+    /// How long an older querier is assumed present (RFC 3376 8.12).
     fn older_timeout(&self, response: Duration) -> Duration {
         let asked = Duration::from_nanos(self.query_interval.as_nanos() * u64::from(self.robustness));
         (asked + response).min(OLDER_TIMEOUT_MAX)
     }
 
-    /// When an older querier will be believed gone.
+    /// When an older querier is no longer assumed present.
     fn next_expiry(&self, now: Instant) -> Instant {
         let pending = [self.v1_until, self.v2_until].into_iter().filter(|until| *until > now);
         pending.min().unwrap_or(Instant::MAX)
     }
 
-    /// Forgets all that is pending, and the groups of which nothing else is left.
+    /// Cancels all pending reports, and removes the groups that had nothing else.
     fn cancel(&mut self) {
         self.general_at = Instant::MAX;
         self.spread = None;
@@ -485,7 +483,7 @@ impl Reporter {
         self.round.earliest = self.round.earliest.min(at);
     }
 
-    /// What is being told of the group has changed: it is told from its beginning.
+    /// A group's report has changed while it is being sent: it starts again.
     fn restart(&mut self, place: u32) {
         if self.round.place == place {
             self.round.part = 0;
@@ -493,8 +491,8 @@ impl Reporter {
         }
     }
 
-    /// A delay of up to `longest`, never zero where there is a choice: all hosts of a link would
-    /// answer at once.
+    /// A delay of up to `longest`, never zero where there is a choice: otherwise all hosts of a
+    /// link would answer at once.
     fn draw(&mut self, longest: Duration) -> Duration {
         self.draws += 1;
         match longest.as_nanos() {
@@ -504,7 +502,7 @@ impl Reporter {
     }
 }
 
-/// Within which time the answer is wanted. Sooner is always right.
+/// The response time of a query. A sooner answer is always valid.
 fn response_of(query: &IgmpQuery<'_>) -> Duration {
     Duration::from_millis(u64::from(query.max_response_tenths) * 100).min(RESPONSE_MAX)
 }

@@ -1,4 +1,4 @@
-//! What a reporter wants sent, as values: whoever sends writes the bytes.
+//! The messages of a reporter, as values: the caller writes the bytes.
 
 use core::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ pub enum Announcement<'a> {
 }
 
 impl Announcement<'_> {
-    /// Where it goes (RFC 2236 6, RFC 3376 4.2.14).
+    /// Its destination (RFC 2236 6, RFC 3376 4.2.14).
     pub fn destination(&self) -> Ipv4Addr {
         match self {
             Self::ReportV1(group) | Self::ReportV2(group) => *group,
@@ -38,7 +38,7 @@ impl Announcement<'_> {
         }
     }
 
-    /// Never: every message has eight bytes.
+    /// Always false: every message has eight bytes.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -51,14 +51,14 @@ pub struct Records<'a> {
     sources: &'a [Ipv4Addr],
 }
 
-/// What a report says of one group.
+/// A report's record of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// State or change.
     pub kind: RecordKind,
     /// The group.
     pub group: Ipv4Addr,
-    /// The sources that the kind speaks of.
+    /// The sources of the record.
     pub sources: &'a [Ipv4Addr],
 }
 
@@ -78,7 +78,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// A record without its sources, which stand behind those of the records before.
+/// A record without its sources, which follow those of earlier records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     kind: RecordKind,
@@ -86,7 +86,7 @@ struct Header {
     source_count: usize,
 }
 
-/// A report being filled. Has room for the longest one from the beginning.
+/// A report being filled. Has room for the longest one from the start.
 #[derive(Debug)]
 pub(super) struct Report {
     headers: Vec<Header>,
@@ -100,7 +100,7 @@ impl Report {
         Self { headers: Vec::with_capacity(room / RECORD_LEN), sources: Vec::with_capacity(room / SOURCE_LEN), len_max }
     }
 
-    /// The bytes that `new(len_max)` takes.
+    /// The bytes that `new(len_max)` allocates.
     pub(super) fn bytes(len_max: usize) -> usize {
         let room = len_max - MESSAGE_LEN;
         room / RECORD_LEN * size_of::<Header>() + room / SOURCE_LEN * size_of::<Ipv4Addr>()
@@ -119,7 +119,7 @@ impl Report {
         self.headers.is_empty()
     }
 
-    /// How many sources another record may have; None where no record fits.
+    /// The number of sources that another record may have; `None` where no record fits.
     pub(super) fn sources_room(&self) -> Option<usize> {
         let room = self.len_max.checked_sub(self.records().report_len() + RECORD_LEN)?;
         Some(room / SOURCE_LEN)
@@ -132,7 +132,7 @@ impl Report {
         self.headers.push(Header { kind, group, source_count: self.sources.len() - before });
     }
 
-    /// The report, where it says anything.
+    /// The report, unless it is empty.
     pub(super) fn announcement(&self) -> Option<Announcement<'_>> {
         (!self.is_empty()).then(|| Announcement::ReportV3(self.records()))
     }

@@ -10,8 +10,7 @@ const G: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 const H: Ipv4Addr = Ipv4Addr::new(239, 2, 2, 2);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A machine, its clock and all that it has said: each message as a line, sources by their last
-/// byte.
+/// A machine, its clock and all its messages: each as a line, sources by their last byte.
 struct Script {
     reporter: Reporter,
     now: Instant,
@@ -86,7 +85,7 @@ impl Script {
         self.query(&query);
     }
 
-    /// All that is due now.
+    /// All messages that are due now.
     fn said(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         while self.reporter.is_due(self.now) {
@@ -104,7 +103,7 @@ impl Script {
         said
     }
 
-    /// All that is said in the next `span`, in steps of 10 ms.
+    /// All messages of the next `span`, in steps of 10 ms.
     fn within(&mut self, span: Duration) -> Vec<String> {
         let end = self.now + span;
         let mut said = self.said();
@@ -115,7 +114,7 @@ impl Script {
         said
     }
 
-    /// Lets changes be repeated until nothing is left to say.
+    /// Advances until nothing is left to repeat.
     fn quiet(mut self) -> Self {
         self.within(Duration::from_secs(60));
         assert!(self.within(Duration::from_secs(60)).is_empty());
@@ -123,14 +122,14 @@ impl Script {
     }
 }
 
-/// G with a filter that has been told.
+/// G with a filter that has been reported.
 fn told(mode: FilterMode, sources: &[u8]) -> Script {
     let mut script = script();
     script.set(mode, sources);
     script.quiet()
 }
 
-/// A row of the table of RFC 3376 5.1: said at once, and once more within a second.
+/// A row of the table of RFC 3376 5.1: reported at once, and once more within a second.
 #[track_caller]
 fn check_change(before: (FilterMode, &[u8]), after: (FilterMode, &[u8]), expected: &str) {
     let mut script = told(before.0, before.1);
@@ -181,7 +180,7 @@ fn second_change_is_merged_with_the_repeats_of_the_first() {
     script.set(Include, &[2, 3]);
     assert_eq!(script.said(), ["G ALLOW{3}, G BLOCK{1}"]);
     assert_eq!(script.within(SECOND), ["G ALLOW{3}"]);
-    // A source that comes back while its going is still being told.
+    // A source that comes back while its removal is still being reported.
     script.set(Include, &[3]);
     script.said();
     script.set(Include, &[2, 3]);
@@ -306,7 +305,7 @@ fn version_2_repeats_a_join_and_leaves_once() {
     script.within(Duration::from_secs(10));
     script.join(G);
     assert_eq!(script.said(), ["v2 239.1.1.1"]);
-    // Sources are none of its business, and must not stop the repeat.
+    // Its query names no sources of ours, and must not stop the repetition.
     script.set(Include, &[1]);
     script.set(Include, &[2]);
     assert_eq!(script.within(Duration::from_secs(10)), ["v2 239.1.1.1"]);
@@ -378,8 +377,7 @@ fn running_timer_is_drawn_again_only_where_it_ends_too_late() {
     assert!(script.within(Duration::from_secs(10)).is_empty());
 }
 
-/// The rows of RFC 3376 7.2.1, with the time after which an older querier is forgotten: 2 * 125 +
-/// 10 s.
+/// The rows of RFC 3376 7.2.1, with the time after which an older querier expires: 2 * 125 + 10 s.
 #[test]
 fn oldest_querier_that_is_there_sets_the_version() {
     use IgmpVersion::{V1, V2, V3};
@@ -412,7 +410,7 @@ fn change_of_version_cancels_what_is_pending() {
     script.query(&general(IgmpVersion::V2));
     assert_eq!(script.within(Duration::from_secs(10)), ["v2 239.2.2.2"]);
     assert_eq!(script.reporter.groups(), 1);
-    // Version 3 comes back, and with it the answer to its query only.
+    // Version 3 returns, and with it the answer to its query only.
     assert!(script.within(Duration::from_secs(300)).is_empty());
     script.query(&general(IgmpVersion::V3));
     assert_eq!(script.within(Duration::from_secs(10)), ["H IS_EX{}"]);
@@ -429,12 +427,12 @@ fn version_is_never_newer_than_configured() {
     assert_eq!(script.reporter.version(), IgmpVersion::V1);
 }
 
-/// The greatest numbers that a query of version 3 can tell.
+/// The largest numbers that a query of version 3 can carry.
 fn greatest() -> IgmpQuery<'static> {
     IgmpQuery { robustness: 7, interval_s: 31_744, max_response_tenths: 31_744, ..general(IgmpVersion::V3) }
 }
 
-/// It, then a query of an older version.
+/// That query, then one of an older version.
 fn forge(script: &mut Script, version: IgmpVersion) {
     script.query(&greatest());
     script.query(&IgmpQuery { max_response_tenths: 255, ..general(version) });
@@ -491,7 +489,7 @@ fn what_a_querier_tells_of_itself_is_believed_within_bounds() {
         1,
         "an answer within 25.5 s and not within 53 minutes"
     );
-    // One that has changes told once would have each lost report cost a group.
+    // With a robustness of 1 each lost report would cost a group.
     script.query(&IgmpQuery { robustness: 1, ..general(IgmpVersion::V3) });
     assert_eq!(script.reporter.robustness(), 2);
 }
@@ -515,7 +513,7 @@ fn link_that_comes_back_is_told_everything() {
     script.set(Include, &[1, 3]);
     assert!(script.within(Duration::from_secs(30)).is_empty());
     script.leave(H);
-    // A new address is nothing to tell to a link that is down.
+    // A new address is not announced on a link that is down.
     script.reporter.announce(script.now);
     assert!(script.said().is_empty());
     script.reporter.link_up(script.now);
@@ -609,7 +607,7 @@ fn list_that_changes_while_it_is_told_is_told_from_its_beginning() {
     assert_eq!(said, ["G ALLOW{1 2}", "G BLOCK{10 11 12 13 14 15 16}", "G BLOCK{3 4 5 6 7 8 9}"]);
 }
 
-/// What a router that follows RFC 3376 6.4 without timers makes of reports.
+/// The state of a router that follows RFC 3376 6.4 without timers.
 #[derive(Default)]
 struct Router(BTreeMap<Ipv4Addr, (bool, std::collections::BTreeSet<Ipv4Addr>)>);
 
@@ -629,9 +627,9 @@ impl Router {
 }
 
 proptest! {
-    /// However changes and questions interleave. Each change is told twice, so a router that loses
-    /// every second report knows the filter, too; with one group and no questions, because the two
-    /// times must follow one another.
+    /// For any order of changes and queries. Each change is reported twice, so a router that loses
+    /// every second report knows the filter too; tested with one group and no queries, because the
+    /// two reports must be consecutive.
     #[test]
     fn router_knows_the_filter_although_reports_are_lost(
         is_lossy: bool,

@@ -1,6 +1,6 @@
-//! The walk over a reporter's groups: finds what is due and packs it into reports, a bounded step
+//! The walk over a reporter's groups: finds due records and packs them into reports, a bounded step
 //! at a time. It may stop in the middle of a group whose records fill more than one report, and
-//! goes on there.
+//! continues there.
 
 use arrayvec::ArrayVec;
 
@@ -12,12 +12,12 @@ use crate::time::{Duration, Instant};
 use crate::wire::IgmpVersion;
 use crate::wire::igmp::RecordKind;
 
-/// Within which time a change is told again (RFC 3376 8.11).
+/// Longest interval until a change is reported again (RFC 3376 8.11).
 const UNSOLICITED_INTERVAL: Duration = Duration::from_secs(1);
 /// The same in versions 1 and 2 (RFC 2236 8.10).
 const UNSOLICITED_INTERVAL_OLD: Duration = Duration::from_secs(10);
-/// Groups that one call of [`Reporter::next`] looks at: 1 µs of loads. Less would part the reports
-/// of many groups for nothing, as an Ethernet frame holds 183 records.
+/// Groups that one call of [`Reporter::next`] checks: 1 µs of loads. Fewer would split the reports
+/// of many groups needlessly, as an Ethernet frame holds 183 records.
 const PLACES_PER_CALL: usize = 256;
 
 /// One walk over all groups, which may take several calls.
@@ -25,17 +25,16 @@ const PLACES_PER_CALL: usize = 256;
 pub(super) struct Round {
     pub(super) is_running: bool,
     pub(super) place: u32,
-    /// Records of this place's group that are told, and sources of the one that is not told to its
-    /// end.
+    /// Records of this entry's group that are complete, and sources of the record that is not.
     pub(super) part: usize,
     pub(super) told: usize,
     /// The general query of version 3 is due.
     is_general: bool,
     spread: Option<Duration>,
-    /// When changes that this walk tells are told again: one draw, so that they are packed together
+    /// When the changes of this walk are reported again: one draw, so that they are packed together
     /// again.
     repeat_at: Instant,
-    /// The first thing due after this walk.
+    /// The first deadline after this walk.
     pub(super) earliest: Instant,
 }
 
@@ -52,24 +51,24 @@ impl Round {
     };
 }
 
-/// What came of looking at one group.
+/// The outcome for one group.
 enum GroupOutcome {
-    /// All is told.
+    /// Its records are complete.
     Done,
-    /// The report is full, and there is more to say.
+    /// The report is full, and records remain.
     Full,
     /// A message of its own, in versions 1 and 2.
     Old(Announcement<'static>),
 }
 
-/// Which of a group's sources a record names.
+/// The sources of a group that a record names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Naming {
     /// Those of the filter.
     Listed,
     /// Those wanted since a change.
     Allowed,
-    /// Those unwanted since a change.
+    /// Those no longer wanted since a change.
     Blocked,
     /// Those of a query that are wanted.
     Asked,
@@ -88,8 +87,8 @@ impl Naming {
 }
 
 impl Reporter {
-    /// Goes on with the walk over the groups, until a report is full, a message is due or enough is
-    /// done.
+    /// Continues the walk over the groups, until a report is full, a message is due or the step's
+    /// bound is reached.
     #[cold]
     pub(super) fn walk(&mut self, now: Instant) -> Option<Announcement<'_>> {
         self.settle_version(now);
@@ -193,8 +192,8 @@ impl Reporter {
     }
 
     /// Puts a record into the report. False where it, or the rest of it, has to go into the next
-    /// one. A record that fits in no report is cut into several, but one that excludes says what
-    /// fits: the rest is then let through (RFC 3376 4.2.16).
+    /// one. A record that fits no report is split, but an exclude record is cut to what fits: the
+    /// other sources are then let through (RFC 3376 4.2.16).
     fn tell(&mut self, place: u32, kind: RecordKind, naming: Naming) -> bool {
         let group = &self.groups[place];
         let sources = || {
@@ -219,7 +218,7 @@ impl Reporter {
         false
     }
 
-    /// All that was due for the group is told.
+    /// All due records of the group are sent.
     fn finish(&mut self, place: u32, now: Instant) {
         let repeat_at = self.round.repeat_at;
         if self.groups[place].change_at <= now {

@@ -1,4 +1,4 @@
-//! What enters [`Neighbors`](super::Neighbors) and what leaves it, besides packets and the time.
+//! Inputs and outputs of [`Neighbors`](super::Neighbors), besides packets and the time.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -8,58 +8,58 @@ use crate::wire::{ArpFields, MacAddr};
 /// An ARP packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArpSend {
-    /// Destination of its frame.
+    /// Destination MAC address of its frame.
     pub to: MacAddr,
-    /// What it says.
+    /// Its fields.
     pub packet: ArpFields,
 }
 
-/// Who is the reason to ask for a neighbor. Where there is no room, those of the last give up their
-/// places first, and those of the first never: so strangers who call, and who may be nobody, take
-/// no place from those whom we call.
+/// The cause of a neighbor's resolution. Where there is no room, entries of the last kind are
+/// evicted first, and those of the first never: so callers, whose addresses may be forged, evict
+/// none that we use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Asker {
-    /// Our app: a call of ours, a flow, a gateway. It is kept fresh until it is forgotten.
+    /// Our app: a connection, a flow, a gateway. Kept fresh until it is removed.
     #[default]
     App,
-    /// Somebody whose connection to us stands. Kept fresh as well.
+    /// A peer with an established connection to us. Kept fresh as well.
     Peer,
-    /// Somebody to whom a datagram goes without a flow: most likely whoever sent us one. Kept fresh
-    /// as well.
+    /// The destination of a datagram without a flow: most likely the reply to one. Kept fresh as
+    /// well.
     Unsolicited,
-    /// Somebody has called, and is to be answered.
+    /// A peer that wants to connect and gets an answer.
     Caller,
 }
 
-/// Whom to ask for, and why: what
-/// [`Resolution::NeighborMissing`](crate::proto::Resolution::NeighborMissing) says.
+/// The address to resolve, and the cause: from
+/// [`Resolution::NeighborMissing`](crate::proto::Resolution::NeighborMissing).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborRequest {
-    /// Whose MAC address is wanted.
+    /// The address whose MAC address is wanted.
     pub next_hop: Ipv4Addr,
-    /// Our address to ask from.
+    /// Our address to send the request from.
     pub source: Ipv4Addr,
-    /// Who is the reason.
+    /// The cause.
     pub asker: Asker,
 }
 
-/// What the machine wants done.
+/// Actions of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighborAction<H> {
-    /// Send this.
+    /// Send this packet.
     Send(ArpSend),
-    /// The handle's neighbor is known: it may go to this station.
+    /// The handle's neighbor is known: send it to this MAC address.
     Resolved {
-        /// What waited.
+        /// The handle that waited.
         handle: H,
-        /// Where it goes.
+        /// Its destination.
         mac: MacAddr,
     },
-    /// The handle cannot go.
+    /// The handle cannot be sent.
     Released {
-        /// What waited.
+        /// The handle that waited.
         handle: H,
-        /// Why.
+        /// The reason.
         reason: NeighborDrop,
     },
 }
@@ -67,29 +67,29 @@ pub enum NeighborAction<H> {
 /// Why a handle came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NeighborDrop {
-    /// The neighbor did not answer.
+    /// The neighbor did not reply.
     Unreachable,
-    /// Newer ones wait for the same neighbor, as many as may; or it answers a stranger, and newer
-    /// ones need the room.
+    /// Newer handles displaced it: as many wait for the neighbor as may, or it answers a caller
+    /// (`Asker::Caller`) and newer ones need the room.
     Superseded,
     /// No room for another handle or neighbor, here or in the host.
     NoRoom,
-    /// The neighbor was forgotten.
+    /// The neighbor's entry was removed.
     Forgotten,
-    /// It is not asked for, as others of its kind have caused as many requests as they may.
+    /// No request was sent, as others of its kind have used up the rate of requests.
     RateLimited,
 }
 
-/// What became of an ARP packet.
+/// The outcome of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArpOutcome {
-    /// It answered our request.
+    /// It replied to our request.
     Answered,
-    /// It confirmed what we believed.
+    /// It confirmed a known neighbor.
     Confirmed,
     /// A known neighbor has another MAC address now.
     Moved,
-    /// It told of a neighbor who asked for us.
+    /// It taught a neighbor that requested our address.
     Unsolicited,
     /// Nothing was learned.
     Ignored(NotLearned),
@@ -98,17 +98,17 @@ pub enum ArpOutcome {
 /// Why an ARP packet taught nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotLearned {
-    /// Between others: what every station of the segment hears.
+    /// Neither from nor for us: a broadcast that every station of the segment receives.
     NotForUs,
-    /// An answer that nobody asked for.
+    /// A reply that was not requested.
     Unsolicited,
     /// The sender's address cannot be that of a neighbor: ours, none, or not on the link.
     NotANeighbor,
-    /// It comes from our own MAC address: the network gave our frame back.
+    /// It comes from our own MAC address: the network sent our frame back.
     OwnStation,
-    /// Another MAC address answered a moment ago; see [`LOCK_TIME`](super::LOCK_TIME).
+    /// Another MAC address replied a moment ago; see [`LOCK_TIME`](super::LOCK_TIME).
     TooSoon,
-    /// No room for another stranger, or no room in the host.
+    /// No room for another neighbor that we never requested, or no room in the host.
     NoRoom,
 }
 

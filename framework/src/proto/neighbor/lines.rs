@@ -1,29 +1,28 @@
-//! The order in which neighbors give up their places: each stands in one of a few lines, the oldest
+//! The order in which neighbors are evicted: each entry is in one of a few queues, the oldest
 //! first.
 
 use super::{Asker, Entry, State};
 use crate::proto::slab::{NIL, Slab};
 
-/// Where a neighbor stands. Those of a later line give up their places before those of an earlier
-/// one.
+/// The queue of a neighbor. Entries of a later queue are evicted before those of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Our app wants it: it gives up its place to nobody.
+    /// Our app wants it: it is never evicted.
     App,
     /// We exchange data with it, and it is kept fresh.
     Peers,
-    /// Known, and not kept fresh: it asked for us, or was asked for as it called.
+    /// Known, and not kept fresh: it requested our address, or wanted to connect.
     Strangers,
-    /// Asked for as it called; the answer to the call waits.
+    /// Requested for a peer that wants to connect; our answer waits.
     Waiting,
-    /// The same where nothing waits any more.
+    /// The same where no answer waits any more.
     Idle,
 }
 
 const LINES: usize = 5;
 
 impl Line {
-    /// Where one begins that is asked for.
+    /// The initial queue of an entry that is being resolved.
     pub(super) fn of(asker: Asker) -> Self {
         match asker {
             Asker::App => Self::App,
@@ -32,13 +31,13 @@ impl Line {
         }
     }
 
-    /// Whether it is kept fresh as long as nobody forgets it.
+    /// Whether it is kept fresh until it is removed.
     pub(super) fn is_kept(self) -> bool {
         matches!(self, Self::App | Self::Peers)
     }
 }
 
-/// An entry's place in its line.
+/// An entry's position in its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) line: Line,
@@ -47,7 +46,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// In no line yet, and in that one soon.
+    /// Not queued yet; `line` is the queue that it will enter.
     pub(super) const fn new(line: Line) -> Self {
         Self { line, prev: NIL, next: NIL }
     }
@@ -60,14 +59,14 @@ struct Ends {
     count: usize,
 }
 
-/// All lines.
+/// All queues.
 #[derive(Debug)]
 pub(super) struct Lines([Ends; LINES]);
 
 impl Lines {
     pub(super) const EMPTY: Self = Self([Ends { first: NIL, last: NIL, count: 0 }; LINES]);
 
-    /// The oldest of a line.
+    /// The oldest entry of a queue.
     pub(super) fn first(&self, line: Line) -> Option<u32> {
         let Ends { first, .. } = self.0[line as usize];
         (first != NIL).then_some(first)
@@ -77,12 +76,12 @@ impl Lines {
         self.0[line as usize].count
     }
 
-    /// Who gives up its place first.
+    /// The entry that is evicted first.
     pub(super) fn least(&self) -> Option<u32> {
         [Line::Idle, Line::Waiting, Line::Strangers, Line::Peers].into_iter().find_map(|line| self.first(line))
     }
 
-    /// Puts an entry, which stands in no line, at the end of one.
+    /// Puts an entry, which is in no queue, at the end of one.
     pub(super) fn enter(&mut self, entries: &mut Slab<Entry>, idx: u32, line: Line) {
         let ends = &mut self.0[line as usize];
         entries[idx].place = Place { line, prev: ends.last, next: NIL };
@@ -94,7 +93,7 @@ impl Lines {
         ends.count += 1;
     }
 
-    /// Takes an entry out of its line.
+    /// Takes an entry out of its queue.
     pub(super) fn leave(&mut self, entries: &mut Slab<Entry>, idx: u32) {
         let Place { line, prev, next } = entries[idx].place;
         let ends = &mut self.0[line as usize];
@@ -109,14 +108,14 @@ impl Lines {
         }
     }
 
-    /// Moves an entry to the end of another line, or of its own.
+    /// Moves an entry to the end of another queue, or of its own.
     pub(super) fn shift(&mut self, entries: &mut Slab<Entry>, idx: u32, line: Line) {
         self.leave(entries, idx);
         self.enter(entries, idx, line);
     }
 
-    /// Somebody wants the neighbor: it stands where that one's stand from now on, and never in a
-    /// later line than before.
+    /// Another cause wants the neighbor: it moves to that cause's queue, and never to a later one
+    /// than before.
     pub(super) fn rise(&mut self, entries: &mut Slab<Entry>, idx: u32, asker: Asker) {
         match (entries[idx].place.line, asker) {
             (Line::App, _) | (_, Asker::Caller) => (),
@@ -125,7 +124,7 @@ impl Lines {
         }
     }
 
-    /// What waits for a neighbor has begun or ended.
+    /// The first handle waits for a neighbor, or the last no longer does.
     pub(super) fn follow(&mut self, entries: &mut Slab<Entry>, idx: u32) {
         let entry = &entries[idx];
         let line = match (entry.place.line, entry.state, entry.count) {

@@ -1,5 +1,5 @@
-//! Who the neighbors are, by ARP (RFC 826, RFC 1122 2.3.2): asks for MAC addresses, believes what
-//! it may, checks it again before it gets old, and keeps what cannot be sent yet.
+//! The neighbors, by ARP (RFC 826, RFC 1122 2.3.2): requests MAC addresses, learns from replies
+//! within rules, confirms entries before they expire, and keeps packets that cannot be sent yet.
 //!
 //! ```text
 //!   queue ─▶ Asking ──answer──▶ Reachable ──30 s──▶ Probing (unicast) ──answer──▶ Reachable
@@ -7,24 +7,21 @@
 //!              ▼                                      ▼
 //!            gone: what waited comes back           Asking (broadcast), and the host does not believe it any more
 //! ```
-//! What enters are wishes to send, ARP packets and the time; what leaves are packets to send,
-//! handles that may go now or come back with a reason, and events for the [`Host`], which is told
-//! here and nowhere else asked about ARP. Our own addresses are the business of
-//! [`claim`](super::claim).
+//! Requests to send, ARP packets and the time enter; packets to send, handles that may be sent or
+//! come back with a reason, and events for the [`Host`] leave. No other machine writes ARP's
+//! findings to the host. [`claim`](super::claim) handles our own addresses.
 //!
-//! A neighbor that our app asked for is kept fresh until it is [forgotten](Neighbors::forget), used
-//! or not: a gateway whose address has gone cold costs an order some milliseconds, and a probe each
-//! 30 s costs nothing. One that only asked for us, or was asked for as it called, is let go when
-//! its time is over.
+//! A neighbor that our app requested is kept fresh until it is [removed](Neighbors::forget), used
+//! or not: a gateway whose entry has expired costs an order some milliseconds, and a probe each 30
+//! s costs nothing. A neighbor that only requested our address, or wanted to connect, expires.
 //!
-//! Anybody may call in the name of anybody, so places are given up in an order ([`Asker`]): first
-//! the requests that callers caused, the oldest first, then who asked for us, then who has
-//! connections of their own to us; never whom our app asked for. A caller who is there answers
-//! within a fraction of a millisecond, so he is known before as many others have called as there
-//! are places.
+//! Source addresses can be forged, so entries are evicted in an order ([`Asker`]): first those that
+//! connection attempts caused, the oldest first, then neighbors that requested our address, then
+//! peers with connections to us; never those that our app requested. A real peer replies within a
+//! fraction of a millisecond, so it is known before forged ones have taken all entries.
 //!
-//! Nor can they have us ask the whole network as often as they call: the requests that others
-//! cause have a [rate](NeighborConfig::requests), those that our app causes have none.
+//! Nor can a flood make us broadcast without limit: the requests that remote hosts cause have a
+//! [rate](NeighborConfig::requests), those that our app causes have none.
 
 mod event;
 mod lines;
@@ -43,67 +40,68 @@ use super::table::{AddressKey, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 
-/// For how long the first MAC address that answers stands against another one. Two stations that
-/// answer one request (a proxy and the host itself) would else take turns; longer delays a
-/// gateway's failover by as much. Linux waits as long (`locktime`).
+/// Time for which the first MAC address that replies holds against another one. Two stations that
+/// reply to one request (a proxy and the host itself) would otherwise alternate; a longer time
+/// delays a gateway's failover by as much. Linux uses the same (`locktime`).
 pub const LOCK_TIME: Duration = Duration::from_secs(1);
 
-/// So long nobody takes the place of who asked for us and was learned, so that his call comes
-/// before another's request: Linux keeps what it has just learned as long (`locktime`).
+/// Time for which a neighbor that requested our address and was learned is not evicted, so that its
+/// connection attempt comes before another's request: Linux keeps what it has just learned as long
+/// (`locktime`).
 pub const UNKNOWN_STAYS: Duration = Duration::from_secs(1);
 
-/// Neighbors that one [`Neighbors::tick`] looks at. A poll never pays for a large table; a table of
-/// 1024 is done within 16 polls.
+/// Neighbors that one [`Neighbors::tick`] checks. A poll never pays for a large table; a table of
+/// 1024 takes 16 polls.
 pub const SWEPT_PER_TICK_MAX: usize = 64;
 
-/// How much is held, and for how long. All memory is taken at construction.
+/// Capacities and times. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighborConfig {
-    /// Neighbors, 96 bytes each and 64 to 128 of table. The host wants room for as many.
+    /// Neighbors, 96 bytes each and 64 to 128 of table. The host needs room for as many.
     pub neighbors_max: usize,
-    /// How many of them may be learned from who asks for us and whom we never asked: beyond, one
-    /// takes the place of the oldest that is [`UNKNOWN_STAYS`] old. So a flood of requests with
-    /// made-up senders takes these places and no others, and changes what we know so many times a
-    /// second at most.
+    /// How many of them may be learned from requests for our address without a request of ours:
+    /// beyond, a new one replaces the oldest that is [`UNKNOWN_STAYS`] old. So a flood of requests
+    /// with forged senders takes these entries and no others, and changes the table at most so many
+    /// times a second.
     pub unknown_max: usize,
-    /// Handles that wait for answers, of all neighbors together; those of who called make way for
-    /// newer ones. The pool needs as many buffers more.
+    /// Handles that wait for replies, for all neighbors together; those for callers make way for
+    /// newer ones. The pool needs as many more buffers.
     pub pending_max: usize,
     /// Handles that wait for one neighbor: one at least (RFC 1122 2.3.2.2). The newest stay.
     pub pending_per_neighbor: usize,
-    /// How long an answer is believed before it is checked. Shorter asks more often; longer sends
-    /// longer into the void when a neighbor changed its MAC address without a word.
+    /// How long a reply is valid before it is confirmed. Shorter sends more requests; longer loses
+    /// more packets when a neighbor changes its MAC address without an announcement.
     pub reachable: Duration,
-    /// How long the first request waits for its answer; each further one waits twice as long.
-    /// RFC 1122 2.3.2.1 allows one request a second at most.
+    /// Timeout of the first request; it doubles with each further one. RFC 1122 2.3.2.1 allows one
+    /// request a second at most.
     pub retry: Duration,
-    /// Requests before a neighbor is given up.
+    /// Requests before resolution fails.
     pub tries: u32,
-    /// How many new neighbors are asked for because others want something of us: so many for each
-    /// kind of [`Asker`], and without a limit for our app. Every station of the network has to look
-    /// at a request, so more of them make us a stranger's amplifier; fewer keep out callers whom
-    /// we do not know and who did not ask for us.
+    /// The rate of requests for new neighbors that remote hosts cause: a bucket for each kind of
+    /// [`Asker`], and no limit for our app. Every station of the network receives a request, so a
+    /// higher rate makes us an attacker's amplifier; a lower one shuts out peers that we do not
+    /// know and that did not request our address.
     pub requests: TokenBucket,
-    /// Who learns the answers.
+    /// The source of the replies.
     pub learn_from: LearnFrom,
 }
 
-/// Who learns the answers to our requests.
+/// The source of the replies to our requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LearnFrom {
-    /// We do, out of the ARP packets that we [hear](Neighbors::hear), and tell the host.
+    /// ARP packets that we [receive](Neighbors::hear); we write them to the host.
     #[default]
     Arp,
-    /// Somebody else does and tells the host, which is [followed](Neighbors::follow): the kernel,
-    /// where the interface is the kernel's. What is to be sent is then a request to the kernel, to
-    /// which it owes no answer, and a neighbor is never taken back from the host.
+    /// Another component, which writes them to the host; the host is [followed](Neighbors::follow).
+    /// It is the kernel, where the kernel owns the interface. Requests then go to the kernel, which
+    /// need not reply, and a neighbor is never removed from the host.
     Host,
 }
 
 impl Default for NeighborConfig {
-    /// 256 neighbors, as many as a network of 24 bits has, of them 16 strangers; 64 waiting packets
-    /// and 8 of one neighbor; 30 s, 1 s and 3 tries; 1,000 requests a second for others, and 300
-    /// at once, some more than there are places; ARP.
+    /// 256 neighbors, as many as a network of 24 bits has, of them 16 that we never requested; 64
+    /// waiting packets and 8 for one neighbor; 30 s, 1 s and 3 tries; 1,000 requests a second for
+    /// remote hosts, and 300 at once, somewhat more than there are entries; ARP.
     fn default() -> Self {
         Self {
             neighbors_max: 256,
@@ -120,30 +118,31 @@ impl Default for NeighborConfig {
 }
 
 impl NeighborConfig {
-    /// The bytes that [`Neighbors::new`] takes for handles of type `H`: the sum of its three parts.
+    /// The bytes that [`Neighbors::new`] allocates for handles of type `H`: the sum of its three
+    /// parts.
     pub fn bytes<H>(&self) -> usize {
         Table::<AddressKey, u32>::bytes(self.neighbors_max)
             + Slab::<Entry>::bytes(self.neighbors_max)
             + Slab::<Pending<H>>::bytes(self.pending_max)
     }
 
-    /// How long the request number `tries` waits.
+    /// The timeout of request number `tries`.
     fn wait(&self, tries: u32) -> Duration {
         let factor = 1u64 << tries.saturating_sub(1).min(16);
         Duration::from_nanos(self.retry.as_nanos().saturating_mul(factor))
     }
 
-    /// How long all requests together wait.
+    /// The timeout of all requests together.
     fn patience(&self) -> Duration {
         (1..=self.tries).fold(Duration::ZERO, |sum, tries| sum + self.wait(tries))
     }
 }
 
-/// The neighbors of one interface, and what waits for them.
+/// The neighbors of one interface, and the handles that wait for them.
 #[derive(Debug)]
 pub struct Neighbors<H> {
     config: NeighborConfig,
-    /// Places in `entries` by address.
+    /// Indices into `entries` by address.
     by_address: Table<AddressKey, u32>,
     entries: Slab<Entry>,
     lines: Lines,
@@ -152,8 +151,8 @@ pub struct Neighbors<H> {
     sweep: Sweep,
 }
 
-/// What is left of the requests that others may cause. Each kind has its own, so that a flood of
-/// one kind, whom nobody has proven to be there, keeps no other from being asked for.
+/// The remaining requests that remote hosts may cause. Each kind has its own bucket, so that a
+/// flood of one kind, whose addresses are unproven, does not block another kind.
 #[derive(Debug)]
 struct Limits {
     peers: TokenBucket,
@@ -176,7 +175,7 @@ impl Limits {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     address: Ipv4Addr,
-    /// Our address to ask from.
+    /// Our address to send requests from.
     source: Ipv4Addr,
     mac: MacAddr,
     state: State,
@@ -184,7 +183,7 @@ struct Entry {
     deadline: Instant,
     /// When the MAC address was learned or changed.
     changed: Instant,
-    /// When it gives up its place.
+    /// Its eviction queue.
     place: Place,
     /// Handles that wait, oldest first.
     first: u32,
@@ -194,11 +193,11 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Unknown; so many broadcasts have asked.
+    /// Unknown; number of broadcast requests sent.
     Asking(u32),
     /// Known and fresh.
     Reachable,
-    /// Known; so many unicasts have asked whether it still holds.
+    /// Known; number of unicast requests sent to confirm it.
     Probing(u32),
 }
 
@@ -208,18 +207,18 @@ struct Pending<H> {
     next: u32,
 }
 
-/// A walk over the entries that goes on from tick to tick.
+/// A walk over the entries that continues from tick to tick.
 #[derive(Debug)]
 struct Sweep {
     at: u32,
     /// No deadline is earlier.
     due: Instant,
-    /// The earliest deadline of those that this walk has seen or that were set since it began.
+    /// The earliest deadline that this walk has seen or that was set since it began.
     found: Instant,
 }
 
 impl<H> Neighbors<H> {
-    /// Nobody is known. Takes all memory (see [`NeighborConfig::bytes`]).
+    /// Without neighbors. Allocates all its memory here (see [`NeighborConfig::bytes`]).
     pub fn new(config: NeighborConfig, seed: HashSeed) -> Self {
         assert!(
             config.tries > 0 && config.pending_per_neighbor > 0,
@@ -236,9 +235,9 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Takes what cannot be sent yet, and asks. It comes back through `act`: at once where the
-    /// neighbor is known or there is no room or request left, else with the answer or the last
-    /// request's silence.
+    /// Takes a handle that cannot be sent yet, and requests its neighbor. The handle comes back
+    /// through `act`: at once where the neighbor is known or there is no room or request left, else
+    /// with the reply or after the last request's timeout.
     pub fn queue(
         &mut self,
         request: NeighborRequest,
@@ -256,7 +255,7 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Wants a neighbor to be known from now on, though nothing waits for it yet: gateways, at
+    /// Keeps a neighbor resolved from now on, though no handle waits for it yet: gateways, at
     /// start. An error where there is no room or no request left.
     pub fn keep(
         &mut self,
@@ -268,8 +267,8 @@ impl<H> Neighbors<H> {
         self.ask(request, host, now, act).map(|_| ())
     }
 
-    /// What is sent to a neighbor is not answered (RFC 1122 3.3.1.4, negative advice): it is
-    /// checked now and not when its time is over, but not more often than we ask.
+    /// A neighbor's packets are not acknowledged (RFC 1122 3.3.1.4, negative advice): it is
+    /// confirmed now and not at its expiry, but no more often than requests are sent.
     pub fn doubt(&mut self, address: Ipv4Addr, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let Some(idx) = self.find(address) else { return };
         let entry = &self.entries[idx];
@@ -279,18 +278,18 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Lets a neighbor go: here and in the host.
+    /// Removes a neighbor: here and in the host.
     pub fn forget(&mut self, address: Ipv4Addr, host: &mut Host, act: &mut impl FnMut(NeighborAction<H>)) {
         if let Some(idx) = self.find(address) {
             self.remove(idx, NeighborDrop::Forgotten, host, act);
         }
     }
 
-    /// Hears a packet that [`ArpPacket::parse`] has passed. What is believed: an answer to our
-    /// request; a packet to us from a neighbor we know; a packet to others from a neighbor we
-    /// know, if it tells of another MAC address, and then it is checked at once; a stranger's
-    /// request to us, who is about to talk to us (RFC 826, "Packet Reception"), as far as there
-    /// are places for strangers.
+    /// Receives a packet that [`ArpPacket::parse`] has accepted. Learned are: a reply to our
+    /// request; a packet to us from a known neighbor; a packet to others from a known neighbor, if
+    /// its MAC address is new, and then it is confirmed at once; and a request for our address from
+    /// an unknown neighbor, which is about to send to us (RFC 826, "Packet Reception"), as far as
+    /// there is room for those.
     pub fn hear(
         &mut self,
         packet: &ArpPacket,
@@ -314,8 +313,8 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// The host has changed: hands over what waits for neighbors that it knows by now, whoever told
-    /// it. A walk over all neighbors, 2 ns each.
+    /// The host has changed: sends the handles of neighbors that it now knows, whatever their
+    /// source. A walk over all neighbors, 2 ns each.
     pub fn follow(&mut self, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         for idx in 0..self.config.neighbors_max as u32 {
             let Some(entry) = self.entries.get(idx).filter(|entry| matches!(entry.state, State::Asking(_))) else {
@@ -327,8 +326,8 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Asks again, checks what gets old, gives up. One compare as long as nothing is due; else at
-    /// most [`SWEPT_PER_TICK_MAX`] neighbors.
+    /// Repeats requests, confirms aging entries, gives up. One compare as long as nothing is due;
+    /// else at most [`SWEPT_PER_TICK_MAX`] neighbors.
     #[inline]
     pub fn tick(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         if now >= self.sweep.due {
@@ -341,7 +340,7 @@ impl<H> Neighbors<H> {
         self.pending.len()
     }
 
-    /// Neighbors that are known or asked for.
+    /// Neighbors that are known or being resolved.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -355,8 +354,7 @@ impl<H> Neighbors<H> {
         self.by_address.get(AddressKey::of(address)).copied()
     }
 
-    /// The place of a neighbor, which is asked for where it is new; it is wanted from now on by who
-    /// is the reason.
+    /// The entry of a neighbor, which is requested where it is new; `asker` wants it from now on.
     fn ask(
         &mut self,
         request: NeighborRequest,
@@ -364,7 +362,7 @@ impl<H> Neighbors<H> {
         now: Instant,
         act: &mut impl FnMut(NeighborAction<H>),
     ) -> Result<u32, NeighborDrop> {
-        // All who call from behind a router need it: it is not theirs.
+        // All peers behind a router need it: no single peer owns it.
         let asker = if is_router(request.next_hop, host) { Asker::App } else { request.asker };
         if let Some(idx) = self.find(request.next_hop) {
             self.lines.rise(&mut self.entries, idx, asker);
@@ -398,15 +396,15 @@ impl<H> Neighbors<H> {
         Ok(idx)
     }
 
-    /// Whether who told the host of a neighbor has taken it back.
+    /// Whether the host's source has removed the neighbor.
     fn is_lost(&self, idx: u32, host: &Host, now: Instant) -> bool {
         let entry = &self.entries[idx];
         let is_settled = self.config.learn_from == LearnFrom::Host && entry.state == State::Reachable;
         is_settled && !matches!(host.resolve(entry.address, now), Resolution::Station { .. })
     }
 
-    /// The host knows a neighbor that we ask for: what waits goes, and we ask again when it may
-    /// have got old.
+    /// The host knows a neighbor that is being resolved: waiting handles are sent, and it is
+    /// confirmed before it expires.
     fn settle(&mut self, idx: u32, mac: MacAddr, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
         (entry.mac, entry.changed, entry.state) = (mac, now, State::Reachable);
@@ -425,8 +423,8 @@ impl<H> Neighbors<H> {
         Some(idx)
     }
 
-    /// Sends the next request: to all while nobody is known, else to the station that is to be
-    /// checked.
+    /// Sends the next request: a broadcast while no MAC address is known, else a unicast to confirm
+    /// it.
     fn ask_again(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
         let (to, tries) = match entry.state {
@@ -458,8 +456,8 @@ impl<H> Neighbors<H> {
     }
 
     /// Puts a handle at the end of its neighbor's queue. Where that is full its oldest makes way:
-    /// the newest packet is the one that is still wanted (RFC 1122 2.3.2.2). Where nothing is free,
-    /// that of the oldest caller does.
+    /// the newest packet is the one that is still wanted (RFC 1122 2.3.2.2). Where no handle is
+    /// free, that of the oldest caller makes way.
     fn wait(&mut self, idx: u32, handle: H, act: &mut impl FnMut(NeighborAction<H>)) {
         let is_full = self.entries[idx].count as usize >= self.config.pending_per_neighbor;
         let giver = match (is_full, self.pending.free_count()) {
@@ -498,7 +496,7 @@ impl<H> Neighbors<H> {
         Some(handle)
     }
 
-    /// A neighbor that we know or asked for has spoken.
+    /// An ARP packet arrived from a neighbor that is known or being resolved.
     fn update(
         &mut self,
         idx: u32,
@@ -546,8 +544,9 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// A stranger asks for us, so we are about to talk (RFC 826, "Packet Reception": "Am I the
-    /// target protocol address? [...] add the triplet [...] to the translation table").
+    /// An unknown neighbor requests our address, so we are about to exchange packets (RFC 826,
+    /// "Packet Reception": "Am I the target protocol address? [...] add the triplet [...] to the
+    /// translation table").
     fn admit(
         &mut self,
         packet: &ArpPacket,
@@ -558,7 +557,7 @@ impl<H> Neighbors<H> {
         let (address, mac) = (packet.sender_ip(), packet.sender_mac());
         let until = now + self.config.reachable;
         let has_room = self.make_room_for_stranger(host, now, act);
-        // A place in the host is taken last, so that a refusal leaves nothing behind.
+        // The host's entry is taken last, so that a refusal leaves nothing behind.
         if !has_room || host.apply(HostEvent::NeighborLearned { address, mac, until }).is_err() {
             return ArpOutcome::Ignored(NotLearned::NoRoom);
         }
@@ -580,8 +579,8 @@ impl<H> Neighbors<H> {
         ArpOutcome::Unsolicited
     }
 
-    /// Whether one more may be learned who asked for us: in place of the oldest of his kind where
-    /// they are as many as may be, or of a caller who has not answered.
+    /// Makes room for one more neighbor that requested our address: evicts the oldest of its kind
+    /// where their limit is reached, or a peer that has not replied.
     fn make_room_for_stranger(
         &mut self,
         host: &mut Host,
@@ -632,7 +631,7 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// A state's time is over.
+    /// A state's deadline has passed.
     fn expire(&mut self, idx: u32, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let tries_max = self.config.tries;
         let entry = &mut self.entries[idx];
@@ -644,7 +643,7 @@ impl<H> Neighbors<H> {
             State::Reachable => entry.state = State::Probing(0),
             State::Asking(tries) | State::Probing(tries) if tries < tries_max => (),
             State::Asking(_) => return self.remove(idx, NeighborDrop::Unreachable, host, act),
-            // It may have another MAC address now, and everybody may know.
+            // Its MAC address may have changed, so the request is a broadcast now.
             State::Probing(_) => {
                 entry.state = State::Asking(0);
                 disbelieve(entry.address, host);
@@ -653,8 +652,8 @@ impl<H> Neighbors<H> {
         self.ask_again(idx, host, now, act);
     }
 
-    /// A neighbor that the host was told of by others is in use still: they are reminded to check
-    /// it. Where they have taken it back, it is asked for.
+    /// A neighbor that the host's source supplies is still in use: asks the source to confirm it.
+    /// Where the source has removed it, it is requested again.
     fn renew(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         self.entries[idx].state = State::Asking(0);
         self.ask_again(idx, host, now, act);
@@ -664,7 +663,7 @@ impl<H> Neighbors<H> {
     }
 }
 
-/// Takes back what the host was told, but for a neighbor that was configured there.
+/// Removes a neighbor from the host, unless it was configured there.
 fn disbelieve(address: Ipv4Addr, host: &mut Host) {
     if host.has_learned(address) {
         let taken = host.apply(HostEvent::NeighborRemoved(address));
@@ -679,7 +678,7 @@ fn is_neighbor(address: Ipv4Addr, host: &Host) -> bool {
     on_link && is_host
 }
 
-/// Whether a route leads over that address.
+/// Whether that address is a route's gateway.
 fn is_router(address: Ipv4Addr, host: &Host) -> bool {
     host.routes().iter().any(|route| route.gateway == Some(address))
 }

@@ -1,4 +1,4 @@
-//! Scripts in virtual time: what is asked, believed and given back.
+//! Scripts in virtual time: which requests are sent, what is learned, and which handles come back.
 
 use proptest::prelude::*;
 
@@ -79,7 +79,7 @@ impl Script {
         self.queue_for(Asker::App, next_hop, handle);
     }
 
-    /// An answer to somebody who calls.
+    /// An answer to a caller.
     fn queue_answer(&mut self, next_hop: Ipv4Addr, handle: u32) {
         self.queue_for(Asker::Caller, next_hop, handle);
     }
@@ -103,7 +103,7 @@ impl Script {
         self.hear(ArpOperation::Reply, (PEER, PEER_MAC), OURS)
     }
 
-    /// Lets whole seconds pass.
+    /// Advances time by whole seconds.
     fn run(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
@@ -111,7 +111,7 @@ impl Script {
         }
     }
 
-    /// Each neighbor stands in one line, and in the one where it belongs.
+    /// Each neighbor is in one queue, and in the right one.
     fn check_lines(&self) {
         let Neighbors { entries, lines, .. } = &self.neighbors;
         let all = [Line::App, Line::Peers, Line::Strangers, Line::Waiting, Line::Idle];
@@ -151,7 +151,7 @@ fn silent_neighbour_is_asked_three_times_with_longer_waits_then_given_up() {
     assert!(script.neighbors.is_empty());
 }
 
-/// What was prepared for it, an order's headers above all, is good still.
+/// Headers that were prepared for it, those of orders above all, are still valid.
 #[test]
 fn neighbour_that_confirms_its_station_leaves_the_host_as_it_was() {
     let mut script = script();
@@ -177,7 +177,7 @@ fn neighbour_that_is_back_after_nobody_looked_for_long_is_news() {
     script.queue(PEER, 1);
     script.answer();
     let before = script.host.changes();
-    // The worker stood still: no request was asked meanwhile.
+    // The worker was stalled: no request was sent meanwhile.
     script.now += Duration::from_secs(1_000);
     assert_eq!((script.believed(PEER), script.answer()), (None, ArpOutcome::Confirmed));
     assert!(script.believed(PEER).is_some() && script.host.changes() > before);
@@ -370,7 +370,7 @@ fn large_table_is_swept_over_several_ticks() {
     assert_eq!(counts, [64, 128, 192, 200, 200]);
 }
 
-/// RFC 1122 2.3.2.2 wants the newest packet kept; of callers, whose names anybody may use, the
+/// RFC 1122 2.3.2.2 wants the newest packet kept; for callers, whose addresses can be forged, the
 /// newest request as well.
 #[test]
 fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
@@ -384,8 +384,8 @@ fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
     assert_eq!(late, ArpOutcome::Ignored(NotLearned::Unsolicited));
 }
 
-/// A request is for all stations of the network: who calls from many addresses made us its
-/// amplifier.
+/// Every station of the network receives a request: a host that connects from many addresses made
+/// us its amplifier.
 #[test]
 fn questions_that_others_cause_have_a_rate_for_each_kind_and_those_of_the_app_none() {
     let mut script =
@@ -467,8 +467,8 @@ fn answers_to_newer_callers_take_the_buffers_of_older_ones_and_of_nobody_else() 
     assert_eq!(script.released.last(), Some(&(30, NeighborDrop::NoRoom)), "all that waits is the app's");
 }
 
-/// A station that answers is known, and that is all: whoever calls from it may never end his
-/// handshake.
+/// A station that replies is known, and no more: a peer that connects from it may never complete
+/// the handshake.
 #[test]
 fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
     let mut script = script();
@@ -484,8 +484,8 @@ fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
     assert_eq!(script.asked[2..], [(30, PEER_MAC), (31, PEER_MAC)], "it is kept fresh");
 }
 
-/// One that nobody here has asked for, and that has the oldest data, makes way: more stations may
-/// have connections in a year than there are places.
+/// An entry that our app did not request and whose data is the oldest makes way: more stations may
+/// connect in a year than there are entries.
 #[test]
 fn peer_of_old_makes_way_for_a_new_caller() {
     let mut script = script();
@@ -501,7 +501,7 @@ fn peer_of_old_makes_way_for_a_new_caller() {
     assert_eq!(known, [true, false, true, true, true]);
 }
 
-/// RFC 826, "Packet Reception": who asks for us is about to talk to us.
+/// RFC 826, "Packet Reception": a host that requests our address is about to send to us.
 #[test]
 fn caller_whose_question_was_answered_is_known_though_the_table_is_full_of_open_ones() {
     let mut script = script();
@@ -511,7 +511,7 @@ fn caller_whose_question_was_answered_is_known_though_the_table_is_full_of_open_
     assert_eq!(script.resolved, [(1, PEER_MAC)]);
 }
 
-/// A flood of requests changes what we know, and so what every flow has prepared, a few times a
+/// A flood of requests changes the neighbors, and so every flow's prepared headers, a few times a
 /// second.
 #[test]
 fn strangers_take_each_others_places_after_a_second_and_nobody_elses() {
@@ -554,7 +554,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens, each handle that was queued waits, or went, or came back, and only once.
+    /// Whatever happens, each queued handle waits, was sent, or came back, and only once.
     #[test]
     fn every_handle_comes_back_once(steps in prop::collection::vec(step(), 1..200), host_room in 0usize..6) {
         let mut script = script_with(script().neighbors.config, host_room);

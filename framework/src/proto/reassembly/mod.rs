@@ -4,12 +4,11 @@
 //!   table  (source, destination, protocol, identification, scope) ─► datagram ─► piece ─► piece ─► …   by offset
 //!   age    oldest ─► … ─► newest          the order of timeouts, and of eviction when there is no room
 //! ```
-//! A fragment's payload is an opaque handle `H`. The machine either holds it, or has given it back:
-//! in order, when its datagram is complete, or with the reason why it was dropped. It never looks
-//! at a byte, so it cannot merge overlaps, and does not want to: a datagram with an overlap is
-//! dropped whole (RFC 5722 4 says so for IPv6, RFC 1858 and teardrop are why it is right for IPv4
-//! too). The same fragment twice is harmless and happens on networks with two paths; the second
-//! copy is dropped alone.
+//! A fragment's payload is an opaque handle `H`. The machine either holds it, or has returned it:
+//! in order, when its datagram is complete, or with the reason why it was dropped. It never reads a
+//! byte, so it cannot merge overlaps, and need not: a datagram with an overlap is dropped whole
+//! (RFC 5722 4 requires it for IPv6, RFC 1858 and teardrop are the reason for IPv4). A duplicate
+//! fragment is harmless and happens on networks with two paths; only the second copy is dropped.
 //!
 //! Memory and time are bounded against a flooder: the table's hash is keyed, the numbers of
 //! datagrams, of pieces and of pieces per datagram are limited, and the oldest datagram makes way
@@ -24,26 +23,27 @@ use super::table::{Key, Table};
 use crate::time::{Duration, Instant};
 
 /// How long the first fragment waits for the last. RFC 1122 3.3.2 recommends 60 to 120 s, written
-/// for paths of 1989; Linux waits 30 s. Longer lets a flooder hold more and lets a 16-bit
-/// identification come round again (RFC 4963: 65,536 datagrams pass in a second at 1 Gbit/s);
-/// shorter loses datagrams behind a queue that is seconds long.
+/// for paths of 1989; Linux waits 30 s. A longer time lets a flooder hold more and lets 16-bit
+/// identifications wrap (RFC 4963: 65,536 datagrams pass in a second at 1 Gbit/s); a shorter one
+/// loses datagrams behind a queue that is seconds long.
 pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes after the IP header that a datagram can have: its total length is a 16-bit number that
-/// counts a header of at least 20 bytes (RFC 791 3.1). What reaches further is a ping of death.
+/// counts a header of at least 20 bytes (RFC 791 3.1). A fragment that reaches further is a ping of
+/// death.
 pub const DATAGRAM_PAYLOAD_MAX: usize = 65_535 - 20;
 
-/// Datagrams that one [`Reassembly::tick`] drops at most: 16 a poll empty any table within a blink,
-/// and a poll never pays for a whole table.
+/// Datagrams that one [`Reassembly::tick`] drops at most: 16 a poll empty any table quickly, and a
+/// poll never pays for a whole table.
 pub const EXPIRED_PER_TICK_MAX: usize = 16;
 
-/// Pieces that one datagram may have by default: 65,515 bytes in packets of 1500 make 45, and
-/// tunnels that take some of that still stay below. A sender of tiny fragments meets it long before
-/// it fills the memory.
+/// Fragments that one datagram may have by default: 65,515 bytes in packets of 1500 make 45, and
+/// tunnels that reduce the MTU somewhat still stay below. A sender of tiny fragments reaches it
+/// long before it fills the memory.
 pub const PIECES_PER_DATAGRAM_MAX: usize = 64;
 
-/// How much is held at once. All of it is allocated at construction; what the handles refer to is
-/// not counted here, so the pool behind them wants [`pieces`](Self::pieces) buffers for reassembly.
+/// Capacities. All of it is allocated at construction; the buffers behind the handles are not
+/// counted here, so the pool needs [`pieces`](Self::pieces) buffers for reassembly.
 #[derive(Clone, Copy, Debug)]
 pub struct ReassemblyCapacity {
     /// Incomplete datagrams, about 64 bytes each and 128 to 256 of table.
@@ -55,7 +55,7 @@ pub struct ReassemblyCapacity {
 }
 
 impl ReassemblyCapacity {
-    /// The bytes that [`Reassembly::new`] takes for handles of type `H`: the sum of its three
+    /// The bytes that [`Reassembly::new`] allocates for handles of type `H`: the sum of its three
     /// parts.
     pub fn bytes<H>(self) -> usize {
         Table::<PackedKey, u32>::bytes(self.datagrams)
@@ -64,7 +64,7 @@ impl ReassemblyCapacity {
     }
 }
 
-/// What the fragments of one datagram have in common (RFC 791 3.2), and where they came in.
+/// The common fields of a datagram's fragments (RFC 791 3.2), and their network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FragmentKey {
     /// Source address.
@@ -83,9 +83,9 @@ pub struct FragmentKey {
 /// One fragment as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<H> {
-    /// Which datagram it belongs to.
+    /// The datagram that it belongs to.
     pub key: FragmentKey,
-    /// Its place in the datagram's payload, in bytes.
+    /// Its offset in the datagram's payload, in bytes.
     pub offset: u16,
     /// Bytes of payload it carries.
     pub len: u16,
@@ -95,19 +95,19 @@ pub struct Fragment<H> {
     pub handle: H,
 }
 
-/// What became of the fragment that was pushed.
+/// The outcome of a fragment.
 #[derive(Debug)]
 #[must_use]
 pub enum Outcome<'a, H> {
     /// It is held; others are missing.
     Kept,
-    /// It was the last one missing: here they all are.
+    /// It was the last one missing: here are all of them.
     Complete(Complete<'a, H>),
     /// It was dropped, alone or with its whole datagram; the handles went to `release`.
     Dropped(ReassemblyDrop),
 }
 
-/// Why a payload came back undelivered.
+/// Why a payload is returned undelivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReassemblyDrop {
     /// It overlaps another fragment of the datagram, which is dropped whole: teardrop.
@@ -122,7 +122,7 @@ pub enum ReassemblyDrop {
     Timeout,
     /// The fragment ends beyond what a datagram can hold: ping of death.
     Oversize,
-    /// The fragment carries nothing.
+    /// The fragment is empty.
     ZeroLength,
     /// The fragment is not the last and its length, or its offset, is not a multiple of 8 bytes
     /// (RFC 791 3.2).
@@ -167,14 +167,14 @@ impl fmt::Display for ReassemblyDrop {
     }
 }
 
-/// A payload that comes back undelivered.
+/// A payload that is returned undelivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released<H> {
     /// The payload.
     pub handle: H,
-    /// Why.
+    /// The reason.
     pub reason: ReassemblyDrop,
-    /// Where it stood in its datagram: RFC 792 allows a "time exceeded" only about fragment 0.
+    /// Its offset in its datagram: RFC 792 allows a "time exceeded" only about fragment 0.
     pub offset: u16,
 }
 
@@ -200,7 +200,7 @@ struct Datagram {
     count: u32,
     /// Bytes held; equal to `end` when nothing is missing.
     held: u32,
-    /// Length of the whole, as soon as a fragment without "more" has told; zero before.
+    /// Length of the whole datagram, once a fragment without "more" has arrived; zero before.
     end: u32,
     older: u32,
     newer: u32,
@@ -221,8 +221,8 @@ impl<H> Piece<H> {
 }
 
 impl<H> Reassembly<H> {
-    /// Takes all memory (see [`ReassemblyCapacity::bytes`]). `seed` is secret: who knows it can
-    /// make the table slow.
+    /// Allocates all its memory here (see [`ReassemblyCapacity::bytes`]). `seed` is secret: an
+    /// attacker that knows it can make lookups slow.
     pub fn new(capacity: ReassemblyCapacity, timeout: Duration, seed: HashSeed) -> Self {
         let ReassemblyCapacity { datagrams, pieces, pieces_per_datagram } = capacity;
         assert!(datagrams > 0 && pieces_per_datagram > 0, "reassembly without room for a datagram");
@@ -240,7 +240,7 @@ impl<H> Reassembly<H> {
 
     /// Takes one fragment. Payloads that are not kept go to `release` first, with the reason: this
     /// fragment, its datagram, or older ones that had to make way. Costs about 50 ns, and a walk
-    /// over the datagram's pieces where a fragment arrives out of order.
+    /// over the datagram's fragments where one arrives out of order.
     pub fn push(
         &mut self,
         fragment: Fragment<H>,
@@ -271,8 +271,8 @@ impl<H> Reassembly<H> {
         Outcome::Complete(Complete { pieces: &mut self.pieces, next: first, count, len: end as usize })
     }
 
-    /// Drops datagrams whose time is over, at most [`EXPIRED_PER_TICK_MAX`] a call, and says how
-    /// many. One compare where there is nothing to do.
+    /// Drops expired datagrams, at most [`EXPIRED_PER_TICK_MAX`] a call, and returns their number.
+    /// One compare where there is nothing to do.
     pub fn tick(&mut self, now: Instant, release: &mut impl FnMut(Released<H>)) -> usize {
         let mut expired = 0;
         while expired < EXPIRED_PER_TICK_MAX {
@@ -286,7 +286,7 @@ impl<H> Reassembly<H> {
         expired
     }
 
-    /// When [`tick`](Self::tick) has something to do, as far as is known now.
+    /// The next time at which [`tick`](Self::tick) has work, as far as is known now.
     pub fn deadline(&self) -> Option<Instant> {
         self.datagrams.get(self.oldest).map(|oldest| oldest.deadline)
     }
@@ -301,7 +301,7 @@ impl<H> Reassembly<H> {
         self.pieces.len()
     }
 
-    /// The datagram of `key`, a new one where there is none that is still in time.
+    /// The datagram of `key`, a new one where there is none that has not expired.
     fn open(&mut self, key: PackedKey, now: Instant, release: &mut impl FnMut(Released<H>)) -> u32 {
         if let Some(datagram) = self.table.get(key).copied() {
             if now < self.datagrams[datagram].deadline {
@@ -333,12 +333,12 @@ impl<H> Reassembly<H> {
         idx
     }
 
-    /// The piece after which the fragment belongs, if it agrees with all that is held.
+    /// The fragment after which this one belongs, if it agrees with all that are held.
     fn place(&self, datagram: u32, fragment: &Fragment<H>) -> Result<u32, ReassemblyDrop> {
         let state = &self.datagrams[datagram];
         let (offset, end) = (u32::from(fragment.offset), u32::from(fragment.offset) + u32::from(fragment.len));
         let last_end = self.pieces.get(state.last).map_or(0, Piece::end);
-        // In order, the usual case, there is nothing to walk.
+        // In order, the usual case, no walk is needed.
         let before = if last_end <= offset { state.last } else { self.before(state, offset) };
         let next = match self.pieces.get(before) {
             Some(piece) => piece.next,
@@ -409,14 +409,14 @@ impl<H> Reassembly<H> {
         }
     }
 
-    /// Frees pieces at the cost of the oldest datagram that is not `spared`. There is one: `spared`
-    /// alone may not fill the slab.
+    /// Frees fragments of the oldest datagram that is not `spared`. There is one: `spared` alone
+    /// may not fill the slab.
     fn make_room(&mut self, spared: u32, release: &mut impl FnMut(Released<H>)) {
         let victim = if self.oldest == spared { self.datagrams[spared].newer } else { self.oldest };
         self.abandon(victim, ReassemblyDrop::Evicted, release);
     }
 
-    /// Drops a datagram and gives back what it held.
+    /// Drops a datagram and returns its payloads.
     fn abandon(&mut self, datagram: u32, reason: ReassemblyDrop, release: &mut impl FnMut(Released<H>)) {
         let mut next = self.close(datagram).first;
         while let Some(piece) = self.pieces.remove(next) {
@@ -425,7 +425,7 @@ impl<H> Reassembly<H> {
         }
     }
 
-    /// Forgets a datagram; its pieces are the caller's to take.
+    /// Removes a datagram; the caller takes its fragments.
     fn close(&mut self, datagram: u32) -> Datagram {
         let Some(state) = self.datagrams.remove(datagram) else { panic!("a datagram is closed once") };
         self.table.remove(state.key);
@@ -441,7 +441,7 @@ impl<H> Reassembly<H> {
     }
 }
 
-/// A key in 120 bits, and one above them that is always set: so no packet's key equals a free
+/// A key in 120 bits, and one bit above that is always set: so no packet's key equals a free
 /// slot's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PackedKey([u64; 2]);
@@ -457,15 +457,14 @@ impl PackedKey {
 impl Key for PackedKey {
     const EMPTY: Self = Self([0; 2]);
 
-    /// These keys come from the network: who sends them must not be able to choose those that
-    /// collide.
+    /// Senders choose these keys and must not be able to choose those that collide.
     fn hash(self, seed: &HashSeed) -> u64 {
         seed.sip(&self.0)
     }
 }
 
-/// What can be said of a fragment without knowing others. Nothing that fails here touches the
-/// datagram it claims.
+/// Checks a fragment by itself. A failure here does not touch the datagram that it claims to belong
+/// to.
 fn check<H>(fragment: &Fragment<H>) -> Result<(), ReassemblyDrop> {
     if fragment.len == 0 {
         return Err(ReassemblyDrop::ZeroLength);
@@ -479,8 +478,8 @@ fn check<H>(fragment: &Fragment<H>) -> Result<(), ReassemblyDrop> {
     Ok(())
 }
 
-/// The payloads of a whole datagram, in order and without a gap. Payloads that nobody took are
-/// dropped with it.
+/// The payloads of a whole datagram, in order and without a gap. Dropping it drops the payloads
+/// that were not taken.
 #[derive(Debug)]
 pub struct Complete<'a, H> {
     pieces: &'a mut Slab<Piece<H>>,

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 const START: Instant = Instant::from_nanos(1_000);
 
-/// A machine whose handles are numbers, and the list of those that came back.
+/// A machine whose handles are numbers, and the list of the returned ones.
 struct Bench {
     machine: Reassembly<u32>,
     released: Vec<(u32, ReassemblyDrop)>,
     now: Instant,
 }
 
-/// What a push came to.
+/// The outcome of a push.
 #[derive(Debug, PartialEq)]
 enum End {
     Kept,
@@ -40,7 +40,7 @@ impl Bench {
         self.machine.tick(now, &mut |r| self.released.push((r.handle, r.reason)))
     }
 
-    /// What came back since the last look.
+    /// The handles returned since the last call.
     fn released(&mut self) -> Vec<(u32, ReassemblyDrop)> {
         core::mem::take(&mut self.released)
     }
@@ -252,7 +252,7 @@ fn largest_datagram_completes_and_tells_its_length() {
     let last = Fragment { key: key(1), offset: 65_512, len: 3, more: false, handle: 2 };
     let Outcome::Complete(complete) = bench.machine.push(last, START, &mut |_| {}) else { panic!("it is whole") };
     assert_eq!((complete.datagram_len(), complete.len()), (DATAGRAM_PAYLOAD_MAX, 2));
-    // Nobody takes the payloads: the machine does not keep them either.
+    // The payloads are not taken: the machine does not keep them either.
     drop(complete);
     assert_eq!(bench.machine.held(), 0);
 }

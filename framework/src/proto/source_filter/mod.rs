@@ -1,11 +1,10 @@
-//! Which sources of a group a consumer wants: the socket filters of RFC 3376 3.1 with the
-//! operations of RFC 3678, and their merge into the interface's filter (RFC 3376 3.2), which IGMP
-//! reports.
+//! Source filters: the socket filters of RFC 3376 3.1 with the operations of RFC 3678, and their
+//! merge into the interface's filter (RFC 3376 3.2), which IGMP reports.
 //!
 //! A [`Membership`] is one consumer in one group on one interface. Its filter either includes a
-//! list of sources or excludes one; any-source is "exclude nobody". The sources of all filters
-//! stand in one hash table, so that a list of thousands costs a datagram the same probe as a list
-//! of two, and only their sum is limited.
+//! list of sources or excludes one; any-source is an empty exclude list. The sources of all filters
+//! are in one hash table, so that a list of thousands costs a datagram the same probe as a list of
+//! two, and only their sum is limited.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -15,7 +14,7 @@ use super::ids::{ConsumerId, FilterId, InterfaceId};
 use super::slab::{NIL, Slab};
 use super::table::Table;
 
-/// How much the filters hold. All of it is allocated at construction.
+/// The capacities of the filters. All of it is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceFilterCapacity {
     /// Memberships: one per consumer, group and interface; 40 bytes, and 48 to 96 for a group's
@@ -26,7 +25,7 @@ pub struct SourceFilterCapacity {
 }
 
 impl SourceFilterCapacity {
-    /// The bytes that [`SourceFilters::new`] takes: the sum of its four parts.
+    /// The bytes that [`SourceFilters::new`] allocates: the sum of its four parts.
     pub fn bytes(self) -> usize {
         Table::<u64, u32>::bytes(self.memberships)
             + Slab::<Filter>::bytes(self.memberships)
@@ -38,15 +37,15 @@ impl SourceFilterCapacity {
 /// One consumer in one group on one interface, or on [`InterfaceId::ANY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Membership {
-    /// Who joined.
+    /// The consumer that joined.
     pub consumer: ConsumerId,
-    /// What it joined.
+    /// The group that it joined.
     pub group: Ipv4Addr,
-    /// Where it joined.
+    /// The interface on which it joined.
     pub interface: InterfaceId,
 }
 
-/// What a list of sources means (RFC 3376 3.1).
+/// The meaning of a list of sources (RFC 3376 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FilterMode {
     /// Only the sources in the list.
@@ -62,7 +61,7 @@ pub enum FilterMode {
 pub enum FilterError {
     /// The address is not a multicast group.
     NotAGroup,
-    /// Nobody joined so (`EADDRNOTAVAIL`).
+    /// There is no such membership (`EADDRNOTAVAIL`).
     NotAMember,
     /// The consumer joined the group on this interface already, or on any (`EADDRINUSE`).
     AlreadyAMember,
@@ -128,7 +127,7 @@ struct SourceNode {
 }
 
 impl SourceFilters {
-    /// Takes all memory (see [`SourceFilterCapacity::bytes`]).
+    /// Allocates all its memory here (see [`SourceFilterCapacity::bytes`]).
     pub fn new(capacity: SourceFilterCapacity, seed: HashSeed) -> Self {
         Self {
             groups: Table::new(capacity.memberships, seed),
@@ -139,9 +138,9 @@ impl SourceFilters {
         }
     }
 
-    /// Whether a datagram from `source` that arrived on `interface` is wanted: one line for lists
-    /// of none or one, a probe more for longer ones. The group is the one that `filter` was made
-    /// for. A filter that was left accepts nothing.
+    /// Whether the filter accepts a datagram from `source` that arrived on `interface`: one line
+    /// for lists of none or one, a probe more for longer ones. The group is the one that `filter`
+    /// was made for. The filter of a membership that ended accepts nothing.
     #[inline]
     pub fn accepts(&self, filter: FilterId, interface: InterfaceId, source: Ipv4Addr) -> bool {
         if filter.is_any() {
@@ -160,8 +159,8 @@ impl SourceFilters {
         listed == (state.mode == FilterMode::Include)
     }
 
-    /// Joins for any source. The filter is [`FilterId::ANY`] to nobody but the caller who knows
-    /// that there is only one interface; what this returns checks the interface.
+    /// Joins for any source. The returned filter checks the interface; only a caller that knows
+    /// that there is a single interface may replace it by [`FilterId::ANY`].
     pub fn join(&mut self, membership: Membership) -> Result<FilterId, FilterError> {
         self.add(membership, FilterMode::Exclude).map(FilterId)
     }
@@ -181,8 +180,8 @@ impl SourceFilters {
         Ok(FilterId(filter))
     }
 
-    /// Takes one source from an include list; the last one ends the membership, and its filter with
-    /// it. True while the membership lasts.
+    /// Removes one source from an include list; removing the last one ends the membership, and its
+    /// filter with it. True while the membership lasts.
     pub fn leave_source(&mut self, membership: Membership, source: Ipv4Addr) -> Result<bool, FilterError> {
         let filter = self.member(membership)?;
         self.require(filter, FilterMode::Include)?;
@@ -201,16 +200,16 @@ impl SourceFilters {
         self.list(filter, source)
     }
 
-    /// Takes one source back from the exclude list (RFC 3678 `IP_UNBLOCK_SOURCE`).
+    /// Removes one source from the exclude list (RFC 3678 `IP_UNBLOCK_SOURCE`).
     pub fn unblock(&mut self, membership: Membership, source: Ipv4Addr) -> Result<(), FilterError> {
         let filter = self.member(membership)?;
         self.require(filter, FilterMode::Exclude)?;
         self.unlist(filter, source)
     }
 
-    /// Sets mode and list at once (RFC 3678 4.1.3 `setsourcefilter`), joining where there was no
-    /// membership. A source named twice counts once. Including nobody leaves, and gives no filter.
-    /// All or nothing: on an error the filter is as it was.
+    /// Sets mode and list at once (RFC 3678 4.1.3 `setsourcefilter`), and joins where there was no
+    /// membership. A source named twice counts once. An empty include list leaves, and returns no
+    /// filter. All or nothing: on an error the filter is as it was.
     pub fn set(
         &mut self,
         membership: Membership,
@@ -226,7 +225,7 @@ impl SourceFilters {
         }
         let held = found.map_or(0, |filter| self.filters[filter].len as usize);
         // Counts a source named twice as two: refusing a list that would just fit is better than
-        // half a list.
+        // applying half a list.
         if sources.len() > self.nodes.free_count() + held {
             return Err(FilterError::SourcesFull);
         }
@@ -246,8 +245,8 @@ impl SourceFilters {
         Ok(Some(FilterId(filter)))
     }
 
-    /// Ends a membership whatever its filter. The `FilterId` that it had means nothing from here
-    /// on: unbind its subscriber first.
+    /// Ends a membership whatever its filter. Its `FilterId` is invalid from here on: unbind its
+    /// subscriber first.
     pub fn leave(&mut self, membership: Membership) -> Result<(), FilterError> {
         let filter = self.member(membership)?;
         self.drop_membership(filter);
@@ -259,10 +258,10 @@ impl SourceFilters {
         self.find(membership).map(FilterId)
     }
 
-    /// What the interface has to receive so that each of its consumers gets what it wants
+    /// The filter of the interface, so that each of its consumers gets the sources that it wants
     /// (RFC 3376 3.2): exclude as soon as one of them excludes, then the sources that all of those
-    /// exclude and nobody includes; else all that somebody includes. None where nobody joined.
-    /// Costs (sources x memberships of the group): for reports, not for packets.
+    /// exclude and none includes; else all sources that any of them includes. `None` where there is
+    /// no member. Costs (sources x memberships of the group): for reports, not for packets.
     pub fn merged(&self, group: Ipv4Addr, interface: InterfaceId) -> Option<Merged<'_>> {
         let mut mode = None;
         // The shortest exclude list bounds the intersection.
@@ -282,28 +281,28 @@ impl SourceFilters {
         Some(Merged { filters: self, group, interface, mode: mode?, shortest })
     }
 
-    /// Moves with every join, leave and change of a list: what was read of the filters is good
-    /// while this stays.
+    /// Increments with every join, leave and change of a list: what was read of the filters is
+    /// valid while this stays the same.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Places where memberships stand: the bound of [`SourceFilters::changed_at`].
+    /// Entries for memberships: the bound of [`SourceFilters::changed_at`].
     pub fn places(&self) -> usize {
         self.filters.capacity()
     }
 
-    /// The group of the membership at a place, where the group has changed after `since`, a former
-    /// count of [`changes`](SourceFilters::changes). A group with several members may come several
-    /// times; one that lost its last member does not come. One line read, so that walking over all
-    /// places in small steps costs nobody a packet.
+    /// The group of the membership in an entry, where the group has changed after `since`, an
+    /// earlier value of [`changes`](SourceFilters::changes). A group with several members may
+    /// appear several times; one that lost its last member does not. Reads one line, so a walk over
+    /// all entries in small steps does not delay packets.
     pub fn changed_at(&self, place: usize, since: u64) -> Option<Ipv4Addr> {
         let filter = self.filters.get(u32::try_from(place).ok()?)?;
         (filter.changed > since).then_some(filter.membership.group)
     }
 
-    /// Counts a change and marks what is left of the group with it.
+    /// Counts a change and marks the group's remaining memberships with it.
     fn touch(&mut self, group: Ipv4Addr) {
         self.changes += 1;
         let mut filter = self.groups.get(group_key(group)).copied().unwrap_or(NIL);
@@ -313,7 +312,7 @@ impl SourceFilters {
         }
     }
 
-    /// Whether a filter accepts every source on every interface, so that nobody needs to ask it.
+    /// Whether a filter accepts every source on every interface, so that it need not be checked.
     pub(super) fn accepts_all(&self, filter: FilterId) -> bool {
         let plain = |state: &Filter| {
             state.membership.interface == InterfaceId::ANY && state.mode == FilterMode::Exclude && state.len == 0
@@ -321,12 +320,12 @@ impl SourceFilters {
         filter.is_any() || self.filters.get(filter.0).is_some_and(plain)
     }
 
-    /// Whether a filter takes only the sources that it lists.
+    /// Whether a filter accepts only the sources in its list.
     pub(super) fn is_include(&self, filter: FilterId) -> bool {
         self.filters.get(filter.0).is_some_and(|state| state.mode == FilterMode::Include)
     }
 
-    /// Whether a filter includes this source and no other.
+    /// Whether a filter includes this source only.
     pub(super) fn is_only_source(&self, filter: FilterId, source: Ipv4Addr) -> bool {
         let only = |state: &Filter| state.mode == FilterMode::Include && state.len == 1 && state.only == source;
         self.filters.get(filter.0).is_some_and(only)

@@ -17,7 +17,7 @@ fn member(consumer: u32, interface: InterfaceId) -> Membership {
     Membership { consumer: ConsumerId(consumer), group: GROUP, interface }
 }
 
-/// Which of A, B, C pass on PORT0.
+/// Those of A, B, C that pass on PORT0.
 fn accepted(filters: &SourceFilters, filter: FilterId) -> Vec<Ipv4Addr> {
     [A, B, C].into_iter().filter(|source| filters.accepts(filter, PORT0, *source)).collect()
 }
@@ -153,7 +153,7 @@ fn merge_follows_the_examples_of_rfc_3376() {
     filters.set(member(1, PORT0), FilterMode::Exclude, &[a, b, c, d]).unwrap();
     filters.set(member(2, PORT0), FilterMode::Exclude, &[b, c, d, e]).unwrap();
     assert_eq!(merged(&filters), Some((FilterMode::Exclude, [b, c].into())));
-    // One who takes any source ends all exclusion; one on another interface has no say.
+    // A member for any source ends all exclusion; one on another interface has no effect.
     filters.join(member(4, PORT1)).unwrap();
     assert_eq!(merged(&filters), Some((FilterMode::Exclude, [b, c].into())));
     filters.join(member(5, InterfaceId::ANY)).unwrap();
