@@ -1,5 +1,5 @@
-//! A device that was not built: who builds one of several needs a type in the place of the others.
-//! It has no values, so whatever stands for it costs nothing and is never called.
+//! A device that was not built: code generic over several devices needs a type in its place. The
+//! type has no values, so its methods cost nothing and are never called.
 
 use super::steering::{Rule, RuleId, SteerError};
 use super::{Capabilities, Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
@@ -7,7 +7,7 @@ use crate::counters::Scope;
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::Instant;
 
-/// The device, its queue and both halves of that.
+/// The device, its queue and both halves of the queue.
 #[derive(Debug)]
 pub enum Absent {}
 

@@ -1,10 +1,10 @@
-//! One suite that every device passes: the contract of [`super`] as facts that are tried, on a
-//! device in memory, on a wrapper around one, in a namespace, or on a lab's NIC. The suite makes
-//! frames, posts them on one side of a link and looks at what the other side receives; it reads no
-//! clock and draws frames from a fixed pattern, so a failure happens again.
+//! One suite that every device passes: the contract of [`super`] as testable facts, on a device in
+//! memory, on a wrapper around one, in a namespace, or on a lab's NIC. The suite makes frames,
+//! posts them on one side of a link and checks what the other side receives; it reads no clock and
+//! takes frames from a fixed pattern, so a failure is reproducible.
 //!
-//! [`run`] tries each fact on a fresh [`Link`] and says which do not hold, and how. It panics
-//! nowhere on purpose, so a lab binary can print the whole list.
+//! [`run`] tries each fact on a fresh [`Link`] and returns those that do not hold, with the reason.
+//! It never panics on purpose, so a lab binary can print the whole list.
 
 use core::fmt::Write as _;
 
@@ -12,9 +12,9 @@ use super::{Offload, RxQueue, RxState, TxQueue};
 use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
 use crate::time::{Duration, Instant};
 
-/// What the suite needs to know about a kind of device, and how it gets links of it.
+/// The properties of a kind of device that the suite needs, and a factory of links.
 pub trait Rig {
-    /// A fresh link with at least `buffers` buffers in each pool: what is posted to `tx` arrives at
+    /// A fresh link with at least `buffers` buffers in each pool: frames posted to `tx` arrive at
     /// `rx`.
     fn link(&mut self, buffers: usize) -> Link;
 
@@ -26,11 +26,11 @@ pub trait Rig {
         14
     }
 
-    /// Frames after which the sender's ring is full while nobody receives; `None` where it never is
-    /// (a file).
+    /// Frames after which the sender's ring is full while the receiver does not poll; `None` if it
+    /// never is (a file).
     fn ring_len(&self) -> Option<usize>;
 
-    /// Segments of a frame that the device gathers.
+    /// Segments of a frame that the device can gather.
     fn tx_segments_max(&self) -> usize {
         1
     }
@@ -40,13 +40,13 @@ pub trait Rig {
         false
     }
 
-    /// Whether a frame can stand in its ring before it is sent. One that cannot says so each time.
+    /// Whether it can prepost a frame. A device that cannot must refuse each time.
     fn preposts(&self) -> bool {
         false
     }
 
-    /// Buffers of the sender's pool that the receiving half beside it has lent to the kernel or the
-    /// NIC, from the start.
+    /// Buffers of the sender's pool that the receive half beside it has given to the kernel or the
+    /// NIC from the start.
     fn buffers_lent(&self) -> usize {
         0
     }
@@ -54,15 +54,15 @@ pub trait Rig {
 
 /// One direction between two queues.
 pub struct Link {
-    /// Where the suite posts.
+    /// The queue that the suite posts to.
     pub tx: Box<dyn TxQueue>,
-    /// Buffers for what is posted.
+    /// Buffers for posted frames.
     pub tx_pool: Pool,
-    /// Where the suite receives.
+    /// The queue that the suite receives from.
     pub rx: Box<dyn RxQueue>,
-    /// Buffers for what is received.
+    /// Buffers for received frames.
     pub rx_pool: Pool,
-    /// Frames that both sides dropped by name so far.
+    /// Frames that both sides have dropped by name so far.
     pub dropped: Box<dyn Fn() -> u64>,
 }
 
@@ -71,14 +71,14 @@ pub struct Link {
 pub struct Failure {
     /// The fact, as the suite names it.
     pub fact: &'static str,
-    /// What was seen instead.
+    /// The observation that contradicts it.
     pub seen: String,
 }
 
 type Fact = fn(&mut dyn Rig) -> Result<(), String>;
 type Post = fn(&mut dyn TxQueue, Mbuf) -> Result<(), Mbuf>;
 
-/// The facts, in the order in which they are tried.
+/// The facts, in the order of the tests.
 const FACTS: &[(&str, Fact)] = &[
     ("frames of every length arrive unchanged", every_length_arrives_unchanged),
     ("frames arrive in the order of posting", order_is_kept),
@@ -98,12 +98,12 @@ const FACTS: &[(&str, Fact)] = &[
     ("queues that are dropped give every mbuf back", dropped_queues_give_mbufs_back),
 ];
 
-/// The facts that [`run`] tries, as it names them.
+/// The names of the facts that [`run`] tries.
 pub fn facts() -> impl Iterator<Item = &'static str> {
     FACTS.iter().map(|&(fact, _)| fact)
 }
 
-/// Tries every fact on `rig`; the failures, none where the device conforms.
+/// Tries every fact on `rig`; returns the failures, none if the device conforms.
 pub fn run(rig: &mut dyn Rig) -> Vec<Failure> {
     let mut failures = Vec::new();
     for &(fact, check) in FACTS {
@@ -125,9 +125,9 @@ pub fn assert_conforms(rig: &mut dyn Rig) {
     assert!(failures.is_empty(), "the device does not conform:{list}");
 }
 
-/// Polls without a frame after which a link counts as dry: a device needs some turns to move a
-/// frame. The suite reads no clock; a rig of a device that takes time lets it pass in `receive`, a
-/// share in each dry poll.
+/// Polls without a frame after which a link counts as drained: a device needs some turns to move a
+/// frame. The suite reads no clock; the rig of a device that takes time waits in `receive`, a share
+/// of it in each empty poll.
 const DRY_POLLS: usize = 1_000;
 
 impl Link {
@@ -135,7 +135,7 @@ impl Link {
         Instant::ZERO + Duration::from_secs(1)
     }
 
-    /// Posts one linear frame; the mbuf comes back where the ring is full.
+    /// Posts one linear frame; the mbuf is returned if the ring is full.
     fn post(&mut self, frame: &[u8]) -> Result<(), Mbuf> {
         let mbuf = self.tx_pool.alloc_copy(frame).expect("the rig's pools are as large as was asked");
         self.tx.post(mbuf, Offload::NONE)
@@ -153,12 +153,13 @@ impl Link {
         Ok(())
     }
 
-    /// Receives until the link is dry, `limit` frames a burst.
+    /// Receives until the link is drained, `limit` frames per burst.
     fn drain(&mut self, limit: usize) -> Result<Vec<Vec<u8>>, String> {
         self.collect(limit, usize::MAX)
     }
 
-    /// Receives until `wanted` frames have come, or the link is dry, `limit` frames a burst.
+    /// Receives until `wanted` frames have arrived, or the link is drained, `limit` frames per
+    /// burst.
     fn collect(&mut self, limit: usize, wanted: usize) -> Result<Vec<Vec<u8>>, String> {
         let mut frames = Vec::new();
         let mut dry = 0;
@@ -192,13 +193,13 @@ impl Link {
             received.extend(self.collect(limit, portion.len())?);
             self.bring_home()?;
         }
-        // More than was sent.
+        // More frames than were sent.
         received.extend(self.drain(limit)?);
         Ok(received)
     }
 
-    /// Reaps until every posted mbuf is home, as long as a frame may take; nothing else is on the
-    /// way.
+    /// Reaps until every posted mbuf is freed, as long as a frame may take; nothing else is in
+    /// flight.
     fn bring_home(&mut self) -> Result<(), String> {
         let mut dry = 0;
         while self.tx.in_flight() > 0 && dry < DRY_POLLS && self.rx.state() != RxState::Ended {
@@ -212,8 +213,8 @@ impl Link {
         Ok(())
     }
 
-    /// Both pools as they were, but for what a receiving half has lent, and nothing dropped without
-    /// a name.
+    /// Checks that both pools are as before, except buffers that a receive half owns, and that
+    /// there were no unnamed drops.
     fn nothing_leaks(&self, buffers_lent: usize) -> Result<(), String> {
         let in_use = self.tx_pool.in_use();
         if in_use > buffers_lent {
@@ -317,7 +318,7 @@ fn full_ring_gives_the_mbuf_back(rig: &mut dyn Rig) -> Result<(), String> {
 fn urgent_frame_leaves_at_once(rig: &mut dyn Rig) -> Result<(), String> {
     let len = rig.frame_len_min().max(64);
     let posts: [Post; 2] = [|tx, mbuf| tx.post(mbuf, Offload::URGENT), |tx, mbuf| tx.post_urgent(mbuf)];
-    // With some that wait for a doorbell, and alone.
+    // After some frames that wait for a doorbell, and alone.
     for (before, post) in [3, 0].into_iter().flat_map(|before| posts.map(|post| (before, post))) {
         let mut link = rig.link(2 * BURST_MAX);
         let sent = frames(before + 1, len);
@@ -381,7 +382,7 @@ fn preposted_frame_gives_way_to_what_is_posted(rig: &mut dyn Rig) -> Result<(), 
     }
     link.tx.ring_doorbell(link.now());
     same(&sent, &link.drain(32)?)?;
-    // What stands at the end never leaves.
+    // A frame still preposted at the end never leaves.
     if link.tx.prepost(&frame(len, 98)).is_none() {
         return Err("the frame does not stand behind others".into());
     }
@@ -494,8 +495,7 @@ fn chain_is_gathered(rig: &mut dyn Rig) -> Result<(), String> {
     let mut link = rig.link(BURST_MAX);
     let part = |range: core::ops::Range<usize>| link.tx_pool.alloc_copy(&whole[range]).ok_or("the pool is too small");
     let (mut head, mut middle, payload) = (part(0..60)?, part(60..200)?, part(200..300)?);
-    // The last segment shows the bytes of an mbuf that somebody else keeps, as a retransmission
-    // does.
+    // The last segment is a view of an mbuf that is held elsewhere, as in a retransmission.
     let held = payload.hold();
     payload.free();
     middle.attach(link.tx_pool.view(held).map_err(|_| "the pool is too small")?);
@@ -536,8 +536,7 @@ fn quiet_link_gives_nothing(rig: &mut dyn Rig) -> Result<(), String> {
     }
 }
 
-/// Frames posted and not told to the NIC, frames on the way, and what the receiver's ring holds for
-/// frames to come.
+/// Frames posted without a doorbell, frames in flight, and the buffers in the receive ring.
 fn dropped_queues_give_mbufs_back(rig: &mut dyn Rig) -> Result<(), String> {
     let mut link = rig.link(BURST_MAX * 2);
     let sent = frames(4, rig.frame_len_min().max(64));

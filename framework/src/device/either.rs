@@ -1,6 +1,6 @@
-//! One of two kinds of device, chosen when it is opened: what a configuration decides without a
-//! second copy of everything above it. Costs a branch that always goes the same way: one a burst to
-//! receive, one a frame to send.
+//! One of two kinds of device, chosen when it is opened: the configuration decides, without a
+//! second copy of all code above the device. The cost is a branch that always goes the same way:
+//! one per burst on receive, one per frame on send.
 
 use super::steering::{Rule, RuleId, SteerError};
 use super::{Capabilities, Device, DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
@@ -17,7 +17,7 @@ pub enum Either<L, R> {
     Right(R),
 }
 
-/// The same call of whichever it is.
+/// Forwards a call to the variant that is present.
 macro_rules! either {
     ($value:expr, $it:ident => $call:expr) => {
         match $value {
@@ -157,7 +157,7 @@ mod tests {
 
     type Wire = Either<MemoryDevice, MemoryDevice>;
 
-    /// A memory link of which one end is the one kind and the other end the other.
+    /// A memory link with a device of each kind at its ends.
     struct Mixed;
 
     impl Rig for Mixed {

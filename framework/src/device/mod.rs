@@ -1,5 +1,5 @@
-//! Devices move: frames between a NIC (or a file, or plain memory) and mbufs. This is the contract
-//! that all share.
+//! Devices move frames between a NIC (or a file, or plain memory) and mbufs. This module is the
+//! contract that all devices share.
 //!
 //! A [`Device`] is a port. It is opened by the main thread, takes [steering rules](steering), and
 //! hands out [`Queue`]s, one to each worker. On its own thread, with its own pool, the worker opens
@@ -17,12 +17,11 @@
 //! queue to the worker that opened it. This floor imports `mem`, `time` and `counters`, and `wire`
 //! for steering rules, captures and faults; never `proto` or `pipeline`.
 //!
-//! What a device may never do: lose a frame without a counter of its own name, panic on what the
-//! NIC, the kernel or a file hands it, or keep an mbuf that [`TxQueue::reap`] could have sent home.
-//! The suite `conformance` of the feature `testing` checks it.
+//! A device must never lose a frame without a counter of its own name, panic on input from the NIC,
+//! the kernel or a file, or keep an mbuf that [`TxQueue::reap`] could have freed. The suite
+//! `conformance` of the feature `testing` checks it.
 
-// Modules of devices are there by feature; what stands in for those that were not built is
-// `absent`.
+// Modules of devices are compiled by feature; `absent` stands in for those that were not built.
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5", feature = "pcap")))]
 mod absent;
 #[cfg(feature = "af-xdp")]
@@ -61,78 +60,76 @@ pub(crate) use absent::Absent;
 pub use offload::Offload;
 use steering::{Fields, Rule, RuleId, SteerError};
 
-/// A port: where queues come from and what decides which frames reach them. Set-up only, never on
-/// the data path.
+/// A port: hands out queues and steers frames to them. Set-up only, never on the data path.
 pub trait Device {
-    /// What a worker takes to its thread.
+    /// The queue that a worker moves to its thread.
     type Queue: Queue;
 
-    /// The name that the user knows it by: `eth1`, `mlx5_0`, `day.pcap`.
+    /// The name that the operator knows: `eth1`, `mlx5_0`, `day.pcap`.
     fn name(&self) -> &str;
 
-    /// What the device can do. Read it and ask for no more: a request beyond it is refused or
-    /// counted, never half done.
+    /// The device's capabilities. A request beyond them is refused or counted, never half done.
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes queue `idx` out of the device. Each queue is taken once; of some devices again, when
-    /// both halves of it are gone.
+    /// Takes queue `idx`. Each queue is taken once; some devices allow it again after both halves
+    /// of the queue were dropped.
     fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError>;
 
-    /// Sends the frames that `rule` names to queue `idx`. May be called while the queues run; no
-    /// frame of another rule is lost by it.
+    /// Steers the frames that match `rule` to queue `idx`. May be called while the queues run;
+    /// frames of other rules are not lost.
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError>;
 
-    /// Takes a rule back.
+    /// Removes a rule.
     fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError>;
 }
 
-/// One queue of a device on its way to a worker.
+/// One queue of a device, before a worker opens it.
 pub trait Queue: Send {
-    /// The receiving half.
+    /// The receive half.
     type Rx: RxQueue;
-    /// The sending half.
+    /// The transmit half.
     type Tx: TxQueue;
 
-    /// Opens the queue on the calling thread, which becomes its owner. `pool` is where received
-    /// frames go, and its region is registered with the device; counters are registered in `scope`.
+    /// Opens the queue on the calling thread, which becomes its owner. Received frames go into
+    /// `pool`, whose region is registered with the device; counters are registered in `scope`.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(Self::Rx, Self::Tx), DeviceError>;
 }
 
-/// The receiving half of a queue.
+/// The receive half of a queue.
 pub trait RxQueue {
-    /// Appends up to `limit` received frames to `burst` (and never more than it has room for),
-    /// oldest first, and refills the ring from `pool`, the one that the queue was opened with: a
-    /// device that registered its region panics at another. Returns how many. No system call,
-    /// allocation or lock unless the device says so in its own documentation. A frame that cannot
-    /// be delivered is counted by name; while the pool is empty frames stay where they are as long
-    /// as the device can hold them.
+    /// Appends up to `limit` received frames to `burst` (never more than it has room for), oldest
+    /// first, and refills the ring from `pool`, which must be the pool that the queue was opened
+    /// with: a device that registered its region panics on another. Returns the number of frames.
+    /// No system call, allocation or lock unless the device documents one. A frame that cannot be
+    /// delivered is counted by name; while the pool is empty frames remain in the ring as long as
+    /// the device can hold them.
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize;
 
-    /// Whether more frames may come.
+    /// Whether more frames may arrive.
     fn state(&self) -> RxState;
 
-    /// Brings counters up to date that the kernel or the NIC keeps: drops in a ring that is not
-    /// ours to see. May make a system call; the loop calls it now and then, never per burst. It has
-    /// no default, because a wrapper that forgets what it wraps would hide those drops.
+    /// Updates counters that the kernel or the NIC keeps, such as drops before our ring. May make a
+    /// system call; the loop calls it at intervals, never per burst. It has no default, because a
+    /// wrapper that forgets to forward it would hide those drops.
     fn refresh_counters(&mut self);
 }
 
-/// Whether a receiving queue is alive.
+/// The state of a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RxState {
-    /// Frames may come at any time.
+    /// Frames may arrive at any time.
     Open,
-    /// The link is down; it may come back.
+    /// The link is down; it may return.
     LinkDown,
-    /// No frame will ever come again: the end of a capture, the peer is gone, the device was
+    /// No frame will ever arrive again: the capture has ended, the peer is gone, the device was
     /// removed.
     Ended,
 }
 
-/// The sending half of a queue. Post and doorbell are apart so that a burst costs one doorbell.
+/// The transmit half of a queue. Post and doorbell are separate so that a burst costs one doorbell.
 ///
-/// A frame that cannot wait for it is posted [urgent](Offload::URGENT): its device rings before the
-/// post returns. What that costs beyond a post, once for each such frame:
+/// A frame that cannot wait for the doorbell is posted [urgent](Offload::URGENT): its device rings
+/// before the post returns. The cost beyond a post, once per urgent frame:
 ///
 /// | device | ringing |
 /// |---|---|
@@ -142,92 +139,91 @@ pub enum RxState {
 /// | `af_xdp` without copies | the same call where the driver sleeps and asks for it, else a store |
 /// | `pcap` | the frames are written as with a doorbell |
 pub trait TxQueue {
-    /// Takes a frame, linear or a chain of segments, with what it wants of the NIC beside it. A
-    /// full ring gives the mbuf back untouched. A frame that this device can never send (too long,
-    /// too many segments, an offload it has not) is taken and counted by name. The frame may leave
-    /// at once or with the next doorbell; an urgent one leaves at once, behind all that was posted
-    /// before it.
+    /// Posts a frame, linear or a chain of segments, with its offloads. A full ring returns the
+    /// mbuf untouched. A frame that this device can never send (too long, too many segments, an
+    /// unsupported offload) is accepted and counted as a drop by name. The frame may leave at once
+    /// or with the next doorbell; an urgent one leaves at once, after all that were posted before
+    /// it.
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf>;
 
-    /// Posts a frame that is complete as it stands, and rings: [`post`](Self::post) with that one
-    /// wish, for which a device may have a shorter way.
+    /// Posts a complete frame, and rings: [`post`](Self::post) with [`URGENT`](Offload::URGENT)
+    /// only, for which a device may have a shorter path.
     fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         self.post(mbuf, Offload::URGENT)
     }
 
-    /// Posts a frame that whoever sends has not asked for: an ARP question, a bare acknowledgment.
-    /// The same as [`post`](Self::post) but for a queue that marks what a caller posts, so that it
-    /// is stamped: that leaves the frame unmarked.
+    /// Posts a frame that the caller did not ask for: an ARP request, a bare acknowledgment. As
+    /// [`post`](Self::post), except that a wrapper that marks the caller's frames for timestamps
+    /// leaves this frame unmarked.
     fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         self.post(mbuf, offload)
     }
 
-    /// Posts the frames of `burst` in order, all with the same wishes, as [`post`](Self::post) does
-    /// one; returns how many were taken. What the ring has no room for stays in `burst`. A device
-    /// may do better with many frames at once than one by one.
+    /// Posts the frames of `burst` in order, all with the same offloads, as [`post`](Self::post)
+    /// does one; returns how many were accepted. Frames beyond the room in the ring remain in
+    /// `burst`. A device may handle many frames at once more cheaply than one by one.
     fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
         post_one_by_one(self, burst, offload)
     }
 
-    /// Carries a frame as far as it goes without leaving, by the instructions and through the
-    /// places of [`post`](Self::post), so that the next one that is posted finds them warm. What
-    /// was posted before may be rung for. The mbuf goes home, and nothing counts as sent. By
-    /// default the frame goes nowhere.
+    /// Builds a frame as [`post`](Self::post) does, with the same instructions and memory, but does
+    /// not send it, so that the next post runs warm. It may ring for frames posted before. The mbuf
+    /// is freed, and nothing counts as sent. By default the frame is only freed.
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         let _ = offload;
         mbuf.free();
     }
 
-    /// Makes a complete frame stand where the next one goes, so that no more is to be done than to
-    /// write some of its bytes and to ring ([`preposted`](Self::preposted),
-    /// [`fire_preposted`](Self::fire_preposted)). Nothing of it leaves before. There is one such
-    /// place: whatever is posted next takes it, and the frame stands no more. `None` where the
-    /// device cannot, as by default, or not now, or not a frame of this length: then the frame goes
-    /// by [`post_urgent`](Self::post_urgent).
+    /// Places a complete frame where the next one goes, so that sending it takes only writing some
+    /// of its bytes and ringing ([`preposted`](Self::preposted),
+    /// [`fire_preposted`](Self::fire_preposted)). It does not leave before. There is one such
+    /// place: the next post overwrites it, and the preposted frame is void. `None` if the device
+    /// does not support it, which is the default, or cannot now, or not for a frame of this length:
+    /// then send the frame by [`post_urgent`](Self::post_urgent).
     fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
         let _ = frame;
         None
     }
 
-    /// The bytes of a frame that still stands, to be overwritten as one likes. `None` where it
-    /// stands no more. No system call, no search: a look.
+    /// The bytes of a preposted frame, which the caller may overwrite. `None` if the frame is void.
+    /// One check, no system call and no search.
     fn preposted(&mut self, which: Preposted) -> Option<&mut [u8]> {
         let _ = which;
         None
     }
 
-    /// Sends the frame that stands, behind all that was posted, and rings, as
-    /// [`post_urgent`](Self::post_urgent) does. False, and nothing has happened, where it stands no
-    /// more.
+    /// Sends the preposted frame, after all that were posted, and rings, as
+    /// [`post_urgent`](Self::post_urgent) does. Returns false, without an effect, if the frame is
+    /// void.
     fn fire_preposted(&mut self, which: Preposted) -> bool {
         let _ = which;
         false
     }
 
-    /// Tells the NIC about all that was posted. The loop calls it at the end of every turn, posted
-    /// or not, so a device may also do here what time alone makes due.
+    /// Notifies the NIC of all posted frames. The loop calls it at the end of every turn, posted or
+    /// not, so a device may also do work here that is due by time.
     fn ring_doorbell(&mut self, now: Instant);
 
-    /// Sends home the mbufs that the NIC is done with; returns how many frames that were. An mbuf
-    /// that is also [held](crate::mem::Held) stays with its holder. The loop calls it at the start
-    /// of every turn.
+    /// Frees the mbufs that the NIC has finished with; returns the number of frames. An mbuf that
+    /// is also [held](crate::mem::Held) remains with its holder. The loop calls it at the start of
+    /// every turn.
     fn reap(&mut self) -> usize;
 
-    /// Frames that [`TxQueue::post`] would take now. Looks at the ring anew, so that who waits for
-    /// room sees it come.
+    /// Frames that [`TxQueue::post`] would accept now. Reads the ring's state anew, so that a
+    /// caller waiting for room sees it.
     fn room(&mut self) -> usize;
 
     /// Frames posted and not yet reaped.
     fn in_flight(&self) -> usize;
 
-    /// Whether frames that ask for it are stamped, so that [`take_timestamp`](Self::take_timestamp)
-    /// says when they left.
+    /// Whether frames can be timestamped on request, so that
+    /// [`take_timestamp`](Self::take_timestamp) returns their times.
     fn has_timestamps(&self) -> bool {
         false
     }
 
-    /// When a frame that asked for it left the port: oldest first, each once. Devices without
-    /// transmit timestamps never have one.
+    /// The timestamp of a sent frame that asked for it: oldest first, each once. Devices without
+    /// transmit timestamps never return one.
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         None
     }
@@ -236,13 +232,13 @@ pub trait TxQueue {
     fn refresh_counters(&mut self);
 }
 
-/// A frame that was made to stand in a queue, until another took its place. What the number means
-/// is the device's own.
+/// A preposted frame, valid until another frame is posted. The meaning of the number is private to
+/// the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preposted(NonZeroU64);
 
 impl Preposted {
-    /// One that a device knows by this number; none is 0.
+    /// The handle for a device's number, which is never 0.
     pub const fn new(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {
             Some(number) => Some(Self(number)),
@@ -257,8 +253,8 @@ impl Preposted {
     }
 }
 
-/// Posts frames from the front of `burst` until one comes back, which stays there with those behind
-/// it. Returns how many were taken.
+/// Posts frames from the front of `burst` until one is refused, which remains there with those
+/// behind it. Returns how many were accepted.
 #[inline(never)]
 pub(crate) fn post_one_by_one<T: TxQueue + ?Sized>(tx: &mut T, burst: &mut Burst, offload: Offload) -> usize {
     let before = burst.len();
@@ -275,17 +271,17 @@ pub(crate) fn post_one_by_one<T: TxQueue + ?Sized>(tx: &mut T, burst: &mut Burst
     before - burst.len()
 }
 
-/// When a frame left the port.
+/// The time at which a frame left the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxTimestamp {
-    /// Which frame: the count of frames with [`Offload::TIMESTAMP`] that this queue took before it,
-    /// those that it dropped included.
+    /// Identifies the frame: the number of frames with [`Offload::TIMESTAMP`] that this queue
+    /// accepted before it, including those that it dropped.
     pub sequence: u64,
-    /// When, by the device's clock.
+    /// The time, by the device's clock.
     pub at: UnixTime,
 }
 
-/// What a device can do.
+/// The capabilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Queues that can be taken.
@@ -294,27 +290,27 @@ pub struct Capabilities {
     pub frame_len_max: usize,
     /// Segments of a frame to send; 1 means linear frames only.
     pub tx_segments_max: usize,
-    /// What is known about a received frame.
+    /// Receive offloads.
     pub rx: RxOffloads,
-    /// What can be asked for a frame to send.
+    /// Transmit offloads.
     pub tx: TxOffloads,
-    /// Fields that a steering rule may match; [`Fields::NONE`] where the device cannot steer and
+    /// Fields that a steering rule may match; [`Fields::NONE`] if the device cannot steer and
     /// delivers everything.
     pub steering: Fields,
-    /// Rules at the same time.
+    /// Maximum number of rules.
     pub rules_max: usize,
 }
 
-/// What the device finds out about received frames.
+/// Receive offloads: the metadata that the device provides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxOffloads {
-    /// Verdicts on IPv4 header checksums.
+    /// IPv4 header checksum status.
     pub ip_checksum: bool,
-    /// Verdicts on UDP and TCP checksums.
+    /// UDP and TCP checksum status.
     pub l4_checksum: bool,
     /// Arrival times.
     pub timestamp: bool,
-    /// Receive-side-scaling hashes.
+    /// RSS hashes.
     pub hash: bool,
     /// Strips 802.1Q tags into the mbuf's metadata.
     pub vlan: bool,
@@ -322,22 +318,22 @@ pub struct RxOffloads {
     pub flow_tag: bool,
 }
 
-/// What the device does for frames to send.
+/// Transmit offloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxOffloads {
     /// Fills in IPv4 header checksums.
     pub ip_checksum: bool,
     /// Fills in UDP and TCP checksums.
     pub l4_checksum: bool,
-    /// Bytes of the longest TCP payload that it cuts into segments; 0 where it does not.
+    /// Bytes of the longest TCP payload that it segments; 0 without segmentation.
     pub segmentation_len_max: usize,
     /// Inserts 802.1Q tags.
     pub vlan: bool,
-    /// Reports departure times.
+    /// Reports transmit timestamps.
     pub timestamp: bool,
 }
 
-/// Why a device or queue cannot be had. Says what, where, and what to do next.
+/// Why a device or queue cannot be opened, with the place and the next step.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -366,7 +362,7 @@ pub enum DeviceError {
         /// Bytes that a buffer has.
         data_room: usize,
     },
-    /// What the device itself says, as one sentence with the next step in it.
+    /// An error particular to the device, as one sentence with the next step.
     Other(String),
 }
 

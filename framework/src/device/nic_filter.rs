@@ -1,10 +1,10 @@
-//! The NIC's own filter of destination addresses. A NIC gives the kernel, and so the XDP program,
-//! only frames to its own MAC address, to all, and to the groups that it was told of; the kernel
-//! tells it of those that sockets have joined. Groups that we join ourselves it has to be told of
-//! as well, or it would drop their frames before anybody counts them.
+//! The NIC's filter of destination addresses. A NIC passes to the kernel, and so to the XDP
+//! program, only frames to its own MAC address, to broadcast, and to the multicast groups in its
+//! filter; the kernel adds those that sockets have joined. We must add the groups that we join
+//! ourselves, or the NIC drops their frames before any counter sees them.
 //!
-//! It is told through a packet socket that receives nothing: what that one has asked for is taken
-//! back when it is closed, also by kill -9 (packet(7), `PACKET_ADD_MEMBERSHIP`).
+//! We add them by a packet socket that receives nothing: the kernel removes them when the socket is
+//! closed, also after kill -9 (packet(7), `PACKET_ADD_MEMBERSHIP`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use super::sys;
 use crate::device::steering::Rule;
 use crate::wire::{EtherType, MacAddr, Protocol};
 
-/// What a NIC is asked to let through.
+/// An entry of the NIC's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device) enum Wanted {
     /// Frames to one group.
@@ -25,8 +25,8 @@ pub(in crate::device) enum Wanted {
 }
 
 impl Wanted {
-    /// What a rule needs of the filter of an interface with address `own`; None where it passes
-    /// anyway.
+    /// The filter entry that a rule needs on an interface with address `own`; None if its frames
+    /// pass anyway.
     pub(in crate::device) fn by(rule: &Rule, own: MacAddr) -> Option<Self> {
         match (rule.destination_mac, rule.destination) {
             (Some(mac), _) if mac == own || mac == MacAddr::BROADCAST => None,
@@ -44,28 +44,28 @@ fn may_be_to_any_group(rule: &Rule) -> bool {
     matches!(rule.ethertype, None | Some(EtherType::IPV4)) && matches!(rule.protocol, None | Some(Protocol::UDP))
 }
 
-/// Our wishes at one NIC's filter.
+/// Our entries in one NIC's filter.
 pub(in crate::device) struct NicFilter {
     socket: OwnedFd,
     interface: u32,
 }
 
 impl NicFilter {
-    /// Without wishes, for interface number `interface` of the calling thread's network namespace.
+    /// Without entries, for interface number `interface` of the calling thread's network namespace.
     pub(in crate::device) fn open(interface: u32) -> io::Result<Self> {
         // Protocol 0: no frame is ever queued on it.
         Ok(Self { socket: sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?, interface })
     }
 
-    /// One more rule wants this. The kernel counts; wishes beyond what the NIC can compare make it
-    /// pass all groups.
+    /// Adds an entry for one more rule. The kernel counts users; beyond the capacity of the NIC's
+    /// filter it passes all groups.
     pub(in crate::device) fn add(&self, wanted: Wanted) -> io::Result<()> {
         self.change(libc::PACKET_ADD_MEMBERSHIP, wanted)
     }
 
-    /// One rule less wants this.
+    /// Removes the entry for one rule.
     pub(in crate::device) fn remove(&self, wanted: Wanted) {
-        // Where the interface is gone, so are the wishes.
+        // If the interface is gone, so are its entries.
         let _ = self.change(libc::PACKET_DROP_MEMBERSHIP, wanted);
     }
 

@@ -1,12 +1,11 @@
-//! What a frame wants of the NIC, in one word: looked at in one test, and passed in a register.
+//! A frame's transmit offloads in one word: checked by one test, and passed in a register.
 
 use core::fmt;
 use core::num::NonZeroU16;
 use core::ops::{BitOr, BitOrAssign};
 
-/// What a frame wants of the NIC: transmit offload flags (DPDK's `ol_flags`), the tag to insert and
-/// the length to cut at. [`NONE`](Self::NONE), the default, says that the frame is complete as it
-/// stands.
+/// A frame's transmit offload flags (DPDK's `ol_flags`), the tag to insert and the segment length.
+/// [`NONE`](Self::NONE), the default, means that the frame is complete.
 ///
 /// ```
 /// use wirepath::device::Offload;
@@ -18,58 +17,57 @@ use core::ops::{BitOr, BitOrAssign};
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offload(u64);
 
-// From the lowest bit: eight flags as mlx5's Ethernet segment has them, those that no device has as
-// they are, then the tag control information, then the segment length.
+// From the lowest bit: eight flags as in mlx5's Ethernet segment, flags without a hardware
+// encoding, then the tag control information, then the segment length.
 impl Offload {
-    /// Nothing.
+    /// No offload.
     pub const NONE: Self = Self(0);
-    /// Fill in the IPv4 header checksum; the mbuf's `l2_len` and `l3_len` say where.
+    /// Fill in the IPv4 header checksum; the mbuf's `l2_len` and `l3_len` locate the header.
     pub const IP_CHECKSUM: Self = Self(1 << 6);
     /// Fill in the UDP or TCP checksum; the field holds the pseudo-header's sum.
     pub const L4_CHECKSUM: Self = Self(1 << 7);
-    /// Report when the frame left: [`TxQueue::take_timestamp`](super::TxQueue::take_timestamp).
+    /// Report when the frame leaves: [`TxQueue::take_timestamp`](super::TxQueue::take_timestamp).
     pub const TIMESTAMP: Self = Self(1 << 8);
-    /// Latency before throughput: the device rings before the post returns, as
-    /// [`TxQueue`](super::TxQueue) says at which cost.
+    /// Latency before throughput: the device rings before the post returns;
+    /// [`TxQueue`](super::TxQueue) lists the cost.
     pub const URGENT: Self = Self(1 << 9);
     const VLAN: Self = Self(1 << 10);
     const TCI_SHIFT: u32 = 16;
     const SEGMENT_SHIFT: u32 = 32;
 
-    /// Insert an 802.1Q tag with this tag control information, in place of any that was to be
-    /// inserted.
+    /// Insert an 802.1Q tag with this tag control information; it replaces any tag set before.
     #[inline(always)]
     pub const fn with_vlan(self, tci: u16) -> Self {
         let others = self.0 & !((u16::MAX as u64) << Self::TCI_SHIFT);
         Self(others | (tci as u64) << Self::TCI_SHIFT | Self::VLAN.0)
     }
 
-    /// Cut the TCP payload into segments of so many bytes; 0 leaves it whole.
+    /// Cut the TCP payload into segments of `len` bytes; 0 leaves it whole.
     #[inline(always)]
     pub const fn with_segment_len(self, len: u16) -> Self {
         let others = self.0 & !((u16::MAX as u64) << Self::SEGMENT_SHIFT);
         Self(others | (len as u64) << Self::SEGMENT_SHIFT)
     }
 
-    /// These flags where the condition holds, else nothing.
+    /// These flags if the condition holds, else none.
     #[inline(always)]
     pub const fn when(self, condition: bool) -> Self {
         if condition { self } else { Self::NONE }
     }
 
-    /// The same less these flags.
+    /// Without these flags.
     #[inline(always)]
     pub const fn without(self, flags: Self) -> Self {
         Self(self.0 & !flags.0)
     }
 
-    /// Whether all of these flags are among them.
+    /// Whether all of these flags are set.
     #[inline(always)]
     pub const fn has(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// Whether nothing is wanted but flags of `allowed`.
+    /// Whether no flags beside `allowed` are set.
     #[inline(always)]
     pub const fn is_within(self, allowed: Self) -> bool {
         self.0 & !allowed.0 == 0
@@ -81,13 +79,13 @@ impl Offload {
         if self.has(Self::VLAN) { Some((self.0 >> Self::TCI_SHIFT) as u16) } else { None }
     }
 
-    /// The bytes of the segments into which the payload is to be cut.
+    /// The segment length for the payload.
     #[inline(always)]
     pub const fn segment_len(self) -> Option<NonZeroU16> {
         NonZeroU16::new((self.0 >> Self::SEGMENT_SHIFT) as u16)
     }
 
-    /// The checksum flags, as mlx5's Ethernet segment has them.
+    /// The checksum flags, as in mlx5's Ethernet segment.
     #[inline(always)]
     pub(in crate::device) const fn checksums(self) -> u8 {
         self.0 as u8

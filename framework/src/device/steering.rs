@@ -1,9 +1,9 @@
-//! Steering rules: which frames come to a queue of ours. One type for all devices; AF_XDP compiles
-//! it into a program, mlx5 into flow specifications, and [`Rule::matches`] is the reference that
-//! both are tested against.
+//! Steering rules: which frames the device delivers to our queues. One type for all devices; AF_XDP
+//! compiles it into a program, mlx5 into flow specifications, and [`Rule::matches`] is the
+//! reference that both are tested against.
 //!
-//! A rule names values for some fields and takes any value for the others. What no rule names stays
-//! with the kernel where the device shares its port with one.
+//! A rule sets values for some fields and matches any value of the others. If the device shares its
+//! port with the kernel, the kernel receives the frames that no rule matches.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use core::ops::BitOr;
 
 use crate::wire::{EtherType, EthernetFrame, Ipv4Packet, MacAddr, Protocol};
 
-/// What a frame must carry to be steered.
+/// The match fields of a frame to be steered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// Destination MAC address.
@@ -58,7 +58,7 @@ impl Rule {
         Self { destination_port: Some(port), ..Self::protocol(Protocol::TCP) }.to(destination)
     }
 
-    /// IGMP, whatever group it is about.
+    /// IGMP, for any group.
     pub const fn igmp() -> Self {
         Self::protocol(Protocol::IGMP)
     }
@@ -73,31 +73,31 @@ impl Rule {
         Self { ethertype: Some(EtherType::IPV4), protocol: Some(protocol), ..Self::ALL }
     }
 
-    /// The same rule, for one source address: source-specific multicast, or a peer.
+    /// Restricts the rule to one source address: source-specific multicast, or a peer.
     #[must_use]
     pub const fn from(self, source: Ipv4Addr) -> Self {
         Self { source: Some(source), ..self }
     }
 
-    /// The same rule, for one destination address.
+    /// Restricts the rule to one destination address.
     #[must_use]
     pub const fn to(self, destination: Ipv4Addr) -> Self {
         Self { destination: Some(destination), ..self }
     }
 
-    /// The same rule, for one VLAN.
+    /// Restricts the rule to one VLAN.
     #[must_use]
     pub const fn on_vlan(self, vlan: u16) -> Self {
         Self { vlan: Some(vlan), ..self }
     }
 
-    /// The same rule, with a flow tag for what it matches.
+    /// Adds a flow tag for frames that match.
     #[must_use]
     pub const fn tagged(self, flow_tag: u32) -> Self {
         Self { flow_tag: Some(flow_tag), ..self }
     }
 
-    /// The fields that the rule names.
+    /// The fields that the rule sets.
     pub fn fields(&self) -> Fields {
         let mut fields = Fields::NONE;
         for (named, field) in [
@@ -117,8 +117,8 @@ impl Rule {
         fields
     }
 
-    /// Whether the rule makes sense: a field of an inner header needs the outer header that leads
-    /// to it, and numbers are in range. Devices refuse what this refuses.
+    /// Checks that the rule is valid: a field of an inner header needs the outer header before it,
+    /// and numbers are in range. Devices refuse every rule that this refuses.
     pub fn check(&self) -> Result<(), SteerError> {
         let ipv4 = self.ethertype == Some(EtherType::IPV4);
         let l3_named = self.source.is_some() || self.destination.is_some() || self.protocol.is_some();
@@ -138,7 +138,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Whether the rule names `frame`. The reference in software: 10 to 30 ns.
+    /// Whether the rule matches `frame`. The reference in software: 10 to 30 ns.
     pub fn matches(&self, frame: &[u8]) -> bool {
         let Ok(ethernet) = EthernetFrame::parse(frame) else {
             return *self == Self { flow_tag: self.flow_tag, ..Self::ALL };
@@ -178,7 +178,7 @@ fn is<T: PartialEq>(wanted: Option<T>, value: T) -> bool {
 }
 
 impl fmt::Display for Rule {
-    /// As an operator would say it: `udp to 224.67.0.199:16642 vlan 20`.
+    /// For the operator: `udp to 224.67.0.199:16642 vlan 20`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.protocol, self.ethertype) {
             (Some(protocol), _) => write!(f, "{protocol}")?,
@@ -255,15 +255,15 @@ impl BitOr for Fields {
     }
 }
 
-/// A rule that is in place, to take it back by.
+/// Identifies a rule in place, to remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RuleId(pub(in crate::device) u32);
 
-/// Why a rule is not in place. The others stay as they are.
+/// Why a rule was not installed. The other rules remain as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SteerError {
-    /// Addresses or a protocol without the EtherType that leads to them.
+    /// Addresses or a protocol without EtherType IPv4.
     NeedsIpv4,
     /// Ports without UDP or TCP.
     NeedsPorts,
@@ -273,18 +273,17 @@ pub enum SteerError {
     FlowTag(u32),
     /// The device cannot match on these fields.
     Unsupported {
-        /// Fields that the rule names and the device does not know.
+        /// Fields of the rule that the device cannot match.
         fields: Fields,
     },
     /// No more rules fit.
     TableFull {
-        /// Rules that fit.
+        /// Maximum number of rules.
         rules_max: usize,
     },
-    /// The device cannot serve this rule beside another, which goes to another queue or has another
-    /// flow tag.
+    /// The device cannot serve this rule beside another one with another queue or another flow tag.
     Overlaps {
-        /// The other, which is in place.
+        /// The other rule, which is in place.
         other: Rule,
     },
     /// The device has no such queue.
@@ -297,12 +296,12 @@ pub enum SteerError {
         /// The rule asked for.
         id: RuleId,
     },
-    /// The system lets only a process with more rights steer so.
+    /// The process lacks the privilege to steer.
     NoPermission {
-        /// What the device needs that is not root, for setcap(8).
+        /// The capabilities that a process without root needs for this device, for setcap(8).
         capabilities: &'static str,
     },
-    /// What carries the rules out, the kernel or the NIC, did not take this one.
+    /// The kernel or the NIC refused the rule.
     Refused {
         /// The system's error number.
         errno: i32,

@@ -1,8 +1,9 @@
-//! Which device, and how: what is asked for, before anybody has looked what the device can do.
+//! The configuration of a port: the device, and the features requested before its capabilities are
+//! known.
 
 use super::error::SetupError;
 
-/// A port of a ConnectX, and what is wanted of it.
+/// A port of a ConnectX, and its requested features.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mlx5Config {
     /// The verbs name (`mlx5_0`), the address of the PCI function (`3b:00.0`), or the network
@@ -10,91 +11,92 @@ pub struct Mlx5Config {
     pub device: String,
     /// The port, from 1. A function of a ConnectX-4 or later has one. By default 1.
     pub port: u8,
-    /// Queues, one for each worker. By default 1.
+    /// Number of queues, one per worker. By default 1.
     pub queues: u16,
-    /// What of a rule's frames comes to which queue. By default [`Spread::Rules`].
+    /// How a rule's frames are distributed to the queues. By default [`Spread::Rules`].
     pub spread: Spread,
-    /// Frames that may wait for the worker: a power of two from 8 to 8192. Too few and a burst is
-    /// dropped by the NIC (`out_of_buffer`); too many and the buffers fall out of the cache before
-    /// they are used again. By default 2,048.
+    /// Receive ring length in frames: a power of two from 8 to 8192. Too few and the NIC drops part
+    /// of a burst (`out_of_buffer`); too many and the buffers fall out of the cache before they are
+    /// used again. By default 2,048.
     pub rx_ring_len: u32,
-    /// Frames that may be on their way out: a power of two from 8 to 8192. By default 1,024.
+    /// Transmit ring length in frames: a power of two from 8 to 8192. By default 1,024.
     pub tx_ring_len: u32,
-    /// Bytes of the longest frame, Ethernet header to last payload byte; `None` for what the
-    /// interface's MTU allows, with one VLAN tag. The MTU is asked once, at
-    /// [`Mlx5Device::open`](super::Mlx5Device::open). Where somebody raises it afterwards, each
-    /// frame that is longer than its buffers puts the ring into error, is counted as
-    /// `rx/drop/error_local_length`, and costs the frames that come until the ring is back. By
-    /// default `None`.
+    /// Bytes of the longest frame, Ethernet header to last payload byte; `None` derives it from the
+    /// interface's MTU with one VLAN tag. The MTU is read once, at
+    /// [`Mlx5Device::open`](super::Mlx5Device::open). If it is raised afterwards, each frame that
+    /// is longer than its buffers puts the ring into error, counts as `rx/drop/error_local_length`,
+    /// and costs the frames that arrive until the ring has recovered. By default `None`.
     pub frame_len_max: Option<usize>,
-    /// Rules at the same time. The kernel keeps a table for each shape of rule in the NIC; tens of
+    /// Maximum number of rules. The kernel keeps a table for each shape of rule in the NIC; tens of
     /// thousands fit. By default 4,096.
     pub rules_max: usize,
-    /// Frames bring when they arrived, and those that ask for it tell when they left, by the NIC's
+    /// Receive timestamps, and transmit timestamps for frames that ask for them, by the NIC's
     /// clock. By default off.
     pub timestamps: Feature,
-    /// Times are handed on as the NIC's clock counts them
-    /// ([`Mbuf::ticks`](crate::mem::Mbuf::ticks),
-    /// [`Mlx5Tx::take_ticks`](super::Mlx5Tx::take_ticks)), for who relates clocks himself. By
-    /// default off.
+    /// Timestamps are raw ticks of the NIC's clock ([`Mbuf::ticks`](crate::mem::Mbuf::ticks),
+    /// [`Mlx5Tx::take_ticks`](super::Mlx5Tx::take_ticks)), for an application that relates clocks
+    /// itself. By default off.
     pub raw_timestamps: bool,
-    /// The VLAN tag of a received frame is taken off and comes beside it. By default off.
+    /// The NIC strips the VLAN tag of a received frame; the tag is in the mbuf's metadata. By
+    /// default off.
     pub vlan_stripping: Feature,
-    /// Several completions in the space of one: less PCIe for small frames at high rates. The
-    /// frames of such a session share a time stamp, so [`Feature::WherePossible`] leaves it out
-    /// where stamps are taken. By default off.
+    /// CQE compression: several completions in the space of one, less PCIe for small frames at high
+    /// rates. The frames of a compressed session share a timestamp, so [`Feature::WherePossible`]
+    /// disables it if timestamps are on. By default off.
     pub compression: Feature,
-    /// Several frames in a receive buffer of the NIC, each copied out: less PCIe for small frames,
-    /// a copy for each. By default off.
+    /// Multi-packet receive (MPRQ): the NIC packs several frames into a receive buffer, and each is
+    /// copied out: less PCIe for small frames, at one copy per frame. By default off.
     pub striding: Feature,
-    /// Several frames in a send descriptor. By default where possible.
+    /// Multi-packet WQEs: several frames in one send descriptor. By default where possible.
     pub multi_packet_send: Feature,
-    /// Descriptors of urgent frames are written into the NIC's register itself (BlueFlame). Not
-    /// where the device has no register left that is a queue's own, nor where the environment says
-    /// `MLX5_SHUT_UP_BF=1`, as libmlx5 has it: `tx/doorbell` of the queue tells. By default on.
+    /// BlueFlame: WQEs of urgent frames are written into the NIC's register itself. Not available
+    /// if the device has no dedicated register left for the queue, nor if the environment sets
+    /// `MLX5_SHUT_UP_BF=1`, as with libmlx5: `tx/doorbell` of the queue shows the result. By
+    /// default on.
     pub blueflame: bool,
-    /// What the NIC writes into our memory, and reads from it, may be overtaken on PCIe by what it
-    /// does next: more throughput where many such requests are under way, as on AMD's and ARM's. A
-    /// completion is written behind its frame all the same. It is a hint: a device, slot or kernel
-    /// (before 5.6) without it goes without. Off on Intel's Haswell and Broadwell, which are slower
-    /// with it. By default on.
+    /// Relaxed ordering on PCIe: later writes and reads of the NIC may pass earlier ones. More
+    /// throughput with many requests in flight, as on AMD's and ARM's machines. A completion is
+    /// still written after its frame. It is a hint: a device, slot or kernel (before 5.6) without
+    /// support ignores it. Turn it off on Intel's Haswell and Broadwell, which are slower with it.
+    /// By default on.
     pub relaxed_ordering: bool,
-    /// How fast each queue sends at most; `None` for as fast as it can. By default `None`.
+    /// The rate limit of each queue; `None` for none. By default `None`.
     pub pace: Option<Pace>,
 }
 
-/// What is wanted of something that not every device can.
+/// The request for a feature that not every device has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Feature {
-    /// Not.
+    /// Off.
     #[default]
     Off,
-    /// Used where the device can. [`Mlx5Device::describe`](super::Mlx5Device::describe) says
+    /// Used if the device supports it. [`Mlx5Device::describe`](super::Mlx5Device::describe) shows
     /// whether.
     WherePossible,
-    /// Without it there is no device: opening it fails and says why.
+    /// Required: without it opening the device fails with the reason.
     Demanded,
 }
 
 impl Feature {
-    /// Whether to use it at all.
+    /// Whether the feature is requested at all.
     pub(super) fn is_wanted(self) -> bool {
         self != Self::Off
     }
 }
 
-/// What of a rule's frames comes to which queue.
+/// How a rule's frames are distributed to the queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
     /// Each rule names its queue.
     #[default]
     Rules,
-    /// What any rule names is spread over all queues by a hash of its header, so that a flow stays
-    /// on its queue. It comes once all queues are open, and until one of them is closed.
+    /// Frames that match any rule are spread over all queues by a hash of their headers, so that a
+    /// flow remains on its queue. They arrive once all queues are open, until one of them is
+    /// closed.
     Hash(Hash),
 }
 
-/// How a flow finds its queue.
+/// The RSS configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash {
     /// Fields of the header.
@@ -103,12 +105,12 @@ pub struct Hash {
     pub key: [u8; HASH_KEY_LEN],
 }
 
-/// Which fields are hashed.
+/// The hashed fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HashBy {
     /// IPv4 addresses.
     Addresses,
-    /// IPv4 addresses, and ports where the rule names UDP or TCP.
+    /// IPv4 addresses, and ports if the rule matches UDP or TCP.
     #[default]
     Ports,
 }
@@ -118,7 +120,7 @@ pub const HASH_KEY_LEN: usize = 40;
 
 impl Default for Hash {
     /// Over ports, with a key whose 16 bits repeat (0x6d5a; Woo and Park, "Scalable TCP session
-    /// monitoring with symmetric receive-side scaling"): both directions of a flow find the same
+    /// monitoring with symmetric receive-side scaling"): both directions of a flow hash to the same
     /// queue.
     fn default() -> Self {
         let mut key = [0; HASH_KEY_LEN];
@@ -127,21 +129,21 @@ impl Default for Hash {
     }
 }
 
-/// How fast a queue sends.
+/// The rate limit of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// Kilobits a second, frames with their headers; 0 is no limit.
+    /// Kilobits per second, counting frames with their headers; 0 is no limit.
     pub kbps: u32,
-    /// Bytes that may leave at once; 0 is the device's choice.
+    /// Bytes that may leave back to back; 0 is the device's default.
     pub burst_len_max: u32,
-    /// Bytes of a usual frame; 0 is the device's choice.
+    /// Bytes of a typical frame; 0 is the device's default.
     pub frame_len_typical: u16,
 }
 
 impl Mlx5Config {
-    /// One queue of `device`: 2048 frames to receive, 1024 to send, what costs nothing where the
-    /// device can. At 10 Gbit/s 2048 of the shortest frames are 138 µs: longer than a worker is
-    /// away.
+    /// One queue of `device`: 2048 frames to receive, 1024 to send, and all features without a cost
+    /// that the device supports. At 10 Gbit/s 2048 of the shortest frames last 138 µs: longer than
+    /// a worker is absent.
     pub fn new(device: &str) -> Self {
         Self {
             device: device.into(),
@@ -164,7 +166,7 @@ impl Mlx5Config {
         }
     }
 
-    /// Finds what no device could, before one is opened.
+    /// Checks for requests that no device can meet, before one is opened.
     pub(super) fn check(&self) -> Result<(), SetupError> {
         for (name, len) in [("rx_ring_len", self.rx_ring_len), ("tx_ring_len", self.tx_ring_len)] {
             if !len.is_power_of_two() || !(8..=8192).contains(&len) {

@@ -1,4 +1,4 @@
-//! What can go wrong before the first frame, as sentences that say what to do.
+//! The errors before the first frame, as sentences with the next step.
 
 use core::fmt;
 use std::fs;
@@ -7,11 +7,12 @@ use std::io;
 use crate::device::DeviceError;
 use crate::device::steering::{Rule, SteerError};
 
-/// What a program needs that is not root, for setcap(8): cap_net_raw makes raw-packet queue pairs
-/// and flow rules, cap_ipc_lock keeps pool and rings in memory whatever the limit is.
+/// The capabilities that a process without root needs, for setcap(8): cap_net_raw for raw-packet
+/// queue pairs and flow rules, cap_ipc_lock to lock the memory of pool and rings regardless of the
+/// limit.
 pub(super) const CAPABILITIES: &str = "cap_net_raw,cap_ipc_lock";
 
-/// Why there is no device, or no queue.
+/// Why the device or a queue cannot be opened.
 #[derive(Debug)]
 pub(super) enum SetupError {
     /// The libraries cannot be loaded; a sentence.
@@ -22,7 +23,7 @@ pub(super) enum SetupError {
     NoDevices {
         wanted: String,
     },
-    /// There are others.
+    /// Other devices exist.
     NoSuchDevice {
         wanted: String,
         there: String,
@@ -38,7 +39,7 @@ pub(super) enum SetupError {
         device: String,
         driver: Option<String>,
     },
-    /// The kernel does not let us at it.
+    /// The kernel refuses access to the device.
     Opening {
         device: String,
         error: io::Error,
@@ -56,7 +57,7 @@ pub(super) enum SetupError {
     NoPermission {
         doing: &'static str,
     },
-    /// More memory than may be pinned.
+    /// The memory exceeds the limit of locked memory.
     MemoryLock {
         doing: &'static str,
         len: usize,
@@ -70,12 +71,12 @@ pub(super) enum SetupError {
         device: String,
         doing: &'static str,
     },
-    /// The thread that looks at the port did not start.
+    /// The thread that monitors the port did not start.
     Thread {
         device: String,
         error: io::Error,
     },
-    /// A queue pair that stays where it is.
+    /// A queue pair that does not change its state.
     QueuePair {
         device: String,
         queue: u16,
@@ -83,7 +84,7 @@ pub(super) enum SetupError {
         to: &'static str,
         error: io::Error,
     },
-    /// The configuration demands what the device has not.
+    /// The configuration requires a feature that the device lacks.
     Lacking {
         device: String,
         firmware: String,
@@ -108,14 +109,14 @@ pub(super) enum SetupError {
         data_room: usize,
         segments_max: usize,
     },
-    /// A rule that was given before the queue was open.
+    /// A rule that was set before the queue was open.
     Steering {
         device: String,
         queue: u16,
         rule: Rule,
         error: SteerError,
     },
-    /// The kernel related the device's clock to the time of day, and does not any more.
+    /// The kernel no longer relates the device's clock to the time of day.
     NoClock {
         device: String,
     },
@@ -130,8 +131,8 @@ pub(super) enum SetupError {
 }
 
 impl SetupError {
-    /// Sorts what a verbs call on `device` said while it was `doing` something that pins `len`
-    /// bytes.
+    /// Classifies the error of a verbs call on `device` while it was `doing` an operation that pins
+    /// `len` bytes.
     pub(super) fn verbs(device: &str, doing: &'static str, len: usize, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NoPermission { doing },
@@ -144,9 +145,9 @@ impl SetupError {
 }
 
 impl SetupError {
-    /// Whether memory is short or only what may be pinned of it. The kernel counts what all of the
-    /// user's programs have pinned, so a limit that these bytes alone do not reach may be the
-    /// reason.
+    /// Distinguishes a lack of memory from the limit of locked memory. The kernel counts the memory
+    /// locked by all processes of the user, so the limit may be the reason even if `len` alone does
+    /// not reach it.
     fn out_of_memory(doing: &'static str, len: usize, limit: Option<u64>) -> Self {
         match limit {
             Some(limit) => Self::MemoryLock { doing, len, limit },
@@ -155,7 +156,7 @@ impl SetupError {
     }
 }
 
-/// Bytes that this user may pin; `None` where there is no limit.
+/// Bytes that this user may lock; `None` without a limit.
 fn memory_lock_limit() -> Option<u64> {
     limit_in(&fs::read_to_string("/proc/self/limits").ok()?)
 }
@@ -167,7 +168,7 @@ fn limit_in(limits: &str) -> Option<u64> {
 /// linux/capability.h: CAP_IPC_LOCK
 const CAP_IPC_LOCK: u32 = 14;
 
-/// Whether the limit does not count for this thread.
+/// Whether the limit does not apply to this thread.
 fn may_lock_all() -> bool {
     fs::read_to_string("/proc/thread-self/status").is_ok_and(|status| has_capability(&status, CAP_IPC_LOCK))
 }

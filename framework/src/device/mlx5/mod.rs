@@ -9,9 +9,9 @@
 //!                       NIC ──CQEs──▶ Mlx5Rx ──▶ mbufs ──▶ Mlx5Tx ──WQEs, doorbell──▶ NIC
 //! ```
 //!
-//! libibverbs and libmlx5 set the objects up and are never called per frame: receiving is reading
-//! CQEs and writing buffer addresses, sending is writing WQEs and ringing a doorbell. What no rule
-//! names stays with the kernel, which keeps the port.
+//! libibverbs and libmlx5 set up the objects and are never called per frame: receiving is reading
+//! CQEs and writing buffer addresses, sending is writing WQEs and ringing a doorbell. The kernel
+//! keeps the port and receives the frames that no rule matches.
 //!
 //! ```no_run
 //! use wirepath::device::mlx5::{Mlx5Config, Mlx5Device};
@@ -25,7 +25,7 @@
 //! # Ok::<(), wirepath::device::DeviceError>(())
 //! ```
 //!
-//! What it does not do: steer by IPv6, or see inside tunnels.
+//! It does not steer by IPv6, nor parse tunnels.
 
 mod completion;
 mod config;

@@ -1,19 +1,19 @@
-//! Memory that a queue and the NIC share: rings of equal entries, and doorbell records. All numbers
-//! in it are big-endian (mlx5.md 2). What they mean is said elsewhere; here is how they are read
-//! and written.
+//! Memory shared by a queue and the NIC: rings of equal entries, and doorbell records. All its
+//! integers are big-endian (mlx5.md 2). This file only reads and writes them; other files interpret
+//! them.
 //!
 //! `unsafe`, because the NIC is the other side of this memory.
 //!
 //! Invariants:
-//! 1. The parts of a queue tell the truth: whoever made their [`Keeper`] promised it. A ring's
-//!    memory is aligned to 16 bytes, lives as long as the keeper does, and each ring holds one.
+//! 1. The parts of a queue are correct: the maker of their [`Keeper`] promised it. A ring's memory
+//!    is aligned to 16 bytes, lives as long as the keeper does, and each ring holds one.
 //! 2. A ring has a power of two of entries; an index is masked before it is used, so an [`Entry`]
 //!    is always inside.
 //! 3. An access stays inside the first `LEN` bytes of its entry and is aligned: the compiler checks
 //!    it, as both are constants.
 //! 4. Entries are plain data, of which any bytes are a valid value. They are read and written by
-//!    volatile accesses of one number each, so that what was checked is what is used, whatever the
-//!    NIC writes meanwhile.
+//!    volatile accesses of one integer each, so that a checked value is the value used, whatever
+//!    the NIC writes meanwhile.
 //! 5. A ring has one owner on our side: it is not `Clone`, and writing takes `&mut self`.
 
 use core::any::Any;
@@ -24,31 +24,31 @@ use std::sync::Arc;
 
 use super::setup::parts::{CqParts, RqParts, SqParts};
 
-/// Who owns the verbs objects whose memory the rings are. They live as long as somebody may touch a
-/// ring.
+/// Owns the verbs objects whose memory the rings are. They live as long as any ring may be
+/// accessed.
 #[derive(Clone)]
 pub(super) struct Keeper(#[expect(dead_code, reason = "it keeps the memory")] Arc<dyn Any + Send + Sync>);
 
 impl Keeper {
     /// # Safety
-    /// Everything that the parts around this keeper say is true and stays so as long as `owner`
-    /// lives: the pointers, the counts, the lengths. The memory is aligned to 16 bytes. Nothing in
-    /// this process but one queue made of these parts touches it (what plays the NIC apart).
+    /// All that the parts around this keeper state is true and remains so as long as `owner` lives:
+    /// the pointers, the counts, the lengths. The memory is aligned to 16 bytes. In this process
+    /// only one queue made of these parts touches it (and a fake NIC).
     pub(super) unsafe fn new(owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self(owner)
     }
 
-    /// Keeps plain memory, whose other side plays the NIC. Each memory is given to one queue.
+    /// Keeps plain memory, shared with a fake NIC. Each memory is given to one queue.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn of_plain(memory: &[&super::testing::plain::Memory]) -> Self {
         let owners: Vec<_> = memory.iter().map(|memory| memory.owner()).collect();
-        // SAFETY: the parts that `plain` makes are true, and what else touches the memory plays the
-        // NIC.
+        // SAFETY: the parts that `plain` makes are true, and only the fake NIC also touches the
+        // memory.
         unsafe { Self::new(Arc::new(owners)) }
     }
 }
 
-// SAFETY: parts are addresses of memory that nobody else in the process touches (1), and its owner
+// SAFETY: parts are addresses of memory that nothing else in the process touches (1), and its owner
 // is `Send`.
 unsafe impl Send for CqParts {}
 // SAFETY: as above.
@@ -56,7 +56,7 @@ unsafe impl Send for RqParts {}
 // SAFETY: as above.
 unsafe impl Send for SqParts {}
 
-/// A ring of entries, of which the first `LEN` bytes may be used.
+/// A ring of entries whose first `LEN` bytes are used.
 pub(super) struct Ring<const LEN: usize> {
     first: NonNull<u8>,
     mask: u32,
@@ -67,13 +67,13 @@ pub(super) struct Ring<const LEN: usize> {
 }
 
 impl<const LEN: usize> Ring<LEN> {
-    /// A ring of `count` entries that are `stride` bytes apart, as the parts around `keeper` say.
-    /// Panics where these are no powers of two or an entry is too short.
+    /// A ring of `count` entries that are `stride` bytes apart, as the parts around `keeper` state.
+    /// Panics if these are no powers of two or an entry is too short.
     pub(super) fn new(first: NonNull<u8>, count: u32, stride: u32, keeper: Keeper) -> Self {
         Self::behind(first, 0, count, stride, keeper)
     }
 
-    /// The same of what stands `offset` bytes into each entry.
+    /// A ring over the bytes at `offset` in each entry.
     pub(super) fn behind(first: NonNull<u8>, offset: usize, count: u32, stride: u32, keeper: Keeper) -> Self {
         assert!(count.is_power_of_two() && stride.is_power_of_two(), "a ring of {count} entries, {stride} bytes apart");
         assert!(offset + LEN <= stride as usize, "an entry of {stride} bytes holds {LEN} behind {offset}");
@@ -95,27 +95,27 @@ impl<const LEN: usize> Ring<LEN> {
         self.shift
     }
 
-    /// The entry at `idx`, which runs freely.
+    /// The entry at the free-running index `idx`.
     #[inline(always)]
     pub(super) fn entry(&self, idx: u32) -> Entry<'_, LEN> {
         Entry { first: self.at(idx), ring: PhantomData }
     }
 
-    /// The same, to write.
+    /// The same, for writing.
     #[inline(always)]
     pub(super) fn entry_mut(&mut self, idx: u32) -> EntryMut<'_, LEN> {
         EntryMut { first: self.at(idx), ring: PhantomData }
     }
 
-    /// Entries from `idx` to the end of the ring's memory: as many can be walked without a look at
-    /// the end.
+    /// Entries from `idx` to the end of the ring's memory: that many can be walked without a check
+    /// for the wrap.
     #[inline(always)]
     pub(super) fn until_end(&self, idx: u32) -> u32 {
         self.count() - (idx & self.mask)
     }
 
-    /// `count` entries from `idx` on, each `1 << step_log` after the other. Panics where they go
-    /// over the end of the ring's memory.
+    /// `count` entries from `idx` on, each `1 << step_log` after the other. Panics if they cross
+    /// the end of the ring's memory.
     #[inline(always)]
     pub(super) fn run(&self, idx: u32, step_log: u32, count: u32) -> Run<'_, LEN> {
         let end = u64::from(idx & self.mask) + (u64::from(count) << (step_log & 31));
@@ -123,7 +123,7 @@ impl<const LEN: usize> Ring<LEN> {
         Run { first: self.at(idx), count: count as usize, shift: self.shift + (step_log & 31), ring: PhantomData }
     }
 
-    /// The same, to write.
+    /// The same, for writing.
     #[inline(always)]
     pub(super) fn run_mut(&mut self, idx: u32, step_log: u32, count: u32) -> RunMut<'_, LEN> {
         let Run { first, count, shift, .. } = self.run(idx, step_log, count);
@@ -137,10 +137,10 @@ impl<const LEN: usize> Ring<LEN> {
     }
 }
 
-/// Instead of a distance between entries: whatever it is.
+/// As `SHIFT`: any distance between entries.
 pub(super) const ANY: u32 = 0;
 
-/// Entries that lie one behind the other in memory, so that a loop over them masks no index.
+/// Entries that are consecutive in memory, so that a loop over them masks no index.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a, const LEN: usize> {
     first: NonNull<u8>,
@@ -157,7 +157,7 @@ impl<'a, const LEN: usize> Run<'a, LEN> {
     }
 
     /// The entry at `idx` of a run whose entries are `1 << SHIFT` bytes apart: a loop then adds a
-    /// constant to a pointer. Any distance will do where `SHIFT` is [`ANY`]. Panics at another
+    /// constant to a pointer. With [`ANY`] as `SHIFT` any distance is valid. Panics on another
     /// distance, and outside the run.
     #[inline(always)]
     pub(super) fn entry_of<const SHIFT: u32>(self, idx: usize) -> Entry<'a, LEN> {
@@ -169,7 +169,7 @@ impl<'a, const LEN: usize> Run<'a, LEN> {
         Entry { first: unsafe { self.first.add(idx << SHIFT) }, ring: PhantomData }
     }
 
-    /// The first `count` of them. Panics where there are fewer.
+    /// The first `count` entries. Panics if there are fewer.
     #[inline(always)]
     pub(super) fn first(self, count: usize) -> Self {
         assert!(count <= self.count, "more entries than a run has");
@@ -186,7 +186,7 @@ impl<'a, const LEN: usize> Run<'a, LEN> {
     }
 }
 
-/// The same, to write.
+/// The same, for writing.
 pub(super) struct RunMut<'a, const LEN: usize> {
     run: Run<'a, LEN>,
     ring: PhantomData<&'a mut ()>,
@@ -206,7 +206,8 @@ impl<const LEN: usize> RunMut<'_, LEN> {
     }
 }
 
-/// One entry, to read. Each number is read anew, so who checks one keeps it.
+/// One entry, for reading. Each access reads memory again, so a caller keeps the value that it
+/// checked.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a, const LEN: usize> {
     first: NonNull<u8>,
@@ -220,25 +221,25 @@ impl<const LEN: usize> Entry<'_, LEN> {
         self.read::<u8, AT>()
     }
 
-    /// The number of two bytes at `AT`.
+    /// The big-endian `u16` at `AT`.
     #[inline(always)]
     pub(super) fn be16<const AT: usize>(self) -> u16 {
         u16::from_be(self.read::<u16, AT>())
     }
 
-    /// The number of four bytes at `AT`.
+    /// The big-endian `u32` at `AT`.
     #[inline(always)]
     pub(super) fn be32<const AT: usize>(self) -> u32 {
         u32::from_be(self.read::<u32, AT>())
     }
 
-    /// The number of eight bytes at `AT`.
+    /// The big-endian `u64` at `AT`.
     #[inline(always)]
     pub(super) fn be64<const AT: usize>(self) -> u64 {
         u64::from_be(self.read::<u64, AT>())
     }
 
-    /// All of an entry of 64 bytes as it stands, for who looks into it later.
+    /// A copy of a whole entry of 64 bytes, for later parsing.
     #[inline(always)]
     pub(super) fn words(self) -> [u64; 8] {
         const { assert!(LEN == 64, "an entry of 64 bytes") };
@@ -246,7 +247,7 @@ impl<const LEN: usize> Entry<'_, LEN> {
         // ring is borrowed (1).
         let quarters: [Quarter; 4] =
             core::array::from_fn(|idx| unsafe { self.first.cast::<Quarter>().add(idx).read_volatile() });
-        // SAFETY: numbers without a gap, on both sides.
+        // SAFETY: integers without padding, on both sides.
         unsafe { transmute(quarters) }
     }
 
@@ -259,14 +260,14 @@ impl<const LEN: usize> Entry<'_, LEN> {
     }
 }
 
-/// One entry, to write.
+/// One entry, for writing.
 pub(super) struct EntryMut<'a, const LEN: usize> {
     first: NonNull<u8>,
     ring: PhantomData<&'a mut ()>,
 }
 
 impl<const LEN: usize> EntryMut<'_, LEN> {
-    /// The same, to read.
+    /// The same, for reading.
     #[inline(always)]
     pub(super) fn as_entry(&self) -> Entry<'_, LEN> {
         Entry { first: self.first, ring: PhantomData }
@@ -278,13 +279,13 @@ impl<const LEN: usize> EntryMut<'_, LEN> {
         self.write::<u8, AT>(value);
     }
 
-    /// Writes the number of four bytes at `AT`.
+    /// Writes the big-endian `u32` at `AT`.
     #[inline(always)]
     pub(super) fn set_be32<const AT: usize>(&mut self, value: u32) {
         self.write::<u32, AT>(value.to_be());
     }
 
-    /// Writes the number of eight bytes at `AT`.
+    /// Writes the big-endian `u64` at `AT`.
     #[inline(always)]
     pub(super) fn set_be64<const AT: usize>(&mut self, value: u64) {
         self.write::<u64, AT>(value.to_be());
@@ -293,27 +294,27 @@ impl<const LEN: usize> EntryMut<'_, LEN> {
     #[inline(always)]
     fn write<T: Number, const AT: usize>(&mut self, value: T) {
         const { assert!(AT.is_multiple_of(size_of::<T>()) && AT + size_of::<T>() <= LEN, "outside the entry") };
-        // SAFETY: inside an entry (2, 3) that the ring's owner alone writes (5), alive while the
+        // SAFETY: inside an entry (2, 3) that only the ring's owner writes (5), alive while the
         // ring is borrowed (1).
         unsafe { self.first.add(AT).cast::<T>().write_volatile(value) }
     }
 }
 
-/// Sixteen bytes, read at once where a register holds them.
+/// Sixteen bytes, read at once on machines with such a register.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 type Quarter = core::arch::x86_64::__m128i;
 /// Sixteen bytes.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 type Quarter = [u64; 2];
 
-/// What an entry consists of: any bytes are a value.
+/// An integer of an entry: any bytes are a value.
 trait Number: Copy {}
 impl Number for u8 {}
 impl Number for u16 {}
 impl Number for u32 {}
 impl Number for u64 {}
 
-/// A word in memory by which the NIC learns how far we are.
+/// A doorbell record: a word in memory from which the NIC reads our index.
 pub(super) struct DoorbellRecord {
     word: NonNull<u32>,
     #[expect(dead_code, reason = "it keeps the memory")]
@@ -321,13 +322,13 @@ pub(super) struct DoorbellRecord {
 }
 
 impl DoorbellRecord {
-    /// The record at `word`, as the parts around `keeper` say.
+    /// The record at `word`, as the parts around `keeper` state.
     pub(super) fn new(word: NonNull<u32>, keeper: Keeper) -> Self {
         Self { word, keeper }
     }
 
-    /// Writes `index`, which the caller has cut to the record's width. What was written to the ring
-    /// is visible to the NIC before it.
+    /// Writes `index`, which the caller has truncated to the record's width. All earlier writes to
+    /// the ring are visible to the NIC before it.
     #[inline(always)]
     pub(super) fn write(&mut self, index: u32) {
         to_device_barrier();
@@ -336,12 +337,12 @@ impl DoorbellRecord {
     }
 }
 
-/// What was written to memory before is visible to the NIC before what is written after
-/// (`udma_to_device_barrier`, mlx5.md 2.7).
+/// Makes earlier writes to memory visible to the NIC before later ones (`udma_to_device_barrier`,
+/// mlx5.md 2.7).
 #[inline(always)]
 pub(super) fn to_device_barrier() {
-    // Stores of an x86 reach write-back memory in their order (Intel SDM 3A 9.2.2): only the
-    // compiler has to be held back.
+    // An x86 stores to write-back memory in order (Intel SDM 3A 9.2.2): only the compiler must not
+    // reorder.
     #[cfg(any(target_arch = "x86_64", miri))]
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
     #[cfg(all(target_arch = "aarch64", not(miri)))]
@@ -353,9 +354,9 @@ pub(super) fn to_device_barrier() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// What is read after was written by the NIC before what was read before
-/// (`udma_from_device_barrier`, mlx5.md 2.7). Once a burst: first the owner bits of all its CQEs
-/// are read, then this, then the rest of them.
+/// Orders reads: memory read after this was written by the NIC before the memory read before it
+/// (`udma_from_device_barrier`, mlx5.md 2.7). Once per burst: the reader loads the owner bits of
+/// all its CQEs, then this barrier, then the rest of the CQEs.
 #[inline(always)]
 pub(super) fn from_device_barrier() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -372,19 +373,18 @@ pub(super) fn from_device_barrier() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// What was read before was read before anything that is written after: an entry is looked at
-/// before the NIC hears that it may have it back.
+/// Orders earlier reads before later writes: an entry is read before it is given back to the NIC.
 #[inline(always)]
 pub(super) fn consumed_barrier() {
-    // No store of an x86 passes an older load (Intel SDM 3A 9.2.2).
+    // No x86 store passes an older load (Intel SDM 3A 9.2.2).
     #[cfg(any(target_arch = "x86_64", miri))]
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
     #[cfg(not(any(target_arch = "x86_64", miri)))]
     from_device_barrier();
 }
 
-/// Memory that write-combines is flushed, and what was written to ordinary memory is visible before
-/// what is written to it next (`mmio_wc_start`, `mmio_flush_writes`, mlx5.md 2.7).
+/// Flushes write-combining buffers, and makes earlier writes to ordinary memory visible before
+/// later ones (`mmio_wc_start`, `mmio_flush_writes`, mlx5.md 2.7).
 #[inline(always)]
 pub(super) fn write_combining_barrier() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

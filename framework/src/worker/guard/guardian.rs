@@ -1,5 +1,5 @@
-//! The guardian's loop: knows the rosters of one process, waits for the process or a worker of it
-//! to die, and has what was open ended.
+//! The guardian's loop: it tracks the rosters of one process, waits for the process or one of its
+//! workers to die, and resets the connections that were open.
 
 use core::fmt;
 use core::time::Duration;
@@ -16,12 +16,12 @@ use super::socket::{self, ANY_INTERFACE, PacketSocket, Pidfd};
 use crate::counters::{is_trusted, printable, user_of_process};
 use crate::pipeline::tcp::roster::{OpenConnection, Rostered, process_started};
 
-/// How often to look for new rosters, and for a worker that has ended while its process has not.
-/// The end of the process is heard at once.
+/// Interval between two scans for new rosters, and for a worker that has ended while its process
+/// lives. The end of the process is reported at once.
 const LOOK_SPAN: Duration = Duration::from_millis(200);
-/// How long a process takes from closing its files to its end: not long.
+/// The time a process takes from closing its files to its end: short.
 const LAST_BREATH: Duration = Duration::from_millis(20);
-/// When peers are told. A kernel answers such segments twice a second at most
+/// When peers are sent RSTs. A kernel answers such segments twice a second at most
 /// (`tcp_invalid_ratelimit`), and a NIC that loses its program may be down for a moment.
 const ROUNDS: [Duration; 5] = [
     Duration::ZERO,
@@ -30,27 +30,27 @@ const ROUNDS: [Duration; 5] = [
     Duration::from_millis(2_000),
     Duration::from_millis(4_000),
 ];
-/// How long peers are listened to, if they do not all say before that they know.
+/// How long the guardian listens for peers, unless all have confirmed before.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Frames that are sent before those that came meanwhile are looked at.
+/// Frames sent before received frames are processed.
 const BATCH: usize = 64;
-/// Who may anything anyway.
+/// The user with all rights.
 const ROOT: u32 = 0;
-/// What a guardian must be allowed.
+/// The privileges that a guardian needs.
 const RIGHTS: &str =
     "the guardian needs CAP_NET_RAW, and CAP_SYS_ADMIN where the interface is in another network namespace";
-/// Connections that a report names one by one.
+/// Connections that a report lists individually.
 const LINES_MAX: usize = 20;
 
-/// Whom to guard.
+/// The process to guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The process with this number. Its rosters may come later.
+    /// The process with this pid. Its rosters may appear later.
     Pid(u32),
-    /// The one process of this application that has a roster, and is root's or of our own user:
-    /// anybody can name his process so.
+    /// The one process of this application that has a roster, and belongs to root or to our own
+    /// user: any user can give a process this name.
     App(String),
-    /// The one process that has a roster, and is root's or of our own user.
+    /// The one process that has a roster, and belongs to root or to our own user.
     Only,
 }
 
@@ -61,38 +61,39 @@ pub struct Guardian {
     process_started: u64,
     pidfd: Pidfd,
     directory: PathBuf,
-    /// The network namespace of the process when we came, for rosters of threads that are gone.
+    /// The network namespace of the process when guarding began, for rosters of threads that have
+    /// ended.
     namespace: Option<File>,
-    /// The user whose rights the process has or had last, as far as we may know. It can give them
-    /// up as it goes.
+    /// The user whose rights the process has or had last, if we may read it. A process can drop
+    /// rights as it runs.
     user: Option<u32>,
     watched: Vec<Watched>,
-    /// The files of rosters that were taken up, also of those that are done with.
+    /// The files of all rosters that were ever opened, also finished ones.
     known: Vec<(u64, u64)>,
 }
 
-/// A roster, and the socket on its interface that will be needed when nobody is left in that
-/// namespace, or why there is none.
+/// A roster, and the socket on its interface, opened before the last thread leaves that namespace,
+/// or the error.
 #[derive(Debug)]
 struct Watched {
     roster: Rostered,
     socket: io::Result<PacketSocket>,
-    /// That there is none was reported.
+    /// The missing socket was reported.
     is_reported: bool,
 }
 
-/// What there is to say of one worker, or of the process.
+/// A report about one worker, or about the process.
 #[derive(Debug)]
 pub struct Report {
-    /// The application, as far as it is known.
+    /// The application, if known.
     pub app: String,
-    /// Its process.
+    /// Its pid.
     pub pid: u32,
-    /// Why it is told.
+    /// The reason of the report.
     pub occasion: Occasion,
-    /// Its connections; none where it lives.
+    /// Its connections; none while it lives.
     pub connections: Vec<Ended>,
-    /// What went wrong.
+    /// The error, if any.
     pub error: Option<io::Error>,
 }
 
@@ -100,22 +101,22 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Occasion {
-    /// It has begun, and no frames could be sent for it were it to end now.
+    /// It has started, and no frames could be sent for it if it ended now.
     Unguarded,
-    /// Rosters cannot be listed any more: workers that begin from now on would not be guarded.
-    /// Those that are known are.
+    /// Rosters can no longer be listed: workers that start from now on are not guarded. Known ones
+    /// are.
     Blind,
-    /// It has ended, and its process lives.
+    /// The worker has ended, and its process lives.
     WorkerEnded,
-    /// Its process has ended.
+    /// The process has ended.
     ProcessEnded,
 }
 
 impl Guardian {
-    /// Finds the process and opens what will be needed; from here on its end is not missed.
+    /// Finds the process and opens everything needed; from here on its end is not missed.
     ///
-    /// # Errors
-    /// No such process, or more than one; or this user may not look at it, or send frames at all,
+    /// No such process, or more than one; or this user may not inspect it, or may not send frames
+    /// at all, even if none are to be sent yet.
     /// also where none are to be sent yet.
     pub fn new(directory: &Path, target: &Target) -> Result<Self, GuardError> {
         let pid = match target {
@@ -125,8 +126,8 @@ impl Guardian {
         };
         let no_process = |error| GuardError::Process { pid, error };
         let pidfd = Pidfd::open(pid).map_err(no_process)?;
-        // Asked in this order: where the descriptor says that the process lives, the start is that
-        // process's.
+        // In this order: if the descriptor says that the process lives, the start time is of that
+        // process.
         let started = process_started(pid);
         let (Some(process_started), false) = (started, pidfd.wait(Duration::ZERO).map_err(no_process)?) else {
             return Err(no_process(io::ErrorKind::NotFound.into()));
@@ -152,22 +153,22 @@ impl Guardian {
         Ok(guardian)
     }
 
-    /// The process.
+    /// The pid of the process.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Rosters of it that are watched now: one for each worker with TCP.
+    /// Rosters of it that are being watched: one for each worker with TCP.
     pub fn rosters(&self) -> usize {
         self.watched.len()
     }
 
-    /// Waits for the process to end, and reports each worker that leaves connections behind; once
-    /// each that is there without frames being possible for it; and, whenever that begins, that new
-    /// ones cannot be seen.
+    /// Waits for the process to end. Reports each worker that leaves connections behind; once each
+    /// roster that frames cannot be sent for; and, whenever that begins, that new rosters cannot be
+    /// listed.
     ///
     /// # Errors
-    /// The process cannot be waited for, or it has ended and not all peers could be told.
+    /// The process cannot be waited for, or it has ended and some peers could not be sent a RST.
     pub fn watch(mut self, mut report: impl FnMut(Report)) -> Result<(), GuardError> {
         let (tell, told) = mpsc::channel();
         let mut endings = Vec::new();
@@ -180,7 +181,7 @@ impl Guardian {
         let mut was_blind = false;
         let looked = loop {
             let mut has_ended = self.has_ended(LOOK_SPAN)?;
-            // What cannot be looked at now may be later, and what is known stays known.
+            // A scan that fails now may succeed later, and known rosters remain known.
             let looked = self.look();
             if let (Err(error), false) = (&looked, was_blind) {
                 report(self.blindness(error));
@@ -188,8 +189,7 @@ impl Guardian {
             was_blind = looked.is_err();
             self.watched.iter_mut().filter_map(Watched::first_trouble).for_each(&mut report);
             if !has_ended && self.watched.iter().any(|watched| !watched.roster.has_writer()) {
-                // A process that is on its way out lets go of its files a moment before it has
-                // ended.
+                // An exiting process closes its files a moment before it has ended.
                 has_ended = self.has_ended(LAST_BREATH)?;
             }
             let (over, on): (Vec<_>, Vec<_>) =
@@ -207,7 +207,7 @@ impl Guardian {
         drop(tell);
         told.iter().for_each(&mut report);
         for ending in endings {
-            // A panic of such a thread has said its own.
+            // If such a thread panicked, it has printed the panic.
             let _ = ending.join();
         }
         match failures {
@@ -216,7 +216,7 @@ impl Guardian {
         }
     }
 
-    /// What is said when new rosters cannot be seen.
+    /// The report that new rosters cannot be listed.
     fn blindness(&self, error: &io::Error) -> Report {
         let app = self.watched.first().map_or_else(String::new, |watched| watched.roster.app.clone());
         let error = io::Error::new(error.kind(), format!("{}: {error}", printable(self.directory.display())));
@@ -227,8 +227,8 @@ impl Guardian {
         self.pidfd.wait(span).map_err(|error| GuardError::Process { pid: self.pid, error })
     }
 
-    /// Whether we may send frames at all, where the process is. Asked before there is a worker: who
-    /// may not is of no use, and nobody would notice.
+    /// Whether we may send frames at all, in the namespace of the process. Checked before there is
+    /// a worker: a guardian without the right is useless, and no one would notice.
     fn may_send(&self) -> io::Result<()> {
         match self.namespace.as_ref().and_then(number_of) {
             Some(theirs) => self.socket(theirs, ANY_INTERFACE),
@@ -237,7 +237,7 @@ impl Guardian {
         .map(drop)
     }
 
-    /// Takes up the rosters that are new, and tries those again that no frames could be sent for.
+    /// Opens new rosters, and retries those without a socket.
     fn look(&mut self) -> io::Result<()> {
         let mut watched = core::mem::take(&mut self.watched);
         for Watched { roster, socket, .. } in watched.iter_mut().filter(|watched| watched.socket.is_err()) {
@@ -247,7 +247,7 @@ impl Guardian {
         self.user = user_of_process(self.pid).or(self.user);
         for roster in Rostered::list_of(&self.directory, self.pid, |user| self.is_believed(user))? {
             let id = roster.id()?;
-            // Not another process that had this number before.
+            // Not another process that had this pid before.
             if self.known.contains(&id) || roster.process_started != self.process_started {
                 continue;
             }
@@ -258,17 +258,17 @@ impl Guardian {
         Ok(())
     }
 
-    /// Whether a roster of this user may be what the process has written: of its own user, or from
-    /// before it gave up root. Frames are sent in its name, so what another user has written there
-    /// would be that user's frames, sent with our rights.
+    /// Whether the process itself may have written a roster with this owner: its own user, or root
+    /// if it has dropped root since. Frames are sent in its name, so a roster of another user would
+    /// have that user's frames sent with our rights.
     fn is_believed(&self, user: u32) -> bool {
         user == ROOT || Some(user) == self.user
     }
 
-    /// A socket for an interface in that network namespace, by a thread that goes there. The
+    /// A socket for an interface in that network namespace, opened by a thread that enters it. The
     /// process must be in it: a roster that names another namespace, ours above all, would have us
-    /// send frames where its writer cannot. Only where we may not see where the process is, one of
-    /// our own user whose file gives it rights, our own namespace is taken for its.
+    /// send frames where its writer cannot. Our own namespace is assumed only if we may not read
+    /// the process's: a process of our own user whose executable gives it privileges.
     fn socket(&self, namespace: u64, interface: u32) -> io::Result<PacketSocket> {
         let is_here = namespace_of(Path::new("/proc/thread-self/ns/net")) == Some(namespace);
         let Some(first) = &self.namespace else {
@@ -289,7 +289,7 @@ impl Guardian {
 }
 
 impl Watched {
-    /// Says, once, that no frames can be sent for it.
+    /// Reports, once, that no frames can be sent for it.
     fn first_trouble(&mut self) -> Option<Report> {
         let error = self.socket.as_ref().err().filter(|_| !self.is_reported)?;
         self.is_reported = true;
@@ -305,7 +305,7 @@ impl Watched {
     }
 }
 
-/// Peers of one worker do not wait for those of another.
+/// Runs on a thread of its own, so that the peers of one worker do not wait for those of another.
 fn end_in_background(watched: Watched, occasion: Occasion, tell: &mpsc::Sender<Report>) -> JoinHandle<()> {
     let tell = tell.clone();
     std::thread::spawn(move || {
@@ -317,14 +317,14 @@ fn end_in_background(watched: Watched, occasion: Occasion, tell: &mpsc::Sender<R
         roster.remove();
         if !connections.is_empty() || error.is_some() {
             let report = Report { app: roster.app.clone(), pid: roster.pid, occasion, connections, error };
-            // Nobody listens only where the guardian itself is on its way out.
+            // The receiver is gone only if the guardian itself is exiting.
             let _ = tell.send(report);
         }
     })
 }
 
-/// Ends what was open in a roster that has lost its writer. Says what became of it, and what went
-/// wrong.
+/// Resets the open connections of a roster that has lost its writer. Returns their outcomes, and an
+/// error if there was one.
 fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ended>, Option<io::Error>) {
     let mut resets = Resets::new(open);
     if resets.is_done() {
@@ -341,7 +341,7 @@ fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ende
     }
 }
 
-/// What became of them where no frame has left.
+/// The outcomes if no frame was sent.
 fn untold(resets: &Resets) -> Vec<Ended> {
     let untold = |ended: Ended| match ended.end {
         End::Sent => Ended { end: End::NotSent, ..ended },
@@ -350,11 +350,12 @@ fn untold(resets: &Resets) -> Vec<Ended> {
     resets.ended().map(untold).collect()
 }
 
-/// Round for round, until all peers know or the time is over. The last error that sending had is
-/// told at the end, where a peer is left: others may go, and a link that was down at first may be
-/// back.
+/// Sends round after round, until all peers have confirmed or the time is over. The last send error
+/// is returned at the end, if a peer is left: the other frames may succeed, and a link that was
+/// down at first may return.
 fn tell_peers(socket: &PacketSocket, resets: &mut Resets, was_sent: &mut bool) -> io::Result<()> {
-    // Heard from now on, so that no answer is missed; deaf it is worth doing too.
+    // Listens from now on, so that no answer is missed; if that fails the rounds are still worth
+    // sending.
     let mut trouble = socket.listen();
     let begin = Instant::now();
     for at in ROUNDS {
@@ -379,13 +380,13 @@ fn hear_until(socket: &PacketSocket, resets: &mut Resets, until: Instant, troubl
         if span.is_zero() {
             return;
         }
-        // Rounded up, so that the last millisecond is not spun through.
+        // Rounded up, so that the last millisecond is not a busy loop.
         note(socket.wait(span + Duration::from_millis(1)), trouble);
         hear(socket, resets, trouble);
     }
 }
 
-/// Answers what has come so far.
+/// Answers the frames received so far.
 fn hear(socket: &PacketSocket, resets: &mut Resets, trouble: &mut io::Result<()>) {
     let mut buffer = [0; 2048];
     loop {
@@ -407,8 +408,8 @@ fn note(result: io::Result<()>, trouble: &mut io::Result<()>) {
     }
 }
 
-/// The process of the one roster that is meant and has a writer. Those of other users name
-/// themselves as they like, and are guarded only where somebody has named them by their pid.
+/// The process of the one matching roster that has a writer. Processes of other users can choose
+/// any name, so they are guarded only by pid.
 fn only(directory: &Path, is_meant: impl Fn(&Rostered) -> bool) -> Result<u32, GuardError> {
     let rosters = Rostered::list(directory).map_err(GuardError::Rosters)?;
     let living = rosters.iter().filter(|roster| is_meant(roster) && roster.has_writer());
@@ -490,33 +491,33 @@ impl fmt::Display for Report {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum GuardError {
-    /// It is not there, or may not be looked at.
+    /// It does not exist, or may not be inspected.
     Process {
-        /// Its number.
+        /// Its pid.
         pid: u32,
-        /// What the kernel says.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// No running process has a roster there.
+    /// No running process has a roster in this directory.
     NoRoster(PathBuf),
-    /// More than one has: which.
+    /// More than one process has: their names.
     Several(Vec<String>),
-    /// Only processes of other users say so: which.
+    /// Only processes of other users match: their names.
     OfOthers(Vec<String>),
     /// The rosters cannot be read.
     Rosters(io::Error),
-    /// No frames can be sent, on whatever interface.
+    /// No frames can be sent, on any interface.
     Packets(io::Error),
-    /// The process has ended, and not all peers could be told. The reports say which.
+    /// The process has ended, and some peers could not be sent a RST. The reports name them.
     Untold {
-        /// Workers whose peers are concerned.
+        /// Workers with such peers.
         workers: usize,
     },
-    /// No frames can be sent for it.
+    /// No frames can be sent for this worker.
     Socket {
-        /// The number of the interface.
+        /// The interface index.
         interface: u32,
-        /// What the kernel says.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -572,8 +573,8 @@ mod tests {
     use crate::pipeline::tcp::roster::Roster;
     use crate::proto::{Flow, InterfaceId};
 
-    /// Numbers of processes are used again: a roster that says our number, and another start, was
-    /// another's.
+    /// Pids are reused: a roster with this pid and another start time was written by another
+    /// process.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn roster_of_an_earlier_process_with_the_same_number_is_not_taken_up() {
@@ -587,7 +588,7 @@ mod tests {
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(std::process::id())).unwrap().rosters(), 0);
     }
 
-    /// None where this user may not send frames, which is said at once.
+    /// None if this user may not send frames, which `new` reports at once.
     fn guardian(directory: &Path, pid: u32) -> Option<Guardian> {
         match Guardian::new(directory, &Target::Pid(pid)) {
             Err(GuardError::Packets(error)) => {
@@ -598,7 +599,7 @@ mod tests {
         }
     }
 
-    /// Has a roster say that another process writes it. Returns where it is now.
+    /// Makes a roster name another process as its writer. Returns its new path.
     fn sign(path: &Path, pid: u32, started: u64) -> PathBuf {
         let ours = [u64::from(std::process::id()), process_started(std::process::id()).unwrap()];
         let mut bytes = fs::read(path).unwrap();
@@ -657,8 +658,8 @@ mod tests {
         is_root
     }
 
-    /// Anybody can write a file that names a process and connections: it is believed where the
-    /// process's own user, or root, has.
+    /// Any user can write a file that names a process and connections: it is accepted only from the
+    /// process's own user, or root.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn roster_that_another_user_has_written_is_not_taken_up() {
@@ -677,13 +678,13 @@ mod tests {
         check(ROOT, SOMEBODY, 0);
         check(SOMEBODY, SOMEBODY + 1, 0);
         check(SOMEBODY, SOMEBODY, 1);
-        // It has given up root since.
+        // It has dropped root since.
         check(SOMEBODY, ROOT, 1);
         check(ROOT, ROOT, 1);
     }
 
-    /// What another user has put there under the number of the process, and nobody can open, hides
-    /// no true roster.
+    /// A file that another user has put there under the pid, and that cannot be opened, hides no
+    /// genuine roster.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn what_another_user_puts_beside_a_roster_is_passed_over() {
@@ -705,7 +706,7 @@ mod tests {
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(sleeper.0.id())).unwrap().rosters(), 1);
     }
 
-    /// The process of another network namespace, a container say, cannot have frames sent in ours,
+    /// A process in another network namespace, a container say, cannot have frames sent in ours,
     /// nor in a third.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
@@ -744,7 +745,8 @@ mod tests {
         check(&outside, 1, false);
     }
 
-    /// A name is anybody's to take, so a name alone has nobody guard another user's process.
+    /// Any user can choose a name, so a name alone does not make anyone guard another user's
+    /// process.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn process_of_another_user_is_guarded_only_by_its_number() {
@@ -760,7 +762,7 @@ mod tests {
             assert!(refused.contains(&format!("test (pid {} of user 4711)", theirs.0.id())), "{refused}");
         }
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(theirs.0.id())).unwrap().rosters(), 1);
-        // Nor does it stand in the way of one of ours.
+        // Nor does it block one of our own.
         let ours = Sleeper::new(&mut sleep());
         let (_ours, _) = ours.roster(directory.path());
         assert_eq!(Guardian::new(directory.path(), &Target::App("test".into())).unwrap().pid(), ours.0.id());
@@ -786,7 +788,7 @@ mod tests {
             sleeper.kill().unwrap();
             assert!(matches!(watching.join().unwrap(), Err(GuardError::Rosters(_))), "and at the end");
         }
-        // It has ended already, or is of no more use.
+        // It has already ended, or is no longer needed.
         let _ = sleeper.kill();
         sleeper.wait().unwrap();
     }
@@ -804,8 +806,7 @@ mod tests {
         };
         let (tell, told) = mpsc::channel();
         let watching = std::thread::spawn(move || guardian.watch(|report| tell.send(report).unwrap()));
-        // There is no interface of such a number, not in any namespace. The others are on the
-        // loopback.
+        // No namespace has an interface with this number. The others are on the loopback.
         let mut rosters = ["a", "bad", "c"].map(|app| {
             let interface = InterfaceId(if app == "bad" { u32::MAX } else { 1 });
             Roster::create_in(directory.path(), app, interface, 16).unwrap()

@@ -1,9 +1,9 @@
-//! From the CQEs of a cyclic ring to mbufs, without a copy: the mbuf is made of the buffer that the
-//! frame is in.
+//! From the CQEs of a cyclic ring to mbufs, without a copy: each mbuf is made of the buffer that
+//! holds the frame.
 //!
-//! Nearly all frames come in runs: CQEs of the plainest kind one after the other, or a compressed
-//! session, and each frame in one buffer. Those are taken by a loop that is made for the fields of
-//! its CQEs. Everything else is taken one at a time.
+//! Nearly all frames come in runs: plain CQEs one after the other, or a compressed session, with
+//! each frame in one buffer. A loop specialized for the fields of these CQEs handles them.
+//! Everything else is handled one CQE at a time.
 
 use super::super::completion::cq;
 use super::super::completion::cqe::{Cqe, Format};
@@ -14,17 +14,17 @@ use super::rq;
 use super::rq::Rq;
 use crate::mem::{Burst, Pool, RxMeta, RxMetaMinimal};
 
-/// WQEs that get buffers in one turn, where they were vacant: a pool that comes back to a long ring
-/// must not keep the worker from its other work. More than a burst, so that the ring fills however
-/// fast frames come; each is some 20 ns.
+/// Vacant WQEs that get buffers per turn: a pool that recovers beside a long ring must not keep the
+/// worker from its other work. More than a burst, so that the ring fills however fast frames
+/// arrive; each is some 20 ns.
 const REFILL_MAX: u32 = 64;
 
-/// Frames into `burst`, `limit` at most, whatever they need.
+/// Receives up to `limit` frames of any kind into `burst`.
 #[inline]
 pub(in crate::device::mlx5) fn take(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) {
     let (mut left, mut others, mut refills) = (limit, OTHERS_MAX, REFILL_MAX);
     while left > 0 && !reader.is_broken() {
-        // Also where nothing comes: to a ring that has run dry nothing would ever come again.
+        // Refills even if no frame has arrived: a ring that has run dry would never receive one.
         if !rq.is_full() && refills > 0 {
             refills = refill(reader, rq, pool, refills);
         }
@@ -45,8 +45,8 @@ pub(in crate::device::mlx5) fn take(reader: &mut Reader, rq: &mut Rq, burst: &mu
     }
 }
 
-/// Posts in `limit` vacant WQEs at most. Returns how many more may be tried in this turn: none
-/// after the pool was found empty.
+/// Posts buffers in at most `limit` vacant WQEs. Returns how many more may be tried in this turn:
+/// none once the pool was found empty.
 #[cold]
 fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
     let posted = if pool.available() > 0 { rq.refill(pool, limit) } else { 0 };
@@ -57,8 +57,7 @@ fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
     0
 }
 
-/// The frames that follow each other in the plainest way, `limit` at most, each in one buffer. How
-/// many.
+/// Receives a run of at most `limit` plain frames, each in one buffer. Returns how many.
 #[inline]
 fn take_run(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
     use fields::{HASHES, NONE, REAL_TIME, TICKS};
@@ -74,7 +73,7 @@ fn take_run(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, poo
     }
 }
 
-/// Whether CQEs and WQEs lie as they nearly always do, so that a loop knows the distances.
+/// Whether CQEs and WQEs have the usual strides, so that the loop has them as constants.
 #[inline(always)]
 fn is_usual(reader: &Reader, rq: &Rq) -> bool {
     reader.cq.shift() == cq::USUAL_SHIFT && rq.shift() == rq::USUAL_SHIFT
@@ -99,7 +98,7 @@ fn take_run_of<const CQE: u32, const WQE: u32, const FIELDS: u8>(
             let cqe = Cqe(cqes.entry_of::<CQE>(idx));
             let mut meta = parse(cqe);
             if cqe.is_tunneled() {
-                // Not for this loop: a frame that is too long ends it.
+                // A frame that is too long ends this loop.
                 rare();
                 meta.len = u32::MAX;
             }
@@ -120,12 +119,12 @@ fn take_run_of<const CQE: u32, const WQE: u32, const FIELDS: u8>(
     frames
 }
 
-/// Says that a branch is hardly ever taken.
+/// Marks a branch as cold.
 #[cold]
 #[inline(always)]
 fn rare() {}
 
-/// The frames of a compressed session, `limit` at most, each in one buffer. How many.
+/// Receives at most `limit` frames of a compressed session, each in one buffer. Returns how many.
 #[inline]
 fn take_session(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
     const WQE: u32 = rq::USUAL_SHIFT;
@@ -159,7 +158,7 @@ fn take_session_of<const WQE: u32, const HASHES: bool>(
     frames
 }
 
-/// Reads the session whose title is the oldest entry. Where that cannot be the queue is broken.
+/// Opens the session whose title is the oldest CQE. If that is impossible the queue is broken.
 #[inline(always)]
 fn open_session(reader: &mut Reader, rq: &Rq) -> bool {
     let cqe = reader.cq.oldest();
@@ -177,13 +176,13 @@ fn open_session(reader: &mut Reader, rq: &Rq) -> bool {
     true
 }
 
-/// Whether a CQE tells of the oldest WQE that the NIC has.
+/// Whether a CQE is for the oldest WQE that the NIC owns.
 #[inline]
 fn is_of_oldest(cqe: Cqe<'_>, rq: &Rq) -> bool {
     (cqe.wqe_counter() ^ rq.idx() as u16) & rq.mask() == 0 && rq.outstanding() > 0
 }
 
-/// The oldest entry, whatever it is.
+/// Processes the oldest CQE, of any kind.
 #[inline(never)]
 fn take_one(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst) -> Step {
     if let Some(alike) = reader.session.next() {

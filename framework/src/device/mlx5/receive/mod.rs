@@ -1,5 +1,5 @@
-//! The receive half: a cyclic ring with a buffer of the pool for each frame, or a striding ring
-//! that the NIC packs frames into (MPRQ); and what a CQE says of a frame.
+//! The receive half: a cyclic ring with a pool buffer for each frame, or a striding ring that the
+//! NIC packs frames into (MPRQ); and the parsing of CQEs into metadata.
 
 pub(super) mod cyclic;
 #[allow(unsafe_code)]

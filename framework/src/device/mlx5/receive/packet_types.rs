@@ -1,9 +1,9 @@
-//! What a CQE says of a frame's headers (bytes 28 and 29, mlx5.md 2.9), as it stands in an mbuf: a
-//! table that is made once for each queue, and looked up by the bits themselves.
+//! The packet type table: maps a CQE's header bits (bytes 28 and 29, mlx5.md 2.9) to the metadata
+//! of the mbuf. It is made once per queue, and indexed by the bits themselves.
 //!
-//! A checksum that the NIC found right is [`ChecksumStatus::Good`]. One that it did not is `Unknown`, not
-//! `Bad`: the bit is clear too where it did not look, and the nodes that look then name what they
-//! drop. Of a device that does not say that it checks sums, the bits say nothing at all.
+//! A checksum that the NIC verified is [`ChecksumStatus::Good`]. Otherwise it is `Unknown`, not
+//! `Bad`: the bit is also clear if the NIC did not check, and the nodes that verify then name their
+//! drops. On a device that does not report checksum offload the bits are ignored.
 
 use core::ops::Deref;
 
@@ -11,36 +11,36 @@ use super::super::completion::clock::Stamps;
 use crate::mem::{ChecksumStatus, Headers, Known, KnownWord, L3, L4, RxInfo};
 use crate::time::UnixTime;
 
-/// Of bytes 28 and 29 the bits that tell: L3 and L4 checksum in order (28, bits 1 and 2), and all
-/// of 29.
+/// The bits of bytes 28 and 29 that index the table: L3 and L4 checksum valid (28, bits 1 and 2),
+/// and all of 29.
 const TELLING: u32 = 0x06ff;
 
-/// In the lower of the two bytes.
+/// In byte 29.
 const VLAN_STRIPPED: u32 = 1;
 const IP_OPTIONS: u32 = 1 << 1;
 const FRAGMENT: u32 = 1 << 7;
-/// In the upper one.
+/// In byte 28.
 const L3_OK: u32 = 1 << 9;
 const L4_OK: u32 = 1 << 10;
 
-/// What a queue was made to tell of its frames.
+/// The receive features that a queue was created with.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::mlx5) struct RxFeatures {
     pub(in crate::device::mlx5) stamps: Stamps,
     /// The queue is one of several that share a port by hash.
     pub(in crate::device::mlx5) has_hashes: bool,
-    /// The device checks sums.
+    /// The device verifies checksums.
     pub(in crate::device::mlx5) has_checksums: bool,
 }
 
-/// What is known of a frame of each kind.
+/// The metadata of each packet type.
 #[derive(Clone, Copy)]
 pub(in crate::device::mlx5) struct PacketTypes<T = Box<Table>>(T);
 
 type Table = [KnownWord; TELLING as usize + 1];
 
 impl PacketTypes {
-    /// For a queue that tells so much.
+    /// The table of a queue with these features.
     pub(in crate::device::mlx5) fn new(features: RxFeatures) -> Self {
         let mut kinds = Box::new([KnownWord::default(); TELLING as usize + 1]);
         for (bits, known) in (0..).zip(kinds.iter_mut()) {
@@ -57,13 +57,13 @@ impl PacketTypes {
 }
 
 impl<T: Deref<Target = Table>> PacketTypes<T> {
-    /// What is known of a frame whose CQE has this word at byte 28.
+    /// The metadata of a frame whose CQE has this word at byte 28.
     #[inline(always)]
     pub(in crate::device::mlx5) fn of(&self, headers: u32) -> KnownWord {
         self.0[(headers >> 16 & TELLING) as usize]
     }
 
-    /// The same where the bits speak of headers inside a tunnel, which nobody here looks into.
+    /// The same if the bits describe the headers inside a tunnel, which the stack does not parse.
     #[cold]
     #[inline(never)]
     pub(in crate::device::mlx5) fn of_tunnel(&self, headers: u32) -> KnownWord {
@@ -81,15 +81,14 @@ fn info(bits: u32, RxFeatures { stamps, has_hashes, has_checksums }: RxFeatures)
     headers = if has(IP_OPTIONS) { headers.with_ip_options() } else { headers };
     let good = |good| if good && has_checksums { ChecksumStatus::Good } else { ChecksumStatus::Unknown };
     RxInfo {
-        // Which of them there may be is what counts here. That a frame has no flow tag or no hash
-        // is said by the values.
+        // Only presence matters here. A missing flow tag or hash is encoded in the value itself.
         timestamp: matches!(stamps, Stamps::Wall(_) | Stamps::RealTime).then_some(UnixTime::default()),
         ticks: matches!(stamps, Stamps::Ticks).then_some(0),
         vlan: has(VLAN_STRIPPED).then_some(0),
         flow_tag: Some(0),
         hash: has_hashes.then_some(0),
         ip_checksum: good(has(L3_OK) && l3.is_some()),
-        // The sum of a fragment is one of a part.
+        // The checksum of a fragment covers only a part.
         l4_checksum: good(has(L4_OK) && l4.is_some() && !has(FRAGMENT)),
         headers,
     }
@@ -118,7 +117,7 @@ mod tests {
 
     const FACTS: RxFeatures = RxFeatures { stamps: Stamps::Off, has_hashes: false, has_checksums: true };
 
-    /// What is known of a frame with these bytes 28 and 29: verdicts of L3 and L4, headers.
+    /// Checks the metadata for these bytes 28 and 29: L3 and L4 checksum status, headers.
     fn check(bytes: [u8; 2], verdicts: [ChecksumStatus; 2], headers: Headers) {
         check_with(FACTS, bytes, verdicts, headers);
     }

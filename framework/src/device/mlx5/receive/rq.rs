@@ -1,6 +1,6 @@
-//! The receiving ring of the cyclic kind (mlx5.md 2.8): each WQE names the buffers of one frame,
-//! one or several, and the NIC fills them in order. Lengths and keys are written once; from then on
-//! a WQE changes by an address.
+//! The cyclic receive ring (mlx5.md 2.8): each WQE names the buffers of one frame, one or several,
+//! and the NIC fills them in order. Lengths and keys are written once; afterwards only the address
+//! in a WQE changes.
 //!
 //! ```text
 //!   consumed                                        produced
@@ -19,46 +19,46 @@ const SEGMENT_LEN: usize = 16;
 const AT_LEN: usize = 0;
 const AT_KEY: usize = 4;
 const AT_ADDRESS: usize = 8;
-/// The key of the segment behind the last one, where a WQE has room for more.
+/// The key of the segment behind the last one, if the WQE has room for more.
 const INVALID_LKEY: u32 = 0x100;
 
-/// Log2 of the bytes of a WQE, where it names one buffer.
+/// Log2 of the bytes of a WQE with one buffer.
 pub(in crate::device::mlx5) const USUAL_SHIFT: u32 = SEGMENT_LEN.trailing_zeros();
 
-/// A cyclic receiving ring.
+/// A cyclic receive ring.
 pub(in crate::device::mlx5) struct Rq {
     /// Segments, `stride / 16` for each WQE.
     ring: Ring<SEGMENT_LEN>,
     record: DoorbellRecord,
-    /// The buffers: first those of the first segments in order of the WQEs, then those of the
-    /// second, and so on. So frames of one buffer, as nearly all are, see one slot after the other.
+    /// The buffers: first those of all WQEs' first segments in order, then those of their second
+    /// ones, and so on. So frames of one buffer, nearly all, use consecutive slots.
     posted: RxSlots,
     wqe_count: u32,
-    /// Segments that a WQE has room for, as log2, and those that it uses.
+    /// Log2 of the segments that a WQE has room for, and the number that it uses.
     step_log: u32,
     segments: u32,
-    /// The oldest WQE that the NIC has; it runs freely.
+    /// The oldest WQE that the NIC owns; a free-running index.
     consumed: u32,
-    /// WQEs behind those that are posted: nearly always none.
+    /// Vacant WQEs behind the posted ones: nearly always none.
     vacant: u32,
-    /// WQEs that are posted, of which the NIC does not know yet.
+    /// Posted WQEs without a doorbell yet.
     unpublished: u32,
 }
 
 impl Rq {
-    /// Frames that may come before anything is posted again.
+    /// Frames that may arrive before the next post.
     pub(in crate::device::mlx5) fn frames_max(&self) -> u32 {
         self.wqe_count
     }
 
-    /// Buffers that a WQE names so that frames of `frame_len_max` fit.
+    /// Buffers per WQE so that frames of `frame_len_max` fit.
     pub(in crate::device::mlx5) fn segments(frame_len_max: usize, pool: &Pool) -> u32 {
         frame_len_max.div_ceil(pool.layout().data_room()).max(1) as u32
     }
 
-    /// Takes the ring over, for frames of up to `frame_len_max` bytes in buffers of `pool`. No
-    /// buffer is posted yet. Panics where a WQE is too short for [`segments`](Self::segments) or
-    /// there are more WQEs than the NIC can count.
+    /// Takes over the ring, for frames of up to `frame_len_max` bytes in buffers of `pool`. No
+    /// buffer is posted yet. Panics if a WQE is too short for [`segments`](Self::segments) or the
+    /// WQEs exceed the index of the NIC.
     pub(in crate::device::mlx5) fn new(parts: RqParts, pool: &Pool, frame_len_max: usize) -> Self {
         let (segments, step) = (Self::segments(frame_len_max, pool), parts.stride / SEGMENT_LEN as u32);
         let names_all = step.is_power_of_two() && segments <= step;
@@ -92,19 +92,19 @@ impl Rq {
         self.ring.shift() + self.step_log
     }
 
-    /// The oldest WQE that the NIC has.
+    /// The oldest WQE that the NIC owns.
     #[inline(always)]
     pub(in crate::device::mlx5) fn idx(&self) -> u32 {
         self.consumed
     }
 
-    /// The bits of an index that tell WQEs apart.
+    /// The mask of a WQE index.
     #[inline(always)]
     pub(in crate::device::mlx5) fn mask(&self) -> u16 {
         (self.wqe_count - 1) as u16
     }
 
-    /// WQEs that the NIC was told of and that are not consumed.
+    /// WQEs that the NIC owns: posted with a doorbell, and not consumed.
     #[inline(always)]
     pub(in crate::device::mlx5) fn outstanding(&self) -> u32 {
         self.wqe_count - self.vacant - self.unpublished
@@ -121,7 +121,7 @@ impl Rq {
         self.vacant == 0
     }
 
-    /// As many of the oldest `limit` WQEs as can be [exchanged](Self::exchange) at once.
+    /// How many of the oldest `limit` WQEs can be [exchanged](Self::exchange) at once.
     #[inline(always)]
     pub(in crate::device::mlx5) fn exchangeable(&self, limit: u32, pool: &Pool) -> u32 {
         if !self.is_full() {
@@ -131,9 +131,10 @@ impl Rq {
         at_home.min(self.wqe_count - self.unpublished).min(self.wqe_count - self.slot(self.consumed))
     }
 
-    /// Takes the frames of the `count` oldest WQEs, of whose length and kind what `arrivals` makes
-    /// says, and posts fresh buffers in their places. Ends early at a frame that does not fit one
-    /// buffer. Returns frames and bytes. The caller has asked [`exchangeable`](Self::exchangeable).
+    /// Takes the frames of the `count` oldest WQEs, as described by the closure that `arrivals`
+    /// makes, and posts fresh buffers in their places. Ends early at a frame that does not fit one
+    /// buffer. Returns frames and bytes. The caller has checked
+    /// [`exchangeable`](Self::exchangeable).
     #[inline(always)]
     pub(in crate::device::mlx5) fn exchange<const SHIFT: u32, A: Arrival, T: FnMut(usize) -> A>(
         &mut self,
@@ -151,15 +152,15 @@ impl Rq {
         (done as u32, bytes)
     }
 
-    /// What frames have in common whose metadata begins as `meta`.
+    /// The metadata shared by frames that start as `meta`.
     #[inline]
     pub(in crate::device::mlx5) fn template(&self, meta: &RxMeta) -> MetaTemplate {
         self.posted.template(meta)
     }
 
     /// Takes the frame of the oldest WQE, in as many buffers as it needs, and posts nothing. `None`
-    /// where it has more bytes than fit; the WQE is consumed all the same, and its buffers stay for
-    /// the next frame.
+    /// if it is longer than the buffers; the WQE is consumed all the same, and its buffers remain
+    /// for the next frame.
     pub(in crate::device::mlx5) fn take(&mut self, arrival: impl Arrival) -> Option<Mbuf> {
         let (slot, len) = (self.slot(self.consumed), arrival.len());
         self.skip();
@@ -180,13 +181,13 @@ impl Rq {
         chain
     }
 
-    /// The oldest WQE came back without a frame; its buffers stay for the next one.
+    /// The oldest WQE completed without a frame; its buffers remain for the next one.
     pub(in crate::device::mlx5) fn skip(&mut self) {
         self.consumed = self.consumed.wrapping_add(1);
         self.vacant += 1;
     }
 
-    /// Posts buffers in `limit` vacant WQEs at most, oldest first, as far as the pool has them.
+    /// Posts buffers in at most `limit` vacant WQEs, oldest first, as far as the pool has them.
     /// Returns in how many.
     #[cold]
     pub(in crate::device::mlx5) fn refill(&mut self, pool: &Pool, limit: u32) -> u32 {
@@ -204,7 +205,7 @@ impl Rq {
         wanted
     }
 
-    /// Tells the NIC of what was posted.
+    /// Publishes the posted WQEs to the NIC.
     #[inline(always)]
     pub(in crate::device::mlx5) fn publish(&mut self) {
         if self.unpublished > 0 {
@@ -213,12 +214,12 @@ impl Rq {
         }
     }
 
-    /// Buffers that are in the ring. When it is dropped they stay where they are.
+    /// Buffers in the ring. They are leaked when it is dropped.
     pub(in crate::device::mlx5) fn buffers(&self) -> usize {
         self.posted.count()
     }
 
-    /// Tells the NIC of the first of what was posted.
+    /// Publishes only the first of the posted WQEs.
     #[cold]
     pub(in crate::device::mlx5) fn publish_first(&mut self) {
         if self.unpublished > 0 {
@@ -227,7 +228,7 @@ impl Rq {
         }
     }
 
-    /// Starts anew at index 0 without a buffer. The caller knows that the NIC has let go of the
+    /// Starts again at index 0 without a buffer. The caller knows that the NIC has released the
     /// ring.
     #[cold]
     pub(in crate::device::mlx5) fn reset(&mut self) {
@@ -236,7 +237,7 @@ impl Rq {
         self.record.write(0);
     }
 
-    /// The WQE behind the last one that is posted.
+    /// The index behind the last posted WQE.
     #[inline(always)]
     fn produced(&self) -> u32 {
         self.consumed.wrapping_add(self.wqe_count - self.vacant)

@@ -1,15 +1,16 @@
-//! The receiving half: CQEs become mbufs, the ring is refilled, the NIC is told, once a burst.
+//! The receive half: turns CQEs into mbufs, refills the ring, and updates the NIC's indices once
+//! per burst.
 //!
 //! ```text
 //!  CQEs that are ours, in order ──▶ barrier ──▶ each: length checked, mbuf made of the slot's buffer, a fresh one posted
 //!  anything else: one at a time, by its name                                   └──▶ consumer index, then producer index
 //! ```
 //!
-//! All that the NIC writes is checked: what it may not say has a counter, and a CQE that shows that
-//! the NIC's ring is not ours any more stops the queue until it was reset (`recover.rs`): some
-//! system calls, after an error only. While the pool is empty frames are handed on without a fresh
-//! buffer, so that an acknowledgement still comes through; the ring then runs empty, and the NIC
-//! counts what it cannot store.
+//! All data that the NIC writes is checked: each invalid value has a counter, and a CQE that shows
+//! a corrupt ring stops the queue until it was reset (`recover.rs`): some system calls, after an
+//! error only. While the pool is empty frames are delivered without posting a fresh buffer, so that
+//! acknowledgments still arrive; the ring then runs empty, and the NIC counts the frames that it
+//! cannot store.
 
 use super::super::completion::clock::Relation;
 use super::super::completion::compressed::Mini;
@@ -28,56 +29,56 @@ use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, MetaTemplate, Pool};
 use crate::time::{Duration, Instant};
 
-/// Time between two looks at how the NIC's clock relates to the wall. The kernel changes it some
-/// times a second where the clock is disciplined, by some parts in a million.
+/// Interval between two updates of the relation between the NIC's clock and the wall clock. If the
+/// clock is disciplined, the kernel changes it some times per second, by some parts in a million.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Time between two looks for the first CQE where the place in the CQ was lost: each look is at the
-/// whole of it.
+/// Interval between two searches for the first CQE after the position in the CQ was lost: each
+/// scans the whole CQ.
 const SEEK_EVERY: Duration = Duration::from_micros(100);
 
-/// What the control path's objects report to a running queue.
+/// Reports from the control path's objects to a running queue.
 pub(in crate::device::mlx5) trait QueueStatus {
-    /// Whether the port is up, as last seen. No system call.
+    /// The last known state of the port. No system call.
     fn state(&self) -> RxState;
 
-    /// How the NIC's clock relates to the wall, where it is known anew. No system call; asked ten
-    /// times a second.
+    /// The relation of the NIC's clock to the wall clock, if it is updated. No system call; called
+    /// ten times a second.
     fn relation(&mut self) -> Option<Relation>;
 
-    /// What only the kernel can tell, as far as it was found out by others. No system call.
+    /// State that only the kernel has, as last read by the port monitor. No system call.
     fn refresh(&mut self) -> Refreshed;
 
-    /// The same at the end: what the kernel tells now. Some milliseconds.
+    /// The same at the end, read from the kernel now. Some milliseconds.
     fn refresh_last(&mut self) -> Refreshed;
 }
 
-/// What the kernel told.
+/// State read from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Refreshed {
-    /// Frames for this queue that found no buffer, since the last time.
+    /// Frames for this queue that found no buffer since the last call.
     pub(in crate::device::mlx5) out_of_buffer: u64,
-    /// What the queue could not say by a CQE.
+    /// An error of the queue that no CQE reported.
     pub(in crate::device::mlx5) fault: Option<RingError>,
 }
 
-/// What the receiving half of a queue is made of.
+/// The parts of a receive half.
 pub(in crate::device::mlx5) struct RxParts {
     pub(in crate::device::mlx5) cq: CqParts,
     pub(in crate::device::mlx5) rq: RqParts,
-    /// Where frames land before they are copied, of a striding ring.
+    /// The buffer of a striding ring.
     pub(in crate::device::mlx5) landing: Option<MprqBuffer>,
     pub(in crate::device::mlx5) recovery: Recovery,
     pub(in crate::device::mlx5) status: Box<dyn QueueStatus>,
     /// Bytes of the longest frame.
     pub(in crate::device::mlx5) frame_len_max: usize,
-    /// What its CQEs tell.
+    /// The features of its CQEs.
     pub(in crate::device::mlx5) features: RxFeatures,
-    /// The format of compressed CQEs, where they were asked for.
+    /// The format of compressed CQEs, if compression is on.
     pub(in crate::device::mlx5) mini: Option<Mini>,
 }
 
-/// The receiving half of a queue. `receive` makes a system call after an error only, to reset the
+/// The receive half of a queue. `receive` makes a system call only after an error, to reset the
 /// queue.
 pub struct Mlx5Rx {
     reader: Reader,
@@ -87,16 +88,16 @@ pub struct Mlx5Rx {
     next_look: Instant,
 }
 
-/// The ring, of either kind.
+/// The ring, cyclic or striding.
 enum RxRing {
     Cyclic(Rq),
     Striding(StridingRq),
 }
 
 impl Mlx5Rx {
-    /// Takes the rings over and posts a buffer in each WQE, as far as the pool has them. The queue
-    /// is ready (of a QP: in RTR), so that frames come from here on. Panics where the CQ is too
-    /// small for the ring, or the parts are at odds.
+    /// Takes over the rings and posts a buffer in each WQE, as far as the pool has them. The queue
+    /// is ready (a QP: in RTR), so that frames arrive from here on. Panics if the CQ is too small
+    /// for the ring, or the parts contradict each other.
     pub(in crate::device::mlx5) fn new(parts: RxParts, pool: &Pool, scope: &Scope) -> Self {
         let ring = match parts.landing {
             None => RxRing::Cyclic(Rq::new(parts.rq, pool, parts.frame_len_max)),
@@ -116,8 +117,8 @@ impl Mlx5Rx {
         this
     }
 
-    /// What is not done for every burst: starts the queue anew after an error, and relates the
-    /// NIC's clock to the wall.
+    /// The work that is not done per burst: restarts the queue after an error, and updates the
+    /// clock relation.
     #[cold]
     fn attend(&mut self, pool: &Pool, now: Instant) {
         if self.reader.is_seeking() {
@@ -136,13 +137,13 @@ impl Mlx5Rx {
         self.next_look = if is_related { now + LOOK_EVERY } else { Instant::MAX };
     }
 
-    /// Starts the queue anew after an error, where it is time for that.
+    /// Restarts the queue after an error, once that is due.
     fn recover(&mut self, pool: &Pool, now: Instant) {
         if !self.recovery.reset_for(self.reader.blame(), now) {
             return;
         }
         self.clear(Mlx5RxDrop::QueueReset);
-        // Buffers before frames: the other way round the first ones would find none.
+        // Buffers before frames: in the other order the first frames would find no buffer.
         self.ring.refill(pool);
         let is_ready = self.recovery.ready();
         if is_ready && self.reader.is_lost() {
@@ -155,8 +156,8 @@ impl Mlx5Rx {
         }
     }
 
-    /// Looks for the first CQE after the place in the CQ was lost. Until it is found the NIC has
-    /// one WQE: nobody knows for how many more there is room in the CQ.
+    /// Searches for the first CQE after the position in the CQ was lost. Until it is found the NIC
+    /// gets only one WQE: the free room of the CQ is unknown.
     fn seek(&mut self, pool: &Pool) {
         if self.reader.seek() {
             self.ring.publish(&mut self.reader);
@@ -166,7 +167,8 @@ impl Mlx5Rx {
         }
     }
 
-    /// A queue that is broken is looked at on each turn, one that seeks its place as was said.
+    /// A broken queue is checked on each turn, a queue that searches its position at the interval
+    /// above.
     #[cold]
     fn look_again(&mut self) {
         if !self.reader.is_seeking() {
@@ -174,7 +176,7 @@ impl Mlx5Rx {
         }
     }
 
-    /// Reads the CQ dry and sends all buffers home. The NIC has let go of both.
+    /// Drains the CQ and frees all buffers. The NIC has released both.
     fn clear(&mut self, reason: Mlx5RxDrop) {
         let no_frame = if matches!(self.ring, RxRing::Striding(_)) { FILLER } else { 0 };
         self.reader.drain(reason, no_frame);
@@ -186,7 +188,7 @@ impl Mlx5Rx {
 }
 
 impl RxRing {
-    /// CQEs that the NIC may write before it has to hear of the worker.
+    /// CQEs that the NIC may write before the worker updates the consumer index.
     fn cqes_max(&self) -> u32 {
         match self {
             Self::Cyclic(rq) => rq.frames_max(),
@@ -194,8 +196,8 @@ impl RxRing {
         }
     }
 
-    /// Posts all that there is room for: at the start, and after a reset, which is no turn like
-    /// others.
+    /// Posts buffers in all vacant WQEs: at start, and after a reset, where the turn may take
+    /// longer.
     fn refill(&mut self, pool: &Pool) {
         match self {
             Self::Cyclic(rq) => _ = rq.refill(pool, u32::MAX),
@@ -203,7 +205,7 @@ impl RxRing {
         }
     }
 
-    /// Whether the NIC has a WQE to fill.
+    /// Whether the NIC owns a WQE to fill.
     fn has_outstanding(&self) -> bool {
         match self {
             Self::Cyclic(rq) => rq.outstanding() > 0,
@@ -211,7 +213,7 @@ impl RxRing {
         }
     }
 
-    /// Tells the NIC of the first WQE that was posted, and of no more.
+    /// Publishes only the first posted WQE to the NIC.
     fn publish_first(&mut self) {
         match self {
             Self::Cyclic(rq) => rq.publish_first(),
@@ -219,8 +221,8 @@ impl RxRing {
         }
     }
 
-    /// Tells the NIC what was read, and then what was posted: it needs room for a CQE for each WQE
-    /// that it has.
+    /// Updates the consumer index of the CQ before the producer index of the RQ: the NIC needs room
+    /// for a CQE for each WQE that it owns.
     #[inline(always)]
     fn publish(&mut self, reader: &mut Reader) {
         reader.cq.publish();
@@ -257,8 +259,8 @@ impl RxQueue for Mlx5Rx {
         self.status.state()
     }
 
-    /// The NIC's count of frames that found no buffer, and errors that no CQE tells of, as the
-    /// port's thread has found them. No system call, and no lock that it would wait for.
+    /// The NIC's count of frames that found no buffer, and errors without a CQE, as read by the
+    /// port's thread. No system call, and no wait for a lock.
     fn refresh_counters(&mut self) {
         let refreshed = self.status.refresh();
         self.apply(refreshed);
@@ -279,8 +281,8 @@ impl Mlx5Rx {
 }
 
 impl Drop for Mlx5Rx {
-    /// What waits is counted, and all buffers come home; where the NIC does not let go of them they
-    /// stay with it for ever.
+    /// Counts the pending frames and frees all buffers; if the NIC does not release them they are
+    /// leaked.
     fn drop(&mut self) {
         let is_closed = self.recovery.close();
         let refreshed = self.status.refresh_last();

@@ -1,4 +1,4 @@
-//! The receiving half over plain memory: a NIC that writes what each test tells it to.
+//! The receive half over plain memory: a fake NIC writes what each test tells it to.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -21,7 +21,7 @@ struct Rig {
     now: Instant,
 }
 
-/// What the tests of one buffer a frame begin with.
+/// The rig for tests with one buffer per frame.
 fn rig(config: PlainConfig) -> Rig {
     rig_of(config, 2 * config.wqes as usize + BURST_MAX)
 }
@@ -37,7 +37,7 @@ impl Rig {
         self.rx.as_mut().unwrap()
     }
 
-    /// One burst, `limit` at most.
+    /// Receives one burst, at most `limit` frames.
     fn receive(&mut self, limit: usize) -> Vec<Mbuf> {
         let mut burst = Burst::new();
         let received = self.rx.as_mut().unwrap().receive(&mut burst, limit, &self.pool, self.now);
@@ -45,7 +45,7 @@ impl Rig {
         burst.drain(..).collect()
     }
 
-    /// The lengths of a burst's frames, which go home.
+    /// The lengths of a burst's frames, which are freed.
     fn lens(&mut self, limit: usize) -> Vec<usize> {
         let lens = |mbuf: Mbuf| {
             let len = mbuf.len();
@@ -69,7 +69,7 @@ impl Rig {
         self.now += Duration::from_secs(20);
     }
 
-    /// Ends the queue. Every buffer is at home, and each frame has its name.
+    /// Ends the queue. Every buffer is free, and each frame is counted by name.
     fn close(mut self) -> Self {
         drop(self.rx.take());
         assert_eq!((self.pool.in_use(), self.pool.unnamed()), (0, 0), "buffers out, packets without a name");
@@ -190,7 +190,7 @@ fn nothing_is_told_to_the_nic_where_nothing_came() {
     rig.close();
 }
 
-// What CQEs tell.
+// Fields of CQEs.
 
 #[test]
 fn cqe_tells_of_checksums_headers_tag_hash_and_time() {
@@ -232,7 +232,7 @@ fn frame_looked_at_alone_tells_the_same_as_one_of_many() {
                 cqe[0] = 0;
             };
             rig.nic.frame(60, fill);
-            // With immediate data it is no frame of the usual run.
+            // With immediate data it is not in the usual run.
             rig.nic.frame(60, fill);
             let (slot, owner) = (rig.nic.cq.slot() - 1, 0x30);
             rig.nic.cq.write(slot, |cqe| cqe[63] = owner | cqe[63] & 1);
@@ -290,7 +290,7 @@ fn checksums_inside_a_tunnel_are_not_those_of_the_frame() {
     rig.close();
 }
 
-// What CQEs must not tell.
+// Invalid CQEs.
 
 #[test]
 fn frame_longer_than_its_buffer_is_dropped_and_the_next_one_comes() {
@@ -321,8 +321,8 @@ fn cqe_of_another_buffer_stops_the_queue_until_it_is_reset() {
     }
 }
 
-/// The queue is reset on its next turn; the frames that were in the CQ are counted, and new ones
-/// come.
+/// Checks that the queue is reset on its next turn, that the frames in the CQ are counted, and that
+/// new ones arrive.
 fn recovers(mut rig: Rig, in_ring: u64) {
     rig.later();
     assert_eq!(rig.lens(32), [0; 0]);
@@ -409,7 +409,7 @@ fn segments_of_a_chain_are_the_buffers_of_its_wqe_in_order() {
     for idx in 0..20 {
         let addresses = [0, 1].map(|segment| rig.nic.rq.segment(idx, segment));
         assert!(addresses.iter().all(|(len, key, _)| (*len, *key) == (room, PLAIN_LKEY)));
-        // A short frame leaves the second buffer where it is.
+        // A short frame leaves the second buffer in place.
         let len = if idx % 3 == 0 { 60 } else { room + 60 };
         rig.nic.frame(len, |_| ());
         let mbuf = rig.receive(1).pop().unwrap();
@@ -676,7 +676,7 @@ fn buffers_that_the_nic_does_not_let_go_of_stay_with_it() {
     rig.nic.objects.failing.set(1);
     drop(rig.rx.take());
     assert_eq!((rig.pool.in_use(), rig.pool.unnamed(), rig.count("leaked")), (8, 0, 8));
-    // Of a striding ring it is the memory where frames land.
+    // On a striding ring these bytes are in its buffer.
     let mut rig = self::rig(striding());
     let before = rig.nic.landing_keepers();
     rig.nic.objects.failing.set(1);
@@ -832,7 +832,7 @@ fn place_in_the_cq_that_a_session_has_taken_away_is_found_again() {
         rig.nic.session(&[60; 30], |_| ());
         rig.nic.cq.write(title, |cqe| {
             cqe[44..48].copy_from_slice(&count.to_be_bytes());
-            // Of a session that is of another buffer nobody knows whether its length is right.
+            // The session is for another buffer, so its length cannot be checked.
             cqe[61] ^= u8::from(count == 3);
         });
         assert_eq!(rig.lens(64), [0; 0]);
@@ -1037,20 +1037,20 @@ fn strides_that_were_told_of_as_nothing_are_skipped() {
 
 // A NIC that writes anything.
 
-/// What a hostile NIC does next.
+/// The next action of a hostile NIC.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Completes as it should: a frame, or a session, of such lengths.
+    /// Completes correctly: a frame, or a session, of such lengths.
     Frames(Vec<u32>),
     /// The same with bytes of the CQE changed.
     Changed(Vec<(usize, u8)>),
     /// Writes 64 bytes into a slot.
     Write(u32, Box<[u8; 64]>),
-    /// Writes an entry that seems to be ours: opcode, format, then any bytes.
+    /// Writes an entry that appears to be owned by software: opcode, format, then any bytes.
     Ours(u8, u8, Box<[u8; 64]>),
     /// The worker polls.
     Poll(usize),
-    /// The worker lets go of what it holds.
+    /// The worker frees the mbufs that it holds.
     Free(usize),
     /// Time passes.
     Wait,
@@ -1096,7 +1096,7 @@ fn configs() -> impl Strategy<Value = PlainConfig> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
-    /// No panic, no buffer in two hands, none lost, whatever the NIC does.
+    /// No panic, no buffer with two owners, none lost, whatever the NIC does.
     #[test]
     fn hostile_nic_costs_no_buffer(config in configs(), acts in proptest::collection::vec(act(), 1..60), spare in 0..100_usize) {
         let mut rig = rig_of(config, config.wqes as usize + spare);

@@ -1,6 +1,6 @@
-//! The receiving ring of the striding kind (mlx5.md 2.8): a WQE is a large buffer of equal strides,
-//! and a frame takes as many of them as it needs. What saves the NIC a WQE and its PCIe reads for
-//! each frame costs the worker a copy.
+//! The striding receive ring (mlx5.md 2.8): a WQE is a large buffer of equal strides, and a frame
+//! takes as many of them as it needs. The NIC saves a WQE and its PCIe reads per frame; the worker
+//! pays a copy per frame.
 //!
 //! ```text
 //!  WQE   | frame 1 ... | frame 2 | frame 3 ........... | filler |        the next WQE
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each frame is copied into an mbuf of its own, whatever its length, and the WQE is posted again
-//! as it stands when all its strides were told of. A view would spare the copy and keep 128 KiB for
-//! the one frame that somebody holds; and it is not faster: `docs/decisions` has the figures.
+//! unchanged once all its strides were reported. A view would save the copy but pin 128 KiB for one
+//! held frame; and it is not faster: `docs/decisions` has the figures.
 
 use super::super::completion::cqe::{Cqe, Format};
 use super::super::completion::reader::{Coming, Mlx5RxDrop, OTHERS_MAX, Reader, Step};
@@ -18,20 +18,20 @@ use super::super::setup::parts::RqParts;
 use super::mprq_buffer::MprqBuffer;
 use crate::mem::{Arrival, Burst, Mbuf, MetaTemplate, Pool, RxMeta};
 
-/// Bytes of a segment, and where the pointer segment of a WQE is: behind the one that links WQEs,
-/// which a ring does without.
+/// Bytes of a segment, and the offset of a WQE's pointer segment: behind the segment that links
+/// WQEs, which a ring does not use.
 const SEGMENT_LEN: usize = 16;
 const AT_LEN: usize = 0;
 const AT_KEY: usize = 4;
 const AT_ADDRESS: usize = 8;
 
-/// Of the byte count of a CQE: no frame, the strides, the frame's bytes (mlx5.md 2.9).
+/// Fields of a CQE's byte count: filler, number of strides, bytes of the frame (mlx5.md 2.9).
 pub(in crate::device::mlx5) const FILLER: u32 = 1 << 31;
 const STRIDES_SHIFT: u32 = 16;
 const STRIDES_MASK: u32 = 0x7fff;
 const LEN_MASK: u32 = 0xffff;
 
-/// A striding receiving ring.
+/// A striding receive ring.
 pub(in crate::device::mlx5) struct StridingRq {
     record: DoorbellRecord,
     landing: MprqBuffer,
@@ -39,21 +39,21 @@ pub(in crate::device::mlx5) struct StridingRq {
     /// Log2 of a stride's bytes and of a WQE's strides.
     stride_log: u32,
     strides_log: u32,
-    /// The oldest WQE that the NIC has; it runs freely.
+    /// The oldest WQE that the NIC owns; a free-running index.
     consumed: u32,
-    /// Its first stride that the NIC has not told of.
+    /// The first of its strides that the NIC has not reported.
     stride: u32,
-    /// WQEs that are posted, of which the NIC does not know yet.
+    /// Posted WQEs without a doorbell yet.
     unpublished: u32,
 }
 
-/// What a CQE says of where a frame is, and it may be so.
+/// The place of a frame by its CQE, validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Landed {
-    /// Its first stride, and how many.
+    /// Its first stride, and the number of strides.
     first: u32,
     strides: u32,
-    /// Its bytes; `None` where there is no frame.
+    /// Its bytes; `None` for a filler.
     len: Option<u32>,
 }
 
@@ -63,7 +63,7 @@ impl StridingRq {
         (wqe_count as usize) << (stride_log + strides_log)
     }
 
-    /// Takes the ring over and writes its WQEs once and for all. Panics where `landing` is not as
+    /// Takes over the ring and writes its WQEs once for all time. Panics if `landing` is not as
     /// long as [`landing_len`](Self::landing_len), or the ring is not striding.
     pub(in crate::device::mlx5) fn new(parts: RqParts, landing: MprqBuffer) -> Self {
         let shape = parts.striding.expect("a ring whose frames land elsewhere is striding");
@@ -91,7 +91,7 @@ impl StridingRq {
         }
     }
 
-    /// Frames that may come before anything is posted again.
+    /// Frames that may arrive before the next post.
     pub(in crate::device::mlx5) fn frames_max(&self) -> u32 {
         self.wqe_count.saturating_mul(1 << self.strides_log)
     }
@@ -101,7 +101,7 @@ impl StridingRq {
         self.unpublished = self.wqe_count;
     }
 
-    /// Tells the NIC of what was posted.
+    /// Publishes the posted WQEs to the NIC.
     #[inline(always)]
     pub(in crate::device::mlx5) fn publish(&mut self) {
         if self.unpublished > 0 {
@@ -110,12 +110,12 @@ impl StridingRq {
         }
     }
 
-    /// WQEs that the NIC was told of and that are not consumed.
+    /// WQEs that the NIC owns: posted with a doorbell, and not consumed.
     pub(in crate::device::mlx5) fn outstanding(&self) -> u32 {
         self.wqe_count - self.unpublished
     }
 
-    /// Tells the NIC of the first of what was posted.
+    /// Publishes only the first of the posted WQEs.
     #[cold]
     pub(in crate::device::mlx5) fn publish_first(&mut self) {
         if self.unpublished > 0 {
@@ -124,30 +124,31 @@ impl StridingRq {
         }
     }
 
-    /// Leaves the memory in which frames land for ever. Buffers it has none.
+    /// Leaks the ring's buffer. It has no pool buffers.
     pub(in crate::device::mlx5) fn strand(&self) {
         self.landing.strand();
     }
 
-    /// Starts anew at index 0. The caller knows that the NIC has let go of the ring.
+    /// Starts again at index 0. The caller knows that the NIC has released the ring.
     pub(in crate::device::mlx5) fn reset(&mut self) {
         (self.consumed, self.stride, self.unpublished) = (0, 0, 0);
         self.record.write(0);
     }
 
-    /// Whether a CQE tells of the oldest WQE that the NIC has.
+    /// Whether a CQE is for the oldest WQE that the NIC owns.
     #[inline]
     fn is_of_oldest(&self, cqe: Cqe<'_>) -> bool {
         let is_outstanding = self.unpublished < self.wqe_count;
         is_outstanding && (cqe.wqe_id() ^ self.consumed as u16) & (self.wqe_count - 1) as u16 == 0
     }
 
-    /// What a byte count says, of a frame whose first stride is `first`, or the next one.
+    /// Decodes a byte count, for a frame that starts at stride `first`, or at the next one.
     #[inline]
     fn landed(&self, first: Option<u16>, byte_count: u32) -> Result<Landed, Mlx5RxDrop> {
         let first = first.map_or(self.stride, u32::from);
         let strides = byte_count >> STRIDES_SHIFT & STRIDES_MASK;
-        // What lies between was told of as nothing: it is lost, and no stride is told of twice.
+        // Strides that were skipped hold nothing: their frames are lost, and no stride is reported
+        // twice.
         let is_ahead = first >= self.stride;
         if strides == 0 || !is_ahead || first + strides > 1 << self.strides_log {
             return Err(Mlx5RxDrop::StridesInvalid);
@@ -156,8 +157,8 @@ impl StridingRq {
         Ok(Landed { first, strides, len })
     }
 
-    /// Copies a frame that has landed into an mbuf, or a chain where it is longer than one. `None`
-    /// while the pool has too few.
+    /// Copies a received frame into an mbuf, or into a chain if it is longer than one buffer.
+    /// `None` while the pool has too few.
     #[inline]
     fn copy(&self, landed: &Landed, len: u32, arrival: impl Arrival, pool: &Pool) -> Option<Result<Mbuf, Mlx5RxDrop>> {
         if len > landed.strides << self.stride_log {
@@ -172,7 +173,7 @@ impl StridingRq {
         copy_long(bytes, arrival, pool).map(Ok)
     }
 
-    /// The strides of a frame were read. Those of a whole WQE are the NIC's again.
+    /// Releases the strides of a frame. The WQE is posted again after its last stride.
     #[inline]
     fn advance(&mut self, landed: &Landed) {
         self.stride = landed.first + landed.strides;
@@ -184,7 +185,7 @@ impl StridingRq {
     }
 }
 
-/// A frame of several buffers.
+/// Copies a frame into several buffers.
 #[cold]
 fn copy_long(bytes: &[u8], arrival: impl Arrival, pool: &Pool) -> Option<Mbuf> {
     let room = pool.layout().data_room();
@@ -207,7 +208,7 @@ fn copy_long(bytes: &[u8], arrival: impl Arrival, pool: &Pool) -> Option<Mbuf> {
     Some(mbuf)
 }
 
-/// Frames into `burst`, `limit` at most.
+/// Receives up to `limit` frames into `burst`.
 #[inline]
 pub(in crate::device::mlx5) fn take(
     reader: &mut Reader,
@@ -232,7 +233,7 @@ pub(in crate::device::mlx5) fn take(
     }
 }
 
-/// The oldest entry, whatever it is.
+/// Processes the oldest CQE, of any kind.
 #[inline]
 fn take_entry(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, pool: &Pool) -> Step {
     if let Some(step) = reader.take_other() {
@@ -260,7 +261,7 @@ fn take_entry(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, pool:
     }
 }
 
-/// The next frame of a compressed session; opens it where none is.
+/// The next frame of a compressed session; opens the session if there is none.
 #[inline]
 fn take_of_session(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, pool: &Pool) -> Step {
     if reader.session.left() == 0 && !open_session(reader, rq, pool) {
@@ -279,7 +280,7 @@ fn take_of_session(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, 
     }
 }
 
-/// Reads the session whose title is the oldest entry. Where that cannot be the queue is broken.
+/// Opens the session whose title is the oldest CQE. If that is impossible the queue is broken.
 fn open_session(reader: &mut Reader, rq: &mut StridingRq, pool: &Pool) -> bool {
     let cqe = reader.cq.oldest();
     let first = u32::from(cqe.wqe_counter());
@@ -298,8 +299,8 @@ fn open_session(reader: &mut Reader, rq: &mut StridingRq, pool: &Pool) -> bool {
     true
 }
 
-/// A frame that has landed goes into the burst, and its strides are done with; nothing happens
-/// while the pool is empty.
+/// Copies a received frame into the burst, and releases its strides; nothing happens while the pool
+/// is empty.
 #[inline]
 fn land<A: Arrival>(
     reader: &mut Reader,

@@ -1,4 +1,4 @@
-//! Ringing: how the NIC hears of WQEs that stand in a sending ring (mlx5.md 2.7).
+//! The doorbell: notifies the NIC of WQEs in the send ring (mlx5.md 2.7).
 //!
 //! ```text
 //!  WQEs ─▶ barrier ─▶ record: the producer index ─▶ barrier ─▶ register ─▶ barrier ─▶ the other half of the register
@@ -6,24 +6,22 @@
 //!                                                               └ BlueFlame: the whole WQE, so that the NIC need not fetch it
 //! ```
 //!
-//! The register is a page of the NIC, mapped so that the CPU combines writes. Its two halves are
-//! used in turn, as the write to one may still be on its way while the next is made. BlueFlame goes
-//! block by block: on aarch64 each in one store of 64 bytes, as rdma-core has it (`mmio_memcpy_x64`
-//! of util/mmio.h), because a core there combines stores of eight bytes when it likes; elsewhere in
-//! eight, in order.
+//! The register is a page of the NIC, mapped write-combining. Its two halves are used alternately,
+//! as the write to one may still be in flight while the next is made. BlueFlame writes block by
+//! block: on aarch64 each in one store of 64 bytes, as rdma-core does (`mmio_memcpy_x64` of
+//! util/mmio.h), because a core there may combine stores of eight bytes or not; elsewhere in eight
+//! stores, in order.
 //!
 //! `unsafe`, because the register is memory of a device.
 //!
 //! Invariants:
-//! 1. The parts of a queue tell the truth ([`Keeper`](super::super::setup::parts::Keeper)): at
+//! 1. The parts of a queue are correct ([`Keeper`](super::super::setup::parts::Keeper)): at
 //!    `register` there are twice `blueflame_len` bytes to be written in aligned words of eight or
-//!    in blocks, or eight bytes where `blueflame_len` is zero, as long as the keeper lives.
-//! 2. `offset` is zero or `blueflame_len`, a multiple of 64, and at most `blueflame_len` bytes are
+//!    in blocks, or eight bytes if `blueflame_len` is zero, as long as the keeper lives.
 //!    written behind it.
-//! 3. Where `blueflame_len` is not zero, one queue writes to the register: set-up got it one of its
-//!    own. A plain doorbell may be rung on a register that others ring on too: each of them writes
-//!    eight bytes, always the same ones, in one store that nothing divides, so the NIC sees one
-//!    doorbell after the other.
+//! 3. If `blueflame_len` is not zero, only one queue writes to the register: set-up obtained a
+//!    dedicated one. A plain doorbell may share its register with others: each of them writes the
+//!    same eight bytes in one indivisible store, so the NIC sees one doorbell after the other.
 
 use core::ptr::NonNull;
 
@@ -31,24 +29,24 @@ use super::super::ring::{DoorbellRecord, Keeper, write_combining_barrier};
 use super::super::setup::parts::SqParts;
 use super::wqe::{BLOCK_LEN, BLOCK_UNITS, UNIT_LEN, Unit};
 
-/// SqMemory of a basic block.
+/// The units of a basic block.
 type Block = [Unit; BLOCK_UNITS as usize];
 
-/// The record and the register of a sending ring.
+/// The doorbell record and register of a send ring.
 pub(in crate::device::mlx5) struct Doorbell {
     record: DoorbellRecord,
     register: NonNull<u64>,
-    /// Bytes to the half that is used next.
+    /// Offset of the half that is used next.
     offset: usize,
-    /// Bytes of a half; zero where only the plain doorbell may be rung.
+    /// Bytes of a half; zero if only the plain doorbell is available.
     blueflame_len: usize,
     #[expect(dead_code, reason = "it keeps the register mapped")]
     keeper: Keeper,
 }
 
 impl Doorbell {
-    /// That of the ring that the parts describe. Panics where the register is not as hardware has
-    /// it.
+    /// The doorbell of the ring in `parts`. Panics if the register has a size that hardware does
+    /// not have.
     pub(in crate::device::mlx5) fn new(parts: &SqParts) -> Self {
         let blueflame_len = parts.blueflame_len as usize;
         assert!(blueflame_len.is_multiple_of(BLOCK_LEN), "a BlueFlame half of {blueflame_len} bytes");
@@ -62,13 +60,13 @@ impl Doorbell {
         }
     }
 
-    /// SqMemory of the longest WQE that BlueFlame carries.
+    /// Units of the longest WQE that BlueFlame carries.
     #[inline(always)]
     pub(in crate::device::mlx5) fn blueflame_units(&self) -> u32 {
         (self.blueflame_len / UNIT_LEN) as u32
     }
 
-    /// Tells the NIC of all WQEs before `index`, of which `control` begins the last one.
+    /// Notifies the NIC of all WQEs before `index`; `control` is the first unit of the last one.
     #[inline]
     pub(in crate::device::mlx5) fn ring(&mut self, index: u16, control: Unit) {
         self.record.write(index.into());
@@ -77,9 +75,9 @@ impl Doorbell {
         self.end();
     }
 
-    /// Tells the NIC of the one WQE before `index`, and brings it along: whole blocks of units,
-    /// which may be in two pieces as they lie around the end of the ring. Panics where these are
-    /// more than the register takes.
+    /// Notifies the NIC of the single WQE before `index`, and writes it to the register: whole
+    /// blocks of units, in two pieces if they wrap around the end of the ring. Panics if they
+    /// exceed the register.
     #[inline]
     pub(in crate::device::mlx5) fn ring_blueflame(&mut self, index: u16, head: &[Unit], tail: &[Unit]) {
         assert!((head.len() + tail.len()) * UNIT_LEN <= self.blueflame_len, "a WQE longer than a BlueFlame half");
@@ -89,19 +87,19 @@ impl Doorbell {
         for (idx, block) in head.iter().enumerate() {
             self.write_block(idx, block);
         }
-        // Nearly always nothing.
+        // Nearly always empty.
         for (idx, block) in tail.iter().enumerate() {
             self.write_block(head.len() + idx, block);
         }
         self.end();
     }
 
-    /// The NIC counts from zero again, as it does after a queue was reset.
+    /// The NIC counts from zero again, as after a reset of the queue.
     pub(in crate::device::mlx5) fn reset(&mut self) {
         self.record.write(0);
     }
 
-    /// Writes a block of the present half.
+    /// Writes a block of the current half.
     #[cfg(any(miri, not(target_arch = "aarch64")))]
     #[inline(always)]
     fn write_block(&mut self, idx: usize, block: &Block) {
@@ -112,13 +110,13 @@ impl Doorbell {
         }
     }
 
-    /// Writes a block of the present half in one store.
+    /// Writes a block of the current half in one store.
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     #[inline(always)]
     fn write_block(&mut self, idx: usize, block: &Block) {
-        // SAFETY: inside the half (1, 2), of which BlueFlame writes `blueflame_len` bytes at most;
-        // read are 64 bytes of ours, and four registers change that are named. An intrinsic may be
-        // split again.
+        // SAFETY: inside the half (1, 2), of which BlueFlame writes at most `blueflame_len` bytes;
+        // it reads 64 bytes of ours, and clobbers four named registers. The compiler could split an
+        // intrinsic.
         unsafe {
             core::arch::asm!(
                 "ld1 {{v0.16b, v1.16b, v2.16b, v3.16b}}, [{block}]",
@@ -131,16 +129,15 @@ impl Doorbell {
         }
     }
 
-    /// Writes a word of the present half in one piece, as the NIC wants it.
+    /// Writes a word of the current half in one store, as the NIC requires.
     #[inline(always)]
     fn write(&mut self, idx: usize, word: u64) {
         // SAFETY: inside the half (1, 2): a plain doorbell writes word 0, BlueFlame at most
-        // `blueflame_len` bytes. Who else in the process writes there does so by whole doorbells
-        // (3).
+        // `blueflame_len` bytes. Other writers in the process write whole doorbells only (3).
         unsafe { self.register.byte_add(self.offset).add(idx).write_volatile(word) }
     }
 
-    /// Flushes what the CPU combines, and turns to the other half.
+    /// Flushes the write-combining buffer, and switches to the other half.
     #[inline(always)]
     fn end(&mut self) {
         write_combining_barrier();

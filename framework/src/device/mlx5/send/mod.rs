@@ -1,5 +1,5 @@
-//! The send half: the form of a WQE, the WQE written into the ring, the doorbell, and which mbuf is
-//! still read by the NIC.
+//! The send half: the layout of a WQE, the WQE in the ring, the doorbell, and the mbufs that the
+//! NIC still reads.
 
 #[allow(unsafe_code)]
 pub(super) mod doorbell;

@@ -1,5 +1,5 @@
-//! Which form a frame's WQE takes: how much of it is inline, who inserts a tag, how many pointers
-//! follow, or why it can never be sent. Only looks; [`tx`](super::tx) writes.
+//! Selects the layout of a frame's WQE: how much is inline, who inserts a tag, the number of
+//! pointers, or why the frame can never be sent. It writes nothing; [`tx`](super::tx) does.
 
 use core::num::NonZeroU16;
 
@@ -9,72 +9,72 @@ use super::wqe::{CHECKSUM_L3, CHECKSUM_L4, ethernet_units};
 use crate::device::Offload;
 use crate::mem::{Mbuf, Region};
 
-/// Bytes of an Ethernet header, and of a tag, which goes between its addresses and its EtherType.
+/// Bytes of an Ethernet header, and of a tag, which stands between its addresses and its EtherType.
 pub(in crate::device::mlx5) const ETHERNET_LEN: usize = 14;
 pub(in crate::device::mlx5) const TAG_LEN: usize = 4;
 const TAG_OFFSET: usize = 12;
 const ETHERTYPE_VLAN: u16 = 0x8100;
-/// The longest inline part there is: a header with options and tags, for segmentation.
+/// The longest inline part possible: a header with options and tags, for segmentation.
 pub(in crate::device::mlx5) const HEADER_LEN_MAX: usize = 256;
 
 const IPV4_LEN_MIN: usize = 20;
 const TCP_LEN_MIN: usize = 20;
-/// Where TCP says how long its header is, in the upper four bits in words (RFC 9293 3.1).
+/// Offset of TCP's data offset, in the upper four bits, counted in words (RFC 9293 3.1).
 const TCP_DATA_OFFSET: usize = 12;
 
-/// What a queue can do, and how it does it.
+/// The limits and modes of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::mlx5) struct WqeLimits {
     pub(in crate::device::mlx5) capabilities: TxFeatures,
-    /// Bytes that each WQE carries inline: 0 or 18.
+    /// Inline bytes that each WQE needs: 0 or 18.
     pub(in crate::device::mlx5) inline_len_min: usize,
-    /// Bytes that it may carry where they are the whole frame.
+    /// Inline bytes allowed if they are the whole frame.
     pub(in crate::device::mlx5) inline_len_max: usize,
     pub(in crate::device::mlx5) wqe_units_max: u32,
-    /// Bytes of the longest header that is repeated before each segment, a tag included.
+    /// Bytes of the longest header that segmentation repeats, a tag included.
     pub(in crate::device::mlx5) segmentation_header_len_max: usize,
 }
 
 /// Who inserts a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Tag {
-    /// Nobody.
+    /// There is no tag.
     None,
-    /// The device. Then nothing is inline, as the field is the same.
+    /// The device. Then nothing is inline, as both use the same field.
     ByDevice(u16),
-    /// We, into the inline bytes.
+    /// The driver, into the inline bytes.
     Inline(u16),
 }
 
 impl Tag {
-    /// Bytes by which it makes the frame longer.
+    /// Bytes that it adds to the frame.
     pub(in crate::device::mlx5) fn len(self) -> usize {
         if self == Self::None { 0 } else { TAG_LEN }
     }
 }
 
-/// The form of a WQE.
+/// The layout of a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct WqeShape {
     pub(in crate::device::mlx5) checksums: u8,
     pub(in crate::device::mlx5) tag: Tag,
     /// The payload is cut into segments of this many bytes.
     pub(in crate::device::mlx5) segment_len: Option<NonZeroU16>,
-    /// Bytes of the frame that are inline, a tag aside.
+    /// Inline bytes of the frame, without a tag.
     pub(in crate::device::mlx5) inline_len: usize,
-    /// Bytes inline as the WQE says: with the tag, and padded where the device wants more than
-    /// there is.
+    /// Inline length in the WQE: with the tag, and padded if the device requires more than the
+    /// frame has.
     pub(in crate::device::mlx5) header_len: usize,
-    /// SqMemory in all.
+    /// Units of the whole WQE.
     pub(in crate::device::mlx5) units: u32,
-    /// Whether bytes are left for pointers: the buffer must stay until the NIC has read it.
+    /// Whether pointers follow: the buffer must stay until the NIC has read it.
     pub(in crate::device::mlx5) has_pointers: bool,
 }
 
 impl WqeShape {
-    /// Writes the inline bytes into a cleared buffer, from as many segments as they lie in, and the
-    /// tag among them. What the device wants beyond them stays zero, as the padding that the frame
-    /// gets on the wire.
+    /// Writes the inline bytes into a cleared buffer, from as many segments as they span, with the
+    /// tag inserted. Bytes that the device requires beyond them remain zero, the padding that the
+    /// frame gets on the wire.
     pub(in crate::device::mlx5) fn gather(&self, mbuf: &Mbuf, header: &mut [u8; HEADER_LEN_MAX]) {
         let mut len = 0;
         for bytes in mbuf.segments() {
@@ -90,7 +90,7 @@ impl WqeShape {
     }
 }
 
-/// The form of any frame. `inline`: it goes wholly inline if it is short enough.
+/// The layout for any frame. `inline`: wholly inline if it is short enough.
 pub(in crate::device::mlx5) fn of(
     mbuf: &Mbuf,
     offload: Offload,
@@ -143,14 +143,14 @@ pub(in crate::device::mlx5) fn of(
     Ok(WqeShape { checksums, tag, segment_len, inline_len, header_len, units, has_pointers: pointers > 0 })
 }
 
-/// A payload to be cut.
+/// The segmentation of a payload.
 #[derive(Clone, Copy)]
 struct Cut {
     header_len: usize,
     segment_len: NonZeroU16,
 }
 
-/// How a TCP segment is cut; `None` where it is one frame as it stands.
+/// The segmentation of a TCP packet; `None` if it is sent as one frame.
 fn segmentation(
     mbuf: &Mbuf,
     segment_len: NonZeroU16,
@@ -179,7 +179,7 @@ fn segmentation(
     Ok((payload_len > segment_len.get().into()).then_some(Cut { header_len, segment_len }))
 }
 
-/// The bytes of a frame from `offset` on, buffer by buffer, none of them empty.
+/// The bytes of a frame from `offset` on, one slice per buffer, none of them empty.
 pub(in crate::device::mlx5) fn behind(mbuf: &Mbuf, offset: usize) -> impl Iterator<Item = &[u8]> {
     let mut skip = offset;
     mbuf.segments().filter_map(move |bytes| {
@@ -193,7 +193,7 @@ fn byte_at(mbuf: &Mbuf, offset: usize) -> Option<u8> {
     behind(mbuf, offset).next().map(|bytes| bytes[0])
 }
 
-/// Whether the device may be pointed to these bytes with the region's key.
+/// Whether the region's key covers these bytes.
 pub(in crate::device::mlx5) fn is_inside(bytes: &[u8], region: &Region) -> bool {
     let offset = bytes.as_ptr().addr().wrapping_sub(region.base().addr().get());
     offset < region.len() && bytes.len() <= region.len() - offset

@@ -1,19 +1,19 @@
-//! The memory of a sending ring, in units of 16 bytes: how WQEs are written into it, and read back
-//! for BlueFlame. Positions run freely and wrap with the ring, so that a WQE may go over its end.
+//! The memory of a send ring, in units of 16 bytes: WQEs are written into it, and read back for
+//! BlueFlame. Positions run freely and wrap with the ring, so that a WQE may cross its end.
 //!
-//! `unsafe`, because the NIC is the other side of this memory. Unlike the rings that it writes
-//! ([`ring`](super::super::ring)), it only reads this one, and only what it was told of; so what it
-//! was not told of is ordinary memory, and is written as such.
+//! `unsafe`, because the NIC is the other side of this memory. Unlike the rings that the NIC writes
+//! ([`ring`](super::super::ring)), it only reads this one, and only WQEs that it was notified of;
+//! so the rest is ordinary memory, and is written as such.
 //!
 //! Invariants:
-//! 1. The parts of a queue tell the truth ([`Keeper`](super::super::setup::parts::Keeper)): the
-//!    ring is as long as they say, aligned to 16 bytes, and lives as long as the keeper. It is
+//! 1. The parts of a queue are correct ([`Keeper`](super::super::setup::parts::Keeper)): the ring
+//!    is as long as they state, aligned to 16 bytes, and lives as long as the keeper. It is
 //!    initialised: libmlx5 makes it of fresh pages.
 //! 2. It has a power of two of units; a position is masked before it is used, so it is always
 //!    inside.
 //! 3. A unit has one owner on our side: a ring is not `Clone`, and writing takes `&mut self`.
-//! 4. The barrier that makes what was written visible to the NIC stands before the doorbell record
-//!    is written ([`DoorbellRecord`](super::super::ring::DoorbellRecord)).
+//! 4. The barrier that makes written WQEs visible to the NIC precedes the write of the doorbell
+//!    record ([`DoorbellRecord`](super::super::ring::DoorbellRecord)).
 
 use core::ptr::NonNull;
 use core::slice;
@@ -22,7 +22,7 @@ use super::super::ring::Keeper;
 use super::super::setup::parts::SqParts;
 use super::wqe::{BLOCK_UNITS, UNIT_LEN, Unit};
 
-/// The units of a sending ring.
+/// The units of a send ring.
 pub(in crate::device::mlx5) struct SqMemory {
     first: NonNull<Unit>,
     mask: u32,
@@ -31,8 +31,7 @@ pub(in crate::device::mlx5) struct SqMemory {
 }
 
 impl SqMemory {
-    /// The ring that the parts describe. Panics where its length is no power of two or its memory
-    /// is not aligned.
+    /// The ring in `parts`. Panics if its length is no power of two or its memory is not aligned.
     pub(in crate::device::mlx5) fn new(parts: &SqParts) -> Self {
         let count = parts.wqebb_count.checked_mul(BLOCK_UNITS).unwrap_or(0);
         assert!(count.is_power_of_two(), "a sending ring of {} blocks", parts.wqebb_count);
@@ -43,7 +42,8 @@ impl SqMemory {
     /// Writes the unit at `position`.
     #[inline(always)]
     pub(in crate::device::mlx5) fn write(&mut self, position: u32, unit: Unit) {
-        // SAFETY: inside the ring (2), whose memory lives (1) and is ours to write (3).
+        // SAFETY: inside the ring (2), whose memory lives (1) and whose only writer is this value
+        // (3).
         unsafe { self.at(position).write(unit) }
     }
 
@@ -54,14 +54,14 @@ impl SqMemory {
         unsafe { self.at(position).read() }
     }
 
-    /// SqMemory from `position` to the end of the ring's memory.
+    /// Units from `position` to the end of the ring's memory.
     #[inline(always)]
     pub(in crate::device::mlx5) fn until_end(&self, position: u32) -> u32 {
         self.mask + 1 - (position & self.mask)
     }
 
-    /// The `count` units from `position` on, to write. Panics where they go over the end of the
-    /// ring's memory. They must not be the NIC's.
+    /// The `count` units from `position` on, for writing. Panics if they cross the end of the
+    /// ring's memory. The NIC must not own them.
     #[inline(always)]
     pub(in crate::device::mlx5) fn run(&mut self, position: u32, count: u32) -> &mut [Unit] {
         assert!(count <= self.until_end(position), "a run over the end of the ring");
@@ -70,14 +70,14 @@ impl SqMemory {
         unsafe { slice::from_raw_parts_mut(self.at(position).as_ptr(), count as usize) }
     }
 
-    /// The `count` units from `position` on, to read: up to the end of the ring's memory, and from
-    /// its beginning.
+    /// The `count` units from `position` on, for reading: up to the end of the ring's memory, and
+    /// from its beginning.
     #[inline(always)]
     pub(in crate::device::mlx5) fn runs(&self, position: u32, count: u32) -> (&[Unit], &[Unit]) {
         let head = count.min(self.until_end(position));
         let tail = (count - head).min(self.mask + 1);
         // SAFETY: both are inside the ring (2): the one ends with it, the other is not longer.
-        // Alive and initialised (1), and written by nobody while the ring is borrowed (3).
+        // Alive and initialised (1), and not written while the ring is borrowed (3).
         unsafe {
             let head = slice::from_raw_parts(self.at(position).as_ptr(), head as usize);
             (head, slice::from_raw_parts(self.first.as_ptr(), tail as usize))

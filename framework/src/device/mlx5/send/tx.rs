@@ -1,20 +1,18 @@
-//! The sending half: mbufs become WQEs, and come home with completions.
+//! The send half: mbufs become WQEs, and completions free them.
 //!
-//! Which form a frame takes is decided for latency where it is alone, and for throughput where it
-//! is not:
+//! The WQE layout favors latency for a frame that is alone, and throughput for a burst:
 //!
-//! | frame | WQE | the mbuf comes home |
+//! | frame | WQE | the mbuf is freed |
 //! |---|---|---|
-//! | the first since the doorbell, or urgent, up to 226 bytes | all bytes inline; BlueFlame, if it stays alone: the NIC reads nothing | at once |
+//! | the first since the doorbell, or urgent, up to 226 bytes | all bytes inline; BlueFlame, if it remains alone: the NIC reads nothing | at once |
 //! | any longer one | a pointer | with its completion |
 //! | those that follow, plain | pointers, many frames in one WQE where the device has it | with their completion |
 //! | chains, tags, segmentation | header inline as far as need be, a pointer for each buffer | with their completion |
 //!
-//! Everything that the NIC writes is checked; what is wrong counts as `completions_invalid` and
-//! sends no mbuf home. After an error the queue gives mbufs back as a full ring does, until
-//! [`Recovery`] has brought it up again, a turn or some milliseconds later. So does a queue that
-//! shares rules with others until the last of them is open: before that the kernel would get the
-//! answers.
+//! Everything that the NIC writes is checked; an invalid CQE counts as `completions_invalid` and
+//! frees no mbuf. After an error the queue refuses mbufs like a full ring, until [`Recovery`] has
+//! restarted it, a turn or some milliseconds later. So does a queue that shares rules with others
+//! until the last of them is open: before that the kernel would receive the answers.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -35,7 +33,7 @@ use crate::mem::{Burst, Mbuf, Pool, Region};
 use crate::time::{Instant, UnixTime};
 
 crate::drop_reasons! {
-    /// Why a posted frame does not leave.
+    /// Why a posted frame is dropped.
     pub(crate) enum Mlx5TxDrop {
         /// Longer than the port's frames.
         TooLong => "too_long",
@@ -43,17 +41,17 @@ crate::drop_reasons! {
         TooShort => "too_short",
         /// A chain of more buffers than a WQE points to.
         TooManySegments => "too_many_segments",
-        /// Asks for checksums or segmentation, which the device does not do.
+        /// Asks for checksums or segmentation that the device does not support.
         OffloadUnsupported => "offload_unsupported",
-        /// To be cut into segments, but link, IP and TCP header are not where the mbuf says.
+        /// To be segmented, but link, IP and TCP header are not where the mbuf says.
         HeadersUnknown => "headers_unknown",
-        /// To be cut into segments, with a header longer than the device repeats.
+        /// To be segmented, with a header longer than the device can repeat.
         HeaderTooLong => "header_too_long",
         /// Bytes that are not in the pool that the queue was opened with.
         ForeignBuffer => "foreign_buffer",
-        /// The NIC found the lengths of the WQE at odds (syndrome 01).
+        /// The NIC found inconsistent lengths in the WQE (syndrome 01).
         LocalLength => "error_local_length",
-        /// The NIC could make nothing of the WQE (syndrome 02).
+        /// The NIC could not execute the WQE (syndrome 02).
         LocalQpOperation => "error_local_qp_operation",
         /// The NIC may not read the buffer (syndrome 04).
         LocalProtection => "error_local_protection",
@@ -66,46 +64,45 @@ crate::drop_reasons! {
     }
 }
 
-/// Bytes of the longest headers of TCP: Ethernet's with a tag, IPv4's and TCP's with all options.
+/// Bytes of the longest TCP headers: Ethernet with a tag, IPv4 and TCP with all options.
 const TCP_HEADERS_LEN_MAX: usize = 14 + TAG_LEN + 60 + 60;
-/// Completions that one `reap` reads: bounded work, and each stands for many frames.
+/// Completions that one `reap` reads at most: bounded work, and each stands for many frames.
 const REAP_MAX: usize = 64;
 /// Bytes of the longest WQE that is wholly inline: the usual half of a BlueFlame register. It
 /// carries a frame of 226 bytes.
 const INLINE_WQE_LEN_MAX: usize = 256;
-/// Blocks of the longest WQE that stands prepared. The NIC fetches what BlueFlame does not carry,
-/// in one read.
+/// Blocks of the longest preposted WQE. The NIC fetches the part that BlueFlame does not carry in
+/// one read.
 const PREPOST_BLOCKS_MAX: u32 = 15;
-/// Looks at the CQ by which a dropped half waits for its last frames, first in a row, as a NIC
-/// needs microseconds, then with pauses: tens of milliseconds in all, for a NIC that has to come to
-/// it.
+/// Polls of the CQ while a dropped half waits for its last frames: first in a row, as a NIC needs
+/// microseconds, then with pauses: tens of milliseconds in all, for a slow NIC.
 const LAST_REAPS: usize = 1_000;
 const LAST_PAUSES: usize = 200;
 const LAST_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
 
-/// The sending half of a queue. No system call, no allocation, no lock: `post` writes into the
-/// ring, `ring_doorbell` into the NIC's register, `reap` reads the CQ. After an error, and then
-/// only, `ring_doorbell` makes the system calls that bring the queue up again.
+/// The send half of a queue. No system call, no allocation, no lock: `post` writes into the ring,
+/// `ring_doorbell` into the NIC's register, `reap` reads the CQ. Only after an error
+/// `ring_doorbell` makes the system calls that restart the queue.
 pub struct Mlx5Tx {
     cq: Cq,
     sq: Sq,
     limits: WqeLimits,
-    /// Checksums that may be wished for.
+    /// Supported checksum offloads.
     checksum_flags: Offload,
     /// Blocks of the longest WQE that is wholly inline.
     inline_blocks_max: u32,
-    /// Bytes of the longest frame that stands in the ring.
+    /// Bytes of the longest frame that can be preposted.
     prepost_len_max: usize,
     region: Arc<Region>,
     has_multi: bool,
-    /// Frames that go out as they are.
+    /// Lengths of frames that need no padding or inline header.
     plain_lens: LenRange,
-    /// Nothing is posted: after an error, until the queue is up again, and before the rules of
-    /// queues that share stand.
+    /// Posts are refused: after an error, until the queue has restarted, and before the rules of
+    /// queues that share are in place.
     refuses: bool,
-    /// After an error, until the queue is up again.
+    /// Set by an error, until the queue has restarted.
     failed: bool,
-    /// Whether what is sent could be answered, of queues that share; `None` from then on.
+    /// For queues that share rules: set once answers would reach us; `None` from then on.
     hearing: Option<Arc<AtomicBool>>,
     recovery: Recovery,
     stamps: Stamps,
@@ -120,48 +117,47 @@ struct Counters {
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
-    /// Frames given back because the queue was in error.
+    /// Frames refused because the queue was in error.
     refused_in_error: Counter,
-    /// Frames given back because their answers would have come to the kernel: not all queues that
+    /// Frames refused because the kernel would have received their answers: not all queues that
     /// share were open.
     refused_before_ready: Counter,
     doorbells: Counter,
-    /// Rehearsals: see [`Mlx5Tx::warm`].
+    /// Dry runs: see [`Mlx5Tx::warm`].
     dry_runs: Counter,
-    /// Frames that were made to stand in the ring, and those that left so.
+    /// Frames that were preposted, and those of them that were fired.
     preposts: Counter,
     preposts_fired: Counter,
-    /// Completions of nothing that was in flight.
+    /// Completions that match no WQE in flight.
     completions_invalid: Counter,
-    /// Completions that never came: a later one has.
+    /// Completions that never arrived: a later one has.
     completions_missed: Counter,
-    /// Frames whose time of departure was not to be had: the list was full, or the frame failed.
+    /// Frames whose transmit timestamp was lost: the list was full, or the frame failed.
     timestamps_lost: Counter,
 }
 
-/// What a sending half is made of.
+/// The parts of a send half.
 pub(in crate::device::mlx5) struct TxParts {
     pub(in crate::device::mlx5) sq: SqParts,
     pub(in crate::device::mlx5) cq: CqParts,
     pub(in crate::device::mlx5) capabilities: TxFeatures,
     /// The key of the pool's region.
     pub(in crate::device::mlx5) lkey: u32,
-    /// What the timestamps of completions are, where frames may ask when they left; otherwise
-    /// `Off`.
+    /// The kind of timestamp in completions, if frames may ask for one; otherwise `Off`.
     pub(in crate::device::mlx5) stamps: Stamps,
-    /// How the clock relates to the wall now, where `stamps` are by the wall. Asked now and then,
-    /// never for a frame.
+    /// The current relation of the clock to the wall clock, if `stamps` need it. Called at
+    /// intervals, never per frame.
     pub(in crate::device::mlx5) relation: Box<dyn FnMut() -> Option<Relation>>,
-    /// What no CQE can tell, since this was last asked. Asked now and then.
+    /// Errors without a CQE since the last call. Called at intervals.
     pub(in crate::device::mlx5) fault: Box<dyn FnMut() -> Option<RingError>>,
     pub(in crate::device::mlx5) recovery: Recovery,
-    /// True once the rules of the queue stand, where that may be later than now.
+    /// Becomes true once the queue's rules are in place, if they are not yet.
     pub(in crate::device::mlx5) hearing: Option<Arc<AtomicBool>>,
 }
 
 impl Mlx5Tx {
     /// Takes over rings that are ready to send. The CQ must have as many entries as the ring has
-    /// blocks: so many WQEs may be flushed.
+    /// blocks: that many WQEs may be flushed.
     pub(in crate::device::mlx5) fn new(parts: TxParts, pool: &Pool, scope: &Scope) -> Result<Self, DeviceError> {
         let (blocks, entries) = (parts.sq.wqebb_count, parts.cq.entry_count);
         if !blocks.is_power_of_two() || !(BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks) {
@@ -226,35 +222,35 @@ impl Mlx5Tx {
         })
     }
 
-    /// Buffers that a frame may have, whatever its header.
+    /// Maximum number of buffers of a frame, whatever its header.
     pub fn segments_max(&self) -> usize {
         segments_max(self.limits.wqe_units_max)
     }
 
-    /// The same of a queue with a ring of `blocks` on a device that takes WQEs of
+    /// The same for a queue with a ring of `blocks` on a device that accepts WQEs of
     /// `device_units_max`, before there is one.
     pub(in crate::device::mlx5) fn segments_max_of(blocks: u32, device_units_max: u32) -> usize {
         segments_max(Sq::wqe_units_max_of(blocks, device_units_max))
     }
 
-    /// Whether an error stopped the queue and it is not up again.
+    /// Whether an error stopped the queue and it has not restarted.
     pub fn is_failed(&self) -> bool {
         self.failed
     }
 
-    /// Rings for all that was posted, so that each frame is reported done: also those that went
-    /// inline, for whose buffers nobody waits.
+    /// Rings for all posted frames so that each is reported done, even inline ones, whose buffers
+    /// are already free.
     pub(in crate::device::mlx5) fn ask_for_rest(&mut self) {
         self.sq.ask_for_rest();
         self.ring();
     }
 
-    /// Keeps the path warm that an order takes: what `send` posts and rings for is built and
-    /// carried as far as `depth` says, by the same instructions into the same places, and nothing
-    /// of it leaves. Its mbufs come home. What was posted before is rung for. Costs what sending
-    /// costs; call it where nothing else is due, some thousand times a second if need be. Does
-    /// nothing, `send` included, while the queue is in error; an error that `send` meets is
-    /// recovered from behind the dry run. One within another is a part of it.
+    /// Keeps the path of an order warm: frames that `send` posts and rings for are built and
+    /// processed as far as `depth` says, by the same instructions in the same memory, and none of
+    /// them leaves. Their mbufs are freed. Frames posted before are rung for. Costs as much as
+    /// sending; call it when idle, up to some thousand times a second. Does nothing, and does not
+    /// call `send`, while the queue is in error; recovery from an error that `send` meets starts
+    /// after the dry run. A nested dry run is part of the outer one.
     pub fn warm<R>(&mut self, depth: WarmUp, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
         if self.refuses && self.still_refuses() {
             return None;
@@ -271,11 +267,10 @@ impl Mlx5Tx {
     }
 }
 
-/// A dry run ends with it, also where what is rehearsed panics: what is posted behind it would
-/// never leave.
+/// Ends a dry run, also when `send` panics: frames posted afterwards would otherwise never leave.
 struct DryRunGuard<'tx> {
     tx: &'tx mut Mlx5Tx,
-    /// The number of the next frame that wants to know when it left.
+    /// The sequence number of the next frame that asks for a timestamp.
     sequence: u64,
 }
 
@@ -294,33 +289,33 @@ impl Drop for DryRunGuard<'_> {
     }
 }
 
-/// Blocks of the longest WQE that is wholly inline: what fits BlueFlame, and an eighth of the ring,
-/// as room is promised by the frame; and no more than the device takes.
+/// Blocks of the longest WQE that is wholly inline: bounded by BlueFlame, by an eighth of the ring,
+/// as `room` is counted in frames, and by the device.
 fn inline_blocks_max(blocks: u32, device_units_max: u32) -> u32 {
     (blocks / 8).min((INLINE_WQE_LEN_MAX / BLOCK_LEN) as u32).min(device_units_max / BLOCK_UNITS)
 }
 
-/// Buffers that a WQE of `units` points to behind a usual header.
+/// Buffers that a WQE of `units` can point to behind a usual header.
 fn segments_max(units: u32) -> usize {
     units.saturating_sub(1 + wqe::ethernet_units(HEADER_LEN_MAX / 2 + TAG_LEN)).max(1) as usize
 }
 
-/// Bytes of the longest header that a WQE of `units` repeats before each segment. No device says
-/// more of it: libmlx5 takes any `max_tso_header` for which there is room in its longest WQE
+/// Bytes of the longest header that a WQE of `units` can repeat before each segment. No device
+/// reports this: libmlx5 accepts any `max_tso_header` for which its longest WQE has room
 /// (`mlx5_calc_send_wqe`).
 fn segmentation_header_len_max(units: u32) -> usize {
     wqe::inline_len_max(units).min(HEADER_LEN_MAX)
 }
 
-/// Whether a device that takes WQEs of `units` can be given TCP to cut: with the longest header
-/// that TCP over IPv4 has.
+/// Whether a device that accepts WQEs of `units` can segment TCP: with the longest header that TCP
+/// over IPv4 has.
 pub(in crate::device::mlx5) fn has_room_for_segmentation(units: u32) -> bool {
     segmentation_header_len_max(units) >= TCP_HEADERS_LEN_MAX
 }
 
 /// Posting.
 impl Mlx5Tx {
-    /// Every frame that does not go into the open multi-packet WQE.
+    /// Posts a frame that does not go into the open multi-packet WQE.
     #[inline(never)]
     fn post_other(&mut self, mut mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         if self.refuses && self.still_refuses() {
@@ -346,7 +341,7 @@ impl Mlx5Tx {
         Ok(())
     }
 
-    /// A frame in one buffer that leaves as it is, checksums aside.
+    /// Posts a frame in one buffer, without offloads except checksums.
     #[inline(always)]
     fn post_linear(&mut self, mbuf: Mbuf, offload: Offload, inline: bool) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
@@ -368,7 +363,8 @@ impl Mlx5Tx {
         Ok(())
     }
 
-    /// Chains, tags, payloads to be cut, headers that must be inline; and what can never be sent.
+    /// Posts chains, tags, payloads to be segmented, headers that must be inline; drops frames that
+    /// can never be sent.
     #[inline(never)]
     fn post_any(&mut self, mbuf: Mbuf, offload: Offload, inline: bool) -> Result<(), Mbuf> {
         let shape = match shape::of(&mbuf, offload, &self.limits, &self.region, inline) {
@@ -417,7 +413,7 @@ impl Mlx5Tx {
         HEAD_UNITS
     }
 
-    /// The number of a frame that wants to know when it left.
+    /// The sequence number of a frame that asks for a timestamp.
     #[inline(always)]
     fn stamp(&mut self, offload: Offload) -> Option<u64> {
         offload.has(Offload::TIMESTAMP).then(|| self.timestamps.next_sequence())
@@ -435,13 +431,13 @@ impl Mlx5Tx {
         Err(mbuf)
     }
 
-    /// Whether it wants nothing that a multi-packet WQE does not have.
+    /// Whether a multi-packet WQE supports these offloads.
     #[inline(always)]
     fn is_plain(&self, offload: Offload) -> bool {
         offload.is_within(self.checksum_flags)
     }
 
-    /// Whether it is sent as it is, with one WQE of its own.
+    /// Whether it is sent unchanged, with one WQE of its own.
     #[inline(always)]
     fn is_ordinary(&self, offload: Offload) -> bool {
         offload.is_within(self.checksum_flags | Offload::TIMESTAMP | Offload::URGENT)
@@ -482,8 +478,8 @@ impl Mlx5Tx {
 
 impl Mlx5Tx {
     /// As [`take_timestamp`](TxQueue::take_timestamp) with
-    /// [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps): the number of the
-    /// frame, and what the NIC's clock counted when it left.
+    /// [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps): the sequence
+    /// number of the frame, and its timestamp in ticks of the NIC's clock.
     pub fn take_ticks(&mut self) -> Option<(u64, u64)> {
         match self.stamps {
             Stamps::Ticks => self.timestamps.pop(),
@@ -494,7 +490,7 @@ impl Mlx5Tx {
 
 /// Completions.
 impl Mlx5Tx {
-    /// Reads one completion; `false` where there is none.
+    /// Reads one completion; `false` if there is none.
     #[inline]
     fn take_completion(&mut self) -> bool {
         let Some(cqe) = self.cq.next() else { return false };
@@ -517,7 +513,7 @@ impl Mlx5Tx {
         true
     }
 
-    /// Frames that want to know when they left, completions that were lost, and those of nothing.
+    /// Handles timestamps, missing completions, and completions that match no WQE.
     #[inline(never)]
     fn take_unusual(&mut self, completed: Completed, timestamp: u64) {
         let stamp = match completed {
@@ -537,18 +533,18 @@ impl Mlx5Tx {
         }
     }
 
-    /// A WQE failed: its frames are counted by reason, and the queue waits to be reset.
+    /// A WQE failed: its frames are counted by reason, and the queue waits for its reset.
     #[cold]
     #[inline(never)]
     fn fail(&mut self, counter: u16, syndrome: Syndrome) {
         let Some(Failed { before, itself }) = self.sq.fail(counter) else {
-            // Whichever WQE that was, the NIC's queue stands in error now, and carries out nothing
-            // until it was reset.
+            // Whichever WQE it was, the NIC's queue is in error now, and executes nothing until it
+            // is reset.
             self.counters.completions_invalid.inc();
             return self.stop();
         };
         if self.failed {
-            // The queue stood already: nothing before this WQE was sent either.
+            // The queue was already in error: nothing before this WQE was sent either.
             self.drops.count_many(Mlx5TxDrop::Flushed, before.frames);
         }
         self.drops.count_many(reason(syndrome), itself.frames);
@@ -556,14 +552,14 @@ impl Mlx5Tx {
         self.stop();
     }
 
-    /// The NIC's queue stands in error: nothing is posted until it was reset.
+    /// The NIC's queue is in error: posts are refused until it is reset.
     #[cold]
     fn stop(&mut self) {
         self.sq.close_multi();
         (self.refuses, self.failed) = (true, true);
     }
 
-    /// Brings the queue up again, if it is time.
+    /// Restarts the queue, once that is due.
     #[cold]
     #[inline(never)]
     fn recover(&mut self, now: Instant) {
@@ -574,8 +570,8 @@ impl Mlx5Tx {
         self.still_refuses();
     }
 
-    /// Looks again whether frames may leave: whether the queue is up, and what they ask would be
-    /// answered to us.
+    /// Checks again whether frames may leave: whether the queue is up, and whether answers would
+    /// reach us.
     #[cold]
     fn still_refuses(&mut self) -> bool {
         self.hearing.take_if(|hearing| hearing.load(Ordering::Acquire));
@@ -583,8 +579,8 @@ impl Mlx5Tx {
         self.refuses
     }
 
-    /// The NIC has let go of the queue: what it told before counts, everything else was flushed,
-    /// and all mbufs come home.
+    /// The NIC has released the queue: completions already written count, everything else was
+    /// flushed, and all mbufs are freed.
     #[cold]
     fn begin_anew(&mut self) {
         for _ in 0..self.cq.count() {
@@ -600,8 +596,8 @@ impl Mlx5Tx {
 }
 
 impl TxQueue for Mlx5Tx {
-    /// Frames that follow others before the same doorbell go into a multi-packet WQE, and cost some
-    /// 30 instructions; those that are urgent leave at once.
+    /// Frames after the first since a doorbell go into a multi-packet WQE, and cost some 30
+    /// instructions; urgent ones leave at once.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         match self.sq.push_multi(mbuf, offload, self.plain_lens) {
@@ -610,7 +606,7 @@ impl TxQueue for Mlx5Tx {
         }
     }
 
-    /// A dry run of the ring ([`Mlx5Tx::warm`]): the WQE is built where the next one goes.
+    /// A dry run of the ring ([`Mlx5Tx::warm`]): the WQE is built in the next free blocks.
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         let mut frame = Some(mbuf);
         self.warm(WarmUp::Ring, |tx| frame = frame.take().and_then(|mbuf| tx.post(mbuf, offload).err()));
@@ -619,9 +615,9 @@ impl TxQueue for Mlx5Tx {
         }
     }
 
-    /// The whole frame inline. Up to 226 bytes leave by BlueFlame where nothing else waits for the
-    /// doorbell; longer ones, up to 930, are read by the NIC with their WQE. Costs what posting
-    /// such a frame does.
+    /// The whole frame inline. Up to 226 bytes leave by BlueFlame if nothing else waits for the
+    /// doorbell; the NIC reads longer ones, up to 930, with their WQE. Costs as much as a post of
+    /// such a frame.
     fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
         let lens = self.limits.inline_len_min.max(ETHERNET_LEN)..=self.prepost_len_max;
         if (self.refuses && self.still_refuses()) || self.sq.is_dry_run() || !lens.contains(&frame.len()) {
@@ -671,7 +667,7 @@ impl TxQueue for Mlx5Tx {
     #[inline]
     fn ring_doorbell(&mut self, now: Instant) {
         if self.refuses {
-            // In a dry run the ring stands ahead of itself: it goes back first.
+            // A dry run has advanced the ring: it rewinds first.
             if !self.sq.is_dry_run() {
                 self.recover(now);
             }
@@ -696,8 +692,8 @@ impl TxQueue for Mlx5Tx {
         self.sq.send_home() as usize
     }
 
-    /// Frames of one buffer without offloads; in a multi-packet WQE four times as many may find
-    /// room.
+    /// Counts frames of one buffer without offloads; in multi-packet WQEs four times as many may
+    /// fit.
     fn room(&mut self) -> usize {
         self.reap();
         if self.refuses && self.still_refuses() {
@@ -709,7 +705,7 @@ impl TxQueue for Mlx5Tx {
         room as usize
     }
 
-    /// Frames whose mbufs are out: those that went inline are not among them.
+    /// Frames whose mbufs are in flight: inline ones are not counted.
     fn in_flight(&self) -> usize {
         self.sq.in_flight() as usize
     }
@@ -718,8 +714,8 @@ impl TxQueue for Mlx5Tx {
         matches!(self.stamps, Stamps::Wall(_) | Stamps::RealTime)
     }
 
-    /// With [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps) nobody knows
-    /// the time: see [`take_ticks`](Self::take_ticks).
+    /// None with [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps): see
+    /// [`take_ticks`](Self::take_ticks).
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         let time: &dyn Fn(u64) -> u64 = match &self.stamps {
             Stamps::Off | Stamps::Ticks => return None,
@@ -731,9 +727,9 @@ impl TxQueue for Mlx5Tx {
         Some(TxTimestamp { sequence, at: UnixTime::from_nanos(ns) })
     }
 
-    /// The NIC keeps no counters of a sending queue that verbs could read; but its clock is
-    /// compared with the wall again, and errors are heard of that no CQE tells of. Both were found
-    /// out by others: no system call.
+    /// The NIC has no counters of a send queue that verbs could read; but this updates the clock
+    /// relation, and checks for errors without a CQE. The port monitor has read both: no system
+    /// call.
     fn refresh_counters(&mut self) {
         let fault = (self.fault)();
         if fault == Some(RingError::Completions) {
@@ -751,8 +747,8 @@ impl TxQueue for Mlx5Tx {
 }
 
 impl Drop for Mlx5Tx {
-    /// What was posted leaves, if the NIC is not too slow about it. Then it lets go of the queue,
-    /// and all mbufs come home; where it does not, those that it has stay with it for ever.
+    /// Waits a bounded time for the posted frames to leave. Then the NIC releases the queue, and
+    /// all mbufs are freed; if it does not, those in flight are leaked.
     fn drop(&mut self) {
         if !self.failed {
             self.ask_for_rest();
@@ -771,7 +767,7 @@ impl Drop for Mlx5Tx {
         if self.recovery.close() {
             return self.begin_anew();
         }
-        // It may still read, and send, what did not complete.
+        // The NIC may still read, and send, incomplete frames.
         while self.reap() > 0 {}
         let (flushed, mbufs) = self.sq.strand();
         self.drops.count_many(Mlx5TxDrop::Flushed, flushed.frames);
@@ -779,7 +775,7 @@ impl Drop for Mlx5Tx {
     }
 }
 
-/// Under which name the frames of a WQE with this syndrome are counted.
+/// The drop reason for the frames of a WQE with this syndrome.
 fn reason(syndrome: Syndrome) -> Mlx5TxDrop {
     match syndrome {
         Syndrome::LocalLength => Mlx5TxDrop::LocalLength,

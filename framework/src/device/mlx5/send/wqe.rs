@@ -1,6 +1,6 @@
 //! The bytes of a send WQE: control segment, Ethernet segment, data segments, each made of units of
-//! 16 bytes (mlx5.md 2.2 to 2.6). Here values become units; where in the ring they go is
-//! [`sq`](super::sq)'s business, and what they say of a frame [`tx`](super::tx)'s.
+//! 16 bytes (mlx5.md 2.2 to 2.6). This file encodes values into units; [`sq`](super::sq) places
+//! them in the ring, and [`tx`](super::tx) decides the values for a frame.
 //!
 //! ```text
 //!  one frame     | control | ethernet, header bytes inline .. | pointer | pointer ..
@@ -18,45 +18,44 @@ use crate::device::Offload;
 
 /// Bytes of a unit. The ring's length is a multiple of it, so a unit never wraps; a WQE does.
 pub(in crate::device::mlx5) const UNIT_LEN: usize = 16;
-/// SqMemory of a basic block (WQEBB), in which ring positions count.
+/// Units of a basic block (WQEBB), in which ring positions count.
 pub(in crate::device::mlx5) const BLOCK_UNITS: u32 = 4;
 /// Bytes of a basic block.
 pub(in crate::device::mlx5) const BLOCK_LEN: usize = UNIT_LEN * BLOCK_UNITS as usize;
-/// SqMemory of the longest WQE: what the six bits of `ds` can say. A device may take less.
+/// Units of the longest WQE: the limit of the six bits of `ds`. A device may support less.
 pub(in crate::device::mlx5) const WQE_UNITS_MAX: u32 = 63;
 /// Frames of a multi-packet WQE: 62 units, so that it ends inside its sixteenth block. A device may
-/// take less.
+/// support less.
 pub(in crate::device::mlx5) const MULTI_FRAMES_MAX: u32 = 60;
-/// SqMemory before the data segments of a WQE without inline bytes: control and Ethernet segment.
+/// Units before the data segments of a WQE without inline bytes: control and Ethernet segment.
 pub(in crate::device::mlx5) const HEAD_UNITS: u32 = 2;
-/// Inline bytes that stand in the Ethernet segment's first unit; the rest begin a unit of their
-/// own.
+/// Inline bytes in the Ethernet segment's first unit; the rest start a unit of their own.
 pub(in crate::device::mlx5) const INLINE_LEN_FIRST: usize = 2;
 
-/// Has the Ethernet segment's checksum flags set the IPv4 header checksum.
+/// Checksum flag of the Ethernet segment: fill in the IPv4 header checksum.
 pub(in crate::device::mlx5) const CHECKSUM_L3: u8 = 0x40;
-/// The UDP or TCP checksum. The device sums the pseudo-header itself and ignores what the field
-/// holds.
+/// The UDP or TCP checksum. The device sums the pseudo-header itself and ignores the field's
+/// content.
 pub(in crate::device::mlx5) const CHECKSUM_L4: u8 = 0x80;
 
 // Offload flags go into the Ethernet segment as they are.
 const _: () =
     assert!(Offload::IP_CHECKSUM.checksums() == CHECKSUM_L3 && Offload::L4_CHECKSUM.checksums() == CHECKSUM_L4);
 
-/// What a WQE is for.
+/// The opcode of a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Opcode {
-    /// Nothing: it completes, and no frame leaves.
+    /// NOP: it completes, and no frame leaves.
     Nop = 0x00,
     /// One frame.
     Send = 0x0a,
-    /// One header and a payload to be cut.
+    /// One header and a payload to be segmented.
     Segment = 0x0e,
     /// A frame in each data segment.
     MultiPacket = 0x29,
 }
 
-/// When a WQE completes with a CQE, bits 3:2 of byte 11: in any case. Zero is: only in error.
+/// Completion mode, bits 3:2 of byte 11: always a CQE. Zero means only on error.
 const COMPLETE_ALWAYS: u64 = 0x08;
 
 /// Sixteen bytes as they lie in the ring: two words of eight, big endian.
@@ -72,7 +71,7 @@ impl Unit {
         Self([first.to_be(), second.to_be()])
     }
 
-    /// Of bytes as they stand, the first one uppermost.
+    /// Of bytes in memory order, the first one uppermost.
     #[inline(always)]
     pub(in crate::device::mlx5) const fn from_bytes(bytes: u128) -> Self {
         Self::new((bytes >> 64) as u64, bytes as u64)
@@ -84,14 +83,14 @@ impl Unit {
 pub(in crate::device::mlx5) struct Number(u64);
 
 impl Number {
-    /// `number` has 24 bits; others are cut off.
+    /// `number` has 24 bits; higher bits are cut off.
     pub(in crate::device::mlx5) const fn new(number: u32) -> Self {
         Self(((number & 0xff_ffff) as u64) << 8)
     }
 }
 
 /// The control segment of a WQE of `units` units whose first block is `idx`. `signaled`: it
-/// completes with a CQE also where all went well.
+/// completes with a CQE also on success.
 #[inline(always)]
 pub(in crate::device::mlx5) const fn control(
     opcode: Opcode,
@@ -104,7 +103,7 @@ pub(in crate::device::mlx5) const fn control(
     Unit::new(first, if signaled { COMPLETE_ALWAYS << 32 } else { 0 })
 }
 
-/// The same control segment, of a WQE that shall complete with a CQE after all.
+/// The same control segment, with the signaled bit.
 #[inline(always)]
 pub(in crate::device::mlx5) const fn signaled(control: Unit) -> Unit {
     Unit([control.0[0], control.0[1] | (COMPLETE_ALWAYS << 32).to_be()])
@@ -116,14 +115,14 @@ pub(in crate::device::mlx5) const fn ethernet(checksums: u8) -> Unit {
     Unit::new((checksums as u64) << 24, 0)
 }
 
-/// The same, and the device inserts a tag with this tag control information.
+/// The same; the device inserts a tag with this tag control information.
 #[inline(always)]
 pub(in crate::device::mlx5) const fn ethernet_tagging(checksums: u8, tci: u16) -> Unit {
     const INSERT_VLAN: u64 = 0x8000 << 16;
     Unit::new((checksums as u64) << 24, INSERT_VLAN | tci as u64)
 }
 
-/// The first unit of an Ethernet segment with `len` bytes inline, of which `first` are the first
+/// The first unit of an Ethernet segment with `len` inline bytes, of which `first` are the first
 /// two. The others follow, padded to whole units. With `segment_len` they are the header of every
 /// segment.
 #[inline(always)]
@@ -161,8 +160,8 @@ pub(in crate::device::mlx5) fn write_inline(
     }
 }
 
-/// The bytes of `tail`, the end of `bytes`, padded to a unit. Where the bytes are longer than that
-/// they are read in one piece.
+/// The bytes of `tail`, the end of `bytes`, padded to a unit. If the bytes are longer than a unit
+/// they are read in one load.
 #[inline(always)]
 fn last_unit(bytes: &[u8], tail: &[u8]) -> u128 {
     let pad = UNIT_LEN - tail.len();
@@ -172,18 +171,18 @@ fn last_unit(bytes: &[u8], tail: &[u8]) -> u128 {
     }
 }
 
-/// SqMemory of an Ethernet segment with `len` bytes inline.
+/// Units of an Ethernet segment with `len` inline bytes.
 #[inline(always)]
 pub(in crate::device::mlx5) const fn ethernet_units(len: usize) -> u32 {
     1 + len.saturating_sub(INLINE_LEN_FIRST).div_ceil(UNIT_LEN) as u32
 }
 
-/// Where the inline bytes of a WQE begin, in bytes: behind the control segment and the fields of
-/// the Ethernet segment. They follow each other without a gap.
+/// Offset of a WQE's inline bytes: behind the control segment and the fields of the Ethernet
+/// segment. They are contiguous.
 pub(in crate::device::mlx5) const INLINE_OFFSET: usize = HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST;
 
-/// Bytes that stand inline in the Ethernet segment of a WQE of `units` units that ends with one
-/// pointer, at most.
+/// Maximum inline bytes in the Ethernet segment of a WQE of `units` units that ends with one
+/// pointer.
 pub(in crate::device::mlx5) const fn inline_len_max(units: u32) -> usize {
     // The control segment, the first unit of the Ethernet segment, the pointer.
     INLINE_LEN_FIRST + units.saturating_sub(3) as usize * UNIT_LEN
@@ -199,10 +198,11 @@ impl MemoryKey {
     }
 }
 
-/// A pointer segment: `len` bytes at `addr`. Zero would mean 2 GiB, so nobody writes an empty one.
+/// A pointer segment: `len` bytes at `addr`. Zero would mean 2 GiB, so an empty one is never
+/// written.
 #[inline(always)]
 pub(in crate::device::mlx5) const fn pointer(len: u32, key: MemoryKey, addr: u64) -> Unit {
-    // The key is in place already, so that only the length is turned around.
+    // The key is stored byte-swapped, so that only the length is swapped here.
     Unit([((len as u64) << 32).to_be() | key.0, addr.to_be()])
 }
 

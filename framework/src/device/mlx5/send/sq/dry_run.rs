@@ -1,4 +1,4 @@
-//! DryRunGuard: what is posted is built and carried as far as the doorbell, then forgotten.
+//! Dry runs: a posted frame is built and processed up to the doorbell, then discarded.
 
 use super::Sq;
 use super::ledger::Load;
@@ -9,16 +9,16 @@ use crate::device::mlx5::send::wqe::Opcode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WarmUp {
-    /// WQEs are built where the next ones will be, and forgotten: the NIC hears nothing. Free of
-    /// any cost but the instructions.
+    /// WQEs are built in the next free blocks, and discarded: the NIC is not notified. The only
+    /// cost is the instructions.
     Ring,
-    /// A doorbell is rung too, for a WQE that does nothing: it warms the register and what the NIC
-    /// keeps of the queue. It takes a block of the ring, a posted write of up to 64 bytes over
-    /// PCIe, and a moment of the NIC's.
+    /// The doorbell is rung too, for a NOP WQE: it warms the register and the NIC's context of the
+    /// queue. It takes a block of the ring, a posted write of up to 64 bytes over PCIe, and a
+    /// moment of the NIC's time.
     Doorbell,
 }
 
-/// What a doorbell does in a dry run, and how far everything was when it began.
+/// The doorbell mode of a dry run, and the ring's state when it began.
 #[derive(Clone, Copy)]
 pub(super) struct DryRun {
     depth: WarmUp,
@@ -30,7 +30,7 @@ pub(super) struct DryRun {
 }
 
 impl Sq {
-    /// From here on what is posted does not leave. What was posted before has been rung for, and
+    /// From here on posted frames do not leave. Frames posted before have been rung for, and
     /// counted.
     pub(in crate::device::mlx5) fn begin_dry_run(&mut self, depth: WarmUp) {
         self.end_dry_run();
@@ -45,19 +45,19 @@ impl Sq {
         });
     }
 
-    /// Whether what is posted does not leave.
+    /// Whether a dry run is active.
     #[inline(always)]
     pub(in crate::device::mlx5) fn is_dry_run(&self) -> bool {
         self.dry_run.is_some()
     }
 
-    /// Forgets what was posted since the dry run began, or since it last rang, and ends it.
+    /// Discards the frames posted since the dry run began, or since its last doorbell, and ends it.
     pub(in crate::device::mlx5) fn end_dry_run(&mut self) {
         self.rewind();
         self.dry_run = None;
     }
 
-    /// In place of all that was posted stands one WQE that does nothing. Whether to ring for it.
+    /// Replaces all posted WQEs by one NOP. Returns whether to ring for it.
     #[cold]
     pub(super) fn dry_run_doorbell(&mut self) -> bool {
         let Some(dry_run) = self.dry_run else { return true };
@@ -72,8 +72,8 @@ impl Sq {
         true
     }
 
-    /// Everything is as it was when the dry run began; the mbufs are home. What came back meanwhile
-    /// stays so: it was posted before.
+    /// Restores the state at the start of the dry run and frees its mbufs. Completions processed
+    /// meanwhile remain: they were for earlier posts.
     fn rewind(&mut self) {
         let Some(mark) = self.dry_run else { return };
         self.multi = Multi::CLOSED;

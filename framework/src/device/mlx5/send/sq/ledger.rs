@@ -1,70 +1,71 @@
-//! The books of a sending ring: what each WQE carries, which ones complete with a CQE, and how far
-//! the NIC is. What completions say is checked here against what is in flight: a WQE that the NIC
-//! was told of, that has not completed, and that begins where it says.
+//! The ledger of a send ring: the frames and mbufs of each WQE, which WQEs are signaled, and the
+//! NIC's progress. Each completion is checked here: it must be for a WQE that was rung for, that
+//! has not completed, and that begins at the reported index.
 //!
-//! Positions count blocks and run freely over 32 bits; a CQE has the lower 16 of one. Books are
-//! kept at the first block of each WQE, so that a completion is one look into them.
+//! Positions count blocks and run freely over 32 bits; a CQE has the lower 16 of one. Notes stand
+//! at the first block of each WQE, so that a completion is one lookup.
 
-/// What a WQE carries.
+/// The content of a WQE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Load {
-    /// Frames that leave with it, a payload to be cut counting as one.
+    /// Frames that leave with it; a payload to be segmented counts as one.
     pub(in crate::device::mlx5) frames: u8,
-    /// Mbufs that come home with it: none for frames that are wholly inline.
+    /// Mbufs that are freed with it: none for frames that are wholly inline.
     pub(in crate::device::mlx5) mbufs: u8,
 }
 
-/// What the NIC's word about a WQE means.
+/// The meaning of a CQE for a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Completed {
-    /// It and all before it are done; the time belongs to this frame, if one wants it.
+    /// This WQE and all before it are done; the timestamp belongs to this frame, if one asked for
+    /// it.
     Done(Option<u64>),
-    /// As that, but older completions never came.
+    /// As `Done`, but older completions are missing.
     DoneLate {
-        /// The frame that wants the time.
+        /// The frame that asked for a timestamp.
         stamp: Option<u64>,
-        /// How many never came.
+        /// Number of missing completions.
         missed: u32,
-        /// Frames that will never have their times.
+        /// Frames that will never get their timestamps.
         stamps_lost: u32,
     },
-    /// No WQE that is in flight and asked for it.
+    /// No signaled WQE in flight has this index.
     Unknown,
 }
 
-/// What was taken out of flight without a completion of its own.
+/// Frames removed from flight without a completion of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Flushed {
     /// Frames.
     pub(in crate::device::mlx5) frames: u64,
-    /// Those among them that wanted to know when they left.
+    /// Those among them that asked for a timestamp.
     pub(in crate::device::mlx5) stamps_lost: u32,
 }
 
 /// A WQE that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Failed {
-    /// What lay before it, and had not been reported as done.
+    /// Frames before it that had not been reported as done.
     pub(in crate::device::mlx5) before: Flushed,
-    /// What it carried itself.
+    /// Its own frames.
     pub(in crate::device::mlx5) itself: Flushed,
 }
 
-/// The books of a ring.
+/// The ledger of a ring.
 pub(super) struct Ledger {
     notes: Box<[Note]>,
     requests: Box<[Request]>,
     /// The first block that is not done.
     done: u32,
-    /// Mbufs that came with what is done.
+    /// Mbufs of all WQEs that are done.
     home: u32,
-    /// Completions that were asked for, and those that came or never will; they run freely.
+    /// Completions requested, and completions received or given up; free-running counts.
     asked: u32,
     answered: u32,
 }
 
-/// What stands in the ring from the block on to which the note belongs: blocks, frames and mbufs, a
-/// byte each, in one word that is written at once.
+/// The content of the ring from this note's block on: blocks, frames and mbufs, a byte each, in one
+/// word written by one store.
 #[derive(Clone, Copy, Default)]
 struct Note(u32);
 
@@ -83,22 +84,22 @@ impl Note {
     }
 }
 
-/// A completion that was asked for. It is about the WQE that begins at `first`, and where another
-/// stands in its place it is an old one, about nothing.
+/// A requested completion for the WQE that begins at `first`. If another WQE stands in its place,
+/// the request is stale.
 #[derive(Clone, Copy)]
 struct Request {
     first: u32,
     end: u32,
-    /// Mbufs that had been posted with it and before.
+    /// Mbufs posted up to and including it.
     mbufs: u32,
-    /// How many had been asked for before.
+    /// Number of requests before it.
     number: u32,
-    /// The number of the frame whose departure is to be reported.
+    /// The sequence number of the frame whose timestamp is to be reported.
     stamp: Option<u64>,
 }
 
 impl Ledger {
-    /// Of a ring of so many blocks, a power of two of at least two.
+    /// For a ring of so many blocks, a power of two of at least two.
     pub(super) fn new(blocks: u32) -> Self {
         assert!(blocks.is_power_of_two() && blocks > 1, "a ring of {blocks} blocks");
         Self {
@@ -117,29 +118,29 @@ impl Ledger {
         self.done
     }
 
-    /// Mbufs that may go home, of all that were ever posted.
+    /// Mbufs that may be freed, counted over all ever posted.
     #[inline(always)]
     pub(super) fn home(&self) -> u32 {
         self.home
     }
 
-    /// Notes a WQE of `blocks` blocks from `first` on.
+    /// Records a WQE of `blocks` blocks from `first` on.
     #[inline(always)]
     pub(super) fn note(&mut self, first: u32, blocks: u32, load: Load) {
         let slot = self.slot(first);
         self.notes[slot] = Note::new(blocks, load);
     }
 
-    /// Notes `count` WQEs of a block, a frame and an mbuf each, which do not go over the end of the
-    /// ring.
+    /// Records `count` WQEs of one block, one frame and one mbuf each, which do not wrap around the
+    /// end of the ring.
     #[inline(always)]
     pub(super) fn note_plain(&mut self, first: u32, count: usize) {
         let slot = self.slot(first);
         self.notes[slot..slot + count].fill(Note::new(1, Load { frames: 1, mbufs: 1 }));
     }
 
-    /// The WQE in the blocks from `first` to `end` was asked to complete with a CQE. `mbufs` had
-    /// been posted by then.
+    /// Records that the WQE in the blocks from `first` to `end` is signaled. `mbufs` were posted up
+    /// to it.
     #[inline(always)]
     pub(super) fn ask(&mut self, first: u32, end: u32, mbufs: u32, stamp: Option<u64>) {
         let slot = self.slot(first);
@@ -147,13 +148,13 @@ impl Ledger {
         self.asked = self.asked.wrapping_add(1);
     }
 
-    /// Completions that were asked for so far.
+    /// Completions requested so far.
     pub(super) fn asked(&self) -> u32 {
         self.asked
     }
 
-    /// Nothing was asked for what stands from `first` to `end`, nor was it posted; `asked` is what
-    /// had been before.
+    /// Withdraws the requests and posts from `first` to `end`; `asked` is the count of requests
+    /// before.
     pub(super) fn unask(&mut self, first: u32, end: u32, asked: u32) {
         for idx in 0..end.wrapping_sub(first) {
             let position = first.wrapping_add(idx);
@@ -163,8 +164,8 @@ impl Ledger {
         self.asked = asked;
     }
 
-    /// The NIC says that the WQE whose index is `counter`, and all before it, are done. It has been
-    /// told of the blocks before `rung`.
+    /// A CQE reports that the WQE with index `counter`, and all before it, are done. The NIC was
+    /// notified of the blocks before `rung`.
     #[inline]
     pub(super) fn complete(&mut self, counter: u16, rung: u32) -> Completed {
         let Some(position) = self.in_flight(counter, rung) else { return Completed::Unknown };
@@ -194,8 +195,8 @@ impl Ledger {
         self.answered = request.number.wrapping_add(1);
     }
 
-    /// The NIC says that the WQE whose index is `counter` failed. All before it are out of flight,
-    /// and so is it. `None`, and nothing changes, where no WQE in flight begins there.
+    /// A CQE reports that the WQE with index `counter` failed. It and all before it leave flight.
+    /// `None`, without an effect, if no WQE in flight begins there.
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, counter: u16, rung: u32) -> Option<Failed> {
@@ -208,8 +209,8 @@ impl Ledger {
         Some(Failed { before: before.flushed, itself: itself.flushed })
     }
 
-    /// The NIC has let go of the ring, in which WQEs had been posted up to `posted`: nothing is in
-    /// flight, and positions begin at 0 again.
+    /// The NIC has released the ring, in which WQEs had been posted up to `posted`: nothing is in
+    /// flight, and positions restart at 0.
     #[cold]
     pub(super) fn reset(&mut self, posted: u32) -> Flushed {
         let passed = self.walk(posted).unwrap_or_default();
@@ -221,22 +222,22 @@ impl Ledger {
         passed.flushed
     }
 
-    /// Everything before `position` is out of flight.
+    /// Removes everything before `position` from flight.
     fn pass(&mut self, position: u32, passed: &Passed) {
         self.done = position;
         self.home = self.home.wrapping_add(passed.mbufs);
         self.answered = self.answered.wrapping_add(passed.requests);
     }
 
-    /// What the WQEs from `done` to `position` carry; `None` where none begins there. As many steps
-    /// as WQEs are in flight.
+    /// Sums the content of the WQEs from `done` to `position`; `None` if none begins there. One
+    /// step per WQE in flight.
     fn walk(&self, position: u32) -> Option<Passed> {
         let (mut at, mut passed) = (self.done, Passed::default());
         while at != position {
             let note = self.notes[self.slot(at)];
             let (blocks, load) = (note.blocks(), note.load());
-            // Our own notes, from one WQE to the next, each of a block at least; but it may be no
-            // WQE that begins there.
+            // Our own notes, from one WQE to the next, each of a block at least; but perhaps no WQE
+            // begins there.
             if blocks == 0 || blocks > position.wrapping_sub(at) {
                 return None;
             }
@@ -252,8 +253,7 @@ impl Ledger {
         Some(passed)
     }
 
-    /// The position whose index the NIC says, if it is one that it has been told of and that is not
-    /// done.
+    /// The position for the index in a CQE, if it was rung for and is not done.
     #[inline(always)]
     fn in_flight(&self, counter: u16, rung: u32) -> Option<u32> {
         let ahead = u32::from(counter.wrapping_sub(self.done as u16));
@@ -266,7 +266,7 @@ impl Ledger {
     }
 }
 
-/// What was walked over.
+/// The sums of a walk.
 #[derive(Clone, Copy, Default)]
 struct Passed {
     flushed: Flushed,
@@ -275,7 +275,7 @@ struct Passed {
 }
 
 impl Request {
-    /// The next block never stands in the place of this one.
+    /// A note that matches no request: the next block never stands in the place of this one.
     fn of_nothing_at(position: u32) -> Self {
         Self { first: position.wrapping_add(1), end: 0, mbufs: 0, number: 0, stamp: None }
     }
@@ -285,7 +285,7 @@ impl Request {
 mod tests {
     use super::*;
 
-    /// A ring of 16 blocks. Each WQE is (blocks, frames, mbufs, asks, stamp); all are rung.
+    /// A ring of 16 blocks. Each WQE is (blocks, frames, mbufs, signaled, stamp); all are rung.
     struct Books {
         ledger: Ledger,
         posted: u32,
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn old_request_is_about_nothing() {
-        // The block was asked for on an earlier turn of the ring, and not on this one.
+        // The block was signaled in an earlier lap of the ring, and not in this one.
         for start in [0, u32::MAX - 20, 0xfff8] {
             let mut books = Books::new(start);
             for turn in 0..40 {

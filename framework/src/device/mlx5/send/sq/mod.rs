@@ -1,5 +1,5 @@
-//! The sending ring: where WQEs go, which of them the NIC has heard of, and the mbufs that come
-//! home with them.
+//! The send ring: places WQEs, tracks which of them the NIC was notified of, and owns the mbufs
+//! that are freed when they complete.
 //!
 //! ```text
 //!   done            rung                        posted
@@ -7,10 +7,10 @@
 //!                                                 └ the open multi-packet WQE
 //! ```
 //!
-//! What a WQE says is the caller's: he writes its units behind the control segment, then posts it.
-//! A WQE begins with a block and goes over the end of the ring wherever it has to. A completion is
-//! asked for once in some blocks, and for the last WQE before a doorbell where mbufs wait for it,
-//! so that none stays out in a ring that falls silent.
+//! The caller decides the content of a WQE: he writes its units behind the control segment, then
+//! posts it. A WQE begins at a block and may wrap around the end of the ring. A WQE is signaled
+//! every some blocks, and before a doorbell if mbufs wait for the last WQE, so that no mbuf remains
+//! in a ring that falls silent.
 
 mod dry_run;
 mod ledger;
@@ -34,14 +34,13 @@ use prepost::Standing;
 
 /// Fewest blocks of a ring: room for a frame with a long header while others complete.
 pub(in crate::device::mlx5) const BLOCKS_MIN: u32 = 8;
-/// Most blocks of a ring: the index of a WQE has 16 bits, and `posted - done` must be smaller than
-/// that.
+/// Most blocks of a ring: a WQE index has 16 bits, and `posted - done` must be less than that.
 pub(in crate::device::mlx5) const BLOCKS_MAX: u32 = 32_768;
-/// A completion is asked for after a quarter of the ring, and after so many blocks: a CQE costs the
-/// NIC a write over PCIe, and mbufs that come home late are cold.
+/// A WQE is signaled after a quarter of the ring, and after so many blocks: a CQE costs the NIC a
+/// write over PCIe, and mbufs that are freed late are cold.
 const SIGNAL_BLOCKS_MAX: u32 = 64;
 
-/// Blocks after which a completion is asked for, in a ring of `blocks`.
+/// Blocks between two signaled WQEs, in a ring of `blocks`.
 fn signal_every(blocks: u32) -> u32 {
     (blocks / 4).min(SIGNAL_BLOCKS_MAX)
 }
@@ -56,32 +55,32 @@ pub(in crate::device::mlx5) struct Sq {
     blocks: u32,
     posted: u32,
     rung: u32,
-    /// First block of the WQE that was posted last.
+    /// First block of the last posted WQE.
     last: u32,
-    /// SqMemory of the longest WQE that the device takes, and of the longest with several frames.
+    /// Units of the longest WQE that the device accepts, and of the longest with several frames.
     device_units_max: u32,
     multi_units_max: u32,
     multi: Multi,
     ledger: Ledger,
-    /// Blocks and mbufs that were posted when a completion was last asked for.
+    /// Blocks and mbufs that were posted at the last signaled WQE.
     signaled: u32,
     signaled_mbufs: u32,
     signal_every: u32,
     dry_run: Option<DryRun>,
     standing: Standing,
     sent: Sent,
-    /// Last, so that the ring and what it names in the NIC are given up before the buffers go home.
+    /// Last, so that the ring and its objects in the NIC are dropped before the buffers are freed.
     in_flight: Fifo,
 }
 
-/// What was posted, by number.
+/// Counts of posted frames and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Sent {
     pub(in crate::device::mlx5) frames: u64,
     pub(in crate::device::mlx5) bytes: u64,
 }
 
-/// Lengths that frames may have: from an Ethernet header on.
+/// The range of valid frame lengths: from an Ethernet header on.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::mlx5) struct LenRange {
     span: u32,
@@ -95,7 +94,7 @@ impl LenRange {
         Self { span: max.saturating_sub(Self::MIN) }
     }
 
-    /// Whether it is one of them.
+    /// Whether `len` is in the range.
     #[inline(always)]
     pub(in crate::device::mlx5) fn contains(self, len: u32) -> bool {
         len.wrapping_sub(Self::MIN) <= self.span
@@ -103,8 +102,8 @@ impl LenRange {
 }
 
 impl Sq {
-    /// Takes the ring over. Panics where it has a size that no ring has. `key` is that of the
-    /// region of `pool`.
+    /// Takes over the ring. Panics on a size that no ring has. `key` is that of the region of
+    /// `pool`.
     pub(in crate::device::mlx5) fn new(parts: &SqParts, pool: &Pool, key: MemoryKey) -> Self {
         let blocks = parts.wqebb_count;
         assert!((BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks), "a sending ring of {blocks} blocks");
@@ -131,49 +130,49 @@ impl Sq {
         }
     }
 
-    /// SqMemory that a WQE may have, and still finds room once everything that was asked for has
-    /// completed: blocks that nobody asked a completion for stay taken.
+    /// Units that a WQE may have so that it still finds room once all signaled WQEs have completed:
+    /// unsignaled blocks remain taken.
     pub(in crate::device::mlx5) fn wqe_units_max(&self) -> u32 {
         Self::wqe_units_max_of(self.blocks, self.device_units_max)
     }
 
-    /// The same of a ring of `blocks` on a device that takes WQEs of `device_units_max`, before
+    /// The same for a ring of `blocks` on a device that accepts WQEs of `device_units_max`, before
     /// there is one.
     pub(in crate::device::mlx5) fn wqe_units_max_of(blocks: u32, device_units_max: u32) -> u32 {
         ((blocks - signal_every(blocks)) * BLOCK_UNITS).min(WQE_UNITS_MAX).min(device_units_max)
     }
 
-    /// Blocks that can be posted, those of the open multi-packet WQE among them.
+    /// Free blocks, including those of the open multi-packet WQE.
     #[inline(always)]
     pub(in crate::device::mlx5) fn free_blocks(&self) -> u32 {
         self.blocks - self.posted.wrapping_sub(self.ledger.done())
     }
 
-    /// Blocks that the open multi-packet WQE has by now.
+    /// Blocks of the open multi-packet WQE so far.
     #[inline(always)]
     pub(in crate::device::mlx5) fn open_blocks(&self) -> u32 {
         wqe::blocks(self.multi.used)
     }
 
-    /// Whether nothing was posted since the doorbell was rung.
+    /// Whether no WQE was posted since the last doorbell.
     #[inline(always)]
     pub(in crate::device::mlx5) fn is_rung(&self) -> bool {
         self.posted == self.rung && self.multi.used == 0
     }
 
-    /// Whether nothing is in the ring that the NIC has not done.
+    /// Whether the NIC has finished all WQEs in the ring.
     #[inline(always)]
     pub(in crate::device::mlx5) fn is_empty(&self) -> bool {
         self.posted == self.ledger.done()
     }
 
-    /// Mbufs that are out.
+    /// Mbufs in flight.
     #[inline(always)]
     pub(in crate::device::mlx5) fn in_flight(&self) -> u32 {
         self.in_flight.len()
     }
 
-    /// What was posted since this was last asked, frames in the open multi-packet WQE aside.
+    /// The counts since the last call, without frames in the open multi-packet WQE.
     #[inline(always)]
     pub(in crate::device::mlx5) fn take_sent(&mut self) -> Sent {
         core::mem::take(&mut self.sent)
@@ -182,22 +181,22 @@ impl Sq {
 
 /// Posting.
 impl Sq {
-    /// Writes the unit at `idx` of the WQE that is posted next. No multi-packet WQE is open.
+    /// Writes unit `idx` of the next WQE. No multi-packet WQE is open.
     #[inline(always)]
     pub(in crate::device::mlx5) fn write(&mut self, idx: u32, unit: Unit) {
         self.units.write(at(self.posted).wrapping_add(idx), unit);
     }
 
-    /// Writes a pointer segment as the unit at `idx` of the WQE that is posted next.
+    /// Writes a pointer segment as unit `idx` of the next WQE.
     #[inline(always)]
     pub(in crate::device::mlx5) fn write_pointer(&mut self, idx: u32, bytes: &[u8]) {
-        // The NIC reads there: the address is known outside of this program.
+        // The NIC reads there: the address is exposed outside of this program.
         let addr = bytes.as_ptr().expose_provenance() as u64;
         self.write(idx, wqe::pointer(bytes.len() as u32, self.key, addr));
     }
 
-    /// Writes the Ethernet segment of the WQE that is posted next, with `bytes`, at least two,
-    /// inline. Returns the unit behind.
+    /// Writes the Ethernet segment of the next WQE, with `bytes`, at least two, inline. Returns the
+    /// unit behind it.
     #[inline(always)]
     pub(in crate::device::mlx5) fn write_inline(
         &mut self,
@@ -215,7 +214,7 @@ impl Sq {
         1 + count
     }
 
-    /// The same over the end of the ring.
+    /// The same across the end of the ring.
     #[cold]
     #[inline(never)]
     fn write_inline_around(&mut self, first: u32, checksums: u8, segment_len: Option<NonZeroU16>, bytes: &[u8]) {
@@ -227,16 +226,14 @@ impl Sq {
         }
     }
 
-    /// Puts an mbuf behind those that come home with the WQEs before. It comes home with the one
-    /// that is posted next.
+    /// Appends an mbuf to those in flight. It is freed with the next WQE posted.
     #[inline(always)]
     pub(in crate::device::mlx5) fn keep(&mut self, mbuf: Mbuf) {
         self.in_flight.push(mbuf);
     }
 
-    /// Posts a WQE of `units` units, of which all but the control segment are written and for which
-    /// there is room; `bytes` are those of its frames. `stamp`: its frame wants to know when it
-    /// left.
+    /// Posts a WQE of `units` units, all but the control segment written, for which there is room;
+    /// `bytes` is the sum of its frames. `stamp`: its frame asked for a timestamp.
     #[inline(always)]
     pub(in crate::device::mlx5) fn post(
         &mut self,
@@ -254,14 +251,14 @@ impl Sq {
         }
     }
 
-    /// Writes the control segment, and books the WQE.
+    /// Writes the control segment, and records the WQE.
     #[inline(always)]
     fn finish(&mut self, opcode: Opcode, units: u32, load: Load, bytes: u32, is_signaled: bool) {
         self.write(0, wqe::control(opcode, self.posted as u16, self.number, units, is_signaled));
         self.book(units, load, bytes);
     }
 
-    /// Books the WQE that stands where the next one goes.
+    /// Records the WQE in the next free blocks.
     #[inline(always)]
     fn book(&mut self, units: u32, load: Load, bytes: u32) {
         let first = self.posted;
@@ -271,14 +268,14 @@ impl Sq {
         (self.last, self.posted) = (first, first.wrapping_add(wqe::blocks(units)));
     }
 
-    /// Books that the WQE that was posted last completes with a CQE.
+    /// Records that the last posted WQE is signaled.
     #[inline(always)]
     fn ask(&mut self, stamp: Option<u64>) {
         (self.signaled, self.signaled_mbufs) = (self.posted, self.in_flight.head());
         self.ledger.ask(self.last, self.posted, self.signaled_mbufs, stamp);
     }
 
-    /// Has the WQE that was posted last complete with a CQE after all.
+    /// Turns the last posted WQE into a signaled one.
     #[inline]
     fn signal_last(&mut self) {
         let control = self.units.read(at(self.last));
@@ -294,15 +291,15 @@ impl Sq {
         let len = bytes.len() as u32;
         let block = self.units.run(at(self.posted), BLOCK_UNITS);
         block[1] = wqe::ethernet(checksums);
-        // The NIC reads there: the address is known outside of this program.
+        // The NIC reads there: the address is exposed outside of this program.
         block[2] = wqe::pointer(len, self.key, bytes.as_ptr().expose_provenance() as u64);
         self.in_flight.push(mbuf);
         self.post(Opcode::Send, HEAD_UNITS + 1, Load { frames: 1, mbufs: 1 }, len, stamp);
     }
 
-    /// Sees to it that everything in the ring is reported done, also what nobody waits for: the
-    /// last WQE is asked to complete, or, where the NIC has been told of it, one behind it that
-    /// does nothing. Nothing happens where the ring is full.
+    /// Ensures a completion for everything in the ring, even without mbufs: signals the last WQE,
+    /// or, if the NIC was already notified of it, posts a signaled NOP behind it. Nothing happens
+    /// if the ring is full.
     #[cold]
     pub(in crate::device::mlx5) fn ask_for_rest(&mut self) {
         self.close_multi();
@@ -317,8 +314,8 @@ impl Sq {
         }
     }
 
-    /// Tells the NIC of all that was posted: by BlueFlame where it is one WQE that fits, by the
-    /// plain doorbell otherwise. Whether there was anything to tell.
+    /// Notifies the NIC of all posted WQEs: by BlueFlame if it is a single WQE that fits, otherwise
+    /// by the plain doorbell. Returns whether there was any.
     #[inline(always)]
     pub(in crate::device::mlx5) fn ring_doorbell(&mut self) -> bool {
         if let Some((units, load, bytes)) = self.take_multi() {
@@ -345,21 +342,21 @@ impl Sq {
     }
 }
 
-/// What comes back.
+/// Completions.
 impl Sq {
-    /// The NIC says that the WQE whose index is `counter`, and all before it, are done. Their mbufs
-    /// go home with [`send_home`](Self::send_home).
+    /// A CQE reports that the WQE with index `counter`, and all before it, are done.
+    /// [`send_home`](Self::send_home) frees their mbufs.
     #[inline(always)]
     pub(in crate::device::mlx5) fn complete(&mut self, counter: u16) -> Completed {
         self.ledger.complete(counter, self.rung)
     }
 
-    /// The NIC says that the WQE whose index is `counter` failed; those before it are done.
+    /// A CQE reports that the WQE with index `counter` failed; those before it are done.
     pub(in crate::device::mlx5) fn fail(&mut self, counter: u16) -> Option<Failed> {
         self.ledger.fail(counter, self.rung)
     }
 
-    /// Sends the mbufs of all that is done home; returns how many.
+    /// Frees the mbufs of all WQEs that are done; returns how many.
     #[inline(always)]
     pub(in crate::device::mlx5) fn send_home(&mut self) -> u32 {
         let count = self.ledger.home().wrapping_sub(self.in_flight.tail());
@@ -367,8 +364,8 @@ impl Sq {
         count
     }
 
-    /// Ends where the NIC does not let go of the ring: its mbufs stay where they are for ever.
-    /// Returns what did not complete, and how many mbufs those are.
+    /// Ends a ring that the NIC does not release: its mbufs are leaked. Returns the incomplete
+    /// frames, and the number of those mbufs.
     #[cold]
     pub(in crate::device::mlx5) fn strand(&mut self) -> (Flushed, u32) {
         self.end_dry_run();
@@ -376,8 +373,8 @@ impl Sq {
         (self.ledger.reset(self.posted), self.in_flight.strand())
     }
 
-    /// Begins anew, as the NIC does with a queue that was reset: nothing is in flight any more, and
-    /// all mbufs are home. Returns what did not complete.
+    /// Starts again, as the NIC does after a reset of the queue: nothing is in flight, and all
+    /// mbufs are freed. Returns the incomplete frames.
     #[cold]
     pub(in crate::device::mlx5) fn reset(&mut self) -> Flushed {
         self.end_dry_run();
@@ -392,7 +389,7 @@ impl Sq {
     }
 }
 
-/// Where in units the block at `position` begins.
+/// The first unit of the block at `position`.
 #[inline(always)]
 fn at(position: u32) -> u32 {
     position.wrapping_mul(BLOCK_UNITS)

@@ -1,6 +1,6 @@
 //! Many frames at once: multi-packet WQEs, and bursts of WQEs with a frame each. Only *simple*
-//! mbufs (of the pool, whole, held by nobody else) come here, so that a frame is one pointer
-//! segment and goes home without a look.
+//! mbufs (of the pool, linear, without a second handle) are accepted, so that a frame is one
+//! pointer segment and is freed without a check.
 
 use super::LenRange;
 use super::Sq;
@@ -13,13 +13,13 @@ use crate::mem::{Burst, Mbuf, Span};
 /// The multi-packet WQE that is being filled, which begins at `posted`.
 #[derive(Clone, Copy)]
 pub(super) struct Multi {
-    /// SqMemory written; zero while none is open.
+    /// Units written; zero while none is open.
     pub(super) used: u32,
-    /// SqMemory that it may have; zero while none is open.
+    /// Maximum number of units; zero while none is open.
     limit: u32,
     /// Bytes of the frames in it.
     bytes: u32,
-    /// What its frames wish for: checksums.
+    /// The offloads of its frames: checksums.
     offload: Offload,
 }
 
@@ -29,8 +29,8 @@ impl Multi {
 }
 
 impl Sq {
-    /// Opens a multi-packet WQE for frames that wish for these checksums, and nothing else, where
-    /// none is open that does and has room. Whether one is open now.
+    /// Ensures that a multi-packet WQE with these checksum offloads, and no others, is open and has
+    /// room. Returns whether one is open now.
     #[inline(always)]
     pub(in crate::device::mlx5) fn open_multi(&mut self, offload: Offload) -> bool {
         if self.multi.used < self.multi.limit && self.multi.offload == offload {
@@ -42,14 +42,14 @@ impl Sq {
             return false;
         }
         self.multi = Multi { used: HEAD_UNITS, limit: units, bytes: 0, offload };
-        // Where it stays without a frame, the ring does not move on.
+        // If it remains without a frame, the ring does not advance.
         self.overwrite();
         self.write(1, wqe::ethernet(offload.checksums()));
         true
     }
 
-    /// Puts a simple frame into the open multi-packet WQE, if its length is one of `lens`;
-    /// otherwise, and where none is open for these offloads, it comes back.
+    /// Appends a simple frame to the open multi-packet WQE, if its length is in `lens`. Otherwise,
+    /// and if no WQE is open for these offloads, the frame is returned.
     #[inline(always)]
     pub(in crate::device::mlx5) fn push_multi(
         &mut self,
@@ -73,8 +73,8 @@ impl Sq {
         })
     }
 
-    /// Puts simple frames from the front of `burst` into the open multi-packet WQE, as long as
-    /// there is room and their lengths are of `lens`. Returns how many.
+    /// Appends simple frames from the front of `burst` to the open multi-packet WQE, as long as
+    /// there is room and their lengths are in `lens`. Returns how many.
     #[inline(always)]
     pub(in crate::device::mlx5) fn push_multi_front_of(&mut self, burst: &mut Burst, lens: LenRange) -> usize {
         let position = at(self.posted).wrapping_add(self.multi.used);
@@ -89,7 +89,7 @@ impl Sq {
         count
     }
 
-    /// Posts the multi-packet WQE that is open; one without a frame is forgotten.
+    /// Posts the open multi-packet WQE; discards one without a frame.
     #[inline(always)]
     pub(in crate::device::mlx5) fn close_multi(&mut self) {
         if self.multi.used > 0 {
@@ -104,7 +104,7 @@ impl Sq {
         }
     }
 
-    /// SqMemory, load and bytes of the multi-packet WQE that was open, if it has a frame.
+    /// Units, load and bytes of the open multi-packet WQE, if it has a frame.
     #[inline(always)]
     pub(super) fn take_multi(&mut self) -> Option<(u32, Load, u32)> {
         let Multi { used, bytes, .. } = self.multi;
@@ -119,8 +119,8 @@ impl Sq {
         Some((used, Load { frames: count, mbufs: count }, bytes))
     }
 
-    /// Posts simple frames from the front of `burst`, a WQE each, as long as there is room and
-    /// their lengths are of `lens`. Returns how many. No multi-packet WQE is open.
+    /// Posts simple frames from the front of `burst`, one WQE each, as long as there is room and
+    /// their lengths are in `lens`. Returns how many. No multi-packet WQE is open.
     #[inline(always)]
     pub(in crate::device::mlx5) fn post_front_of(&mut self, burst: &mut Burst, checksums: u8, lens: LenRange) -> usize {
         let first = self.posted;

@@ -1,14 +1,14 @@
-//! A WQE that stands where the next one goes, whole and not told of: what the application has
-//! decided on but for some bytes. Firing it is to write these bytes, and to ring.
+//! A preposted WQE: complete, in the next free blocks, but without a doorbell. The application has
+//! decided on all but some of its bytes. To fire it, the caller writes these bytes, and rings.
 //!
 //! ```text
 //!   rung          posted
 //!   ──▶ [not told] ──▶ [the WQE that stands] free ..       nothing is booked of it
 //! ```
 //!
-//! Its index, its signal and its place are those of the next WQE, so any other that is posted takes
-//! its place and it stands no more. That is seen by the ring having moved on; who writes there
-//! without moving on says so by [`Sq::overwrite`].
+//! Its index, its signal and its blocks are those of the next WQE, so any other post overwrites it
+//! and voids it. The advance of the ring shows that; code that writes there without an advance
+//! calls [`Sq::overwrite`].
 
 use super::Sq;
 use super::at;
@@ -17,11 +17,11 @@ use crate::device::Preposted;
 use crate::device::mlx5::send::wqe::{self, BLOCK_UNITS, INLINE_OFFSET, Opcode};
 use zerocopy::IntoBytes;
 
-/// The WQE that stands.
+/// The preposted WQE.
 #[derive(Clone, Copy)]
 pub(super) struct Standing {
-    /// The block at which it stands, below the number of times that a WQE was made to stand. Zero:
-    /// none stands.
+    /// Its block in the lower bits, and above them the number of preposts so far. Zero: there is
+    /// none.
     name: u64,
     number: u32,
     units: u32,
@@ -31,14 +31,14 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// None stands.
+    /// No WQE is preposted.
     pub(super) const NONE: Self = Self { name: 0, number: 0, units: 0, len: 0, is_signaled: false };
 }
 
 impl Sq {
-    /// Makes a WQE of the whole frame, which has two bytes at least, stand where the next one goes.
-    /// `None` where the ring has no room for it. It lies in one piece: what is left before the end
-    /// of the ring is filled by WQEs that do nothing, which leave with the next doorbell.
+    /// Preposts a WQE of the whole frame, of at least two bytes, in the next free blocks. `None` if
+    /// the ring has no room for it. It must be contiguous: NOP WQEs fill the rest up to the end of
+    /// the ring, and leave with the next doorbell.
     pub(in crate::device::mlx5) fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
         self.close_multi();
         let units = 1 + wqe::ethernet_units(frame.len());
@@ -58,13 +58,13 @@ impl Sq {
         Preposted::new(name)
     }
 
-    /// Whether it stands.
+    /// Whether this preposted WQE is still valid.
     #[inline(always)]
     pub(in crate::device::mlx5) fn is_standing(&self, which: Preposted) -> bool {
         which.get() == self.standing.name && which.get() as u32 == self.posted
     }
 
-    /// The frame of the WQE that stands.
+    /// The frame of the preposted WQE.
     #[inline(always)]
     pub(in crate::device::mlx5) fn standing_frame(&mut self) -> &mut [u8] {
         let Standing { units, len, .. } = self.standing;
@@ -72,8 +72,8 @@ impl Sq {
         &mut bytes[INLINE_OFFSET..INLINE_OFFSET + len as usize]
     }
 
-    /// Posts the WQE that stands, and rings. The books are kept behind the doorbell where nothing
-    /// but it is to be told of.
+    /// Posts the preposted WQE, and rings. If no other WQE waits for the doorbell, the ledger is
+    /// updated after it.
     #[inline(always)]
     pub(in crate::device::mlx5) fn fire_standing(&mut self) {
         let Standing { units, .. } = self.standing;
@@ -98,7 +98,7 @@ impl Sq {
         }
     }
 
-    /// Another WQE is written where one stands.
+    /// Another WQE overwrites a preposted one.
     #[inline(always)]
     pub(super) fn overwrite(&mut self) {
         self.standing.name = 0;

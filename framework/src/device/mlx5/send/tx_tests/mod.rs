@@ -1,5 +1,5 @@
-//! The sending half over plain memory: what stands in the ring is read by a decoder that knows the
-//! fact sheet only, and a NIC completes what each test tells it to.
+//! The send half over plain memory: a decoder that knows only the fact sheet reads the ring, and a
+//! fake NIC completes what each test tells it to.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -30,11 +30,11 @@ struct Rig {
     accepts: Accepts,
     config: PlainTxConfig,
     now: Instant,
-    /// Bytes that the NIC may read, as they were when they were posted, the newest last.
+    /// Bytes that the NIC may read, as they were at the post, the newest last.
     registered: VecDeque<(u64, Vec<u8>)>,
-    /// WQEs that the NIC has done, and what is to leave.
+    /// WQEs that the NIC has executed, and the frames that leave.
     done: VecDeque<(u16, Wqe)>,
-    /// What forms they had.
+    /// The layouts seen.
     seen: BTreeSet<Form>,
 }
 
@@ -66,7 +66,7 @@ fn ring_of(blocks: u32) -> PlainTxConfig {
     PlainTxConfig { blocks, cqes: blocks.max(8), ..PlainTxConfig::default() }
 }
 
-/// The same with a tag, where there is one.
+/// `offload` with a tag, if there is one.
 fn tagged(offload: Offload, vlan: Option<u16>) -> Offload {
     vlan.map_or(offload, |tci| offload.with_vlan(tci))
 }
@@ -91,7 +91,7 @@ impl Rig {
         head
     }
 
-    /// Remembers what a NIC may read of it.
+    /// Records the bytes that a NIC may read of it.
     fn register(&mut self, mbuf: &Mbuf) {
         for bytes in mbuf.segments().filter(|bytes| !bytes.is_empty()) {
             self.registered.push_back((bytes.as_ptr().addr() as u64, bytes.to_vec()));
@@ -106,13 +106,13 @@ impl Rig {
         self.tx().post(mbuf, offload)
     }
 
-    /// Posts a linear frame; whether it was taken.
+    /// Posts a linear frame; returns whether it was accepted.
     fn post(&mut self, bytes: &[u8], offload: Offload) -> bool {
         let mbuf = self.mbuf(bytes);
         self.post_mbuf(mbuf, offload).map_err(Mbuf::free).is_ok()
     }
 
-    /// Posts frames of 64 bytes, which the ring must take.
+    /// Posts frames of 64 bytes, which the ring must accept.
     fn post_plain(&mut self, count: usize) {
         (0..count).for_each(|seed| assert!(self.post(&frame(64, seed), Offload::NONE), "frame {seed}"));
     }
@@ -122,7 +122,7 @@ impl Rig {
         self.tx().ring_doorbell(now);
     }
 
-    /// The NIC reads all WQEs that it was told of.
+    /// The NIC reads all WQEs that it was notified of.
     fn fetch(&mut self) -> Vec<Wqe> {
         let mut wqes = Vec::new();
         while self.nic.sq.done() != self.nic.sq.producer_index() {
@@ -143,7 +143,7 @@ impl Rig {
         wqes
     }
 
-    /// Goes on near an index, as a queue does that has worked for some time. A turn is some blocks
+    /// Advances to near an index, as a queue that has worked for some time. A turn is some blocks
     /// long.
     fn work_until(&mut self, index: u16) {
         while self.nic.sq.producer_index() < index {
@@ -154,8 +154,7 @@ impl Rig {
         }
     }
 
-    /// The NIC completes the oldest WQEs that it has done, as many as are said and one CQE for each
-    /// that asked.
+    /// The NIC completes the given number of its oldest WQEs, with one CQE for each signaled one.
     fn complete(&mut self, wqes: usize) -> usize {
         let mut cqes = 0;
         for (idx, wqe) in self.done.drain(..wqes.min(self.done.len())) {
@@ -178,7 +177,7 @@ impl Rig {
         });
     }
 
-    /// Rings, fetches, completes and reaps everything; what left.
+    /// Rings, fetches, completes and reaps everything; returns the frames that left.
     fn flush(&mut self) -> Vec<Send> {
         self.ring();
         let wqes = self.fetch();
@@ -200,12 +199,12 @@ impl Rig {
         Mlx5TxDrop::NAMES.iter().map(|name| self.count(&format!("drop/{name}"))).sum()
     }
 
-    /// Nothing is out, nothing went unnamed.
+    /// Checks that nothing is in flight and there were no unnamed drops.
     fn check_home(&self) {
         assert_eq!((self.pool.in_use(), self.pool.unnamed()), (0, 0), "buffers out, packets without a name");
     }
 
-    /// Ends the queue. Every buffer is at home.
+    /// Ends the queue. Every buffer is free.
     fn close(mut self) -> Self {
         drop(self.tx.take());
         self.check_home();
@@ -218,7 +217,7 @@ fn bytes_of(sends: &[Send]) -> Vec<Vec<u8>> {
     sends.iter().map(|send| send.bytes.clone()).collect()
 }
 
-// Forms of a frame.
+// Layouts of a frame.
 
 #[test]
 fn lone_small_frame_is_inline_and_its_mbuf_is_home_at_once() {
@@ -459,7 +458,7 @@ fn payload_of_one_segment_is_one_frame_with_checksums() {
     rig.close();
 }
 
-// What can never be sent.
+// Frames that can never be sent.
 
 fn refused(config: PlainTxConfig, offload: Offload, reason: Mlx5TxDrop, mbuf: impl Fn(&Rig) -> Mbuf) {
     let mut rig = rig(config);
@@ -612,7 +611,7 @@ fn longest_wqe_finds_room_again_and_again_in_any_ring() {
         let whole = frame(1500, 1);
         let parts: Vec<&[u8]> = whole.chunks(1500usize.div_ceil(segments)).collect();
         for turn in 0..40 {
-            // Inline frames that nobody asks a completion for lie between.
+            // Unsignaled inline frames lie between.
             for _ in 0..turn % 3 {
                 assert!(rig.post(&frame(20, turn), Offload::NONE));
                 rig.flush();
@@ -631,8 +630,7 @@ fn wqe_goes_over_the_end_of_the_ring_between_any_two_units() {
         let mut rig = rig(ring_of(blocks));
         for start in 0..blocks as usize {
             for len in [200, 100, 34, 64] {
-                // Urgent frames are inline wherever they are, a chain has pointers, and then many
-                // share a WQE.
+                // Urgent frames are always inline, a chain has pointers, and then many share a WQE.
                 assert!(rig.post(&frame(len, start), Offload::URGENT));
                 rig.fetch();
                 let parts = [frame(250, 1), frame(250, 2), frame(250, 3), frame(250, 4), frame(250, 5)];
@@ -739,7 +737,7 @@ fn urgent_frame_leaves_without_a_doorbell() {
 #[test]
 fn urgent_frame_waits_for_no_burst_that_is_open() {
     let mut rig = rig(ring_of(64));
-    // The first is alone, those behind it are in one multi-packet WQE that nobody has closed.
+    // The first is alone, those behind it are in one open multi-packet WQE.
     rig.post_plain(32);
     let mbuf = rig.pool.alloc_copy(&frame(100, 7)).unwrap();
     rig.tx().post_urgent(mbuf).map_err(Mbuf::free).unwrap();
@@ -765,8 +763,8 @@ fn nothing_leaves_before_its_answers_would_be_ours() {
     rig.close();
 }
 
-/// The NIC's record is there before its register, as seen by somebody who looks the other way
-/// round.
+/// The NIC's record is written before its register, as seen by an observer that reads them in
+/// reverse order.
 #[test]
 fn record_is_written_before_the_register() {
     let mut rig = rig(PlainTxConfig { blueflame_len: 0, inline_len_min: 0, ..ring_of(8) });
@@ -802,7 +800,7 @@ fn record_is_written_before_the_register() {
 fn completion_is_asked_for_once_in_some_blocks_and_never_not_at_all() {
     for (blocks, every) in [(8, 2), (64, 16), (1024, 64)] {
         let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(blocks) });
-        // Frames that are wholly inline: nobody waits for their mbufs.
+        // Frames that are wholly inline: no mbuf waits for them.
         let (mut since, mut silent) = (0, 0);
         for turn in 0..blocks * 3 {
             assert!(rig.post(&frame(20, 1), Offload::NONE), "turn {turn} of a ring of {blocks}");
@@ -889,7 +887,7 @@ fn completion_that_never_came_is_made_up_for_by_a_later_one() {
     rig.close();
 }
 
-// TxTimestamps.
+// Transmit timestamps.
 
 #[test]
 fn frame_that_asks_learns_when_it_left() {
@@ -970,7 +968,7 @@ fn frame_that_fails_is_counted_by_its_syndrome_and_those_behind_as_flushed() {
         rig.fail(4, syndrome);
         assert_eq!((rig.tx().reap(), rig.tx().in_flight(), rig.tx().is_failed()), (5, 5, true));
         assert_eq!(rig.dropped(reason), 1);
-        // From now on mbufs come back, until the queue is up again.
+        // From now on mbufs are refused, until the queue has restarted.
         assert!(!rig.post(&frame(60, 1), Offload::NONE));
         assert_eq!((rig.tx().room(), rig.count("refused_in_error"), rig.count("ring_full")), (0, 1, 0));
         (5..10).for_each(|idx| rig.fail(idx, 0x05));
@@ -1008,7 +1006,7 @@ fn queue_comes_back_after_an_error_and_counts_from_zero() {
         rig.ring();
         let failed = rig.nic.sq.done().wrapping_add(1);
         rig.fetch();
-        // Posted, but the NIC has not heard of it when it fails.
+        // Posted, but the NIC was not notified of it before the failure.
         if !ring_first {
             rig.post_plain(2);
         }
@@ -1094,7 +1092,7 @@ fn frames_of_a_failed_wqe_of_many_are_all_counted() {
     rig.close();
 }
 
-// Rehearsals.
+// Dry runs.
 
 #[test]
 fn rehearsal_puts_nothing_on_the_wire() {
@@ -1118,7 +1116,7 @@ fn rehearsal_puts_nothing_on_the_wire() {
                 taken
             });
             assert!(rehearsed.unwrap() >= 5, "turn {turn}");
-            // Only what was posted before is there, and at most something that does nothing.
+            // Only frames posted before are there, and at most a NOP.
             let wqes = rig.fetch();
             frames += 2;
             assert_eq!(wqes.iter().map(|wqe| wqe.sends.len()).sum::<usize>(), 2, "turn {turn}");
@@ -1128,7 +1126,7 @@ fn rehearsal_puts_nothing_on_the_wire() {
             rig.complete(usize::MAX);
             while rig.tx().reap() > 0 {}
             rig.check_home();
-            // And what is posted next is as if nothing had been.
+            // And the next frame is posted as if there had been no dry run.
             assert!(rig.post(&frame(100, turn), Offload::TIMESTAMP));
             assert_eq!(bytes_of(&rig.flush()), [frame(100, turn)]);
             assert_eq!(rig.tx().take_timestamp().unwrap().sequence, turn as u64);
@@ -1286,7 +1284,7 @@ fn dropped_queue_rings_for_what_waits_and_gives_every_mbuf_back() {
     rig.post_plain(5);
     let rig = rig.close();
     assert_eq!((rig.count("doorbells"), rig.count("frames"), rig.count("bytes")), (2, 8, 1220));
-    // Nobody completed anything, so nobody knows.
+    // The NIC completed nothing, so their fate is unknown.
     assert_eq!((rig.dropped(Mlx5TxDrop::Flushed), rig.nic.objects.resets.get()), (8, 1));
 }
 
@@ -1314,7 +1312,7 @@ fn dropped_queue_counts_no_frame_as_lost_that_the_nic_has_sent() {
             rig.ring();
         }
         rig.post_plain(waiting);
-        // As the end begins; no completion had been asked for.
+        // As at the start of drop; no WQE was signaled.
         rig.tx().ask_for_rest();
         assert_eq!(rig.nic.complete_all(), usize::from(before + waiting > 0));
         let rig = rig.close();
@@ -1376,7 +1374,7 @@ fn config() -> impl Strategy<Value = PlainTxConfig> {
     )
 }
 
-/// What a WQE may have of its own.
+/// The variants of a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
     Inline,
@@ -1422,19 +1420,19 @@ impl Form {
     }
 }
 
-/// What a queue took, and ought to have sent.
+/// The frames that a queue accepted and should have sent.
 struct Ledger {
     rig: Rig,
     taken: VecDeque<Send>,
     sent: usize,
     held: Vec<Held>,
-    /// What stands, perhaps.
+    /// A frame that may be preposted.
     standing: Option<(Preposted, Vec<u8>)>,
     seed: usize,
 }
 
 impl Ledger {
-    /// Of a queue whose index is near `start`.
+    /// For a queue whose index is near `start`.
     fn new(config: PlainTxConfig, start: u16) -> Self {
         let mut rig = rig(config);
         rig.work_until(start);
@@ -1453,7 +1451,7 @@ impl Ledger {
         self.taken.push_back(Send { checksums, bytes, cut, is_fetched: false });
     }
 
-    /// Posts; the frame is expected where it was taken and not dropped by name.
+    /// Posts; expects the frame if it was accepted and not dropped by name.
     fn post(&mut self, mbuf: Mbuf, offload: Offload, bytes: Vec<u8>, cut: Option<(Vec<u8>, usize)>) {
         let (dropped, expected) = (self.rig.all_dropped(), mbuf.segments().map(<[u8]>::to_vec).collect::<Vec<_>>());
         let wants_cut = offload.segment_len().is_some();
@@ -1471,7 +1469,7 @@ impl Ledger {
         }
     }
 
-    /// What the NIC reads is what was taken, in order.
+    /// The NIC reads the accepted frames, in order.
     fn fetch(&mut self) {
         for wqe in self.rig.fetch() {
             for send in wqe.sends {
@@ -1482,7 +1480,7 @@ impl Ledger {
         }
     }
 
-    /// Fires what stands: whole, or not at all.
+    /// Fires the preposted frame: whole, or not at all.
     fn fire(&mut self) {
         let Some((which, mut expected)) = self.standing.take() else { return };
         let Some(bytes) = self.rig.tx().preposted(which) else {
@@ -1576,12 +1574,12 @@ impl Ledger {
     }
 }
 
-/// Where the index stands: it has 16 bits.
+/// The start index: it has 16 bits.
 fn start() -> impl Strategy<Value = u16> {
     prop_oneof![7 => Just(0), 1 => 65_450u16..65_530]
 }
 
-/// What the property below is worth: its steps write WQEs of all forms.
+/// Checks the generator of the property below: its steps write WQEs of all variants.
 #[test]
 fn every_form_of_a_wqe_is_tried() {
     let mut runner = TestRunner::deterministic();
@@ -1598,9 +1596,9 @@ fn every_form_of_a_wqe_is_tried() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever is posted, at any place of a ring of any size, with completions as late as may be:
-    /// each WQE is one that the fact sheet knows, the frames are those that were posted, and every
-    /// mbuf comes home.
+    /// Whatever is posted, at any place of a ring of any size, with completions as late as
+    /// possible: the fact sheet knows each WQE, the frames are those that were posted, and every
+    /// mbuf is freed.
     #[test]
     fn every_wqe_is_one_that_the_fact_sheet_knows(
         config in config(),
@@ -1624,8 +1622,8 @@ proptest! {
         ledger.rig.close();
     }
 
-    /// A NIC that writes anything into the CQ: nothing panics, no mbuf is lost or goes home twice,
-    /// and nothing that is in flight is forgotten.
+    /// A NIC that writes anything into the CQ: nothing panics, no mbuf is lost or freed twice, and
+    /// nothing in flight is forgotten.
     #[test]
     fn whatever_the_nic_writes_no_mbuf_is_lost(
         config in config(),
@@ -1675,7 +1673,7 @@ proptest! {
                 rig.nic.cq.complete(opcode, 0, |cqe| {
                     cqe[..32].copy_from_slice(first);
                     cqe[32..].copy_from_slice(second);
-                    // Nearly right ones are the dangerous ones.
+                    // CQEs that are nearly right are the dangerous ones.
                     if *kind != 3 {
                         cqe[60..62].copy_from_slice(&near.to_be_bytes());
                     }

@@ -1,14 +1,14 @@
-//! Frames that stand in the ring before they are sent.
+//! Preposted frames.
 
 use super::*;
 use crate::device::Preposted;
 
-/// A frame of `len` bytes that stands.
+/// Preposts a frame of `len` bytes.
 fn stand(rig: &mut Rig, len: usize, seed: usize) -> Preposted {
     rig.tx().prepost(&frame(len, seed)).expect("it stands")
 }
 
-/// Overwrites some of its bytes, and sends it; the frame as it left.
+/// Overwrites some of its bytes, and fires it; returns the frame as it left.
 fn fire(rig: &mut Rig, which: Preposted) -> Vec<u8> {
     let bytes = rig.tx().preposted(which).expect("it stands");
     let at = bytes.len() / 2;
@@ -18,7 +18,7 @@ fn fire(rig: &mut Rig, which: Preposted) -> Vec<u8> {
     whole
 }
 
-/// Whether it stands: as it is looked at, and as it is fired.
+/// Whether it is valid: by `preposted`, and by `fire_preposted`.
 fn stands(rig: &mut Rig, which: Preposted) -> (bool, bool) {
     let is_seen = rig.tx().preposted(which).is_some();
     (is_seen, rig.tx().fire_preposted(which))
@@ -83,7 +83,7 @@ fn any_frame_that_is_posted_takes_its_place() {
         |rig| assert!(rig.post(&frame(64, 9), Offload::URGENT)),
         |rig| assert!(rig.post(&frame(1000, 9), Offload::NONE)),
         |rig| {
-            // Into a WQE of many.
+            // Into a multi-packet WQE.
             rig.post_plain(2);
         },
         |rig| {
@@ -107,7 +107,7 @@ fn any_frame_that_is_posted_takes_its_place() {
             assert_eq!(stands(&mut rig, which), (false, false), "other {idx}");
             let sent = bytes_of(&rig.flush());
             assert!(!sent.contains(&frame(130, 1)), "other {idx}");
-            // Behind it stands another.
+            // Another preposted frame follows.
             let which = stand(&mut rig, 130, 2);
             let bytes = fire(&mut rig, which);
             assert_eq!(bytes_of(&rig.flush()), [bytes]);
@@ -116,7 +116,7 @@ fn any_frame_that_is_posted_takes_its_place() {
     }
 }
 
-/// It is written over what stands, and the ring has not moved on.
+/// A discarded multi-packet WQE overwrites the preposted frame, and the ring does not advance.
 #[test]
 fn wqe_of_many_that_was_begun_and_given_up_takes_its_place() {
     let mut rig = rig(ring_of(16));
@@ -179,7 +179,7 @@ fn full_ring_has_no_place_for_it_until_the_nic_has_done_something() {
     assert_eq!(rig.tx().prepost(&frame(60, 1)), None);
     assert_eq!(rig.flush().len(), posted);
     let which = stand(&mut rig, 60, 1);
-    // That it stands takes nothing of the ring: it has room for what it had before, but a filler.
+    // A preposted frame takes no room in the ring, except a filler.
     assert!(rig.tx().room() >= 15, "{}", rig.tx().room());
     let bytes = fire(&mut rig, which);
     assert_eq!(bytes_of(&rig.flush()), [bytes]);
@@ -192,7 +192,7 @@ fn completion_is_asked_for_among_frames_that_stood_too() {
     for round in 0..500 {
         let which = stand(&mut rig, 130, round);
         fire(&mut rig, which);
-        // Only what completes by itself makes room.
+        // Only signaled WQEs make room.
         rig.fetch();
         rig.complete(usize::MAX);
         rig.tx().reap();
@@ -218,7 +218,7 @@ fn nothing_stands_while_the_queue_is_in_error_nor_behind_its_reset() {
     rig.nic.sq.set_done(0);
     assert!(!rig.tx().is_failed());
     assert_eq!(stands(&mut rig, which), (false, false), "from before the reset");
-    // The ring is as far again as it was when that one stood.
+    // The ring is at the same index as it was for that prepost.
     rig.post_plain(1);
     assert_eq!(stands(&mut rig, which), (false, false), "from before the reset, at the same index");
     assert_eq!(bytes_of(&rig.flush()), [frame(64, 0)]);
