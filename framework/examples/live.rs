@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 
 /// The worker's thread: a pool, the queue, the pipeline, and then the loop.
 fn receive(queue: LiveQueue, group: Group, context: &WorkerContext, block: &Block) -> Result<u64, Box<dyn Error>> {
-    let mut worker = queue.worker(Ticks::default(), 0, context, &block.scope("worker0"))?;
+    let mut worker = queue.builder().build(Ticks::default(), &block.scope("worker0"))?;
     block.check()?;
     let mut clock = MonotonicClock::start();
     worker.with_app(clock.now(), |_, cx| cx.sockets.join(ConsumerId(0), group))?;

@@ -14,8 +14,8 @@ use wirepath::pipeline::{App, Cx, Datagram, IcmpError, SendToError, UdpOptions, 
 use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::icmpv4::Unreachable;
+use wirepath::worker::StopFlag;
 use wirepath::worker::live::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig};
-use wirepath::worker::{StopFlag, WorkerContext};
 use wirepath_tests::netns::Namespace;
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -91,8 +91,7 @@ impl Live {
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port = LivePort::open(&config, &block.scope("port"), &stop).map_err(|error| error.to_string())?;
         let queue = port.take_queue().map_err(|error| error.to_string())?.unwrap();
-        let post = WorkerContext { name: "worker0".into(), core: None, node: None, stop };
-        let worker = queue.worker(Echo::default(), 0, &post, &block.scope("worker0"));
+        let worker = queue.builder().build(Echo::default(), &block.scope("worker0"));
         let mut worker = worker.map_err(|error| error.to_string())?;
         block.check().unwrap();
         let mut clock = MonotonicClock::start();

@@ -14,8 +14,8 @@ use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpConfig, TcpEve
 use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time::Instant;
+use wirepath::worker::StopFlag;
 use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig};
-use wirepath::worker::{StopFlag, WorkerContext};
 use wirepath_tests::live::{FAR, NEAR, OURS, PATIENCE, THEIRS, Wire};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
@@ -76,8 +76,7 @@ impl Unpolled {
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port = LivePort::open(&config, &block.scope("port"), &stop).unwrap_or_else(|error| panic!("{error}"));
         let queue = port.take_queue().unwrap().unwrap();
-        let post = WorkerContext { name: "worker0".into(), core: None, node: None, stop };
-        let worker = queue.worker(Ear::default(), 0, &post, &block.scope("worker0"));
+        let worker = queue.builder().build(Ear::default(), &block.scope("worker0"));
         Self { worker: worker.unwrap_or_else(|error| panic!("{error}")), _port: port }
     }
 

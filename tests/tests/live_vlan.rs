@@ -27,7 +27,7 @@ use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::arp::{ArpFields, ArpOperation, ArpPacket};
 use wirepath::wire::{EtherType, MacAddr, VlanTag, VlanTags};
 use wirepath::worker::live::{LiveConfig, LivePort, LiveWorker, OwnHost, PortConfig};
-use wirepath::worker::{Parts, StopFlag, Worker, WorkerContext};
+use wirepath::worker::{Parts, StopFlag, Worker};
 use wirepath_tests::packet::{PacketSocket, Received, Tag};
 use wirepath_tests::port::{PATIENCE, Wire, config, open, pool, wire};
 
@@ -413,8 +413,7 @@ fn tagged_port(mode: Mode) -> (Tagged, Block) {
     let live = live.owned(OwnHost { addresses, ..OwnHost::default() });
     let mut port = LivePort::open(&live, &block.scope("port"), &stop).unwrap();
     let queue = port.take_queue().unwrap().unwrap();
-    let post = WorkerContext { name: "worker".into(), core: None, node: None, stop };
-    let worker = queue.worker(Ear::default(), 0, &post, &block.scope("worker")).unwrap();
+    let worker = queue.builder().build(Ear::default(), &block.scope("worker")).unwrap();
     block.check().unwrap();
     (Tagged(worker, port), block)
 }

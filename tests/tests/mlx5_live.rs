@@ -12,9 +12,9 @@ use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::pipeline::{App, Cx, Datagram, Sent, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::StopFlag;
 use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveWorker, PortConfig};
 use wirepath::worker::timeline::{NicClock, TimelineConfig, TimelineThread};
-use wirepath::worker::{StopFlag, WorkerContext};
 use wirepath_tests::connectx::config;
 use wirepath_tests::netns::Namespace;
 use wirepath_tests::nic;
@@ -98,9 +98,8 @@ impl Ours {
     fn start(config: LiveConfig) -> Self {
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port = LivePort::open(&config, &block.scope("port"), &stop).unwrap();
-        let post = WorkerContext { name: "worker0".into(), core: None, node: None, stop };
         let queue = port.take_queue().unwrap().unwrap();
-        let mut worker = queue.worker(Counts::default(), 0, &post, &block.scope("worker0")).unwrap();
+        let mut worker = queue.builder().build(Counts::default(), &block.scope("worker0")).unwrap();
         let mut clock = MonotonicClock::start();
         worker.with_app(clock.now(), |_, cx| {
             cx.sockets.join(ConsumerId(0), Group::new(GROUP, PORT)).unwrap();

@@ -25,7 +25,7 @@ use wirepath::proto::{ConsumerId, HashSeed, Host, HostConfig, HostEvent, Interfa
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::{MacAddr, VlanTags};
 use wirepath::worker::live::{LiveConfig, LiveDevice, LivePort, OwnHost, PortConfig};
-use wirepath::worker::{Parts, StopFlag, Worker, WorkerContext};
+use wirepath::worker::{Parts, StopFlag, Worker};
 use wirepath_tests::connectx::{End, config, open, pool};
 use wirepath_tests::live::{PIECE_LEN_MAX, Plan, Recorder, network, peer, stream};
 use wirepath_tests::netns::Namespace;
@@ -175,9 +175,8 @@ impl OursLive {
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port =
             LivePort::open(&live.on(PortConfig::Mlx5(config("veth0"))), &block.scope("port"), &stop).unwrap();
-        let post = WorkerContext { name: "worker0".into(), core: None, node: None, stop };
         let queue = port.take_queue().unwrap().unwrap();
-        let worker = queue.worker(Recorder::default(), 0, &post, &block.scope("host")).unwrap();
+        let worker = queue.builder().build(Recorder::default(), &block.scope("host")).unwrap();
         block.check().unwrap();
         Self { worker, _device: port, clock: MonotonicClock::start(), block }
     }

@@ -9,8 +9,8 @@ use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::pipeline::{App, Cx};
 use wirepath::proto::Host;
 use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::StopFlag;
 use wirepath::worker::live::{LiveConfig, LivePort, OwnHost};
-use wirepath::worker::{StopFlag, WorkerContext};
 
 /// An interface that is ours, with an address that the kernel does not have, and TCP. Beside the
 /// kernel it would be `LiveConfig::new(interface).with_tcp(…).flow(FlowSpec::tcp(address, port))`.
@@ -49,12 +49,11 @@ pub(crate) fn run<A: App>(
     println!("{}", port.describe());
     port.notices().iter().for_each(|notice| println!("note: {notice}"));
     let queue = port.take_queue()?.ok_or("the configuration names no queue")?;
-    let context = WorkerContext { name: "worker0".into(), core: None, node: None, stop };
-    let mut worker = queue.worker(app, 0, &context, &block.scope("worker0"))?;
+    let mut worker = queue.builder().build(app, &block.scope("worker0"))?;
     block.check()?;
     let mut clock = MonotonicClock::start();
     worker.with_app(clock.now(), begin)?;
-    worker.run(&mut clock, &context.stop);
+    worker.run(&mut clock, &stop);
     // An exchange that is told ends the session; one that is not believes in it.
     println!("{} connections were open", worker.hang_up(clock.now()));
     Ok(())

@@ -5,7 +5,7 @@
 use super::steering::{Rule, RuleId, SteerError};
 use super::{Capabilities, Device, DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
 use crate::counters::Scope;
-use crate::mem::{Burst, Mbuf, Pool};
+use crate::mem::{Burst, Layout, Mbuf, Pool, Sizing};
 use crate::time::Instant;
 
 /// A device, a queue, or half of one: of the one kind or of the other.
@@ -69,6 +69,14 @@ impl<L: Queue, R: Queue> Queue for Either<L, R> {
                 (Either::Right(rx), Either::Right(tx))
             }
         })
+    }
+
+    fn layout(&self, frame_len_max: usize) -> Layout {
+        either!(self, queue => queue.layout(frame_len_max))
+    }
+
+    fn buffers(&self) -> Sizing {
+        either!(self, queue => queue.buffers())
     }
 }
 

@@ -53,7 +53,7 @@ use core::fmt;
 use core::num::NonZeroU64;
 
 use crate::counters::Scope;
-use crate::mem::{Burst, Mbuf, Pool};
+use crate::mem::{Burst, Layout, Mbuf, Pool, Sizing};
 use crate::time::{Instant, UnixTime};
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5", feature = "pcap")))]
 pub(crate) use absent::Absent;
@@ -93,6 +93,27 @@ pub trait Queue: Send {
     /// Opens the queue on the calling thread, which becomes its owner. Received frames go into
     /// `pool`, whose region is registered with the device; counters are registered in `scope`.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(Self::Rx, Self::Tx), DeviceError>;
+
+    /// The layout of a pool whose buffers hold a frame of `frame_len_max` bytes, if the device has
+    /// one. By default buffers of that size.
+    fn layout(&self, frame_len_max: usize) -> Layout {
+        Layout::for_frames(frame_len_max)
+    }
+
+    /// The most buffers of the pool that the open queue holds at once, to size the pool. By default
+    /// those of two rings of 1,024 frames.
+    fn buffers(&self) -> Sizing {
+        rings(1_024, 1_024)
+    }
+}
+
+/// The buffers of a queue with rings of these lengths.
+pub(crate) fn rings(rx_ring_len: u32, tx_ring_len: u32) -> Sizing {
+    Sizing::new().part("receiving", rx_ring_len as usize, "lent to the device, for frames to come").part(
+        "sending",
+        tx_ring_len as usize,
+        "posted, and not on the wire yet",
+    )
 }
 
 /// The receive half of a queue.

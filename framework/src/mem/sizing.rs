@@ -30,6 +30,13 @@ impl Sizing {
         self
     }
 
+    /// The sum of both, with all their parts.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.parts.extend(other.parts);
+        self
+    }
+
     /// The buffers in all.
     pub fn total(&self) -> usize {
         self.parts.iter().map(|part| part.buffers).sum()

@@ -641,7 +641,7 @@ fn icmp_messages_that_are_not_taken_are_dropped_by_name() {
 
 #[test]
 fn flood_of_echoes_is_answered_up_to_its_limit() {
-    let mut rig = stack_with(IcmpConfig { echo: TokenBucket::new(1, 3) });
+    let mut rig = stack_with(IcmpConfig { echo: Some(TokenBucket::new(1, 3)) });
     (0..10).for_each(|_| rig.push(&ping(b"x")));
     assert_eq!((rig.count("icmp/echoes_answered"), rig.count("icmp/drop/echo_limited")), (3, 7));
 }

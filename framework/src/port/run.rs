@@ -268,8 +268,8 @@ impl Settings {
             let (app, block) = (Arc::clone(&app), Arc::clone(&block));
             let (idx, name, end) = (queue.idx, format!("worker{}", queue.idx), control.worker_end(queue.idx));
             let spec = WorkerSpec::new(name.clone(), move |context: &WorkerContext| {
-                let worker = queue.worker(app(context), self.held, context, &block.scope(&name)).map_err(Error::from);
-                ended(worker.and_then(|worker| serve(worker, &block, context, end)), context)
+                let worker = queue.builder().held(self.held).build(app(context), &block.scope(&name));
+                ended(worker.map_err(Error::from).and_then(|worker| serve(worker, &block, context, end)), context)
             });
             let spec = spec.polling(config.port.interface());
             specs.push(match cores.get(usize::from(idx)) {

@@ -69,10 +69,15 @@ impl WorkerContext {
     /// node. `pool.region().mapping()` says whether the kernel had to fall back to small pages:
     /// report it to the operator.
     pub fn pool(&self, buffers: usize, layout: Layout) -> Result<Pool, PoolSetupError> {
-        let request = MapRequest { node: self.node, lock: true, ..MapRequest::new(layout.region_len(buffers)) };
-        let region = Region::map(&request).map_err(PoolSetupError::Region)?;
-        Pool::new(Arc::new(region), layout).map_err(PoolSetupError::Pool)
+        pool_on(self.node, buffers, layout)
     }
+}
+
+/// A locked pool in the largest pages available, on one NUMA node or on any.
+pub(super) fn pool_on(node: Option<u32>, buffers: usize, layout: Layout) -> Result<Pool, PoolSetupError> {
+    let request = MapRequest { node, lock: true, ..MapRequest::new(layout.region_len(buffers)) };
+    let region = Region::map(&request).map_err(PoolSetupError::Region)?;
+    Pool::new(Arc::new(region), layout).map_err(PoolSetupError::Pool)
 }
 
 /// Running workers.

@@ -21,7 +21,7 @@ mod stop;
 pub mod timeline;
 pub mod topology;
 
-pub use builder::{WorkerBuilder, WorkerBuilderError};
+pub use builder::{HostDescription, Hosting, WorkerBuilder, WorkerBuilderError};
 pub use group::{PoolSetupError, WorkerContext, WorkerGroup, WorkerGroupError, WorkerSpec};
 pub use poll::{Ended, Parts, Worker};
 pub use seed::random_seed;

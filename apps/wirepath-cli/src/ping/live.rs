@@ -10,8 +10,8 @@ use wirepath::pipeline::{
 use wirepath::proto::{Asker, ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighborRequest, Resolution};
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::wire::icmpv4::{Echo, Unreachable};
+use wirepath::worker::StopFlag;
 use wirepath::worker::live::{FlowSpec, IgmpMode, LiveConfig, LiveError, LivePort, LiveWorker, OwnHost, StaticRoute};
-use wirepath::worker::{StopFlag, WorkerContext};
 
 use super::clock::PingClock;
 use super::path::{EchoPayload, Heard, Path, Refusal, Target};
@@ -83,8 +83,7 @@ impl<A: App> Open<A> {
         let live = LivePort::open(&place.config(port), &block.scope("port"), stop);
         let mut live = live.map_err(|error| in_words(&error))?;
         let queue = live.take_queue().map_err(|error| error.to_string())?.ok_or("the queue has been taken already")?;
-        let worker = WorkerContext { name: "ping".into(), core: None, node: None, stop: stop.clone() };
-        let worker = queue.worker(app, 0, &worker, &block.scope("worker0")).map_err(|error| error.to_string())?;
+        let worker = queue.builder().build(app, &block.scope("worker0")).map_err(|error| error.to_string())?;
         block.check().map_err(|error| error.to_string())?;
         Ok((Self { worker, port: live, reserved, _block: block, turns: 0 }, port.unwrap_or(0)))
     }

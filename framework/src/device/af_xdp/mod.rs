@@ -44,6 +44,7 @@ mod tx;
 use setup::device::LINK_HEADER_LEN;
 
 pub use rings::socket::Copying;
+pub(crate) use rings::umem::chunks_for;
 pub use rx::AfXdpRx;
 pub use setup::device::{AfXdpConfig, AfXdpDevice, AfXdpQueue};
 pub use setup::error::CAPABILITIES;

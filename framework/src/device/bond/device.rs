@@ -8,7 +8,7 @@ use super::tx::BondTx;
 use crate::counters::Scope;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
-use crate::mem::Pool;
+use crate::mem::{Layout, Pool, Sizing};
 
 /// Which leg carries the traffic, by its place in the bond. May be set from any thread; the worker
 /// looks once a turn.
@@ -121,6 +121,14 @@ impl<Q: Queue> Queue for BondQueue<Q> {
         }
         let rx = BondRx::new(rxs, self.active.clone(), &scope.scope("bond"));
         Ok((rx, BondTx::new(txs, self.active)))
+    }
+
+    fn layout(&self, frame_len_max: usize) -> Layout {
+        self.legs[0].layout(frame_len_max)
+    }
+
+    fn buffers(&self) -> Sizing {
+        self.legs.iter().fold(Sizing::new(), |sum, leg| sum.and(leg.buffers()))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::counters::Scope;
 use crate::device::pcap::{Outcome, Recorded, Writer};
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue};
-use crate::mem::Pool;
+use crate::mem::{Layout, Pool, Sizing};
 
 /// What is captured, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +116,14 @@ impl<Q: Queue> Queue for CaptureQueue<Q> {
             Directions::Both => (true, true),
         };
         Ok((CaptureRx::new(rx, Rc::clone(&tap), records_rx), CaptureTx::new(tx, tap, records_tx)))
+    }
+
+    fn layout(&self, frame_len_max: usize) -> Layout {
+        self.inner.layout(frame_len_max)
+    }
+
+    fn buffers(&self) -> Sizing {
+        self.inner.buffers()
     }
 }
 

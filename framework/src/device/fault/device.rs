@@ -10,7 +10,7 @@ use super::tx::FaultTx;
 use crate::counters::Scope;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue};
-use crate::mem::Pool;
+use crate::mem::{BURST_MAX, Layout, Pool, Sizing};
 
 /// A device whose queues have faults.
 pub struct FaultDevice<D> {
@@ -76,5 +76,13 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
         let scope = scope.scope("fault");
         let rx = FaultRx::new(inner_rx, Fates::new(seed, stream, rx), Rc::clone(&stock), &scope);
         Ok((rx, FaultTx::new(inner_tx, Fates::new(seed, stream | 1, tx), stock, &scope)))
+    }
+
+    fn layout(&self, frame_len_max: usize) -> Layout {
+        self.inner.layout(frame_len_max)
+    }
+
+    fn buffers(&self) -> Sizing {
+        self.inner.buffers().part("faults", BURST_MAX * 4, "frames that the fault device holds back or copies")
     }
 }

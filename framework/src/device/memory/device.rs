@@ -8,8 +8,8 @@ use super::rx::MemoryRx;
 use super::tx::MemoryTx;
 use crate::counters::Scope;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
-use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
-use crate::mem::Pool;
+use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads, rings};
+use crate::mem::{Pool, Sizing};
 use crate::wire::{ipv4, tcp};
 
 /// How large the wire is.
@@ -174,6 +174,10 @@ impl Queue for MemoryQueue {
         }
         let rx = MemoryRx::new(self.ends.rx, self.rules, &self.config, scope);
         Ok((rx, MemoryTx::new(self.ends.tx, &self.config, scope)))
+    }
+
+    fn buffers(&self) -> Sizing {
+        rings(self.config.ring_len(), self.config.ring_len())
     }
 }
 

@@ -11,7 +11,7 @@ use super::{End, Error, Reader, Writer};
 use crate::counters::{Scope, printable};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
-use crate::mem::Pool;
+use crate::mem::{BURST_MAX, Pool, Sizing};
 
 /// Which files, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -184,5 +184,10 @@ impl Queue for PcapQueue {
         }
         let rx = PcapRx::new(self.source, self.pacer, frame_len_max, self.replayed, scope);
         Ok((rx, PcapTx::new(self.writer, self.epoch_ns, frame_len_max, self.recorded, scope)))
+    }
+
+    fn buffers(&self) -> Sizing {
+        // A frame is read when there is a buffer for it, and what is sent is written at once.
+        Sizing::new().part("reserve", BURST_MAX, "for receiving, however much waits")
     }
 }

@@ -14,7 +14,7 @@ use crate::counters::{
 };
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue};
-use crate::mem::Pool;
+use crate::mem::{Layout, Pool, Sizing};
 
 /// Where the taps of a process are, and how much they hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +112,14 @@ impl<Q: Queue> Queue for TapQueue<Q> {
         let (rx, tx) = self.inner.open(pool, scope)?;
         let tap = Rc::new(Recorder::new(self.shared, scope));
         Ok((TapRx::new(rx, Rc::clone(&tap)), TapTx::new(tx, tap)))
+    }
+
+    fn layout(&self, frame_len_max: usize) -> Layout {
+        self.inner.layout(frame_len_max)
+    }
+
+    fn buffers(&self) -> Sizing {
+        self.inner.buffers()
     }
 }
 

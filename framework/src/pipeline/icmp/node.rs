@@ -160,20 +160,21 @@ pub struct EchoReply<'a> {
 /// The messages that the ICMP node answers.
 #[derive(Clone, Copy, Debug)]
 pub struct IcmpConfig {
-    /// The rate of echo requests that are answered. A flood of them takes time from the feed.
-    pub echo: TokenBucket,
+    /// The rate of echo requests that are answered; None answers none, for captures. A higher rate
+    /// lets a flood of requests take time from the feed; at a lower one `ping -f` reports losses.
+    pub echo: Option<TokenBucket>,
 }
 
 impl Default for IcmpConfig {
     /// 100,000 echo requests a second and bursts of 1,000, which `ping -f` stays below.
     fn default() -> Self {
-        Self { echo: TokenBucket::new(100_000, 1_000) }
+        Self { echo: Some(TokenBucket::new(100_000, 1_000)) }
     }
 }
 
 /// Takes ICMP messages.
 pub struct Icmp {
-    echo: TokenBucket,
+    echo: Option<TokenBucket>,
     /// Linear buffer for messages that came in fragments: as long as the longest message.
     scratch: Box<[u8]>,
     messages: Counter,
@@ -320,7 +321,8 @@ impl Icmp {
         if !is_single_host(envelope.source, cx.host) {
             return Err(IcmpDrop::BadSource);
         }
-        if self.echo.take(cx.now) { Ok(()) } else { Err(IcmpDrop::EchoLimited) }
+        let permitted = self.echo.as_mut().is_some_and(|echo| echo.take(cx.now));
+        if permitted { Ok(()) } else { Err(IcmpDrop::EchoLimited) }
     }
 
     /// Delivers an error to the consumers of the flow that it is about.

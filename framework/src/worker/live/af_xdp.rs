@@ -2,7 +2,7 @@
 
 use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig};
 use super::error::LiveError;
-use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode};
+use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode, chunks_for};
 use crate::device::either::Either;
 use crate::mem::Layout;
 
@@ -32,11 +32,8 @@ impl LiveDriverConfig for AfXdpConfig {
         true
     }
 
-    /// Chunks of a umem, which come in two sizes. A longer frame takes several, or is refused if
-    /// kernel or driver lack multi-buffer support.
     fn layout(&self, mtu: usize) -> Layout {
-        let smaller = Layout::umem(2_048);
-        if mtu + LINK_HEADER_LEN <= smaller.data_room() { smaller } else { Layout::umem(4_096) }
+        chunks_for(mtu + LINK_HEADER_LEN)
     }
 }
 

@@ -4,12 +4,10 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use std::io;
 
-use crate::counters::SetupError;
 use crate::device::DeviceError;
 use crate::device::steering::{Rule, SteerError};
 use crate::pipeline::tcp::{TcpConfig, TcpConfigError};
 use crate::proto::{HostError, Ipv4Prefix};
-use crate::worker::PoolSetupError;
 use crate::worker::kernel::MirrorError;
 use crate::worker::topology::MemoryLeft;
 
@@ -68,10 +66,6 @@ pub enum LiveError {
         /// Memory the machine has left.
         left: MemoryLeft,
     },
-    /// The roster of open connections, for a guardian, cannot be created.
-    Roster(SetupError),
-    /// The buffer pool cannot be created.
-    Pool(PoolSetupError),
 }
 
 impl fmt::Display for LiveError {
@@ -101,8 +95,6 @@ impl fmt::Display for LiveError {
                 left.bytes >> 20,
                 left.bound
             ),
-            Self::Roster(error) => error.fmt(f),
-            Self::Pool(error) => error.fmt(f),
         }
     }
 }
@@ -150,12 +142,6 @@ impl From<DeviceError> for LiveError {
 impl From<HostError> for LiveError {
     fn from(error: HostError) -> Self {
         Self::Host(error)
-    }
-}
-
-impl From<PoolSetupError> for LiveError {
-    fn from(error: PoolSetupError) -> Self {
-        Self::Pool(error)
     }
 }
 

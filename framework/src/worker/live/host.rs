@@ -4,6 +4,7 @@
 
 use super::config::{IgmpMode, LiveConfig, OwnHost, Owner};
 use super::error::LiveError;
+use crate::device::rings;
 use crate::mem::{BURST_MAX, Layout, Sizing};
 use crate::pipeline::tcp::{TcpConfig, TcpNodeConfig};
 use crate::pipeline::{ArpConfig, EgressConfig, HostStackConfig, IgmpConfig, Ipv4Config, UdpConfig, Vlans};
@@ -198,9 +199,7 @@ fn igmp(seed: HashSeed, mtu: usize, version_min: IgmpVersion) -> IgmpConfig {
 fn buffers(config: &LiveConfig, neighbors: &NeighborConfig, ipv4: &Ipv4Config) -> Sizing {
     let (rx_ring_len, tx_ring_len) = config.port.ring_lens();
     let chunks = config.tcp.map_or(0, |tcp| tcp.chunks_max);
-    Sizing::new()
-        .part("receiving", rx_ring_len as usize, "lent to the kernel or the NIC, for frames to come")
-        .part("sending", tx_ring_len as usize, "posted, and not on the wire yet")
+    rings(rx_ring_len, tx_ring_len)
         .part("burst", BURST_MAX, "in the hands of the pipeline")
         .part("reassembly", ipv4.reassembly.pieces, "fragments that wait for the rest")
         .part("neighbors", neighbors.pending_max, "datagrams that wait for a MAC address")

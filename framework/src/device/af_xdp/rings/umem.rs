@@ -168,6 +168,13 @@ pub(in crate::device::af_xdp) fn is_umem_layout(layout: Layout) -> bool {
     matches!(layout.stride(), 2048 | 4096) && layout == Layout::umem(layout.stride())
 }
 
+/// The chunks for frames of up to `frame_len_max` bytes, which come in two sizes. A longer frame
+/// takes several, or is refused if kernel or driver lack multi-buffer support.
+pub(crate) fn chunks_for(frame_len_max: usize) -> Layout {
+    let smaller = Layout::umem(2_048);
+    if frame_len_max <= smaller.data_room() { smaller } else { Layout::umem(4_096) }
+}
+
 /// What is wrong with a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum DescriptorError {

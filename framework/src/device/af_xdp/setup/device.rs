@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::super::program::kfuncs::{Absent, RxHint};
 use super::super::rings::gate::Gate;
 use super::super::rings::socket::{self, Copying, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
-use super::super::rings::umem::is_umem_layout;
+use super::super::rings::umem::{chunks_for, is_umem_layout};
 use super::super::rx::{AfXdpRx, RxParts};
 use super::super::tx::AfXdpTx;
 use super::error::SetupError;
@@ -16,8 +16,8 @@ use super::interface::{Interface, LinkWatch};
 use super::port::{Awaited, Mode, Port};
 use crate::counters::{Scope, Unit};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
-use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
-use crate::mem::Pool;
+use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads, rings};
+use crate::mem::{Layout, Pool, Sizing};
 
 /// Which interface, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -353,6 +353,14 @@ impl Queue for AfXdpQueue {
         let rx = AfXdpRx::new(parts, pool, scope);
         let tx = AfXdpTx::new((umem, gate), (rings.tx, rings.completion), self.frame_len_max, segments_max, scope);
         Ok((rx, tx))
+    }
+
+    fn layout(&self, frame_len_max: usize) -> Layout {
+        chunks_for(frame_len_max)
+    }
+
+    fn buffers(&self) -> Sizing {
+        rings(self.config.rx_ring_len, self.config.tx_ring_len)
     }
 }
 

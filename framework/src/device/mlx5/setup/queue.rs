@@ -24,8 +24,8 @@ use super::objects::{self, Receiver, RqShape};
 use super::parts::TxFeatures;
 use super::port::{Port, Registered};
 use crate::counters::{Scope, Unit};
-use crate::device::{DeviceError, Queue, RxState};
-use crate::mem::{Pool, Region};
+use crate::device::{DeviceError, Queue, RxState, rings};
+use crate::mem::{Pool, Region, Sizing};
 
 /// A queue on its way to a worker.
 pub struct Mlx5Queue {
@@ -55,6 +55,11 @@ impl Queue for Mlx5Queue {
         let tx = self.open_tx(&region, pool, scope, &has_ended)?;
         let rx = self.open_rx(shape, &region, pool, scope, &has_ended)?;
         Ok((rx, tx))
+    }
+
+    fn buffers(&self) -> Sizing {
+        let config = &self.port.info().config;
+        rings(config.rx_ring_len, config.tx_ring_len)
     }
 }
 
