@@ -2,8 +2,6 @@
 //! order that no predictor knows. A heartbeat that repeats the last one changes nothing, so what is
 //! measured is the way to the channel and back.
 
-use std::cell::Cell;
-use std::rc::Rc;
 use std::time;
 
 use feed_handler::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig, Tops};
@@ -104,7 +102,7 @@ fn feed(count: u32, block: &Block) -> Feed<MoldItch50> {
         groups: Vec::new(),
         learned_max: 0,
     };
-    let sampler = Sampler::new(MonotonicClock::start(), Rc::new(Cell::new(Instant::ZERO)), 0);
+    let sampler = Sampler::new(MonotonicClock::start(), 0);
     Feed::new(config, sampler, &block.scope("worker0"))
 }
 

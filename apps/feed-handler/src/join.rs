@@ -4,8 +4,9 @@
 
 use core::net::SocketAddrV4;
 
+use wirepath::counters::Scope;
 use wirepath::mem::Mbuf;
-use wirepath::pipeline::{Cx, Node, Outline};
+use wirepath::pipeline::{Cx, Ethernet, HostStackConfig, Ipv4, Ipv4Successors, Node, Outline, Udp, Unhandled};
 use wirepath::proto::{ConsumerId, Flow, Found, Group};
 use wirepath::wire::ipv4::Ipv4Header;
 use wirepath::wire::udp::UdpHeader;
@@ -68,6 +69,18 @@ impl<A: Learner, U: Node<A>> Node<A> for Join<U> {
         };
         outline.node("join", says, |outline| self.next.outline(outline));
     }
+}
+
+/// The nodes of a replay: datagrams for every station, joined as they come where nothing is named,
+/// and all else counted. Those of a live port are a [`HostStack`](wirepath::pipeline::HostStack).
+pub type LearningStack = Ethernet<Ipv4<Join<Udp>, Unhandled, Unhandled, Unhandled>, Unhandled>;
+
+/// Builds the tree; the nodes' counters go below `scope`.
+pub fn learning_stack(stack: &HostStackConfig, learning: Learning, scope: &Scope) -> LearningStack {
+    let unhandled = |name| Unhandled::new(name, scope);
+    let udp = Join::new(learning, Udp::new(stack.udp, scope));
+    let next = Ipv4Successors { udp, icmp: unhandled("icmp"), igmp: unhandled("igmp"), tcp: unhandled("tcp") };
+    Ethernet::new(None, stack.vlans, Ipv4::new(stack.ipv4, next, scope), unhandled("arp"), scope)
 }
 
 /// Where a datagram goes, if that is a group that may be joined. The IPv4 header lies behind the

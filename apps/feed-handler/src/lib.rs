@@ -21,7 +21,9 @@ pub mod feed;
 pub mod format;
 pub mod join;
 
+mod event;
 mod memory;
+mod watch;
 mod worker;
 
 pub mod replay;
@@ -33,8 +35,8 @@ pub mod report;
 mod error;
 
 pub use error::Error;
+pub use event::{Event, Progress};
 pub use format::Format;
 pub use plan::{FeedPlan, ReplayPlan, RunPlan};
 pub use replay::replay;
 pub use run::run;
-pub use worker::{Event, Progress};

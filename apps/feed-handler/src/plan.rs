@@ -15,7 +15,10 @@ use wirepath::pipeline::ChecksumPolicy;
 use wirepath::testing::fault::FaultConfig;
 use wirepath::worker::live::LiveConfig;
 
-use crate::feed::{SetConfig, Tops};
+use crate::args::{OutputArgs, ReplayArgs, RunArgs, WorkerArgs};
+use crate::config::Config;
+use crate::error::Error;
+use crate::feed::{GROUPS_MAX, SetConfig, Tops};
 use crate::format::Format;
 
 /// What a replay and a live run have in common: what is decoded, and where.
@@ -127,6 +130,120 @@ pub const LATENCY_EVERY: u32 = 7;
 /// Packets that may wait behind a hole. At 10 Gb/s some 80 full packets of a line pass in 100 µs,
 /// which is what lines of one site differ by; too few turn a burst into false gaps.
 pub const WINDOW_PACKETS: usize = 256;
+
+impl ReplayArgs {
+    /// Flags over the configuration over defaults.
+    pub fn plan(&self) -> Result<ReplayPlan, Error> {
+        let config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        let format = self.chosen_format(&config)?;
+        let faults = self.faults.config();
+        self.check_truth(format, faults.is_some())?;
+        let feed = FeedPlan { groups: self.chosen_groups(), ..feed_plan(format, &config, &self.worker, &self.output) };
+        if !feed.sets.is_empty() && !self.groups.is_empty() {
+            return Err(Error::Usage("--group is for a replay without channels: the configuration names them".into()));
+        }
+        let groups = feed.groups.len() + feed.sets.iter().map(|set| set.lines.len()).sum::<usize>();
+        if groups > GROUPS_MAX {
+            return Err(Error::Usage(format!(
+                "{groups} groups are more than the {GROUPS_MAX} of a replay, which has one worker: name fewer, and replay the file \
+                 again for the rest"
+            )));
+        }
+        Ok(ReplayPlan {
+            feed,
+            input: self.file.clone(),
+            pace: self.pace.or(config.pace()).unwrap_or_default(),
+            packets_max: self.max_packets,
+            frame_len_max: config.frame_len_max(),
+            checksum: config.checksum().unwrap_or(ChecksumPolicy::AcceptPartial),
+            faults,
+            capture: self.capture.clone(),
+        })
+    }
+
+    /// The flag's, or the configuration's; both where they agree.
+    fn chosen_format(&self, config: &Config) -> Result<Format, Error> {
+        match (self.format, config.format()) {
+            (Some(flag), Some(channels)) if flag != channels => Err(Error::Usage(format!(
+                "--format {flag} and the configuration's channels of {channels} do not agree: leave one of them out"
+            ))),
+            (Some(format), _) | (None, Some(format)) => Ok(format),
+            (None, None) => Err(Error::Usage(format!(
+                "what is in {}? add --format with one of {}",
+                self.file.display(),
+                Format::ALL.map(Format::name).join(", ")
+            ))),
+        }
+    }
+
+    /// Each group once, however often it was named.
+    fn chosen_groups(&self) -> Vec<SocketAddrV4> {
+        let mut groups = self.groups.clone();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    /// The truth is about a whole day as exchange-sim sent it.
+    fn check_truth(&self, format: Format, has_faults: bool) -> Result<(), Error> {
+        let problem = match self.output.truth {
+            None => return Ok(()),
+            Some(_) if format != Format::MoldItch50 => "--truth is about days of exchange-sim, which are mold-itch50",
+            Some(_) if has_faults => {
+                "--truth does not know of --fault flags: let exchange-sim inject the faults (--loss, --duplicate, \
+                 --reorder), which writes them into the truth"
+            }
+            Some(_) if self.max_packets.is_some() => "--truth is about a whole day: leave --max-packets out",
+            Some(_) => return Ok(()),
+        };
+        Err(Error::Usage(problem.to_owned()))
+    }
+}
+
+impl RunArgs {
+    /// Flags over the configuration over defaults.
+    pub fn plan(&self) -> Result<RunPlan, Error> {
+        let config = Config::read(&self.config)?;
+        let file = self.config.display();
+        let Some(mut live) = config.live() else {
+            return Err(Error::Usage(format!("{file} names no interface: add [port] with interface = \"eth1\"")));
+        };
+        let Some(format) = config.format() else {
+            return Err(Error::Usage(format!(
+                "{file} has no [[channels]]: a live run joins the groups that are named, and no others"
+            )));
+        };
+        if self.output.truth.is_some() && format != Format::MoldItch50 {
+            return Err(Error::Usage("--truth is about days of exchange-sim, which are mold-itch50".into()));
+        }
+        if let Some(interface) = &self.interface {
+            live.port.set_interface(interface);
+        }
+        Ok(RunPlan { feed: feed_plan(format, &config, &self.worker, &self.output), live, duration: self.seconds })
+    }
+}
+
+/// What both commands ask for.
+fn feed_plan(format: Format, config: &Config, flags: &WorkerArgs, output: &OutputArgs) -> FeedPlan {
+    let mut worker = config.worker();
+    worker.placement = flags.cpu.unwrap_or(worker.placement);
+    worker.require_hugepages |= flags.require_hugepages;
+    FeedPlan {
+        format,
+        worker,
+        policy: config.policy(),
+        window: config.window(),
+        capacity: config.capacity(),
+        sets: config.sets(),
+        groups: Vec::new(),
+        truth: output.truth.clone(),
+        // The truth tells every book's top, so all of them are compared.
+        tops: if output.truth.is_some() { Tops::All } else { output.tops },
+    }
+}
 
 impl Default for WorkerPlan {
     fn default() -> Self {

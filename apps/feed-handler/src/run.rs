@@ -10,10 +10,12 @@ use wirepath::worker::live::{LivePort, LiveQueue};
 use wirepath::worker::{Ended, StopFlag, WorkerGroup};
 
 use crate::error::Error;
+use crate::event::Event;
 use crate::memory;
 use crate::plan::{FeedPlan, Placement, RunPlan};
 use crate::report::{Core, Ending, Origin, Run, Summary, silence};
-use crate::worker::{self, Event, Frames, WorkerInputs};
+use crate::watch;
+use crate::worker::{Frames, Work, together};
 
 /// Carries out a plan until `stop` or its time is over; `tell` hears what happens meanwhile. When
 /// this returns nothing of ours is on the interface any more.
@@ -21,7 +23,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     let interface = plan.live.port.interface().to_owned();
     let first = plan.live.queues.first().copied().unwrap_or_default();
     let books = memory::check(plan.feed.channels_max(), plan.feed.format.memory(plan.feed.capacity))?;
-    let block = worker::counters(&mut tell);
+    let block = watch::counters(&mut tell);
     let mut port = LivePort::open(&plan.live, &block.scope("port"), stop).map_err(Error::failed)?;
     let mut queues = Vec::new();
     while let Some(queue) = port.take_queue().map_err(Error::failed)? {
@@ -36,25 +38,25 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
 
     let (events, heard) = mpsc::channel();
     let count = queues.len();
-    let cores: Vec<_> = (0..count).map(|idx| worker::core(plan.feed.worker.placement, idx, count)).collect();
+    let cores: Vec<_> = (0..count).map(|idx| watch::core(plan.feed.worker.placement, idx, count)).collect();
     unpinned(plan.feed.worker.placement, &cores).into_iter().for_each(|notice| tell(Event::Notice(notice)));
     let mut specs = Vec::new();
     for (number, queue) in queues.into_iter().enumerate() {
         let ready = format!("receiving on {interface} queue {}; Ctrl-C ends it with a summary", queue.idx);
-        let inputs = WorkerInputs {
+        let work = Work {
             name: format!("worker{number}"),
             plan: on_queue(&plan.feed, queue.idx, first),
-            frames: Frames::Live { queue: Box::new(queue), ready },
             block: Arc::clone(&block),
             events: events.clone(),
         };
-        specs.push(worker::spec(inputs, cores[number].number).polling(&*interface));
+        let frames = Frames::Live { queue: Box::new(queue), ready };
+        specs.push(work.spec(frames, cores[number].number).polling(&*interface));
     }
     drop(events);
     let group = WorkerGroup::start(specs, stop).map_err(Error::failed)?;
     tell(Event::Machine(group.report().clone()));
-    worker::watch(&heard, &block, (plan.duration, stop), &mut tell);
-    let done = worker::together(group.join().map_err(Error::failed)?)?;
+    watch::watch(&heard, &block, (plan.duration, stop), &mut tell);
+    let done = together(group.join().map_err(Error::failed)?)?;
     let why_ended = port.why_ended();
     drop(port);
 
@@ -136,7 +138,7 @@ mod tests {
     #[test]
     fn workers_that_are_not_pinned_are_told_of_where_nobody_asked_for_it() {
         let said = |placement, count| {
-            let cores: Vec<_> = (0..count).map(|idx| worker::core(placement, idx, count)).collect();
+            let cores: Vec<_> = (0..count).map(|idx| watch::core(placement, idx, count)).collect();
             unpinned(placement, &cores)
         };
         assert!(

@@ -91,6 +91,8 @@ fn allocations(messages: u64) -> (u64, u64) {
 #[test]
 fn packets_and_forged_channels_cost_no_allocation() {
     IS_TEST.set(true);
+    // The thread that waits for this test allocates as it begins to, which is counted here.
+    let _ = allocations_with_forged(1);
     assert_eq!(allocations_with_forged(300), allocations_with_forged(1));
     let (short, _) = allocations(5_000);
     let (long, gaps) = allocations(30_000);

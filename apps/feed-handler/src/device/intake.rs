@@ -5,50 +5,77 @@
 
 use wirepath::counters::Scope;
 use wirepath::device::{DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
-use wirepath::mem::{Burst, Mbuf, Pool};
+use wirepath::mem::{Burst, Layout, Mbuf, Pool, Sizing};
 use wirepath::time::{Clock, Instant, MonotonicClock};
 
 use crate::feed::Received;
 
 /// A queue of a device that is not named here, on its way to a worker.
-pub trait AnyQueue: Send {
-    /// See [`Queue::open`].
-    fn open_any(
-        self: Box<Self>,
-        pool: &Pool,
-        scope: &Scope,
-        config: IntakeConfig,
-    ) -> Result<(Intake, AnyTx), DeviceError>;
+pub struct AnyQueue {
+    inner: Box<dyn Openable>,
+    /// Frames to receive; then the device has ended. `None`: all.
+    frames_max: Option<u64>,
+    stamps: Option<(MonotonicClock, Received)>,
 }
 
-impl<Q: Queue + 'static> AnyQueue for Q {
-    fn open_any(
-        self: Box<Self>,
-        pool: &Pool,
-        scope: &Scope,
-        config: IntakeConfig,
-    ) -> Result<(Intake, AnyTx), DeviceError> {
-        let (rx, tx) = (*self).open(pool, scope)?;
-        Ok((Intake { inner: Box::new(rx), frames_left: config.frames_max, config }, AnyTx(Box::new(tx))))
+impl AnyQueue {
+    /// The queue, of which no more than `frames_max` frames are received.
+    pub fn new<Q: Queue + 'static>(queue: Q, frames_max: Option<u64>) -> Self {
+        Self { inner: Box::new(queue), frames_max, stamps: None }
+    }
+
+    /// The same, which writes down in `received` when the present burst came.
+    #[must_use]
+    pub fn stamping(self, clock: MonotonicClock, received: Received) -> Self {
+        Self { stamps: Some((clock, received)), ..self }
     }
 }
 
-/// What the intake does with bursts.
-#[derive(Clone, Debug)]
-pub struct IntakeConfig {
-    /// Frames to receive; then the device has ended. `None`: all.
-    pub frames_max: Option<u64>,
-    /// Stamps bursts.
-    pub clock: MonotonicClock,
-    /// Where the stamp of the present burst is.
-    pub received: Received,
+impl Queue for AnyQueue {
+    type Rx = Intake;
+    type Tx = AnyTx;
+
+    fn open(self, pool: &Pool, scope: &Scope) -> Result<(Intake, AnyTx), DeviceError> {
+        let (inner, tx) = self.inner.open_boxed(pool, scope)?;
+        Ok((Intake { inner, frames_left: self.frames_max, stamps: self.stamps }, tx))
+    }
+
+    fn layout(&self, frame_len_max: usize) -> Layout {
+        self.inner.layout_boxed(frame_len_max)
+    }
+
+    fn buffers(&self) -> Sizing {
+        self.inner.buffers_boxed()
+    }
+}
+
+/// A [`Queue`] behind a pointer.
+trait Openable: Send {
+    fn open_boxed(self: Box<Self>, pool: &Pool, scope: &Scope) -> Result<(Box<dyn RxQueue>, AnyTx), DeviceError>;
+    fn layout_boxed(&self, frame_len_max: usize) -> Layout;
+    fn buffers_boxed(&self) -> Sizing;
+}
+
+impl<Q: Queue + 'static> Openable for Q {
+    fn open_boxed(self: Box<Self>, pool: &Pool, scope: &Scope) -> Result<(Box<dyn RxQueue>, AnyTx), DeviceError> {
+        let (rx, tx) = (*self).open(pool, scope)?;
+        Ok((Box::new(rx), AnyTx(Box::new(tx))))
+    }
+
+    fn layout_boxed(&self, frame_len_max: usize) -> Layout {
+        self.layout(frame_len_max)
+    }
+
+    fn buffers_boxed(&self) -> Sizing {
+        self.buffers()
+    }
 }
 
 /// The receiving half of any queue.
 pub struct Intake {
     inner: Box<dyn RxQueue>,
     frames_left: Option<u64>,
-    config: IntakeConfig,
+    stamps: Option<(MonotonicClock, Received)>,
 }
 
 impl Intake {
@@ -67,7 +94,9 @@ impl RxQueue for Intake {
         }
         let received = self.inner.receive(burst, limit, pool, now);
         if received > 0 {
-            self.config.received.set(self.config.clock.now());
+            if let Some((clock, received)) = &mut self.stamps {
+                received.set(clock.now());
+            }
             self.frames_left = self.frames_left.map(|left| left - received as u64);
         }
         received

@@ -18,7 +18,7 @@ use wirepath::device::steering::{Fields, Rule, RuleId, SteerError};
 use wirepath::device::{
     Capabilities, Device, DeviceError, Offload, Queue, RxOffloads, RxQueue, RxState, TxOffloads, TxQueue,
 };
-use wirepath::mem::{Burst, Mbuf, Pool, RxInfo};
+use wirepath::mem::{BURST_MAX, Burst, Mbuf, Pool, RxInfo, Sizing};
 use wirepath::time::{Instant, UnixTime};
 use wirepath::wire::ethernet::EthernetHeader;
 use wirepath::wire::ethernet::{self, EthernetFields};
@@ -136,6 +136,10 @@ impl Queue for ItchFileQueue {
             drops: scope.drops(),
         };
         Ok((rx, tx))
+    }
+
+    fn buffers(&self) -> Sizing {
+        Sizing::new().part("reserve", BURST_MAX, "for receiving, however much waits")
     }
 }
 

@@ -6,5 +6,5 @@ mod intake;
 mod itch_file;
 
 pub use blocks::FileEnding;
-pub use intake::{AnyQueue, AnyTx, Intake, IntakeConfig};
+pub use intake::{AnyQueue, AnyTx, Intake};
 pub use itch_file::{ItchFileConfig, ItchFileDevice, ItchFileQueue};

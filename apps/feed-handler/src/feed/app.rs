@@ -564,9 +564,6 @@ impl<P: Protocol> Learner for Feed<P> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::rc::Rc;
-
     use market::framing::PacketWriter;
     use market::framing::mold_udp64::MoldHeader;
     use market::framing::mold_udp64::MoldUdp64;
@@ -601,8 +598,7 @@ mod tests {
     }
 
     fn made(config: FeedConfig) -> Feed<MoldItch50> {
-        let clock = MonotonicClock::start();
-        Feed::new(config, Sampler::new(clock, Rc::new(Cell::new(Instant::ZERO)), 0), &Block::heap().scope("worker0"))
+        Feed::new(config, Sampler::new(MonotonicClock::start(), 0), &Block::heap().scope("worker0"))
     }
 
     fn line() -> LineConfig {

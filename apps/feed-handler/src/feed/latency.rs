@@ -6,14 +6,29 @@
 //! Every seventh is by default: a number without a common factor with the burst, so that each place
 //! in a burst gets its turn.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
 use wirepath::time::{Clock, Instant, MonotonicClock};
 
 /// When the present burst was received: written by the intake, read by the sampler.
-pub type Received = Rc<Cell<Instant>>;
+#[derive(Clone, Debug)]
+pub struct Received(Arc<AtomicU64>);
+
+impl Received {
+    /// The present burst was received now.
+    #[inline]
+    pub fn set(&self, now: Instant) {
+        // One thread writes and reads it: a plain store and a plain load.
+        self.0.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn get(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
 
 /// Measures one packet of several.
 pub struct Sampler {
@@ -37,10 +52,17 @@ pub struct Latency {
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 impl Sampler {
-    /// Measures one of `every` packets (0: none) against bursts stamped with the same clock.
-    pub fn new(clock: MonotonicClock, received: Received, every: u32) -> Self {
+    /// Measures one of `every` packets (0: none) against bursts stamped with the same clock, in
+    /// [`received`](Self::received).
+    pub fn new(mut clock: MonotonicClock, every: u32) -> Self {
+        let received = Received(Arc::new(AtomicU64::new(clock.now().as_nanos())));
         let histogram = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are constants that fit");
         Self { clock, received, every, left: every, histogram }
+    }
+
+    /// Where the intake writes.
+    pub fn received(&self) -> Received {
+        self.received.clone()
     }
 
     /// The work on a packet is over.
@@ -68,7 +90,7 @@ mod tests {
     use super::*;
 
     fn measured(every: u32, packets: u32) -> u64 {
-        let mut sampler = Sampler::new(MonotonicClock::start(), Received::default(), every);
+        let mut sampler = Sampler::new(MonotonicClock::start(), every);
         (0..packets).for_each(|_| sampler.packet_done());
         sampler.latency().histogram.len()
     }

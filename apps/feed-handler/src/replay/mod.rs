@@ -7,17 +7,16 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use exchange_sim::Truth;
-use wirepath::mem::{BURST_MAX, Layout, Sizing};
-use wirepath::pipeline::Ipv4Config;
-use wirepath::worker::{Ended, StopFlag, WorkerGroup, random_seed};
+use wirepath::worker::{Ended, StopFlag, WorkerGroup};
 
-use crate::device::AnyQueue;
 use crate::error::Error;
+use crate::event::Event;
 use crate::memory;
 use crate::plan::ReplayPlan;
 use crate::report::{Origin, Run, Summary};
 use crate::sniff;
-use crate::worker::{self, Event, Frames, Replay, WorkerInputs};
+use crate::watch;
+use crate::worker::{Frames, Work, together};
 
 use source::Source;
 
@@ -27,21 +26,16 @@ pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -
     let truth = plan.feed.truth.as_deref().map(Truth::read).transpose().map_err(Error::failed)?;
     sniff::check(plan)?;
     tell(Event::Notice(memory::check(plan.feed.channels_max().max(1), plan.feed.format.memory(plan.feed.capacity))?));
-    let (source, queue) = Source::open(plan)?;
-    let block = worker::counters(&mut tell);
+    let (source, queue, capabilities) = Source::open(plan)?;
+    let block = watch::counters(&mut tell);
     let (events, heard) = mpsc::channel();
-    let inputs = WorkerInputs {
-        name: "worker0".into(),
-        plan: plan.feed.clone(),
-        frames: frames(plan, queue),
-        block: Arc::clone(&block),
-        events,
-    };
-    let core = worker::core(plan.feed.worker.placement, 0, 1);
-    let group = WorkerGroup::start(vec![worker::spec(inputs, core.number)], stop).map_err(Error::failed)?;
+    let work = Work { name: "worker0".into(), plan: plan.feed.clone(), block: Arc::clone(&block), events };
+    let frames = Frames::Replay { queue, capabilities, checksum: plan.checksum };
+    let core = watch::core(plan.feed.worker.placement, 0, 1);
+    let group = WorkerGroup::start(vec![work.spec(frames, core.number)], stop).map_err(Error::failed)?;
     tell(Event::Machine(group.report().clone()));
-    worker::watch(&heard, &block, (None, stop), &mut tell);
-    let done = worker::together(group.join().map_err(Error::failed)?)?;
+    watch::watch(&heard, &block, (None, stop), &mut tell);
+    let done = together(group.join().map_err(Error::failed)?)?;
     let run = Run {
         origin: Origin::File(plan.input.clone()),
         stopped: done.ended == Ended::Stopped,
@@ -59,15 +53,4 @@ pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -
         summary.failures.push(sniff::explain(plan));
     }
     Ok(summary)
-}
-
-fn frames(plan: &ReplayPlan, queue: Box<dyn AnyQueue>) -> Frames {
-    let faults = if plan.faults.is_some() { BURST_MAX * 4 } else { 0 };
-    let buffers = Sizing::new()
-        .part("burst", BURST_MAX, "in the hands of the pipeline")
-        .part("reserve", BURST_MAX, "for receiving, however much waits")
-        .part("reassembly", Ipv4Config::new(random_seed()).reassembly.pieces, "fragments that wait for the rest")
-        .part("faults", faults, "frames that the fault device holds back or copies");
-    let layout = Layout::for_frames(plan.frame_len_max);
-    Frames::Replay(Replay { queue, packets_max: plan.packets_max, layout, buffers, checksum: plan.checksum })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use wirepath::device::capture::{CaptureConfig, CaptureDevice, Directions};
 use wirepath::device::pcap::{End, Loading, Outcome, PcapConfig, PcapDevice, Recorded};
-use wirepath::device::{Device, DeviceError};
+use wirepath::device::{Capabilities, Device, DeviceError};
 use wirepath::testing::fault::FaultDevice;
 
 use crate::device::{AnyQueue, FileEnding, ItchFileConfig, ItchFileDevice};
@@ -28,7 +28,7 @@ enum Replayed {
 
 impl Source {
     /// Opens all files of the plan.
-    pub(super) fn open(plan: &ReplayPlan) -> Result<(Self, Box<dyn AnyQueue>), Error> {
+    pub(super) fn open(plan: &ReplayPlan) -> Result<(Self, AnyQueue, Capabilities), Error> {
         if let Some(capture) = &plan.capture {
             check_other_file(&plan.input, capture)?;
         }
@@ -49,8 +49,8 @@ impl Source {
             (Replayed::Capture(device.replayed()), with_faults(device, plan))
         };
         let (replayed, wrapped) = opened;
-        let (queue, recorded) = wrapped.map_err(Error::failed)?;
-        Ok((Self { replayed, recorded }, queue))
+        let Wrapped { queue, capabilities, recorded } = wrapped.map_err(Error::failed)?;
+        Ok((Self { replayed, recorded }, queue, capabilities))
     }
 
     /// How the file ended.
@@ -78,9 +78,14 @@ impl Source {
     }
 }
 
-type Wrapped = Result<(Box<dyn AnyQueue>, Option<Outcome<Recorded>>), DeviceError>;
+/// A device with everything around it.
+struct Wrapped {
+    queue: AnyQueue,
+    capabilities: Capabilities,
+    recorded: Option<Outcome<Recorded>>,
+}
 
-fn with_faults<D: Device>(device: D, plan: &ReplayPlan) -> Wrapped
+fn with_faults<D: Device>(device: D, plan: &ReplayPlan) -> Result<Wrapped, DeviceError>
 where
     D::Queue: 'static,
 {
@@ -90,15 +95,19 @@ where
     }
 }
 
-fn with_tap<D: Device>(mut device: D, plan: &ReplayPlan) -> Wrapped
+fn with_tap<D: Device>(mut device: D, plan: &ReplayPlan) -> Result<Wrapped, DeviceError>
 where
     D::Queue: 'static,
 {
-    let Some(path) = &plan.capture else { return Ok((Box::new(device.take_queue(0)?), None)) };
+    let capabilities = device.capabilities();
+    let Some(path) = &plan.capture else {
+        let queue = AnyQueue::new(device.take_queue(0)?, plan.packets_max);
+        return Ok(Wrapped { queue, capabilities, recorded: None });
+    };
     let config = CaptureConfig { path: path.clone(), directions: Directions::Rx, epoch_ns: 0 };
     let mut tapped = CaptureDevice::new(device, config);
-    let queue = tapped.take_queue(0)?;
-    Ok((Box::new(queue), tapped.recorded(0)))
+    let queue = AnyQueue::new(tapped.take_queue(0)?, plan.packets_max);
+    Ok(Wrapped { queue, capabilities, recorded: tapped.recorded(0) })
 }
 
 /// Creating the recording empties the file: it must not be the one that is read.

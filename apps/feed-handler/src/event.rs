@@ -39,7 +39,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub(super) fn between(before: &Snapshot, now: &Snapshot, elapsed: Duration) -> Self {
+    pub(crate) fn between(before: &Snapshot, now: &Snapshot, elapsed: Duration) -> Self {
         let messages = worker_count(now, "feed/messages");
         let span = now.taken.duration_since(before.taken).as_secs_f64();
         let more = messages.saturating_sub(worker_count(before, "feed/messages"));
