@@ -45,14 +45,19 @@ crate::drop_reasons! {
 pub struct EgressConfig {
     /// The resolver for neighbors that are not known; frames to them wait. `None`: nothing is
     /// resolved, and frames go only to neighbors that the configuration or the kernel supplies. The
-    /// pool needs `pending_max` more buffers.
+    /// pool needs `pending_max` more buffers. By default [`NeighborConfig::default`] for a
+    /// [host](Self::host), and `None` for a [quiet](Self::quiet) one.
     pub neighbors: Option<NeighborConfig>,
-    /// The rate of ICMP errors that we send. `None` for replays, and on interfaces that the kernel
-    /// owns: it sends the errors.
+    /// The rate of ICMP errors that we send. A higher rate lets datagrams to closed ports take our
+    /// time and makes us an amplifier; at a lower one senders wait for timeouts. `None` for
+    /// replays, and on interfaces that the kernel owns: it sends the errors. By default 1,000 a
+    /// second and bursts of 50 for a [host](Self::host), and `None` for a [quiet](Self::quiet) one.
     pub errors: Option<ErrorLimit>,
-    /// MTUs of paths.
+    /// MTUs of paths that routers report. By default [`PathMtuConfig::default`].
     pub path_mtus: PathMtuConfig,
-    /// The secret that seeds the tables' hashes.
+    /// The secret that seeds the tables' hashes and the IPv4 identifications. It has no default:
+    /// with a predictable one, an attacker can fill a bucket of a table or forge an ICMP error.
+    /// [`random_seed`](crate::worker::random_seed) draws one.
     pub seed: HashSeed,
 }
 

@@ -104,13 +104,21 @@ pub enum Accept {
 /// The configuration of the IPv4 node.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Config {
-    /// The unicast destinations that are accepted.
+    /// The unicast destinations that are accepted. By default [`Accept::Own`]; with [`Accept::Any`]
+    /// on a wire we answer for other hosts.
     pub accept: Accept,
-    /// The most fragments that wait. The pool needs that many more buffers.
+    /// The most fragments that wait, and the most datagrams they belong to. The pool needs a buffer
+    /// more for each. With too few, fragments are dropped as `ipv4/drop/fragment_no_room`; with
+    /// more, a flood of fragments holds more of the pool. By default 64 datagrams, 256 fragments,
+    /// and 128 of one datagram.
     pub reassembly: ReassemblyCapacity,
-    /// Time that fragments wait for the rest.
+    /// Time that fragments wait for the rest, from the first on. With less, datagrams behind a long
+    /// queue are lost as `ipv4/drop/fragment_timeout`; with more, a flood holds more of the pool,
+    /// and identifications of 16 bits repeat (RFC 4963). By default 30 s, as in Linux.
     pub reassembly_timeout: Duration,
-    /// The secret that seeds the reassembly table's hash.
+    /// The secret that seeds the reassembly table's hash. It has no default: with a predictable one,
+    /// an attacker can fill a bucket of the table. [`random_seed`](crate::worker::random_seed)
+    /// draws one.
     pub seed: HashSeed,
 }
 

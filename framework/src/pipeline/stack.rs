@@ -50,23 +50,26 @@ pub type HostStack = Ethernet<Ipv4<Udp, Icmp, Either<Igmp, Unhandled>, Either<Tc
 /// the packets that the host sends by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct HostStackConfig {
-    /// Accepts frames for every MAC address and not for ours alone: for captures.
+    /// Accepts frames for every MAC address and not for ours alone: for captures. On a wire it also
+    /// accepts what a switch floods. By default false.
     pub is_promiscuous: bool,
-    /// The VLANs that are accepted.
+    /// The VLANs that are accepted; frames of others are counted as `ethernet/drop/other_vlan`. By
+    /// default [`Vlans::Untagged`].
     pub vlans: Vlans,
-    /// The IPv4 node.
+    /// The IPv4 node. By default [`Ipv4Config::new`].
     pub ipv4: Ipv4Config,
-    /// The UDP node.
+    /// The UDP node. By default it verifies checksums that the device has not verified.
     pub udp: UdpConfig,
-    /// The ICMP node.
+    /// The ICMP node. By default it answers 100,000 echo requests a second.
     pub icmp: IcmpConfig,
-    /// The ARP node.
+    /// The ARP node. By default [`ArpConfig::new`], which announces our addresses.
     pub arp: ArpConfig,
-    /// The IGMP node; None where the kernel holds the memberships, or the network floods.
+    /// The IGMP node; None where the kernel holds the memberships, or the network floods: without
+    /// either, groups stop after minutes. By default [`IgmpConfig::new`].
     pub igmp: Option<IgmpConfig>,
     /// The TCP node, for a worker that has connections
-    /// ([`Worker::with_tcp`](crate::worker::Worker::with_tcp)); None where segments are counted and
-    /// dropped.
+    /// ([`Worker::with_tcp`](crate::worker::Worker::with_tcp) panics without it); None where
+    /// segments are counted and dropped. By default None.
     pub tcp: Option<TcpNodeConfig>,
 }
 

@@ -34,13 +34,16 @@ const PLACES: usize = 1_024;
 #[derive(Clone, Copy, Debug)]
 pub struct PathMtuConfig {
     /// Destinations with an MTU of their own, 24 bytes each and 64 to 128 of table. The one that
-    /// expires first makes way.
+    /// expires first makes way: with too few, routers report the same again and again, and each
+    /// report costs a packet. By default 64.
     pub destinations_max: usize,
-    /// Smaller claims are raised to this. Linux uses 552 (`min_pmtu`): a forger cannot make us send
-    /// tiny packets, and no link of today has less.
+    /// Bytes; smaller claims are raised to this. Linux uses 552 (`min_pmtu`): a forger cannot make
+    /// us send tiny packets, and no link of today has less. Above the MTU of a link on the path, all
+    /// full packets are lost there. By default 552.
     pub mtu_min: u16,
     /// How long a claim is valid. RFC 1191 6.3 recommends ten minutes, and forbids trying a larger
-    /// one before five.
+    /// one before five; longer keeps packets small after the path has changed. By default ten
+    /// minutes.
     pub age_max: Duration,
 }
 

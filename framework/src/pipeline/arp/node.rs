@@ -79,14 +79,15 @@ impl From<NotLearned> for ArpDrop {
 /// The capacity and behavior of the ARP node.
 #[derive(Clone, Copy, Debug)]
 pub struct ArpConfig {
-    /// The most addresses of our own that the host may have.
+    /// The most own addresses that are announced and defended, 56 bytes each; further ones are
+    /// neither. By default 16.
     pub claims_max: usize,
     /// Whether we announce our addresses (gratuitous ARP) when one is added, when the link comes up
     /// and when our MAC address changes. A host that has cached another MAC address for ours, that
     /// of a machine that we replace, would otherwise not reach us for minutes. Off where the kernel
-    /// owns the interface: it announces as `arp_notify` says.
+    /// owns the interface: it announces as `arp_notify` says. By default true.
     pub announces: bool,
-    /// The secret that randomizes the delays.
+    /// The secret that randomizes the delays. It has no default.
     pub seed: HashSeed,
 }
 

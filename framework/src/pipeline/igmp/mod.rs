@@ -75,13 +75,13 @@ impl From<IgmpError> for IgmpDrop {
 #[derive(Clone, Copy, Debug)]
 pub struct IgmpConfig {
     /// The most groups and sources, and the newest version. The interface's MTU bounds the length
-    /// of a report.
+    /// of a report. By default [`ReporterConfig::default`].
     pub reporter: ReporterConfig,
     /// Whether queries of version 2 and 3 without router alert are refused, as RFC 3376 9.1 wants
     /// it. Some switches omit it: where `drop/no_router_alert` counts and groups stop after
-    /// minutes, turn this off.
+    /// minutes, turn this off. By default true.
     pub require_router_alert: bool,
-    /// The secret that seeds its tables and randomizes its delays.
+    /// The secret that seeds its tables and randomizes its delays. It has no default.
     pub seed: HashSeed,
 }
 

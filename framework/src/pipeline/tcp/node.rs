@@ -140,7 +140,7 @@ impl TcpData<'_> {
 /// The node's part of the configuration, beside the machine's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpNodeConfig {
-    /// Policy for checksums that the NIC has not verified.
+    /// Policy for checksums that the NIC has not verified. By default [`ChecksumPolicy::Verify`].
     pub checksum: ChecksumPolicy,
 }
 

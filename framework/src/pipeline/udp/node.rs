@@ -47,7 +47,7 @@ impl From<UdpError> for UdpDrop {
 /// The configuration of the UDP node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpConfig {
-    /// Policy for checksums that the NIC has not verified.
+    /// Policy for checksums that the NIC has not verified. By default [`ChecksumPolicy::Verify`].
     pub checksum: ChecksumPolicy,
 }
 

@@ -55,19 +55,22 @@ const ANSWER_GAP: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReporterConfig {
     /// Groups: as many as the sockets may have, about 80 bytes each. Groups that were left, and
-    /// whose leave is still to be repeated, make way for new ones.
+    /// whose leave is still to be repeated, make way for new ones. Further groups are not reported.
+    /// By default 2,048.
     pub groups: usize,
     /// Sources in the lists of all groups, about 50 bytes each. A list that finds no room becomes
-    /// "any source": more arrives than is wanted, and the consumers' filters still drop it.
+    /// "any source": more arrives than is wanted, and the consumers' filters still drop it. By
+    /// default 20,480.
     pub sources: usize,
     /// Bytes of the longest report: the link's MTU without the 24 bytes of IPv4 with router alert.
+    /// The link drops longer ones; shorter ones make more packets. By default 1,476.
     pub report_len_max: usize,
     /// The newest version to use. Below 3 for switches with a faulty version 3; sources are then
-    /// never reported.
+    /// never reported. By default version 3.
     pub version: IgmpVersion,
     /// The oldest version to use, whatever version a query has: an older one is answered in this
     /// version. Version 3 where all routers and switches of the link support it: then no host can
-    /// make us request all sources by a query of version 2.
+    /// make us request all sources by a query of version 2. By default version 1.
     pub version_min: IgmpVersion,
 }
 

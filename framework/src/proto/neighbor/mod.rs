@@ -58,31 +58,40 @@ pub const SWEPT_PER_TICK_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub struct NeighborConfig {
     /// Neighbors, 96 bytes each and 64 to 128 of table. The host needs room for as many.
+    /// With too few for the network, packets to further neighbors are dropped as
+    /// `egress/neighbors/drop/no_room`. By default 256, as many as a network of 24 bits has.
     pub neighbors_max: usize,
     /// How many of them may be learned from requests for our address without a request of ours:
     /// beyond, a new one replaces the oldest that is [`UNKNOWN_STAYS`] old. So a flood of requests
     /// with forged senders takes these entries and no others, and changes the table at most so many
-    /// times a second.
+    /// times a second. With none, each host that requests our address costs a request of ours; with
+    /// more, a flood takes more of the table. By default 16.
     pub unknown_max: usize,
     /// Handles that wait for replies, for all neighbors together; those for callers make way for
-    /// newer ones. The pool needs as many more buffers.
+    /// newer ones. The pool needs as many more buffers. With too few, packets are dropped while
+    /// several neighbors are resolved. By default 64.
     pub pending_max: usize,
-    /// Handles that wait for one neighbor: one at least (RFC 1122 2.3.2.2). The newest stay.
+    /// Handles that wait for one neighbor: one at least (RFC 1122 2.3.2.2). The newest stay; older
+    /// ones are dropped as `egress/neighbors/drop/superseded`. With more, a silent neighbor takes
+    /// the room of others. By default 8.
     pub pending_per_neighbor: usize,
     /// How long a reply is valid before it is confirmed. Shorter sends more requests; longer loses
-    /// more packets when a neighbor changes its MAC address without an announcement.
+    /// more packets when a neighbor changes its MAC address without an announcement. By default
+    /// 30 s.
     pub reachable: Duration,
     /// Timeout of the first request; it doubles with each further one. RFC 1122 2.3.2.1 allows one
-    /// request a second at most.
+    /// request a second at most; longer delays the first packet when a request is lost. By default
+    /// 1 s.
     pub retry: Duration,
-    /// Requests before resolution fails.
+    /// Requests before resolution fails, one at least. With fewer it fails when requests are lost;
+    /// with more, packets to an absent neighbor wait longer. By default 3.
     pub tries: u32,
     /// The rate of requests for new neighbors that remote hosts cause: a bucket for each kind of
     /// [`Asker`], and no limit for our app. Every station of the network receives a request, so a
     /// higher rate makes us an attacker's amplifier; a lower one shuts out peers that we do not
-    /// know and that did not request our address.
+    /// know and that did not request our address. By default 1,000 a second and bursts of 300.
     pub requests: TokenBucket,
-    /// The source of the replies.
+    /// The source of the replies. By default [`LearnFrom::Arp`].
     pub learn_from: LearnFrom,
 }
 
@@ -99,9 +108,7 @@ pub enum LearnFrom {
 }
 
 impl Default for NeighborConfig {
-    /// 256 neighbors, as many as a network of 24 bits has, of them 16 that we never requested; 64
-    /// waiting packets and 8 for one neighbor; 30 s, 1 s and 3 tries; 1,000 requests a second for
-    /// remote hosts, and 300 at once, somewhat more than there are entries; ARP.
+    /// The bursts of 300 requests are somewhat more than there are entries.
     fn default() -> Self {
         Self {
             neighbors_max: 256,
