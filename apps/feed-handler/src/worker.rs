@@ -1,5 +1,5 @@
-//! A worker, on its own thread: from its plan and a queue to what it heard. A replay and a live port
-//! differ in where frames come from, in the nodes that they run through, and in how it ends.
+//! A worker, on its own thread: from its plan and a queue to its results. A replay and a live port
+//! differ in the source of the frames, in the nodes that they run through, and in how they end.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;

@@ -116,9 +116,9 @@ pub struct Ipv4Config {
     /// queue are lost as `ipv4/drop/fragment_timeout`; with more, a flood holds more of the pool,
     /// and identifications of 16 bits repeat (RFC 4963). By default 30 s, as in Linux.
     pub reassembly_timeout: Duration,
-    /// The secret that seeds the reassembly table's hash. It has no default: with a predictable one,
-    /// an attacker can fill a bucket of the table. [`random_seed`](crate::worker::random_seed)
-    /// draws one.
+    /// The secret that seeds the reassembly table's hash. It has no default: with a predictable
+    /// one, an attacker can fill a bucket of the table.
+    /// [`random_seed`](crate::worker::random_seed) draws one.
     pub seed: HashSeed,
 }
 

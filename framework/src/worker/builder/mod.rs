@@ -180,8 +180,8 @@ impl<Q: Queue, H: Hosting> WorkerBuilder<Q, H> {
         self.build_with(app, scope, host_stack)
     }
 
-    /// As [`build`](Self::build), with a custom tree of nodes. `tree` gets the settings of the usual
-    /// nodes, the host, and the scope of its counters.
+    /// As [`build`](Self::build), with a custom tree of nodes. `tree` gets the settings of the
+    /// usual nodes, the host, and the scope of its counters.
     ///
     /// # Errors
     /// As [`build`](Self::build).

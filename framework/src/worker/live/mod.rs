@@ -12,9 +12,9 @@
 //! On an interface of our own, we have an address that the kernel does not have, and ARP, ICMP and
 //! IGMP of our own.
 //!
-//! All errors occur in [`LivePort::open`] and when the worker is [built](LiveQueue::builder), before
-//! a frame has been received; an error undoes every step. When the port and its queues are dropped,
-//! or the process dies, nothing is left on the interface.
+//! All errors occur in [`LivePort::open`] and when the worker is [built](LiveQueue::builder),
+//! before a frame has been received; an error undoes every step. When the port and its queues are
+//! dropped, or the process dies, nothing is left on the interface.
 
 #[cfg(feature = "af-xdp")]
 mod af_xdp;
