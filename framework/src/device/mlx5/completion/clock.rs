@@ -1,30 +1,30 @@
-//! What the timestamps of CQEs mean (mlx5.md 2.9): counts of the NIC's clock, which the kernel
-//! relates to the wall, or the time of day itself. What enters is the field of a CQE, what leaves
-//! is what stands in an mbuf. Nobody here reads a clock: the relation is handed in by who asks the
-//! kernel's page now and then, and stays right for seconds (its `overflow_period`).
+//! The timestamps of CQEs (mlx5.md 2.9): ticks of the NIC's clock, which the kernel relates to the
+//! wall clock, or the time of day itself. Input: the field of a CQE; output: the timestamp of an
+//! mbuf. This file reads no clock: a caller reads the kernel's page at intervals and passes the
+//! relation in, which stays valid for seconds (its `overflow_period`).
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// How the ticks of the NIC's clock relate to the wall: `struct mlx5dv_clock_info`.
+/// The relation of the NIC's ticks to the wall clock: `struct mlx5dv_clock_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Relation {
-    /// The wall, in ns of the Unix epoch, ...
+    /// Wall clock time, in ns of the Unix epoch,
     pub(in crate::device::mlx5) ns: u64,
-    /// ... when the clock stood at this, ...
+    /// at this tick count,
     pub(in crate::device::mlx5) ticks: u64,
-    /// ... and parts of a nanosecond, in units of `1 >> shift`.
+    /// and the fraction of a nanosecond, in units of `1 >> shift`.
     pub(in crate::device::mlx5) fraction: u64,
-    /// Nanoseconds a tick, in the same units.
+    /// Nanoseconds per tick, in the same units.
     pub(in crate::device::mlx5) mult: u32,
-    /// Bits behind the binary point.
+    /// Number of fraction bits.
     pub(in crate::device::mlx5) shift: u32,
-    /// The bits that the clock has.
+    /// Mask of the clock's valid bits.
     pub(in crate::device::mlx5) mask: u64,
 }
 
-/// The same relation as a straight line that begins so long ago that no frame came before: one
-/// multiplication tells the time.
+/// The same relation as a straight line that starts before any possible frame: one multiplication
+/// gives the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Line {
     ns: u64,
@@ -36,12 +36,12 @@ pub(in crate::device::mlx5) struct Line {
 }
 
 impl Line {
-    /// Time is what the clock counts.
+    /// The line that leaves ticks unchanged.
     pub(in crate::device::mlx5) const TICKS: Self =
         Self { ns: 0, ticks: 0, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
 
-    /// Through `relation`, from a quarter of the clock's range before it on, or as far as 64 bits
-    /// can multiply.
+    /// The line through `relation`, starting a quarter of the clock's range before it, or as far as
+    /// 64 bits can multiply.
     pub(in crate::device::mlx5) fn through(relation: &Relation) -> Self {
         let (mult, shift) = (u64::from(relation.mult).max(1), relation.shift.min(63));
         let back = (relation.mask / 4).min((1 << 62) / mult);
@@ -57,8 +57,7 @@ impl Line {
         }
     }
 
-    /// The time when the clock stood at `ticks`, rounded down to the nanosecond. Any numbers give
-    /// some time.
+    /// The time at tick count `ticks`, rounded down to the nanosecond. Any input gives some time.
     #[inline(always)]
     pub(in crate::device::mlx5) fn at(&self, ticks: u64) -> u64 {
         let since = ticks.wrapping_sub(self.ticks) & self.mask;
@@ -67,23 +66,24 @@ impl Line {
     }
 }
 
-/// The time of day in a timestamp of the real-time format: seconds above, nanoseconds below.
+/// Decodes a timestamp of the real-time format: seconds in the upper half, nanoseconds in the
+/// lower.
 #[inline(always)]
 pub(in crate::device::mlx5) fn real_time(timestamp: u64) -> u64 {
     (timestamp >> 32) * SECOND + (timestamp & 0xffff_ffff)
 }
 
-/// What becomes of the timestamps of a queue's CQEs.
+/// The handling of a queue's CQE timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Stamps {
-    /// Nothing.
+    /// They are ignored.
     Off,
-    /// They are handed on as they are, for who knows the clock:
+    /// They are passed on unchanged, for an application that relates clocks itself:
     /// [`Mbuf::ticks`](crate::mem::Mbuf::ticks).
     Ticks,
-    /// Ticks become time of day.
+    /// Ticks are converted to wall clock time.
     Wall(Relation),
-    /// They are time of day.
+    /// They already are wall clock time.
     RealTime,
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a ConnectX-5 at 156.25 MHz, an hour after it came up.
+    /// From a ConnectX-5 at 156.25 MHz, an hour after it came up.
     const RELATION: Relation = Relation {
         ns: 1_700_000_000_000_000_000,
         ticks: 156_250_000 * 3600,
@@ -103,7 +103,7 @@ mod tests {
         mask: (1 << 41) - 1,
     };
 
-    /// As `mlx5dv_ts_to_ns` has it.
+    /// The arithmetic of `mlx5dv_ts_to_ns`.
     fn reference(relation: &Relation, ticks: u64) -> u64 {
         let delta = ticks.wrapping_sub(relation.ticks) & relation.mask;
         if delta > relation.mask / 2 {

@@ -1,50 +1,50 @@
-//! Compressed sessions of CQEs (mlx5.md 2.10): one title that is like any CQE, and for each frame
-//! eight bytes in arrays of eight.
+//! Compressed CQE sessions (mlx5.md 2.10): a title like any CQE, then eight bytes per frame in
+//! arrays of eight.
 //!
 //! ```text
 //!  slot    k      k+1      k+2 .. k+7   k+8      k+9 .. k+15   k+16     ...  k+N
 //!          title  array 0  holes        array 1  holes         array 2       the next CQE
 //! ```
 //!
-//! When a session is opened all of it is copied out and its slots are the NIC's again: what remains
-//! is a list, and a burst may end anywhere in it. The slots hold garbage where the owner bits are,
-//! so they are made invalid.
+//! Opening a session copies all of it out and returns its slots to the NIC: the rest is a list, and
+//! a burst may end anywhere in it. The slots hold garbage at the owner bits, so they are
+//! invalidated.
 
 use super::cq::{Cq, MINIS};
 use crate::mem::{MetaTemplate, Templated};
 
-/// Frames of the longest session that devices of the fact sheet announce (`cqe_comp_caps.max_num`,
+/// Frames of the longest session that devices of the fact sheet report (`cqe_comp_caps.max_num`,
 /// mlx5.md 1.4).
 const FRAMES_MAX: usize = 64;
 
-/// What the upper half of an entry is, beside the byte count in the lower one.
+/// The format of a mini CQE's upper half; the lower half is the byte count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Mini {
     /// The hash of the frame.
     Hash,
     /// Its checksum.
     Checksum,
-    /// Its checksum and, in a WQE of several frames, its first stride.
+    /// Its checksum and, with several frames per WQE, its first stride.
     ChecksumStride,
 }
 
-/// A session of which frames are left, or an empty one.
+/// A session with frames left, or an empty one.
 pub(in crate::device::mlx5) struct Session {
-    /// As the NIC wrote them.
+    /// As written by the NIC.
     minis: [[u64; MINIS]; FRAMES_MAX / MINIS],
     count: usize,
     next: usize,
-    /// What the title CQE says of all frames.
+    /// The title CQE's metadata, shared by all frames.
     title: MetaTemplate,
     mini: Mini,
 }
 
-/// A title that announces no frame, or more than there can be.
+/// A title with an impossible number of frames: none, or too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Impossible;
 
 impl Session {
-    /// An empty one; any title will do.
+    /// An empty session; any title will do.
     pub(in crate::device::mlx5) fn new(mini: Mini, title: MetaTemplate) -> Self {
         Self { minis: [[0; MINIS]; FRAMES_MAX / MINIS], count: 0, next: 0, title, mini }
     }
@@ -74,27 +74,27 @@ impl Session {
         Ok(())
     }
 
-    /// What the title CQE says of all frames.
+    /// Sets the title CQE's metadata.
     #[inline(always)]
     pub(in crate::device::mlx5) fn entitle(&mut self, title: MetaTemplate) {
         self.title = title;
     }
 
-    /// The metadata of the `count` next frames, by their place from the next one on. Panics where
-    /// fewer are left.
+    /// The metadata of the `count` next frames, by index from the next one on. Panics if fewer are
+    /// left.
     #[inline(always)]
     pub(in crate::device::mlx5) fn metas<const HASHES: bool>(&self, count: usize) -> impl Fn(usize) -> Templated {
         let (minis, title) = (&self.minis.as_flattened()[self.next..self.count][..count], self.title);
         move |idx| alike::<HASHES>(minis[idx], title)
     }
 
-    /// The `count` next frames are taken.
+    /// Consumes the `count` next frames.
     #[inline(always)]
     pub(in crate::device::mlx5) fn advance(&mut self, count: usize) {
         self.next += count;
     }
 
-    /// The metadata of the next frame, with the stride where it begins, if entries say that.
+    /// The metadata of the next frame, with its first stride if the format has it.
     pub(in crate::device::mlx5) fn peek(&self) -> Option<(Templated, Option<u16>)> {
         let mini = *self.minis.as_flattened()[..self.count].get(self.next)?;
         let first = (self.mini == Mini::ChecksumStride).then_some((u64::from_be(mini) >> 32) as u16);
@@ -112,7 +112,7 @@ impl Session {
         if self.has_hashes() { alike::<true>(mini, self.title) } else { alike::<false>(mini, self.title) }
     }
 
-    /// Forgets what is left; how many frames that were.
+    /// Discards the remaining frames; returns how many.
     pub(in crate::device::mlx5) fn close(&mut self) -> usize {
         let left = self.left();
         self.next = self.count;

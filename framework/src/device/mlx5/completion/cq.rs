@@ -1,21 +1,21 @@
-//! The completion queue: which entries are the NIC's, which are ours, and how far we tell it that
-//! we have read (mlx5.md 2.9).
+//! The completion queue: which entries the NIC owns, which software owns, and the consumer index
+//! (mlx5.md 2.9).
 //!
-//! An entry is ours where its opcode is not 15 and its owner bit is the parity of the turn around
-//! the ring that the consumer index is in. Nothing is written back but after a compressed session,
-//! whose slots hold garbage where owner bits are.
+//! Software owns an entry if its opcode is not 15 and its owner bit is the parity of the consumer
+//! index's lap around the ring. Entries are written back only after a compressed session, whose
+//! slots hold garbage at the owner bits.
 
 use super::super::ring::{DoorbellRecord, Ring, Run, RunMut, consumed_barrier, from_device_barrier};
 use super::super::setup::parts::CqParts;
 use super::cqe::{AT_OP_OWN, CQE_LEN, Cqe, OP_OWN_INVALID, OP_OWN_RECEIVED, OP_OWN_SOLICITED, OP_OWN_TITLE};
 
-/// The consumer index is a number of 24 bits in its doorbell record.
+/// The doorbell record holds 24 bits of the consumer index.
 const CONSUMER_INDEX_MASK: u32 = 0x00ff_ffff;
 
-/// What the next entry is.
+/// The kind of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Next {
-    /// The NIC's.
+    /// The NIC owns it.
     Nothing,
     /// The title of a compressed session.
     Title,
@@ -23,27 +23,27 @@ pub(in crate::device::mlx5) enum Next {
     Other,
 }
 
-/// Entries in a row that a session leaves out: those between its arrays (mlx5.md 2.10).
+/// Consecutive entries that a session skips between its arrays (mlx5.md 2.10).
 const HOLE_MAX: u32 = 7;
 
-/// Mini entries of eight bytes in an array, which takes the place of an entry.
+/// Mini CQEs of eight bytes in an array, which occupies an entry.
 pub(in crate::device::mlx5) const MINIS: usize = 8;
 
-/// Log2 of the bytes of an entry, where it is no more than a CQE.
+/// Log2 of the bytes of an entry of 64 bytes.
 pub(in crate::device::mlx5) const USUAL_SHIFT: u32 = CQE_LEN.trailing_zeros();
 
 /// A completion queue that one worker reads.
 pub(in crate::device::mlx5) struct Cq {
     ring: Ring<CQE_LEN>,
     consumer_record: DoorbellRecord,
-    /// Entries that were consumed so far; it runs freely.
+    /// Entries consumed so far; a free-running index.
     consumer_idx: u32,
-    /// The same as the NIC was told.
+    /// The consumer index last published to the NIC.
     published: u32,
 }
 
 impl Cq {
-    /// Takes the ring over. Its entries are of 64 bytes, or of 128 with the CQE in the upper half.
+    /// Takes over the ring. Its entries are of 64 bytes, or of 128 with the CQE in the upper half.
     pub(in crate::device::mlx5) fn new(parts: CqParts) -> Self {
         assert!(matches!(parts.entry_len, 64 | 128), "a CQE of {} bytes", parts.entry_len);
         let upper_half = parts.entry_len as usize - CQE_LEN;
@@ -66,19 +66,19 @@ impl Cq {
         self.ring.shift()
     }
 
-    /// The oldest entry that is not consumed, if the NIC has written it: safe to read from here on.
+    /// The oldest entry, if the NIC has written it: safe to read from here on.
     #[inline]
     pub(in crate::device::mlx5) fn next(&self) -> Option<Cqe<'_>> {
         if self.look() == Next::Nothing { None } else { Some(self.oldest()) }
     }
 
-    /// The owner bit of entries that are ours, on this turn around the ring.
+    /// The owner bit of software's entries in this lap of the ring.
     #[inline(always)]
     pub(in crate::device::mlx5) fn owner(&self) -> u8 {
         u8::from(self.consumer_idx & self.ring.count() != 0)
     }
 
-    /// What the oldest entry is, without reading more than whose it is.
+    /// The kind of the oldest entry, read from its last byte only.
     #[inline(always)]
     pub(in crate::device::mlx5) fn look(&self) -> Next {
         let op_own = Cqe(self.ring.entry(self.consumer_idx)).op_own();
@@ -88,17 +88,17 @@ impl Cq {
         if op_own & !(OP_OWN_SOLICITED | 1) == OP_OWN_TITLE { Next::Title } else { Next::Other }
     }
 
-    /// The oldest entry, of which was seen that it is ours.
+    /// The oldest entry, known to be owned by software.
     #[inline(always)]
     pub(in crate::device::mlx5) fn oldest(&self) -> Cqe<'_> {
         from_device_barrier();
         Cqe(self.ring.entry(self.consumer_idx))
     }
 
-    /// The oldest entries, `limit` at most, that the NIC has written and that each tell of one
-    /// frame, for the WQEs from `wqe_idx` on, one after the other: of their counters the bits of
-    /// `wqe_mask` count. All of them are safe to read from here on. It ends at the end of the
-    /// ring's memory, and at the first entry that is anything else.
+    /// The oldest entries, at most `limit`, that the NIC has written and that report one frame
+    /// each, for consecutive WQEs from `wqe_idx` on; `wqe_mask` masks their counters. All are safe
+    /// to read from here on. The run ends at the end of the ring's memory, and at the first entry
+    /// of another kind.
     #[inline(always)]
     pub(in crate::device::mlx5) fn frames<const SHIFT: u32>(
         &self,
@@ -107,8 +107,7 @@ impl Cq {
         wqe_mask: u16,
     ) -> Run<'_, CQE_LEN> {
         let run = self.ring.run(self.consumer_idx, 0, limit.min(self.ring.until_end(self.consumer_idx)));
-        // Counter, signature, opcode and owner are one word, so one comparison is all that a frame
-        // needs.
+        // Counter, signature, opcode and owner are one word, so one comparison per frame is enough.
         let mask = u32::from(wqe_mask) << 16 | u32::from(!OP_OWN_SOLICITED);
         let expected = wqe_idx << 16 | u32::from(OP_OWN_RECEIVED | self.owner());
         let is_next = |count: usize| {
@@ -116,7 +115,7 @@ impl Cq {
             (Cqe(run.entry_of::<SHIFT>(count)).tail() ^ expected) & mask == 0
         };
         let mut count = 0;
-        // The first one alone: a queue that is idle looks at one cache line. Then four at a time.
+        // The first one alone: an idle queue reads one cache line. Then four at a time.
         if run.count() == 0 || !is_next(0) {
             return run.first(0);
         }
@@ -131,19 +130,19 @@ impl Cq {
         run.first(count)
     }
 
-    /// The oldest entry is done with.
+    /// Consumes the oldest entry.
     #[inline(always)]
     pub(in crate::device::mlx5) fn consume(&mut self) {
         self.consume_many(1);
     }
 
-    /// The `count` oldest entries are done with.
+    /// Consumes the `count` oldest entries.
     #[inline(always)]
     pub(in crate::device::mlx5) fn consume_many(&mut self, count: u32) {
         self.consumer_idx = self.consumer_idx.wrapping_add(count);
     }
 
-    /// Tells the NIC how far we are: it may write the entries before again.
+    /// Publishes the consumer index: the NIC may overwrite the entries before it.
     #[inline]
     pub(in crate::device::mlx5) fn publish(&mut self) {
         if self.published != self.consumer_idx {
@@ -151,10 +150,10 @@ impl Cq {
         }
     }
 
-    /// The same whether or not it is news: after somebody else may have written the record. libmlx5
-    /// has the record when it resets a queue. That of rdma-core leaves a CQ alone of whose ring it
-    /// told (`mlx5dv_init_obj`, `__mlx5_cq_clean` in cq.c); older ones, of MLNX_OFED, do not: they
-    /// take the queue's CQEs out from an index of their own, and write that into the record.
+    /// Publishes the consumer index even if it has not changed: libmlx5 may have overwritten the
+    /// record when it reset a queue. That of rdma-core leaves a CQ alone once it has exported its
+    /// ring (`mlx5dv_init_obj`, `__mlx5_cq_clean` in cq.c); older ones, of MLNX_OFED, do not: they
+    /// remove the queue's CQEs from an index of their own, and write that index into the record.
     #[inline]
     pub(in crate::device::mlx5) fn publish_again(&mut self) {
         self.published = self.consumer_idx;
@@ -167,14 +166,14 @@ impl Cq {
         self.consumer_idx
     }
 
-    /// It is not known any more where the NIC writes next: at `idx` it has been. Consumes what it
-    /// has written since, as far as can be seen, and makes all entries nobody's, so that the next
-    /// one it writes can be [found](Self::find). It writes none meanwhile.
+    /// Records that the NIC's next position is unknown; it has written at `idx`. Consumes the
+    /// entries written since, as far as they can be recognized, and invalidates all CQEs, so that
+    /// the next one it writes can be [found](Self::find). The NIC writes none meanwhile.
     #[cold]
     pub(in crate::device::mlx5) fn lose(&mut self, idx: u32) {
         let count = self.ring.count();
-        // Never more than the NIC wrote: what is left of the turn before has another owner bit, or
-        // is nobody's. Perhaps less, where a session ends in holes.
+        // Never more than the NIC wrote: entries of the lap before have another owner bit, or are
+        // invalid. Perhaps fewer, if a session ends in holes.
         self.consumer_idx = idx;
         let is_written = |ahead: &u32| {
             let idx = idx.wrapping_add(*ahead);
@@ -189,11 +188,10 @@ impl Cq {
         self.publish_again();
     }
 
-    /// The index of the first entry that the NIC has written since the place was
-    /// [lost](Self::lose): the slot is where it is, and its owner bit tells the turn. That will do,
-    /// as a CQ is full by its index modulo twice its length (mlx5.md 2.9). `None` where there is
-    /// none yet, or so many that nobody can say which is the first: there are holes between those
-    /// of a session.
+    /// The index of the first entry that the NIC has written since the position was
+    /// [lost](Self::lose): the slot is known, and the owner bit gives the lap. That is enough, as a
+    /// CQ is full by its index modulo twice its length (mlx5.md 2.9). `None` if there is none yet,
+    /// or so many that the first cannot be identified: a session has holes between its entries.
     #[cold]
     pub(in crate::device::mlx5) fn find(&self) -> Option<u32> {
         let count = self.ring.count();
@@ -215,19 +213,19 @@ impl Cq {
         None
     }
 
-    /// Goes on at an index that was [found](Self::find).
+    /// Continues at an index that was [found](Self::find).
     #[cold]
     pub(in crate::device::mlx5) fn go_to(&mut self, idx: u32) {
         self.consumer_idx = idx;
     }
 
-    /// Copies the mini entries of the session of `count` frames out whose title is the oldest
-    /// entry, and consumes its entries: they are nobody's until the NIC writes them anew. Panics
-    /// where there is no room for so many.
+    /// Copies out the mini CQEs of the session of `count` frames whose title is the oldest entry,
+    /// and consumes its entries: they are invalid until the NIC writes them again. Panics if
+    /// `minis` has no room for them.
     #[inline(always)]
     pub(in crate::device::mlx5) fn take_minis(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
         assert!(count as usize <= minis.len() * MINIS && count <= self.ring.count(), "more frames than entries");
-        // The first array is in the entry behind the title, also where that is the session's last.
+        // The first array is in the entry behind the title, even if that is the session's last.
         let is_whole = self.ring.until_end(self.consumer_idx) > count;
         if is_whole && self.ring.shift() == USUAL_SHIFT {
             let session = self.ring.run_mut(self.consumer_idx, 0, count + 1);
@@ -238,8 +236,8 @@ impl Cq {
         self.consume_many(count);
     }
 
-    /// The same of a session that goes over the end of the ring's memory, or of entries of 128
-    /// bytes.
+    /// The same for a session that wraps around the end of the ring's memory, or with entries of
+    /// 128 bytes.
     #[cold]
     fn take_minis_one_by_one(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
         for (array, minis) in (0..count.div_ceil(MINIS as u32)).zip(minis) {
@@ -252,7 +250,7 @@ impl Cq {
     }
 }
 
-/// Eight entries at a time: the array among them is read, and all of them are made nobody's.
+/// Eight entries at a time: reads the array among them, and invalidates all of them.
 #[inline(always)]
 fn take_minis_of(count: usize, mut session: RunMut<'_, CQE_LEN>, minis: &mut [[u64; MINIS]]) {
     assert!(count < session.count());
@@ -281,8 +279,8 @@ mod tests {
     use crate::device::mlx5::completion::cqe::Opcode;
     use crate::device::mlx5::testing::plain::PlainCq;
 
-    /// Entries are ours exactly when they are written, over several turns of the ring and for both
-    /// lengths of an entry.
+    /// Checks that software owns entries exactly when they are written, over several laps of the
+    /// ring and for both lengths of an entry.
     fn check(count: u32, entry_len: u32) {
         let (parts, mut nic) = PlainCq::new(count, entry_len);
         let mut cq = Cq::new(parts);
@@ -371,7 +369,7 @@ mod tests {
                     cq.consume();
                     cq.publish();
                 }
-                // One is not read: as long as the place is known to be no other, it is the oldest.
+                // One is not read: while the position is known, it is the oldest.
                 nic.complete(2, 0, |_| ());
                 let idx = cq.idx();
                 cq.lose(idx);
@@ -391,7 +389,7 @@ mod tests {
         for turn in 0..20 {
             let written = turn * 43;
             cq.go_to(written);
-            // Sixteen entries in holes: the last one that can be seen is the second array.
+            // Sixteen entries in holes: the last recognizable one is the second array.
             nic.compress(&[[0; 8]; 16], |_| ());
             cq.lose(written);
             assert!(cq.idx().wrapping_sub(written) <= 16, "no more than was written");
@@ -406,7 +404,7 @@ mod tests {
     fn slots_of_a_session_are_nobodys_on_the_next_turn() {
         let (parts, mut nic) = PlainCq::new(4, 64);
         let mut cq = Cq::new(parts);
-        // What is left in a hole may look like an entry of the next turn.
+        // Leftovers in a hole may look like an entry of the next lap.
         (0..4).for_each(|slot| nic.write(slot, |cqe| cqe[63] = 0x21));
         cq.take_minis(4, &mut [[0; MINIS]]);
         assert!(cq.next().is_none());

@@ -1,51 +1,51 @@
-//! The completion queue entry of 64 bytes, and of the 128-byte form its upper half (mlx5.md 2.9):
-//! where its fields are and what they may say. Nothing here trusts it; who uses a field checks it
-//! against what it may be.
+//! The completion queue entry of 64 bytes, which is the upper half of the 128-byte form (mlx5.md
+//! 2.9): offsets and values of its fields. Nothing here is validated; the user of a field checks
+//! it.
 
 use super::super::ring::Entry;
 
 /// Bytes of a CQE.
 pub(in crate::device::mlx5) const CQE_LEN: usize = 64;
 
-/// The value of `op_own` that is never an entry: opcode 15 (mlx5.md 2.9, 2.10).
+/// The value of `op_own` in an invalid entry: opcode 15 (mlx5.md 2.9, 2.10).
 pub(in crate::device::mlx5) const OP_OWN_INVALID: u8 = 0xf0;
-/// That of a frame in the plain format (`RESP_SEND`), without owner.
+/// `op_own` of a frame in the plain format (`RESP_SEND`), without the owner bit.
 pub(in crate::device::mlx5) const OP_OWN_RECEIVED: u8 = 0x20;
-/// The same as the title of a compressed session.
+/// `op_own` of the title of a compressed session.
 pub(in crate::device::mlx5) const OP_OWN_TITLE: u8 = 0x2c;
-/// The solicited event, which says nothing here.
+/// The solicited event bit, which is ignored here.
 pub(in crate::device::mlx5) const OP_OWN_SOLICITED: u8 = 0x02;
-/// Where the byte `op_own` is: opcode in bits 7:4, format in 3:2, solicited event in 1, owner in 0.
+/// Offset of `op_own`: opcode in bits 7:4, format in 3:2, solicited event in 1, owner in 0.
 pub(in crate::device::mlx5) const AT_OP_OWN: usize = 63;
 
-/// What the device is told for a rule's tag; `None` where that is too large.
+/// The encoding of a rule's tag for the device; `None` if the tag is too large.
 pub(in crate::device::mlx5) fn flow_tag_on_wire(tag: u32) -> Option<u32> {
     (tag < 0x00ff_ffff).then(|| tag + 1)
 }
 
-/// A CQE in the ring. Each field is read anew, so who checks one keeps it.
+/// A CQE in the ring. Each access reads memory again, so a caller keeps the value that it checked.
 #[derive(Clone, Copy)]
 pub(in crate::device::mlx5) struct Cqe<'a>(pub(in crate::device::mlx5) Entry<'a, CQE_LEN>);
 
-/// What a CQE tells.
+/// The opcode of a CQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Opcode {
-    /// What was posted to the sending ring up to the WQE counter is done (`REQ`).
+    /// The send ring's WQEs up to the WQE counter are done (`REQ`).
     Sent,
-    /// A frame has come (`RESP_SEND`, also with immediate data, which Ethernet has not).
+    /// A frame was received (`RESP_SEND`, also with immediate data, which Ethernet has not).
     Received,
-    /// A WQE of the sending ring failed (`REQ_ERR`).
+    /// A WQE of the send ring failed (`REQ_ERR`).
     SendFailed,
-    /// A WQE of the receiving ring failed (`RESP_ERR`).
+    /// A WQE of the receive ring failed (`RESP_ERR`).
     ReceiveFailed,
-    /// Nothing that an Ethernet queue gets.
+    /// Not valid on an Ethernet queue.
     Other(u8),
 }
 
-/// How the rest of the CQE is to be read.
+/// The format of the rest of the CQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Format {
-    /// As it stands.
+    /// A plain CQE.
     Plain,
     /// Data in the CQE: 32 or 64 bytes of it.
     Inline,
@@ -56,17 +56,17 @@ pub(in crate::device::mlx5) enum Format {
 /// Why a WQE failed (mlx5.md 2.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Syndrome {
-    /// 01: the buffers are shorter than the frame, or the lengths of a WQE are at odds.
+    /// 01: the buffers are shorter than the frame, or the lengths of a WQE are inconsistent.
     LocalLength,
-    /// 02: a WQE that makes no sense to the NIC.
+    /// 02: the NIC cannot parse the WQE.
     LocalQpOperation,
     /// 04: an lkey or an address that is not registered.
     LocalProtection,
-    /// 05: posted to a queue that was in error already.
+    /// 05: posted to a queue that was already in error.
     Flushed,
-    /// 11: no right to write there.
+    /// 11: no write permission.
     LocalAccess,
-    /// Any other; they belong to RDMA.
+    /// Any other; they are specific to RDMA.
     Other(u8),
 }
 
@@ -77,7 +77,7 @@ impl Cqe<'_> {
         self.0.byte::<AT_OP_OWN>()
     }
 
-    /// What it tells.
+    /// The opcode.
     #[inline]
     pub(in crate::device::mlx5) fn opcode(self) -> Opcode {
         match self.op_own() >> 4 {
@@ -89,7 +89,7 @@ impl Cqe<'_> {
         }
     }
 
-    /// How to read it.
+    /// The format.
     #[inline]
     pub(in crate::device::mlx5) fn format(self) -> Format {
         match (self.op_own() >> 2) & 3 {
@@ -99,8 +99,8 @@ impl Cqe<'_> {
         }
     }
 
-    /// Sending: the index of the WQE's first basic block. Receiving: the index of the WQE, with
-    /// several frames a WQE that of the frame's first stride.
+    /// Send: the index of the WQE's first basic block. Receive: the index of the WQE, or with
+    /// several frames per WQE that of the frame's first stride.
     #[inline(always)]
     pub(in crate::device::mlx5) fn wqe_counter(self) -> u16 {
         self.0.be16::<60>()
@@ -112,19 +112,19 @@ impl Cqe<'_> {
         self.0.be32::<60>()
     }
 
-    /// The index of the WQE, with several frames a WQE.
+    /// The index of the WQE, with several frames per WQE.
     #[inline(always)]
     pub(in crate::device::mlx5) fn wqe_id(self) -> u16 {
         self.0.be16::<2>()
     }
 
-    /// Whether the checksum bits speak of headers inside a tunnel.
+    /// Whether the checksum bits describe headers inside a tunnel.
     #[inline(always)]
     pub(in crate::device::mlx5) fn is_tunneled(self) -> bool {
         self.0.byte::<0>() & 1 != 0
     }
 
-    /// The Toeplitz hash; zero for a frame without one, as of what is not IP.
+    /// The Toeplitz hash; zero for a frame without one, such as a frame that is not IP.
     #[inline(always)]
     pub(in crate::device::mlx5) fn rx_hash(self) -> u32 {
         self.0.be32::<12>()
@@ -136,27 +136,27 @@ impl Cqe<'_> {
         self.0.be32::<28>()
     }
 
-    /// Bytes of the frame; with several frames a WQE strides and a filler bit as well; in a title
-    /// the frames of the session.
+    /// Bytes of the frame; with several frames per WQE also strides and a filler bit; in a title
+    /// the number of frames of the session.
     #[inline(always)]
     pub(in crate::device::mlx5) fn byte_count(self) -> u32 {
         self.0.be32::<44>()
     }
 
-    /// When it happened, in the format that the queue was made with.
+    /// The timestamp, in the format that the queue was created with.
     #[inline(always)]
     pub(in crate::device::mlx5) fn timestamp(self) -> u64 {
         self.0.be64::<48>()
     }
 
-    /// The tag of the flow rule, or all ones, which is none. Without a rule the 24 bits are zero,
-    /// so the device is told a rule's tag plus one: [`flow_tag_on_wire`].
+    /// The tag of the flow rule, or all ones for none. Without a rule the 24 bits are zero, so a
+    /// rule's tag plus one is installed: [`flow_tag_on_wire`].
     #[inline(always)]
     pub(in crate::device::mlx5) fn flow_tag(self) -> u32 {
         (self.0.be32::<56>() & 0x00ff_ffff).wrapping_sub(1)
     }
 
-    /// Of a CQE in error: why.
+    /// The syndrome of an error CQE.
     #[inline]
     pub(in crate::device::mlx5) fn syndrome(self) -> Syndrome {
         match self.0.byte::<55>() {

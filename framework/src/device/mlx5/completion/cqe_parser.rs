@@ -1,20 +1,20 @@
-//! Parses a CQE: what it says of a frame becomes the frame's receive metadata.
+//! Parses the CQE of a frame into receive metadata.
 
 use super::super::receive::packet_types::{PacketTypes, RxFeatures};
 use super::clock::{Line, Relation, Stamps, real_time};
 use super::cqe::Cqe;
 use crate::mem::RxMeta;
 
-/// How the CQEs of a queue are read.
+/// The parser of a queue's CQEs.
 pub(in crate::device::mlx5) struct CqeParser {
     packet_types: PacketTypes,
-    /// What timestamps mean, where they are ticks.
+    /// Converts timestamps that are ticks.
     line: Line,
     is_related: bool,
     fields: u8,
 }
 
-/// How much a CQE is asked for, beside what each is: the loop over a burst is made for each.
+/// The optional fields that are parsed: the loop over a burst is specialized for each value.
 pub(in crate::device::mlx5) mod fields {
     pub(in crate::device::mlx5) const NONE: u8 = 0;
     /// Hashes.
@@ -51,18 +51,18 @@ impl CqeParser {
         self.fields
     }
 
-    /// Whether ticks become time of day by a relation that has to be kept current.
+    /// Whether ticks are converted by a relation that must be kept current.
     pub(in crate::device::mlx5) fn is_related(&self) -> bool {
         self.is_related
     }
 
-    /// Takes a newer relation over.
+    /// Updates the relation.
     pub(in crate::device::mlx5) fn relate(&mut self, relation: &Relation) {
         self.line = Line::through(relation);
     }
 
-    /// Parses CQEs in a loop that is made for `FIELDS`; the length is their byte count as it
-    /// stands. Of a tunnel it says nonsense.
+    /// Parses CQEs in a loop specialized for `FIELDS`; the length is the raw byte count. The result
+    /// is wrong for tunneled frames.
     #[inline(always)]
     pub(in crate::device::mlx5) fn parse_with<const FIELDS: u8>(&self) -> impl Fn(Cqe<'_>) -> RxMeta + '_ {
         let (kinds, line) = (self.packet_types.view(), self.line);
@@ -83,7 +83,7 @@ impl CqeParser {
         }
     }
 
-    /// Parses one CQE, whatever its fields.
+    /// Parses one CQE with any fields.
     #[inline]
     pub(in crate::device::mlx5) fn parse(&self, cqe: Cqe<'_>) -> RxMeta {
         let meta = match self.fields {

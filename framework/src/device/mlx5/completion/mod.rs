@@ -1,5 +1,5 @@
-//! Completion queues: whose turn a CQE is, what it says, compressed CQEs, and the clock of their
-//! time stamps.
+//! Completion queues: ownership and parsing of CQEs, compressed CQEs, and the clock of their
+//! timestamps.
 
 pub(super) mod clock;
 pub(super) mod compressed;

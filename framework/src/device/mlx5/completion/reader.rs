@@ -1,6 +1,5 @@
-//! Reading the completion queue of a receiving ring, of either kind: whose turn it is, what is no
-//! frame, and what is counted. What becomes of a frame is its ring's business: `cyclic.rs`,
-//! `striding.rs`.
+//! Reads the completion queue of a receive ring, of either kind: checks ownership, handles entries
+//! that are no frames, and counts. The rings handle the frames: `cyclic.rs`, `striding.rs`.
 
 use super::super::health::recover::ErrorSource;
 use super::super::setup::parts::CqParts;
@@ -12,23 +11,23 @@ use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{Burst, Mbuf, MetaTemplate};
 
 crate::drop_reasons! {
-    /// Why a frame that a rule names does not reach the pipeline.
+    /// Why a frame that matches a rule does not reach the pipeline.
     pub(crate) enum Mlx5RxDrop {
-        /// The NIC found no buffer in the ring: the pool was empty, or the worker too slow. The
-        /// NIC's own count.
+        /// The NIC found no buffer in the ring: the pool was empty, or the worker too slow. Counted
+        /// by the NIC.
         OutOfBuffer => "out_of_buffer",
-        /// The NIC tells of more bytes than the buffers have.
+        /// The CQE reports more bytes than the buffers have.
         LengthInvalid => "length_invalid",
-        /// The CQE is not the one of the oldest buffer. The queue is reset.
+        /// The CQE is not for the oldest buffer. The queue is reset.
         IndexUnexpected => "index_unexpected",
-        /// The CQE tells of strides that its buffer does not have, or that were told of before. The
-        /// queue is reset.
+        /// The CQE reports strides that its buffer does not have, or that were already reported.
+        /// The queue is reset.
         StridesInvalid => "strides_invalid",
-        /// The CQE tells of something that a receiving queue does not get.
+        /// The CQE has an opcode that is not valid on a receive queue.
         OpcodeUnexpected => "opcode_unexpected",
-        /// The CQE carries data, or is compressed where that was not asked for.
+        /// The CQE carries inline data, or is compressed although compression is off.
         FormatUnexpected => "format_unexpected",
-        /// A compressed session announces no frame, or more than there can be. The queue is reset.
+        /// A compressed session reports no frame, or too many. The queue is reset.
         SessionInvalid => "session_invalid",
         /// The buffer was shorter than the frame (syndrome 01). The queue is reset.
         LocalLength => "error_local_length",
@@ -42,25 +41,25 @@ crate::drop_reasons! {
         OtherSyndrome => "error_other_syndrome",
         /// The frame was in the ring when the queue was reset after an error.
         QueueReset => "queue_reset",
-        /// The frame was in the ring when the receiving half was dropped.
+        /// The frame was in the ring when the receive half was dropped.
         QueueClosed => "queue_closed",
     }
 }
 
-/// Entries in one turn that are no frames: so a NIC that writes nothing else cannot hold the
-/// worker.
+/// Entries per turn that are no frames: the limit keeps a NIC that writes nothing else from holding
+/// the worker.
 pub(in crate::device::mlx5) const OTHERS_MAX: u32 = 64;
 
-/// The reading side of a completion queue.
+/// The reader of a completion queue.
 pub(in crate::device::mlx5) struct Reader {
     pub(in crate::device::mlx5) cq: Cq,
-    /// Frames of a compressed session that have not been handed on yet.
+    /// Frames of a compressed session that have not been delivered yet.
     pub(in crate::device::mlx5) session: Session,
     pub(in crate::device::mlx5) parser: CqeParser,
     compresses: bool,
-    /// The NIC's ring is not ours any more, or in error.
+    /// The ring is corrupt or in error: it must be reset.
     is_broken: bool,
-    /// What broke it.
+    /// The source of the error.
     blame: ErrorSource,
     place: Place,
     counters: Counters,
@@ -72,36 +71,35 @@ struct Counters {
     bytes: Counter,
     /// Turns that found the pool empty while WQEs were vacant, or while frames waited to be copied.
     nombuf: Counter,
-    /// Buffers that came back from a queue in error.
+    /// Buffers flushed from a queue in error.
     flushed: Counter,
 }
 
-/// Whether it is known where in the CQ the NIC writes next. A session that cannot be read leaves
-/// open how many entries it has, and a reset of the ring leaves the NIC's place in the CQ where it
-/// is.
+/// Whether the NIC's next position in the CQ is known. A session that cannot be read leaves its
+/// number of entries unknown, and a reset of the ring does not reset the NIC's position in the CQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Known,
-    /// The ring has to be reset, so that the NIC writes nothing.
+    /// The position is unknown. The ring must be reset first, so that the NIC writes nothing.
     Lost,
-    /// All entries are nobody's: the next one that is written tells. Where that was seen at the
-    /// last look, if it was.
+    /// All CQEs are invalidated: the next one written gives the position. The value is where it was
+    /// seen at the last search, if it was.
     Sought(Option<u32>),
 }
 
-/// What became of an entry that is not one of a run of frames.
+/// The result of processing one entry outside a run of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Step {
-    /// There is none, or it has to wait.
+    /// There is none, or it must wait.
     Dry,
     /// A frame is in the burst.
     Frame,
-    /// Something else: go on.
+    /// It was no frame: continue.
     Other,
 }
 
 impl Reader {
-    /// Takes the queue over. `mini` is the format of compressed sessions where they were asked for,
+    /// Takes over the queue. `mini` is the format of compressed sessions if compression is on,
     /// `template` any.
     pub(in crate::device::mlx5) fn new(
         cq: CqParts,
@@ -129,7 +127,7 @@ impl Reader {
         }
     }
 
-    /// What comes next; `None` where nothing does.
+    /// The kind of the next entry; `None` if there is none.
     #[inline(always)]
     pub(in crate::device::mlx5) fn look(&self) -> Option<Coming> {
         if self.session.left() > 0 {
@@ -142,13 +140,13 @@ impl Reader {
         }
     }
 
-    /// Whether the queue has to be reset.
+    /// Whether the queue must be reset.
     #[inline(always)]
     pub(in crate::device::mlx5) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// The queue has to be reset, or is.
+    /// Sets whether the queue must be reset.
     pub(in crate::device::mlx5) fn set_broken(&mut self, is_broken: bool) {
         self.blame = ErrorSource::Ours;
         self.is_broken = is_broken;
@@ -157,26 +155,26 @@ impl Reader {
         }
     }
 
-    /// Whether it is unknown where the NIC writes next.
+    /// Whether the NIC's next position is unknown.
     #[cold]
     pub(in crate::device::mlx5) fn is_lost(&self) -> bool {
         self.place != Place::Known
     }
 
-    /// Whether the ring was reset since, and the next CQE is looked for.
+    /// Whether the ring was reset since, and the next CQE is being searched for.
     #[cold]
     pub(in crate::device::mlx5) fn is_seeking(&self) -> bool {
         matches!(self.place, Place::Sought(_))
     }
 
-    /// Looks for the next CQE from now on: the ring was reset, and is ready again.
+    /// Starts the search for the next CQE: the ring was reset, and is ready again.
     #[cold]
     pub(in crate::device::mlx5) fn begin_to_seek(&mut self) {
         self.place = Place::Sought(None);
     }
 
-    /// Looks for it once; whether it was found, and entries are read again. It has to be seen at
-    /// the same place twice, as the arrays of a session are written before its title.
+    /// Searches once; returns whether the CQE was found and entries are read again. It must be seen
+    /// at the same position twice, as the arrays of a session are written before its title.
     #[cold]
     pub(in crate::device::mlx5) fn seek(&mut self) -> bool {
         let seen = self.cq.find();
@@ -201,17 +199,17 @@ impl Reader {
         self.counters.bytes.add(bytes);
     }
 
-    /// Counts a turn without a buffer where one was wanted.
+    /// Counts a turn that needed a buffer and found none.
     pub(in crate::device::mlx5) fn count_nombuf(&self) {
         self.counters.nombuf.inc();
     }
 
-    /// Counts frames that are lost for `reason`.
+    /// Counts frames that are dropped for `reason`.
     pub(in crate::device::mlx5) fn drop_frames(&mut self, reason: Mlx5RxDrop, count: u64) {
         self.drops.count_many(reason, count);
     }
 
-    /// A frame, or why there is none.
+    /// Delivers a frame, or counts the reason why there is none.
     pub(in crate::device::mlx5) fn deliver(&mut self, frame: Result<Mbuf, Mlx5RxDrop>, burst: &mut Burst) -> Step {
         match frame {
             Ok(mbuf) => {
@@ -226,7 +224,7 @@ impl Reader {
         }
     }
 
-    /// The NIC's ring is not ours any more: nothing is read until it was reset.
+    /// The ring is corrupt or in error: nothing is read until it was reset.
     pub(in crate::device::mlx5) fn stop(&mut self, reason: Mlx5RxDrop) -> Step {
         self.drops.count(reason);
         self.is_broken = true;
@@ -237,12 +235,12 @@ impl Reader {
         Step::Other
     }
 
-    /// Who broke it.
+    /// The source of the error.
     pub(in crate::device::mlx5) fn blame(&self) -> ErrorSource {
         self.blame
     }
 
-    /// Takes the oldest entry where it tells of no frame. `None` where it does.
+    /// Processes the oldest entry if it is no frame. `None` if it is one.
     pub(in crate::device::mlx5) fn take_other(&mut self) -> Option<Step> {
         let Some(cqe) = self.cq.next() else { return Some(Step::Dry) };
         match cqe.opcode() {
@@ -260,7 +258,7 @@ impl Reader {
         }
     }
 
-    /// A WQE came back in error, and with it the queue.
+    /// A WQE completed in error, and the queue is in error with it.
     fn fail(&mut self, syndrome: Syndrome) -> Step {
         match syndrome {
             Syndrome::LocalLength => self.stop(Mlx5RxDrop::LocalLength),
@@ -276,9 +274,9 @@ impl Reader {
         }
     }
 
-    /// Reads the CQ dry; what frames there are have `reason` to be lost. The NIC writes no more.
-    /// Where the place is lost, or gets lost here, what can be read is, and the rest has no name.
-    /// An entry whose byte count has a bit of `no_frame` is none.
+    /// Drains the CQ and counts its frames as dropped for `reason`. The NIC writes no more. If the
+    /// position is unknown, or becomes so here, the readable entries are counted, and the others
+    /// are not. An entry whose byte count has a bit of `no_frame` is no frame.
     pub(in crate::device::mlx5) fn drain(&mut self, reason: Mlx5RxDrop, no_frame: u32) {
         self.drops.count_many(reason, self.session.close() as u64);
         let first = self.cq.idx();
@@ -309,11 +307,11 @@ impl Reader {
     }
 }
 
-/// What comes next.
+/// The kind of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Coming {
     /// A frame of a compressed session, or its title.
     Session,
-    /// An entry of its own.
+    /// An uncompressed entry.
     Entry,
 }

@@ -1,5 +1,5 @@
-//! A count that the kernel keeps for a port, in /sys. To read it is a command to the firmware (of
-//! `out_of_buffer`: QUERY_Q_COUNTER), so nothing on a worker's way does.
+//! A counter that the kernel keeps for a port, in /sys. Reading it executes a firmware command (for
+//! `out_of_buffer`: QUERY_Q_COUNTER), so workers never read it.
 
 use core::time::Duration;
 use std::fs::File;
@@ -7,19 +7,19 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// An open file with a number in it.
+/// An open file that holds a number.
 pub(in crate::device::mlx5) struct PortCounter {
     file: File,
     taken: Mutex<u64>,
 }
 
 impl PortCounter {
-    /// The kernel answers from memory for so long (10 ms; linux drivers/infiniband/core/verbs.c,
-    /// `lifespan` in sysfs.c), and some more.
+    /// The time for which the kernel answers from its cache (10 ms; linux
+    /// drivers/infiniband/core/verbs.c, `lifespan` in sysfs.c), with a margin.
     pub(in crate::device::mlx5) const LIFESPAN: Duration = Duration::from_millis(12);
 
-    /// Counts from now on. `None` where the kernel keeps none. In switchdev mode it keeps those of
-    /// the device instead (linux drivers/infiniband/hw/mlx5/counters.c,
+    /// Starts counting now. `None` if the kernel has no such counter. In switchdev mode it has the
+    /// device's counters instead (linux drivers/infiniband/hw/mlx5/counters.c,
     /// `mlx5_ib_alloc_hw_device_stats`).
     pub(in crate::device::mlx5) fn open(sysfs: &Path, device: &str, port: u8, name: &str) -> Option<Self> {
         let device = sysfs.join("class/infiniband").join(device);
@@ -30,7 +30,7 @@ impl PortCounter {
         Some(Self { file, taken })
     }
 
-    /// What was counted since the last time.
+    /// The increase since the last call.
     pub(in crate::device::mlx5) fn take(&self) -> u64 {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(now) = read(&self.file) else { return 0 };
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(counter.take(), 0);
         set("1042\n");
         assert_eq!((counter.take(), counter.take()), (42, 0));
-        // Somebody reset it.
+        // Another process has reset it.
         set("7\n");
         assert_eq!(counter.take(), 0);
         set("no number");

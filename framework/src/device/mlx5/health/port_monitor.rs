@@ -1,7 +1,7 @@
-//! The thread that looks at a port, so that no worker has to: from the port's opening to its end.
-//! Ten times a second it reads what events wait and what found no buffer (`watch.rs`). Where it
-//! runs is where the thread that opened the device may run: open before pinning, or it shares a
-//! worker's core.
+//! The port monitor: a thread that checks the port, so that no worker has to, as long as the port
+//! is open. Ten times a second it reads the pending events and the count of frames without a buffer
+//! (`watch.rs`). It inherits the affinity of the thread that opened the device: open before
+//! pinning, or it shares a worker's core.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -11,26 +11,26 @@ use std::thread::{self, JoinHandle};
 
 use super::watch::{Source, Watch};
 
-/// From one look to the next.
+/// Interval between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Looks after which the port is asked without an event of it, as one may have been lost: 10 s.
+/// Checks after which the port is queried even without an event, as one may have been lost: 10 s.
 const ASK_EVERY: u32 = 100;
 
-/// A thread that looks. Dropped, it has ended.
+/// The monitoring thread. Dropping this ends it.
 pub(in crate::device::mlx5) struct PortMonitor {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl PortMonitor {
-    /// Looks at the port of the device that is named, from now on.
+    /// Starts monitoring the port of this device.
     pub(in crate::device::mlx5) fn start<S>(device: &str, watch: Arc<Watch<S>>) -> io::Result<Self>
     where
         S: Source + Send + Sync + 'static,
     {
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
-        // Names of threads have 15 bytes.
+        // Thread names have at most 15 bytes.
         let name: String = format!("wirepath-{device}").chars().take(15).collect();
         let thread = thread::Builder::new().name(name).spawn(move || run(&watch, &stopping))?;
         Ok(Self { stop, thread: Some(thread) })
@@ -42,7 +42,7 @@ impl Drop for PortMonitor {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It does not panic, and if it did the port ends all the same.
+            // The thread does not panic, and if it did the port would close all the same.
             let _ = thread.join();
         }
     }
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells who asks for events.
+    /// Reports the thread that asks for events.
     struct Port(mpsc::SyncSender<Option<String>>);
 
     impl Source for Port {

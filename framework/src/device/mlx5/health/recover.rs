@@ -1,47 +1,47 @@
-//! Coming back after an error. A WQE that the NIC cannot carry out puts its ring into the error
-//! state: an error CQE says why, and whatever else was posted is flushed (mlx5.md 2.9). The half
-//! that owns the ring counts the frame by its reason, and goes on:
+//! Recovery from an error. A WQE that the NIC cannot execute puts its ring into the error state: an
+//! error CQE gives the reason, and all other posted WQEs are flushed (mlx5.md 2.9). The half that
+//! owns the ring counts the frame by its reason, and recovers:
 //!
 //! ```text
 //!  error CQE ──▶ reset: the NIC lets go ──▶ CQ read dry, mbufs home, indices 0 ──▶ ready: the NIC takes it up empty
 //! ```
 //!
-//! Sending and receiving have objects of their own, so the one goes on while the other comes back.
-//! What fails again and again is tried less and less often: each try is some system calls, in the
-//! worker's loop.
+//! Send and receive have separate objects, so one continues while the other recovers. Repeated
+//! failures are retried less and less often: each attempt is some system calls, in the worker's
+//! loop.
 
 use std::io;
 
 use crate::counters::{Counter, Scope, Unit};
 use crate::time::{Duration, Instant};
 
-/// The verbs objects behind a ring, for the half that drives it. Calls into the kernel: after an
-/// error and at the end, never for a frame.
+/// The verbs objects behind a ring, for the half that drives it. These are calls into the kernel:
+/// after an error and at the end, never per frame.
 pub(in crate::device::mlx5) trait Objects {
-    /// Takes the ring out of the NIC's hands. When this has returned `Ok`, the NIC touches neither
-    /// the ring nor the buffers in it, the CQEs that it wrote are in the CQ and no more will come,
-    /// and indices and doorbell records are 0.
+    /// Moves the ring to the reset state. After `Ok` the NIC touches neither the ring nor the
+    /// buffers in it, the CQEs that it wrote are in the CQ and no more will follow, and indices and
+    /// doorbell records are 0.
     fn reset(&mut self) -> io::Result<()>;
 
-    /// Gives the ring back to the NIC, which takes it up empty, at index 0.
+    /// Gives the ring back to the NIC, empty, at index 0.
     fn ready(&mut self) -> io::Result<()>;
 
-    /// The end: as [`reset`](Self::reset), and nothing comes after it. With an error the NIC may
-    /// still touch the buffers.
+    /// The end: as [`reset`](Self::reset), and no call follows. After an error the NIC may still
+    /// touch the buffers.
     fn close(&mut self) -> io::Result<()> {
         self.reset()
     }
 
-    /// Whether the device was removed, by another's word than that of the call that failed.
+    /// Whether the device was removed, by a source other than the call that failed.
     fn are_gone(&mut self) -> bool {
         false
     }
 }
 
-/// The objects behind a ring, and when they may be reset again.
+/// The objects behind a ring, with the schedule of their resets.
 pub(in crate::device::mlx5) struct Recovery {
     objects: Box<dyn Objects>,
-    /// No sooner.
+    /// The earliest time of the next reset.
     due: Instant,
     pause: Duration,
     /// The completion queue is lost: no reset helps.
@@ -49,25 +49,25 @@ pub(in crate::device::mlx5) struct Recovery {
     resets: Counter,
     failed_resets: Counter,
     cq_errors: Counter,
-    /// Buffers that never go home, as the NIC could not be made to let go of them.
+    /// Buffers leaked because the NIC did not release them.
     leaked: Counter,
 }
 
-/// Who made an error.
+/// The source of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum ErrorSource {
-    /// Nobody knows, or we: it may come back at once.
+    /// Unknown, or ourselves: the first retry is immediate.
     Ours,
-    /// Whoever sent a frame longer than the ring's buffers. A longer pause would keep nobody from
-    /// sending the next one, and only costs the good frames between.
+    /// The sender of a frame longer than the ring's buffers. A longer pause would not stop the next
+    /// such frame, and only cost the good frames between.
     Wire,
 }
 
-/// From one reset to the next, doubled with each until it is the longest, and anew after a quiet
-/// time. A frame that the NIC cannot send is a mistake of ours, which may come back with each
-/// order: the port then still sends what is good in between. A reset is four commands to the
-/// firmware, each of which may take 100 µs: with the longest pause that is half a percent of the
-/// worker's time.
+/// The pause between two resets, doubled with each until it reaches the maximum, and set back after
+/// a quiet time. A frame that the NIC cannot send is a bug of ours, which may recur with each
+/// order: the port must still send the good frames in between. A reset is four firmware commands,
+/// each of which may take 100 µs: with the longest pause that is half a percent of the worker's
+/// time.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_secs(1);
@@ -88,15 +88,15 @@ impl Recovery {
         }
     }
 
-    /// Where it is time, takes the ring out of the NIC's hands. With `true` the owner reads the CQ
-    /// dry, sends its mbufs home, starts at index 0 and calls [`ready`](Self::ready); with `false`
-    /// it tries again on a later turn.
+    /// Resets the ring, once that is due. After `true` the owner drains the CQ, frees its mbufs,
+    /// starts at index 0 and calls [`ready`](Self::ready); after `false` it tries again on a later
+    /// turn.
     #[cold]
     pub(in crate::device::mlx5) fn reset(&mut self, now: Instant) -> bool {
         self.reset_for(ErrorSource::Ours, now)
     }
 
-    /// The same, and says who made the error.
+    /// The same, with the source of the error.
     #[cold]
     pub(in crate::device::mlx5) fn reset_for(&mut self, error: ErrorSource, now: Instant) -> bool {
         if now < self.due || self.has_ended {
@@ -113,26 +113,25 @@ impl Recovery {
         self.counted(|objects| objects.reset())
     }
 
-    /// Gives the ring back to the NIC. With `false` the owner goes back to [`reset`](Self::reset),
+    /// Gives the ring back to the NIC. After `false` the owner returns to [`reset`](Self::reset),
     /// on a later turn.
     #[cold]
     pub(in crate::device::mlx5) fn ready(&mut self) -> bool {
         self.counted(|objects| objects.ready())
     }
 
-    /// The completion queue is lost, and the ring comes back no more: only a new queue would.
-    /// Buffers stay until this one is closed.
+    /// The completion queue is lost, and the ring cannot recover: only a new queue would. Buffers
+    /// stay until this one is closed.
     #[cold]
     pub(in crate::device::mlx5) fn end(&mut self) {
         self.has_ended = true;
         self.cq_errors.inc();
     }
 
-    /// At the end: whether the NIC touches neither ring nor buffers any more, and mbufs may go
-    /// home. A device that was removed touches nothing either. Where it is `false` the NIC may
-    /// write into buffers, or send them, at any time: their owner leaves them where they are for
-    /// ever, and counts them as [`strand`](Self::strand)ed. So the pool's memory stays too, until
-    /// the process ends.
+    /// At the end: whether the NIC has released ring and buffers, so that mbufs may be freed. A
+    /// removed device has released them too. After `false` the NIC may still write into buffers, or
+    /// send them, at any time: their owner leaks them, and counts them by [`strand`](Self::strand).
+    /// So the pool's memory stays mapped, too, until the process ends.
     #[cold]
     #[must_use]
     pub(in crate::device::mlx5) fn close(&mut self) -> bool {
@@ -140,15 +139,15 @@ impl Recovery {
         self.failed_resets.inc();
         match error.raw_os_error() {
             Some(libc::ENODEV) => true,
-            // So answers the kernel of a device that it has taken away (linux
-            // drivers/infiniband/core/uverbs_main.c), but also of one that is there and whose
-            // firmware did not like the command (`cmd_status_to_err` of mlx5/core/cmd.c).
+            // The kernel returns this for a device that it has removed (linux
+            // drivers/infiniband/core/uverbs_main.c), but also for one that is present and whose
+            // firmware rejected the command (`cmd_status_to_err` of mlx5/core/cmd.c).
             Some(libc::EIO) => self.objects.are_gone(),
             _ => false,
         }
     }
 
-    /// Counts buffers that never go home.
+    /// Counts leaked buffers.
     #[cold]
     pub(in crate::device::mlx5) fn strand(&mut self, count: u64) {
         self.leaked.add(count);
@@ -173,7 +172,7 @@ pub(in crate::device::mlx5) mod tests {
     use super::*;
     use crate::counters::Block;
 
-    /// Objects that are only counted; as many calls fail as is said.
+    /// Fake objects that count their calls; the given number of calls fail.
     #[derive(Default)]
     pub(in crate::device::mlx5) struct Counted {
         pub(in crate::device::mlx5) resets: Cell<u32>,
@@ -235,7 +234,7 @@ pub(in crate::device::mlx5) mod tests {
         let (mut recovery, counted, _block) = recovery();
         let resets = (0..1_000).filter(|&ms| recovery.reset_for(ErrorSource::Wire, at(ms)) && recovery.ready()).count();
         assert_eq!((resets, counted.resets.get()), (1_000, 1_000), "one each ms");
-        // What is our own mistake between does.
+        // An error of our own in between does.
         assert!(recovery.reset(at(1_000)) && !recovery.reset(at(1_001)) && recovery.reset(at(1_002)));
     }
 
@@ -279,8 +278,8 @@ pub(in crate::device::mlx5) mod tests {
     #[test]
     fn close_that_fails_is_as_good_only_where_the_device_was_removed() {
         use libc::{EINVAL, EIO, ENODEV, ENOMEM};
-        // EIO is also the word of a device that is there and refused a command: it may still write
-        // into the buffers.
+        // A device that is present and rejected a command also returns EIO: it may still write into
+        // the buffers.
         for (errno, are_gone, is_safe) in [
             (EIO, false, false),
             (EIO, true, true),

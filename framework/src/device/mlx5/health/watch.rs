@@ -1,14 +1,14 @@
-//! Whether the port has a link, whether the device is there, and what found no buffer: what only
-//! the kernel can tell.
+//! State of the port that only the kernel knows: the link, the presence of the device, and the
+//! frames that found no buffer.
 //!
 //! ```text
 //!  async events, the port, a count in /sys ──▶ look: a thread of the port (port_monitor.rs) ──▶ atomics ──▶ workers
 //! ```
 //!
-//! To ask about the port, and to read the count, are commands to the firmware: tens to hundreds of
-//! µs. So no worker does: what it calls ([`Watch::state`], [`Watch::take_fault`],
-//! [`Watch::take_out_of_buffer`]) reads atomics, makes no system call and waits for nobody. The
-//! port is asked at the start and after an event of it, and now and then in case one was lost; the
+//! A query of the port, and a read of the counter, are firmware commands: tens to hundreds of µs.
+//! So workers make none: the functions they call ([`Watch::state`], [`Watch::take_fault`],
+//! [`Watch::take_out_of_buffer`]) read atomics, make no system call and do not wait. The port is
+//! queried at the start and after an event, and at intervals in case one was lost; the query's
 //! answer counts, and not the event.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -20,31 +20,32 @@ use rdma_core_sys::verbs::{AsyncEvent, Context, Element, EventKind, PortState, V
 use super::port_counter::PortCounter;
 use crate::device::RxState;
 
-/// What no CQE can tell a half of a queue.
+/// An error of a half of a queue that no CQE reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum RingError {
-    /// Its ring is in error, and comes back when it is reset.
+    /// Its ring is in error, and recovers by a reset.
     Ring,
     /// Its completion queue is lost: it overran, or the NIC could not write to it. The NIC writes
-    /// no more CQEs, and nothing but a new queue brings them back.
+    /// no more CQEs, and only a new queue recovers.
     Completions,
 }
 
-/// What is asked about the port.
+/// The queries about the port.
 pub(in crate::device::mlx5) trait Source {
-    /// The next event, if one waits: a system call, and nothing that the firmware would have to do.
+    /// The next pending event, if any: a system call, without a firmware command.
     fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError>;
-    /// Whether the port has a link: on Ethernet commands to the firmware (linux
+    /// Whether the port has a link: on Ethernet firmware commands (linux
     /// drivers/infiniband/hw/mlx5/main.c, mlx5_query_port_roce: register PTYS, the vport's state).
     fn port_state(&self, port: u8) -> Result<PortState, VerbsError>;
-    /// Whether the system still lists the device, as far as is known.
+    /// Whether the system still lists the device, as far as known.
     fn is_listed(&self) -> bool;
 }
 
 /// The kernel.
 pub(in crate::device::mlx5) struct Kernel {
     context: Context,
-    /// The device in sysfs, where it was there at first: in another's namespace it may not be.
+    /// The device in sysfs, if it was there at the start: from another namespace it may be
+    /// invisible.
     entry: Option<PathBuf>,
 }
 
@@ -74,14 +75,15 @@ pub(in crate::device::mlx5) struct Watch<S = Kernel> {
     source: S,
     port: u8,
     out_of_buffer: Option<PortCounter>,
-    /// Whoever looks, until the answer is stored: an older one never replaces it.
+    /// Held by the thread that queries, until the answer is stored, so that an older answer never
+    /// replaces a newer one.
     looking: Mutex<()>,
     state: AtomicU8,
-    /// The port is to be asked: at the start, and after an event of it.
+    /// A query of the port is due: at the start, and after an event.
     is_due: AtomicBool,
     /// Frames that found no buffer and that no worker has counted yet.
     lost: AtomicU64,
-    /// Objects that fell into error and could not say so by a CQE, until their queue asks.
+    /// Objects in error that no CQE reported, until their queue takes them.
     faulted: Mutex<Vec<Element>>,
     /// Whether there are any.
     has_faulted: AtomicBool,
@@ -91,13 +93,13 @@ const UP: u8 = 0;
 const DOWN: u8 = 1;
 const REMOVED: u8 = 2;
 
-/// Events that are read in one look: more come with the next.
+/// Events read per check: the rest follow with the next.
 const EVENTS_MAX: usize = 16;
-/// Objects in error that are remembered: a port has fewer.
+/// Maximum number of objects in error: a port has fewer.
 const FAULTED_MAX: usize = 256;
 
 impl<S: Source> Watch<S> {
-    /// Of a port as it is now.
+    /// The state of a port now.
     pub(in crate::device::mlx5) fn new(source: S, port: u8, out_of_buffer: Option<PortCounter>) -> Self {
         let watch = Self {
             source,
@@ -114,8 +116,8 @@ impl<S: Source> Watch<S> {
         watch
     }
 
-    /// Finds out what is new. Reads events and the count, and asks the port after an event of it:
-    /// not for a worker.
+    /// Updates the state. Reads events and the count, and queries the port after an event: not for
+    /// a worker.
     pub(in crate::device::mlx5) fn look(&self) {
         let _alone = lock(&self.looking);
         self.hear();
@@ -126,14 +128,13 @@ impl<S: Source> Watch<S> {
         self.lost.fetch_add(news, Ordering::Relaxed);
     }
 
-    /// The same, and asks the port whatever events say.
+    /// The same, and queries the port regardless of events.
     pub(in crate::device::mlx5) fn ask(&self) {
         self.is_due.store(true, Ordering::Relaxed);
         self.look();
     }
 
-    /// The last look of a queue that has closed, which waits until the kernel would read the count
-    /// anew.
+    /// The last check of a closed queue, which waits until the kernel's cached count has expired.
     pub(in crate::device::mlx5) fn look_last(&self) {
         if self.out_of_buffer.is_some() {
             std::thread::sleep(PortCounter::LIFESPAN);
@@ -141,7 +142,7 @@ impl<S: Source> Watch<S> {
         self.look();
     }
 
-    /// As it was at the last look.
+    /// The state at the last check.
     #[inline]
     pub(in crate::device::mlx5) fn state(&self) -> RxState {
         match self.state.load(Ordering::Relaxed) {
@@ -151,19 +152,19 @@ impl<S: Source> Watch<S> {
         }
     }
 
-    /// Frames that the port dropped for want of buffers, by whichever queue, since this was last
-    /// asked: the kernel has one count for all of them.
+    /// Frames that the port dropped for lack of buffers, on any queue, since the last call: the
+    /// kernel has one count for all of them.
     pub(in crate::device::mlx5) fn take_out_of_buffer(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether anybody counts them.
+    /// Whether they are counted.
     pub(in crate::device::mlx5) fn counts_out_of_buffer(&self) -> bool {
         self.out_of_buffer.is_some()
     }
 
-    /// What became of a half with this ring and this completion queue since it was last asked for.
-    /// Says `None` where somebody else is just reading events, and the truth the next time.
+    /// The error of a half with this ring and this completion queue since the last call. Returns
+    /// `None` while another thread reads events; the next call returns the error.
     pub(in crate::device::mlx5) fn take_fault(&self, ring: Element, cq: Element) -> Option<RingError> {
         if !self.has_faulted.load(Ordering::Relaxed) {
             return None;
@@ -182,9 +183,8 @@ impl<S: Source> Watch<S> {
         if cq_failed { Some(RingError::Completions) } else { ring_failed.then_some(RingError::Ring) }
     }
 
-    /// Reads the events that wait, and then forgets what became of an object: it was reset, or it
-    /// is a new one with the number of another. Commands to the firmware went before, and these are
-    /// no more.
+    /// Reads the pending events, and then discards the errors of an object: it was reset, or it is
+    /// new and reuses a number. The caller has made firmware commands already, and this makes none.
     pub(in crate::device::mlx5) fn forget(&self, element: Element) {
         self.hear();
         lock(&self.faulted).retain(|one| *one != element);
@@ -192,8 +192,8 @@ impl<S: Source> Watch<S> {
 
     /// Reads events.
     fn hear(&self) {
-        // Held from reading to remembering: what its object has forgotten meanwhile, as a new one
-        // may have its number, stays so.
+        // Held from the read to the store: an error that another thread discards meanwhile, as a
+        // new object may reuse the number, stays discarded.
         let mut faulted = lock(&self.faulted);
         if self.read_events(&mut faulted) {
             self.state.store(REMOVED, Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl<S: Source> Watch<S> {
         self.has_faulted.store(!faulted.is_empty(), Ordering::Relaxed);
     }
 
-    /// Reads what waits; whether the news is that the device was removed.
+    /// Reads the pending events; returns whether the device was removed.
     fn read_events(&self, faulted: &mut Vec<Element>) -> bool {
         for _ in 0..EVENTS_MAX {
             match self.source.next_event() {
@@ -223,8 +223,8 @@ impl<S: Source> Watch<S> {
                     }
                 }
                 Ok(Some(_)) => {}
-                // No firmware has a part in this call: EIO is the kernel's word for a device that
-                // it has taken away.
+                // No firmware is involved in this call: the kernel returns EIO for a device that it
+                // has removed.
                 Err(error) if matches!(error.errno(), libc::EIO | libc::ENODEV) => return true,
                 Ok(None) | Err(_) => return false,
             }
@@ -237,16 +237,16 @@ impl<S: Source> Watch<S> {
             Ok(PortState::Active) => UP,
             Ok(_) => DOWN,
             Err(error) if self.is_removed(error) => REMOVED,
-            // It did not say; it is as it was, and asked again.
+            // The query failed; the state is unchanged, and the query is repeated.
             Err(_) => return self.is_due.store(true, Ordering::Relaxed),
         };
-        // Who is removed stays so, whoever has heard of it meanwhile.
+        // A removed device remains removed, whichever thread has noticed it meanwhile.
         let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old != REMOVED).then_some(state));
     }
 
-    /// Whether a command failed because the kernel has taken the device away (linux
-    /// drivers/infiniband/core/uverbs_main.c). EIO is also what it makes of many a firmware's word
-    /// about a device that is there (`cmd_status_to_err` of mlx5/core/cmd.c).
+    /// Whether a command failed because the kernel has removed the device (linux
+    /// drivers/infiniband/core/uverbs_main.c). It also maps many a firmware error of a device that
+    /// is present to EIO (`cmd_status_to_err` of mlx5/core/cmd.c).
     fn is_removed(&self, error: VerbsError) -> bool {
         match error.errno() {
             libc::ENODEV => true,
@@ -256,7 +256,7 @@ impl<S: Source> Watch<S> {
     }
 }
 
-/// Whoever panicked with it left it whole.
+/// A panic of another holder leaves the content whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -345,7 +345,7 @@ mod tests {
         port.events.borrow_mut().push(event(EventKind::PortDown, Element::Port(1)));
         (0..10).for_each(|_| watch.look());
         assert_eq!(asked(), 2);
-        // A queue that resets reads the event, and leaves the question to others.
+        // A queue that resets reads the event, and leaves the query to others.
         port.events.borrow_mut().push(event(EventKind::PortActive, Element::Port(1)));
         watch.forget(Element::WorkQueue(7));
         assert_eq!(asked(), 2);

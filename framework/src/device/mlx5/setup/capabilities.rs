@@ -1,6 +1,6 @@
-//! What device and firmware say that they can do, against what is asked of them: used, left out
-//! with a reason, or refused with one. Nothing is assumed: what a device does not tell it has not
-//! (mlx5.md 1.4).
+//! Compares the capabilities reported by device and firmware with the requested features: each is
+//! enabled, left out with a reason, or refused with one. Nothing is assumed: a feature that a
+//! device does not report is absent (mlx5.md 1.4).
 
 use rdma_core_sys::verbs::{Compression, Context, DeviceAttributes, Mlx5Attributes, StridingRequest, VerbsError};
 
@@ -8,28 +8,28 @@ use super::super::config::{Feature, HashBy, Mlx5Config, Pace};
 use super::super::error::SetupError;
 use super::objects::RqShape;
 
-/// What a device says of itself.
+/// The device's reported capabilities.
 #[derive(Clone, Debug)]
 pub(in crate::device::mlx5) struct DeviceCapabilities {
     pub(in crate::device::mlx5) device: DeviceAttributes,
     pub(in crate::device::mlx5) mlx5: Mlx5Attributes,
-    /// Whether the kernel relates the device's clock to the wall.
+    /// Whether the kernel relates the device's clock to the wall clock.
     pub(in crate::device::mlx5) clock_is_related: bool,
-    /// Whether the processor's PCIe is the slower for relaxed ordering.
+    /// Whether relaxed ordering slows down the processor's PCIe.
     pub(in crate::device::mlx5) is_slow_relaxed: bool,
 }
 
-/// Something that the device can do, or why it cannot.
+/// A capability, or the reason why it is absent.
 type Capability<T> = Result<T, String>;
 
-/// What a queue is made with.
+/// The features that a queue is created with.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::device::mlx5) struct EnabledFeatures {
     /// Checksums are verified and filled in.
     pub(in crate::device::mlx5) checksum: bool,
-    /// Bytes of a TCP payload that are cut; 0 where none is.
+    /// Bytes of a TCP payload that TSO segments; 0 without TSO.
     pub(in crate::device::mlx5) tso_len_max: usize,
-    /// Bytes of header that a send descriptor must carry.
+    /// Header bytes that a WQE must carry inline.
     pub(in crate::device::mlx5) inline_len_min: u8,
     pub(in crate::device::mlx5) multi_packet: bool,
     pub(in crate::device::mlx5) stamps: Option<Stamping>,
@@ -39,40 +39,40 @@ pub(in crate::device::mlx5) struct EnabledFeatures {
     pub(in crate::device::mlx5) pace: Option<Pace>,
     /// Memory is registered with relaxed ordering.
     pub(in crate::device::mlx5) relaxed_ordering: bool,
-    /// What is asked for and not there, each with the reason.
+    /// Requested features that are absent, each with the reason.
     pub(in crate::device::mlx5) left_out: Vec<(&'static str, String)>,
 }
 
-/// What the time stamps of CQEs are.
+/// The kind of timestamps in CQEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Stamping {
-    /// Counts of the device's clock, and wanted so.
+    /// Ticks of the device's clock, requested as such.
     Ticks,
-    /// Counts of the device's clock, to be related to the wall.
+    /// Ticks of the device's clock, to be converted to wall clock time.
     Wall,
     /// Seconds and nanoseconds.
     RealTime,
 }
 
-/// Bytes of header in each send descriptor where a device wants some (mlx5.md 1.4: libmlx5 writes
-/// 18 or none).
+/// Inline header bytes of each WQE on a device that requires some (mlx5.md 1.4: libmlx5 writes 18
+/// or none).
 const INLINE_LEN: u8 = 18;
-/// What a WQE of a striding queue is made of, where the device lets us choose, as log2: 512 strides
-/// of 256 bytes. Smaller strides waste less behind short frames, and make more completions of long
-/// ones' buffers.
+/// The size of a striding WQE, if the device lets us choose, as log2: 512 strides of 256 bytes.
+/// Smaller strides waste less behind short frames, but report the buffers of long ones in more
+/// pieces.
 const STRIDE_LEN_LOG: u8 = 8;
 const STRIDE_COUNT_LOG: u8 = 9;
-/// Neither a stride's bytes nor a WQE's strides are more than a CQE tells apart, as log2: it has 15
-/// bits for each (mlx5.md 2.9).
+/// Log2 of the maximum stride length and number of strides: a CQE has 15 bits for each (mlx5.md
+/// 2.9).
 const STRIDES_LOG_MAX: u8 = 15;
-/// Buffers of a ring: positions have 16 bits, and a full ring is not an empty one.
+/// Maximum number of WQEs: positions have 16 bits, and a full ring must differ from an empty one.
 const WQES_MAX: u32 = 1 << 15;
-/// Bytes of memory for a striding ring. One of 8192 frames of 16 KiB has 256 MiB; who is told of
-/// more has a device with strides that are too large for it.
+/// Maximum memory of a striding ring. One of 8192 frames of 16 KiB has 256 MiB; a ring that exceeds
+/// the limit is on a device whose strides are too large for it.
 const LANDING_LEN_MAX: u64 = 1 << 30;
-/// Bytes of the longest frame where nobody says more: Ethernet's, with a VLAN tag.
+/// Bytes of the longest frame by default: Ethernet's, with a VLAN tag.
 const FRAME_LEN_USUAL: usize = 1518;
-/// Frames of the longest compressed session that we read (mlx5.md 1.4).
+/// Frames of the longest compressed session that we can read (mlx5.md 1.4).
 const SESSION_FRAMES_MAX: u32 = 64;
 /// Bits of `IBV_RX_HASH_*`: source and destination address of IPv4, both ports of TCP, both of UDP
 /// (mlx5.md 3.6).
@@ -80,7 +80,7 @@ pub(in crate::device::mlx5) const HASH_ADDRESSES: u64 = 0x03;
 pub(in crate::device::mlx5) const HASH_TCP_PORTS: u64 = 0x30;
 pub(in crate::device::mlx5) const HASH_UDP_PORTS: u64 = 0xc0;
 
-/// What a striding ring may need at most.
+/// The limits of a striding ring.
 struct StridingLimits {
     wqes_max: u32,
     cqes_max: u32,
@@ -89,7 +89,7 @@ struct StridingLimits {
 }
 
 impl DeviceCapabilities {
-    /// Asks the device.
+    /// Queries the device.
     pub(in crate::device::mlx5) fn read(context: &Context) -> Result<Self, VerbsError> {
         let clock_is_related = context.clock_info().is_ok_and(|clock| clock.raw().mult != 0);
         let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -97,10 +97,11 @@ impl DeviceCapabilities {
         Ok(Self { device: context.attributes()?, mlx5: context.mlx5_attributes()?, clock_is_related, is_slow_relaxed })
     }
 
-    /// What of `config` can be had on the device called `name`; `config` says how long frames are.
+    /// Selects the features of `config` that the device `name` has; `config` gives the frame
+    /// length.
     ///
     /// # Errors
-    /// It demands what is not there.
+    /// It requires a feature that is absent.
     pub(in crate::device::mlx5) fn choose(
         &self,
         name: &str,
@@ -161,7 +162,7 @@ impl DeviceCapabilities {
                 return Err(SetupError::Config { sentence });
             }
         }
-        // Two queue pairs and two completion queues for each.
+        // Each queue has two queue pairs and two completion queues.
         let queues = (self.device.qp_count_max / 2).min(self.device.cq_count_max / 2);
         if u32::from(config.queues) > queues {
             let sentence = format!("{name} has room for {queues} queues: use no more for Mlx5Config::queues than that");
@@ -174,7 +175,7 @@ impl DeviceCapabilities {
         SetupError::Lacking { device: name.into(), firmware: self.device.firmware.clone(), feature, reason, instead }
     }
 
-    /// Verdicts on received checksums, and checksums to be filled in.
+    /// Verification of received checksums, and insertion of checksums to send.
     pub(in crate::device::mlx5) fn checksum(&self) -> Capability<()> {
         yes(
             self.device.raw_checksum && self.device.raw_packet.ip_checksum,
@@ -200,8 +201,8 @@ impl DeviceCapabilities {
         yes(self.mlx5.enhanced_multi_packet_wqe, "it came with ConnectX-5")
     }
 
-    /// Devices that take several packets in a descriptor take them without inline headers
-    /// (mlx5.md 2.6); of others we are not told, so they get what is always right.
+    /// Devices with multi-packet WQEs need no inline headers (mlx5.md 2.6); other devices do not
+    /// report it, so they get inline headers, which are always valid.
     fn inline_len_min(&self) -> u8 {
         if self.mlx5.enhanced_multi_packet_wqe { 0 } else { INLINE_LEN }
     }
@@ -222,7 +223,7 @@ impl DeviceCapabilities {
         self.work_queues()?;
         let bounds = self.mlx5.striding.ok_or("the firmware does not offer them to raw packets")?;
         let within = |wanted: u8, min: u8, max: u8| {
-            // A device says anything.
+            // The device's values are not trusted.
             if min <= max && min <= STRIDES_LOG_MAX {
                 Ok(wanted.clamp(min, max))
             } else {
@@ -236,7 +237,7 @@ impl DeviceCapabilities {
         })
     }
 
-    /// The same, where the rings that `config` wants can be made of it.
+    /// The same, if it suffices for the rings of `config`.
     fn striding_for(&self, config: &Mlx5Config) -> Capability<StridingRequest> {
         let striding = self.striding()?;
         let frame_len_max = config.frame_len_max.unwrap_or(FRAME_LEN_USUAL);
@@ -263,8 +264,8 @@ impl DeviceCapabilities {
         }
     }
 
-    /// Which format there is that keeps what is needed: where a frame lies in a striding queue's
-    /// buffer, else the hash where frames are spread by it, else either.
+    /// The compression format that keeps the needed field: the stride index on a striding queue,
+    /// the hash if frames are spread by it, otherwise either.
     pub(in crate::device::mlx5) fn compression(&self, striding: bool, hashed: bool) -> Capability<Compression> {
         yes(self.mlx5.compression_entries_max > 0, "the firmware compresses none")?;
         yes(
@@ -294,7 +295,7 @@ impl DeviceCapabilities {
         yes(self.device.wq_count_max > 0 && self.device.rss.is_some(), "it has no work queues for raw packets")
     }
 
-    /// Whether rules can spread over the queues that are asked for.
+    /// Whether rules can spread over the requested queues.
     fn spreading(&self, config: &Mlx5Config) -> Capability<()> {
         self.work_queues()?;
         let rss = self.device.rss.ok_or("it has none for raw packets")?;
@@ -309,20 +310,21 @@ impl DeviceCapabilities {
         if queues <= most { Ok(()) } else { Err(format!("over {most} queues at most")) }
     }
 
-    /// Entries of a table over `queues`: each queue once where they are a power of two, else so
-    /// many that the shares differ by little.
+    /// Entries of a table over `queues`: each queue once if they are a power of two, else enough
+    /// that the shares differ by little.
     pub(in crate::device::mlx5) fn table_len(&self, queues: u16) -> usize {
         let queues = usize::from(queues);
         if queues.is_power_of_two() {
             return queues;
         }
         let max = self.device.rss.map_or(1, |rss| rss.table_len_max as usize);
-        // The largest power of two that the device can.
+        // The largest power of two that the device supports.
         let max = (max + 1).next_power_of_two() / 2;
         (queues * 32).next_power_of_two().min(max)
     }
 
-    /// What `wirepath devices` says: each thing with how, or why not.
+    /// The lines of `wirepath devices`: each feature with its variant, or the reason why it is
+    /// absent.
     pub(in crate::device::mlx5) fn describe(&self) -> Vec<(&'static str, Result<String, String>)> {
         let plain = |can: Capability<()>| can.map(|()| String::new());
         vec![
@@ -371,12 +373,12 @@ impl DeviceCapabilities {
     }
 }
 
-/// Models of Intel's family 6 whose root ports are slow with requests of relaxed ordering: Haswell
-/// and Broadwell. Linux turns it off in the device there (`quirk_relaxedordering_disable` of
-/// drivers/pci/quirks.c), where it sees the root port, which a guest does not.
+/// Models of Intel's family 6 whose root ports are slow with relaxed ordering: Haswell and
+/// Broadwell. Linux disables it in the device there (`quirk_relaxedordering_disable` of
+/// drivers/pci/quirks.c) if it sees the root port, which a guest does not.
 const SLOW_RELAXED_MODELS: [u32; 8] = [0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56];
 
-/// Whether `/proc/cpuinfo` tells of such a processor.
+/// Whether `/proc/cpuinfo` shows such a processor.
 fn is_slow_relaxed(processor: &str) -> bool {
     let field = |name: &str| {
         let is_named = |line: &&str| line.split(':').next().is_some_and(|field| field.trim() == name);
@@ -388,7 +390,7 @@ fn is_slow_relaxed(processor: &str) -> bool {
         && model.is_some_and(|model| SLOW_RELAXED_MODELS.contains(&model))
 }
 
-/// Chooses features one after the other.
+/// Selects features one after the other.
 struct Pick<'a> {
     capabilities: &'a DeviceCapabilities,
     name: &'a str,
@@ -431,7 +433,7 @@ pub(in crate::device::mlx5) mod tests {
     use super::*;
     use crate::device::mlx5::config::{Hash, Spread};
 
-    /// The numbers of a ConnectX-5 (mlx5.md 1.4).
+    /// The capabilities of a ConnectX-5 (mlx5.md 1.4).
     pub(in crate::device::mlx5) fn connectx5() -> DeviceCapabilities {
         DeviceCapabilities {
             device: DeviceAttributes {
@@ -485,7 +487,7 @@ pub(in crate::device::mlx5) mod tests {
         }
     }
 
-    /// Nothing that is not always there.
+    /// Only capabilities that every device has.
     fn bare() -> DeviceCapabilities {
         let full = connectx5();
         DeviceCapabilities {

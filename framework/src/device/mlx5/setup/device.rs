@@ -1,4 +1,4 @@
-//! The port: a ConnectX that is open, and the queues that workers take.
+//! The port: an open ConnectX, and the queues that workers take.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -25,36 +25,36 @@ use crate::wire::MacAddr;
 
 /// Ethernet's header and one VLAN tag.
 const LINK_HEADER_LEN: usize = 14 + 4;
-/// The variable of libmlx5 that has it ring plain doorbells only: for slots and hypervisors that do
-/// not combine writes (mlx5.md 4). Asked in a program with rights of its own too, as libmlx5 does:
-/// the two must agree, and it costs speed at worst.
+/// The variable that makes libmlx5 ring plain doorbells only: for slots and hypervisors without
+/// write combining (mlx5.md 4). It is read in a privileged program too, as libmlx5 does: the two
+/// must agree, and at worst it costs speed.
 const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
-/// Of a kernel without the count.
+/// The notice for a kernel without the counter.
 const UNCOUNTED: &str =
     "; frames that find no buffer are counted by nobody: the kernel has no hw_counters/out_of_buffer of this device";
-/// Of a bond in hardware (docs/hardware.md).
+/// The notice for a bond in hardware (docs/hardware.md).
 const BOND: &str =
     "frames of either come to the queues, and the kernel decides by which one a queue sends, anew after each reset";
-/// Bytes of a packet where no interface says more: Ethernet's.
+/// The MTU if no interface reports one: Ethernet's.
 const MTU_DEFAULT: usize = 1500;
 
-/// A port of a ConnectX. The kernel keeps it too, and gets what no rule names. When the device and
-/// its queues are dropped, or the process ends, nothing of ours stays in the NIC.
+/// A port of a ConnectX. The kernel shares it, and receives the frames that no rule matches. When
+/// the device and its queues are dropped, or the process ends, nothing of ours remains in the NIC.
 pub struct Mlx5Device {
     port: Arc<Port>,
-    /// Of each queue what it has while it, or a half of it, is there.
+    /// For each queue a token that lives as long as the queue, or a half of it.
     taken: Vec<Weak<()>>,
 }
 
 impl Mlx5Device {
-    /// Opens the device that `config` names, and asks it whether it can do what is wanted. A port
-    /// without a link is opened all the same: its queues say [`RxState::LinkDown`] until it comes
-    /// up.
+    /// Opens the device that `config` names, and checks that it has the requested features. A port
+    /// without a link is opened all the same: its queues report [`RxState::LinkDown`] until it
+    /// comes up.
     ///
     /// # Errors
-    /// One sentence with the next step in it: no rdma-core, no such device (and those that are
-    /// there), not a ConnectX, an InfiniBand port, no permission, a limit on pinned memory, a
-    /// demand that the firmware does not meet. Nothing is left behind.
+    /// One sentence with the next step: no rdma-core, no such device (with those that exist), not a
+    /// ConnectX, an InfiniBand port, no permission, a limit on locked memory, a required feature
+    /// that the firmware lacks. Nothing is left behind.
     pub fn open(config: &Mlx5Config) -> Result<Self, DeviceError> {
         let sysfs = find::sysfs_root();
         Ok(Self::open_in(config, &sysfs)?)
@@ -90,31 +90,31 @@ impl Mlx5Device {
         Ok(Self { port: Arc::new(port), taken: (0..config.queues).map(|_| Weak::new()).collect() })
     }
 
-    /// The network interface of the same port, where there is one.
+    /// The network interface of the same port, if there is one.
     pub fn interface(&self) -> Option<&str> {
         self.port.info().interface.as_ref().map(|interface| interface.name.as_str())
     }
 
-    /// Reads the clock that stamps frames, now, in the time that stamps are told in: a read over
-    /// PCIe, about a microsecond, without a system call; for
-    /// [`TimelineConfig`](../../worker/timeline/struct.TimelineConfig.html). It says nothing once
-    /// the device is gone, and nothing where stamps are the time of day already: the interface's
-    /// PTP hardware clock has the same.
+    /// Returns a reader of the clock that stamps frames, in the same format as the stamps: a read
+    /// over PCIe, about a microsecond, without a system call; for
+    /// [`TimelineConfig`](../../worker/timeline/struct.TimelineConfig.html). It returns nothing
+    /// once the device is gone, nor if stamps are wall clock time already: then use the interface's
+    /// PTP hardware clock.
     pub fn nic_clock(&self) -> impl FnMut() -> Option<UnixTime> + Send + use<> {
         let port = Arc::downgrade(&self.port);
         move || port.upgrade()?.nic_time()
     }
 
-    /// Whether the port has a link, asked now: commands to the firmware, so not for a worker. A
-    /// thread of the port looks ten times a second and tells the queues, of frames that found no
-    /// buffer, too; what this finds out they know as well.
+    /// Whether the port has a link, queried now by firmware commands, so not for a worker. The port
+    /// monitor checks ten times a second and informs the queues, also about frames that found no
+    /// buffer; this query's result reaches them too.
     pub fn state(&self) -> RxState {
         self.port.watch.ask();
         self.port.watch.state()
     }
 
-    /// What was chosen and what the device can do, in words, for the operator; also which rules the
-    /// interface's own filter may keep frames from, as far as they were given by now.
+    /// The enabled features and the capabilities, in words for the operator, and the rules so far
+    /// whose frames the interface's address filter may block.
     pub fn describe(&self) -> String {
         let (info, enabled) = (self.port.info(), self.port.enabled());
         let mut words = format!("{}, firmware {}", info.name, info.capabilities.device.firmware);
@@ -173,8 +173,8 @@ impl Device for Mlx5Device {
         self.port.name()
     }
 
-    /// As found at [`Mlx5Device::open`]. TSO and checksums only where the firmware offers them to
-    /// raw packets.
+    /// As read at [`Mlx5Device::open`]. TSO and checksums only if the firmware offers them to raw
+    /// packets.
     fn capabilities(&self) -> Capabilities {
         let (info, enabled) = (self.port.info(), self.port.enabled());
         let dated = enabled.stamps.is_some_and(|stamping| stamping != Stamping::Ticks);
@@ -202,8 +202,8 @@ impl Device for Mlx5Device {
         }
     }
 
-    /// A queue of which both halves are gone may be taken again, as one whose completions are lost
-    /// has to be. Rules that named it are in the device again once it is open.
+    /// A queue may be taken again after both its halves were dropped, as is necessary once its
+    /// completions are lost. Its rules are installed again once it is open.
     fn take_queue(&mut self, idx: u16) -> Result<Mlx5Queue, DeviceError> {
         let queues = self.port.config().queues;
         let Some(taken) = self.taken.get_mut(usize::from(idx)) else {
@@ -217,21 +217,21 @@ impl Device for Mlx5Device {
         Ok(Mlx5Queue { port: Arc::clone(&self.port), idx, place })
     }
 
-    /// Frames that the rule names come to queue `idx`; with
-    /// [`Spread::Hash`](super::super::Spread::Hash) to all queues, whichever is named. A rule that
-    /// is given before its queue is open waits for it, and the kernel gets its frames meanwhile.
-    /// Where several rules name a frame, one with ports goes before one without, and one with more
-    /// fields before one with fewer. The same rule for a group, with the same tag, may be given for
-    /// several queues, and each gets the frames.
+    /// Steers frames that match the rule to queue `idx`; with
+    /// [`Spread::Hash`](super::super::Spread::Hash) to all queues, regardless of `idx`. A rule for
+    /// a queue that is not open is pending, and meanwhile the kernel receives its frames. If
+    /// several rules match a frame, one with ports precedes one without, and one with more fields
+    /// one with fewer. The same rule for a group, with the same tag, may be set for several queues,
+    /// and each receives the frames.
     ///
-    /// Four things are the NIC's: a rule for a group takes only frames to the group's MAC address,
-    /// a VLAN is one of 802.1Q, there is one flow tag less, as it says 0 of frames without one, and
-    /// rules of groups have no order. So two rules that name the same frames and go to different
-    /// queues, or have different tags, are refused ([`SteerError::Overlaps`]) where they are the
-    /// same rule for a station, two for a group, or one for a group and one that would take its
-    /// frames first.
+    /// Four restrictions are the NIC's: a rule for a group matches only frames to the group's MAC
+    /// address, a VLAN is one of 802.1Q, there is one flow tag less, as it reports 0 for frames
+    /// without one, and rules of groups have no order. So two rules that match the same frames and
+    /// have different queues or tags are refused ([`SteerError::Overlaps`]) if they are the same
+    /// rule for a station, two for a group, or one for a group and one that would take its frames
+    /// first.
     ///
-    /// The device is told at once, by a system call that may take milliseconds; the queues run on
+    /// The rule is installed at once, by a system call that may take milliseconds; the queues run
     /// meanwhile, and no frame of another rule is lost.
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         rule.check()?;
@@ -274,7 +274,7 @@ fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, Listed), SetupEr
     Ok((context, listed))
 }
 
-/// Whether there is such a port and frames run on it. One that is down is a port.
+/// Checks that the port exists and is Ethernet. A port that is down is valid.
 fn check_port(
     context: &Context,
     listed: &Listed,
@@ -288,15 +288,16 @@ fn check_port(
     let attributes = context.port(port).map_err(|error| verbs(&device, "asking for its port", error))?;
     match attributes.link_layer {
         LinkLayer::Ethernet => Ok(()),
-        // Before RoCE every port was an InfiniBand port, and said nothing.
+        // Before RoCE every port was an InfiniBand port, and reported no link layer.
         LinkLayer::InfiniBand | LinkLayer::Unspecified => {
             Err(SetupError::InfiniBand { device, pci: listed.pci.clone(), port })
         }
     }
 }
 
-/// Makes the smallest queue pair that there is and brings it up: who may not, or on what port that
-/// does not go, is told here and not on a worker's thread. And asks how long a WQE may be.
+/// Creates the smallest possible queue pair and brings it up, so that a missing permission or an
+/// unsuitable port is reported here and not on a worker's thread. Also determines the maximum
+/// length of a WQE.
 fn try_a_queue_pair(port: &mut Port) -> Result<(), SetupError> {
     let (cq, _) = objects::completion_queue(port, 8, CqOptions::default())?;
     objects::sender(port, 0, &cq, 8)?;

@@ -1,7 +1,7 @@
-//! What rules need of the NIC's own filter of destination addresses, which a virtual function has
-//! before its rules: told by a packet socket, as the kernel's own wishes are. Where it does not
-//! take a wish the rule stands all the same, as the kernel may have joined the group itself; the
-//! operator is told, since otherwise the feed is silent and nobody knows why.
+//! The NIC's filter of destination addresses, which a virtual function applies before its rules. A
+//! packet socket adds the entries that rules need, as the kernel adds its own. If an entry is
+//! refused the rule stands all the same, as the kernel may have joined the group itself; the
+//! operator is informed, since otherwise the feed is silent for no visible reason.
 
 use core::fmt;
 use std::io;
@@ -13,9 +13,9 @@ use crate::wire::MacAddr;
 
 /// A filter of destination addresses.
 pub(in crate::device::mlx5) trait AddressFilter {
-    /// One more rule wants this.
+    /// Adds an entry for one more rule.
     fn add(&self, wanted: Wanted) -> io::Result<()>;
-    /// One rule less wants this.
+    /// Removes the entry for one rule.
     fn remove(&self, wanted: Wanted);
 }
 
@@ -29,12 +29,12 @@ impl AddressFilter for NicFilter {
     }
 }
 
-/// The filter of a port's interface.
+/// The address filter of a port's interface.
 pub(in crate::device::mlx5) struct Filter<S = NicFilter> {
     nic_filter: io::Result<S>,
-    /// The interface's own address, which passes.
+    /// The interface's own address, which always passes.
     mac: MacAddr,
-    /// Rules whose wishes were not taken, and why the first of them was not.
+    /// Number of rules whose entries were refused, and the reason for the first.
     unmet: Mutex<Option<Unmet>>,
 }
 
@@ -45,12 +45,12 @@ struct Unmet {
 }
 
 impl<S: AddressFilter> Filter<S> {
-    /// Of an interface with address `mac`, where it could be opened.
+    /// For an interface with address `mac`, if its filter could be opened.
     pub(in crate::device::mlx5) fn new(nic_filter: io::Result<S>, mac: MacAddr) -> Self {
         Self { nic_filter, mac, unmet: Mutex::default() }
     }
 
-    /// Has the frames of a rule let through.
+    /// Lets the frames of a rule pass.
     pub(in crate::device::mlx5) fn add(&self, rule: &Rule) {
         let Some(wanted) = Wanted::by(rule, self.mac) else { return };
         let reason = match &self.nic_filter {
@@ -64,7 +64,7 @@ impl<S: AddressFilter> Filter<S> {
         unmet.get_or_insert(Unmet { rules: 0, first: *rule, reason }).rules += 1;
     }
 
-    /// A rule is gone.
+    /// Removes the entry of a removed rule.
     pub(in crate::device::mlx5) fn remove(&self, rule: &Rule) {
         if let (Ok(nic_filter), Some(wanted)) = (&self.nic_filter, Wanted::by(rule, self.mac)) {
             nic_filter.remove(wanted);
@@ -72,8 +72,7 @@ impl<S: AddressFilter> Filter<S> {
     }
 }
 
-/// What the operator should know, behind what else is told of the port; nothing where every wish
-/// was taken.
+/// The notice for the operator, appended to the port's description; empty if no entry was refused.
 impl<S> fmt::Display for Filter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unmet = self.unmet.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
-//! Which device is meant: by its verbs name (`mlx5_0`), by the PCI address of its function
-//! (`3b:00.0`), or by its network interface (`eth1`).
+//! Finds the device: by its verbs name (`mlx5_0`), by the PCI address of its function (`3b:00.0`),
+//! or by its network interface (`eth1`).
 //!
-//! Enters what the user wrote and the names that libibverbs lists; leaves one of those names with
-//! what /sys knows of it. /sys only adds: a device whose name is given is found though /sys says
-//! nothing of its slot or interface.
+//! Input: the operator's text and the names that libibverbs lists. Output: one of those names with
+//! its facts from /sys. A device is found by its name even if /sys does not show its slot or
+//! interface.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,26 +13,26 @@ use super::super::error::SetupError;
 use crate::counters::environment;
 use crate::wire::MacAddr;
 
-/// What /sys tells of a verbs device, as far as it does.
+/// The facts about a verbs device in /sys, if present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Listed {
     /// The verbs name.
     pub(in crate::device::mlx5) name: String,
     /// The address of the PCI function: `0000:3b:00.0`.
     pub(in crate::device::mlx5) pci: Option<String>,
-    /// The network interfaces of the same function, of the network namespace that /sys was mounted
+    /// The network interfaces of the same function, in the network namespace that /sys was mounted
     /// in.
     pub(in crate::device::mlx5) interfaces: Vec<String>,
     /// The kernel module behind it.
     pub(in crate::device::mlx5) driver: Option<String>,
 }
 
-/// Where libibverbs looks too: `SYSFS_PATH` (mlx5.md 3.1), else /sys.
+/// The root that libibverbs uses: `SYSFS_PATH` (mlx5.md 3.1), else /sys.
 pub(in crate::device::mlx5) fn sysfs_root() -> PathBuf {
     environment("SYSFS_PATH").map_or_else(|| "/sys".into(), PathBuf::from)
 }
 
-/// What /sys at `root` tells of the devices called `names`.
+/// The facts in /sys at `root` about the devices `names`.
 pub(in crate::device::mlx5) fn list(root: &Path, names: impl IntoIterator<Item = String>) -> Vec<Listed> {
     names.into_iter().map(|name| look_up(root, name)).collect()
 }
@@ -48,8 +48,8 @@ fn look_up(root: &Path, name: String) -> Listed {
     }
 }
 
-/// The folder that `device` leads to is named after the function; where it is none of PCI it has
-/// another name.
+/// The folder that `device` links to has the name of the PCI function; a device that is not on PCI
+/// has another name.
 fn pci_address(device: &Path) -> Option<String> {
     let folder = fs::canonicalize(device).ok()?;
     let of_folder = folder.file_name().and_then(|name| full_address(&name.to_string_lossy()));
@@ -59,7 +59,7 @@ fn pci_address(device: &Path) -> Option<String> {
     })
 }
 
-/// The one that `wanted` means.
+/// The device that `wanted` names.
 pub(in crate::device::mlx5) fn find<'a>(
     root: &Path,
     wanted: &str,
@@ -74,13 +74,13 @@ pub(in crate::device::mlx5) fn find<'a>(
     by_name().or_else(by_address).or_else(by_interface).ok_or_else(|| missing(root, wanted, listed))
 }
 
-/// Why there is none, in the words that help most.
+/// The error for a missing device, with the most helpful words.
 fn missing(root: &Path, wanted: &str, listed: &[Listed]) -> SetupError {
     if listed.is_empty() {
         return SetupError::NoDevices { wanted: wanted.into() };
     }
     let interface = root.join("class/net").join(wanted);
-    // A name with a slash in it, or none at all, would lead elsewhere.
+    // A name with a slash, or an empty one, would lead out of the folder.
     let is_interface = is_name(wanted) && interface.exists();
     let driver = fs::read_link(interface.join("device/driver")).ok();
     let driver = driver.and_then(|driver| Some(driver.file_name()?.to_string_lossy().into_owned()));
@@ -104,19 +104,19 @@ pub(in crate::device::mlx5) fn describe(listed: &[Listed]) -> String {
 }
 
 impl Listed {
-    /// The interface of the device: the one that was named, else the first.
+    /// The interface of the device: the one that `wanted` names, else the first.
     pub(in crate::device::mlx5) fn interface(&self, wanted: &str) -> Option<&str> {
         let named = self.interfaces.iter().find(|name| *name == wanted);
         named.or(self.interfaces.first()).map(String::as_str)
     }
 }
 
-/// Bytes of the longest packet of an interface behind the Ethernet header.
+/// The MTU of an interface.
 pub(in crate::device::mlx5) fn mtu(root: &Path, interface: &str) -> Option<usize> {
     value(root, interface, "mtu")
 }
 
-/// The number of an interface.
+/// The index of an interface.
 pub(in crate::device::mlx5) fn index(root: &Path, interface: &str) -> Option<u32> {
     value(root, interface, "ifindex")
 }
@@ -130,7 +130,7 @@ fn value<T: FromStr>(root: &Path, interface: &str, file: &str) -> Option<T> {
     fs::read_to_string(root.join("class/net").join(interface).join(file)).ok()?.trim().parse().ok()
 }
 
-/// `0000:3b:00.0` of that or `3b:00.0`, in whatever case; `None` of anything else.
+/// The full form `0000:3b:00.0` of that or of `3b:00.0`, in any case; `None` for other text.
 fn full_address(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     let (address, function) = text.rsplit_once('.')?;

@@ -1,5 +1,5 @@
-//! The control path: devices and ports are found, capabilities read, objects made by verbs, rules
-//! installed. System calls, and none of it while packets flow.
+//! The control path: finds devices and ports, reads capabilities, creates verbs objects, installs
+//! rules. System calls, and none of it while packets flow.
 
 pub(super) mod capabilities;
 pub(super) mod device;

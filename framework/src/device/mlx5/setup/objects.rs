@@ -1,4 +1,4 @@
-//! The verbs objects of a queue, and where their rings lie.
+//! Creates the verbs objects of a queue, and locates their rings.
 //!
 //! ```text
 //!  sending     completion queue ◀── queue pair with a sending ring
@@ -6,19 +6,19 @@
 //!          or  completion queue ◀── work queue ◀── table ◀── queue pair that hashes ◀── rules
 //! ```
 //!
-//! Sending and receiving have a queue pair each, so that an error of one does not touch the other,
-//! and each half can go when it likes. A work queue is for what a queue pair's own ring cannot:
-//! strides, and a share of what a hash spreads. Whatever fails on the way, what was made before
-//! goes with its handle: nothing stays in the device.
+//! Send and receive have a queue pair each, so that an error of one does not affect the other, and
+//! each half can be dropped independently. A work queue does what a queue pair's own ring cannot:
+//! strides, and a share of an RSS hash. If a step fails, dropping the handles destroys the objects
+//! made before: nothing remains in the device.
 //!
 //! Invariants:
-//! 1. Addresses, counts and lengths are what `mlx5dv_init_obj` told of objects that are kept by the
-//!    [`Keeper`]; that counts and lengths are possible is checked here.
-//! 2. Each ring is given out once: the function that makes an object takes its parts and hands the
-//!    object on to one half.
-//! 3. libmlx5 touches rings only in calls that post, poll or arm, which nobody makes, and when an
-//!    object is reset or destroyed, which its half does: it then clears doorbell records. A CQ of
-//!    whose ring it told it leaves alone.
+//! 1. Addresses, counts and lengths come from `mlx5dv_init_obj`, about objects that the [`Keeper`]
+//!    keeps; counts and lengths are validated here.
+//! 2. Each ring is given out once: the function that makes an object takes its parts and passes the
+//!    object to one half.
+//! 3. libmlx5 touches rings only in calls that post, poll or arm, which are never made, and when an
+//!    object is reset or destroyed by its half: it then clears doorbell records. It leaves a CQ
+//!    alone once it has exported its ring.
 
 use core::ptr::NonNull;
 use std::io;
@@ -38,23 +38,23 @@ use super::super::send::wqe::{BLOCK_UNITS, WQE_UNITS_MAX};
 use super::parts::{CqParts, Keeper, RqParts, SqParts};
 use super::port::Port;
 
-/// Bytes of a basic block of the sending ring.
+/// Bytes of a basic block of the send ring.
 const BLOCK_LEN: u32 = 64;
-/// SqMemory before the pieces of a raw-packet request as libmlx5 counts them: control segment, and
-/// Ethernet segment with 18 bytes (`sq_overhead`).
+/// Units before the data segments of a raw-packet request as libmlx5 counts them: control segment,
+/// and Ethernet segment with 18 bytes (`sq_overhead`).
 const RAW_HEAD_UNITS: u32 = 3;
 
-/// A completion queue of at least `entry_count` entries, with what `options` say.
+/// A completion queue of at least `entry_count` entries, with these `options`.
 pub(in crate::device::mlx5) fn completion_queue(
     port: &Port,
     entry_count: u32,
     options: CqOptions,
 ) -> Result<(CompletionQueue, CqParts), SetupError> {
     const DOING: &str = "making a completion queue";
-    // Otherwise libmlx5 takes the CPU's cache line: on some, entries of 128 bytes, half of them
-    // empty, for the NIC to write.
+    // Otherwise libmlx5 uses the CPU's cache line: on some CPUs that means entries of 128 bytes,
+    // half of them empty, for the NIC to write.
     let options = CqOptions { entry_len: Some(CQE_LEN as u16), ..options };
-    // libmlx5 gives one entry more and rounds up (mlx5.md 1.1).
+    // libmlx5 adds one entry and rounds up (mlx5.md 1.1).
     let request = CqRequest { options, ..CqRequest::new(entry_count - 1) };
     let cq = CompletionQueue::create(port.context(), &request)
         .map_err(|error| port.error(DOING, entry_count as usize * 64, error))?;
@@ -75,7 +75,7 @@ pub(in crate::device::mlx5) fn completion_queue(
     Ok((cq, parts))
 }
 
-/// A queue pair that sends, ready, with a ring of `block_count` basic blocks.
+/// A send queue pair, ready, with a ring of `block_count` basic blocks.
 pub(in crate::device::mlx5) fn sender(
     port: &Port,
     queue: u16,
@@ -83,7 +83,7 @@ pub(in crate::device::mlx5) fn sender(
     block_count: u32,
 ) -> Result<(Sender, SqParts), SetupError> {
     const DOING: &str = "making a queue pair to send";
-    // One piece and no inline bytes of libmlx5's: a request is then a block (mlx5.md 2.1).
+    // One data segment and no inline bytes of libmlx5's: a request is then a block (mlx5.md 2.1).
     let caps = QpCaps { send_wr_max: block_count, send_sge_max: 1, ..QpCaps::default() };
     let own = own_register(port);
     let request = QpRequest { caps, ..QpRequest::new(own.as_ref().unwrap_or(port.pd()), cq, cq) };
@@ -116,11 +116,11 @@ pub(in crate::device::mlx5) fn sender(
     Ok((sender, parts))
 }
 
-/// SqMemory of the longest WQE that the device takes, up to what we write. The kernel tells libmlx5
-/// the firmware's `max_wqe_sz_sq`, and libmlx5 tells nobody, but refuses a queue pair whose
-/// requests would be longer (`mlx5_calc_send_wqe` of providers/mlx5/verbs.c). So the longest one is
-/// asked for, and where that is refused a shorter one. What `ibv_query_device` says of pieces does
-/// not do: the kernel makes it of 512 bytes at most (`mlx5_ib_query_device`).
+/// Units of the longest WQE that the device accepts, up to the longest we write. The kernel reports
+/// the firmware's `max_wqe_sz_sq` to libmlx5, which does not export it, but refuses a queue pair
+/// whose requests would be longer (`mlx5_calc_send_wqe` of providers/mlx5/verbs.c). So this
+/// requests the longest, and after a refusal shorter ones. The segment count of `ibv_query_device`
+/// does not help: the kernel derives it from 512 bytes at most (`mlx5_ib_query_device`).
 pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, SetupError> {
     let mut blocks = WQE_UNITS_MAX.div_ceil(BLOCK_UNITS);
     loop {
@@ -134,20 +134,20 @@ pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) 
     }
 }
 
-/// The port's domain with a doorbell register that nobody else rings on. libmlx5 has some registers
-/// for the queue pairs of a context: from about the 17th on two share one, and only libmlx5 knows
-/// the lock. Bytes of two WQEs would mix there, and the halves that are used in turn would be used
-/// at the same time. `None` where the device has no register left or libmlx5 is too old.
+/// The port's domain with a dedicated doorbell register. libmlx5 has some registers for the queue
+/// pairs of a context: from about the 17th on two share one, and only libmlx5 knows the lock. There
+/// the bytes of two WQEs would mix, and both queues would use the alternating halves at the same
+/// time. `None` if the device has no register left or libmlx5 is too old.
 fn own_register(port: &Port) -> Option<ProtectionDomain> {
     let thread = ThreadDomain::allocate(port.context()).ok()?;
     ProtectionDomain::for_thread(port.pd(), &thread).ok()
 }
 
-/// How a receiving ring is made.
+/// The shape of a receive ring.
 #[derive(Clone, Copy)]
 pub(in crate::device::mlx5) struct RqShape {
     pub(in crate::device::mlx5) wqe_count: u32,
-    /// Buffers that a WQE names.
+    /// Buffers per WQE.
     pub(in crate::device::mlx5) segments: u32,
     pub(in crate::device::mlx5) striding: Option<StridingRequest>,
 }
@@ -184,7 +184,7 @@ pub(in crate::device::mlx5) fn receiver(
     Ok((Receiver::Pair { qp, port: port.number() }, parts))
 }
 
-/// A work queue, ready. It gets frames once a queue pair hashes to it.
+/// A work queue, ready. It receives frames once a queue pair hashes to it.
 pub(in crate::device::mlx5) fn work_queue(
     port: &Port,
     cq: &CompletionQueue,
@@ -213,8 +213,8 @@ pub(in crate::device::mlx5) fn work_queue(
     Ok((Receiver::Work(wq), parts))
 }
 
-/// A queue pair that spreads what rules name over the queues of `table`. What it does to frames,
-/// such as VLAN stripping, its work queues do: kernels before 5.8 answer EINVAL to a flag here
+/// A queue pair that spreads the frames of rules over the queues of `table`. Features such as VLAN
+/// stripping are set on its work queues: kernels before 5.8 return EINVAL for a flag here
 /// (`create_rss_raw_qp_tir` of drivers/infiniband/hw/mlx5/qp.c).
 pub(in crate::device::mlx5) fn spreader(
     port: &Port,
@@ -227,9 +227,9 @@ pub(in crate::device::mlx5) fn spreader(
 }
 
 impl RqShape {
-    /// A striding ring for `frames` frames of `frame_len_max` bytes, none of which lies in two
-    /// WQEs; and of two WQEs at least: of one the NIC has filled the last stride only when the next
-    /// frame comes. `None` where a WQE has less room than a frame.
+    /// A striding ring for `frames` frames of `frame_len_max` bytes, none of which spans two WQEs;
+    /// and at least two WQEs: the NIC fills the last stride of a WQE only when the next frame
+    /// arrives. `None` if a WQE is smaller than a frame.
     pub(in crate::device::mlx5) fn for_frames(
         frames: u32,
         frame_len_max: usize,
@@ -244,14 +244,13 @@ impl RqShape {
         Some(Self { wqe_count: wqes as u32, segments: 1, striding: Some(striding) })
     }
 
-    /// Bytes in which the frames of a striding ring land.
+    /// Bytes of a striding ring's buffer.
     pub(in crate::device::mlx5) fn landing_len(self) -> usize {
         let log = self.striding.map_or(0, |striding| striding.stride_len_log + striding.stride_count_log);
         (self.wqe_count as usize) << log
     }
 
-    /// Completions that may wait at the same time: each frame's own, of which there is one a stride
-    /// at most.
+    /// Completions that may be pending at once: one per frame, and so at most one per stride.
     pub(in crate::device::mlx5) fn cqe_count(self) -> u32 {
         self.wqe_count << self.striding.map_or(0, |striding| striding.stride_count_log)
     }
@@ -261,9 +260,9 @@ impl RqShape {
         (self.wqe_count * self.segments * 16) as usize
     }
 
-    /// Whether libmlx5 gave what was asked for: no more WQEs either, as CQ, pool and memory were
-    /// measured by them. A WQE of a striding queue has a segment of 16 bytes before the pointer
-    /// (mlx5.md 2.8).
+    /// Checks that libmlx5 created the requested ring: with no more WQEs either, as CQ, pool and
+    /// memory are sized by them. A WQE of a striding queue has a segment of 16 bytes before the
+    /// pointer (mlx5.md 2.8).
     fn check(self, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), SetupError> {
         let stride_min = if self.striding.is_some() { 32 } else { 16 * self.segments };
         let possible = is_ring(parts.ring, parts.wqe_count, parts.stride);
@@ -274,7 +273,7 @@ impl RqShape {
     }
 }
 
-/// Whether there can be such a ring.
+/// Whether such a ring is possible.
 fn is_ring(start: NonNull<u8>, count: u32, stride: u32) -> bool {
     count.is_power_of_two() && stride.is_power_of_two() && start.addr().get().is_multiple_of(16)
 }
@@ -286,7 +285,7 @@ fn words(record: NonNull<[u32; 2]>) -> [NonNull<u32>; 2] {
     [first, unsafe { first.add(1) }]
 }
 
-/// From `RESET`, where a queue pair is made, to where it sends and receives.
+/// Moves a queue pair from `RESET` to the state in which it sends or receives.
 fn bring_up(port: &Port, queue: u16, qp: &QueuePair) -> Result<(), SetupError> {
     for (idx, (state, to)) in UP.into_iter().enumerate() {
         let from = if idx == 0 { "RESET" } else { UP[idx - 1].1 };
@@ -313,7 +312,7 @@ fn system(error: VerbsError) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
 }
 
-/// What sends.
+/// The objects of the send half.
 pub(in crate::device::mlx5) struct Sender {
     qp: QueuePair,
     port: u8,
@@ -321,7 +320,7 @@ pub(in crate::device::mlx5) struct Sender {
 }
 
 impl Sender {
-    /// What events name it by.
+    /// Its identity in events.
     pub(in crate::device::mlx5) fn element(&self) -> Element {
         Element::QueuePair(self.qp.number())
     }
@@ -346,7 +345,7 @@ impl Objects for Sender {
     }
 }
 
-/// What receives. Cheap to clone.
+/// The objects of the receive half. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::device::mlx5) enum Receiver {
     Pair { qp: QueuePair, port: u8 },
@@ -354,7 +353,7 @@ pub(in crate::device::mlx5) enum Receiver {
 }
 
 impl Receiver {
-    /// What events name it by.
+    /// Its identity in events.
     pub(in crate::device::mlx5) fn element(&self) -> Element {
         match self {
             Self::Pair { qp, .. } => Element::QueuePair(qp.number()),
@@ -380,7 +379,7 @@ impl Objects for Receiver {
         .map_err(system)
     }
 
-    /// Most queues are well when they are closed.
+    /// Most queues are healthy when they are closed.
     fn close(&mut self) -> io::Result<()> {
         match self {
             Self::Pair { qp, .. } => qp.reset(),
@@ -394,8 +393,8 @@ impl Objects for Receiver {
 mod tests {
     use super::*;
 
-    /// WQEs for so many frames of so many bytes, with strides of 2^`len` bytes, 2^`count` of them a
-    /// WQE.
+    /// Checks the number of WQEs for such frames, with strides of 2^`len` bytes, 2^`count` of them
+    /// per WQE.
     fn check(frames: u32, frame_len_max: usize, (len, count): (u8, u8), expected: Option<u32>) {
         let striding = StridingRequest { stride_len_log: len, stride_count_log: count, two_byte_shift: false };
         let shape = RqShape::for_frames(frames, frame_len_max, striding);
@@ -406,7 +405,8 @@ mod tests {
     fn striding_ring_has_room_for_its_frames() {
         check(2048, 1518, (8, 9), Some(32));
         check(8, 1518, (8, 9), Some(2));
-        // A frame in a WQE: a little more than half of its strides, and none in two.
+        // One frame per WQE: it takes a little more than half of the strides, so a second would
+        // span two.
         check(64, 1100, (8, 3), Some(64));
         check(64, 2048, (8, 3), Some(64));
         check(64, 2049, (8, 3), None);

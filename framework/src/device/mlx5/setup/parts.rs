@@ -1,6 +1,6 @@
-//! Where the rings of a queue lie: what `mlx5dv_init_obj` says of the objects that set-up made
-//! (mlx5.md 1.2). Set-up fills these in, the data path takes them over; nothing here is touched.
-//! Whoever fills them in answers for them: making a [`Keeper`] is `unsafe`.
+//! The memory of a queue's rings: the facts that `mlx5dv_init_obj` returns about the objects that
+//! set-up made (mlx5.md 1.2). Set-up fills these in, the data path takes them over; nothing here is
+//! dereferenced. The code that fills them in answers for them: making a [`Keeper`] is `unsafe`.
 
 use core::ptr::NonNull;
 
@@ -16,11 +16,11 @@ pub(in crate::device::mlx5) struct CqParts {
     pub(in crate::device::mlx5) entry_len: u32,
     /// Two big-endian words: consumer index, arm.
     pub(in crate::device::mlx5) doorbell: NonNull<[u32; 2]>,
-    /// Who owns the memory.
+    /// The owner of the memory.
     pub(in crate::device::mlx5) keeper: Keeper,
 }
 
-/// A receiving ring, of a QP or of a WQ.
+/// A receive ring, of a QP or of a WQ.
 pub(in crate::device::mlx5) struct RqParts {
     /// The first WQE.
     pub(in crate::device::mlx5) ring: NonNull<u8>,
@@ -28,17 +28,17 @@ pub(in crate::device::mlx5) struct RqParts {
     pub(in crate::device::mlx5) wqe_count: u32,
     /// Bytes of a WQE: a power of two, 16 for each buffer that it can name.
     pub(in crate::device::mlx5) stride: u32,
-    /// The key of the region that buffers are cut from.
+    /// The key of the buffers' region.
     pub(in crate::device::mlx5) lkey: u32,
     /// The big-endian producer index.
     pub(in crate::device::mlx5) doorbell: NonNull<u32>,
-    /// Several frames a WQE: log2 of a stride's bytes and of the strides of a WQE.
+    /// With several frames per WQE: log2 of a stride's bytes and of the strides of a WQE.
     pub(in crate::device::mlx5) striding: Option<(u32, u32)>,
-    /// Who owns the memory.
+    /// The owner of the memory.
     pub(in crate::device::mlx5) keeper: Keeper,
 }
 
-/// A sending ring.
+/// A send ring.
 pub(in crate::device::mlx5) struct SqParts {
     /// The first basic block.
     pub(in crate::device::mlx5) ring: NonNull<u8>,
@@ -48,30 +48,30 @@ pub(in crate::device::mlx5) struct SqParts {
     pub(in crate::device::mlx5) doorbell: NonNull<u32>,
     /// The UAR register.
     pub(in crate::device::mlx5) uar: NonNull<u8>,
-    /// Bytes of a BlueFlame half; 0 where only plain doorbells of eight bytes may be rung.
+    /// Bytes of a BlueFlame half; 0 if only plain doorbells of eight bytes are allowed.
     pub(in crate::device::mlx5) blueflame_len: u32,
-    /// The number that control segments carry, 24 bits.
+    /// The QP number for control segments, 24 bits.
     pub(in crate::device::mlx5) number: u32,
     /// Bytes of header that each WQE must carry inline: 0 or 18.
     pub(in crate::device::mlx5) inline_len_min: u8,
-    /// SqMemory of the longest WQE that the device takes.
+    /// Units of the longest WQE that the device accepts.
     pub(in crate::device::mlx5) wqe_units_max: u32,
-    /// Who owns the memory.
+    /// The owner of the memory.
     pub(in crate::device::mlx5) keeper: Keeper,
 }
 
-/// What a sending queue may be asked for: what the device was found to do, less what the
-/// configuration forbids.
+/// The features of a send queue: the device's capabilities without those that the configuration
+/// disables.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::mlx5) struct TxFeatures {
     /// Bytes of the longest frame, Ethernet header to last payload byte, an inserted tag included.
     pub(in crate::device::mlx5) frame_len_max: u32,
-    /// Several frames a WQE (`mlx5_ib_support_multi_pkt_send_wqes` bit 2, mlx5.md 1.4).
+    /// Several frames per WQE (`mlx5_ib_support_multi_pkt_send_wqes` bit 2, mlx5.md 1.4).
     pub(in crate::device::mlx5) multi_packet: bool,
     /// IPv4, UDP and TCP checksums.
     pub(in crate::device::mlx5) checksums: bool,
-    /// Inserts VLAN tags. What does not gets them written by us, inline.
+    /// Inserts VLAN tags. Otherwise we write them, inline.
     pub(in crate::device::mlx5) vlan_insert: bool,
-    /// Bytes of the longest payload that it cuts into segments; 0 where it does not.
+    /// Bytes of the longest payload that it segments; 0 without segmentation.
     pub(in crate::device::mlx5) segmentation_len_max: u32,
 }

@@ -1,5 +1,5 @@
-//! What the queues of a device share: the open port, what was chosen for it, its rules, and the
-//! memory that it knows.
+//! The state that the queues of a device share: the open port, its enabled features, its rules, and
+//! its registered memory.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
@@ -35,29 +35,29 @@ use crate::wire::MacAddr;
 
 /// An open port.
 pub(in crate::device::mlx5) struct Port {
-    // First: it looks at the device.
+    // Dropped first: it uses the device.
     _lookout: PortMonitor,
-    // Rules before what they steer to, and everything before the device.
+    // Rules before their targets, and everything before the device.
     table: Mutex<Table<Aim>>,
-    // Taken before the table where both are needed.
+    // Locked before the table if both are needed.
     group: Mutex<Group<WorkQueue>>,
     regions: Mutex<Vec<Weak<Registered>>>,
     pub(in crate::device::mlx5) watch: Arc<Watch>,
-    /// On what pages the strides of a receiving queue lie, where those are not what is wanted.
+    /// Why the buffer of a striding ring is not in the intended pages.
     pub(in crate::device::mlx5) strides: OnceLock<String>,
-    /// Where the port has an interface.
+    /// Present if the port has an interface.
     pub(in crate::device::mlx5) filter: Option<Filter>,
-    /// SqMemory of the longest WQE that the device takes.
+    /// Units of the longest WQE that the device accepts.
     pub(in crate::device::mlx5) wqe_units_max: u32,
     info: PortInfo,
     pd: ProtectionDomain,
 }
 
-/// What is known of a port from the start.
+/// The facts about a port, read at open.
 pub(in crate::device::mlx5) struct PortInfo {
     /// The verbs name.
     pub(in crate::device::mlx5) name: String,
-    /// The network interface of the same port, where there is one.
+    /// The network interface of the same port, if there is one.
     pub(in crate::device::mlx5) interface: Option<Interface>,
     pub(in crate::device::mlx5) config: Mlx5Config,
     pub(in crate::device::mlx5) capabilities: DeviceCapabilities,
@@ -73,21 +73,21 @@ pub(in crate::device::mlx5) struct Interface {
     pub(in crate::device::mlx5) mac: MacAddr,
 }
 
-/// A region that the device knows.
+/// A region registered with the device.
 pub(in crate::device::mlx5) struct Registered {
     region: MemoryRegion,
     start: usize,
 }
 
 impl Registered {
-    /// The key that descriptors name it by.
+    /// Its memory key.
     pub(in crate::device::mlx5) fn lkey(&self) -> u32 {
         self.region.lkey()
     }
 }
 
 impl Port {
-    /// Of an open device. `sysfs` is where its counters are.
+    /// For an open device. `sysfs` is the root of its counters.
     pub(in crate::device::mlx5) fn new(context: &Context, info: PortInfo, sysfs: &Path) -> Result<Self, SetupError> {
         let pd = ProtectionDomain::allocate(context)
             .map_err(|error| SetupError::verbs(&info.name, "making a protection domain", 0, system(error)))?;
@@ -109,7 +109,7 @@ impl Port {
                 .interface
                 .as_ref()
                 .map(|interface| Filter::new(NicFilter::open(interface.index), interface.mac)),
-            // Until it was asked: a block.
+            // Until it is determined: a block.
             wqe_units_max: BLOCK_UNITS,
             info,
             pd,
@@ -137,8 +137,8 @@ impl Port {
         &self.info.enabled
     }
 
-    /// Bytes of a TCP payload that are cut; 0 where none is, also as a descriptor is too short for
-    /// the header.
+    /// Bytes of a TCP payload that TSO segments; 0 without TSO, or if a WQE is too short for the
+    /// header.
     pub(in crate::device::mlx5) fn tso_len_max(&self) -> usize {
         if has_room_for_segmentation(self.wqe_units_max) { self.enabled().tso_len_max } else { 0 }
     }
@@ -151,30 +151,30 @@ impl Port {
         &self.pd
     }
 
-    /// What a call said while it was `doing` something that pins `len` bytes.
+    /// The error of a call that was `doing` an operation that pins `len` bytes.
     pub(in crate::device::mlx5) fn error(&self, doing: &'static str, len: usize, error: VerbsError) -> SetupError {
         SetupError::verbs(self.name(), doing, len, system(error))
     }
 
-    /// libmlx5 gave what cannot be.
+    /// libmlx5 returned an impossible object.
     pub(in crate::device::mlx5) fn strange(&self, doing: &'static str) -> SetupError {
         let error = io::Error::new(io::ErrorKind::InvalidData, "libmlx5 tells of a ring that cannot be");
         SetupError::System { device: self.name().into(), doing, error }
     }
 
-    /// Makes a pool's region known to the device. Both halves of a queue, and all queues with the
-    /// same region, use one registration.
+    /// Registers a pool's region with the device. Both halves of a queue, and all queues with the
+    /// same region, share one registration.
     pub(in crate::device::mlx5) fn register(&self, region: &Arc<Region>) -> Result<Arc<Registered>, SetupError> {
         let mut regions = lock(&self.regions);
         regions.retain(|known| known.strong_count() > 0);
         let start = region.base().addr().get();
-        // A registration keeps its region, so another one cannot be at the same place.
+        // A registration keeps its region, so another region cannot have the same address.
         if let Some(known) = regions.iter().filter_map(Weak::upgrade).find(|known| known.start == start) {
             return Ok(known);
         }
         let keeper = Arc::clone(region);
-        // Nobody looks at a byte before the CQE of its frame, and a CQE is written in strict order:
-        // it passes nothing that was written before, however relaxed that was (PCI Express Base
+        // The worker reads no byte of a frame before its CQE, and a CQE is written with strict
+        // ordering: it passes no earlier write, however relaxed that was (PCI Express Base
         // Specification, 2.4.1).
         let access = Access { relaxed_ordering: self.enabled().relaxed_ordering, ..Access::default() };
         let made = MemoryRegion::register(&self.pd, region.base(), region.len(), access, keeper)
@@ -184,7 +184,7 @@ impl Port {
         Ok(registered)
     }
 
-    /// Takes a rule for queue `idx`.
+    /// Adds a rule for queue `idx`.
     pub(in crate::device::mlx5) fn steer(&self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         let id = lock(&self.table).add(rule, self.target(idx))?;
         if let Some(filter) = &self.filter {
@@ -193,7 +193,7 @@ impl Port {
         Ok(id)
     }
 
-    /// Takes a rule back.
+    /// Removes a rule.
     pub(in crate::device::mlx5) fn unsteer(&self, id: RuleId) -> Result<(), SteerError> {
         let rule = lock(&self.table).remove(id)?;
         if let Some(filter) = &self.filter {
@@ -202,19 +202,19 @@ impl Port {
         Ok(())
     }
 
-    /// Has the rules of queue `idx` steer to `qp`, from now on.
+    /// Steers the rules of queue `idx` to `qp` from now on.
     pub(in crate::device::mlx5) fn aim(&self, idx: u16, qp: QueuePair) -> Result<(), SetupError> {
         self.open_target(idx, Aim { port: self.number(), pairs: Pairs::One(qp) })
     }
 
-    /// Whether queue `idx`, which shares rules with others and is being opened, hears what is
-    /// answered to it: not before the rules stand.
+    /// Whether answers would reach queue `idx`, which shares rules with others and is being opened:
+    /// not before the rules are installed.
     pub(in crate::device::mlx5) fn begin_to_hear(&self, idx: u16) -> Arc<AtomicBool> {
         lock(&self.group).begin_to_hear(idx)
     }
 
-    /// Adds the work queue of queue `idx` to those that share. With the last of them rules take
-    /// effect.
+    /// Adds the work queue of queue `idx` to the group. With the last of them the rules are
+    /// installed.
     pub(in crate::device::mlx5) fn join(&self, idx: u16, wq: WorkQueue, hash: &Hash) -> Result<(), SetupError> {
         let mut group = lock(&self.group);
         let Some(members) = group.join(idx, wq) else { return Ok(()) };
@@ -232,14 +232,14 @@ impl Port {
         Ok(())
     }
 
-    /// Takes the rules of queue `idx` out of the device: their frames go to the kernel. Where
-    /// queues share, of all.
+    /// Removes the rules of queue `idx` from the device: their frames go to the kernel. If queues
+    /// share, this applies to all of them.
     pub(in crate::device::mlx5) fn release(&self, idx: u16) {
         lock(&self.group).leave(idx, || lock(&self.table).close(self.target(idx)));
     }
 
-    /// How the device's clock stands to the wall now; read from a page that the kernel keeps
-    /// current.
+    /// The current relation of the device's clock to the wall clock; read from a page that the
+    /// kernel updates.
     pub(in crate::device::mlx5) fn relation(&self) -> Option<Relation> {
         let clock = self.context().clock_info().ok()?;
         let raw = clock.raw();
@@ -253,7 +253,7 @@ impl Port {
         })
     }
 
-    /// What the device's clock shows now, in the time of the stamps that it puts on frames.
+    /// The device's clock now, in the format of the stamps that it puts on frames.
     pub(in crate::device::mlx5) fn nic_time(&self) -> Option<UnixTime> {
         if self.enabled().stamps == Some(Stamping::RealTime) {
             return None;
@@ -283,14 +283,14 @@ impl Port {
         })
     }
 
-    /// Where queues share, rules have one target.
+    /// The target of a queue's rules: if queues share, there is one.
     fn target(&self, idx: u16) -> usize {
         if self.config().hash().is_some() { 0 } else { idx.into() }
     }
 }
 
-/// Whoever panicked with it left it whole: rules and queues agree after every statement that can
-/// panic.
+/// A panic of another holder leaves the content whole: rules and queues agree after every statement
+/// that can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -299,12 +299,12 @@ fn system(error: VerbsError) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
 }
 
-/// Queues that share what rules name. Who joins or leaves has the lock until the rules have
-/// followed: otherwise a last one who joins just now would have them steer to a queue that is about
-/// to end, whose frames then nobody receives.
+/// Queues that share rules. A queue that joins or leaves holds the lock until the rules have
+/// followed: otherwise the last one to join could steer them to a queue that is about to end, and
+/// its frames would be lost.
 struct Group<M> {
     members: Vec<Option<M>>,
-    /// Which of them may send: an answer would not be the kernel's.
+    /// Whether each may send: not while the kernel would receive the answer.
     hearing: Vec<Arc<AtomicBool>>,
 }
 
@@ -320,19 +320,19 @@ impl<M: Clone> Group<M> {
         Arc::clone(hearing)
     }
 
-    /// The rules stand.
+    /// The rules are installed.
     fn hear(&self) {
         self.hearing.iter().for_each(|hearing| hearing.store(true, Ordering::Release));
     }
 
-    /// Queue `idx` is ready: all of them, if none is missing any more.
+    /// Queue `idx` is ready: returns all members once none is missing.
     fn join(&mut self, idx: u16, member: M) -> Option<Vec<M>> {
         self.members[usize::from(idx)] = Some(member);
         self.members.iter().cloned().collect()
     }
 
-    /// Queue `idx` ends: first nobody finds it here, then `close` takes the rules out, and then it
-    /// may go. If its sending half stays it need not wait for answers that it does not want.
+    /// Queue `idx` ends: it is removed here first, then `close` removes the rules, and then it may
+    /// be destroyed. If its send half remains, it need not wait for answers that it does not want.
     fn leave(&mut self, idx: u16, close: impl FnOnce()) {
         self.hearing[usize::from(idx)].store(true, Ordering::Release);
         let member = self.members[usize::from(idx)].take();
@@ -341,7 +341,7 @@ impl<M: Clone> Group<M> {
     }
 }
 
-/// Where rules steer to.
+/// The target of rules.
 struct Aim {
     port: u8,
     pairs: Pairs,
@@ -374,7 +374,7 @@ impl Target for Aim {
     }
 }
 
-/// A flow in the words of verbs.
+/// Converts a flow to its verbs form.
 fn flow_rule(flow: &Flow, port: u8) -> FlowRule {
     let ports = |source, destination| PortsMatch { source, destination };
     flow.specs.iter().fold(FlowRule::new(port).priority(flow.priority), |rule, spec| match *spec {

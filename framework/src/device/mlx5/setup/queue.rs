@@ -1,7 +1,7 @@
-//! A queue on its way to a worker: opened on the worker's thread, with the worker's pool.
+//! A queue before it is opened, on the worker's thread, with the worker's pool.
 //!
-//! The order is what keeps frames from being lost: memory is registered, rings are made and filled,
-//! and only then rules put into the device. Until that moment the kernel gets what they name.
+//! The order prevents loss of frames: memory is registered, rings are made and filled, and only
+//! then are rules installed. Until then the kernel receives their frames.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
@@ -27,25 +27,25 @@ use crate::counters::{Scope, Unit};
 use crate::device::{DeviceError, Queue, RxState, rings};
 use crate::mem::{Pool, Region, Sizing};
 
-/// A queue on its way to a worker.
+/// A queue before it is opened.
 pub struct Mlx5Queue {
     pub(in crate::device::mlx5) port: Arc<Port>,
     pub(in crate::device::mlx5) idx: u16,
-    /// Nobody else may take it as long as this is somewhere: with it, then with its halves.
+    /// The token that marks the queue as taken: it lives with this value, then with the halves.
     pub(in crate::device::mlx5) place: Arc<()>,
 }
 
-/// Looks at the kernel's page of the clock before it is given up; libmlx5 makes ten within each.
+/// Reads of the kernel's clock page before giving up; libmlx5 makes ten within each.
 const CLOCK_LOOKS: usize = 100;
-/// Most buffers of a frame: what a WQE of 512 bytes could name is more than any frame needs.
+/// Maximum number of buffers of a frame: a WQE of 512 bytes could name more than any frame needs.
 const SEGMENTS_MAX: u32 = 8;
 
 impl Queue for Mlx5Queue {
     type Rx = Mlx5Rx;
     type Tx = Mlx5Tx;
 
-    /// Registers the pool's region, makes the rings and has the rules steer to them. Some
-    /// milliseconds, as long as the kernel needs to pin the pool.
+    /// Registers the pool's region, makes the rings and steers the rules to them. Takes some
+    /// milliseconds, as the kernel pins the pool.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
         let port = &self.port;
         let shape = self.shape(pool)?;
@@ -64,14 +64,14 @@ impl Queue for Mlx5Queue {
 }
 
 impl Mlx5Queue {
-    /// How the receiving ring is made for buffers of `pool`.
+    /// The shape of the receive ring for buffers of `pool`.
     fn shape(&self, pool: &Pool) -> Result<RqShape, SetupError> {
         let info = self.port.info();
         let (ring_len, data_room) = (info.config.rx_ring_len, pool.layout().data_room());
         let segments = info.frame_len_max.div_ceil(data_room).max(1) as u32;
         let segments_max = match info.enabled.striding {
             None => SEGMENTS_MAX.min(info.capabilities.device.sge_max),
-            // Frames are copied into the pool's buffers: the ring has none of them.
+            // Frames are copied into the pool's buffers: the ring holds none of them.
             Some(_) => SEGMENTS_MAX.min(pool.capacity().try_into().unwrap_or(u32::MAX)),
         };
         if segments > segments_max {
@@ -92,7 +92,8 @@ impl Mlx5Queue {
         Ok(RqShape { wqe_count: ring_len, segments, striding: None })
     }
 
-    /// What `wirepath stats` shows of the queue, and finds the NIC's own counters by.
+    /// Publishes the fields that `wirepath stats` shows of the queue, and by which it finds the
+    /// NIC's own counters.
     fn tell(&self, scope: &Scope) {
         let info = self.port.info();
         scope.text("device", &info.name);
@@ -112,7 +113,7 @@ impl Mlx5Queue {
     ) -> Result<Mlx5Tx, DeviceError> {
         let (port, info) = (&*self.port, self.port.info());
         let blocks = info.config.tx_ring_len;
-        // Each block may come back with a CQE of its own when a ring in error is flushed.
+        // Each block may be flushed with a CQE of its own when a ring fails.
         let options = CqOptions { wallclock: info.enabled.stamps == Some(Stamping::RealTime), ..CqOptions::default() };
         let (cq, cq_parts) = objects::completion_queue(port, blocks, options)?;
         let (sender, sq) = objects::sender(port, self.idx, &cq, blocks)?;
@@ -190,8 +191,8 @@ impl Mlx5Queue {
             },
             mini: enabled.compression.map(mini),
         };
-        // Its ring has all buffers that the pool could give when this returns, and if what follows
-        // fails it takes everything back.
+        // When this returns its ring has all buffers that the pool could give, and if a later step
+        // fails it frees them.
         let rx = Mlx5Rx::new(parts, pool, scope);
         match (way, info.config.hash()) {
             (Receiver::Pair { qp, .. }, _) => port.aim(self.idx, qp)?,
@@ -201,15 +202,15 @@ impl Mlx5Queue {
         Ok(rx)
     }
 
-    /// Memory for the frames of a striding ring, which are copied out of it; known to the device.
+    /// The buffer of a striding ring, registered with the device; frames are copied out of it.
     fn landing(&self, shape: RqShape, pool: &Pool) -> Result<(MprqBuffer, Arc<Registered>), SetupError> {
         let len = shape.landing_len();
-        // Beside the pool into which they are copied.
+        // On the NUMA node of the pool into which they are copied.
         let node = pool.region().mapping().and_then(Mapping::node);
         let region = Region::map(&MapRequest { node, ..MapRequest::new(len) }).or_else(|_| Region::heap(len));
         let region = Arc::new(region.map_err(|_| SetupError::NoMemory { doing: "the strides of a receive queue" })?);
         if let Some(why) = short_of_hugepages(&region) {
-            // Of several queues the first one says it.
+            // Of several queues only the first reports it.
             let _ = self.port.strides.set(why);
         }
         let registered = self.port.register(&region)?;
@@ -218,15 +219,15 @@ impl Mlx5Queue {
         Ok((landing, registered))
     }
 
-    /// What becomes of time stamps. The device was opened with them, so a clock that is lost now is
-    /// no queue without them.
+    /// The handling of timestamps. The device was opened with them, so if the clock is lost now,
+    /// the queue is refused rather than opened without them.
     fn stamps(&self) -> Result<Stamps, SetupError> {
         let stamps = stamps(self.port.enabled().stamps, || self.port.relation());
         stamps.ok_or_else(|| SetupError::NoClock { device: self.port.name().into() })
     }
 }
 
-/// What an operator ought to know of memory that is not in hugepages.
+/// The notice for the operator about memory that is not in hugepages.
 fn short_of_hugepages(region: &Region) -> Option<String> {
     match region.mapping() {
         Some(mapping) => mapping.fallback().map(|fallback| format!("on small pages: {fallback}")),
@@ -234,8 +235,8 @@ fn short_of_hugepages(region: &Region) -> Option<String> {
     }
 }
 
-/// `None` where the clock is wanted and nobody relates it. The kernel may be writing to its page,
-/// which a look or two later it is not.
+/// `None` if the clock is needed and its relation cannot be read. The kernel may be writing to its
+/// page; a read or two later it is not.
 fn stamps(enabled: Option<Stamping>, ask: impl FnMut() -> Option<Relation>) -> Option<Stamps> {
     match enabled {
         None => Some(Stamps::Off),
@@ -245,14 +246,14 @@ fn stamps(enabled: Option<Stamping>, ask: impl FnMut() -> Option<Relation>) -> O
     }
 }
 
-/// What a sending queue may be asked for.
+/// The features of a send queue.
 fn capabilities(port: &Port) -> TxFeatures {
     let (info, enabled) = (port.info(), port.enabled());
     TxFeatures {
         frame_len_max: info.frame_len_max as u32,
         multi_packet: enabled.multi_packet,
         checksums: enabled.checksum,
-        // A descriptor has either the tag or bytes of the header (mlx5.md 2.3).
+        // A WQE has either the tag or inline header bytes (mlx5.md 2.3).
         vlan_insert: enabled.inline_len_min == 0,
         segmentation_len_max: port.tso_len_max() as u32,
     }
@@ -266,13 +267,13 @@ fn mini(compression: Compression) -> Mini {
     }
 }
 
-/// The objects of one half, with all that has to live as long as they do.
+/// The objects of one half, with everything that must live as long as they do.
 struct Half<T> {
     objects: T,
-    /// Where rules steer frames from, which ends before the objects do: at the queue of a port.
+    /// The port and queue whose rules steer here; steering ends before the objects are destroyed.
     from: Option<(Arc<Port>, u16)>,
     monitor: ObjectMonitor,
-    // Behind the objects: they go first.
+    // After the objects, which are dropped first.
     _place: Arc<()>,
     _regions: [Option<Arc<Registered>>; 2],
 }
@@ -303,18 +304,18 @@ impl<T: Objects> Objects for Half<T> {
     }
 }
 
-/// Hears what the kernel tells of the objects of one half.
+/// Receives the kernel's asynchronous events about the objects of one half.
 #[derive(Clone)]
 struct ObjectMonitor {
     port: Arc<Port>,
     ring: Element,
     cq: Element,
-    /// Of the queue: one of its halves has lost its completions.
+    /// Set for the queue once one of its halves has lost its completions.
     has_ended: Arc<AtomicBool>,
 }
 
 impl ObjectMonitor {
-    /// For objects that are new: what is known of others with their numbers is forgotten.
+    /// For new objects: discards events about former ones with the same numbers.
     fn new(port: &Arc<Port>, ring: Element, cq: &CompletionQueue, has_ended: &Arc<AtomicBool>) -> Self {
         let cq = Element::CompletionQueue(cq.handle());
         port.watch.forget(ring);
@@ -322,7 +323,7 @@ impl ObjectMonitor {
         Self { port: Arc::clone(port), ring, cq, has_ended: Arc::clone(has_ended) }
     }
 
-    /// What became of them since this was last asked, as far as events have been read.
+    /// The error of the objects since the last call, as far as events have been read.
     fn take_fault(&self) -> Option<RingError> {
         let fault = self.port.watch.take_fault(self.ring, self.cq);
         if fault == Some(RingError::Completions) {
@@ -331,14 +332,13 @@ impl ObjectMonitor {
         fault
     }
 
-    /// The ring was reset: what the kernel has told of it before, or what waits to be told, is of
-    /// no interest.
+    /// The ring was reset: events about its former state, read or pending, are discarded.
     fn forget_ring(&self) {
         self.port.watch.forget(self.ring);
     }
 }
 
-/// What the receiving half is told about its port and its objects.
+/// The status of port and objects for the receive half.
 struct VerbsQueueStatus {
     monitor: ObjectMonitor,
 }

@@ -1,24 +1,24 @@
-//! Rules as verbs has them: a list of specifications with masks, and a priority (mlx5.md 1.3).
-//! Pure: nothing here talks to a device.
+//! Rules in their verbs form: a list of specifications with masks, and a priority (mlx5.md 1.3).
+//! Pure: this file makes no calls to a device.
 //!
-//! A rule is a flow of the type `NORMAL`: an Ethernet specification, behind it one of IPv4 and one
-//! of ports where the rule names something of theirs, last the tag. What it leaves out has a mask
-//! of zeros, so [`Rule::ALL`] is one empty Ethernet specification. Two things differ from
-//! [`Rule::matches`], and both are the NIC's:
+//! A rule is a flow of the type `NORMAL`: an Ethernet specification, then one of IPv4 and one of
+//! ports if the rule sets such fields, last the tag. Fields that it does not set have a mask of
+//! zeros, so [`Rule::ALL`] is one empty Ethernet specification. Two differences from
+//! [`Rule::matches`] are the NIC's:
 //!
-//! - a rule for a group names the group's MAC address too, by which the NIC knows that it is one: a
-//!   frame to the group's IP address and another MAC address is not taken;
-//! - a VLAN is that of an 802.1Q tag. An outer tag of 802.1ad is not looked at.
+//! - a rule for a group also matches the group's MAC address, by which the NIC recognizes a group:
+//!   a frame to the group's IP address and another MAC address does not match;
+//! - a VLAN is that of an 802.1Q tag. An outer tag of 802.1ad is ignored.
 //!
-//! Where queues share what a rule names, a NIC hashes a flow by one kind of header only, so a rule
-//! that leaves the kind open is several flows ([`spread`]).
+//! If queues share rules, a NIC hashes a flow by one kind of header only, so a rule that leaves the
+//! protocol open becomes several flows ([`spread`]).
 //!
-//! Where several rules name a frame the one with the lowest number of priority gets it. Groups are
-//! an exception: the kernel keeps their rules in one table of their own, behind all others, in
-//! which no priority counts and the first entry that names a frame takes it (linux
-//! drivers/infiniband/hw/mlx5/fs.c, `MLX5_IB_FLOW_MCAST_PRIO`). The very same group goes to several
-//! queues, as one entry with several destinations. What that leaves no place for is told by
-//! [`exclude`].
+//! If several rules match a frame, the one with the lowest priority number wins. Groups are an
+//! exception: the kernel keeps their rules in a separate table, behind all others, in which no
+//! priority counts and the first entry that matches a frame takes it (linux
+//! drivers/infiniband/hw/mlx5/fs.c, `MLX5_IB_FLOW_MCAST_PRIO`). The same group may go to several
+//! queues, as one entry with several destinations. [`exclude`] reports the combinations that this
+//! does not allow.
 
 use core::net::Ipv4Addr;
 
@@ -29,8 +29,8 @@ use super::super::config::HashBy;
 use crate::device::steering::{Fields, Rule};
 use crate::wire::{EtherType, MacAddr, Protocol};
 
-/// One part of a flow. `None` is a mask of zeros, a value one of ones; that of the VLAN is of its
-/// 12 bits.
+/// One specification of a flow. `None` is a mask of zeros, a value a mask of ones; for the VLAN of
+/// its 12 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Spec {
     Ethernet {
@@ -38,7 +38,7 @@ pub(in crate::device::mlx5) enum Spec {
         ethertype: Option<EtherType>,
         vlan: Option<u16>,
     },
-    /// `protocol` where no specification of ports says it.
+    /// `protocol` is set if no specification of ports implies it.
     Ipv4 {
         source: Option<Ipv4Addr>,
         destination: Option<Ipv4Addr>,
@@ -55,19 +55,19 @@ pub(in crate::device::mlx5) enum Spec {
     Tag(u32),
 }
 
-/// A rule for the device.
+/// A rule in the device's form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Flow {
     pub(in crate::device::mlx5) specs: ArrayVec<Spec, 4>,
-    /// Lower goes first.
+    /// The lowest number wins.
     pub(in crate::device::mlx5) priority: u16,
 }
 
-/// Numbers of priority that every kernel has: some have eight, newer ones sixteen.
+/// Priority numbers that every kernel has: some have eight, newer ones sixteen.
 pub(in crate::device::mlx5) const PRIORITIES: u16 = 8;
 
 impl Flow {
-    /// What `rule`, which passed [`Rule::check`], is for the device.
+    /// The flow for `rule`, which passed [`Rule::check`].
     pub(in crate::device::mlx5) fn of(rule: &Rule) -> Self {
         let mut specs = ArrayVec::new();
         specs.push(ethernet(rule));
@@ -91,20 +91,20 @@ fn ethernet(rule: &Rule) -> Spec {
     Spec::Ethernet { destination: destination_mac(rule), ethertype: rule.ethertype, vlan: rule.vlan }
 }
 
-/// The destination that the NIC compares: that of a group where the rule names one.
+/// The destination MAC address to match: the group's if the rule sets a group.
 fn destination_mac(rule: &Rule) -> Option<MacAddr> {
     let group = rule.destination.filter(Ipv4Addr::is_multicast).map(MacAddr::multicast_ipv4);
     rule.destination_mac.or(group)
 }
 
-/// TCP and UDP have specifications of their own, which name the protocol by being there.
+/// TCP and UDP have specifications of their own, whose presence implies the protocol.
 fn ipv4(rule: &Rule) -> Spec {
     let protocol = rule.protocol.filter(|protocol| !matches!(*protocol, Protocol::TCP | Protocol::UDP));
     Spec::Ipv4 { source: rule.source, destination: rule.destination, protocol }
 }
 
-/// The more telling a rule, the sooner: ports before addresses before link fields, and more fields
-/// before fewer. Lower goes first.
+/// The more specific a rule, the higher its precedence: ports before addresses before link fields,
+/// and more fields before fewer. The lowest number wins.
 pub(in crate::device::mlx5) fn priority(rule: &Rule) -> u16 {
     let fields = rule.fields();
     let names = |any: &[Fields]| any.iter().any(|&field| fields.contains(field));
@@ -130,7 +130,7 @@ pub(in crate::device::mlx5) fn priority(rule: &Rule) -> u16 {
     }
 }
 
-/// Whether the NIC cannot serve both rules, which go to different queues or give different tags.
+/// Whether the NIC cannot serve both rules, which have different queues or different tags.
 pub(in crate::device::mlx5) fn exclude(one: &Rule, other: &Rule) -> bool {
     let [first, second] =
         [one, other].map(|rule| Rule { destination_mac: destination_mac(rule), flow_tag: None, ..*rule });
@@ -139,17 +139,17 @@ pub(in crate::device::mlx5) fn exclude(one: &Rule, other: &Rule) -> bool {
         return false;
     }
     match (is_group(&first), is_group(&second)) {
-        // Of two priorities one is first; the same match twice is one entry, which would copy
-        // frames, or has two tags.
+        // Of two priorities one wins; two equal matches are one entry, which would copy frames, or
+        // has two tags.
         (false, false) => first == second,
-        // One entry has one tag, and of two entries only one gets a frame.
+        // One entry has one tag, and of two entries only one takes a frame.
         (true, true) => first != second || one.flow_tag != other.flow_tag,
         (true, false) => swallows(other, one),
         (false, true) => swallows(one, other),
     }
 }
 
-/// Whether some frame is named by both.
+/// Whether some frame matches both.
 fn overlap(one: &Rule, other: &Rule) -> bool {
     fn meet<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
         one.is_none() || other.is_none() || one == other
@@ -164,16 +164,16 @@ fn overlap(one: &Rule, other: &Rule) -> bool {
         && meet(one.destination_port, other.destination_port)
 }
 
-/// Whether `rule`, which names no group and so goes first, gets what by right is the group's: it is
-/// the less telling one.
+/// Whether `rule`, which sets no group and so has precedence, takes frames that should be the
+/// group's: it is the less specific one.
 fn swallows(rule: &Rule, group: &Rule) -> bool {
     priority(group) < priority(rule) || group.fields().contains(rule.fields())
 }
 
-/// What a flow's frames are spread over the queues by.
+/// The header fields by which a flow's frames are spread over the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Spreader {
-    /// Nothing: all go to the first queue.
+    /// None: all go to the first queue.
     None,
     /// Their IPv4 addresses.
     Addresses,
@@ -183,8 +183,8 @@ pub(in crate::device::mlx5) enum Spreader {
     Udp,
 }
 
-/// The flows that a rule is where it spreads: each with the hash of its header, the more telling
-/// ones with more fields and so before the others.
+/// The flows of a rule under a hash: one for each kind of header; the more specific ones have more
+/// fields and so precedence.
 pub(in crate::device::mlx5) fn spread(rule: &Rule, by: HashBy) -> ArrayVec<(Rule, Spreader), 4> {
     let mut flows = ArrayVec::new();
     let ipv4 = Rule { ethertype: Some(EtherType::IPV4), ..*rule };
@@ -217,7 +217,7 @@ mod tests {
     const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
     /// A NIC in a few lines, from mlx5.md 1.3 and not from the code above: whether all
-    /// specifications name the frame.
+    /// specifications match the frame.
     fn takes(flow: &Flow, frame: &[u8]) -> bool {
         let be16 = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
         let mut at = 12;
@@ -337,7 +337,7 @@ mod tests {
         let check = |one: Rule, other: Rule, expected: bool| {
             assert_eq!([exclude(&one, &other), exclude(&other, &one)], [expected; 2], "`{one}` and `{other}`");
         };
-        // The same group to two queues, however it is written, with one tag.
+        // The same group to two queues, in whichever form, with one tag.
         check(group.tagged(3), group.tagged(3), false);
         check(group, Rule { destination_mac: Some(MacAddr::multicast_ipv4(GROUP)), ..group }, false);
         check(group, group.tagged(3), true);
@@ -346,7 +346,7 @@ mod tests {
         check(group, group.on_vlan(7), true);
         check(group, Rule::protocol(Protocol::UDP).to(GROUP), true);
         check(group, Rule { destination_mac: Some(MacAddr::multicast_ipv4(GROUP)), ..Rule::ALL }, true);
-        // Other groups, ports, sources, tags of VLANs: no frame of both.
+        // Other groups, ports, sources, tags of VLANs: no frame matches both.
         check(group, Rule::udp(GROUP, 9001), false);
         check(group, Rule::udp(Ipv4Addr::new(239, 1, 2, 4), 9000), false);
         check(group.from(SENDER), group.from(Ipv4Addr::new(10, 0, 0, 2)), false);
@@ -358,7 +358,7 @@ mod tests {
         check(station.tagged(1), station.tagged(2), true);
         check(station, Rule::protocol(Protocol::UDP).to(SENDER), false);
         check(station, Rule::ALL, false);
-        // What names no group goes before any group.
+        // A rule without a group precedes any group.
         check(group, Rule::ALL, true);
         check(group, Rule::protocol(Protocol::UDP), true);
         check(group, Rule { destination_port: Some(9000), ..Rule::protocol(Protocol::UDP) }, true);
@@ -367,8 +367,8 @@ mod tests {
         check(Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(GROUP), Rule::arp(), false);
     }
 
-    /// Frames and rules of few values, so that they meet. The frames are whole: cut ones are each
-    /// NIC's own to judge.
+    /// Frames and rules of few values, so that they match often. The frames are whole: NICs may
+    /// differ on truncated ones.
     fn rules() -> impl Strategy<Value = Rule> {
         let macs = prop_oneof![Just(MacAddr::multicast_ipv4(GROUP)), Just(MacAddr([2, 0, 0, 0, 0, 1]))];
         let ethertypes = prop_oneof![4 => Just(EtherType::IPV4), 1 => Just(EtherType::ARP)];

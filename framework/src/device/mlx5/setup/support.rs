@@ -1,5 +1,5 @@
-//! What a machine has for this device, asked without opening a queue: for `wirepath devices`, and
-//! for who chooses a device.
+//! The ConnectX devices of a machine, queried without opening a queue: for `wirepath devices`, and
+//! for a choice of device.
 
 use std::io;
 
@@ -11,48 +11,47 @@ use super::capabilities::DeviceCapabilities;
 use super::find::{self, Listed};
 use crate::device::DeviceError;
 
-/// A verbs device, and what it says of itself.
+/// A verbs device, and its reported properties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mlx5Support {
     /// The verbs name.
     pub name: String,
-    /// The address of the PCI function, where it has one.
+    /// The address of the PCI function, if it has one.
     pub pci: Option<String>,
     /// The network interfaces of the same function.
     pub interfaces: Vec<String>,
-    /// What it can do, or why it cannot be used: one sentence.
+    /// The capabilities, or why it cannot be used: one sentence.
     pub capabilities: Result<Mlx5Capabilities, String>,
 }
 
-/// What a ConnectX can do.
+/// The capabilities of a ConnectX.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mlx5Capabilities {
     /// The version of its firmware.
     pub firmware: String,
     /// Its ports, from 1.
     pub ports: Vec<Mlx5Port>,
-    /// Each thing that [`Mlx5Config`](super::super::Mlx5Config) can ask for, with how it is there,
-    /// or why it is not.
+    /// Each feature that [`Mlx5Config`](super::super::Mlx5Config) can request, with its variant, or
+    /// why it is absent.
     pub features: Vec<(&'static str, Result<String, String>)>,
 }
 
 /// A port of a ConnectX.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mlx5Port {
-    /// Whether frames run on it, or InfiniBand.
+    /// Whether it is an Ethernet port, rather than InfiniBand.
     pub is_ethernet: bool,
     /// Whether it has a link.
     pub is_up: bool,
-    /// Gigabits a second; 0 where it does not say.
+    /// Gigabits per second; 0 if not reported.
     pub gbps: f32,
 }
 
 impl Mlx5Support {
-    /// All verbs devices of this machine, none where there are none. Opens each and changes
-    /// nothing.
+    /// All verbs devices of this machine. Opens each and changes nothing.
     ///
     /// # Errors
-    /// rdma-core is not installed, or is too old; one sentence with the command that helps.
+    /// rdma-core is not installed, or is too old; one sentence with the command to run.
     pub fn list() -> Result<Vec<Self>, DeviceError> {
         let core = RdmaCore::load().map_err(|error| SetupError::NoRdmaCore { reason: error.to_string() })?;
         let devices = core.devices().map_err(|error| verbs("rdma-core", "listing verbs devices", error))?;

@@ -1,46 +1,45 @@
-//! The rules of a device: which stand in it, and which wait for their queue.
+//! The rules of a device: those installed, and those that wait for their queue.
 //!
-//! A rule may be given before the worker has opened the queue. Until then the NIC must not know it:
-//! its frames would come to a ring without buffers, and the kernel, which could do something with
-//! them, would not get them. So the rules of a queue go into the device when the queue is ready,
-//! and are taken out before it goes. Where queues share what rules steer to (a hash spreads over
-//! them), they have one *target*.
+//! A rule may be set before the worker has opened the queue. Until then it must not be in the NIC:
+//! its frames would go to a ring without buffers, and not to the kernel, which could process them.
+//! So the rules of a queue are installed when the queue is ready, and removed before it ends. If
+//! queues share rules (a hash spreads over them), they have one *target*.
 //!
-//! The same rule given twice for a target stands once, until both are taken back. Rules that the
-//! NIC cannot both serve are refused when the second is given, whether their queues are open or
-//! not: a feed must not fall silent on the day when they are.
+//! The same rule set twice for a target is installed once, until both are removed. Rules that the
+//! NIC cannot both serve are refused when the second is set, whether their queues are open or not:
+//! a feed must not fall silent on the day when they are.
 
 use super::super::error::CAPABILITIES;
 use super::steering::{exclude, priority};
 use crate::device::steering::{Rule, RuleId, SteerError};
 
-/// What rules steer to.
+/// The target of rules.
 pub(in crate::device::mlx5) trait Target {
-    /// A rule that stands in the device until this is dropped.
+    /// A rule that is installed until this is dropped.
     type Standing;
 
-    /// Has what the rule names come here. An error is the system's number.
+    /// Installs a rule that steers to this target. An error is the system's error number.
     fn install(&self, rule: &Rule) -> Result<Self::Standing, i32>;
 }
 
 /// The rules of a device.
 pub(in crate::device::mlx5) struct Table<T: Target> {
     entries: Vec<Entry>,
-    // Before the targets: what steers goes before where it steers to.
+    // Before the targets: rules are dropped before their destinations.
     standing: Vec<Standing<T>>,
     targets: Vec<Option<T>>,
     next_id: u32,
     rules_max: usize,
 }
 
-/// A rule that was given.
+/// A rule that was set.
 struct Entry {
     id: RuleId,
     rule: Rule,
     target: usize,
 }
 
-/// A rule in the device.
+/// An installed rule.
 struct Standing<T: Target> {
     rule: Rule,
     target: usize,
@@ -54,8 +53,8 @@ impl<T: Target> Table<T> {
         Self { entries: Vec::new(), standing: Vec::new(), targets, next_id: 0, rules_max }
     }
 
-    /// Takes a rule, which passed [`Rule::check`]. Where its target is open it stands when this
-    /// returns.
+    /// Adds a rule, which passed [`Rule::check`]. If its target is open the rule is installed when
+    /// this returns.
     pub(in crate::device::mlx5) fn add(&mut self, rule: &Rule, target: usize) -> Result<RuleId, SteerError> {
         if self.entries.len() >= self.rules_max {
             return Err(SteerError::TableFull { rules_max: self.rules_max });
@@ -70,7 +69,7 @@ impl<T: Target> Table<T> {
         Ok(id)
     }
 
-    /// Takes a rule back, and says which it was.
+    /// Removes a rule, and returns it.
     pub(in crate::device::mlx5) fn remove(&mut self, id: RuleId) -> Result<Rule, SteerError> {
         let place = self.entries.iter().position(|entry| entry.id == id).ok_or(SteerError::NoRule { id })?;
         let Entry { rule, target, .. } = self.entries.remove(place);
@@ -80,12 +79,13 @@ impl<T: Target> Table<T> {
         Ok(rule)
     }
 
-    /// Puts the rules that wait for `target` into the device. At the first that does not go in all
-    /// are taken out again, and the target stays closed.
+    /// Installs the rules that wait for `target`. If one fails all are removed again, and the
+    /// target stays closed.
     pub(in crate::device::mlx5) fn open(&mut self, target: usize, opened: T) -> Result<(), (Rule, SteerError)> {
         self.targets[target] = Some(opened);
         let mut waiting: Vec<Rule> = self.of(target).map(|entry| entry.rule).collect();
-        // Where no priority counts, the first entry of a kind has its kind asked first.
+        // If no priority counts, the first entry with a set of fields determines when that set is
+        // tested.
         waiting.sort_by_key(priority);
         for rule in waiting {
             if let Err(error) = self.install(&rule, target) {
@@ -96,13 +96,13 @@ impl<T: Target> Table<T> {
         Ok(())
     }
 
-    /// Takes the rules of `target` out of the device; they wait again.
+    /// Removes the rules of `target` from the device; they wait again.
     pub(in crate::device::mlx5) fn close(&mut self, target: usize) {
         self.standing.retain(|standing| standing.target != target);
         self.targets[target] = None;
     }
 
-    /// A rule beside which the NIC cannot serve this one.
+    /// An existing rule beside which the NIC cannot serve this one.
     fn excluded_by(&self, rule: &Rule, target: usize) -> Option<Rule> {
         let elsewhere = |entry: &&Entry| entry.target != target || entry.rule.flow_tag != rule.flow_tag;
         self.entries.iter().filter(elsewhere).map(|entry| entry.rule).find(|other| exclude(rule, other))
@@ -125,7 +125,7 @@ impl<T: Target> Table<T> {
     }
 }
 
-/// What the system's number means: `ibv_create_flow` says so (mlx5.md 1.3; linux
+/// Maps the system's error number of `ibv_create_flow` (mlx5.md 1.3; linux
 /// drivers/infiniband/hw/mlx5/fs.c).
 fn refused(errno: i32, rule: &Rule, standing: usize) -> SteerError {
     match errno {
@@ -148,7 +148,7 @@ mod tests {
 
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 
-    /// What stands in a device that is only written down; as many rules fit as is said.
+    /// A fake device that records its rules, with room for the given number.
     #[derive(Clone, Default)]
     struct Fake(Rc<Device>);
 

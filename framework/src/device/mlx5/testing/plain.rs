@@ -1,5 +1,5 @@
-//! Rings over plain memory, without a NIC: what stands in for one writes what a test, a bench or a
-//! fuzzer tells it to, right or wrong. Not part of the crate's interface.
+//! Rings over plain memory, without a NIC: a fake NIC writes what a test, a bench or a fuzzer tells
+//! it to, right or wrong. Not part of the crate's interface.
 
 use core::any::Any;
 use core::ptr::NonNull;
@@ -24,7 +24,7 @@ use crate::counters::Scope;
 use crate::device::RxState;
 use crate::mem::{Pool, Region};
 
-/// Memory that is aligned as a page of the verbs library would be, as far as rings can tell.
+/// Memory aligned like a page of the verbs library, as far as rings can tell.
 #[derive(Clone)]
 pub(in crate::device::mlx5) struct Memory(Arc<[Line]>);
 
@@ -49,13 +49,13 @@ impl Memory {
         core::array::from_fn(|idx| self.0[(at + idx) / 64].0[(at + idx) % 64].load(Relaxed))
     }
 
-    /// Where it begins.
+    /// Its address.
     pub(in crate::device::mlx5) fn first(&self) -> NonNull<u8> {
         // A pointer to the whole, made of atomics: both sides may write through theirs.
         NonNull::from(&*self.0).cast()
     }
 
-    /// What keeps it.
+    /// The owner that keeps it alive.
     pub(in crate::device::mlx5) fn owner(&self) -> Arc<dyn Any + Send + Sync> {
         Arc::new(Arc::clone(&self.0))
     }
@@ -86,7 +86,7 @@ impl PlainCq {
         (parts, nic)
     }
 
-    /// Changes the CQE in a slot, whatever the other side may think of that.
+    /// Changes the CQE in a slot, whoever owns it.
     pub fn write(&mut self, slot: u32, change: impl FnOnce(&mut [u8; 64])) {
         let at = (slot % self.count * self.entry_len + self.entry_len - 64) as usize;
         let mut cqe = self.entries.read(at);
@@ -105,7 +105,7 @@ impl PlainCq {
         self.producer_idx = self.producer_idx.wrapping_add(1);
     }
 
-    /// Writes a compressed session: arrays of eight entries, the title `like` last.
+    /// Writes a compressed session: arrays of eight entries, then the title `like`.
     pub fn compress(&mut self, minis: &[[u8; 8]], like: impl FnOnce(&mut [u8; 64])) {
         for (array, entries) in (0..).zip(minis.chunks(8)) {
             let slot = self.producer_idx.wrapping_add(if array == 0 { 1 } else { array * 8 });
@@ -120,17 +120,17 @@ impl PlainCq {
         self.producer_idx = self.producer_idx.wrapping_add(minis.len() as u32 - 1);
     }
 
-    /// The slot that is written next.
+    /// The slot of the next CQE.
     pub fn slot(&self) -> u32 {
         self.producer_idx % self.count
     }
 
-    /// The owner bit of the entry `ahead` of the one that is written next.
+    /// The owner bit of the entry `ahead` of the next CQE.
     pub fn owner(&self, ahead: u32) -> u8 {
         u8::from(self.producer_idx.wrapping_add(ahead) & self.count != 0)
     }
 
-    /// The consumer index as the other side told it.
+    /// The consumer index that software published.
     pub fn consumer_index(&self) -> u32 {
         u32::from_be_bytes(self.records.read(0))
     }
@@ -141,7 +141,7 @@ impl PlainCq {
     }
 }
 
-/// The NIC's side of a receiving ring.
+/// The NIC's side of a receive ring.
 pub struct PlainRq {
     wqes: Memory,
     record: Memory,
@@ -165,7 +165,7 @@ impl PlainRq {
         (parts, nic)
     }
 
-    /// The producer index as the other side told it.
+    /// The producer index that software published.
     pub fn producer_index(&self) -> u32 {
         u32::from_be_bytes(self.record.read(0))
     }
@@ -181,10 +181,10 @@ impl PlainRq {
     }
 }
 
-/// The key that plain rings carry.
+/// The memory key of plain rings.
 pub const PLAIN_LKEY: u32 = 0x1234;
 
-/// How a plain queue is made.
+/// The configuration of a plain queue.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainConfig {
     /// Entries of the CQ.
@@ -197,7 +197,7 @@ pub struct PlainConfig {
     pub stride: u32,
     /// Bytes of the longest frame.
     pub frame_len_max: usize,
-    /// What becomes of timestamps.
+    /// The handling of timestamps.
     pub stamps: PlainStamps,
     /// Whether there are hashes.
     pub has_hashes: bool,

@@ -1,4 +1,4 @@
-//! A sending half over plain memory, and the NIC's side of it, which does what a test, a bench or a
+//! A send half over plain memory, and the NIC's side of it, which does what a test, a bench or a
 //! fuzzer tells it to. Not part of the crate's interface.
 
 use core::sync::atomic::Ordering::Acquire;
@@ -18,14 +18,14 @@ use crate::counters::Scope;
 use crate::device::DeviceError;
 use crate::mem::Pool;
 
-/// The number of a plain sending queue.
+/// The number of a plain send queue.
 pub const PLAIN_SQ_NUMBER: u32 = 0x00ab_cdef;
 /// The key of the pool's region.
 pub const PLAIN_TX_LKEY: u32 = 0x0a0b_0c0d;
 
 const BLOCK_LEN: usize = 64;
 
-/// How a plain sending queue is made.
+/// The configuration of a plain send queue.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainTxConfig {
     /// Blocks of the ring.
@@ -34,9 +34,9 @@ pub struct PlainTxConfig {
     pub cqes: u32,
     /// Bytes of a half of the register.
     pub blueflame_len: u32,
-    /// Bytes that each WQE carries inline.
+    /// Inline bytes that each WQE needs.
     pub inline_len_min: u8,
-    /// SqMemory of the longest WQE that it takes.
+    /// Units of the longest WQE that it accepts.
     pub wqe_units_max: u32,
     /// Bytes of the longest frame.
     pub frame_len_max: u32,
@@ -46,13 +46,13 @@ pub struct PlainTxConfig {
     pub checksums: bool,
     /// Inserts VLAN tags.
     pub vlan_insert: bool,
-    /// Bytes of the longest payload to be cut.
+    /// Bytes of the longest payload to be segmented.
     pub segmentation_len_max: u32,
-    /// TxTimestamps are told, by the time of day.
+    /// Transmit timestamps, in wall clock time.
     pub timestamps: bool,
-    /// TxTimestamps are told, in ticks.
+    /// Transmit timestamps, in ticks.
     pub raw_timestamps: bool,
-    /// Its rules stand once [`PlainTxObjects::hearing`] is true.
+    /// Its rules are installed once [`PlainTxObjects::hearing`] is true.
     pub shares_rules: bool,
 }
 
@@ -76,29 +76,29 @@ impl Default for PlainTxConfig {
     }
 }
 
-/// A ConnectX of one sending queue that does nothing on its own.
+/// A ConnectX with one send queue that does nothing on its own.
 pub struct PlainTxNic {
     /// Its completion queue.
     pub cq: PlainCq,
     /// Its ring.
     pub sq: PlainSq,
-    /// What set-up's objects were asked for, and what they answer.
+    /// The calls that set-up's objects received, and their answers.
     pub objects: Rc<PlainTxObjects>,
     resets_seen: u32,
 }
 
-/// The NIC's side of a sending ring.
+/// The NIC's side of a send ring.
 pub struct PlainSq {
     blocks: u32,
     wqes: Memory,
     record: Memory,
     register: Memory,
     register_len: usize,
-    /// The index of the WQE that it does next.
+    /// The index of the next WQE to execute.
     done: u16,
 }
 
-/// What stands for verbs objects.
+/// Fake verbs objects.
 #[derive(Debug, Default)]
 pub struct PlainTxObjects {
     /// Calls of `reset`.
@@ -111,7 +111,7 @@ pub struct PlainTxObjects {
     pub has_failed: Cell<bool>,
     /// Lost its completion queue.
     pub has_lost_cq: Cell<bool>,
-    /// What is sent would be answered to it.
+    /// Set once answers would reach the queue.
     pub hearing: Arc<AtomicBool>,
 }
 
@@ -145,7 +145,7 @@ impl Objects for Fake {
     }
 }
 
-/// A sending half over plain memory, and the NIC's side of it.
+/// A send half over plain memory, and the NIC's side of it.
 pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Mlx5Tx, PlainTxNic), DeviceError> {
     let (cq, nic_cq) = PlainCq::new(config.cqes, 64);
     let register_len = 2 * (config.blueflame_len as usize).max(8);
@@ -194,12 +194,12 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
 }
 
 impl PlainSq {
-    /// The producer index as the record tells it.
+    /// The producer index in the record.
     pub fn producer_index(&self) -> u16 {
         u32::from_be_bytes(self.record.read(0)) as u16
     }
 
-    /// The record as it stands.
+    /// The raw record.
     pub fn record(&self) -> u32 {
         u32::from_be_bytes(self.record.read(0))
     }
@@ -209,7 +209,7 @@ impl PlainSq {
         self.record.write(0, &record.to_be_bytes());
     }
 
-    /// Both halves of the register, as they were written last.
+    /// Both halves of the register, as last written.
     pub fn register(&self) -> Vec<u8> {
         (0..self.register_len / 8).flat_map(|word| self.register.read::<8>(word * 8)).collect()
     }
@@ -219,7 +219,7 @@ impl PlainSq {
         self.register.write(0, &vec![0; self.register_len]);
     }
 
-    /// Somebody who looks on from another thread.
+    /// An observer on another thread.
     pub fn watch(&self) -> Watch {
         Watch { record: self.record.clone(), register: self.register.clone() }
     }
@@ -229,31 +229,31 @@ impl PlainSq {
         self.wqes.read((u32::from(idx) % self.blocks) as usize * BLOCK_LEN)
     }
 
-    /// Overwrites a block, as nobody but a test does.
+    /// Overwrites a block, as only a test does.
     pub fn set_block(&self, idx: u16, block: &[u8; BLOCK_LEN]) {
         self.wqes.write((u32::from(idx) % self.blocks) as usize * BLOCK_LEN, block);
     }
 
-    /// The index of the WQE that is done next.
+    /// The index of the next WQE to execute.
     pub fn done(&self) -> u16 {
         self.done
     }
 
-    /// Goes on at another index.
+    /// Continues at another index.
     pub fn set_done(&mut self, done: u16) {
         self.done = done;
     }
 }
 
-/// Looks at the doorbell of a ring while it is rung.
+/// Observes the doorbell of a ring while it is rung.
 pub struct Watch {
     record: Memory,
     register: Memory,
 }
 
 impl Watch {
-    /// The index that the first half of the register names, and the record as it stood a moment
-    /// later. `None` while the register was never written, or is being written.
+    /// The index in the first half of the register, and the record a moment later. `None` if the
+    /// register was never written, or is being written.
     pub fn look(&self) -> Option<(u16, u16)> {
         let register: [u8; 8] = self.register.read(0);
         if register[7] == 0 || self.register.read(0) != register {
@@ -270,8 +270,8 @@ impl Watch {
 }
 
 impl PlainTxNic {
-    /// Does all WQEs that the record tells of, without looking at frames: writes the CQEs that were
-    /// asked for, and returns how many. After a reset it begins at index 0.
+    /// Executes all WQEs up to the record's index, without reading frames: writes the requested
+    /// CQEs, and returns how many. After a reset it starts at index 0.
     pub fn complete_all(&mut self) -> usize {
         if self.objects.resets.get() != self.resets_seen {
             self.resets_seen = self.objects.resets.get();

@@ -1,11 +1,11 @@
-//! Reads send WQEs as the fact sheet (mlx5.md 2.2 to 2.7) describes them, and refuses whatever it
-//! does not. It shares nothing with who writes them: no constant, no type, no helper.
+//! Reads send WQEs as the fact sheet (mlx5.md 2.2 to 2.7) describes them, and refuses all others.
+//! It shares nothing with the encoder: no constant, no type, no helper.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use super::plain_tx::PlainSq;
 
-/// What a device accepts.
+/// The limits of a device.
 #[derive(Clone, Debug)]
 pub(in crate::device::mlx5) struct Accepts {
     pub(in crate::device::mlx5) number: u32,
@@ -20,12 +20,12 @@ pub(in crate::device::mlx5) struct Accepts {
     pub(in crate::device::mlx5) wqe_units_max: usize,
 }
 
-/// What a WQE does.
+/// A decoded WQE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Wqe {
     /// Blocks that it fills.
     pub(in crate::device::mlx5) blocks: u16,
-    /// SqMemory, as the control segment says.
+    /// Units, by the control segment.
     pub(in crate::device::mlx5) ds: usize,
     /// Whether it completes with a CQE.
     pub(in crate::device::mlx5) is_signaled: bool,
@@ -33,20 +33,20 @@ pub(in crate::device::mlx5) struct Wqe {
     pub(in crate::device::mlx5) sends: Vec<Send>,
 }
 
-/// What leaves.
+/// A frame that leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) struct Send {
     /// IPv4 header checksum, UDP or TCP checksum.
     pub(in crate::device::mlx5) checksums: (bool, bool),
-    /// The frame as it stands, or the header that all segments get.
+    /// The whole frame, or the header that all segments get.
     pub(in crate::device::mlx5) bytes: Vec<u8>,
-    /// The payload to be cut, and the length of its pieces.
+    /// The payload to be segmented, and the segment length.
     pub(in crate::device::mlx5) cut: Option<(Vec<u8>, usize)>,
-    /// Whether the device fetched something: not all bytes were in the WQE.
+    /// Whether the device fetched some of the bytes.
     pub(in crate::device::mlx5) is_fetched: bool,
 }
 
-/// Where pointers lead: the bytes at an address, if they are registered.
+/// Resolves a pointer: the bytes at an address, if they are registered.
 pub(in crate::device::mlx5) type Fetch<'a> = dyn Fn(u64, usize) -> Option<Vec<u8>> + 'a;
 
 macro_rules! check {
@@ -57,7 +57,7 @@ macro_rules! check {
     };
 }
 
-/// The WQE at block `idx` of the ring, or what is wrong with it.
+/// Decodes the WQE at block `idx` of the ring, or returns the error in it.
 pub(in crate::device::mlx5) fn decode(
     sq: &PlainSq,
     idx: u16,
@@ -91,7 +91,7 @@ pub(in crate::device::mlx5) fn decode(
     Ok(Wqe { blocks, ds, is_signaled: control[11] == 8, sends })
 }
 
-/// What an Ethernet segment says.
+/// A decoded Ethernet segment.
 struct Ethernet {
     checksums: (bool, bool),
     mss: usize,
