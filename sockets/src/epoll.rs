@@ -1,0 +1,184 @@
+//! An epoll set: who waits for which socket, and which sockets have moved since. A socket that
+//! moves puts its items at the end of the set's list; a wait looks at the list from its front and
+//! at nothing else, so a thousand silent sockets cost nothing.
+//!
+//! ```text
+//!   socket moved ──▶ list ──wait──▶ level: reported while it is ready, and put at the end again
+//!                                   edge: reported once for each move
+//!                                   one shot: reported once, then off until it is modified
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::errno::Errno;
+use crate::ready::Ready;
+use crate::table::SocketId;
+
+/// When an item is reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trigger {
+    /// While it is ready.
+    #[default]
+    Level,
+    /// When something has moved: data or room came, the state changed (`EPOLLET`).
+    Edge,
+}
+
+/// What an item asks for: `struct epoll_event`, with the flags apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// For what. [`Ready::ALWAYS`] is reported in any case.
+    pub ready: Ready,
+    /// When.
+    pub trigger: Trigger,
+    /// Report it once, and then nothing until it is modified (`EPOLLONESHOT`).
+    pub one_shot: bool,
+    /// The caller's own (`epoll_data`).
+    pub data: u64,
+}
+
+/// What a wait reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpollEvent {
+    /// What it is ready for, of what was asked for.
+    pub ready: Ready,
+    /// As in the [`Interest`].
+    pub data: u64,
+}
+
+/// An item of a set, as its socket remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Watch {
+    pub(crate) set: usize,
+    pub(crate) item: usize,
+}
+
+/// A socket, and the descriptor by which it was added: a socket may be in a set by each of its
+/// descriptors, as on Linux.
+type Key = (SocketId, i32);
+
+#[derive(Debug)]
+struct Item {
+    key: Key,
+    interest: Interest,
+    /// It stands in the list.
+    is_listed: bool,
+    /// A one-shot item that was reported is off.
+    is_off: bool,
+}
+
+/// An epoll set.
+#[derive(Debug, Default)]
+pub(crate) struct Epoll {
+    items: Vec<Option<Item>>,
+    free: Vec<usize>,
+    by_key: HashMap<Key, usize>,
+    listed: VecDeque<usize>,
+}
+
+impl Epoll {
+    /// `EPOLL_CTL_ADD`. The item is looked at by the next wait. Says its number.
+    ///
+    /// # Errors
+    /// `EEXIST`: it is in the set.
+    pub(crate) fn add(&mut self, socket: SocketId, fd: i32, interest: Interest) -> Result<usize, Errno> {
+        let key = (socket, fd);
+        if self.by_key.contains_key(&key) {
+            return Err(Errno::EEXIST);
+        }
+        let item = Item { key, interest, is_listed: false, is_off: false };
+        let idx = match self.free.pop() {
+            Some(idx) => {
+                self.items[idx] = Some(item);
+                idx
+            }
+            None => {
+                self.items.push(Some(item));
+                self.items.len() - 1
+            }
+        };
+        self.by_key.insert(key, idx);
+        self.list(idx);
+        Ok(idx)
+    }
+
+    /// `EPOLL_CTL_MOD`: also turns a one-shot item on again, and reports it where it is ready.
+    ///
+    /// # Errors
+    /// `ENOENT`: it is not in the set.
+    pub(crate) fn modify(&mut self, socket: SocketId, fd: i32, interest: Interest) -> Result<(), Errno> {
+        let idx = *self.by_key.get(&(socket, fd)).ok_or(Errno::ENOENT)?;
+        if let Some(item) = &mut self.items[idx] {
+            item.interest = interest;
+            item.is_off = false;
+        }
+        self.list(idx);
+        Ok(())
+    }
+
+    /// `EPOLL_CTL_DEL`. Says the number that it had.
+    ///
+    /// # Errors
+    /// `ENOENT`: it is not in the set.
+    pub(crate) fn delete(&mut self, socket: SocketId, fd: i32) -> Result<usize, Errno> {
+        let idx = self.by_key.remove(&(socket, fd)).ok_or(Errno::ENOENT)?;
+        let was_listed = self.items[idx].take().is_some_and(|item| item.is_listed);
+        if was_listed {
+            self.listed.retain(|listed| *listed != idx);
+        }
+        self.free.push(idx);
+        Ok(idx)
+    }
+
+    /// A socket has gone with its last descriptor.
+    pub(crate) fn forget(&mut self, idx: usize) {
+        if let Some((socket, fd)) = self.items[idx].as_ref().map(|item| item.key) {
+            let _ = self.delete(socket, fd);
+        }
+    }
+
+    /// A socket has moved: the next wait looks at it. Some 5 ns, less where it is listed.
+    pub(crate) fn list(&mut self, idx: usize) {
+        if let Some(item) = &mut self.items[idx]
+            && !item.is_listed
+        {
+            item.is_listed = true;
+            self.listed.push_back(idx);
+        }
+    }
+
+    /// Whether a wait would look at anything.
+    pub(crate) fn has_listed(&self) -> bool {
+        !self.listed.is_empty()
+    }
+
+    /// Sockets in the set, for those who close it.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = SocketId> {
+        self.items.iter().flatten().map(|item| item.key.0)
+    }
+
+    /// Reports items that are ready into `events`, the one that has waited longest first, and says
+    /// how many. Each item is looked at once.
+    pub(crate) fn wait(&mut self, events: &mut [EpollEvent], ready_of: impl Fn(SocketId) -> Ready) -> usize {
+        let mut count = 0;
+        for _ in 0..self.listed.len() {
+            if count == events.len() {
+                break;
+            }
+            let Some(idx) = self.listed.pop_front() else { break };
+            let Some(item) = &mut self.items[idx] else { continue };
+            item.is_listed = false;
+            let ready = ready_of(item.key.0) & (item.interest.ready | Ready::ALWAYS);
+            if item.is_off || ready.is_none() {
+                continue;
+            }
+            events[count] = EpollEvent { ready, data: item.interest.data };
+            count += 1;
+            item.is_off = item.interest.one_shot;
+            if item.interest.trigger == Trigger::Level && !item.is_off {
+                self.list(idx);
+            }
+        }
+        count
+    }
+}

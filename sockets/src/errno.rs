@@ -1,0 +1,200 @@
+//! The errors of calls, by the numbers of Linux (`asm-generic/errno.h`), which x86-64 and aarch64
+//! share. A number and no enum, so that it passes through a C ABI as it is.
+
+use core::fmt;
+
+use wirepath::pipeline::tcp::{CallError, CloseReason, ConnectError, ListenError, SendError as TcpSendError};
+use wirepath::pipeline::{ConnectError as FlowError, SendError, SendToError};
+use wirepath::proto::{FlowErrorKind, PortError, SocketError};
+use wirepath::wire::icmpv4::Unreachable;
+
+/// Why a call failed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+/// The constants, and their names for [`fmt::Debug`].
+macro_rules! errnos {
+    ($($name:ident = $number:literal, $words:literal;)*) => {
+        impl Errno {
+            $(#[doc = concat!($words, ".")] pub const $name: Self = Self($number);)*
+
+            /// The name of the constant; `None` for a number that no call here returns.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($number => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+errnos! {
+    EBADF = 9, "Not an open descriptor";
+    EAGAIN = 11, "The call would block";
+    ENOMEM = 12, "No memory";
+    EACCES = 13, "A broadcast address without SO_BROADCAST";
+    EEXIST = 17, "The descriptor is in the set already";
+    EINVAL = 22, "An argument, or the state of the socket, does not allow the call";
+    EMFILE = 24, "All descriptors are taken";
+    EPIPE = 32, "The sending side is closed";
+    ENOENT = 2, "The descriptor is not in the set";
+    ENOTSOCK = 88, "Not a socket";
+    EDESTADDRREQ = 89, "No destination: name one, or connect";
+    EMSGSIZE = 90, "The datagram is too long";
+    EPROTOTYPE = 91, "The wrong kind of socket";
+    ENOPROTOOPT = 92, "No such option";
+    EOPNOTSUPP = 95, "Not for this kind of socket";
+    EADDRINUSE = 98, "The address is in use";
+    EADDRNOTAVAIL = 99, "The address is not ours, or no port is free";
+    ENETDOWN = 100, "The link is down";
+    ENETUNREACH = 101, "No route leads there";
+    ECONNABORTED = 103, "The connection was aborted";
+    ECONNRESET = 104, "The peer reset the connection";
+    ENOBUFS = 105, "No packet buffer is free";
+    EISCONN = 106, "Connected already";
+    ENOTCONN = 107, "Not connected";
+    ETIMEDOUT = 110, "The peer did not answer";
+    ECONNREFUSED = 111, "Nobody listens there";
+    EHOSTUNREACH = 113, "The host, or the router to it, does not answer";
+    EALREADY = 114, "The handshake goes on";
+    EINPROGRESS = 115, "The handshake has begun";
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", std::io::Error::from(*self))
+    }
+}
+
+impl std::error::Error for Errno {}
+
+impl From<Errno> for std::io::Error {
+    fn from(errno: Errno) -> Self {
+        Self::from_raw_os_error(errno.0)
+    }
+}
+
+/// How a connection ended, as `SO_ERROR` says it; `None` where it ended in order.
+pub(crate) fn of_close(reason: CloseReason) -> Option<Errno> {
+    match reason {
+        CloseReason::Finished | CloseReason::LingerTimedOut => None,
+        CloseReason::Aborted => Some(Errno::ECONNABORTED),
+        CloseReason::Reset => Some(Errno::ECONNRESET),
+        CloseReason::Refused => Some(Errno::ECONNREFUSED),
+        CloseReason::NoRoute => Some(Errno::ENETUNREACH),
+        CloseReason::Unreachable | CloseReason::NoNeighbor => Some(Errno::EHOSTUNREACH),
+        // A reason that is new here means that the connection is gone.
+        _ => Some(Errno::ETIMEDOUT),
+    }
+}
+
+/// What an ICMP error about a UDP flow is to its socket; `None` for those that `connect` without
+/// `IP_RECVERR` does not report (RFC 1122 4.1.3.3, Linux `icmp_err_convert`).
+pub(crate) fn of_icmp(kind: FlowErrorKind) -> Option<Errno> {
+    match kind {
+        FlowErrorKind::Unreachable(Unreachable::Port) => Some(Errno::ECONNREFUSED),
+        FlowErrorKind::Unreachable(Unreachable::Protocol) => Some(Errno::ENOPROTOOPT),
+        FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { .. }) => Some(Errno::EMSGSIZE),
+        _ => None,
+    }
+}
+
+impl From<ConnectError> for Errno {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::InTimeWait { .. } | ConnectError::NoPort { .. } | ConnectError::NotOurs(_) => {
+                Self::EADDRNOTAVAIL
+            }
+            ConnectError::AddressInUse { .. } => Self::EADDRINUSE,
+            ConnectError::TooMany { .. } => Self::ENOBUFS,
+            ConnectError::NoRoute(_) | ConnectError::Own(_) => Self::ENETUNREACH,
+            _ => Self::EINVAL,
+        }
+    }
+}
+
+impl From<ListenError> for Errno {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::AddressInUse(_) => Self::EADDRINUSE,
+            ListenError::NotOurs(_) => Self::EADDRNOTAVAIL,
+            ListenError::TooMany { .. } => Self::ENOBUFS,
+            _ => Self::EINVAL,
+        }
+    }
+}
+
+impl From<CallError> for Errno {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::NotFound | CallError::NotConnected => Self::ENOTCONN,
+            CallError::NoChunk => Self::EAGAIN,
+            _ => Self::EINVAL,
+        }
+    }
+}
+
+impl From<TcpSendError> for Errno {
+    fn from(error: TcpSendError) -> Self {
+        match error {
+            TcpSendError::NotFound | TcpSendError::Closed => Self::EPIPE,
+            TcpSendError::TooLong { .. } | TcpSendError::NotLinear => Self::EMSGSIZE,
+            // There is no room, or the handshake is not done: `EPOLLOUT` follows.
+            _ => Self::EAGAIN,
+        }
+    }
+}
+
+impl From<SocketError> for Errno {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::GroupIsJoined(_) => Self::EINVAL,
+            SocketError::Port(PortError::AddressInUse { .. } | PortError::FlowInUse { .. }) => Self::EADDRINUSE,
+            SocketError::Port(_) => Self::EADDRNOTAVAIL,
+            SocketError::Filter(_) => Self::EADDRNOTAVAIL,
+            _ => Self::ENOBUFS,
+        }
+    }
+}
+
+impl From<FlowError> for Errno {
+    fn from(error: FlowError) -> Self {
+        match error {
+            FlowError::NeighborMissing(_) => Self::EHOSTUNREACH,
+            _ => Self::ENETUNREACH,
+        }
+    }
+}
+
+impl From<SendError> for Errno {
+    fn from(error: SendError) -> Self {
+        match error {
+            // The next turn takes sent buffers back.
+            SendError::PoolEmpty | SendError::RingFull => Self::EAGAIN,
+            SendError::TooLong | SendError::DontFragment { .. } => Self::EMSGSIZE,
+            SendError::LinkDown => Self::ENETDOWN,
+            SendError::NeighborMissing(_) => Self::EHOSTUNREACH,
+            _ => Self::ENETUNREACH,
+        }
+    }
+}
+
+impl From<SendToError> for Errno {
+    fn from(error: SendToError) -> Self {
+        match error {
+            SendToError::Connect(error) => error.into(),
+            SendToError::Send(error) => error.into(),
+            _ => Self::ENETUNREACH,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Sockets over a wirepath worker, with the semantics of Linux: for programs that want `std::net`
+//! and not callbacks.
+//!
+//! ```text
+//!   net            UdpSocket, TcpListener, TcpStream: the names and the behavior of std::net
+//!   stack          whose turn it is: a call that would block polls the worker until it need not
+//!   descriptors    numbers, what dup shares, close-on-exec
+//!   epoll          who waits for which socket: level, edge, one shot
+//!   table          the worker's app: sockets by connection and by consumer, and their calls
+//!   socket         one stream, one listener, one datagram socket
+//!   options, errno, ready    the words of the calls
+//! ```
+//! An arrow points down, and only down. Nothing here is a system call, reads a clock but the one
+//! that it was given, or knows a device: a [`Stack`] runs over any [`Worker`], over plain memory
+//! in virtual time as over a NIC.
+//!
+//! [`Worker`]: wirepath::worker::Worker
+//!
+//! Two hosts over a wire of plain memory. The one that would block polls the other meanwhile, as
+//! one thread runs both; over a NIC nothing of this is needed.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//!
+//! use sockets::net::{TcpListener, TcpStream};
+//! use sockets::{Sockets, Stack};
+//! use wirepath::counters::Block;
+//! use wirepath::device::memory::{MemoryConfig, pair};
+//! use wirepath::pipeline::tcp::TcpConfig;
+//! use wirepath::time::MonotonicClock;
+//! use wirepath::worker::Worker;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (mut left, mut right) = pair("wire", MemoryConfig::default());
+//! let block = Block::heap();
+//! let client = Worker::builder(&mut left)?.address("192.0.2.1/24".parse()?).tcp(TcpConfig::default());
+//! let client = Stack::over(client.build(Sockets::new(64), &block.scope("client"))?, MonotonicClock::start());
+//! let server = Worker::builder(&mut right)?.address("192.0.2.2/24".parse()?).tcp(TcpConfig::default());
+//! let server = Stack::over(server.build(Sockets::new(64), &block.scope("server"))?, MonotonicClock::start());
+//! client.when_idle({ let server = server.clone(); move || _ = server.turn() });
+//! server.when_idle({ let client = client.clone(); move || _ = client.turn() });
+//!
+//! let listener = TcpListener::bind(&server, "192.0.2.2:80".parse()?)?;
+//! let mut ours = TcpStream::connect(&client, "192.0.2.2:80".parse()?)?;
+//! let (mut theirs, from) = listener.accept()?;
+//! ours.write_all(b"hello")?;
+//! let mut word = [0; 5];
+//! theirs.read_exact(&mut word)?;
+//! assert_eq!((&word, from), (b"hello", ours.local_addr()?));
+//! # Ok(())
+//! # }
+//! ```
+
+mod descriptors;
+mod epoll;
+mod errno;
+pub mod net;
+mod options;
+mod ready;
+mod socket;
+mod stack;
+mod table;
+
+pub use descriptors::{Closed, Descriptors, File, OpenFile};
+pub use epoll::{EpollEvent, Interest, Trigger};
+pub use errno::Errno;
+pub use options::{Options, Shutdown};
+pub use ready::Ready;
+pub use socket::datagram::DatagramInfo;
+pub use stack::{Drive, PollSocket, Stack};
+pub use table::{Kind, SocketId, Sockets};

@@ -1,0 +1,313 @@
+//! `std::net` over a [`Stack`]: the same names, the same calls, the same errors. A program changes
+//! its `use` line and names the stack where it binds or connects.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::io::{self, Read, Write};
+
+use wirepath::proto::InterfaceId;
+use wirepath::time::Duration;
+
+use crate::errno::Errno;
+use crate::options::{Options, Shutdown};
+use crate::socket::datagram::DatagramInfo;
+use crate::stack::Stack;
+use crate::table::{Kind, SocketId, Sockets};
+
+/// A socket, closed when it goes.
+struct Handle {
+    stack: Stack,
+    id: SocketId,
+    nonblocking: bool,
+}
+
+impl Handle {
+    fn new(stack: &Stack, kind: Kind) -> io::Result<Self> {
+        let id = stack.call(|sockets, _| sockets.socket(kind))?;
+        Ok(Self { stack: stack.clone(), id, nonblocking: false })
+    }
+
+    /// A call that waits for at most `timeout`, or not at all where the socket does not block.
+    fn wait<T>(
+        &self,
+        timeout: Option<Duration>,
+        act: impl FnMut(&mut Sockets, &mut wirepath::pipeline::Cx<'_>) -> Result<T, Errno>,
+    ) -> io::Result<T> {
+        let result = if self.nonblocking { self.stack.call(act) } else { self.stack.block(timeout, act) };
+        Ok(result?)
+    }
+
+    fn options(&self) -> io::Result<Options> {
+        Ok(self.stack.call(|sockets, _| sockets.options(self.id))?)
+    }
+
+    fn change(&self, change: impl Fn(&mut Options)) -> io::Result<()> {
+        Ok(self.stack.call(|sockets, cx| {
+            let mut options = sockets.options(self.id)?;
+            change(&mut options);
+            sockets.set_options(self.id, &options, cx)
+        })?)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddrV4> {
+        Ok(self.stack.call(|sockets, _| sockets.local_addr(self.id))?)
+    }
+
+    fn peer_addr(&self) -> io::Result<SocketAddrV4> {
+        Ok(self.stack.call(|sockets, _| sockets.peer_addr(self.id))?)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _ = self.stack.call(|sockets, cx| sockets.close(self.id, cx));
+    }
+}
+
+/// What every kind of socket has.
+macro_rules! common {
+    ($socket:ident) => {
+        impl $socket {
+            /// The local end.
+            ///
+            /// # Errors
+            /// None of an open socket.
+            pub fn local_addr(&self) -> io::Result<SocketAddrV4> {
+                self.0.local_addr()
+            }
+
+            /// The pending error, once (`SO_ERROR`).
+            ///
+            /// # Errors
+            /// None of an open socket.
+            pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+                let error = self.0.stack.call(|sockets, _| sockets.take_error(self.0.id))?;
+                Ok(error.map(io::Error::from))
+            }
+
+            /// Whether calls return `WouldBlock` where they would wait.
+            ///
+            /// # Errors
+            /// None of an open socket.
+            pub fn set_nonblocking(&mut self, nonblocking: bool) -> io::Result<()> {
+                self.0.nonblocking = nonblocking;
+                Ok(())
+            }
+
+            /// The options, all at once.
+            ///
+            /// # Errors
+            /// None of an open socket.
+            pub fn options(&self) -> io::Result<Options> {
+                self.0.options()
+            }
+
+            /// Changes some of the options.
+            ///
+            /// # Errors
+            /// `InvalidInput`: a value is out of range.
+            pub fn set_options(&self, change: impl Fn(&mut Options)) -> io::Result<()> {
+                self.0.change(change)
+            }
+
+            /// The name of the socket, for [`Stack::poll`] and for epoll sets.
+            pub fn id(&self) -> SocketId {
+                self.0.id
+            }
+        }
+    };
+}
+
+/// A UDP socket.
+pub struct UdpSocket(Handle);
+
+common!(UdpSocket);
+
+impl UdpSocket {
+    /// Binds a socket; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// `AddrInUse`, `AddrNotAvailable`.
+    pub fn bind(stack: &Stack, local: SocketAddrV4) -> io::Result<Self> {
+        let handle = Handle::new(stack, Kind::Datagram)?;
+        stack.call(|sockets, cx| sockets.bind(handle.id, local, cx))?;
+        Ok(Self(handle))
+    }
+
+    /// Names the peer: what others send is not received, and [`send`](Self::send) goes there.
+    ///
+    /// # Errors
+    /// No route leads there.
+    pub fn connect(&self, remote: SocketAddrV4) -> io::Result<()> {
+        Ok(self.0.stack.call(|sockets, cx| sockets.connect(self.0.id, remote, cx))?)
+    }
+
+    /// The peer of [`connect`](Self::connect).
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddrV4> {
+        self.0.peer_addr()
+    }
+
+    /// Sends a datagram to the peer.
+    ///
+    /// # Errors
+    /// As of `std::net`; `ConnectionRefused` where the peer said that nobody listens.
+    pub fn send(&self, payload: &[u8]) -> io::Result<usize> {
+        let timeout = self.0.options()?.send_timeout;
+        self.0.wait(timeout, |sockets, cx| sockets.send(self.0.id, payload, cx))
+    }
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    /// As of `std::net`.
+    pub fn send_to(&self, payload: &[u8], remote: SocketAddrV4) -> io::Result<usize> {
+        let timeout = self.0.options()?.send_timeout;
+        self.0.wait(timeout, |sockets, cx| sockets.send_to(self.0.id, payload, remote, cx))
+    }
+
+    /// Receives a datagram; what does not fit is lost.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the time is over, or the socket does not block.
+    pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.recv_info(into).map(|(count, _)| count)
+    }
+
+    /// The same, and who sent it.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddrV4)> {
+        self.recv_info(into).map(|(count, info)| (count, info.source))
+    }
+
+    /// The same, and all that `recvmsg` tells: destination, interface, timestamp, TTL, TOS.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_info(&self, into: &mut [u8]) -> io::Result<(usize, DatagramInfo)> {
+        let timeout = self.0.options()?.receive_timeout;
+        self.0.wait(timeout, |sockets, _| sockets.recv_from(self.0.id, into))
+    }
+
+    /// Joins a group on whichever interface the host has.
+    ///
+    /// # Errors
+    /// `AddrInUse`: a member already.
+    pub fn join_multicast_v4(&self, group: Ipv4Addr) -> io::Result<()> {
+        Ok(self.0.stack.call(|sockets, cx| sockets.join(self.0.id, group, InterfaceId::ANY, None, cx))?)
+    }
+
+    /// Joins a group for one source.
+    ///
+    /// # Errors
+    /// `AddrInUse`: a member already.
+    pub fn join_source_v4(&self, group: Ipv4Addr, source: Ipv4Addr) -> io::Result<()> {
+        Ok(self.0.stack.call(|sockets, cx| sockets.join(self.0.id, group, InterfaceId::ANY, Some(source), cx))?)
+    }
+
+    /// Leaves a group.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable`: not a member.
+    pub fn leave_multicast_v4(&self, group: Ipv4Addr) -> io::Result<()> {
+        Ok(self.0.stack.call(|sockets, cx| sockets.leave(self.0.id, group, InterfaceId::ANY, None, cx))?)
+    }
+}
+
+/// A TCP socket that listens.
+pub struct TcpListener(Handle);
+
+common!(TcpListener);
+
+impl TcpListener {
+    /// Listens at `local`, with a backlog of 128; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// `AddrInUse`, `AddrNotAvailable`.
+    pub fn bind(stack: &Stack, local: SocketAddrV4) -> io::Result<Self> {
+        const BACKLOG: usize = 128;
+        let handle = Handle::new(stack, Kind::Stream)?;
+        stack.call(|sockets, cx| {
+            sockets.bind(handle.id, local, cx)?;
+            sockets.listen(handle.id, BACKLOG, cx)
+        })?;
+        Ok(Self(handle))
+    }
+
+    /// The next connection, and its peer.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the time is over, or the socket does not block.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddrV4)> {
+        let timeout = self.0.options()?.receive_timeout;
+        let (id, remote) = self.0.wait(timeout, |sockets, _| sockets.accept(self.0.id))?;
+        Ok((TcpStream(Handle { stack: self.0.stack.clone(), id, nonblocking: false }), remote))
+    }
+}
+
+/// A TCP connection.
+pub struct TcpStream(Handle);
+
+common!(TcpStream);
+
+impl TcpStream {
+    /// Connects, and waits until the handshake is done.
+    ///
+    /// # Errors
+    /// `ConnectionRefused`, `TimedOut`, `HostUnreachable`, `NetworkUnreachable`.
+    pub fn connect(stack: &Stack, remote: SocketAddrV4) -> io::Result<Self> {
+        let handle = Handle::new(stack, Kind::Stream)?;
+        stack.block(None, |sockets, cx| match sockets.connect(handle.id, remote, cx) {
+            Err(Errno::EINPROGRESS | Errno::EALREADY) => Err(Errno::EAGAIN),
+            done => done,
+        })?;
+        Ok(Self(handle))
+    }
+
+    /// The peer.
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddrV4> {
+        self.0.peer_addr()
+    }
+
+    /// Closes one direction or both.
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        Ok(self.0.stack.call(|sockets, cx| sockets.shutdown(self.0.id, how, cx))?)
+    }
+
+    /// Reads and leaves the bytes.
+    ///
+    /// # Errors
+    /// As of `read`.
+    pub fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
+        let timeout = self.0.options()?.receive_timeout;
+        self.0.wait(timeout, |sockets, _| sockets.peek(self.0.id, into))
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let timeout = self.0.options()?.receive_timeout;
+        self.0.wait(timeout, |sockets, cx| sockets.recv(self.0.id, into, cx))
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let timeout = self.0.options()?.send_timeout;
+        self.0.wait(timeout, |sockets, cx| sockets.send(self.0.id, bytes, cx))
+    }
+
+    /// What was written has been handed to the connection: nothing waits here.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

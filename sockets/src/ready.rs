@@ -1,0 +1,67 @@
+//! Readiness, by the bits of `poll(2)`, which those of epoll share.
+
+use core::ops::{BitAnd, BitOr, BitOrAssign};
+
+/// What a socket is ready for, or what is asked of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ready(pub u32);
+
+impl Ready {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// A read does not block (`POLLIN`): data, the peer's end, or a connection to accept.
+    pub const IN: Self = Self(0x001);
+    /// A write does not block (`POLLOUT`).
+    pub const OUT: Self = Self(0x004);
+    /// An error waits in `SO_ERROR` (`POLLERR`). Reported without being asked for.
+    pub const ERR: Self = Self(0x008);
+    /// Both directions are closed (`POLLHUP`). Reported without being asked for.
+    pub const HUP: Self = Self(0x010);
+    /// The peer sends no more (`POLLRDHUP`).
+    pub const RDHUP: Self = Self(0x2000);
+    /// Reported without being asked for.
+    pub const ALWAYS: Self = Self(Self::ERR.0 | Self::HUP.0);
+
+    /// Whether any bit of `other` is set.
+    #[inline]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether no bit is set.
+    #[inline]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// `bits` where `condition`, else none.
+    #[inline]
+    pub(crate) const fn when(condition: bool, bits: Self) -> Self {
+        if condition { bits } else { Self::NONE }
+    }
+}
+
+impl BitOr for Ready {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Ready {
+    #[inline]
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl BitAnd for Ready {
+    type Output = Self;
+
+    #[inline]
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}

@@ -1,0 +1,206 @@
+//! A UDP socket: the datagrams that wait, each in the packet buffer that it came in, and the flows
+//! whose headers are prepared.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::VecDeque;
+
+use wirepath::mem::Held;
+use wirepath::pipeline::{Cx, Datagram, SendError, UdpFlow, UdpOptions};
+use wirepath::proto::InterfaceId;
+use wirepath::time::{Duration, Instant, UnixTime};
+
+use super::{BUFFER_CHARGE, copy_held};
+use crate::errno::Errno;
+use crate::options::Options;
+use crate::ready::Ready;
+
+/// Destinations whose headers stay prepared. Who sends to more pays for the preparation again, some
+/// 30 ns.
+const FLOWS_MAX: usize = 64;
+
+/// How long a send waits for the next hop to answer ARP: three requests, a second apart.
+const NEIGHBOR_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What `recvmsg` tells of a datagram beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramInfo {
+    /// Who sent it.
+    pub source: SocketAddrV4,
+    /// To whom it was sent (`IP_PKTINFO`): the group, for multicast.
+    pub destination: SocketAddrV4,
+    /// Where it arrived (`IP_PKTINFO`).
+    pub interface: InterfaceId,
+    /// Bytes of it, also where the caller's buffer was shorter (`MSG_TRUNC`).
+    pub len: usize,
+    /// When it arrived (`SO_TIMESTAMPNS`).
+    pub timestamp: Option<UnixTime>,
+    /// `IP_RECVTTL`.
+    pub ttl: u8,
+    /// `IP_RECVTOS`.
+    pub tos: u8,
+}
+
+impl DatagramInfo {
+    /// Of no datagram: a read after `SHUT_RD`.
+    pub(crate) fn none(local: SocketAddrV4) -> Self {
+        let (destination, source) = (local, super::UNBOUND);
+        Self { source, destination, interface: InterfaceId::ANY, len: 0, timestamp: None, ttl: 0, tos: 0 }
+    }
+}
+
+/// A group that a socket is a member of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub(crate) group: Ipv4Addr,
+    pub(crate) interface: InterfaceId,
+    /// The one source that it is for; `None` for any.
+    pub(crate) source: Option<Ipv4Addr>,
+}
+
+struct Waiting {
+    held: Held,
+    info: DatagramInfo,
+}
+
+/// A UDP socket.
+pub(crate) struct DatagramSocket {
+    received: VecDeque<Waiting>,
+    /// Datagrams that found the receive buffer full (`SO_RXQ_OVFL`).
+    pub(crate) dropped: u64,
+    /// The peer of `connect`.
+    pub(crate) remote: Option<SocketAddrV4>,
+    pub(crate) memberships: Vec<Membership>,
+    pub(crate) is_read_shut: bool,
+    pub(crate) is_write_shut: bool,
+    flows: Vec<UdpFlow>,
+    /// The flow that makes way for the next.
+    oldest: usize,
+    /// Since when sends wait for a next hop that has not answered.
+    asked_since: Option<Instant>,
+}
+
+impl DatagramSocket {
+    pub(crate) fn new() -> Self {
+        Self {
+            received: VecDeque::new(),
+            dropped: 0,
+            remote: None,
+            memberships: Vec::new(),
+            is_read_shut: false,
+            is_write_shut: false,
+            flows: Vec::new(),
+            oldest: 0,
+            asked_since: None,
+        }
+    }
+
+    /// Keeps a datagram, or drops it where the receive buffer is full or `connect` named another
+    /// peer. Says whether it was kept.
+    pub(crate) fn push(&mut self, datagram: &Datagram<'_>, receive_buffer: usize) -> bool {
+        if self.remote.is_some_and(|remote| remote != datagram.source) {
+            return false;
+        }
+        let len = datagram.payload.len();
+        let charge = self.received.len() * BUFFER_CHARGE + len.max(BUFFER_CHARGE);
+        if charge > receive_buffer.max(BUFFER_CHARGE) {
+            self.dropped += 1;
+            return false;
+        }
+        let info = DatagramInfo {
+            source: datagram.source,
+            destination: datagram.destination,
+            interface: datagram.interface,
+            len,
+            timestamp: datagram.timestamp,
+            ttl: datagram.ttl,
+            tos: datagram.tos,
+        };
+        self.received.push_back(Waiting { held: datagram.hold(), info });
+        true
+    }
+
+    /// Takes the next datagram; what does not fit in `into` is lost, as of a kernel's socket.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> Option<(usize, DatagramInfo)> {
+        let Waiting { held, info } = self.received.pop_front()?;
+        Some((copy_held(&held, 0, into), info))
+    }
+
+    /// The same, and leaves it (`MSG_PEEK`).
+    pub(crate) fn peek(&self, into: &mut [u8]) -> Option<(usize, DatagramInfo)> {
+        let Waiting { held, info } = self.received.front()?;
+        Some((copy_held(held, 0, into), *info))
+    }
+
+    /// Sends a datagram from `local`, by the flow that is prepared for `remote` where there is one.
+    pub(crate) fn send(
+        &mut self,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        payload: &[u8],
+        options: &Options,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Errno> {
+        let flow = match self.flows.iter().position(|flow| flow.remote() == remote) {
+            Some(idx) => &mut self.flows[idx],
+            None => self.prepare(local, remote, options, cx)?,
+        };
+        match flow.send(payload, cx) {
+            // It is asked for, and more fragments than may wait for the answer.
+            Err(SendError::NeighborMissing(_)) => Err(self.await_neighbor(cx.now)),
+            sent => {
+                self.asked_since = None;
+                sent?;
+                Ok(())
+            }
+        }
+    }
+
+    /// What a send says whose next hop has not answered yet.
+    fn await_neighbor(&mut self, now: Instant) -> Errno {
+        if now.since(*self.asked_since.get_or_insert(now)) < NEIGHBOR_PATIENCE {
+            return Errno::EAGAIN;
+        }
+        self.asked_since = None;
+        Errno::EHOSTUNREACH
+    }
+
+    /// Prepares the headers to `remote`, in the place of the oldest where all are taken.
+    pub(crate) fn prepare(
+        &mut self,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        options: &Options,
+        cx: &mut Cx<'_>,
+    ) -> Result<&mut UdpFlow, Errno> {
+        let ttl = if remote.ip().is_multicast() { options.multicast_ttl } else { options.ttl };
+        let options = UdpOptions { ttl: Some(ttl), tos: options.tos, ..UdpOptions::default() };
+        let flow = UdpFlow::connect(local, remote, &options, cx)?;
+        if self.flows.len() < FLOWS_MAX {
+            self.flows.push(flow);
+            return Ok(self.flows.last_mut().expect("one was pushed"));
+        }
+        let idx = self.oldest;
+        self.oldest = (idx + 1) % FLOWS_MAX;
+        self.flows[idx] = flow;
+        Ok(&mut self.flows[idx])
+    }
+
+    /// Where datagrams to `remote` come from; `None` before the first was sent there.
+    pub(crate) fn source_to(&self, remote: SocketAddrV4) -> Option<SocketAddrV4> {
+        self.flows.iter().find(|flow| flow.remote() == remote).map(UdpFlow::local)
+    }
+
+    /// Prepares all headers anew: the local end or an option has changed.
+    pub(crate) fn forget_flows(&mut self) {
+        self.flows.clear();
+        self.oldest = 0;
+    }
+
+    /// Linux `datagram_poll`.
+    pub(crate) fn ready(&self) -> Ready {
+        Ready::when(!self.received.is_empty() || self.is_read_shut, Ready::IN)
+            | Ready::OUT
+            | Ready::when(self.is_read_shut, Ready::RDHUP)
+            | Ready::when(self.is_read_shut && self.is_write_shut, Ready::HUP)
+    }
+}

@@ -1,0 +1,50 @@
+//! A listener's queue of connections that nobody has accepted yet.
+
+use std::collections::VecDeque;
+
+use wirepath::pipeline::tcp::ListenerId;
+
+use crate::ready::Ready;
+use crate::table::SocketId;
+
+/// A socket that listens.
+pub(crate) struct Listener {
+    pub(crate) id: ListenerId,
+    /// Connections whose handshake is done, the oldest first.
+    queue: VecDeque<SocketId>,
+    /// Linux's `somaxconn` rule: one more than `listen` was told.
+    backlog: usize,
+    /// `shutdown` of a listener: `accept` returns `EINVAL`.
+    pub(crate) is_shut: bool,
+}
+
+impl Listener {
+    pub(crate) fn new(id: ListenerId, backlog: usize) -> Self {
+        Self { id, queue: VecDeque::new(), backlog: backlog.saturating_add(1), is_shut: false }
+    }
+
+    /// A second `listen` changes the backlog alone.
+    pub(crate) fn set_backlog(&mut self, backlog: usize) {
+        self.backlog = backlog.saturating_add(1);
+    }
+
+    /// Whether a SYN is ignored, so that the caller tries again later (Linux `sk_acceptq_is_full`).
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_shut || self.queue.len() >= self.backlog
+    }
+
+    pub(crate) fn push(&mut self, socket: SocketId) {
+        self.queue.push_back(socket);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<SocketId> {
+        self.queue.pop_front()
+    }
+
+    /// A connection that ended before it was accepted stays in the queue: `accept` returns it, and
+    /// its first read says how it ended.
+    pub(crate) fn ready(&self) -> Ready {
+        Ready::when(!self.queue.is_empty(), Ready::IN)
+            | Ready::when(self.is_shut, Ready(Ready::IN.0 | Ready::RDHUP.0 | Ready::HUP.0))
+    }
+}

@@ -1,0 +1,81 @@
+//! One socket of each kind: its state, its queue, and what it is ready for. None knows another, the
+//! table, or who waits.
+
+pub(crate) mod datagram;
+pub(crate) mod listener;
+pub(crate) mod stream;
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use wirepath::mem::Held;
+
+use self::datagram::DatagramSocket;
+use self::listener::Listener;
+use self::stream::Stream;
+use crate::epoll::Watch;
+use crate::errno::Errno;
+use crate::options::Options;
+use crate::ready::Ready;
+
+/// An address that is not bound yet.
+pub(crate) const UNBOUND: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+
+/// Bytes that one buffer of the pool counts as in `SO_RCVBUF`, however few it holds: as the kernel
+/// counts `truesize`, so that small messages cannot take the pool.
+pub(crate) const BUFFER_CHARGE: usize = 2_048;
+
+/// A socket.
+pub(crate) struct Socket {
+    pub(crate) state: State,
+    pub(crate) options: Options,
+    /// `getsockname`.
+    pub(crate) local: SocketAddrV4,
+    /// `SO_ERROR`: reported once, by whichever call comes first.
+    pub(crate) error: Option<Errno>,
+    /// The epoll sets that it is in.
+    pub(crate) watches: Vec<Watch>,
+}
+
+/// What kind of socket, with what only that kind has.
+pub(crate) enum State {
+    Datagram(DatagramSocket),
+    Stream(Stream),
+    Listener(Listener),
+}
+
+impl Socket {
+    pub(crate) fn new(state: State, options: Options) -> Self {
+        Self { state, options, local: UNBOUND, error: None, watches: Vec::new() }
+    }
+
+    /// What `poll` reports (Linux `tcp_poll`, `datagram_poll`).
+    pub(crate) fn ready(&self) -> Ready {
+        let ready = match &self.state {
+            State::Datagram(socket) => socket.ready(),
+            State::Stream(stream) => stream.ready(self.options.receive_low_water as usize),
+            State::Listener(listener) => listener.ready(),
+        };
+        ready | Ready::when(self.error.is_some(), Ready::ERR)
+    }
+
+    /// `Err` with the pending error, once.
+    pub(crate) fn report_error(&mut self) -> Result<(), Errno> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+}
+
+/// Copies bytes of `held` from `offset` on into `into`, and says how many.
+pub(crate) fn copy_held(held: &Held, offset: usize, into: &mut [u8]) -> usize {
+    let (mut skip, mut copied) = (offset, 0);
+    for segment in held.segments() {
+        let Some(bytes) = segment.get(skip..) else {
+            skip -= segment.len();
+            continue;
+        };
+        skip = 0;
+        let count = bytes.len().min(into.len() - copied);
+        into[copied..copied + count].copy_from_slice(&bytes[..count]);
+        copied += count;
+    }
+    copied
+}

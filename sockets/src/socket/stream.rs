@@ -1,0 +1,140 @@
+//! A TCP socket: how far its connection is, and the bytes that wait to be read. The bytes stay in
+//! the packet buffers that they came in, and are copied once, to the caller.
+
+use core::net::SocketAddrV4;
+use std::collections::VecDeque;
+
+use wirepath::mem::Held;
+use wirepath::pipeline::tcp::ConnectionId;
+
+use super::{BUFFER_CHARGE, UNBOUND, copy_held};
+use crate::ready::Ready;
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Neither connected nor connecting.
+    Idle,
+    /// The SYN has left.
+    Connecting,
+    /// The handshake is done, and `connect` has not said so yet: its next call returns 0.
+    Established,
+    /// As well, and it has.
+    Connected,
+    /// The connection is gone: what came before is still read.
+    Ended,
+}
+
+/// A TCP socket that does not listen.
+pub(crate) struct Stream {
+    pub(crate) phase: Phase,
+    pub(crate) connection: Option<ConnectionId>,
+    /// `getpeername`.
+    pub(crate) remote: SocketAddrV4,
+    received: VecDeque<Held>,
+    /// Bytes of the first of them that were read.
+    offset: usize,
+    /// Bytes that wait.
+    len: usize,
+    /// The peer's FIN has come.
+    pub(crate) is_peer_closed: bool,
+    pub(crate) is_read_shut: bool,
+    pub(crate) is_write_shut: bool,
+    /// The last send was taken whole, or there is room again.
+    pub(crate) is_writable: bool,
+    /// The machine keeps what comes, as the receive buffer is full.
+    pub(crate) is_paused: bool,
+}
+
+impl Stream {
+    pub(crate) fn new() -> Self {
+        Self {
+            phase: Phase::Idle,
+            connection: None,
+            remote: UNBOUND,
+            received: VecDeque::new(),
+            offset: 0,
+            len: 0,
+            is_peer_closed: false,
+            is_read_shut: false,
+            is_write_shut: false,
+            is_writable: false,
+            is_paused: false,
+        }
+    }
+
+    /// One whose SYN has left.
+    pub(crate) fn connecting(connection: ConnectionId, remote: SocketAddrV4) -> Self {
+        Self { phase: Phase::Connecting, connection: Some(connection), remote, ..Self::new() }
+    }
+
+    /// One that a listener accepted.
+    pub(crate) fn accepted(connection: ConnectionId, remote: SocketAddrV4) -> Self {
+        let connection = Some(connection);
+        Self { phase: Phase::Connected, connection, remote, is_writable: true, ..Self::new() }
+    }
+
+    /// Keeps bytes that came.
+    pub(crate) fn push(&mut self, held: Held) {
+        self.len += held.len();
+        self.received.push_back(held);
+    }
+
+    /// Bytes that wait (`FIONREAD`).
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What they count as against `SO_RCVBUF`.
+    pub(crate) fn charge(&self) -> usize {
+        self.len.max(self.received.len() * BUFFER_CHARGE)
+    }
+
+    /// Copies bytes from the front, and forgets them.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> usize {
+        let mut copied = 0;
+        while copied < into.len()
+            && let Some(first) = self.received.front()
+        {
+            let count = copy_held(first, self.offset, &mut into[copied..]);
+            copied += count;
+            self.offset += count;
+            if self.offset == first.len() {
+                self.received.pop_front();
+                self.offset = 0;
+            }
+        }
+        self.len -= copied;
+        copied
+    }
+
+    /// Copies bytes from the front, and leaves them (`MSG_PEEK`).
+    pub(crate) fn peek(&self, into: &mut [u8]) -> usize {
+        let (mut copied, mut offset) = (0, self.offset);
+        for held in &self.received {
+            copied += copy_held(held, offset, &mut into[copied..]);
+            offset = 0;
+        }
+        copied
+    }
+
+    /// Whether a read finds no byte and never will.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.len == 0 && (self.is_peer_closed || self.is_read_shut || self.phase == Phase::Ended)
+    }
+
+    /// Linux `tcp_poll`.
+    pub(crate) fn ready(&self, low_water: usize) -> Ready {
+        match self.phase {
+            Phase::Idle => return Ready::OUT | Ready::HUP,
+            Phase::Connecting => return Ready::NONE,
+            Phase::Established | Phase::Connected | Phase::Ended => (),
+        }
+        let is_ended = self.phase == Phase::Ended;
+        let reads_end = self.is_peer_closed || self.is_read_shut || is_ended;
+        Ready::when(self.len >= low_water.max(1) || reads_end, Ready::IN)
+            | Ready::when(self.is_writable || self.is_write_shut || is_ended, Ready::OUT)
+            | Ready::when(reads_end, Ready::RDHUP)
+            | Ready::when(is_ended || (reads_end && self.is_write_shut), Ready::HUP)
+    }
+}

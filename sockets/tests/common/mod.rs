@@ -1,0 +1,82 @@
+//! Two hosts over a wire of plain memory, in virtual time: where a call of one waits, the other
+//! takes its turn and 10 µs pass.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddrV4;
+use std::rc::Rc;
+
+use sockets::{Errno, Sockets, Stack};
+use wirepath::counters::Block;
+use wirepath::device::memory::{MemoryConfig, pair};
+use wirepath::pipeline::tcp::TcpConfig;
+use wirepath::time::{Clock, Duration, Instant};
+use wirepath::worker::Worker;
+
+/// Sockets that each host may have.
+pub(crate) const SOCKETS_MAX: usize = 64;
+
+/// A clock that both hosts share.
+#[derive(Clone, Default)]
+pub(crate) struct SharedClock(Rc<Cell<Instant>>);
+
+impl Clock for SharedClock {
+    fn now(&mut self) -> Instant {
+        self.0.get()
+    }
+}
+
+impl SharedClock {
+    pub(crate) fn advance(&self, span: Duration) {
+        self.0.set(self.0.get() + span);
+    }
+}
+
+/// The hosts 192.0.2.1 and 192.0.2.2.
+pub(crate) struct Wire {
+    pub(crate) left: Stack,
+    pub(crate) right: Stack,
+    pub(crate) clock: SharedClock,
+}
+
+pub(crate) fn wire() -> Wire {
+    let clock = SharedClock::default();
+    let (mut near, mut far) = pair("wire", MemoryConfig::default());
+    let block = Block::heap();
+    let host = |device: &mut _, address: &str, name: &str| {
+        let worker = Worker::builder(device).unwrap().address(address.parse().unwrap()).tcp(TcpConfig::default());
+        Stack::over(worker.build(Sockets::new(SOCKETS_MAX), &block.scope(name)).unwrap(), clock.clone())
+    };
+    let (left, right) = (host(&mut near, "192.0.2.1/24", "left"), host(&mut far, "192.0.2.2/24", "right"));
+    let moves = |other: &Stack| {
+        let (other, clock) = (other.clone(), clock.clone());
+        move || {
+            other.turn();
+            clock.advance(Duration::from_micros(10));
+        }
+    };
+    left.when_idle(moves(&right));
+    right.when_idle(moves(&left));
+    Wire { left, right, clock }
+}
+
+impl Wire {
+    /// Lets both hosts run until nothing moves any more but timers of a millisecond and beyond.
+    pub(crate) fn settle(&self) {
+        for _ in 0..200 {
+            self.left.turn();
+            self.right.turn();
+            self.clock.advance(Duration::from_micros(10));
+        }
+    }
+}
+
+pub(crate) fn at(host: u8, port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new([192, 0, 2, host].into(), port)
+}
+
+/// The number of an error, by the name that Linux has for it.
+#[allow(dead_code, reason = "not every test file makes errors by std::net")]
+pub(crate) fn errno<T>(result: io::Result<T>) -> Option<Errno> {
+    result.err().and_then(|error| error.raw_os_error()).map(Errno)
+}

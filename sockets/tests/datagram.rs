@@ -1,0 +1,164 @@
+//! UDP sockets.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+mod common;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use common::{at, errno, wire};
+use sockets::net::UdpSocket;
+use sockets::{Errno, Kind, Ready};
+use wirepath::time::{Clock, Duration};
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+
+#[test]
+fn datagram_comes_with_its_sender_and_goes_back_to_it() {
+    let wire = wire();
+    let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    let client = UdpSocket::bind(&wire.left, at(1, 0)).unwrap();
+    let mut word = [0; 16];
+    client.send_to(b"ping", at(2, 7)).unwrap();
+    let (count, from) = server.recv_from(&mut word).unwrap();
+    server.send_to(&word[..count], from).unwrap();
+    assert_eq!(client.recv_from(&mut word).unwrap(), (4, at(2, 7)));
+    assert_eq!((&word[..4], from), (&b"ping"[..], client.local_addr().unwrap()));
+}
+
+#[test]
+fn empty_datagram_is_received_as_one() {
+    let wire = wire();
+    let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    client.send_to(b"", at(2, 7)).unwrap();
+    assert_eq!(server.recv_from(&mut [0; 4]).unwrap(), (0, at(1, 9)));
+}
+
+#[test]
+fn datagram_longer_than_the_buffer_is_cut_and_its_length_known() {
+    let wire = wire();
+    let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    for payload in [&b"a long datagram"[..], b"next"] {
+        client.send_to(payload, at(2, 7)).unwrap();
+    }
+    let mut word = [0; 4];
+    let (count, info) = server.recv_info(&mut word).unwrap();
+    assert_eq!((count, info.len, &word), (4, 15, b"a lo"));
+    server.recv(&mut word).unwrap();
+    assert_eq!(&word, b"next");
+}
+
+#[test]
+fn datagram_of_65_507_bytes_crosses_in_fragments_and_a_longer_one_is_refused() {
+    let wire = wire();
+    let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    let sent: Vec<u8> = (0..65_507_u32).map(|n| (n % 253) as u8).collect();
+    client.send_to(&sent, at(2, 7)).unwrap();
+    let mut got = vec![0; 65_536];
+    let count = server.recv(&mut got).unwrap();
+    assert!(got[..count] == sent[..]);
+    assert_eq!(errno(client.send_to(&[0; 65_508], at(2, 7))), Some(Errno::EMSGSIZE));
+}
+
+#[test]
+fn fragments_to_a_host_that_does_not_answer_wait_three_seconds_and_are_refused() {
+    let wire = wire();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    assert_eq!(errno(client.send_to(&[0; 65_507], at(7, 7))), Some(Errno::EHOSTUNREACH));
+    assert!(wire.clock.clone().now().as_nanos() >= 3_000_000_000);
+}
+
+#[test]
+fn connected_socket_takes_datagrams_of_its_peer_alone() {
+    let wire = wire();
+    let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    let [friend, other] = [9, 10].map(|port| UdpSocket::bind(&wire.left, at(1, port)).unwrap());
+    server.connect(at(1, 9)).unwrap();
+    other.send_to(b"other", at(2, 7)).unwrap();
+    friend.send_to(b"friend", at(2, 7)).unwrap();
+    let mut word = [0; 8];
+    let count = server.recv(&mut word).unwrap();
+    assert_eq!((&word[..count], server.peer_addr().unwrap()), (&b"friend"[..], at(1, 9)));
+}
+
+#[test]
+fn port_where_nobody_is_makes_the_next_call_of_a_connected_socket_refused() {
+    let wire = wire();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    client.connect(at(2, 7)).unwrap();
+    client.send(b"anybody?").unwrap();
+    wire.settle();
+    assert_eq!(errno(client.recv(&mut [0; 4])), Some(Errno::ECONNREFUSED));
+    client.set_options(|options| options.receive_timeout = Some(Duration::from_millis(1))).unwrap();
+    assert_eq!(errno(client.recv(&mut [0; 4])), Some(Errno::EAGAIN), "it is reported once");
+}
+
+#[test]
+fn full_receive_buffer_drops_the_newest_and_counts_them() {
+    let wire = wire();
+    let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    server.set_options(|options| options.receive_buffer = 8 << 10).unwrap();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    for number in 0..10_u8 {
+        client.send_to(&[number], at(2, 7)).unwrap();
+        wire.settle();
+    }
+    let mut got = [0; 1];
+    let numbers: Vec<u8> = (0..4).map(|_| server.recv(&mut got).map(|_| got[0]).unwrap()).collect();
+    let dropped = wire.right.call(|sockets, _| sockets.dropped(server.id())).unwrap();
+    assert_eq!((numbers, dropped), (vec![0, 1, 2, 3], 6));
+}
+
+#[test]
+fn group_is_received_by_each_member_until_it_leaves() {
+    let wire = wire();
+    let any = |port| SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+    let [one, other] = [(); 2].map(|()| {
+        let id = wire.right.call(|sockets, _| sockets.socket(Kind::Datagram)).unwrap();
+        wire.right
+            .call(|sockets, cx| {
+                let options = sockets::Options { reuse_address: true, ..sockets.options(id)? };
+                sockets.set_options(id, &options, cx)?;
+                sockets.bind(id, any(5_000), cx)?;
+                sockets.join(id, GROUP, wirepath::proto::InterfaceId::ANY, None, cx)
+            })
+            .unwrap();
+        id
+    });
+    let sender = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    let heard = |id| wire.right.call(|sockets, _| sockets.recv_from(id, &mut [0; 8])).map(|(count, _)| count);
+    sender.send_to(b"tick", SocketAddrV4::new(GROUP, 5_000)).unwrap();
+    wire.settle();
+    assert_eq!([one, other].map(heard), [Ok(4), Ok(4)]);
+    wire.right.call(|sockets, cx| sockets.leave(one, GROUP, wirepath::proto::InterfaceId::ANY, None, cx)).unwrap();
+    sender.send_to(b"tick", SocketAddrV4::new(GROUP, 5_000)).unwrap();
+    wire.settle();
+    assert_eq!([one, other].map(heard), [Err(Errno::EAGAIN), Ok(4)]);
+}
+
+#[test]
+fn port_of_another_is_in_use_unless_both_share_it() {
+    let wire = wire();
+    let _first = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    assert_eq!(errno(UdpSocket::bind(&wire.right, at(2, 7))), Some(Errno::EADDRINUSE));
+    assert_eq!(errno(UdpSocket::bind(&wire.right, at(5, 7))), Some(Errno::EADDRNOTAVAIL));
+}
+
+#[test]
+fn broadcast_needs_its_option() {
+    let wire = wire();
+    let socket = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    let all = SocketAddrV4::new(Ipv4Addr::BROADCAST, 7);
+    assert_eq!(errno(socket.send_to(b"all", all)), Some(Errno::EACCES));
+}
+
+#[test]
+fn unconnected_socket_has_no_destination() {
+    let wire = wire();
+    let socket = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    assert_eq!(errno(socket.send(b"where?")), Some(Errno::EDESTADDRREQ));
+    assert_eq!(errno(socket.peer_addr()), Some(Errno::ENOTCONN));
+    assert_eq!(wire.left.call(|sockets, _| sockets.ready(socket.id())), Ok(Ready::OUT));
+}
