@@ -1,15 +1,15 @@
-//! AF_XDP: a live port of any Linux NIC, shared with the kernel. What a steering rule names comes
-//! to our queues without the kernel's stack on the path; everything else the kernel gets as before.
+//! AF_XDP: a live port of any Linux NIC, shared with the kernel. Frames that match a steering rule
+//! bypass the kernel's stack and go to our queues; the kernel receives all others as before.
 //!
 //! ```text
 //!  NIC ─▶ program ── a rule names it ──▶ rx ring ─▶ AfXdpRx      AfXdpTx ─▶ tx ring ─▶ NIC
 //!            └────── no rule ──▶ kernel   fill ring ◀── pool ──▶            completion ring
 //! ```
 //!
-//! The program is generated from the rules (`program/generate.rs`: a few comparisons for each where
-//! they are few, else one lookup for each shape of rule) and loaded as instructions: no compiler
-//! and no library on the user's machine. It is held by a BPF link, so it goes with the process,
-//! also after kill -9. The pool of the worker is the umem; its layout is
+//! The program is generated from the rules (`program/generate.rs`: a few comparisons per rule if
+//! there are few, else one lookup per shape of rule) and loaded as instructions: the operator's
+//! machine needs no compiler and no library. A BPF link holds it, so it is removed with the
+//! process, also after kill -9. The pool of the worker is the umem; its layout is
 //! [`Layout::umem`](crate::mem::Layout::umem).
 //!
 //! ```no_run
@@ -24,16 +24,15 @@
 //! # Ok::<(), wirepath::device::DeviceError>(())
 //! ```
 //!
-//! Where the driver tells programs about frames (Linux 6.3 and later), a frame brings when it
-//! arrived, its hash and the VLAN tag that the NIC took off; [`AfXdpDevice::describe`] says what
-//! comes, and why the rest does not.
+//! If the driver provides RX metadata to programs (Linux 6.3 and later), a frame carries its
+//! timestamp, its hash and the VLAN tag that the NIC stripped; [`AfXdpDevice::describe`] lists the
+//! fields provided, and why the others are not.
 //!
-//! A rule that names a group has the NIC let that group through its own filter
-//! (`device/nic_filter.rs`); the kernel's own memberships would do it too, but those that we speak
-//! IGMP for ourselves the kernel does not know of.
+//! A rule for a group also adds the group to the NIC's address filter (`device/nic_filter.rs`). The
+//! kernel's own memberships would do that too, but the kernel has none for the groups that we
+//! report by IGMP ourselves.
 //!
-//! What it does not do: move frames between queues (the NIC does), insert VLAN tags, or compute
-//! checksums.
+//! It does not move frames between queues (the NIC does), insert VLAN tags, or compute checksums.
 
 mod program;
 mod rings;

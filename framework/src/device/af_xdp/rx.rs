@@ -1,4 +1,4 @@
-//! The receiving half: descriptors of the rx ring become mbufs, and the fill ring is refilled from
+//! The receive half: descriptors of the rx ring become mbufs, and the fill ring is refilled from
 //! the pool.
 
 use std::rc::Rc;
@@ -21,20 +21,20 @@ use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::{Duration, Instant};
 
 crate::drop_reasons! {
-    /// Why a frame that a rule names does not reach the pipeline.
+    /// Why a frame that matches a rule does not reach the pipeline.
     pub(crate) enum AfXdpRxDrop {
         /// The kernel found no buffer in the fill ring (the pool was empty), or the frame fits no
         /// chunk.
         KernelDropped => "kernel_dropped",
         /// The rx ring was full: the worker did not poll for longer than `rx_ring_len` frames take.
         RingFull => "rx_ring_full",
-        /// The kernel gave an address that it was not lent.
+        /// The kernel returned an address that it does not own.
         AddressInvalid => "address_invalid",
-        /// The kernel gave bytes that are not inside their chunk.
+        /// The kernel returned bytes that are not inside their chunk.
         LengthInvalid => "length_invalid",
-        /// The frame came in more buffers than a chain may have.
+        /// The frame spans more buffers than a chain may have.
         TooManySegments => "too_many_segments",
-        /// The frame was in the rx ring when the receiving half was dropped.
+        /// The frame was in the rx ring when the receive half was dropped.
         QueueClosed => "queue_closed",
     }
 }
@@ -43,21 +43,21 @@ crate::drop_reasons! {
 /// parts.
 const SEGMENTS_MAX: usize = 18;
 
-/// Buffers that one refill lends: more than a burst of frames takes, also where each is a chain of
-/// four.
+/// Buffers per refill: more than a burst of frames takes, even if each is a chain of four.
 const REFILL_MAX: usize = 256;
 
-/// A burst of at most so many frames is answered before the kernel gets its slots and buffers back;
-/// of a longer one it gets them at once, as it may be short of them, and the wait is shared by all.
+/// A burst of at most so many frames is answered before its slots and buffers are returned to the
+/// kernel; for a longer burst they are returned first, as the kernel may run short, and the delay
+/// is shared by all.
 const FEW: usize = 4;
 
-/// Time between two looks at the link and at the program, three system calls each: soon enough for
-/// a loop that has to leave, and 30 calls a second.
+/// Interval between two checks of the link and the program, three system calls each: short enough
+/// for a loop that has to end, and 30 calls per second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The receiving half of a queue. A system call is made by the first `receive` (which opens the way
-/// for frames, where the first frame that was sent has not), then every 100 ms of its clock, and in
-/// zero-copy mode where the driver asks to be woken.
+/// The receive half of a queue. System calls are made by the first `receive` (which starts to
+/// receive, unless the first send has done so), then every 100 ms of its clock, and in zero-copy
+/// mode when the driver needs a wakeup.
 pub struct AfXdpRx {
     port: Arc<Port>,
     umem: Rc<Umem>,
@@ -65,11 +65,11 @@ pub struct AfXdpRx {
     rx: ConsumerRing<Desc>,
     fill: ProducerRing<u64>,
     lent: FillChunks,
-    /// The first buffers of a frame whose last one has not come yet.
+    /// The first buffers of a frame whose last one has not arrived yet.
     parts: ArrayVec<Mbuf, SEGMENTS_MAX>,
-    /// The rest of the frame is dropped, its first part was.
+    /// The rest of the current frame is dropped, as its first part was.
     skipping: bool,
-    /// Slots of the rx ring were taken that the kernel has not been given back.
+    /// Taken slots of the rx ring have not been returned to the kernel yet.
     owing: bool,
     zero_copy: bool,
     next_look: Instant,
@@ -85,20 +85,20 @@ struct Counters {
     bytes: Counter,
     /// System calls that woke the driver.
     wakeups: Counter,
-    /// Times that somebody took the program off the interface, and it was put back. Of a port: each
-    /// of its queues counts them.
+    /// Times that someone detached the program from the interface, and it was attached again.
+    /// Counted per port: each of its queues reports them.
     program_put_back: Counter,
-    /// Refills that found the pool empty while the kernel wanted buffers.
+    /// Refills that found the pool empty while the fill ring had room.
     nombuf: Counter,
     /// Times that the kernel found the fill ring empty.
     kernel_fill_empty: Counter,
-    /// Addresses of the fill ring that the kernel refused.
+    /// Addresses in the fill ring that the kernel refused.
     kernel_invalid_descs: Counter,
     /// Times that a ring index of the kernel was off its ring.
     ring_faults: Counter,
 }
 
-/// What a receiving half is made of.
+/// The parts of a receive half.
 pub(super) struct RxParts {
     pub(super) port: Arc<Port>,
     pub(super) umem: Rc<Umem>,
@@ -110,7 +110,7 @@ pub(super) struct RxParts {
 }
 
 impl AfXdpRx {
-    /// Takes the rings over, and lends the kernel as many buffers as it takes.
+    /// Takes over the rings, and fills the fill ring.
     pub(super) fn new(parts: RxParts, pool: &Pool, scope: &Scope) -> Self {
         let RxParts { port, umem, gate, rx, fill, bind_flags, watch } = parts;
         let scope = scope.scope("rx");
@@ -146,12 +146,12 @@ impl AfXdpRx {
         this
     }
 
-    /// Whether frames are received without a copy.
+    /// Whether the queue is in zero-copy mode.
     pub fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// What is not done for every burst.
+    /// The work that is not done per burst.
     #[cold]
     fn look(&mut self, now: Instant) {
         self.next_look = now + LOOK_EVERY;
@@ -164,12 +164,12 @@ impl AfXdpRx {
         self.gate.open();
     }
 
-    /// Lends the kernel all that it has room for.
+    /// Fills the fill ring.
     fn fill_up(&mut self, pool: &Pool) {
         while self.lent.count() < self.fill.len() && self.refill(pool) > 0 {}
     }
 
-    /// Lends buffers to the kernel; how many.
+    /// Posts buffers to the fill ring; returns how many.
     #[inline]
     fn refill(&mut self, pool: &Pool) -> usize {
         let wanted = ((self.fill.len() - self.lent.count()) as usize).min(REFILL_MAX);
@@ -193,11 +193,11 @@ impl AfXdpRx {
         count
     }
 
-    /// The kernel gets what the last burst took: slots of the rx ring, and buffers.
+    /// Returns the slots of the last burst to the kernel, and refills its buffers.
     ///
-    /// All of it is written to lines that the core of the kernel's side has, on a veth the
-    /// sender's, and a core writes in order: what it writes next waits until it has got them, some
-    /// hundred nanoseconds from a core that is far. So few frames are answered first.
+    /// All of it writes to cache lines that the kernel's core owns, on a veth the sender's core,
+    /// and a core stores in order: its later stores wait until it has got them, some hundred
+    /// nanoseconds from a distant core. So a few frames are answered first.
     #[inline]
     fn settle(&mut self, pool: &Pool) {
         if self.owing {
@@ -208,17 +208,17 @@ impl AfXdpRx {
         self.wake_driver();
     }
 
-    /// A driver in zero-copy mode that ran out of buffers wants a system call.
+    /// A driver in zero-copy mode that ran out of buffers needs a system call.
     #[inline]
     fn wake_driver(&mut self) {
         if self.zero_copy && self.fill.needs_wakeup() {
             self.counters.wakeups.inc();
-            // Nothing can be done about a failure here; the link's state tells.
+            // A failure here has no remedy; the link's state shows it.
             let _ = sys::kick_rx(self.umem.socket());
         }
     }
 
-    /// One descriptor: a frame, or part of one. The frame where it is complete.
+    /// Processes one descriptor: a frame, or part of one. Returns the frame once it is complete.
     #[inline]
     fn take(&mut self, desc: &Desc, has_hints: bool) -> Option<Mbuf> {
         let taken = self.lent.take_back(desc);
@@ -234,7 +234,8 @@ impl AfXdpRx {
         }
     }
 
-    /// A frame of several buffers: kept until its last one comes, then chained from the back.
+    /// A frame of several buffers: they are kept until the last one arrives, then chained from the
+    /// back.
     #[cold]
     fn take_part(&mut self, taken: Result<Mbuf, DescriptorError>, more: bool, has_hints: bool) -> Option<Mbuf> {
         match taken {
@@ -261,7 +262,7 @@ impl AfXdpRx {
         Some(chain)
     }
 
-    /// Ends the frame under construction; what is still to come of it is skipped.
+    /// Drops the incomplete frame; its remaining parts are skipped.
     fn drop_parts(&mut self, reason: AfXdpRxDrop) {
         self.parts.drain(..).for_each(Mbuf::free);
         self.skipping = true;
@@ -306,7 +307,7 @@ impl RxQueue for AfXdpRx {
         received
     }
 
-    /// Ended where the interface is gone, and where the program was taken off it for good
+    /// Ended if the interface is gone, or if the program was detached for good
     /// ([`why_ended`](super::AfXdpDevice::why_ended)).
     fn state(&self) -> RxState {
         match self.link {

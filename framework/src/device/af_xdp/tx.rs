@@ -1,5 +1,4 @@
-//! The sending half: mbufs become descriptors of the tx ring, and come home with the completion
-//! ring.
+//! The send half: mbufs become descriptors of the tx ring, and the completion ring frees them.
 
 use std::io;
 use std::rc::Rc;
@@ -18,15 +17,15 @@ use crate::mem::Mbuf;
 use crate::time::Instant;
 
 crate::drop_reasons! {
-    /// Why a posted frame does not leave.
+    /// Why a posted frame is dropped.
     pub(crate) enum AfXdpTxDrop {
         /// Longer than the interface's frames.
         TooLong => "too_long",
         /// Shorter than an Ethernet header.
         TooShort => "too_short",
-        /// A chain of more buffers than kernel or driver take.
+        /// A chain of more buffers than kernel or driver accept.
         TooManySegments => "too_many_segments",
-        /// Asks for a checksum, segmentation or a VLAN tag, which AF_XDP does not do.
+        /// Asks for a checksum, segmentation or a VLAN tag, which AF_XDP does not support.
         OffloadUnsupported => "offload_unsupported",
         /// Bytes that are not in the pool that the queue was opened with.
         ForeignBuffer => "foreign_buffer",
@@ -35,20 +34,20 @@ crate::drop_reasons! {
     }
 }
 
-/// Frames that sendto(2) takes from the tx ring in copy mode where the kernel knows no other number
-/// (TX_BATCH_SIZE).
+/// Frames that sendto(2) takes from the tx ring in copy mode on kernels without a configurable
+/// number (TX_BATCH_SIZE).
 const KICK_BATCH: u32 = 32;
-/// Completions that one `reap` takes: bounded work, and more than a turn of the loop posts.
+/// Completions per `reap` at most: bounded work, and more than a turn of the loop posts.
 const REAP_MAX: usize = 256;
-/// Calls by which a dropped half gets its last frames out.
+/// System calls by which a dropped half sends its last frames.
 const LAST_KICKS: usize = 64;
 const ETHERNET_LEN: usize = 14;
 
-/// The sending half of a queue. `ring_doorbell`, and the post of a frame that is urgent, make a
-/// system call where the kernel asks for one: in copy mode once for all that was posted (once for
-/// 32 frames before Linux 6.17), in zero-copy mode when the driver sleeps. The first post makes
-/// another one, where the queue was not polled before: what is sent must not be answered to the
-/// kernel. For the same reason there is no room before all queues that were taken of the port hear.
+/// The send half of a queue. `ring_doorbell`, and the post of an urgent frame, make a system call
+/// when the kernel needs one: in copy mode once for all posted frames (once per 32 frames before
+/// Linux 6.17), in zero-copy mode when the driver sleeps. The first post makes another one if the
+/// queue was not polled before, so that answers do not go to the kernel. For the same reason there
+/// is no room before all taken queues of the port receive.
 pub struct AfXdpTx {
     umem: Rc<Umem>,
     gate: Rc<Gate>,
@@ -67,15 +66,15 @@ struct Counters {
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
-    /// Frames given back because their answers would have come to the kernel: not all queues that
-    /// were taken of the port hear.
+    /// Frames refused because the kernel would have received their answers: not all taken queues of
+    /// the port receive yet.
     refused_before_ready: Counter,
-    /// System calls that set the kernel to work.
+    /// System calls that woke the kernel.
     wakeups: Counter,
-    /// Frames that did not wait for the doorbell. In copy mode each is a system call more.
+    /// Frames that did not wait for the doorbell. In copy mode each costs one more system call.
     urgent: Counter,
-    /// Those that it refused: the link is down, or the driver's ring or the socket's buffer is
-    /// full. They are made again with the next doorbell; what was posted waits in the ring.
+    /// Refused wakeups: the link is down, or the driver's ring or the socket's buffer is full. They
+    /// are repeated with the next doorbell; posted frames wait in the ring.
     wakeups_refused: Counter,
     /// Completions of an address that was not in flight.
     completions_invalid: Counter,
@@ -122,12 +121,12 @@ impl AfXdpTx {
         }
     }
 
-    /// Buffers that a frame may have.
+    /// Maximum number of buffers of a frame.
     pub fn segments_max(&self) -> usize {
         self.segments_max
     }
 
-    /// Ends a frame that can never be sent.
+    /// Drops a frame that can never be sent.
     #[cold]
     fn refuse(&mut self, mbuf: Mbuf, reason: AfXdpTxDrop) -> Result<(), Mbuf> {
         self.drops.count(reason);
@@ -147,7 +146,8 @@ impl AfXdpTx {
         Err(mbuf)
     }
 
-    /// A frame of several buffers: a descriptor each, all but the last saying that more follow.
+    /// Posts a frame of several buffers: a descriptor each, all but the last with the flag that
+    /// more follow.
     fn post_chain(&mut self, mbuf: Mbuf, len: usize) -> Result<(), Mbuf> {
         let mut descs = ArrayVec::<Desc, SEGMENTS_MAX>::new();
         for segment in mbuf.segments().filter(|segment| !segment.is_empty()) {
@@ -179,7 +179,7 @@ impl AfXdpTx {
         self.counters.bytes.add(len as u64);
     }
 
-    /// Shows the kernel what was posted, and sets it to work.
+    /// Publishes the posted frames, and wakes the kernel.
     #[inline]
     fn ring(&mut self) {
         if self.unpublished {
@@ -191,7 +191,7 @@ impl AfXdpTx {
         }
     }
 
-    /// Lets the kernel take what is in the ring, for as long as it asks for it and takes some.
+    /// Makes the kernel process the ring, as long as it needs a wakeup and makes progress.
     fn kick(&mut self) {
         let mut left = self.tx.untaken();
         for _ in 0..=left / KICK_BATCH {
@@ -214,15 +214,15 @@ impl AfXdpTx {
     #[cold]
     fn kick_refused(&self, error: &io::Error, taken: u32) {
         match error.raw_os_error() {
-            // The kernel stopped after its batch; the loop goes on.
+            // The kernel stopped after its batch; the loop continues.
             Some(libc::EAGAIN) if taken > 0 => {}
-            // Not bound any more: the interface was removed, or moved to another network namespace.
+            // No longer bound: the interface was removed, or moved to another network namespace.
             Some(libc::ENXIO | libc::ENODEV) => self.umem.set_gone(),
             _ => self.counters.wakeups_refused.inc(),
         }
     }
 
-    /// The kernel will complete nothing any more: what is in flight comes home as lost.
+    /// The kernel will complete nothing any more: frames in flight are freed and counted as lost.
     #[cold]
     fn abandon(&mut self) -> usize {
         let frames = self.in_flight.frames();
@@ -263,9 +263,9 @@ impl AfXdpTx {
 }
 
 impl TxQueue for AfXdpTx {
-    /// One that is urgent has been given to the kernel when this returns; in copy mode the driver
-    /// has it too. Where the kernel refuses (`wakeups_refused`: the link is down, the driver's ring
-    /// is full) it is asked again with each doorbell.
+    /// An urgent frame has been handed to the kernel when this returns, in copy mode also to the
+    /// driver. If the kernel refuses (`wakeups_refused`: the link is down, the driver's ring is
+    /// full), each doorbell tries again.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         self.place(mbuf, offload)?;
@@ -276,8 +276,7 @@ impl TxQueue for AfXdpTx {
         Ok(())
     }
 
-    /// The descriptor is written where the next one goes. The kernel sees nothing, and no system
-    /// call is made.
+    /// The descriptor is written to the next slot but not published: no system call is made.
     fn dry_run(&mut self, mbuf: Mbuf, _offload: Offload) {
         if mbuf.is_linear()
             && let Some(addr) = self.umem.geometry().addr_of(mbuf.bytes())
@@ -318,7 +317,7 @@ impl TxQueue for AfXdpTx {
         frames
     }
 
-    /// Frames of one buffer. Takes home what was sent, as room comes from that only.
+    /// Counts frames of one buffer. Reaps first, as only completions make room.
     fn room(&mut self) -> usize {
         self.reap();
         if self.gate.open() { self.in_flight.room() } else { 0 }
@@ -339,7 +338,7 @@ impl TxQueue for AfXdpTx {
 }
 
 impl Drop for AfXdpTx {
-    /// What was posted leaves as far as the kernel takes it.
+    /// Posted frames leave as far as the kernel accepts them.
     fn drop(&mut self) {
         self.tx.publish();
         for _ in 0..LAST_KICKS {

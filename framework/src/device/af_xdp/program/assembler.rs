@@ -1,9 +1,9 @@
 //! A small assembler for eBPF (RFC 9669): instructions, labels, and jumps that are resolved at the
-//! end. It knows how an instruction is encoded and nothing about packets.
+//! end. It encodes instructions and is independent of packets.
 
 use zerocopy::{Immutable, IntoBytes};
 
-/// One instruction as the kernel reads it.
+/// One instruction in the kernel's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
 #[repr(C)]
 pub(in crate::device::af_xdp) struct Insn {
@@ -14,8 +14,8 @@ pub(in crate::device::af_xdp) struct Insn {
     imm: i32,
 }
 
-/// A register. `R0` takes results, `R1` to `R5` arguments (lost by calls), `R6` to `R9` survive
-/// calls, `R10` is the top of the stack.
+/// A register. `R0` holds results, `R1` to `R5` arguments (clobbered by calls), `R6` to `R9`
+/// survive calls, `R10` is the frame pointer, at the top of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Reg {
     R0,
@@ -31,7 +31,7 @@ pub(in crate::device::af_xdp) enum Reg {
     R10,
 }
 
-/// How many bytes a load or store moves.
+/// The width of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Size {
     B1 = 0x10,
@@ -40,7 +40,7 @@ pub(in crate::device::af_xdp) enum Size {
     B8 = 0x18,
 }
 
-/// Arithmetic on 64 bits.
+/// 64-bit arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Alu {
     Add = 0x00,
@@ -52,7 +52,7 @@ pub(in crate::device::af_xdp) enum Alu {
     Move = 0xb0,
 }
 
-/// Comparisons, unsigned.
+/// Unsigned comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Cmp {
     Equal = 0x10,
@@ -61,7 +61,7 @@ pub(in crate::device::af_xdp) enum Cmp {
     Below = 0xa0,
 }
 
-/// Functions of the kernel, by their number in linux/bpf.h.
+/// Helper functions of the kernel, by their number in linux/bpf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Helper {
     MapLookup = 1,
@@ -72,7 +72,7 @@ pub(in crate::device::af_xdp) enum Helper {
     XdpBuffLen = 188,
 }
 
-/// The second operand: a register or a number.
+/// The second operand: a register or an immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Operand {
     Reg(Reg),
@@ -91,7 +91,7 @@ impl From<i32> for Operand {
     }
 }
 
-/// A place to jump to, before or after it is known.
+/// The target of a jump, perhaps not placed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) struct Label(usize);
 
@@ -110,18 +110,18 @@ const OP_CALL: u8 = 0x80;
 const OP_EXIT: u8 = 0x90;
 const OP_SWAP: u8 = 0xd0;
 const TO_BIG_ENDIAN: u8 = 0x08;
-/// Source of a 64-bit load that stands for a map's file descriptor.
+/// Source register value of a 64-bit load that marks a map's file descriptor.
 const PSEUDO_MAP_FD: u8 = 1;
-/// Source of a call whose number is the BTF type of a function of the kernel.
+/// Source register value of a call that marks the BTF id of a kernel function.
 const PSEUDO_KFUNC_CALL: u8 = 2;
 
 /// Collects instructions.
 #[derive(Default)]
 pub(in crate::device::af_xdp) struct Assembler {
     insns: Vec<Insn>,
-    /// Where each label is, once placed.
+    /// The position of each label, once placed.
     places: Vec<Option<usize>>,
-    /// Jumps and where they want to go.
+    /// Positions of jumps, and their labels.
     jumps: Vec<(usize, Label)>,
 }
 
@@ -132,7 +132,7 @@ impl Assembler {
         Label(self.places.len() - 1)
     }
 
-    /// Puts `label` before the next instruction.
+    /// Places `label` before the next instruction.
     pub(in crate::device::af_xdp) fn place(&mut self, label: Label) {
         assert!(self.places[label.0].is_none(), "a label stands in one place");
         self.places[label.0] = Some(self.insns.len());
@@ -146,7 +146,7 @@ impl Assembler {
         self.alu(Alu::Move, to, operand);
     }
 
-    /// Reads 16 bits that came in network order as a number.
+    /// Converts 16 bits from network order to host order.
     pub(in crate::device::af_xdp) fn swap_big_endian16(&mut self, reg: Reg) {
         self.push(CLASS_ALU32 | OP_SWAP | TO_BIG_ENDIAN, reg, Reg::R0, 0, 16);
     }
@@ -164,7 +164,7 @@ impl Assembler {
         }
     }
 
-    /// A map's address, from its file descriptor. Two instructions long.
+    /// Loads a map's address, from its file descriptor. Two instructions long.
     pub(in crate::device::af_xdp) fn load_map(&mut self, to: Reg, map_fd: i32) {
         let registers = to as u8 | PSEUDO_MAP_FD << 4;
         self.insns.push(Insn { code: CLASS_LOAD | Size::B8 as u8, registers, offset: 0, imm: map_fd });
@@ -176,14 +176,14 @@ impl Assembler {
         self.push(CLASS_JUMP | OP_JUMP_ALWAYS, Reg::R0, Reg::R0, 0, 0);
     }
 
-    /// Jumps where `left cmp right`.
+    /// Jumps if `left cmp right`.
     pub(in crate::device::af_xdp) fn jump_if(&mut self, left: Reg, cmp: Cmp, right: impl Into<Operand>, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.with_operand(CLASS_JUMP | cmp as u8, left, right.into(), 0);
     }
 
-    /// Jumps where the low 32 bits of `left` are as said: a 64-bit comparison would extend the
-    /// number's sign.
+    /// Compares only the low 32 bits of `left`: a 64-bit comparison would sign-extend the
+    /// immediate.
     pub(in crate::device::af_xdp) fn jump_if32(&mut self, left: Reg, cmp: Cmp, right: i32, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.with_operand(CLASS_JUMP32 | cmp as u8, left, right.into(), 0);
@@ -193,7 +193,7 @@ impl Assembler {
         self.push(CLASS_JUMP | OP_CALL, Reg::R0, Reg::R0, 0, helper as i32);
     }
 
-    /// Calls a function of the kernel itself, by its type in the kernel's BTF.
+    /// Calls a kernel function (kfunc), by its id in the kernel's BTF.
     pub(in crate::device::af_xdp) fn call_kernel(&mut self, function: u32) {
         let registers = PSEUDO_KFUNC_CALL << 4;
         self.insns.push(Insn { code: CLASS_JUMP | OP_CALL, registers, offset: 0, imm: function as i32 });
@@ -203,11 +203,11 @@ impl Assembler {
         self.push(CLASS_JUMP | OP_EXIT, Reg::R0, Reg::R0, 0, 0);
     }
 
-    /// The program, its jumps resolved.
+    /// The program, with its jumps resolved.
     pub(in crate::device::af_xdp) fn finish(mut self) -> Vec<Insn> {
         for (at, label) in self.jumps {
             let place = self.places[label.0].expect("each label that is jumped to has a place");
-            // Counted from the instruction behind the jump.
+            // Relative to the instruction behind the jump.
             let distance = place as isize - at as isize - 1;
             self.insns[at].offset =
                 i16::try_from(distance).expect("a steering program is shorter than 32 Ki instructions");

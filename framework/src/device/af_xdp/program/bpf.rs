@@ -1,13 +1,14 @@
-//! bpf(2): maps, programs and links, as file descriptors that close themselves. With the last
-//! descriptor of a link the kernel takes the program off the interface, however the process ends.
+//! bpf(2): maps, programs and links, as file descriptors that close on drop. When the last
+//! descriptor of a link is closed the kernel detaches the program from the interface, however the
+//! process ends.
 //!
 //! `unsafe`, because the kernel reads and writes through addresses in the attributes.
 //!
 //! Invariants:
 //! 1. Every address in an attribute comes from a slice that is borrowed until the call has
-//!    returned, and the length beside it is the slice's.
-//! 2. Where the kernel knows the length itself (keys and values of a map), it is the one that the
-//!    map was made with, and the slice is checked against it.
+//!    returned, and the length passed with it is the slice's.
+//! 2. If the kernel itself determines the length (keys and values of a map), it is the one that the
+//!    map was created with, and the slice is checked against it.
 //! 3. An attribute is plain data without padding, and the length passed is its own.
 //! 4. A descriptor that the kernel returns is new and has no other owner.
 
@@ -36,13 +37,13 @@ const ATTACH_TYPE_XDP: u32 = 37;
 const LINK_TYPE_XDP: u32 = 6;
 /// The program can handle frames in several buffers (Linux 5.18).
 const PROG_FLAG_FRAGS: u32 = 1 << 5;
-/// The program runs on one interface only, whose driver answers its questions (Linux 6.3).
+/// The program runs on one interface only, whose driver provides RX metadata (Linux 6.3).
 const PROG_FLAG_DEV_BOUND_ONLY: u32 = 1 << 6;
 /// The update names the program that it replaces.
 const LINK_UPDATE_REPLACE: u32 = 1 << 2;
-/// Names the kernel accepts: letters, digits, `_` and `.`, with a zero at the end.
+/// The name in the kernel's character set: letters, digits, `_` and `.`, with a terminating zero.
 const NAME: [u8; 16] = *b"wirepath\0\0\0\0\0\0\0\0";
-/// The helpers that we call want no licence of their own; this is ours.
+/// The helpers that we call require no particular licence; this is the project's.
 const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 
 /// Kinds of maps, by their number in linux/bpf.h.
@@ -64,29 +65,28 @@ pub(in crate::device::af_xdp) struct Program {
     fd: OwnedFd,
 }
 
-/// A program on an interface. It goes when this does.
+/// A program attached to an interface. Dropping this detaches it.
 pub(in crate::device::af_xdp) struct Link {
     fd: OwnedFd,
 }
 
-/// Which link keeps which program on an interface.
+/// The link that attaches a program to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) struct LinkInfo {
     pub(in crate::device::af_xdp) id: u32,
     pub(in crate::device::af_xdp) program: u32,
 }
 
-/// What a program may do beyond looking at the first buffer of a frame.
+/// The capabilities of a program beyond the first buffer of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::device::af_xdp) struct LoadOptions {
-    /// It may see frames in several buffers.
+    /// It supports frames in several buffers.
     pub(in crate::device::af_xdp) frags: bool,
-    /// It may ask the driver of this interface, which is one of the calling thread's network
-    /// namespace.
+    /// It may call the driver of this interface, in the calling thread's network namespace.
     pub(in crate::device::af_xdp) bound_to: Option<u32>,
 }
 
-/// Why a program was not loaded: the kernel's error, and the last words of its verifier.
+/// Why a program was not loaded: the kernel's error, and the end of the verifier's log.
 #[derive(Debug)]
 pub(in crate::device::af_xdp) struct LoadError {
     pub(in crate::device::af_xdp) error: io::Error,
@@ -129,16 +129,16 @@ impl Map {
         Ok(Self { fd, key_len, value_len })
     }
 
-    /// Sets the value of `key`. The program sees the old one or the new one.
+    /// Sets the value of `key`. Programs see the old value or the new one.
     pub(in crate::device::af_xdp) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         assert!(key.len() == self.key_len && value.len() == self.value_len, "keys and values as the map was made for");
         let attribute = Element::new(&self.fd, key, value.as_ptr() as u64);
-        // SAFETY: both slices live until the call is over (1) and have the lengths that the kernel
-        // copies (2).
+        // SAFETY: both slices are borrowed until the call has returned (1) and have the lengths
+        // that the kernel copies (2).
         unsafe { bpf(MAP_UPDATE, &attribute) }.map(drop)
     }
 
-    /// Takes `key` out.
+    /// Removes `key`.
     pub(in crate::device::af_xdp) fn remove(&self, key: &[u8]) -> io::Result<()> {
         assert!(key.len() == self.key_len, "a key as the map was made for");
         let attribute = Element::new(&self.fd, key, 0);
@@ -146,7 +146,7 @@ impl Map {
         unsafe { bpf(MAP_DELETE, &attribute) }.map(drop)
     }
 
-    /// From now on nobody changes it but programs: EPERM.
+    /// From now on only programs can change it; system calls get EPERM.
     #[cfg(test)]
     pub(in crate::device::af_xdp) fn freeze(&self) -> io::Result<()> {
         const MAP_FREEZE: c_long = 22;
@@ -154,7 +154,7 @@ impl Map {
         unsafe { bpf(MAP_FREEZE, &(self.fd.as_raw_fd() as u32)) }.map(drop)
     }
 
-    /// The descriptor's number, for a program to name.
+    /// The raw descriptor, for use in a program.
     pub(in crate::device::af_xdp) fn raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
@@ -211,16 +211,16 @@ impl Program {
             ifindex: options.bound_to.unwrap_or(0),
             attach_type: ATTACH_TYPE_XDP,
         };
-        // SAFETY: instructions and licence live until the call is over, their count and final zero
-        // tell the lengths (1).
+        // SAFETY: instructions and licence are borrowed until the call has returned, with their
+        // count and terminating zero (1).
         let error = match unsafe { new_fd(PROG_LOAD, &attribute) } {
             Ok(fd) => return Ok(Self { fd }),
             Err(error) => error,
         };
-        // Again with a log: writing it costs time that a program that loads need not spend.
+        // Again with a log: writing it takes time, so the first attempt goes without.
         let mut log = vec![0u8; 1 << 20];
         (attribute.log_level, attribute.log_len, attribute.log) = (1, log.len() as u32, log.as_mut_ptr() as u64);
-        // SAFETY: as above, and the log is borrowed mutably until the call is over (1).
+        // SAFETY: as above, and the log is borrowed mutably until the call has returned (1).
         let again = unsafe { new_fd(PROG_LOAD, &attribute) };
         match again {
             Ok(fd) => Ok(Self { fd }),
@@ -254,7 +254,7 @@ struct LinkUpdate {
 }
 
 impl Link {
-    /// Puts a program on an interface of the calling thread's network namespace. `flags` are
+    /// Attaches a program to an interface of the calling thread's network namespace. `flags` are
     /// `XDP_FLAGS_*` of linux/if_link.h.
     pub(in crate::device::af_xdp) fn create(program: &Program, ifindex: u32, flags: u32) -> io::Result<Self> {
         let prog_fd = program.fd.as_raw_fd() as u32;
@@ -264,7 +264,7 @@ impl Link {
         Ok(Self { fd })
     }
 
-    /// Exchanges the program: each frame meets the old one or the new one.
+    /// Replaces the program atomically: each frame runs through the old one or the new one.
     pub(in crate::device::af_xdp) fn replace(&self, old: &Program, new: &Program) -> io::Result<()> {
         let attribute = LinkUpdate {
             link_fd: self.fd.as_raw_fd() as u32,
@@ -276,13 +276,13 @@ impl Link {
         unsafe { bpf(LINK_UPDATE, &attribute) }.map(drop)
     }
 
-    /// Whether the program is off its interface: somebody detached the link, or the interface is
-    /// gone. A system call.
+    /// Whether the program is detached: someone has detached the link, or the interface is gone. A
+    /// system call.
     pub(in crate::device::af_xdp) fn is_detached(&self) -> bool {
         info_of(&self.fd).is_ok_and(|info| info.ifindex == 0)
     }
 
-    /// Takes the program off, as `bpftool link detach` does. The link stays, and does nothing.
+    /// Detaches the program, as `bpftool link detach` does. The link remains, without effect.
     #[cfg(test)]
     pub(in crate::device::af_xdp) fn detach(&self) -> io::Result<()> {
         const LINK_DETACH: c_long = 34;
@@ -307,7 +307,7 @@ struct InfoByFd {
     info: u64,
 }
 
-/// `struct bpf_link_info` as far as XDP links go.
+/// The fields of `struct bpf_link_info` for XDP links.
 #[derive(FromBytes, IntoBytes)]
 #[repr(C)]
 struct RawLinkInfo {
@@ -320,8 +320,8 @@ struct RawLinkInfo {
     rest: [u32; 11],
 }
 
-/// All XDP links of the machine, in every network namespace. Needs CAP_SYS_ADMIN; without it there
-/// are none to see.
+/// All XDP links of the machine, in every network namespace. Needs CAP_SYS_ADMIN; without it the
+/// list is empty.
 pub(in crate::device::af_xdp) fn xdp_links() -> Vec<LinkInfo> {
     let mut links = Vec::new();
     let mut id = 0;
@@ -350,7 +350,7 @@ fn info_of(link: &OwnedFd) -> io::Result<RawLinkInfo> {
     let mut info = RawLinkInfo::new_zeroed();
     let info_len = size_of::<RawLinkInfo>() as u32;
     let mut attribute = InfoByFd { fd: link.as_raw_fd() as u32, info_len, info: (&raw mut info) as u64 };
-    // SAFETY: `info` lives until the call is over, with the length beside it (1); any bytes are a
+    // SAFETY: `info` is borrowed until the call has returned, with its length (1); any bytes are a
     // `RawLinkInfo`.
     unsafe { bpf_mut(OBJ_GET_INFO_BY_FD, &mut attribute) }?;
     Ok(info)
@@ -378,18 +378,18 @@ struct TestRun {
     padding: u32,
 }
 
-/// What a run of a program came to.
+/// The result of a test run.
 #[cfg(test)]
 pub(in crate::device::af_xdp) struct Ran {
     pub(in crate::device::af_xdp) verdict: u32,
     pub(in crate::device::af_xdp) ns: u32,
-    /// The frame, and before it what the program wrote there.
+    /// The frame, preceded by the bytes that the program wrote.
     pub(in crate::device::af_xdp) bytes: Vec<u8>,
 }
 
 #[cfg(test)]
 impl Program {
-    /// Runs the program on `frame`, as if it came on queue 0.
+    /// Runs the program on `frame`, as if received on queue 0.
     pub(in crate::device::af_xdp) fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<Ran> {
         // XDP metadata has at most 252 bytes.
         let mut bytes = vec![0; frame.len() + 256];
@@ -411,15 +411,14 @@ impl Program {
             batch_len: 0,
             padding: 0,
         };
-        // SAFETY: the frame and the bytes live until the call is over, with their lengths beside
-        // them (1).
+        // SAFETY: the frame and the bytes are borrowed until the call has returned, with their
+        // lengths (1).
         unsafe { bpf_mut(PROG_TEST_RUN, &mut attribute) }?;
         bytes.truncate(attribute.data_out_len as usize);
         Ok(Ran { verdict: attribute.verdict, ns: attribute.duration_ns, bytes })
     }
 
-    /// Loads a program for packets on their way out of an interface, and puts it on `ifindex` (tcx,
-    /// Linux 6.6).
+    /// Loads an egress program, and attaches it to `ifindex` (tcx, Linux 6.6).
     pub(in crate::device::af_xdp) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, Link)> {
         const PROG_TYPE_SCHED_CLS: u32 = 3;
         const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
@@ -448,7 +447,7 @@ impl Program {
 }
 
 /// # Safety
-/// Addresses in the attribute are as invariants 1 and 2 say.
+/// Addresses in the attribute satisfy invariants 1 and 2.
 unsafe fn new_fd<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attribute) }?;
@@ -457,7 +456,7 @@ unsafe fn new_fd<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io
 }
 
 /// # Safety
-/// Addresses in the attribute are as invariants 1 and 2 say, and the command does not write to the
+/// Addresses in the attribute satisfy invariants 1 and 2, and the command does not write to the
 /// attribute.
 unsafe fn bpf<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io::Result<i32> {
     // SAFETY: plain data with its own length (3); the rest is the caller's promise.
@@ -465,7 +464,7 @@ unsafe fn bpf<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io::R
 }
 
 /// # Safety
-/// Addresses in the attribute are as invariants 1 and 2 say.
+/// Addresses in the attribute satisfy invariants 1 and 2.
 unsafe fn bpf_mut<T: IntoBytes + Immutable>(command: c_long, attribute: &mut T) -> io::Result<i32> {
     // SAFETY: plain data with its own length (3), borrowed mutably; the rest is the caller's
     // promise.

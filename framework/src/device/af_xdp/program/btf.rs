@@ -1,17 +1,17 @@
-//! The kernel's description of its own types (Documentation/bpf/btf.rst), as far as it takes to
-//! find a function by its name: a program calls a function of the kernel by the number of its type.
+//! The kernel's description of its own types (Documentation/bpf/btf.rst), parsed as far as needed
+//! to find a function by its name: a program calls a kernel function by its BTF id.
 //!
 //! ```text
 //!  header | types: name, kind, size, and what the kind adds ... | strings, each with a zero at its end
 //! ```
 //!
-//! Types are numbered by their place, from 1 on, and have different lengths: who looks for one
-//! walks over all before it. What the file says is input: nothing outside its bytes is read, and a
-//! kind that is not known ends the walk.
+//! Types are numbered in order, from 1 on, and have different lengths: a search walks over all
+//! types before the one it wants. The file is untrusted input: no byte outside it is read, and an
+//! unknown kind ends the walk.
 
 use core::fmt;
 
-/// Where a kernel with CONFIG_DEBUG_INFO_BTF shows it.
+/// The path on a kernel with CONFIG_DEBUG_INFO_BTF.
 pub(in crate::device::af_xdp) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
@@ -29,14 +29,14 @@ pub(in crate::device::af_xdp) struct Btf<'a> {
     strings: &'a [u8],
 }
 
-/// Why no function is found.
+/// Why a search failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum BtfError {
-    /// The file does not begin as BTF does.
+    /// The file has no BTF header.
     NotBtf,
     /// A part of the file lies outside it.
     Truncated,
-    /// A kind of type that is newer than this reader, so that what follows it is not found.
+    /// A kind of type that this parser does not know, so the types behind it cannot be found.
     UnknownKind(u32),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for BtfError {
 }
 
 impl<'a> Btf<'a> {
-    /// Finds the two parts.
+    /// Locates the types and the strings.
     pub(in crate::device::af_xdp) fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
         if u16_at(bytes, 0) != Some(MAGIC) || bytes.get(2) != Some(&VERSION) {
             return Err(BtfError::NotBtf);
@@ -71,8 +71,8 @@ impl<'a> Btf<'a> {
         Ok(Self { types, strings })
     }
 
-    /// The types of the functions with these names: one walk over all, some milliseconds for a
-    /// kernel.
+    /// The ids of the functions with these names, in one walk over all types: some milliseconds for
+    /// a kernel.
     pub(in crate::device::af_xdp) fn functions<const N: usize>(
         &self,
         names: [&str; N],
@@ -104,7 +104,7 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// Bytes that a kind adds to each of its types, where it names `count` members (linux/btf.h).
+/// Bytes that follow a type of this kind with `count` members (linux/btf.h).
 fn added_len(kind: u32, count: usize) -> Option<usize> {
     match kind {
         // INT, VAR, DECL_TAG

@@ -1,7 +1,7 @@
-//! The XDP program: it walks over a frame's headers as
-//! [`Rule::matches`](crate::device::steering::Rule::matches) does, as far as some rule needs it,
-//! finds the rule that names the frame (`finding.rs`), and hands it to the socket of its queue or
-//! on to the kernel.
+//! Generates the XDP program: it walks over a frame's headers as
+//! [`Rule::matches`](crate::device::steering::Rule::matches) does, as far as any rule needs, finds
+//! the rule that matches the frame (`finding.rs`), and redirects the frame to the socket of its
+//! queue or passes it to the kernel.
 //!
 //! ```text
 //!  Ethernet ─▶ tags ─▶ IPv4 ─▶ ports ─▶ [rules with ports] ─▶ [with addresses] ─▶ [with link fields] ─▶ [any] ─▶ kernel
@@ -9,8 +9,8 @@
 //!                                                    a hit anywhere ─▶ socket of the queue, or kernel where none is open
 //! ```
 //!
-//! Values from the packet are loaded where they are used and forgotten at once, so the verifier
-//! sees few states.
+//! Values from the packet are loaded where they are used and not kept, so the verifier tracks few
+//! states.
 
 use super::super::setup::steering::{Constant, Depth, Shape, UNTAGGED};
 use super::assembler::{Alu, Assembler, Cmp, Helper, Insn, Label, Reg, Size};
@@ -19,49 +19,49 @@ use super::metadata::{self, RX_HINTS_LEN, TAG_LEN as TAG_ROOM};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
 
-/// What to generate.
+/// The input of the generator.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::af_xdp) struct Source<'a> {
-    /// The shapes in use, in the order in which they are tried.
+    /// The shapes in use, in the order of the lookups.
     pub(in crate::device::af_xdp) shapes: &'a [Shape],
-    /// Where the program has the rules.
+    /// The place of the rules.
     pub(in crate::device::af_xdp) rules: Rules<'a>,
-    /// File descriptor of the map from queue to socket.
+    /// File descriptor of the map from queue to socket (XSKMAP).
     pub(in crate::device::af_xdp) sockets_fd: i32,
-    /// Whether some rule has a flow tag, which then travels before the frame.
+    /// Whether some rule has a flow tag, which is then written before the frame.
     pub(in crate::device::af_xdp) tags: bool,
-    /// What the driver is asked about a frame.
+    /// The RX metadata to request from the driver.
     pub(in crate::device::af_xdp) kfuncs: Kfuncs,
-    /// Whether a frame may lie in several buffers.
+    /// Whether a frame may span several buffers.
     pub(in crate::device::af_xdp) frags: bool,
-    /// What happens to a frame that a rule names while no socket is open.
+    /// The action for a frame that matches a rule while no socket is open.
     pub(in crate::device::af_xdp) unclaimed: XdpAction,
 }
 
-/// Where a program has the rules: any number outside, or a few in its own instructions.
+/// The place of the rules: any number in a map, or a few in the program's instructions.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::af_xdp) enum Rules<'a> {
     /// In a hash map of [`Key`](super::super::setup::steering::Key)s, by its file descriptor: one
-    /// lookup for each shape.
+    /// lookup per shape.
     Table(i32),
-    /// In the program: a few comparisons for each. In the order in which they are tried.
+    /// In the program: a few comparisons per rule, in this order.
     Constants(&'a [Constant]),
 }
 
 impl Source<'_> {
-    /// Whether there may be something to write before a frame.
+    /// Whether metadata may be written before a frame.
     pub(in crate::device::af_xdp) fn tells_something(&self) -> bool {
         self.tags || self.kfuncs != [None; 3]
     }
 }
 
-/// What a program says of a frame: the numbers of linux/bpf.h.
+/// The verdict of a program: the numbers of linux/bpf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum XdpAction {
-    /// Tests tell by it that a rule named the frame.
+    /// Tests use it to detect that a rule matched.
     #[cfg_attr(not(test), allow(dead_code))]
     Drop = 1,
-    /// On to the kernel.
+    /// Passes the frame to the kernel.
     Pass = 2,
 }
 
@@ -71,9 +71,9 @@ const CTX_DATA_END: i16 = 4;
 const CTX_DATA_META: i16 = 8;
 pub(in crate::device::af_xdp) const CTX_RX_QUEUE: i16 = 16;
 
-/// The stack, downward from R10: the key, the outer VLAN, how far the payload of the Ethernet frame
-/// is from its start, and what the driver said: the word of [`metadata`], arrival, hash and its
-/// kind, EtherType and TCI of the VLAN tag.
+/// The stack, downward from R10: the key, the outer VLAN, the offset of the Ethernet payload in the
+/// frame, and the driver's metadata: the word of [`metadata`], timestamp, hash and its type,
+/// EtherType and TCI of the VLAN tag.
 pub(in crate::device::af_xdp) const STACK_KEY: i16 = -32;
 pub(in crate::device::af_xdp) const STACK_VLAN: i16 = -40;
 const STACK_L3_OFFSET: i16 = -48;
@@ -88,25 +88,25 @@ const ETHERNET_LEN: i32 = 14;
 const TAG_LEN: i32 = 4;
 const IPV4_LEN_MIN: i32 = 20;
 
-/// Registers that keep their meaning through the program.
+/// Registers with a fixed meaning throughout the program.
 pub(in crate::device::af_xdp) const CTX: Reg = Reg::R6;
 pub(in crate::device::af_xdp) const FRAME: Reg = Reg::R7;
-/// The end of the (first buffer of the) frame, until the headers are walked over.
+/// The end of the (first buffer of the) frame, until the headers are parsed.
 const END: Reg = Reg::R8;
 /// The UDP or TCP header, from then on.
 pub(in crate::device::af_xdp) const L4: Reg = Reg::R8;
-/// What is known of the frame, once a rule names it.
+/// The metadata word of the frame, once a rule matches.
 pub(in crate::device::af_xdp) const WORD: Reg = Reg::R7;
 pub(in crate::device::af_xdp) const L3: Reg = Reg::R9;
 
-/// Generates the program: up to 60 instructions, and 20 for each shape that is looked up or as many
-/// for each rule that is not.
+/// Generates the program: up to 60 instructions, and about 20 for each shape that is looked up or
+/// for each rule that is compared.
 pub(in crate::device::af_xdp) fn generate(source: &Source<'_>) -> Vec<Insn> {
     let mut assembler = Assembler::default();
     let labels = Labels { entries: [(); 4].map(|()| assembler.label()), hit: assembler.label() };
     let mut program = Program { asm: assembler, source, labels };
     if source.shapes.is_empty() {
-        // Without rules nothing is ours, and the verifier refuses code that no frame reaches.
+        // Without rules no frame is ours, and the verifier refuses unreachable code.
         program.miss();
         return program.asm.finish();
     }
@@ -122,18 +122,17 @@ pub(in crate::device::af_xdp) fn generate(source: &Source<'_>) -> Vec<Insn> {
 }
 
 pub(in crate::device::af_xdp) struct Labels {
-    /// Where finding the rule begins for frames of each [`Depth`].
+    /// The start of the rule search for frames of each [`Depth`].
     entries: [Label; 4],
     pub(in crate::device::af_xdp) hit: Label,
 }
 
-/// What becomes of the frames that no rule before named.
+/// The frames that no earlier rule matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Rest {
-    /// The kernel gets them.
+    /// They go to the kernel.
     Missed,
-    /// There are none: the last rule names every frame. The verifier refuses code that no frame
-    /// reaches.
+    /// There are none: the last rule matches every frame. The verifier refuses unreachable code.
     None,
 }
 
@@ -152,7 +151,7 @@ impl Program<'_> {
         self.source.shapes.iter().any(|&shape| wanted(shape))
     }
 
-    /// Walks over the header and up to two tags, and on where some rule needs what is behind.
+    /// Parses the header and up to two tags, and continues if some rule needs the headers behind.
     fn ethernet(&mut self) {
         let malformed = self.entry(Depth::Any);
         let (typed, tagged, tagged_twice) = (self.asm.label(), self.asm.label(), self.asm.label());
@@ -184,7 +183,7 @@ impl Program<'_> {
         self.asm.place(tagged_twice);
         self.step_over_tag();
         self.note_l3_offset(ETHERNET_LEN + 2 * TAG_LEN);
-        // A third tag is more than `wire` walks over.
+        // `wire` parses at most two tags.
         jump_if_tag(&mut self.asm, malformed);
 
         self.asm.place(typed);
@@ -197,7 +196,7 @@ impl Program<'_> {
         self.asm.jump_if(L3, Cmp::Above, END, malformed);
     }
 
-    /// Notes the VLAN of the tag before L3, unless the NIC took off one that stood before it.
+    /// Stores the VLAN of the tag before L3, unless the NIC stripped one that stood before it.
     fn note_vlan(&mut self) {
         let asm = &mut self.asm;
         let inner = asm.label();
@@ -210,14 +209,14 @@ impl Program<'_> {
         asm.place(inner);
     }
 
-    /// Notes where L3 is, for [`Self::whole_packet`].
+    /// Stores the offset of L3, for [`Self::whole_packet`].
     fn note_l3_offset(&mut self, offset: i32) {
         if self.source.frags && self.any_shape(|shape| shape.depth() >= Depth::Ipv4) {
             self.asm.store(Size::B8, Reg::R10, STACK_L3_OFFSET, offset);
         }
     }
 
-    /// The EtherType is in R2, in network order: IPv4 is looked into, and a length is none.
+    /// The EtherType is in R2, in network order: parses IPv4, and rejects a length.
     fn typed(&mut self) {
         let (malformed, ethernet, ipv4) = (self.entry(Depth::Any), self.entry(Depth::Ethernet), self.asm.label());
         let wants_ipv4 = self.any_shape(|shape| shape.depth() >= Depth::Ipv4);
@@ -236,7 +235,7 @@ impl Program<'_> {
         }
     }
 
-    /// Checks the IPv4 header as `Ipv4Packet::parse` does, and finds the ports.
+    /// Checks the IPv4 header as `Ipv4Packet::parse` does, and locates the ports.
     fn ipv4(&mut self) {
         let ethernet = self.entry(Depth::Ethernet);
         let asm = &mut self.asm;
@@ -251,7 +250,7 @@ impl Program<'_> {
         asm.alu(Alu::And, Reg::R2, 15);
         asm.alu(Alu::ShiftLeft, Reg::R2, 2);
         asm.jump_if(Reg::R2, Cmp::Below, IPV4_LEN_MIN, ethernet);
-        // R3: bytes of the packet as it states them.
+        // R3: total length of the packet.
         asm.load(Size::B2, Reg::R3, L3, 2);
         asm.swap_big_endian16(Reg::R3);
         asm.jump_if(Reg::R3, Cmp::Below, Reg::R2, ethernet);
@@ -259,7 +258,7 @@ impl Program<'_> {
         self.ports();
     }
 
-    /// Goes on where all bytes that the packet states (R3) have arrived. Keeps R2 and R3.
+    /// Continues if the frame holds the packet's total length (R3). Preserves R2 and R3.
     fn whole_packet(&mut self) {
         let (ethernet, frags) = (self.entry(Depth::Ethernet), self.source.frags);
         let asm = &mut self.asm;
@@ -270,8 +269,8 @@ impl Program<'_> {
             asm.jump_if(Reg::R4, Cmp::Above, END, ethernet);
             return;
         }
-        // The rest may be in other buffers: ask for the length of all of them. The call costs R1 to
-        // R5.
+        // The rest may be in other buffers: a call returns the length of all of them. It clobbers
+        // R1 to R5.
         let ask = asm.label();
         asm.jump_if(Reg::R4, Cmp::Above, END, ask);
         asm.jump(whole);
@@ -289,7 +288,7 @@ impl Program<'_> {
         asm.place(whole);
     }
 
-    /// Finds the ports behind the options, or enters where none are needed.
+    /// Locates the ports behind the options, or continues without if no rule needs them.
     fn ports(&mut self) {
         let ipv4 = self.entry(Depth::Ipv4);
         if !self.any_shape(|shape| shape.depth() == Depth::Ports) {
@@ -297,7 +296,7 @@ impl Program<'_> {
             return;
         }
         let asm = &mut self.asm;
-        // The payload has four bytes; padding behind the packet is no payload.
+        // The payload has at least four bytes; padding behind the packet does not count.
         asm.alu(Alu::Sub, Reg::R3, Reg::R2);
         asm.jump_if(Reg::R3, Cmp::Below, 4, ipv4);
         // Later fragments carry no ports (RFC 791 3.1).
@@ -318,7 +317,7 @@ impl Program<'_> {
         self.asm.exit();
     }
 
-    /// To the socket of the queue on which the frame came, with what is known of it before it.
+    /// Redirects to the socket of the receiving queue, with the metadata before the frame.
     fn hit(&mut self) {
         self.asm.place(self.labels.hit);
         if self.source.tells_something() {
@@ -335,8 +334,7 @@ impl Program<'_> {
         asm.exit();
     }
 
-    /// Whether the VLAN tag that the NIC took off is needed to find the rule, or only for the
-    /// frames that one names.
+    /// Whether the rules need the VLAN tag that the NIC stripped, or only the frames that match.
     fn vlan_decides(&self) -> bool {
         self.ask(RxHint::Vlan).is_some() && self.vlan_matters()
     }
@@ -349,7 +347,7 @@ impl Program<'_> {
         self.source.kfuncs[hint as usize]
     }
 
-    /// Asks the driver, then writes what is known of the frame before it, as [`metadata`] says. The
+    /// Requests the driver's metadata and writes it before the frame, as [`metadata`] defines. The
     /// rule's word is in `WORD`.
     fn tell(&mut self) {
         if self.ask(RxHint::Vlan).is_some() {
@@ -364,8 +362,7 @@ impl Program<'_> {
         self.write();
     }
 
-    /// Where the driver has a tag that the NIC took off: notes that it is there, and that it is the
-    /// frame's outermost one.
+    /// If the NIC stripped a tag, stores it as the outermost tag of the frame.
     fn ask_vlan(&mut self) {
         let Some(ask) = self.ask(RxHint::Vlan) else { return };
         let none = self.asm.label();
@@ -380,7 +377,7 @@ impl Program<'_> {
         asm.place(none);
     }
 
-    /// The epoch itself is what drivers say of a frame that was not stamped (veth, and those whose
+    /// Drivers return the epoch itself for a frame without a timestamp (veth, and those whose
     /// stamping is off).
     fn ask_timestamp(&mut self) {
         let Some(ask) = self.ask(RxHint::Timestamp) else { return };
@@ -394,7 +391,7 @@ impl Program<'_> {
         asm.place(none);
     }
 
-    /// A hash of no kind is none (enum xdp_rss_hash_type in net/xdp.h).
+    /// A hash of type 0 is invalid (enum xdp_rss_hash_type in net/xdp.h).
     fn ask_hash(&mut self) {
         let Some(ask) = self.ask(RxHint::Hash) else { return };
         let none = self.asm.label();
@@ -408,7 +405,7 @@ impl Program<'_> {
     }
 
     /// A call of the form `int ask(ctx, *first, *second)`, with pointers to the stack. The verifier
-    /// wants to see the eight bytes written before. R0 has the answer; R1 to R5 are lost.
+    /// requires the eight bytes to be initialized. R0 holds the result; R1 to R5 are clobbered.
     fn call(&mut self, ask: Ask, first: (i16, Size), second: Option<(i16, Size)>) {
         let asm = &mut self.asm;
         asm.store(Size::B8, Reg::R10, first.0, 0);
@@ -429,9 +426,9 @@ impl Program<'_> {
         }
     }
 
-    /// Makes room before the frame and writes, also where nothing is known: the buffer may still
-    /// have what was written for a frame that found the ring full. A driver without room delivers
-    /// the frame without.
+    /// Makes room before the frame and writes the metadata, even if there is none: the buffer may
+    /// still hold that of a frame that found the ring full. If the driver has no room, the frame is
+    /// delivered without.
     fn write(&mut self) {
         let done = self.asm.label();
         let has_hints = self.source.kfuncs != [None; 3];
@@ -456,7 +453,7 @@ impl Program<'_> {
         asm.place(done);
     }
 
-    /// What the driver said, and zeros where it was not asked. R1 is where to.
+    /// Writes the driver's values, and zeros for those not requested. R1 is the destination.
     fn write_told(&mut self) {
         let from = |hint, at| self.ask(hint).map(|_| at);
         for (size, to, from) in [
@@ -477,14 +474,14 @@ impl Program<'_> {
     }
 }
 
-/// Loads the two bytes before [`L3`] into R2 and jumps where they announce a VLAN tag.
+/// Loads the two bytes before [`L3`] into R2 and jumps if they announce a VLAN tag.
 fn jump_if_tag(asm: &mut Assembler, label: Label) {
     asm.load(Size::B2, Reg::R2, L3, -2);
     asm.jump_if(Reg::R2, Cmp::Equal, network_order(EtherType::VLAN), label);
     asm.jump_if(Reg::R2, Cmp::Equal, network_order(EtherType::QINQ), label);
 }
 
-/// An EtherType as a load of two bytes reads it.
+/// An EtherType as a two-byte load in the program reads it.
 fn network_order(ethertype: EtherType) -> i32 {
     u16::from_ne_bytes(ethertype.0.to_be_bytes()).into()
 }

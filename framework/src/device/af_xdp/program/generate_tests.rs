@@ -16,21 +16,21 @@ use crate::device::steering::Rule;
 use crate::mem::Pool;
 use crate::wire::{EtherType, MacAddr, Protocol};
 
-/// A loaded program whose verdict is `Drop` for frames that a rule names, as no socket is open.
+/// A loaded program with the verdict `Drop` for frames that match a rule, as no socket is open.
 struct Loaded {
     program: Program,
     _maps: [Map; 2],
 }
 
-/// Where the program has the rules.
+/// The place of the rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
     LookedUp,
     Compared,
 }
 
-/// The program that looks the rules up, and the one that compares frames with them where they are
-/// few enough.
+/// The program that looks up rules, and, if they are few enough, the one that compares frames with
+/// them.
 fn load_both(rules: &[Rule], frags: bool) -> std::io::Result<Vec<Loaded>> {
     let few = !constants(rules.iter().map(|rule| (rule, 0)), 1).is_empty();
     let forms = if few { &[Form::LookedUp, Form::Compared][..] } else { &[Form::LookedUp] };
@@ -40,7 +40,7 @@ fn load_both(rules: &[Rule], frags: bool) -> std::io::Result<Vec<Loaded>> {
 fn load(rules: &[Rule], form: Form, frags: bool) -> std::io::Result<Loaded> {
     let table = Map::create(MapKind::Hash, size_of::<Key>(), 4, rules.len().max(1) as u32)?;
     let sockets = Map::create(MapKind::Sockets, 4, 4, 1)?;
-    // The oldest of those with the same key stays.
+    // The oldest rule with the same key remains.
     for rule in rules.iter().rev() {
         table.update(Key::new(rule, 0).as_bytes(), tag_word(rule).as_bytes())?;
     }
@@ -69,7 +69,7 @@ impl Loaded {
         self.says(frame).is_some()
     }
 
-    /// The flow tag that the frame gets, `None` where no rule names it.
+    /// The flow tag that the frame gets, `None` if no rule matches.
     fn says(&self, frame: &[u8]) -> Option<Option<u32>> {
         let ran = self.program.test_run(frame, 1).unwrap();
         assert!([XdpAction::Drop as u32, XdpAction::Pass as u32].contains(&ran.verdict), "verdict {}", ran.verdict);
@@ -91,8 +91,8 @@ impl Loaded {
     }
 }
 
-/// The flow tags that `frame` may get: those of the most telling rules that name it, and the oldest
-/// of equal ones.
+/// The flow tags that `frame` may get: those of the most specific rules that match, and of equal
+/// ones the oldest.
 fn tags_that_may_be(rules: &[Rule], frame: &[u8]) -> Vec<Option<u32>> {
     let telling = |rule: &Rule| (Named::of(rule).depth(), Named::of(rule).byte().count_ones());
     let naming: Vec<&Rule> = rules.iter().filter(|rule| rule.matches(frame)).collect();
@@ -102,7 +102,7 @@ fn tags_that_may_be(rules: &[Rule], frame: &[u8]) -> Vec<Option<u32>> {
     best.map(|rule| oldest(rule)).collect()
 }
 
-/// Whether the kernel lets us load programs; says so where it does not.
+/// Whether the kernel lets us load programs; prints a message if not.
 fn skipped(test: &str) -> bool {
     match load(&[Rule::ALL], Form::LookedUp, false) {
         Ok(_) => false,
@@ -113,7 +113,7 @@ fn skipped(test: &str) -> bool {
     }
 }
 
-/// Addresses, ports and the like come from few values, so that rules and frames meet.
+/// Addresses, ports and other values come from small sets, so that rules often match frames.
 fn address() -> impl Strategy<Value = Ipv4Addr> {
     prop::sample::select(vec![Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::UNSPECIFIED])
 }
@@ -139,7 +139,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     let ports = (some(0.5, port()), some(0.5, port()), some(0.2, 0u32..1 << 24));
     (link, some(0.5, address()), some(0.5, address()), some(0.8, protocol()), ports).prop_map(
         |((destination_mac, vlan, ethertype), source, destination, protocol, (from, to, flow_tag))| {
-            // What the header before does not lead to is not named.
+            // Fields of headers that the rule does not lead to are left out.
             let ipv4 = ethertype == Some(EtherType::IPV4);
             let protocol = protocol.filter(|_| ipv4);
             let with_ports = matches!(protocol, Some(Protocol::UDP | Protocol::TCP));
@@ -169,7 +169,7 @@ fn vlan() -> impl Strategy<Value = u16> {
     prop::sample::select(vec![0u16, 7, 4095])
 }
 
-/// A frame of any kind that steering has to tell apart, and what may be wrong with it.
+/// A frame of any kind that steering must distinguish, with its possible defects.
 #[derive(Clone, Debug)]
 struct Shape {
     mac: MacAddr,
@@ -213,7 +213,7 @@ fn frame() -> impl Strategy<Value = Shape> {
 }
 
 impl Shape {
-    /// The same with the values that `rule` names, so that what is wrong with the frame decides.
+    /// The same with the values of `rule`, so that only the defects of the frame matter.
     fn meant_for(mut self, rule: &Rule) -> Self {
         self.mac = rule.destination_mac.unwrap_or(self.mac);
         if let (Some(vlan), Some(tag)) = (rule.vlan, self.tags.first_mut()) {
@@ -233,7 +233,7 @@ fn bytes(shape: &Shape) -> Vec<u8> {
     let mut frame = [shape.mac.0, [2, 0, 0, 0, 0, 1]].concat();
     for &(provider, vid) in &shape.tags {
         frame.extend_from_slice(if provider { &[0x88, 0xa8] } else { &[0x81, 0x00] });
-        // Priority and drop eligible are no part of the identifier.
+        // Priority and drop eligible are not part of the identifier.
         frame.extend_from_slice(&(vid | 0xb000).to_be_bytes());
     }
     frame.extend_from_slice(&shape.ethertype.0.to_be_bytes());
@@ -413,7 +413,7 @@ fn rule_of_another_queue_is_not_for_this_one() {
             frags: false,
             unclaimed: XdpAction::Drop,
         });
-        // Frames come on queue 0.
+        // Test runs receive on queue 0.
         Program::load(&insns, LoadOptions::default()).unwrap().test_run(&frame_of(&Rule::arp()), 1).unwrap().verdict
     };
     let (named, passed) = (XdpAction::Drop as u32, XdpAction::Pass as u32);

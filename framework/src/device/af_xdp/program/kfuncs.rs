@@ -1,7 +1,7 @@
-//! What the driver can tell the program about a frame: when it arrived, its hash, the VLAN tag that
-//! the NIC took off (Documentation/networking/xdp-rx-metadata.rst). The program asks by calling
-//! functions of the kernel, whose numbers are in the kernel's BTF and stay the same until the next
-//! boot. Where something cannot be asked it is said why.
+//! The RX metadata that a driver can provide to the program: timestamp, hash, and the VLAN tag that
+//! the NIC stripped (Documentation/networking/xdp-rx-metadata.rst). The program calls kernel
+//! functions (kfuncs), whose ids are in the kernel's BTF and are constant until the next boot. For
+//! metadata that is unavailable the reason is recorded.
 
 use core::fmt;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use super::super::setup::interface::Interface;
 use super::super::setup::port::Mode;
 use super::btf::{Btf, VMLINUX};
 
-/// What can be asked, and an index into everything that is there once for each of them.
+/// A kind of metadata; also the index into arrays with an entry per kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum RxHint {
     Timestamp,
@@ -21,7 +21,7 @@ pub(in crate::device::af_xdp) enum RxHint {
 impl RxHint {
     pub(in crate::device::af_xdp) const ALL: [Self; 3] = [Self::Timestamp, Self::Hash, Self::Vlan];
 
-    /// The function in the kernel (net/core/xdp.c).
+    /// The kernel function (net/core/xdp.c).
     const fn function(self) -> &'static str {
         match self {
             Self::Timestamp => "bpf_xdp_metadata_rx_timestamp",
@@ -39,21 +39,21 @@ impl RxHint {
     }
 }
 
-/// How the program gets an answer.
+/// How the program gets a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Ask {
-    /// By a call of the function of this BTF type.
+    /// By a call of the kernel function with this BTF id.
     Kernel(u32),
-    /// As if the function had returned `result` and written the two values: programs that call
-    /// functions of the kernel are bound to a driver, and such the kernel does not run by itself.
+    /// As if the function had returned `result` and written the two values: a program that calls
+    /// kfuncs is bound to a driver, and the kernel does not test-run such a program.
     #[cfg(test)]
     AsIf { result: i32, values: [i32; 2] },
 }
 
-/// What a program asks, by [`RxHint`].
+/// The metadata that a program requests, by [`RxHint`].
 pub(in crate::device::af_xdp) type Kfuncs = [Option<Ask>; 3];
 
-/// Why the program does not ask.
+/// Why the program does not request it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Absent {
     NotWanted,
@@ -81,10 +81,10 @@ impl fmt::Display for Absent {
     }
 }
 
-/// What is asked on an interface; for each that is not, why.
+/// The metadata available on an interface, or the reasons why not.
 pub(in crate::device::af_xdp) type Found = [Result<Ask, Absent>; 3];
 
-/// Finds what of `wanted` the driver of `interface` and this kernel give a program that runs in
+/// Determines which of `wanted` the driver of `interface` and this kernel provide to a program in
 /// `mode`.
 pub(in crate::device::af_xdp) fn find(interface: &Interface, mode: Mode, wanted: [bool; 3]) -> Found {
     RxHint::ALL.map(|hint| {
@@ -104,12 +104,12 @@ pub(in crate::device::af_xdp) fn find(interface: &Interface, mode: Mode, wanted:
     })
 }
 
-/// What the program asks.
+/// The metadata to request.
 pub(in crate::device::af_xdp) fn asked(found: &Found) -> Kfuncs {
     [0, 1, 2].map(|idx| found[idx].as_ref().ok().copied())
 }
 
-/// The functions' types. Read once, as they change with the kernel only: 5 MB and some
+/// The ids of the functions. Read once, as they change with the kernel only: 5 MB and some
 /// milliseconds.
 fn of_this_kernel() -> &'static Result<[Option<u32>; 3], String> {
     static FUNCTIONS: OnceLock<Result<[Option<u32>; 3], String>> = OnceLock::new();

@@ -1,5 +1,5 @@
-//! What the program knows of a frame, told in the bytes before it (XDP metadata): the flow tag of
-//! the rule, and what the driver told the program.
+//! XDP metadata: the bytes before a frame in which the program passes the rule's flow tag and the
+//! driver's RX metadata to the worker.
 //!
 //! ```text
 //!  ├────────────────────── RX_HINTS_LEN ──────────────────────┤
@@ -7,17 +7,17 @@
 //!                                      ├──── TAG_LEN ─────┤
 //! ```
 //!
-//! The word says which of it is there, so what only has a tag writes the last eight bytes. Numbers
-//! are in the machine's order.
+//! The word says which values are present, so a program with only a tag writes the last eight
+//! bytes. Integers are in host order.
 
 use crate::mem::{Mbuf, RxInfo};
 use crate::time::UnixTime;
 
-/// A number that headers do not begin with: bytes left in a headroom are not taken for it.
+/// A number that no header begins with, so that leftovers in a headroom are not mistaken for it.
 pub(in crate::device::af_xdp) const MAGIC: u32 = 0x57e1_9a7f;
-/// Bytes before a frame of which only the flow tag is told.
+/// Bytes before a frame with a flow tag only.
 pub(in crate::device::af_xdp) const TAG_LEN: usize = 8;
-/// Bytes before a frame of which the driver has told something. Older kernels take up to 32.
+/// Bytes before a frame with the driver's metadata. Older kernels allow up to 32.
 pub(in crate::device::af_xdp) const RX_HINTS_LEN: usize = 24;
 
 /// Bits of the word, above the 24 of the flow tag.
@@ -28,17 +28,17 @@ pub(in crate::device::af_xdp) const HAS_VLAN: u32 = 1 << 28;
 const TOLD: u32 = HAS_TIMESTAMP | HAS_HASH | HAS_VLAN;
 const FLOW_TAG: u32 = (1 << 24) - 1;
 
-/// Where the values are, from the first of the `RX_HINTS_LEN` bytes.
+/// Offsets of the values, from the first of the `RX_HINTS_LEN` bytes.
 pub(in crate::device::af_xdp) const AT_TIMESTAMP: usize = 0;
 pub(in crate::device::af_xdp) const AT_HASH: usize = 8;
 pub(in crate::device::af_xdp) const AT_VLAN: usize = 12;
-/// Where magic and word are, from the first of the `TAG_LEN` bytes.
+/// Offsets of magic and word, from the first of the `TAG_LEN` bytes.
 pub(in crate::device::af_xdp) const AT_MAGIC: usize = 0;
 pub(in crate::device::af_xdp) const AT_WORD: usize = 4;
 
-/// Reads what the program wrote before the frame, and wipes it, so that the buffer's next frame
-/// does not inherit it. A frame of which nothing is told, which is nearly every one where only VLAN
-/// tags are asked for, costs the look at eight bytes.
+/// Reads the program's metadata before the frame, and clears it, so that the buffer's next frame
+/// does not inherit it. A frame without metadata, nearly every one if only VLAN tags are enabled,
+/// costs a load of eight bytes.
 #[inline]
 pub(in crate::device::af_xdp) fn read(mbuf: Mbuf) -> Mbuf {
     match mbuf.behind(TAG_LEN).map(|near| (u32_at(near, AT_MAGIC), u32_at(near, AT_WORD))) {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::mem::Pool;
 
-    /// What is read of a frame with these bytes before it. A second reading finds nothing.
+    /// Checks the metadata of a frame with these bytes before it. A second read finds nothing.
     fn check(before: &[u8], expected: &RxInfo) {
         let pool = Pool::heap(1).unwrap();
         let mut mbuf = pool.alloc_copy(&[7; 60]).unwrap();

@@ -1,6 +1,6 @@
-//! What drivers tell of frames, from the program to the mbuf. The kernel runs the program by itself
-//! where the driver's answers are made up; asked for real, veth has hashes and the tags that the
-//! sending kernel kept beside its packets, and no arrival times.
+//! The drivers' RX metadata, from the program to the mbuf. With made-up driver results the kernel
+//! test-runs the program; the real driver of veth provides hashes and the tags that the sending
+//! kernel kept beside its packets, and no timestamps.
 
 use core::net::Ipv4Addr;
 use std::io;
@@ -35,12 +35,12 @@ fn as_if(result: i32, values: [i32; 2]) -> Option<Ask> {
     Some(Ask::AsIf { result, values })
 }
 
-/// As the kernel says that a frame has none.
+/// The kernel's result for a frame without the value.
 const NONE: Option<Ask> = Some(Ask::AsIf { result: -libc::ENODATA, values: [0; 2] });
 
-/// What the mbuf says of `frame` after a program with this rule, whose driver gives these answers:
-/// `None` where the rule does not name it. And the bytes that the program wrote. Wherever the
-/// program has the rule, it says the same.
+/// The metadata in the mbuf of `frame` after a program with this rule and these driver results, and
+/// the number of bytes that the program wrote: `None` if the rule does not match. The result must
+/// not depend on the place of the rule.
 fn told(rule: &Rule, frame: &[u8], kfuncs: Kfuncs) -> io::Result<Option<(RxInfo, usize)>> {
     let table = Map::create(MapKind::Hash, size_of::<Key>(), 4, 1)?;
     let sockets = Map::create(MapKind::Sockets, 4, 4, 1)?;
@@ -119,9 +119,9 @@ fn driver_without_an_answer_leaves_the_frame_as_it_is() {
         assert_eq!(told(&Rule::ALL.tagged(7), &[0; 60], kfuncs).unwrap(), Some((expected, RX_HINTS_LEN)), "{kfuncs:?}");
     };
     check([NONE; 3]);
-    // A frame that was not stamped, and a hash of no kind.
+    // A frame without a timestamp, and a hash of type 0.
     check([as_if(0, [0, 0]), as_if(0, [5, 0]), NONE]);
-    // An answer that comes with an error is none.
+    // A value with an error code is ignored.
     check([as_if(-libc::EOPNOTSUPP, [5, 5]); 3]);
 }
 
@@ -147,8 +147,8 @@ fn tag_that_the_nic_took_off_is_the_outermost() {
     check(Rule::arp().on_vlan(7), &untagged, taken_off, false);
 }
 
-/// A port on `veth1`, open and polled, and the UDP packets of this thread's namespace on their way
-/// to it from `veth0`.
+/// A port on `veth1`, open and polled; the UDP packets of this thread's namespace reach it through
+/// `veth0`.
 struct Rig {
     rx: AfXdpRx,
     _tx: AfXdpTx,
@@ -170,7 +170,7 @@ impl Rig {
         Self { rx, _tx: tx, device, pool, _block: block }
     }
 
-    /// What is known of the next frame, where one comes soon.
+    /// The metadata and bytes of the next frame, if one arrives soon.
     fn receive(&mut self) -> Option<(RxInfo, Vec<u8>)> {
         let start = std::time::Instant::now();
         let mut burst = Burst::new();
@@ -231,7 +231,7 @@ fn veth_is_asked_and_tells_the_hash_but_no_arrival_time() {
             hashes.push(info.hash.unwrap());
         }
         assert_eq!(hashes[0], hashes[1], "one flow has one hash");
-        // Rules of other shapes come with other programs, which ask as well.
+        // Rules of other shapes use other programs, which request the metadata too.
         rig.device.steer(&Rule::igmp().on_vlan(7), 0).unwrap();
         send();
         assert_eq!(rig.receive().unwrap().0.hash, Some(hashes[0]));
@@ -252,8 +252,8 @@ fn nothing_is_asked_behind_the_driver() {
     });
 }
 
-/// Puts a program on `veth0` that gives every packet a VLAN tag beside its bytes, as the kernel's
-/// VLAN interfaces do. veth hands it over in the same form, as a NIC does that takes tags off.
+/// Attaches a program to `veth0` that gives every packet a VLAN tag outside its bytes, as the
+/// kernel's VLAN interfaces do. veth delivers it in the same form, like a NIC that strips tags.
 fn tag_beside_the_frame(tci: i32) -> (Program, super::bpf::Link) {
     let mut asm = Assembler::default();
     asm.mov(Reg::R2, i32::from(0x8100u16.to_be()));
@@ -281,7 +281,7 @@ fn tag_beside_the_frame_is_matched_and_reaches_us() {
         send();
         let (info, frame) = rig.receive().unwrap();
         assert_eq!((info.vlan, &frame[12..14]), (Some(0x6007), &[0x08, 0x00][..]));
-        // A rule without a VLAN takes them all, with their tags.
+        // A rule without a VLAN matches them all, with their tags.
         rig.device.steer(&Rule::udp(GROUP, 9000).from(Ipv4Addr::new(10, 9, 0, 1)), 0).unwrap();
         drop(_ours);
         let _other = tag_beside_the_frame(0x2008);
@@ -301,7 +301,7 @@ fn rules_from_another_namespace_are_refused_where_the_driver_is_asked() {
         let sender = UdpSocket::bind("10.9.0.1:5000").unwrap();
         sys::leave_namespace().unwrap();
         assert!(rig.device.steer(&Rule::arp(), 0).is_err());
-        // What changes the map only goes on.
+        // A change of the map alone has no effect on it.
         let second = rig.device.steer(&Rule::udp(GROUP, 9001), 0).unwrap();
         sender.send_to(b"told", (GROUP, 9000)).unwrap();
         assert!(rig.receive().is_some(), "the program that looks rules up has taken over");

@@ -1,5 +1,5 @@
-//! The XDP program: generated from the steering rules, assembled, checked against the kernel's BTF,
-//! loaded, and what it writes in front of a frame.
+//! The XDP program: generated from the steering rules, assembled, linked to the kernel's BTF,
+//! loaded; and the metadata that it writes before a frame.
 
 pub(super) mod assembler;
 #[allow(unsafe_code)]

@@ -1,15 +1,14 @@
-//! Whether a queue hears: what its two halves have to know of each other, and of the other queues
-//! of the port.
+//! The receive gate of a queue: state shared by its two halves, and with the other queues of the
+//! port.
 //!
-//! A program without an entry for the queue gives its frames to the kernel. The entry is made by
-//! whichever comes first, the first poll or the first frame that is to leave. An answer must not
-//! come before there is somebody to hear it: the kernel, which knows nothing of our connections,
-//! would reset them, and what a neighbor answers would be lost. The fill ring is full by then: the
-//! other way round the first frames would find no buffer.
+//! If the program's map has no entry for the queue, the kernel receives its frames. The first poll
+//! or the first send, whichever is earlier, makes the entry. An answer must not arrive before that:
+//! the kernel, which does not know our connections, would reset them, and ARP replies would be
+//! lost. The fill ring is filled before: in the other order the first frames would find no buffer.
 //!
-//! The NIC decides on which queue an answer comes. So nothing leaves a queue before all that were
-//! taken of the port hear, as on a ConnectX. A queue that has sent once sends on: one that is taken
-//! later does not stop it.
+//! The NIC decides which queue receives an answer. So no queue sends before all taken queues of the
+//! port receive, as on a ConnectX. A queue that has sent once continues to send; a queue that is
+//! taken later does not stop it.
 
 use core::cell::Cell;
 use std::rc::Rc;
@@ -19,27 +18,28 @@ use super::super::setup::port::{Awaited, Port};
 use super::umem::Umem;
 use crate::counters::{Counter, Scope, Unit};
 
-/// The way in of one queue.
+/// The receive gate of one queue.
 pub(in crate::device::af_xdp) struct Gate {
     port: Arc<Port>,
     queue: u16,
     umem: Rc<Umem>,
     state: Cell<State>,
-    /// Until this queue hears, the others wait for it.
+    /// Until this queue receives, the others wait for it.
     awaited: Cell<Option<Awaited>>,
-    /// Times that the kernel did not let frames come to us: it gets them all, and nothing leaves.
+    /// Failed attempts to receive: the kernel refused the map entry, receives all frames, and we
+    /// send none.
     connects_refused: Counter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The kernel gets the frames.
+    /// The kernel receives the frames.
     Shut,
-    /// We get them. The kernel may still get those of other queues.
+    /// We receive them. The kernel may still receive those of other queues.
     Hearing,
-    /// We get them, and what leaves is answered to us.
+    /// We receive them, and answers to our frames.
     Open,
-    /// The receiving half is gone: the kernel gets the frames for good.
+    /// The receive half is gone: the kernel receives the frames for good.
     Over,
 }
 
@@ -55,8 +55,8 @@ impl Gate {
         }
     }
 
-    /// Lets frames come, and says whether frames may leave: a system call where none come yet, a
-    /// load and a compare where they do.
+    /// Starts to receive, and returns whether frames may leave: a system call before the queue
+    /// receives, a load and a compare afterwards.
     #[inline]
     pub(in crate::device::af_xdp) fn open(&self) -> bool {
         matches!(self.state.get(), State::Open | State::Over) || self.open_now()
@@ -79,7 +79,7 @@ impl Gate {
         true
     }
 
-    /// From now on the kernel gets the frames, also while the sending half lives on.
+    /// Returns the frames to the kernel, even while the send half lives on.
     pub(in crate::device::af_xdp) fn close(&self) {
         self.state.set(State::Over);
         drop(self.awaited.take());

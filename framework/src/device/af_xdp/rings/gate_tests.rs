@@ -1,5 +1,5 @@
-//! Queues that hear one after the other, on a veth with two of them in a namespace of the test's
-//! own.
+//! Queues that start to receive one after the other, on a veth with two of them in a namespace of
+//! the test's own.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::process::Command;
@@ -27,7 +27,7 @@ fn port() -> AfXdpDevice {
     AfXdpDevice::open(&config).unwrap()
 }
 
-/// A queue in a worker's hands.
+/// An open queue of a worker.
 struct Open {
     rx: AfXdpRx,
     tx: AfXdpTx,
@@ -45,7 +45,7 @@ impl Open {
         Self { rx, tx, pool, block, now: Instant::ZERO }
     }
 
-    /// Receives, a second later than before.
+    /// Receives, a second after the last time.
     fn poll(&mut self) {
         self.now += Duration::from_secs(1);
         let mut burst = Burst::new();
@@ -53,7 +53,7 @@ impl Open {
         burst.drain(..).for_each(Mbuf::free);
     }
 
-    /// Whether a frame is taken, to leave at once.
+    /// Whether an urgent frame is accepted.
     fn sends(&mut self) -> bool {
         let has_room = self.tx.room() > 0;
         let mbuf = self.pool.alloc_copy(&[0xff; 64]).unwrap();
@@ -129,7 +129,7 @@ fn queue_that_is_taken_later_stops_nobody() {
     });
 }
 
-/// As where a program has given its capabilities away since.
+/// As if a program had dropped its capabilities since.
 #[test]
 fn nothing_leaves_a_queue_that_the_kernel_does_not_let_hear() {
     alone("nothing_leaves_a_queue_that_the_kernel_does_not_let_hear", || {

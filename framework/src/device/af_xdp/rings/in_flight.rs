@@ -1,6 +1,6 @@
-//! Frames that the kernel has to send. A completion names an address only; here it finds its frame,
-//! whatever the order, and whoever else has bytes of the same chunk in flight (a view of a held
-//! packet, sent again).
+//! Frames that the kernel has to send. A completion names only an address; this finds its frame, in
+//! any order, even if other frames have bytes of the same chunk in flight (a view of a held packet,
+//! retransmitted).
 //!
 //! ```text
 //!  chunk of the address ──▶ head ──▶ slot ──▶ slot     one slot a descriptor; those of one chunk are a list
@@ -18,19 +18,19 @@ struct Slot {
     addr: u64,
     /// The next slot of the same chunk, or the next free one.
     next: u32,
-    /// The slot that has the frame's mbuf.
+    /// The slot with the frame's mbuf.
     frame: u32,
-    /// In that slot: descriptors of the frame that are not completed.
+    /// In that slot: incomplete descriptors of the frame.
     left: u32,
     mbuf: Option<Mbuf>,
 }
 
-/// What a completion was.
+/// The result of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum Completed {
-    /// The last descriptor of a frame: its mbuf has gone home.
+    /// The last descriptor of a frame: its mbuf has been freed.
     Frame,
-    /// A part of a frame whose other parts are still out.
+    /// A part of a frame whose other parts are still in flight.
     Part,
     /// An address that is not in flight.
     Unknown,
@@ -47,7 +47,7 @@ pub(in crate::device::af_xdp) struct InFlight {
 }
 
 impl InFlight {
-    /// For as many descriptors as the tx ring has, and the completion ring with it: so neither
+    /// For as many descriptors as the tx ring has, and also the completion ring: so neither
     /// overflows.
     pub(in crate::device::af_xdp) fn new(geometry: Geometry, ring_len: u32) -> Self {
         let next = |idx| if idx + 1 < ring_len { idx + 1 } else { NONE };
@@ -71,8 +71,7 @@ impl InFlight {
         self.frames
     }
 
-    /// Notes a frame whose descriptors have these addresses. Panics where there is no room for so
-    /// many.
+    /// Records a frame whose descriptors have these addresses. Panics if there is no room for them.
     #[inline]
     pub(in crate::device::af_xdp) fn post(&mut self, mbuf: Mbuf, addrs: &[u64]) {
         let frame = self.free;
@@ -90,7 +89,7 @@ impl InFlight {
         (first.left, first.mbuf) = (addrs.len() as u32, Some(mbuf));
     }
 
-    /// Takes note of a completion; the mbuf of a finished frame goes home.
+    /// Processes a completion; frees the mbuf of a finished frame.
     #[inline]
     pub(in crate::device::af_xdp) fn complete(&mut self, addr: u64) -> Completed {
         let Some(idx) = self.unlink(addr) else { return Completed::Unknown };
@@ -111,7 +110,7 @@ impl InFlight {
         Completed::Frame
     }
 
-    /// Takes the slot of `addr` out of its chunk's list. Nearly always it is the first.
+    /// Removes the slot of `addr` from its chunk's list. Nearly always it is the first.
     #[inline]
     fn unlink(&mut self, addr: u64) -> Option<u32> {
         let chunk = self.geometry.chunk(addr)?;
@@ -139,7 +138,7 @@ impl InFlight {
         self.free_count += 1;
     }
 
-    /// All mbufs, as the kernel is gone or going. Nothing is in flight afterwards.
+    /// Takes all mbufs, as the kernel's side is gone or closing. Nothing is in flight afterwards.
     pub(in crate::device::af_xdp) fn take_all(&mut self) -> Vec<Mbuf> {
         let mbufs = self.slots.iter_mut().filter_map(|slot| slot.mbuf.take()).collect();
         *self = Self::new(self.geometry, self.slots.len() as u32);

@@ -1,5 +1,5 @@
-//! What user space shares with the kernel: the umem, its four rings, and which buffer is in which
-//! of them. The only rooms of AF_XDP with `unsafe`, beside the `bpf` system call.
+//! Memory shared with the kernel: the umem, its four rings, and the owner of each buffer. The only
+//! AF_XDP modules with `unsafe`, beside the `bpf` system call.
 
 pub(super) mod gate;
 #[cfg(test)]

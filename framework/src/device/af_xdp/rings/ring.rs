@@ -1,14 +1,14 @@
-//! The four rings that are shared with the kernel (Documentation/networking/af_xdp.rst): fill and
-//! tx, which we produce and the kernel consumes; rx and completion the other way. One [`Cursor`]
-//! does the arithmetic of all four.
+//! The four rings shared with the kernel (Documentation/networking/af_xdp.rst): we produce fill and
+//! tx, and the kernel consumes them; rx and completion are the reverse. One [`Cursor`] does the
+//! arithmetic of all four.
 //!
 //! ```text
 //!   consumer                producer (shared)       posted (ours)
 //!   ──▶ [for the consumer] ──▶ [written, not shown] ──▶ [free] ──▶ consumer + len
 //! ```
 //!
-//! Indices run freely and wrap at 2^32; a slot is `index & (len - 1)`. What the kernel writes into
-//! its index is input: an index that is off the ring counts as a fault and moves nothing.
+//! Indices run freely and wrap at 2^32; a slot is `index & (len - 1)`. The kernel's index is
+//! untrusted input: one that is off the ring counts as a fault and is ignored.
 //!
 //! `unsafe`, because the kernel is the other side of this memory.
 //!
@@ -19,11 +19,11 @@
 //!    aligned slots in it; that is checked against the mapping's length when the ring is made.
 //!    `len` is a power of two.
 //! 3. A slot of a produced ring is written only while `posted - consumer < len`, so the kernel does
-//!    not read it. It is shown by a Release store of `producer`.
-//! 4. A slot of a consumed ring is read only below the `producer` that was read by an Acquire load,
-//!    and given back by a Release store of `consumer`.
+//!    not read it. A Release store of `producer` publishes it.
+//! 4. A slot of a consumed ring is read only below the `producer` that an Acquire load has read,
+//!    and a Release store of `consumer` returns it.
 //! 5. Slots are plain data: any bytes the kernel writes are a valid value, and reads are volatile,
-//!    so that what is checked is what is used.
+//!    so that a checked value is the value used.
 //! 6. A ring has one owner on our side: it is neither `Clone` nor `Sync`, and changing it takes
 //!    `&mut self`.
 
@@ -41,7 +41,7 @@ use crate::mem::prefetch_line;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub(in crate::device::af_xdp) struct Desc {
-    /// Where the frame's bytes begin, from the start of the umem.
+    /// Offset of the frame's bytes in the umem.
     pub(in crate::device::af_xdp) addr: u64,
     pub(in crate::device::af_xdp) len: u32,
     pub(in crate::device::af_xdp) options: u32,
@@ -50,10 +50,10 @@ pub(in crate::device::af_xdp) struct Desc {
 /// More buffers of the same frame follow (`XDP_PKT_CONTD`).
 pub(in crate::device::af_xdp) const MORE: u32 = 1;
 
-/// The kernel wants a system call before it goes on (`XDP_RING_NEED_WAKEUP`).
+/// The kernel needs a system call to continue (`XDP_RING_NEED_WAKEUP`).
 const NEED_WAKEUP: u32 = 1;
 
-/// Where the parts of a ring are in its mapping, `struct xdp_ring_offset`.
+/// Offsets of a ring's parts in its mapping, `struct xdp_ring_offset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub(in crate::device::af_xdp) struct Offsets {
@@ -63,7 +63,7 @@ pub(in crate::device::af_xdp) struct Offsets {
     pub(in crate::device::af_xdp) flags: u64,
 }
 
-/// What is behind a ring: pages shared with the kernel, or, for tests and Miri, plain memory with
+/// The memory of a ring: pages shared with the kernel, or, for tests and Miri, plain memory with
 /// both ends in one process.
 enum Memory {
     Pages {
@@ -87,15 +87,15 @@ impl Drop for Memory {
     }
 }
 
-/// Where we are in a ring, and where the kernel was when we last looked.
+/// Our index in a ring, and the kernel's as last read.
 struct Cursor {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
     len: u32,
-    /// The index on our side, ahead of what the kernel has been shown.
+    /// Our index, ahead of the one published to the kernel.
     ours: u32,
-    /// The kernel's index as last read and found on the ring.
+    /// The kernel's index as last read and validated.
     theirs: u32,
     faults: u64,
 }
@@ -116,14 +116,14 @@ impl Cursor {
         self.theirs.wrapping_sub(self.ours)
     }
 
-    /// Reads the kernel's index as the consumer of what we produce.
+    /// Reads the kernel's consumer index, in a ring that we produce.
     fn look_at_consumer(&mut self) {
         let theirs = self.shared(self.consumer).load(Ordering::Acquire);
         let moved = theirs.wrapping_sub(self.theirs);
         self.accept(theirs, moved <= self.ours.wrapping_sub(self.theirs));
     }
 
-    /// Reads the kernel's index as the producer of what we consume.
+    /// Reads the kernel's producer index, in a ring that we consume.
     fn look_at_producer(&mut self) {
         let theirs = self.shared(self.producer).load(Ordering::Acquire);
         let ahead = theirs.wrapping_sub(self.ours);
@@ -139,7 +139,7 @@ impl Cursor {
     }
 }
 
-/// What both kinds of ring are made of.
+/// The parts of either kind of ring.
 struct Ring<T> {
     cursor: Cursor,
     slots: NonNull<T>,
@@ -148,7 +148,7 @@ struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    /// Over `memory_len` bytes at `base`, which `memory` keeps.
+    /// A ring over `memory_len` bytes at `base`, which `memory` keeps alive.
     fn over(base: NonNull<u8>, memory_len: usize, memory: Memory, offsets: &Offsets, len: u32) -> io::Result<Self> {
         let slots_end =
             (len as usize).checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(offsets.slots as usize));
@@ -170,7 +170,7 @@ impl<T: Copy> Ring<T> {
     /// Maps a ring of `len` slots of an AF_XDP socket.
     fn map(socket: &impl AsRawFd, page_offset: u64, offsets: &Offsets, len: u32) -> io::Result<Self> {
         let bytes = offsets.slots as usize + len as usize * size_of::<T>();
-        // SAFETY: a new mapping, at a place of the kernel's choice, of a descriptor that is open.
+        // SAFETY: a new mapping of an open descriptor, at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
@@ -203,7 +203,7 @@ pub(in crate::device::af_xdp) struct ProducerRing<T>(Ring<T>);
 pub(in crate::device::af_xdp) struct ConsumerRing<T>(Ring<T>);
 
 impl<T: Copy + IntoBytes> ProducerRing<T> {
-    /// Maps it. The socket has been asked for a ring of `len` slots.
+    /// Maps the ring. The socket has a ring of `len` slots already.
     pub(in crate::device::af_xdp) fn map(
         socket: &impl AsRawFd,
         page_offset: u64,
@@ -218,8 +218,8 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
         self.0.cursor.len
     }
 
-    /// Whether at least `wanted` slots can be posted now. Looks at the kernel's index only where
-    /// those known to be free are too few.
+    /// Whether at least `wanted` slots can be posted now. Reads the kernel's index only if too few
+    /// slots are known to be free.
     #[inline]
     pub(in crate::device::af_xdp) fn has_room(&mut self, wanted: u32) -> bool {
         if self.0.cursor.free() < wanted {
@@ -228,15 +228,14 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
         self.0.cursor.free() >= wanted
     }
 
-    /// Writes the next slot. Panics where the ring is full: ask [`ProducerRing::has_room`].
+    /// Writes the next slot. Panics if the ring is full: check [`ProducerRing::has_room`].
     #[inline]
     pub(in crate::device::af_xdp) fn post(&mut self, value: T) {
         self.write(value);
         self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
     }
 
-    /// Writes the next slot, which is the next one afterwards as well. Panics as
-    /// [`post`](Self::post) does.
+    /// Writes the next slot without advancing. Panics as [`post`](Self::post) does.
     #[inline]
     pub(in crate::device::af_xdp) fn write(&mut self, value: T) {
         assert!(self.0.cursor.free() > 0, "post into a full ring");
@@ -245,14 +244,14 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
         unsafe { slot.write_volatile(value) };
     }
 
-    /// Shows the kernel all that was posted.
+    /// Publishes all posted slots to the kernel.
     #[inline]
     pub(in crate::device::af_xdp) fn publish(&mut self) {
         let cursor = &self.0.cursor;
         cursor.shared(cursor.producer).store(cursor.ours, Ordering::Release);
     }
 
-    /// Slots that the kernel has not taken yet, after a fresh look.
+    /// Slots that the kernel has not consumed yet, from a fresh read of its index.
     #[inline]
     pub(in crate::device::af_xdp) fn untaken(&mut self) -> u32 {
         self.0.cursor.look_at_consumer();
@@ -273,7 +272,7 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
 }
 
 impl<T: Copy + FromBytes> ConsumerRing<T> {
-    /// Maps it. The socket has been asked for a ring of `len` slots.
+    /// Maps the ring. The socket has a ring of `len` slots already.
     pub(in crate::device::af_xdp) fn map(
         socket: &impl AsRawFd,
         page_offset: u64,
@@ -283,11 +282,11 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
         Ring::map(socket, page_offset, offsets, len).map(Self)
     }
 
-    /// Takes the oldest slot, looking at the kernel's index only where those known of are used up.
-    /// It is given back by [`ConsumerRing::give_back`].
+    /// Takes the oldest slot; reads the kernel's index only if all known slots are used up.
+    /// [`ConsumerRing::give_back`] returns the slot.
     ///
-    /// Who looks in vain asks for the slot's line as well: both are on their way from the kernel's
-    /// core when the index moves, instead of the one after the other.
+    /// A read that finds nothing also prefetches the slot's line: when the index moves, both lines
+    /// travel from the kernel's core at once instead of one after the other.
     #[inline]
     pub(in crate::device::af_xdp) fn take(&mut self) -> Option<T> {
         let slot = self.0.slot(self.0.cursor.ours);
@@ -304,7 +303,7 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
         Some(unsafe { slot.read_volatile() })
     }
 
-    /// Gives the kernel back all slots that were taken.
+    /// Returns all taken slots to the kernel.
     #[inline]
     pub(in crate::device::af_xdp) fn give_back(&mut self) {
         let cursor = &self.0.cursor;
@@ -326,7 +325,7 @@ pub(in crate::device::af_xdp) mod tests {
 
     const OFFSETS: Offsets = Offsets { producer: 0, consumer: 64, flags: 128, slots: 192 };
 
-    /// A ring in memory, and the words by which a test plays the kernel.
+    /// A ring in memory, and the words by which a test acts as the kernel.
     pub(in crate::device::af_xdp) struct Played {
         memory: Arc<[UnsafeCell<u64>]>,
     }

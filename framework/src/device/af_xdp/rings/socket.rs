@@ -1,6 +1,6 @@
-//! An AF_XDP socket from its birth to the queue it is bound to, with its four rings. What the
-//! driver can do is found out by trying, best first: without a copy before with one, frames in
-//! several buffers before frames in one.
+//! An AF_XDP socket from its creation to its bind to a queue, with its four rings. The driver's
+//! capabilities are found by trial, best first: zero-copy before copy, multi-buffer before
+//! single-buffer.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,15 +17,15 @@ use super::sys;
 use super::umem::Umem;
 use crate::mem::Pool;
 
-/// Whether frames are copied between the driver's buffers and the pool's.
+/// Whether the kernel copies frames between the driver's buffers and the pool's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
-    /// Without a copy where the driver can, with one where not.
+    /// Zero-copy if the driver supports it, otherwise copy.
     #[default]
     Auto,
-    /// Without, or not at all.
+    /// Zero-copy only.
     ZeroCopy,
-    /// With a copy, always: the NIC's own rings stay as the kernel has set them up.
+    /// Always copy: the NIC's own rings remain as the kernel has set them up.
     Copy,
 }
 
@@ -45,7 +45,7 @@ pub(in crate::device::af_xdp) struct Rings {
     pub(in crate::device::af_xdp) tx: ProducerRing<Desc>,
 }
 
-/// What to bind.
+/// The socket to bind, and its options.
 pub(in crate::device::af_xdp) struct Wanted<'a> {
     pub(in crate::device::af_xdp) interface: &'a Interface,
     pub(in crate::device::af_xdp) queue: u16,
@@ -56,13 +56,12 @@ pub(in crate::device::af_xdp) struct Wanted<'a> {
     pub(in crate::device::af_xdp) frame_len_max: usize,
 }
 
-/// Time that a queue may take to become free after its socket was closed: hundreds of times what it
-/// takes an idle machine.
+/// The time for a queue to become free after its socket was closed: hundreds of times what an idle
+/// machine needs.
 const RELEASE_MAX: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 
-/// linux/if_xdp.h: descriptors that one sendto(2) takes in copy mode; 32 where it is not set (Linux
-/// 6.17).
+/// linux/if_xdp.h: descriptors that one sendto(2) takes in copy mode; 32 by default (Linux 6.17).
 const MAX_TX_SKB_BUDGET: i32 = 9;
 /// The first Linux with frames in several buffers (XDP_USE_SG).
 const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
@@ -75,8 +74,8 @@ pub(in crate::device::af_xdp) fn open() -> Result<OwnedFd, SetupError> {
     })
 }
 
-/// Binds the first of `sockets` for which the kernel agrees. Each try needs a socket of its own, as
-/// one that failed to bind keeps its rings.
+/// Binds the first of `sockets` for which the kernel agrees. Each attempt needs a socket of its
+/// own, as one that failed to bind keeps its rings.
 pub(in crate::device::af_xdp) fn bind(
     mut sockets: Vec<OwnedFd>,
     pool: &Pool,
@@ -111,9 +110,8 @@ pub(in crate::device::af_xdp) fn bind(
     })
 }
 
-/// Binds, and where the queue is taken waits a moment: the kernel frees the queue of a socket that
-/// was closed (by a process that was killed and is started again) on a work queue, some
-/// milliseconds later.
+/// Binds, and waits a moment if the queue is taken: the kernel frees the queue of a closed socket
+/// (of a process that was killed and is started again) on a work queue, some milliseconds later.
 fn bind_patiently(umem: &Umem, wanted: &Wanted<'_>, flags: u16) -> io::Result<()> {
     let mut waited = Duration::ZERO;
     loop {
@@ -127,10 +125,10 @@ fn bind_patiently(umem: &Umem, wanted: &Wanted<'_>, flags: u16) -> io::Result<()
     }
 }
 
-/// The most tries that there can be.
+/// Maximum number of attempts.
 pub(in crate::device::af_xdp) const TRIES_MAX: usize = 4;
 
-/// What to ask of the kernel, best first.
+/// The bind flags to try, best first.
 fn tries(wanted: &Wanted<'_>, data_room: usize, kernel_has_multi_buffer: bool) -> Vec<u16> {
     let driver = wanted.interface.driver;
     let fits = |chunks: usize| wanted.frame_len_max <= data_room * chunks;
@@ -155,7 +153,7 @@ fn tries(wanted: &Wanted<'_>, data_room: usize, kernel_has_multi_buffer: bool) -
 /// Buffers of a frame in copy mode, to send or to receive: the 17 parts of an skb (MAX_SKB_FRAGS).
 pub(in crate::device::af_xdp) const SEGMENTS_MAX: usize = 17;
 
-/// Whether a kernel of this version has AF_XDP frames in several buffers.
+/// Whether a kernel of this version has AF_XDP multi-buffer.
 pub(in crate::device::af_xdp) fn has_multi_buffer(version: Option<(u32, u32)>) -> bool {
     version.is_some_and(|version| version >= MULTI_BUFFER_SINCE)
 }
@@ -177,7 +175,7 @@ fn prepare(socket: OwnedFd, pool: &Pool, wanted: &Wanted<'_>) -> Result<(Umem, R
     })?;
     let rings = rings(umem.socket(), wanted)
         .map_err(|error| SetupError::system("making the rings of an AF_XDP socket", error))?;
-    // Kernels that do not know the option send 32 frames a call.
+    // Kernels that do not know the option send 32 frames per call.
     let _ = sys::set_option(umem.socket(), MAX_TX_SKB_BUDGET, wanted.tx_ring_len);
     Ok((umem, rings))
 }
@@ -224,30 +222,30 @@ fn refused(wanted: &Wanted<'_>, error: io::Error) -> SetupError {
     }
 }
 
-/// `struct xdp_statistics`: what the kernel counted for a socket.
+/// `struct xdp_statistics`: the kernel's counters of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes)]
 #[repr(C)]
 pub(in crate::device::af_xdp) struct Statistics {
     /// Frames without a buffer in the fill ring, or too long.
     pub(in crate::device::af_xdp) rx_dropped: u64,
-    /// Addresses in the fill ring that are no chunks.
+    /// Invalid addresses in the fill ring.
     pub(in crate::device::af_xdp) rx_invalid_descs: u64,
     pub(in crate::device::af_xdp) tx_invalid_descs: u64,
     pub(in crate::device::af_xdp) rx_ring_full: u64,
-    /// Times that the fill ring was empty.
+    /// Times that the kernel found the fill ring empty.
     pub(in crate::device::af_xdp) fill_ring_empty: u64,
-    /// Times that the tx ring was empty.
+    /// Times that the kernel found the tx ring empty.
     pub(in crate::device::af_xdp) tx_ring_empty: u64,
 }
 
 impl Statistics {
-    /// As they are now: one system call. `None` where the interface is gone.
+    /// Reads them: one system call. `None` if the interface is gone.
     pub(in crate::device::af_xdp) fn read(umem: &Umem) -> Option<Self> {
         sys::option(umem.socket(), libc::XDP_STATISTICS).ok()
     }
 
-    /// What has been added to `earlier`. Nothing where a number fell: the kernel forgets those of a
-    /// ring that it has freed.
+    /// The increase since `earlier`. Zero for a number that fell: the kernel resets the counters of
+    /// a ring that it has freed.
     pub(in crate::device::af_xdp) fn since(&self, earlier: &Self) -> Self {
         Self {
             rx_dropped: self.rx_dropped.saturating_sub(earlier.rx_dropped),
@@ -339,7 +337,7 @@ mod tests {
             let first = bind(vec![open().unwrap()], &first_pool, &wanted).unwrap();
             let refused = bind(vec![open().unwrap()], &second_pool, &wanted).err().unwrap().to_string();
             drop(first);
-            // The kernel lets go of it a moment later, which is waited for.
+            // The kernel releases it a moment later, and bind waits for that.
             bind(vec![open().unwrap()], &second_pool, &wanted).unwrap();
             io::Result::Ok(refused)
         });
@@ -349,10 +347,10 @@ mod tests {
         }
     }
 
-    /// Where the first socket of `hold_a_queue` is told to be.
+    /// The variable that tells `hold_a_queue` where to put the first socket.
     const HOLD: &str = "WIREPATH_TEST_HOLD_A_QUEUE";
 
-    /// Not a test by itself: what another process does.
+    /// Not a test by itself: it runs in another process.
     #[test]
     fn hold_a_queue() {
         if std::env::var_os(HOLD).is_none() {
@@ -369,7 +367,7 @@ mod tests {
         let test = "process_that_has_the_queue_is_named";
         let tried = std::thread::spawn(|| {
             sys::leave_namespace()?;
-            // Frames of 64 KiB, as they are on a loopback, take more chunks than there may be.
+            // Frames of 64 KiB, as on a loopback, need more chunks than are allowed.
             std::process::Command::new("ip").args(["link", "set", "lo", "mtu", "1500"]).status()?;
             let (_, here) = module_path!().split_once("::").unwrap();
             let mut other = std::process::Command::new(std::env::current_exe()?)
@@ -388,7 +386,7 @@ mod tests {
             assert_eq!(Interface::find("lo").unwrap().program, None, "the program went with the device");
             other.kill()?;
             other.wait()?;
-            // And with it the queue is free again.
+            // With the process's end the queue is free again.
             open().unwrap();
             io::Result::Ok((refused, other.id()))
         });

@@ -1,12 +1,12 @@
-//! The system calls of sockets: AF_XDP for frames, netlink and ioctl(2) for what is known of an
-//! interface. What other devices call as well is in [`device::sys`](crate::device::sys).
+//! The system calls of sockets: AF_XDP for frames, netlink and ioctl(2) for facts about an
+//! interface. Calls that other devices make as well are in [`device::sys`](crate::device::sys).
 //!
 //! `unsafe`, because libc's functions take addresses.
 //!
 //! Invariants:
 //! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
-//!    and the length beside it is the one of what it points to.
-//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//!    and the length passed with it is that of the same object.
+//! 2. The kernel writes only into plain data: any bytes are a valid value.
 
 use core::ffi::c_int;
 use std::ffi::CString;
@@ -50,7 +50,7 @@ pub(in crate::device::af_xdp) fn set_option(socket: &OwnedFd, option: c_int, val
     set(socket, libc::SOL_XDP, option, &value)
 }
 
-/// Reads an option of an AF_XDP socket. Older kernels know fewer fields: the rest stays zero.
+/// Reads an option of an AF_XDP socket. Older kernels know fewer fields: the rest remains zero.
 pub(in crate::device::af_xdp) fn option<T: FromBytes + FromZeros>(socket: &OwnedFd, option: c_int) -> io::Result<T> {
     let mut value = T::new_zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
@@ -64,8 +64,8 @@ pub(in crate::device::af_xdp) fn option<T: FromBytes + FromZeros>(socket: &Owned
 /// Makes `len` bytes of `region` the umem of an AF_XDP socket.
 ///
 /// # Safety
-/// From now on the kernel writes into chunks that the fill ring names. The region outlives the
-/// socket, and nobody else reads or writes a chunk while the kernel has it.
+/// From now on the kernel writes into chunks in the fill ring. The region outlives the socket, and
+/// nothing else reads or writes a chunk while the kernel owns it.
 pub(in crate::device::af_xdp) unsafe fn register_umem(
     socket: &OwnedFd,
     region: &Region,
@@ -93,7 +93,7 @@ pub(in crate::device::af_xdp) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
-/// Lets the kernel work on the tx ring. Never waits.
+/// Makes the kernel process the tx ring. Does not block.
 pub(in crate::device::af_xdp) fn kick_tx(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: no bytes and no address are passed.
     let sent =
@@ -101,7 +101,7 @@ pub(in crate::device::af_xdp) fn kick_tx(socket: &OwnedFd) -> io::Result<()> {
     check(sent as c_int).map(drop)
 }
 
-/// Lets the kernel work on the fill ring. Never waits.
+/// Makes the kernel process the fill ring. Does not block.
 pub(in crate::device::af_xdp) fn kick_rx(socket: &OwnedFd) -> io::Result<()> {
     let none = core::ptr::null_mut();
     // SAFETY: no room for bytes and no address are passed.
@@ -116,7 +116,7 @@ pub(in crate::device::af_xdp) fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Res
     check(sent as c_int).map(drop)
 }
 
-/// Receives a message; its length.
+/// Receives a message; returns its length.
 pub(in crate::device::af_xdp) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the bytes are borrowed mutably for the call, with their own length (1, 2).
     let received = unsafe { libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
@@ -152,7 +152,7 @@ pub(in crate::device::af_xdp) struct Stamping {
     pub(in crate::device::af_xdp) rx_filter: u32,
 }
 
-/// `struct ifreq` with an address in it.
+/// `struct ifreq` with a pointer in it.
 #[repr(C)]
 struct InterfaceRequest {
     name: [u8; libc::IFNAMSIZ],
@@ -168,7 +168,7 @@ const ETHTOOL_GFLAGS: u32 = 0x25;
 const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
 const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
 
-/// How many queues an interface has in use, as `ethtool -l` says. `socket` is any socket of the
+/// The number of queues in use on an interface, as in `ethtool -l`. `socket` is any socket of the
 /// network namespace.
 pub(in crate::device::af_xdp) fn channels(socket: &OwnedFd, interface: &str) -> io::Result<Channels> {
     let mut channels = Channels::new_zeroed();
@@ -177,21 +177,21 @@ pub(in crate::device::af_xdp) fn channels(socket: &OwnedFd, interface: &str) -> 
     Ok(channels)
 }
 
-/// The five oldest offloads of an interface, as `ethtool -k` says.
+/// The five oldest offloads of an interface, as in `ethtool -k`.
 pub(in crate::device::af_xdp) fn ethtool_flags(socket: &OwnedFd, interface: &str) -> io::Result<u32> {
     let mut flags = EthtoolValue { command: ETHTOOL_GFLAGS, value: 0 };
     ask_interface(socket, interface, SIOCETHTOOL, &mut flags)?;
     Ok(flags.value)
 }
 
-/// Which frames the NIC stamps now.
+/// The current timestamp filter of the NIC.
 pub(in crate::device::af_xdp) fn stamping(socket: &OwnedFd, interface: &str) -> io::Result<Stamping> {
     let mut stamping = Stamping::default();
     ask_interface(socket, interface, SIOCGHWTSTAMP, &mut stamping)?;
     Ok(stamping)
 }
 
-/// Says which frames the NIC is to stamp; what it will, which may be more.
+/// Sets which frames the NIC stamps; returns the filter that it applies, which may stamp more.
 pub(in crate::device::af_xdp) fn set_stamping(
     socket: &OwnedFd,
     interface: &str,
@@ -210,21 +210,21 @@ fn ask_interface<T: FromBytes + IntoBytes>(
 ) -> io::Result<()> {
     let data = (&raw mut *value).cast();
     let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], data, rest: [0; 2] };
-    // The last byte stays zero.
+    // The last byte remains zero.
     let len = interface.len().min(libc::IFNAMSIZ - 1);
     request.name[..len].copy_from_slice(&interface.as_bytes()[..len]);
-    // SAFETY: request and value are borrowed mutably for the call (1), which writes nothing but
-    // plain data (2); each command here is called with its own structure.
+    // SAFETY: request and value are borrowed mutably for the call (1), which writes only plain data
+    // (2); each command here is called with its own structure.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), command, &raw mut request) }).map(drop)
 }
 
 /// The protocol of the socket behind a descriptor of any process, given as /proc/PID/fd/N. `None`
-/// where it is no socket, or not ours to look at.
+/// if it is no socket, or access is denied.
 pub(in crate::device::af_xdp) fn socket_protocol(descriptor: &Path) -> Option<Vec<u8>> {
     let path = CString::new(descriptor.as_os_str().as_bytes()).ok()?;
     let mut name = [0u8; 32];
-    // SAFETY: path and attribute end with a zero, and the name is borrowed mutably for the call,
-    // with its own length (1, 2).
+    // SAFETY: path and attribute are zero-terminated, and the name is borrowed mutably for the
+    // call, with its own length (1, 2).
     let len = unsafe {
         libc::getxattr(path.as_ptr(), c"system.sockprotoname".as_ptr(), name.as_mut_ptr().cast(), name.len())
     };
@@ -232,12 +232,12 @@ pub(in crate::device::af_xdp) fn socket_protocol(descriptor: &Path) -> Option<Ve
     Some(bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec())
 }
 
-/// The bytes of an interface's name: on the stack, as a running queue asks for it.
+/// The bytes of an interface's name: on the stack, as a running queue requests it.
 pub(in crate::device::af_xdp) type InterfaceName = ArrayVec<u8, { libc::IFNAMSIZ }>;
 
-/// The name that the interface `index` has now, in the network namespace of `socket`.
+/// The current name of the interface `index`, in the network namespace of `socket`.
 pub(in crate::device::af_xdp) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<InterfaceName> {
-    // `struct ifreq` with a number in it.
+    // `struct ifreq` with an integer in it.
     let mut request = [0u32; 10];
     request[libc::IFNAMSIZ / 4] = index;
     // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and
@@ -250,9 +250,9 @@ pub(in crate::device::af_xdp) fn interface_name(socket: &OwnedFd, index: u32) ->
 /// The flags of the interface `name`, of the network namespace of `socket`. Takes no lock in the
 /// kernel.
 pub(in crate::device::af_xdp) fn interface_flags(socket: &OwnedFd, name: &[u8]) -> io::Result<i32> {
-    // `struct ifreq`, where the flags are a short behind the name.
+    // `struct ifreq`, with the flags as a short behind the name.
     let mut request = [0u8; 40];
-    // The last byte of the name stays zero.
+    // The last byte of the name remains zero.
     let len = name.len().min(libc::IFNAMSIZ - 1);
     request[..len].copy_from_slice(&name[..len]);
     // SAFETY: the request is borrowed mutably for the call (1), as long as `struct ifreq`, and
@@ -261,8 +261,8 @@ pub(in crate::device::af_xdp) fn interface_flags(socket: &OwnedFd, name: &[u8]) 
     Ok(i16::from_ne_bytes([request[libc::IFNAMSIZ], request[libc::IFNAMSIZ + 1]]).into())
 }
 
-/// Moves the calling thread into a fresh network namespace, with nothing in it but a loopback that
-/// is down.
+/// Moves the calling thread into a fresh network namespace that contains only a loopback that is
+/// down.
 #[cfg(test)]
 pub(in crate::device::af_xdp) fn leave_namespace() -> io::Result<()> {
     // SAFETY: no address is passed.

@@ -1,5 +1,5 @@
-//! A program that somebody takes off the interface while its queues run, on the loopback of a
-//! namespace of the test's own.
+//! A program that someone detaches while its queues run, on the loopback of a namespace of the
+//! test's own.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io;
@@ -25,7 +25,7 @@ use crate::wire::EtherType;
 
 const EXPERIMENT: Rule = Rule { ethertype: Some(EtherType(0x88b5)), ..Rule::ALL };
 
-/// A port on `lo` whose queue runs.
+/// A port on `lo` with a running queue.
 struct Looped {
     device: AfXdpDevice,
     rx: AfXdpRx,
@@ -37,7 +37,7 @@ struct Looped {
 
 impl Looped {
     fn open() -> Self {
-        // Frames of 64 KiB, as they are on a loopback, take more chunks than there may be.
+        // Frames of 64 KiB, as on a loopback, need more chunks than are allowed.
         assert!(Command::new("ip").args(["link", "set", "lo", "mtu", "1500"]).status().unwrap().success());
         set_link("up");
         let layout = Layout::umem(2048);
@@ -55,7 +55,7 @@ impl Looped {
         self.device.port()
     }
 
-    /// Receives what is there, a second later: so the link and the program are looked at.
+    /// Receives pending frames, a second after the last time, so that link and program are checked.
     fn receive(&mut self) -> usize {
         self.now += Duration::from_secs(1);
         let mut burst = Burst::new();
@@ -65,7 +65,7 @@ impl Looped {
         count
     }
 
-    /// Whether a frame that is sent comes back to us: it has before the call that sends it returns.
+    /// Whether we receive a frame that we send: it arrives before the sending call returns.
     fn hears_itself(&mut self) -> bool {
         let frame = [&[0xff; 12][..], &[0x88, 0xb5], &[7; 50]].concat();
         let mbuf = self.pool.alloc_copy(&frame).unwrap();
@@ -90,7 +90,7 @@ fn program() -> Option<u32> {
     Interface::find("lo").unwrap().program
 }
 
-/// Runs `check` in a namespace of its own; says why where there is none.
+/// Runs `check` in a namespace of its own; prints a message if there is none.
 pub(in crate::device::af_xdp) fn alone(test: &str, check: fn()) {
     let tried = std::thread::spawn(move || {
         sys::leave_namespace()?;
@@ -102,7 +102,7 @@ pub(in crate::device::af_xdp) fn alone(test: &str, check: fn()) {
     }
 }
 
-/// What is posted is the device's, also where the kernel does not take it yet.
+/// The device owns posted frames, even if the kernel does not accept them yet.
 #[test]
 fn frame_that_the_kernel_does_not_take_at_once_is_counted_and_leaves_later() {
     alone("frame_that_the_kernel_does_not_take_at_once_is_counted_and_leaves_later", || {
@@ -166,12 +166,12 @@ fn queue_has_ended_where_another_program_took_the_interface() {
     });
 }
 
-/// The kernel says EINVAL of an interface that it has not. This one is there.
+/// The kernel returns EINVAL for a missing interface. This one exists.
 #[test]
 fn queue_has_ended_where_the_interface_refuses_the_program() {
     alone("queue_has_ended_where_the_interface_refuses_the_program", || {
         let mut looped = Looped::open();
-        // A program for packets on their way out, which nothing takes as one for XDP.
+        // An egress program, which nothing accepts as one for XDP.
         let mut asm = Assembler::default();
         asm.mov(Reg::R0, 0);
         asm.exit();

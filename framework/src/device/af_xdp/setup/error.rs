@@ -1,4 +1,4 @@
-//! What can go wrong before the first frame, as sentences that say what to do.
+//! The errors before the first frame, as sentences with the next step.
 
 use core::fmt;
 use std::io;
@@ -6,12 +6,12 @@ use std::io;
 use crate::device::DeviceError;
 use crate::mem::Layout;
 
-/// What a program needs that is not root, for setcap(8): cap_net_admin puts programs on interfaces,
-/// cap_net_raw opens AF_XDP sockets, cap_bpf loads programs, cap_perfmon lets them compute where a
-/// header ends, cap_ipc_lock keeps the pool in memory.
+/// The capabilities that a process without root needs, for setcap(8): cap_net_admin attaches
+/// programs to interfaces, cap_net_raw opens AF_XDP sockets, cap_bpf loads programs, cap_perfmon
+/// lets them compute the end of a header, cap_ipc_lock locks the pool in memory.
 pub const CAPABILITIES: &str = "cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock";
 
-/// Why there is no device, or no queue.
+/// Why the device or a queue cannot be opened.
 #[derive(Debug)]
 pub(in crate::device::af_xdp) enum SetupError {
     NoInterface {
@@ -35,7 +35,7 @@ pub(in crate::device::af_xdp) enum SetupError {
         interface: String,
         holder: String,
     },
-    /// Our program was taken off the interface while it ran.
+    /// Our program was detached while it ran.
     TakenOff {
         interface: String,
         why: String,
@@ -74,7 +74,7 @@ pub(in crate::device::af_xdp) enum SetupError {
         mtu: usize,
         chunk_len: usize,
         data_room: usize,
-        /// Chunks that a frame may have.
+        /// Maximum number of chunks of a frame.
         chunks_max: usize,
     },
     PoolTooSmall {
@@ -98,7 +98,8 @@ pub(in crate::device::af_xdp) enum SetupError {
 }
 
 impl SetupError {
-    /// Sorts what a system call said: lacking permission and memory have sentences of their own.
+    /// Classifies the error of a system call: lack of permission and of memory have sentences of
+    /// their own.
     pub(in crate::device::af_xdp) fn system(doing: &'static str, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NoPermission { doing },
@@ -208,7 +209,7 @@ impl fmt::Display for SetupError {
     }
 }
 
-/// What to do about frames that are longer than their chunks.
+/// The advice for frames that are longer than their chunks.
 fn smaller_mtu(interface: &str, mtu: usize, chunk_len: usize, chunks_max: usize) -> String {
     let mtu_max = Layout::umem(4096).data_room() * chunks_max - super::super::LINK_HEADER_LEN;
     match (chunk_len < 4096, mtu <= mtu_max) {

@@ -1,10 +1,9 @@
-//! Which rule names a frame: lookups in a hash map, one for each shape, however many rules there
-//! are; or, where they are few, a chain of comparisons with values that stand in the program. A
-//! lookup costs about what a dozen comparisons cost, and most frames differ from a rule in the
-//! first value that is compared.
+//! Finds the rule that matches a frame: by lookups in a hash map, one per shape, however many rules
+//! there are; or, if they are few, by a chain of comparisons with constants in the program. A
+//! lookup costs about as much as a dozen comparisons, and most frames differ from a rule in the
+//! first value compared.
 //!
-//! Enters a frame whose headers are walked over; leaves by a jump to the hit, or by falling
-//! through.
+//! Input: a frame with parsed headers. Output: a jump to the hit, or fall-through.
 
 use super::super::program::assembler::{Alu, Cmp, Helper, Reg, Size};
 use super::super::program::generate::{
@@ -15,7 +14,7 @@ use crate::device::steering::Fields;
 use crate::wire::EtherType;
 
 impl Program<'_> {
-    /// Tries the rules, the most telling first. With a hit R0 points to the rule's word in the
+    /// Tries the rules, the most specific first. At a hit R0 points to the rule's word in the
     /// table, or `WORD` is that word.
     pub(in crate::device::af_xdp) fn find(&mut self) -> Rest {
         let mut rest = Rest::Missed;
@@ -68,8 +67,8 @@ impl Program<'_> {
         asm.jump_if(Reg::R0, Cmp::NotEqual, 0, self.labels.hit);
     }
 
-    /// Hits where every field that the rule names has its value, and where the frame came on the
-    /// rule's queue. What tells flows apart comes first.
+    /// Hits if every field of the rule has its value, and the frame arrived on the rule's queue.
+    /// The fields that distinguish flows are compared first.
     fn compare(&mut self, rule: &Constant) -> Rest {
         let Constant { key, shape, queue, word } = *rule;
         let (asm, hit) = (&mut self.asm, self.labels.hit);
@@ -104,7 +103,7 @@ impl Program<'_> {
         if shape.has(Fields::PROTOCOL) {
             must_be(Size::B1, L3, 9, i32::from(key.protocol));
         }
-        // What is tried at these depths is IPv4.
+        // Frames at these depths are IPv4.
         let known = shape.depth() >= Depth::Ipv4 && key.ethertype == EtherType::IPV4.0.to_be_bytes();
         if shape.has(Fields::ETHERTYPE) && !known {
             must_be(Size::B2, L3, -2, two(key.ethertype));

@@ -1,5 +1,5 @@
-//! Who has the interface or the queue that we cannot have: the processes whose descriptors are XDP
-//! links on it, or AF_XDP sockets in its network namespace. Only asked when set-up has failed.
+//! The holder of an interface or queue that we cannot open: the processes whose descriptors are XDP
+//! links on it, or AF_XDP sockets in its network namespace. Only used after set-up has failed.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::super::program::bpf;
 use super::super::rings::sys;
 use crate::counters::printable;
 
-/// Said of a program that nobody seems to keep.
+/// The text for a program without a known holder.
 pub(in crate::device::af_xdp) const NOBODY: &str = "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip \
                                  link set dev INTERFACE xdp off` removes one that nobody keeps)";
 
@@ -21,9 +21,9 @@ pub(in crate::device::af_xdp) fn of_program(program: Option<u32>) -> String {
     format!("kept by {}", holders.join(" and "))
 }
 
-/// The same for a queue of the calling thread's network namespace: the others with AF_XDP sockets
-/// there. To which queue a socket is bound the kernel tells through a module that few have
-/// (xsk_diag), so it is a guess, and says so.
+/// The same for a queue of the calling thread's network namespace: the other processes with AF_XDP
+/// sockets there. The kernel reports the queue of a socket only through a module that few machines
+/// have (xsk_diag), so this is a guess, and the text says so.
 pub(in crate::device::af_xdp) fn of_queue() -> String {
     let namespace = fs::read_link("/proc/thread-self/ns/net").ok();
     let holders = processes_that(|pid, process| {
@@ -68,7 +68,7 @@ fn describe(pid: u32, process: &Path) -> String {
         return format!("this process ({pid})");
     }
     let command = fs::read_to_string(process.join("comm")).unwrap_or_default();
-    // Another user may have named it.
+    // The name may come from another user, so it is escaped.
     format!("process {pid} ({})", printable(command.trim()))
 }
 
@@ -80,7 +80,7 @@ fn holds_one_of(process: &Path, links: &[u32]) -> bool {
     })
 }
 
-/// The link behind a descriptor, as /proc/PID/fdinfo tells it.
+/// The link behind a descriptor, from /proc/PID/fdinfo.
 fn link_id(info: &str) -> Option<u32> {
     info.lines().find_map(|line| line.strip_prefix("link_id:"))?.trim().parse().ok()
 }

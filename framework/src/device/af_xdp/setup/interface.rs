@@ -1,5 +1,5 @@
-//! What the kernel says of an interface, and what its driver can do with XDP. Asked at set-up; the
-//! state of the link also now and then while the queue runs.
+//! The kernel's facts about an interface, and its driver's XDP features. Queried at set-up; the
+//! state of the link also at intervals while the queue runs.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,7 +40,7 @@ const FEATURE_BASIC: u32 = 1;
 const FEATURE_REDIRECT: u32 = 2;
 const FEATURE_ZERO_COPY: u32 = 8;
 const FEATURE_RX_SG: u32 = 32;
-/// Bits of what the driver tells, in the order of
+/// Bits of the driver's RX metadata, in the order of
 /// [`RxHint`](super::super::program::kfuncs::RxHint).
 const RX_METADATA: [u32; 3] = [1, 2, 4];
 
@@ -49,19 +49,19 @@ const RX_METADATA: [u32; 3] = [1, 2, 4];
 pub(in crate::device::af_xdp) struct Interface {
     pub(in crate::device::af_xdp) index: u32,
     pub(in crate::device::af_xdp) name: String,
-    /// Its MAC address; zero where it has none.
+    /// Its MAC address; zero without one.
     pub(in crate::device::af_xdp) mac: MacAddr,
-    /// Bytes of the longest packet behind the Ethernet header.
+    /// The MTU.
     pub(in crate::device::af_xdp) mtu: usize,
     pub(in crate::device::af_xdp) link: LinkState,
-    /// Queues that frames come on.
+    /// Number of receive queues.
     pub(in crate::device::af_xdp) queues: u16,
-    /// The XDP program that is on it already.
+    /// The XDP program already attached.
     pub(in crate::device::af_xdp) program: Option<u32>,
-    /// Whether VLAN tags are taken off the frames (`ethtool -k`: rx-vlan-offload).
+    /// Whether the NIC strips VLAN tags (`ethtool -k`: rx-vlan-offload).
     pub(in crate::device::af_xdp) strips_vlan: bool,
     pub(in crate::device::af_xdp) driver: DriverFeatures,
-    /// A link that the kernel makes up, such as veth or tun; a NIC's driver names no kind.
+    /// A virtual link, such as veth or tun; a NIC's driver reports no kind.
     pub(in crate::device::af_xdp) is_virtual: bool,
 }
 
@@ -74,20 +74,20 @@ pub(in crate::device::af_xdp) enum LinkState {
     Gone,
 }
 
-/// What the driver says that it can do, by the kernel's netdev family (Linux 6.3).
+/// The driver's reported features, from the kernel's netdev family (Linux 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::device::af_xdp) struct DriverFeatures {
-    /// Whether the kernel could be asked. Where not, nothing else here is known.
+    /// Whether the query succeeded. If not, the other fields are unknown.
     pub(in crate::device::af_xdp) known: bool,
     /// Runs XDP programs and redirects their frames.
     pub(in crate::device::af_xdp) native: bool,
     /// Receives into a umem without a copy.
     pub(in crate::device::af_xdp) zero_copy: bool,
-    /// Gives programs frames in several buffers.
+    /// Passes frames in several buffers to programs.
     pub(in crate::device::af_xdp) multi_buffer: bool,
     /// Buffers of a frame in zero-copy mode.
     pub(in crate::device::af_xdp) zero_copy_segments_max: u32,
-    /// What it tells a program about a frame, by [`RxHint`](super::super::program::kfuncs::RxHint).
+    /// The RX metadata it provides, by [`RxHint`](super::super::program::kfuncs::RxHint).
     pub(in crate::device::af_xdp) rx_hints: [bool; 3],
 }
 
@@ -124,7 +124,7 @@ impl Interface {
     }
 }
 
-/// Queues in use, by ethtool; where the driver does not say, those that were set up.
+/// Queues in use, by ethtool; if the driver does not report them, the configured ones.
 fn queues(name: &str, answer: &Answer<'_>) -> u16 {
     let channels = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).and_then(|socket| sys::channels(&socket, name));
     let count = match channels {
@@ -134,7 +134,7 @@ fn queues(name: &str, answer: &Answer<'_>) -> u16 {
     u16::try_from(count).unwrap_or(u16::MAX).max(1)
 }
 
-/// Where the kernel does not say, the driver leaves them in the frames.
+/// If the kernel does not report it, the driver leaves tags in the frames.
 fn strips_vlan(name: &str) -> bool {
     let flags = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).and_then(|socket| sys::ethtool_flags(&socket, name));
     flags.is_ok_and(|flags| flags & FLAG_RX_VLAN != 0)
@@ -145,11 +145,10 @@ fn state(flags: i32) -> LinkState {
     if flags & wanted == wanted { LinkState::Up } else { LinkState::Down }
 }
 
-/// Asks for the state of one link again and again. Keeps the network namespace in which it was
-/// made.
+/// Queries the state of one link repeatedly. Bound to the network namespace in which it was made.
 ///
-/// By ioctl(2) and not by netlink, whose RTM_GETLINK waits for the lock that every change of any
-/// interface takes: a container that starts elsewhere on the machine kept a worker for 280 ms.
+/// Uses ioctl(2) and not netlink, whose RTM_GETLINK waits for the lock that every change of any
+/// interface takes: the start of a container elsewhere on the machine blocked a worker for 280 ms.
 pub(in crate::device::af_xdp) struct LinkWatch {
     socket: OwnedFd,
     index: u32,
@@ -160,13 +159,14 @@ impl LinkWatch {
         Ok(Self { socket: sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?, index })
     }
 
-    /// The state now: two system calls that wait for nobody. `None` where the kernel does not say.
+    /// The current state: two system calls that take no such lock. `None` if the kernel does not
+    /// report it.
     pub(in crate::device::af_xdp) fn look(&self) -> Option<LinkState> {
         let name = match sys::interface_name(&self.socket, self.index) {
             Ok(name) => name,
             Err(error) => return (error.raw_os_error() == Some(libc::ENODEV)).then_some(LinkState::Gone),
         };
-        // One that is renamed right now is found the next time.
+        // If it is being renamed right now, the next call finds it.
         sys::interface_flags(&self.socket, &name).ok().map(state)
     }
 }

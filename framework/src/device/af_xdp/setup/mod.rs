@@ -1,5 +1,5 @@
-//! The control path: the interface is found, the program loaded and attached, sockets bound, rules
-//! installed. System calls and netlink, and none of it while packets flow.
+//! The control path: finds the interface, loads and attaches the program, binds sockets, installs
+//! rules. System calls and netlink, and none of it while packets flow.
 
 #[cfg(test)]
 pub(super) mod detach_tests;

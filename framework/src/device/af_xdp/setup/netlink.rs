@@ -1,5 +1,5 @@
-//! Requests to the kernel over netlink: one question, one answer, made of attributes (RFC 3549;
-//! linux/netlink.h). Set-up, and a look at the link every now and then.
+//! Requests to the kernel over netlink: one request, one answer, made of attributes (RFC 3549;
+//! linux/netlink.h). For set-up, and for checks of the link at intervals.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,16 +23,16 @@ const ATTRIBUTE_FLAGS: u16 = 0xc000;
 /// A netlink socket of the network namespace in which it was opened.
 pub(in crate::device::af_xdp) struct Netlink {
     socket: OwnedFd,
-    /// The last answer. 32 KiB is what the kernel itself uses for a link with all its attributes.
+    /// The last answer. The kernel itself uses 32 KiB for a link with all its attributes.
     buffer: Vec<u8>,
 }
 
-/// A question under construction. Not on the heap, as a running queue asks for its link.
+/// A request being built. Not on the heap, as a running queue queries its link.
 pub(in crate::device::af_xdp) struct Request {
     bytes: ArrayVec<u8, REQUEST_LEN_MAX>,
 }
 
-/// What came back: the protocol's fixed part and the attributes.
+/// An answer: the protocol's fixed part and the attributes.
 pub(in crate::device::af_xdp) struct Answer<'a> {
     pub(in crate::device::af_xdp) fixed: &'a [u8],
     attributes: &'a [u8],
@@ -45,7 +45,7 @@ impl Netlink {
         Ok(Self { socket, buffer: vec![0; 32 << 10] })
     }
 
-    /// Asks and waits for the answer, of which the first `fixed_len` bytes have a fixed form.
+    /// Sends the request and waits for the answer, whose first `fixed_len` bytes have a fixed form.
     pub(in crate::device::af_xdp) fn ask(&mut self, mut request: Request, fixed_len: usize) -> io::Result<Answer<'_>> {
         let len = (request.bytes.len() as u32).to_ne_bytes();
         request.bytes[..4].copy_from_slice(&len);
@@ -68,7 +68,7 @@ fn parse(bytes: &[u8], fixed_len: usize) -> io::Result<Answer<'_>> {
 }
 
 impl Request {
-    /// A request of a type, with what the protocol puts before the attributes.
+    /// A request of a type, with the protocol's header before the attributes.
     pub(in crate::device::af_xdp) fn new(kind: u16, fixed: &[u8]) -> Self {
         let mut header = [0; HEADER_LEN];
         header[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -95,7 +95,7 @@ impl Request {
 }
 
 impl<'a> Answer<'a> {
-    /// The value of an attribute; `None` where the kernel does not give it.
+    /// The value of an attribute; `None` if the answer does not have it.
     pub(in crate::device::af_xdp) fn get(&self, wanted: u16) -> Option<&'a [u8]> {
         let mut rest = self.attributes;
         while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {

@@ -1,5 +1,5 @@
-//! The program on the interface, its maps, and the rules in them: what all queues of a device
-//! share.
+//! The program on the interface, its maps, and the rules in them: the state that all queues of a
+//! device share.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -23,22 +23,22 @@ use super::steering::{Constant, Key, Shape, constants, shapes, tag_word};
 use crate::device::nic_filter::{NicFilter, Wanted};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 
-/// Where in the kernel the program runs.
+/// The XDP mode of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// In the driver where it can, else behind it.
+    /// Native if the driver supports it, else generic.
     #[default]
     Auto,
     /// In the driver, before the kernel makes an skb of the frame.
     Native,
-    /// Behind the driver (skb mode): any driver can, at the cost of an skb a frame.
+    /// Behind the driver (skb mode): works with any driver, at the cost of an skb per frame.
     Generic,
 }
 
 /// linux/if_link.h
 const FLAG_GENERIC: u32 = 1 << 1;
 const FLAG_NATIVE: u32 = 1 << 2;
-/// The first Linux with XDP links, which is what takes the program away with the process.
+/// The first Linux with XDP links, which detach the program when the process ends.
 const LINKS_SINCE: (u32, u32) = (5, 9);
 
 /// A program on an interface.
@@ -46,61 +46,61 @@ pub(in crate::device::af_xdp) struct Port {
     pub(in crate::device::af_xdp) interface: Interface,
     /// Where it runs: never [`Mode::Auto`].
     pub(in crate::device::af_xdp) mode: Mode,
-    /// Why it does not run in the driver, where it was to.
+    /// Why it does not run in the driver, if that was preferred.
     pub(in crate::device::af_xdp) fallback: Option<String>,
-    /// What the driver is asked about frames, and why it is not asked the rest.
+    /// The RX metadata that the driver provides, and why other metadata is unavailable.
     pub(in crate::device::af_xdp) found: Found,
-    /// Why the NIC does not stamp all frames, where it was to.
+    /// Why the NIC does not stamp all frames, if that was requested.
     pub(in crate::device::af_xdp) unstamped: Option<io::Error>,
     _stamped: Option<AllStamped>,
     namespace: Option<(u64, u64)>,
-    /// Says whether the interface is there, in the namespace of [`attach`](Self::attach).
+    /// Reports whether the interface exists, in the namespace of [`attach`](Self::attach).
     watch: LinkWatch,
     options: LoadOptions,
     rules_max: usize,
     maps: Maps,
     filter: NicFilter,
     installed: Mutex<Installed>,
-    /// Whether frames may have something told before them. Once they may, they may forever: some
-    /// could still be in a ring.
+    /// Whether frames may carry metadata. Once set it remains set: some frames could still be in a
+    /// ring.
     has_rx_hints: AtomicBool,
-    /// Queues that were taken and do not hear yet.
+    /// Taken queues that do not receive yet.
     awaited: AtomicUsize,
-    /// Times that the program was found off the interface, and put back.
+    /// Times that the program was found detached, and attached again.
     put_back: AtomicU64,
-    /// Why it is off for good: the system's number.
+    /// Why it is detached for good: the system's error number.
     lost: OnceLock<i32>,
 }
 
-/// A queue that was taken and does not hear yet. As long as there is one, no queue of the port
-/// sends its first frame.
+/// A taken queue that does not receive yet. While one exists, no queue of the port sends its first
+/// frame.
 pub(in crate::device::af_xdp) struct Awaited(Arc<Port>);
 
-/// What programs share with us and with the ones after them.
+/// The maps that this and later programs share with us.
 struct Maps {
     sockets: Map,
     rules: Map,
 }
 
-/// What the program does now.
+/// The installed program.
 struct Installed {
     entries: Vec<Entry>,
     next_id: u32,
     contents: Contents,
-    /// The program that looks rules up. It stays loaded beside the other one, to take over where a
-    /// new one of those cannot be had.
+    /// The program that looks up rules. It remains loaded beside the other one, as a fallback if a
+    /// new one of those cannot be loaded.
     lookups: Program,
-    /// The program that compares frames with a few rules, which is then the one on the interface.
+    /// The program that compares frames with a few rules; if present, this one is attached.
     compares: Option<Program>,
     link: Link,
 }
 
-/// What of the rules stands in programs.
+/// The part of the rules that stands in programs.
 #[derive(Default, PartialEq, Eq)]
 struct Contents {
     shapes: Vec<Shape>,
     tags: bool,
-    /// None where the rules are looked up.
+    /// Empty if the rules are looked up.
     constants: Vec<Constant>,
 }
 
@@ -111,7 +111,7 @@ struct Entry {
 }
 
 impl Port {
-    /// Puts a program without rules on `interface`: the kernel gets every frame.
+    /// Attaches a program without rules to `interface`: the kernel receives every frame.
     pub(in crate::device::af_xdp) fn attach(interface: Interface, config: &AfXdpConfig) -> Result<Self, SetupError> {
         check_kernel(kernel_version())?;
         let map = |kind, key_len, value_len, entries| {
@@ -164,29 +164,29 @@ impl Port {
         })
     }
 
-    /// Whether frames may have something told before them.
+    /// Whether frames may carry metadata.
     #[inline]
     pub(in crate::device::af_xdp) fn has_rx_hints(&self) -> bool {
         self.has_rx_hints.load(Ordering::Relaxed)
     }
 
-    /// Whether all queues that were taken hear.
+    /// Whether all taken queues receive.
     pub(in crate::device::af_xdp) fn all_hear(&self) -> bool {
         self.awaited.load(Ordering::Acquire) == 0
     }
 
-    /// Lets frames of `queue` come to `socket`.
+    /// Redirects the frames of `queue` to `socket`.
     pub(in crate::device::af_xdp) fn connect(&self, queue: u16, socket: &OwnedFd) -> io::Result<()> {
         self.maps.sockets.update(u32::from(queue).as_bytes(), socket.as_raw_fd().as_bytes())
     }
 
-    /// From now on the kernel gets the frames of `queue`.
+    /// From now on the kernel receives the frames of `queue`.
     pub(in crate::device::af_xdp) fn disconnect(&self, queue: u16) {
-        // Where it is not in the map it is not connected.
+        // If it is not in the map it is not connected.
         let _ = self.maps.sockets.remove(u32::from(queue).as_bytes());
     }
 
-    /// Puts a rule in place.
+    /// Installs a rule.
     pub(in crate::device::af_xdp) fn add(&self, rule: &Rule, queue: u16) -> Result<RuleId, SteerError> {
         let mut installed = self.installed();
         if installed.entries.len() >= self.rules_max {
@@ -208,17 +208,17 @@ impl Port {
         Ok(id)
     }
 
-    /// Has the NIC let the rule's frames through its own filter.
+    /// Adds the rule's group or station to the NIC's address filter.
     fn let_through(&self, rule: &Rule) -> Result<(), SteerError> {
         let Some(wanted) = Wanted::by(rule, self.interface.mac) else { return Ok(()) };
         match self.filter.add(wanted) {
-            // The interface is gone; the queues say so.
+            // The interface is gone; the state of the queues shows it.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
             accepted => accepted.map_err(|error| refused(&error)),
         }
     }
 
-    /// Takes a rule out.
+    /// Removes a rule.
     pub(in crate::device::af_xdp) fn remove(&self, id: RuleId) -> Result<(), SteerError> {
         let mut installed = self.installed();
         let place = installed.entries.iter().position(|entry| entry.id == id).ok_or(SteerError::NoRule { id })?;
@@ -232,7 +232,7 @@ impl Port {
         Ok(())
     }
 
-    /// Takes `key` out of the map, or gives it the tag of the oldest rule that is left with it.
+    /// Removes `key` from the map, or gives it the tag of the oldest remaining rule with it.
     fn forget(&self, installed: &Installed, key: &Key) {
         let heir = installed.entries.iter().find(|entry| Key::new(&entry.rule, entry.queue) == *key);
         // Neither fails for a key that is in the map.
@@ -242,8 +242,8 @@ impl Port {
         };
     }
 
-    /// Exchanges the program where what stands in it has changed: the shapes of the rules, whether
-    /// there are tags, a few rules.
+    /// Replaces the program if its content has changed: the shapes of the rules, the presence of
+    /// tags, a few rules.
     fn adapt(&self, installed: &mut Installed) -> Result<(), SteerError> {
         let entries = || installed.entries.iter().map(|entry| (&entry.rule, entry.queue));
         let wanted = Contents {
@@ -259,7 +259,7 @@ impl Port {
         }
         match self.exchange(installed, &wanted) {
             Ok(()) => {}
-            // The interface is gone and took the program along; the queues say so.
+            // The interface is gone, and the program with it; the state of the queues shows it.
             Err(_) if self.is_without_interface() => {}
             Err(error) => return Err(refused(&error)),
         }
@@ -267,34 +267,34 @@ impl Port {
         Ok(())
     }
 
-    /// Puts the program back where somebody has taken it off (`bpftool link detach`): until then
-    /// the kernel gets every frame, and nobody is told. A system call; each queue makes it now and
-    /// then. Where it cannot be put back, as another program has taken the interface, or the driver
-    /// refuses it with an MTU that was raised meanwhile, the queues have [ended](Self::lost).
+    /// Attaches the program again if someone has detached it (`bpftool link detach`): until then
+    /// the kernel receives every frame, silently. A system call; each queue makes it at intervals.
+    /// If it cannot be attached, as another program is on the interface, or the driver refuses it
+    /// with an MTU that was raised meanwhile, the queues have [ended](Self::lost).
     pub(in crate::device::af_xdp) fn look_after(&self) {
-        // Who changes rules meanwhile has the lock, and finds out as well.
+        // A thread that changes rules holds the lock, and finds out as well.
         let Ok(mut installed) = self.installed.try_lock() else { return };
         if self.lost.get().is_some() || !installed.link.is_detached() {
             return;
         }
         match self.put_back(&mut installed) {
             Ok(()) => {}
-            // The queues say so.
+            // The state of the queues shows it.
             Err(_) if self.is_without_interface() => {}
             Err(error) => _ = self.lost.set(error.raw_os_error().unwrap_or(0)),
         }
     }
 
-    /// Whether the interface is gone, or in another namespace. What the kernel says where it is to
-    /// put a program there does not tell: for an interface that it has not it says EINVAL
-    /// (`bpf_xdp_link_attach` in net/core/dev.c), and so do drivers for other reasons.
+    /// Whether the interface is gone, or in another namespace. The error of an attach does not
+    /// tell: the kernel returns EINVAL for a missing interface (`bpf_xdp_link_attach` in
+    /// net/core/dev.c), and so do drivers for other reasons.
     fn is_without_interface(&self) -> bool {
         self.watch.look() == Some(LinkState::Gone)
     }
 
-    /// Puts the program on the interface again.
+    /// Attaches the program again.
     fn put_back(&self, installed: &mut Installed) -> io::Result<()> {
-        // The number of an interface names another one in another namespace.
+        // An interface index refers to another interface in another namespace.
         if namespace() != self.namespace {
             return Err(io::Error::from_raw_os_error(libc::EXDEV));
         }
@@ -304,12 +304,12 @@ impl Port {
         Ok(())
     }
 
-    /// Times that somebody took the program off the interface, and it was put back.
+    /// Times that someone detached the program, and it was attached again.
     pub(in crate::device::af_xdp) fn times_put_back(&self) -> u64 {
         self.put_back.load(Ordering::Relaxed)
     }
 
-    /// Why the program is off the interface for good, where it is.
+    /// Why the program is detached for good, if it is.
     pub(in crate::device::af_xdp) fn lost(&self) -> Option<SetupError> {
         let error = io::Error::from_raw_os_error(*self.lost.get()?);
         let interface = self.interface.name.clone();
@@ -321,9 +321,8 @@ impl Port {
         self.lost.get().is_some()
     }
 
-    /// Puts a program for what is wanted in the place of the one that is there. One that compares
-    /// must be loaded for each change; where that fails, as from another namespace, the one that
-    /// looks rules up does.
+    /// Replaces the installed program by one for `wanted`. A comparing program must be loaded for
+    /// each change; if that fails, as from another namespace, the lookup program takes over.
     fn exchange(&self, installed: &mut Installed, wanted: &Contents) -> io::Result<()> {
         let kfuncs = kfuncs::asked(&self.found);
         let source = self.maps.source(&wanted.shapes, wanted.tags, kfuncs, self.options);
@@ -348,22 +347,21 @@ impl Port {
     }
 
     fn load(&self, source: &Source<'_>) -> io::Result<Program> {
-        // The number of an interface names another one in another namespace, whose driver must not
-        // be asked.
+        // An interface index refers to another interface in another namespace, whose driver must
+        // not be called.
         if self.options.bound_to.is_some() && namespace() != self.namespace {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
         load(source, self.options).map_err(|refusal| refusal.error)
     }
 
-    /// Adapts to a rule that is gone, which cannot fail: the program that looks rules up does not
-    /// find it any more, and where it makes a lookup too many it is slower, not wrong.
+    /// Adapts to a removed rule, which cannot fail: the lookup program does not find it any more,
+    /// and a superfluous lookup makes it slower, not wrong.
     fn settle(&self, installed: &mut Installed) {
         if self.adapt(installed).is_err()
             && let Some(compares) = installed.compares.take()
         {
-            // Both are loaded, and the link has the first: that fails only where the interface is
-            // gone.
+            // Both are loaded, and the first is attached: that fails only if the interface is gone.
             let _ = installed.link.replace(&compares, &installed.lookups);
             installed.contents.constants.clear();
         }
@@ -376,7 +374,7 @@ impl Port {
 }
 
 impl Awaited {
-    /// A queue of `port` is taken.
+    /// Marks a queue of `port` as taken.
     pub(in crate::device::af_xdp) fn new(port: &Arc<Port>) -> Self {
         port.awaited.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(port))
@@ -388,21 +386,21 @@ impl Awaited {
 }
 
 impl Drop for Awaited {
-    /// It hears, or never will.
+    /// It receives, or never will.
     fn drop(&mut self) {
         self.0.awaited.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl Contents {
-    /// Whether one program can look up the rules of both.
+    /// Whether one lookup program serves both.
     fn looks_up_as(&self, other: &Self) -> bool {
         self.shapes == other.shapes && self.tags == other.tags
     }
 }
 
 impl Maps {
-    /// A program that looks rules up.
+    /// The source of a lookup program.
     fn source<'a>(&self, shapes: &'a [Shape], tags: bool, kfuncs: Kfuncs, options: LoadOptions) -> Source<'a> {
         Source {
             shapes,
@@ -429,15 +427,15 @@ impl Installed {
 
 fn refused(error: &io::Error) -> SteerError {
     match error.raw_os_error() {
-        // A program with rules computes where headers end, which the verifier lets only those do
-        // who have cap_perfmon.
+        // A program with rules computes where headers end, which the verifier permits only with
+        // cap_perfmon.
         Some(libc::EPERM | libc::EACCES) => SteerError::NoPermission { capabilities: CAPABILITIES },
         errno => SteerError::Refused { errno: errno.unwrap_or(0) },
     }
 }
 
-/// Whether a kernel of this version has what takes the program away with the process. One that does
-/// not say is tried.
+/// Whether a kernel of this version detaches the program when the process ends. An unknown version
+/// is tried.
 fn check_kernel(version: Option<(u32, u32)>) -> Result<(), SetupError> {
     if version.is_some_and(|version| version < LINKS_SINCE) {
         return Err(SetupError::KernelTooOld { missing: "XDP links", since: "5.9" });
@@ -445,7 +443,7 @@ fn check_kernel(version: Option<(u32, u32)>) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// The network namespace of the calling thread: device and number of the file that stands for it.
+/// The network namespace of the calling thread, by device and inode of its file.
 fn namespace() -> Option<(u64, u64)> {
     let file = std::fs::metadata("/proc/thread-self/ns/net").ok()?;
     Some((file.dev(), file.ino()))
@@ -455,12 +453,12 @@ fn load(source: &Source<'_>, options: LoadOptions) -> Result<Program, LoadError>
     Program::load(&generate(source), options)
 }
 
-/// How long a program that nobody keeps is given to go, and between two looks.
+/// How long to wait for a program without a holder to disappear, and the interval between checks.
 const GOING: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Attaches, and where a program is there that nobody keeps waits a little: that of a process or
-/// port that has ended goes when the last copy of its descriptor is closed, and a program that is
+/// Attaches, and waits a little if there is a program without a holder: that of a process or port
+/// that has ended is detached when the last copy of its descriptor is closed, and a process that is
 /// being started elsewhere (fork, exec) has copies of everything for some milliseconds.
 fn attach_behind_the_dead(
     interface: &Interface,
@@ -488,7 +486,7 @@ struct Attached {
     options: LoadOptions,
 }
 
-/// Native first where `mode` lets it, else behind the driver.
+/// Native first if `mode` permits it, else generic.
 fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> Result<Attached, SetupError> {
     let mut native_error = None;
     if mode != Mode::Generic {
@@ -516,8 +514,8 @@ fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> 
     }
 }
 
-/// A program that asks the driver before one that does not, and one for one buffer before one for
-/// several, as not all drivers have those. The inner error is the driver's, who can do none of it.
+/// Tries a program with RX metadata before one without, and one for a single buffer before one for
+/// several, as not all drivers support those. The inner error is the driver's, if it supports none.
 fn attach_native(
     interface: &Interface,
     maps: &Maps,
@@ -556,10 +554,11 @@ fn attach_native(
     }
 }
 
-/// The shape of a rule that names every frame: with it the program asks all that it can.
+/// The shape of a rule that matches every frame: with it the program requests all available
+/// metadata.
 const ANY: Shape = Shape(Fields::NONE);
 
-/// A program without rules; `None` where the kernel does not know frames in several buffers.
+/// A program without rules; `None` if the kernel does not support multi-buffer programs.
 fn loaded(maps: &Maps, options: LoadOptions) -> Result<Option<Program>, SetupError> {
     match load(&maps.source(&[], false, [None; 3], options), options) {
         Ok(program) => Ok(Some(program)),
@@ -571,7 +570,7 @@ fn loaded(maps: &Maps, options: LoadOptions) -> Result<Option<Program>, SetupErr
     }
 }
 
-/// Whether another way of attaching would meet the same.
+/// Whether another attach mode would fail the same way.
 fn is_final(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -583,7 +582,7 @@ fn not_attached(interface: &Interface, error: io::Error) -> SetupError {
     let name = interface.name.clone();
     match error.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {
-            // As it is now: who has the interface may have exchanged the program since we looked.
+            // Read anew: the holder may have replaced the program since.
             let program = Interface::find(&name).map_or(interface.program, |now| now.program);
             SetupError::Attached { interface: name, holder: holder::of_program(program) }
         }
@@ -601,20 +600,20 @@ fn copy_of(error: &io::Error) -> io::Error {
 
 #[cfg(test)]
 impl Port {
-    /// Takes the program off, as another process may.
+    /// Detaches the program, as another process may.
     pub(in crate::device::af_xdp) fn detach(&self) -> io::Result<()> {
         self.installed().link.detach()
     }
 
-    /// Takes the program off for one that no interface takes: EINVAL, as drivers say it.
+    /// Replaces the program by one that no interface accepts: EINVAL, as from a driver.
     pub(in crate::device::af_xdp) fn detach_for(&self, refused: Program) -> io::Result<()> {
         let mut installed = self.installed();
         (installed.compares, installed.lookups) = (None, refused);
         installed.link.detach()
     }
 
-    /// From now on the kernel lets no queue hear, as it does where a program gives its capabilities
-    /// away.
+    /// From now on the kernel refuses to let any queue receive, as if a program had dropped its
+    /// capabilities.
     pub(in crate::device::af_xdp) fn freeze(&self) -> io::Result<()> {
         self.maps.sockets.freeze()
     }

@@ -1,6 +1,6 @@
-//! Whether the NIC notes when frames arrive (Documentation/networking/timestamping.rst 3). It is a
-//! setting of the whole interface, which others share: ptp4l wants the frames of its own protocol
-//! stamped, and gets them when all are.
+//! Receive timestamping of the NIC (Documentation/networking/timestamping.rst 3). It is a setting
+//! of the whole interface, which others share: ptp4l needs the frames of its own protocol stamped,
+//! and gets them when all are.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,9 +11,9 @@ use super::interface::Interface;
 /// linux/net_tstamp.h: HWTSTAMP_FILTER_ALL
 const ALL: u32 = 1;
 
-/// Keeps the stamping of all frames switched on, where it was not already; dropping it restores
-/// what was before, unless somebody else has changed it meanwhile. A process that is killed leaves
-/// it switched on, which costs others nothing.
+/// Keeps the stamping of all frames switched on; dropping it restores the former setting, unless
+/// another process has changed it meanwhile. A killed process leaves it switched on, which costs
+/// others nothing.
 pub(in crate::device::af_xdp) struct AllStamped {
     socket: OwnedFd,
     index: u32,

@@ -1,11 +1,10 @@
-//! Rules as the program has them. Rules that name the same fields have one *shape*; all rules are
-//! in one hash map whose key holds the fields that the shape names, and zeros for the others. So
-//! the program depends on the shapes in use only, a handful, however many hundred rules there are:
-//! it makes one lookup for each shape, and most changes are one update of the map. A few rules
-//! ([`CONSTANTS_MAX`]) stand in the program itself as well, which then makes no lookup and is a new
-//! one with each change.
+//! Rules in the program's form. Rules that set the same fields have one *shape*; all rules are in
+//! one hash map whose key holds the fields of the shape, and zeros for the others. So the program
+//! depends only on the shapes in use, a handful, however many hundred rules there are: it makes one
+//! lookup per shape, and most changes are one update of the map. A few rules ([`CONSTANTS_MAX`])
+//! stand in the program itself as well, which then makes no lookup and is replaced at each change.
 //!
-//! Where several rules name a frame, the one of the most telling shape decides the flow tag: ports
+//! If several rules match a frame, the one of the most specific shape decides the flow tag: ports
 //! before addresses before link fields, and more fields before fewer.
 
 use zerocopy::{Immutable, IntoBytes};
@@ -13,14 +12,14 @@ use zerocopy::{Immutable, IntoBytes};
 use super::super::program::metadata::HAS_FLOW_TAG;
 use crate::device::steering::{Fields, Rule};
 
-/// The fields that a rule names.
+/// The set of fields of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) struct Shape(pub(in crate::device::af_xdp) Fields);
 
-/// What a frame must have for a shape to be worth a lookup.
+/// The headers that a frame must have for a lookup of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::device::af_xdp) enum Depth {
-    /// Nothing: the shape names no field.
+    /// None: the shape has no field.
     Any,
     /// An Ethernet header that parses.
     Ethernet,
@@ -69,8 +68,7 @@ impl Shape {
         (0..8).filter(|&bit| self.has(FIELDS[bit])).fold(0, |byte, bit| byte | 1 << bit)
     }
 
-    /// The order of lookups: what is most telling first. The last number makes it the same on every
-    /// run.
+    /// The order of lookups: the most specific first. The last number makes it deterministic.
     fn rank(self) -> impl Ord {
         core::cmp::Reverse((self.depth(), self.byte().count_ones(), self.byte()))
     }
@@ -84,8 +82,8 @@ pub(in crate::device::af_xdp) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule
     shapes
 }
 
-/// A rule of one queue as the hash map has it. Addresses and ports are in network order, as in the
-/// frame; what the program computes is in the machine's.
+/// A rule of one queue in the hash map's form. Addresses and ports are in network order, as in the
+/// frame; values that the program computes are in host order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
 #[repr(C)]
 pub(in crate::device::af_xdp) struct Key {
@@ -107,26 +105,26 @@ pub(in crate::device::af_xdp) struct Key {
 pub(in crate::device::af_xdp) struct Constant {
     pub(in crate::device::af_xdp) key: Key,
     pub(in crate::device::af_xdp) shape: Shape,
-    /// The only queue that the rule is for; `None` for all that the interface has.
+    /// The only queue of the rule; `None` for all queues of the interface.
     pub(in crate::device::af_xdp) queue: Option<u16>,
-    /// As the map would hold it.
+    /// Its value in the map.
     pub(in crate::device::af_xdp) word: u32,
 }
 
-/// How many rules may stand in the program; one that is in place for all queues counts once. A
-/// frame is compared with each at worst, so many more would cost what lookups cost, and each change
-/// of rules costs a new program.
+/// Maximum number of rules in the program; one that is installed for all queues counts once. In the
+/// worst case a frame is compared with each, so many more would cost as much as lookups, and each
+/// change of rules costs a new program.
 pub(in crate::device::af_xdp) const CONSTANTS_MAX: usize = 8;
 
-/// The rules and their queues as the program tries them, where it may have them in itself: none
-/// where there are too many. Of rules with the same key the first counts, as in the map. `queues`
-/// is how many the interface has.
+/// The rules and their queues in the program's order, if they fit in the program, else none. Of
+/// rules with the same key the first counts, as in the map. `queues` is the number of queues of the
+/// interface.
 pub(in crate::device::af_xdp) fn constants<'a>(
     rules: impl ExactSizeIterator<Item = (&'a Rule, u16)>,
     queues: u16,
 ) -> Vec<Constant> {
     let mut constants: Vec<Constant> = Vec::new();
-    // The rest of the work is the square of this.
+    // The work below is quadratic in this.
     if rules.len() > CONSTANTS_MAX * usize::from(queues) {
         return constants;
     }
@@ -144,7 +142,7 @@ pub(in crate::device::af_xdp) fn constants<'a>(
     constants
 }
 
-/// Makes one of those that differ in the queue only, where every queue has one.
+/// Merges constants that differ only in the queue, if every queue has one.
 fn merge_queues(constants: &mut Vec<Constant>, queues: u16) {
     let on_queue_0 = |constant: &Constant| Constant { key: Key { queue: 0, ..constant.key }, queue: None, ..*constant };
     let all: Vec<Constant> = constants.iter().map(on_queue_0).collect();
@@ -163,7 +161,7 @@ fn merge_queues(constants: &mut Vec<Constant>, queues: u16) {
     });
 }
 
-/// A VLAN that no rule can name.
+/// A VLAN that no rule can set.
 pub(in crate::device::af_xdp) const UNTAGGED: u16 = 0xffff;
 
 impl Key {
@@ -183,7 +181,7 @@ impl Key {
     }
 }
 
-/// What the map holds for a key: the word of [`metadata`](super::super::program::metadata) with the
+/// The map's value for a rule: the word of [`metadata`](super::super::program::metadata) with the
 /// flow tag in it, or 0.
 pub(in crate::device::af_xdp) fn tag_word(rule: &Rule) -> u32 {
     rule.flow_tag.map_or(0, |tag| tag | HAS_FLOW_TAG)

@@ -1,4 +1,4 @@
-//! What AF_XDP could do on an interface, asked without touching it: for tools, and for programs
+//! The AF_XDP support of an interface, queried without touching it: for tools, and for programs
 //! that choose a backend.
 
 use super::super::program::kfuncs::RxHint;
@@ -6,50 +6,50 @@ use super::holder;
 use super::interface::Interface;
 use crate::device::DeviceError;
 
-/// What the kernel says of an interface and its driver.
+/// The kernel's facts about an interface and its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
-    /// The kernel's number of the interface, which stays when it is renamed.
+    /// The interface index, constant across renames.
     pub index: u32,
-    /// Queues that frames come on.
+    /// Number of receive queues.
     pub queues: u16,
-    /// What the driver can do with XDP; `None` where the kernel does not tell (the netdev family
-    /// came with Linux 6.3).
+    /// The driver's XDP features; `None` if the kernel does not report them (the netdev family came
+    /// with Linux 6.3).
     pub driver: Option<DriverSupport>,
-    /// The XDP program that is on the interface already: no other can be had beside it.
+    /// The XDP program already attached: no other can be attached beside it.
     pub program: Option<AttachedProgram>,
 }
 
-/// What a driver says that it can do.
+/// The driver's reported features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverSupport {
     /// Runs programs itself, before the kernel makes an skb of the frame.
     pub native: bool,
     /// Receives into our memory without a copy.
     pub zero_copy: bool,
-    /// Buffers that a frame may have in zero-copy mode.
+    /// Maximum number of buffers of a frame in zero-copy mode.
     pub zero_copy_segments_max: u32,
-    /// Gives programs frames in several buffers, without which the MTU must fit one.
+    /// Passes frames in several buffers to programs; without that, the MTU must fit one buffer.
     pub multi_buffer: bool,
-    /// Can tell a program when a frame arrived.
+    /// Provides receive timestamps to programs.
     pub rx_timestamps: bool,
-    /// Can tell a program which VLAN tag the NIC took off the frame.
+    /// Provides the VLAN tag that the NIC stripped to programs.
     pub rx_vlan: bool,
 }
 
-/// A program on an interface.
+/// A program attached to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedProgram {
     /// Its id, as `ip link` and `bpftool prog` show it.
     pub id: u32,
-    /// Who keeps it there, in words.
+    /// Its holder, in words.
     pub holder: String,
 }
 
 impl Support {
-    /// Asks the kernel about `interface`, of the calling thread's network namespace. Needs no
-    /// privilege; whose a program is only root sees. A few system calls, and a walk over /proc
-    /// where there is a program.
+    /// Queries the kernel about `interface`, in the calling thread's network namespace. Needs no
+    /// privilege, but only root sees the holder of a program. A few system calls, and a walk over
+    /// /proc if there is a program.
     ///
     /// # Errors
     /// One sentence: there is no such interface, or the kernel does not answer.
