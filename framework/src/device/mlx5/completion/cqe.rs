@@ -1,6 +1,6 @@
-//! The completion queue entry of 64 bytes, which is the upper half of the 128-byte form (mlx5.md
-//! 2.9): offsets and values of its fields. Nothing here is validated; the user of a field checks
-//! it.
+//! The completion queue entry of 64 bytes, which is the upper half of the 128-byte form
+//! (mlx5.md 2.9): offsets and values of its fields. Nothing here is validated; the user of a field
+//! checks it.
 
 use super::super::ring::Entry;
 

@@ -62,8 +62,8 @@ const INLINE_LEN: u8 = 18;
 /// pieces.
 const STRIDE_LEN_LOG: u8 = 8;
 const STRIDE_COUNT_LOG: u8 = 9;
-/// Log2 of the maximum stride length and number of strides: a CQE has 15 bits for each (mlx5.md
-/// 2.9).
+/// Log2 of the maximum stride length and number of strides: a CQE has 15 bits for each
+/// (mlx5.md 2.9).
 const STRIDES_LOG_MAX: u8 = 15;
 /// Maximum number of WQEs: positions have 16 bits, and a full ring must differ from an empty one.
 const WQES_MAX: u32 = 1 << 15;
