@@ -1,10 +1,9 @@
 //! The build script of each program: `--version` says which commit was built, as
 //! `0.1.0 (3b7b8f0a1b2c)`.
 //!
-//! In a clone git knows the commit; in what `cargo package` made of one `.cargo_vcs_info.json`
-//! does; a tarball knows none, and its programs say the version alone. Changes that were not
-//! committed do not show. The packages link to this one file, and `cargo package` puts a copy where
-//! the link was.
+//! In a clone git supplies the commit, in a `cargo package` `.cargo_vcs_info.json` does; in a
+//! tarball nothing does, and its programs print the version alone. Uncommitted changes do not show.
+//! The packages link to this one file, and `cargo package` puts a copy where the link was.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +21,7 @@ fn main() {
     }
 }
 
-/// The commit that `cargo package` wrote down: `{"git": {"sha1": "…"}, …}`.
+/// The commit that `cargo package` recorded: `{"git": {"sha1": "…"}, …}`.
 fn packaged_commit() -> Option<String> {
     let info = fs::read_to_string(".cargo_vcs_info.json").ok()?;
     let (_, behind) = info.split_once("\"sha1\"")?;
@@ -30,8 +29,8 @@ fn packaged_commit() -> Option<String> {
     digits.get(..DIGITS).filter(|commit| commit.bytes().all(|byte| byte.is_ascii_hexdigit())).map(str::to_owned)
 }
 
-/// The commit that is checked out. A repository that this file does not belong to, such as that of
-/// a home directory around a tarball, says nothing about it.
+/// The commit that is checked out. `None` for a repository that this file does not belong to, such
+/// as that of a home directory around a tarball.
 fn checked_out_commit() -> Option<String> {
     git(&["ls-files", "--error-unmatch", "build.rs"])?;
     let commit = git(&["rev-parse", "--verify", &format!("--short={DIGITS}"), "HEAD"])?;
@@ -39,7 +38,7 @@ fn checked_out_commit() -> Option<String> {
     Some(commit)
 }
 
-/// Has cargo run this script again when HEAD moves. Git appends each move to HEAD's reflog; where
+/// Makes cargo run this script again when HEAD moves. Git appends each move to HEAD's reflog; where
 /// there is none the branch moves, or, while it is packed, appears among the branches.
 fn watch_head() {
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]).unwrap_or_default();
@@ -49,14 +48,14 @@ fn watch_head() {
     }
 }
 
-/// Where git keeps `name`, in a worktree too. A path that is not there would have cargo run this
-/// script each time.
+/// The path of git's file `name`, also in a worktree. A path that does not exist would make cargo
+/// run this script each time.
 fn git_path(name: &str) -> Option<PathBuf> {
     git(&["rev-parse", "--git-path", name]).map(PathBuf::from).filter(|path| Path::exists(path))
 }
 
-/// What git says; nothing where there is no git, no repository, or one of somebody whom git does
-/// not trust.
+/// The output of git; `None` where there is no git, no repository, or one whose owner git does not
+/// trust.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
     String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned())

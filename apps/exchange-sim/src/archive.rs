@@ -1,8 +1,8 @@
-//! What the exchange has sent, kept for those who missed it: as many of the newest messages as were
-//! asked for.
+//! The messages that the exchange has sent, kept for re-requests: as many of the newest ones as
+//! configured.
 //!
 //! Packets are kept as they were made, so a message costs its own bytes and a share of its
-//! packet's. An answer is cut anew from whichever message was asked for.
+//! packet's. An answer is built from the requested message on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use market::framing::mold_udp64::MoldUdp64;
 
 use crate::packetiser::Packet;
 
-/// Packets without a hole between them, the oldest first.
+/// Consecutive packets without a hole, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Archive {
     packets: VecDeque<Arc<Packet>>,
@@ -23,13 +23,14 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Keeps the newest `messages_min` messages, and what shares a packet with the oldest of them.
+    /// Keeps the newest `messages_min` messages, and those in the same packet as the oldest of
+    /// them.
     pub(crate) fn new(messages_min: u64) -> Self {
         Self { packets: VecDeque::new(), messages: 0, messages_min }
     }
 
-    /// Keeps a packet of data and forgets what is too old. A packet that does not follow the last
-    /// one begins anew.
+    /// Keeps a data packet and removes old ones. A packet that does not follow the last one starts
+    /// a new archive.
     pub(crate) fn keep(&mut self, packet: Arc<Packet>) {
         if packet.sequence != self.end() {
             self.packets.clear();
@@ -55,8 +56,8 @@ impl Archive {
         self.packets.back().map_or(1, |packet| packet.sequence + u64::from(packet.count))
     }
 
-    /// Writes the packet with the messages from `seq` on into `out`, at most `count` and as many as
-    /// fit and are there. `seq` is one that is kept.
+    /// Writes the packet with the messages from `seq` on into `out`: at most `count`, as many as
+    /// fit and are kept. `seq` must be kept.
     pub(crate) fn emit<'a>(&self, session: [u8; 10], seq: u64, count: u16, out: &'a mut [u8]) -> &'a [u8] {
         let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, seq), out)
             .expect("the MTU leaves room for a header and a message");
@@ -80,7 +81,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::packetiser::Kind;
 
-    /// A packet whose messages are their own numbers in text.
+    /// A packet whose messages are their own numbers as text.
     pub(crate) fn packet(sequence: u64, count: u16) -> Arc<Packet> {
         let mut out = [0; 1500];
         let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"SESSION000", sequence), &mut out).unwrap();
@@ -91,7 +92,7 @@ pub(crate) mod tests {
         Arc::new(Packet { time_ns: 0, idx: 0, kind: Kind::Data, sequence, count, payload })
     }
 
-    /// Asks for a range and says which messages came.
+    /// Requests a range and returns the messages that came.
     fn ask(archive: &Archive, seq: u64, count: u16, payload_max: usize) -> String {
         let mut out = vec![0; payload_max];
         let answer = MoldUdp64::parse(archive.emit(*b"SESSION000", seq, count, &mut out)).unwrap();

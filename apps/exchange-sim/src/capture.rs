@@ -1,8 +1,8 @@
 //! The day as a capture: each departure as an Ethernet frame in a pcap with nanoseconds.
 //!
-//! Frames are what a tap in front of the receiver sees: multicast MAC addresses, IPv4 with DF and
-//! right checksums, UDP with a checksum, no VLAN tag. Nothing is ever fragmented, as the packetiser
-//! cuts at the MTU.
+//! Frames are those that a tap in front of the receiver sees: multicast MAC addresses, IPv4 with DF
+//! and correct checksums, UDP with a checksum, no VLAN tag. None is fragmented, as the packetiser
+//! keeps packets within the MTU.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -70,7 +70,7 @@ struct Capture<W: Write> {
     lines: [LineHeaders; 2],
 }
 
-/// What all frames of a line have in common.
+/// The headers that all frames of a line share.
 struct LineHeaders {
     ethernet: EthernetHeader,
     source: Ipv4Addr,

@@ -1,4 +1,4 @@
-//! Why a run failed, in the words of the person who started it.
+//! Why a run failed, in words for the user.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -7,10 +7,10 @@ use wirepath::device::pcap;
 
 use crate::settings::SettingsError;
 
-/// A run that did not do what it was asked for.
+/// The error of a run.
 #[derive(Debug)]
 pub enum Error {
-    /// The settings make no day: a usage error.
+    /// Invalid settings: a usage error.
     Settings(SettingsError),
     /// A file cannot be read or written.
     File {
@@ -18,7 +18,7 @@ pub enum Error {
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The directory of an output does not exist.
@@ -34,28 +34,29 @@ pub enum Error {
     Truth {
         /// The file.
         path: PathBuf,
-        /// Where it is wrong.
+        /// What is wrong with it.
         why: String,
     },
-    /// An interface that was named has nothing to send from.
+    /// A named interface has no address to send from.
     Interface {
         /// Its name.
         name: String,
         /// What is wrong, and what to do about it.
         why: String,
     },
-    /// The system does not give what publishing needs beside sockets: signal handlers, a thread.
+    /// The system refuses something that publishing needs besides sockets: signal handlers, a
+    /// thread.
     System(String),
-    /// A socket cannot be set up or does not send.
+    /// A socket cannot be set up, or a send fails.
     Socket {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// Only truth files are read.
+/// Only truth files are accepted.
 const TRUTH_HINT: &str = "give the .truth.json that exchange-sim generate writes beside its capture";
 
 impl Error {
@@ -97,7 +98,7 @@ impl From<SettingsError> for Error {
     }
 }
 
-/// An output whose directory is missing is told before the work, not after it.
+/// Checks an output's directory before the work, not after it.
 pub fn check_directory(path: &Path) -> Result<(), Error> {
     let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) else { return Ok(()) };
     if directory.is_dir() {

@@ -1,9 +1,5 @@
-//! The whole exchange: what both lines carry, in the order in which a receiver of both sees it.
-//!
-//! ```text
-//!   Session ─ messages ─> Packetiser ─ packets ─┬─> Line A ─┐
-//!                                               └─> Line B ─┴─ departures by time ─> a capture, or sockets
-//! ```
+//! The whole exchange: the packets of both lines, in the order in which a receiver of both sees
+//! them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -23,15 +19,15 @@ pub struct Feed {
     packetiser: Packetiser,
     lines: [Line; 2],
     made: Vec<Packet>,
-    /// What may still be overtaken. Bounded: no packet is held back for more than a fraction of a
-    /// millisecond.
+    /// Departures that others may still overtake. Bounded: no packet is held back for more than a
+    /// fraction of a millisecond.
     departing: BinaryHeap<Reverse<Departure>>,
-    /// Nothing departs any more before this time.
+    /// No later departure is before this time.
     settled_ns: u64,
     by_type: [u64; 256],
     packets: Packets,
     lost_on_both: LostOnBoth,
-    /// What the exchange made and nobody has taken yet, where somebody keeps it.
+    /// Packets that the exchange made and no caller has taken yet, where an archive is kept.
     archived: Option<VecDeque<Arc<Packet>>>,
     stopped: bool,
 }
@@ -56,19 +52,20 @@ impl Feed {
         })
     }
 
-    /// Begins the day for somebody who wants what the lines lose as well, with [`Feed::take_made`].
-    /// Who does not take it lets the whole day pile up.
+    /// Begins the day and keeps the packets that the lines lose as well, for [`Feed::take_made`]. A
+    /// caller that does not take them lets the whole day pile up.
     pub fn with_archive(settings: &Settings) -> Result<Self, SettingsError> {
         Ok(Self { archived: Some(VecDeque::new()), ..Self::new(settings)? })
     }
 
-    /// The next packet as the exchange made it, before anything happened to it on a line, if it is
-    /// one of data that was made by `until_ns`.
+    /// The next data packet as the exchange made it, before any loss on a line, if it was made by
+    /// `until_ns`.
     pub fn take_made(&mut self, until_ns: u64) -> Option<Arc<Packet>> {
         self.archived.as_mut()?.pop_front_if(|packet| packet.time_ns <= until_ns)
     }
 
-    /// Ends the day here: what has been decided is still said, then the end of the session follows.
+    /// Ends the day here: messages that were made are still sent, then the end of the session
+    /// follows.
     pub fn stop(&mut self) {
         self.stopped = true;
         self.session.stop();

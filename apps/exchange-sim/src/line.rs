@@ -1,8 +1,8 @@
-//! One line: what happens to packets between the exchange and the receiver.
+//! One line: the path of packets from the exchange to the receiver.
 //!
 //! A packet is lost, or it departs after the line's latency, perhaps held back so that others
-//! overtake it, perhaps twice. Each line has its own stream of chance and draws the same for each
-//! packet, used or not, so that changing the loss of one line leaves all else as it was.
+//! overtake it, perhaps twice. Each line has its own random stream and makes the same draws for
+//! each packet, used or not, so that changing the loss of one line changes nothing else.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::random::Random;
 use crate::settings::{LineSettings, Settings};
 use crate::truth::{LineTruth, Packets};
 
-/// A packet that is held back is so for at least this time …
+/// A packet that is held back waits at least this long …
 const REORDER_DELAY_NS_MIN: u64 = 10_000;
-/// … and less than this one. Handlers that wait longer for a hole to close never take a late packet
-/// for a lost one.
+/// … and less than this. A handler that waits longer for a hole to close never counts a late packet
+/// as lost.
 pub const REORDER_DELAY_NS_MAX: u64 = 100_000;
 /// A second copy follows the first one within this time.
 const DUPLICATE_DELAY_NS_MAX: u64 = 5_000;
@@ -27,15 +27,15 @@ const JITTER_NS: u64 = 2_000;
 /// gap.
 const WIRE_OVERHEAD_LEN: u64 = 8 + 14 + 20 + 8 + 4 + 12;
 
-/// A packet on its way to the receiver. Departures are ordered by time and, at the same time, as
-/// they were made.
+/// A packet that arrives at the receiver. Departures are ordered by time and, at equal times, by
+/// their number.
 #[derive(Clone, Debug)]
 pub struct Departure {
     /// When the receiver sees it, in nanoseconds since midnight New York.
     pub time_ns: u64,
     /// 0 for line A, 1 for line B.
     pub line_idx: usize,
-    /// What it carries.
+    /// The packet.
     pub packet: Arc<Packet>,
     /// The packet has departed before.
     is_copy: bool,
@@ -44,13 +44,13 @@ pub struct Departure {
     number: u64,
 }
 
-/// Draws the fate of packets and keeps the account.
+/// Draws the losses and delays of packets and counts them.
 #[derive(Debug)]
 pub(crate) struct Line {
     idx: usize,
     settings: LineSettings,
     random: Random,
-    /// The wire carries one packet after the other, at 10 Gb/s.
+    /// When the wire is free: it carries one packet after the other, at 10 Gb/s.
     free_ns: u64,
     departures: u64,
     /// Highest packet that has arrived.
@@ -105,7 +105,7 @@ impl Line {
         false
     }
 
-    /// The receiver sees a departure. Called in the order of their times.
+    /// Counts a departure as the receiver sees it. Called in the order of their times.
     pub(crate) fn arrive(&mut self, departure: &Departure) {
         self.truth.sent.count(&departure.packet);
         let overtaken = self.arrived_idx > Some(departure.packet.idx);
@@ -120,7 +120,8 @@ impl Line {
         self.truth
     }
 
-    /// When a packet that is ready at `ready_ns` is through: 0.8 ns a byte after the one before it.
+    /// When a packet that is ready at `ready_ns` has been sent: 0.8 ns a byte after the one before
+    /// it.
     fn transmit(&mut self, packet: &Packet, ready_ns: u64) -> u64 {
         let wire_len = packet.payload.len() as u64 + WIRE_OVERHEAD_LEN;
         self.free_ns = self.free_ns.max(ready_ns) + wire_len * 8 / 10;

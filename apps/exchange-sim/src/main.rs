@@ -286,9 +286,9 @@ fn account(truth: &Truth) -> String {
     text
 }
 
-/// A reader that has gone (`| head`) is no reason to fail: the work is done.
+/// A closed pipe (`| head`) is no failure: the work is done.
 fn print(text: &str) {
     let mut stdout = io::stdout();
-    // Names of files are what others have chosen.
+    // Others may have chosen the names of files.
     let _ = stdout.write_all(printable_lines(text).as_bytes()).and_then(|()| stdout.flush());
 }

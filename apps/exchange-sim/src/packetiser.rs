@@ -1,5 +1,5 @@
-//! Puts messages into MoldUDP64 packets: cut at the MTU, sent when they have waited long enough,
-//! with heartbeats where nothing is said.
+//! Puts messages into MoldUDP64 packets: within the MTU, sent when full or old enough, with
+//! heartbeats on a silent line.
 //!
 //! Both lines carry the same packets, so this happens once. Time is that of the messages; a packet
 //! leaves when it is full or when its first message has waited for [`Settings::pack_wait_us`], and
@@ -12,21 +12,20 @@ use market::framing::mold_udp64::MoldUdp64;
 use crate::session::TimedMessage;
 use crate::settings::Settings;
 
-/// A line that has said nothing for so long says so (MoldUDP64 1.00: "once a second").
+/// A line that is silent for this long sends a heartbeat (MoldUDP64 1.00: "once a second").
 const HEARTBEAT_NS: u64 = 1_000_000_000;
-/// The end of the session is told so often, a heartbeat's time apart, since any of them may be
-/// lost.
+/// The end of the session is sent this often, a heartbeat's interval apart, since any of them may
+/// be lost.
 const ENDS_OF_SESSION: u32 = 3;
-/// The time between them where somebody waits for the day to end: time enough to ask for what is
-/// missing.
+/// The interval between them where a caller waits for the day to end: enough for re-requests.
 const HURRIED_END_NS: u64 = 500_000_000;
 
-/// What a packet is for.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Messages.
     Data,
-    /// Nothing but the next sequence number.
+    /// No message, only the next sequence number.
     Heartbeat,
     /// No more messages.
     EndOfSession,
@@ -39,7 +38,7 @@ pub struct Packet {
     pub time_ns: u64,
     /// Position among all packets of the day, from 0.
     pub idx: u64,
-    /// What it is for.
+    /// Its kind.
     pub kind: Kind,
     /// Number of its first message, or the next number where it has none.
     pub sequence: u64,
@@ -62,7 +61,7 @@ pub(crate) struct Packetiser {
     opened_ns: u64,
     next_sequence: u64,
     last_packet_ns: u64,
-    /// From one end of session to the next.
+    /// Interval between two ends of the session.
     end_gap_ns: u64,
     packets: u64,
 }
@@ -103,7 +102,7 @@ impl Packetiser {
         self.count += 1;
     }
 
-    /// Sends what waits, and the end of the session.
+    /// Sends the open packet, and the end of the session.
     pub(crate) fn finish(&mut self, out: &mut Vec<Packet>) {
         if self.count > 0 {
             self.close(self.opened_ns + self.wait_ns, out);
@@ -114,7 +113,7 @@ impl Packetiser {
         }
     }
 
-    /// Lets the ends of the session follow each other faster.
+    /// Shortens the interval between the ends of the session.
     pub(crate) fn hurry(&mut self) {
         self.end_gap_ns = HURRIED_END_NS;
     }

@@ -5,8 +5,7 @@
 //!                                                  └─ packets as made ──> re-request server
 //! ```
 //!
-//! A stop cuts the day: what the exchange has decided is still sent, then the session ends as
-//! always.
+//! A stop cuts the day: messages that were made are still sent, then the session ends as always.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +24,7 @@ use crate::session::START_NS;
 use crate::settings::Settings;
 use crate::truth::Truth;
 
-/// Sleep ends up to some 100 us late (timer slack and scheduling), so the last piece of a wait is
+/// A sleep ends up to some 100 us late (timer slack and scheduling), so the last part of a wait is
 /// spun.
 const SPIN: Duration = Duration::from_micros(200);
 /// A stop is noticed within this time.
@@ -36,33 +35,31 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How a day is published.
 #[derive(Clone, Debug)]
 pub struct Publication {
-    /// Where the lines leave.
+    /// The sockets of the lines.
     pub outlet: SendSockets,
-    /// The day begins so much later; heartbeats until then.
+    /// Delay before the day begins; heartbeats until then.
     pub start_after: Duration,
-    /// Who missed messages may ask here.
+    /// The re-request server, if any.
     pub rerequest: Option<RerequestSettings>,
 }
 
-/// What was sent, and how well the pace was kept.
+/// What was sent, and how accurate its timing was.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// The account of the day, as far as it went.
     pub truth: Truth,
     /// From the first packet of the day to the last.
     pub elapsed: Duration,
-    /// The packet that left latest after its time.
+    /// The largest delay of a packet after its time.
     pub late_max: Duration,
-    /// Messages a second while the market was open; `None` where it did not open for long enough to
-    /// tell.
+    /// Messages a second while the market was open; `None` where it was open for too short a time.
     pub rate: Option<f64>,
-    /// What was asked for again.
+    /// The counts of re-requests.
     pub rerequests: Option<RerequestCounts>,
 }
 
 /// Sends the day. Takes `messages / rate` seconds and some ten for the quiet ones around the open
-/// market, or until `stop`, which takes some two seconds, and five where the market is just
-/// closing.
+/// market. A stop ends it in some two seconds, and five where the market is just closing.
 pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) -> Result<Published, Error> {
     settings.check()?;
     let sockets = Sockets::open(settings, &publication.outlet)?;
@@ -91,7 +88,8 @@ pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) 
     Ok(Published { truth, elapsed, late_max: pace.late_max, rate: pace.rate(), rerequests })
 }
 
-/// Tells the session and its first number on both lines until the day begins. Returns how often.
+/// Sends heartbeats with the session and its first number on both lines until the day begins.
+/// Returns their number.
 fn wait_for_receivers(
     settings: &Settings,
     start_after: Duration,
@@ -114,21 +112,21 @@ fn wait_for_receivers(
     Ok(heartbeats)
 }
 
-/// Keeps departures at their times, and the account of how well it did.
+/// Sends departures at their times, and records the accuracy.
 struct Pace {
     started: Instant,
-    /// When the day's clock stood at its start; moved once, by a stop.
+    /// The start of the day's clock; moved once, by a stop.
     anchor: Instant,
     stopped: bool,
     late_max: Duration,
-    /// First and last departure of the open market: when, and the numbers until there.
+    /// First and last departure of the open market: time and sequence number.
     open: Option<[(Instant, u64); 2]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waited {
     Due,
-    /// Not the whole time, as somebody asked for an end. Told once.
+    /// Not the whole time, as a stop was requested. Reported once.
     Stopped,
 }
 
@@ -137,8 +135,8 @@ impl Pace {
         Self { started, anchor: started, stopped: false, late_max: Duration::ZERO, open: None }
     }
 
-    /// Waits until a departure is due. After a stop, what is left leaves from then on, at its
-    /// distances.
+    /// Waits until a departure is due. After a stop, the remaining ones leave from then on, at the
+    /// same intervals.
     fn wait(&mut self, departure: &Departure, stop: &StopFlag) -> Waited {
         let offset = Duration::from_nanos(departure.time_ns - START_NS);
         if self.stopped {
@@ -172,7 +170,7 @@ impl Pace {
     fn rate(&self) -> Option<f64> {
         let [(from, first), (to, last)] = self.open?;
         let seconds = to.duration_since(from).as_secs_f64();
-        // Some hundred messages or a few milliseconds say nothing about a pace.
+        // Some hundred messages or a few milliseconds are too few to measure a rate.
         (seconds >= 0.01).then(|| (last - first) as f64 / seconds)
     }
 }

@@ -1,4 +1,4 @@
-//! The one source of chance: a seed in, the same draws out on every machine.
+//! The one source of randomness: the same seed gives the same draws on every machine.
 //!
 //! Only integer operations and the basic float operations that IEEE 754 rounds exactly are used.
 //! `ln` and `exp` differ in the last bit between C libraries, and then the same seed would not give
@@ -24,7 +24,7 @@ impl Random {
         Self { state }
     }
 
-    /// 64 even bits.
+    /// 64 uniform bits.
     pub(crate) fn bits(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let drawn = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
@@ -33,12 +33,12 @@ impl Random {
         drawn
     }
 
-    /// Evenly from `0..n`; 0 for an `n` of 0. The bias of one multiplication is below n / 2^64.
+    /// Uniform in `0..n`; 0 for an `n` of 0. The bias of one multiplication is below n / 2^64.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Evenly from `0.0..1.0`.
+    /// Uniform in `0.0..1.0`.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,26 +1,26 @@
-//! Who asks, and how often: a rate for each address, so that the server is no amplifier for a
-//! forged source.
+//! Rate limits of requesters: one for each address, so that the server does not amplify a forged
+//! source.
 //!
-//! An address may ask at an even pace and save up a burst (the generic cell rate algorithm of ATM:
-//! one time for each address, the one at which it will have used up what it asked for). The table
-//! is bounded; an address that has its whole burst again is forgotten when another one needs its
-//! place.
+//! An address may request at an even pace and save up a burst (the generic cell rate algorithm of
+//! ATM: one time for each address, the one at which it will have used up its requests). The table
+//! is bounded; an address that has its whole burst again is removed when another one needs its
+//! entry.
 
 use std::net::Ipv4Addr;
 
-/// Addresses at once. More than the receivers of a test network, and few enough to walk.
+/// Addresses at once. More than the receivers of a test network, and few enough for a linear walk.
 const ADDRESSES_MAX: usize = 64;
 
-/// What one address may ask for.
+/// The rate limit of one address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// From one request to the next, in the long run.
+    /// Interval of requests, in the long run.
     pub(crate) interval_ns: u64,
     /// Requests at once, after a silence.
     pub(crate) burst: u64,
 }
 
-/// The addresses that asked lately.
+/// The addresses with recent requests.
 #[derive(Debug)]
 pub(crate) struct Requesters {
     pace: Pace,
@@ -30,7 +30,7 @@ pub(crate) struct Requesters {
 #[derive(Debug)]
 struct Requester {
     address: Ipv4Addr,
-    /// When all that it asked for has been worked off at its pace.
+    /// When all its requests are used up at its pace.
     busy_until_ns: u64,
 }
 
@@ -38,14 +38,14 @@ struct Requester {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Granted,
-    /// The address asks too often.
+    /// The address exceeds its rate.
     TooOften,
-    /// Too many addresses ask at once.
+    /// Too many addresses at once.
     TooMany,
 }
 
 impl Requesters {
-    /// Nobody has asked.
+    /// Without requesters.
     pub(crate) fn new(pace: Pace) -> Self {
         Self { pace, known: Vec::with_capacity(ADDRESSES_MAX) }
     }
@@ -62,7 +62,7 @@ impl Requesters {
         Admission::Granted
     }
 
-    /// The address's own place, a new one, or that of one that is idle.
+    /// The address's own entry, a new one, or that of an idle one.
     fn place(&mut self, address: Ipv4Addr, now_ns: u64) -> Option<&mut Requester> {
         let is_idle = |known: &Requester| known.busy_until_ns <= now_ns;
         let idx = match self.known.iter().position(|known| known.address == address) {

@@ -1,4 +1,5 @@
-//! The re-request server of MoldUDP64: who missed messages asks for them and gets them, unicast.
+//! The re-request server of MoldUDP64: a receiver that missed messages requests them and gets them
+//! by unicast.
 //!
 //! ```text
 //!   publisher ── packets as made ──> [bounded queue] ──> archive ─┐
@@ -7,7 +8,7 @@
 //!
 //! It has a thread and a socket of its own; the publisher only hands packets over and never waits
 //! for it. An answer is one packet with as many of the messages as fit, as the specification says:
-//! the asker asks again for the rest. What cannot be answered is not answered, and counted by its
+//! the receiver requests the rest again. A request that cannot be answered is counted by its
 //! reason. A request of 20 bytes brings up to one MTU back, which is why each address has a pace
 //! (`requesters`).
 
@@ -28,17 +29,17 @@ use crate::packetiser::Packet;
 use crate::requesters::{Admission, Pace, Requesters};
 use crate::settings::Settings;
 
-/// How long the thread waits for a request before it looks for packets to keep.
+/// How long the thread waits for a request before it takes packets from the queue.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// Packets handed over and not kept yet: 50 ms of a million packets a second, five times what
-/// [`PATIENCE`] piles up.
+/// Packets queued for the thread: 50 ms of a million packets a second, five times what accumulates
+/// in [`PATIENCE`].
 const QUEUE_LEN: usize = 50_000;
 /// The long-run pace of one address: a thousand packets, some 30,000 messages a second.
 const REQUEST_INTERVAL_NS: u64 = 1_000_000;
 /// Requests at once: a lost millisecond of the densest opening is some hundred packets.
 const REQUEST_BURST: u64 = 256;
 
-/// Where the server listens and how far back it remembers.
+/// The server's address and capacity.
 #[derive(Clone, Debug)]
 pub struct RerequestSettings {
     /// Its address and port.
@@ -53,7 +54,7 @@ impl RerequestSettings {
     pub const MESSAGES_DEFAULT: u64 = 1_000_000;
 }
 
-/// Reads where the server listens.
+/// Parses the server's address.
 pub fn parse_server_address(text: &str) -> Result<SocketAddrV4, String> {
     const FORM: &str = "use ADDRESS:PORT such as 127.0.0.1:26478, or 0.0.0.0:26478 for all addresses of this host";
     match text.parse::<SocketAddrV4>() {
@@ -63,7 +64,7 @@ pub fn parse_server_address(text: &str) -> Result<SocketAddrV4, String> {
     }
 }
 
-/// What became of requests.
+/// The outcomes of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RerequestCounts {
     /// Requests answered.
@@ -78,7 +79,7 @@ pub struct RerequestCounts {
     pub unkept: u64,
 }
 
-/// Why a request is not answered.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Fewer than 20 bytes.
@@ -93,13 +94,13 @@ pub enum Refusal {
     Future,
     /// Older than what is kept.
     TooOld,
-    /// Nothing was asked for.
+    /// No message was requested.
     CountZero,
     /// 0xFFFF is the end of the session and no count.
     CountLarge,
-    /// The address asks too often.
+    /// The address exceeds its rate.
     TooOften,
-    /// Too many addresses ask at once.
+    /// Too many addresses at once.
     TooMany,
 }
 
@@ -140,7 +141,7 @@ impl fmt::Display for RerequestCounts {
     }
 }
 
-/// The server as its publisher has it.
+/// The publisher's handle of the server.
 #[derive(Debug)]
 pub(crate) struct Server {
     queue: SyncSender<Arc<Packet>>,
@@ -178,14 +179,14 @@ impl Server {
     }
 }
 
-/// Answers until the publisher has gone.
+/// Answers until the publisher has stopped.
 fn serve(socket: &UdpSocket, mut desk: RequestHandler) -> RerequestCounts {
-    // One byte more than a request tells one that is too long.
+    // One byte more than a request shows that one is too long.
     let mut request = [0; Request::LEN + 1];
     let started = Instant::now();
     while desk.keep_packets() {
         let Ok((len, asker)) = receive(socket, &mut request) else { continue };
-        // What was published before the request came is there before it is judged.
+        // Packets that were published before the request arrived are kept before it is checked.
         desk.keep_packets();
         let now_ns = started.elapsed().as_nanos() as u64;
         let Some(answer) = desk.answer(&request[..len], asker, now_ns) else { continue };
@@ -200,14 +201,14 @@ fn receive(socket: &UdpSocket, request: &mut [u8]) -> Result<(usize, SocketAddr)
     socket.recv_from(request).map_err(|error| {
         let kind = error.kind();
         if !matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) {
-            // Such as memory that is short: nothing to answer, and no reason to spin.
+            // Such as lack of memory: nothing to answer, and no reason to spin.
             thread::sleep(PATIENCE);
         }
         kind
     })
 }
 
-/// Judges requests and cuts answers. Knows no socket and no clock.
+/// Checks requests and builds answers. Has no socket and no clock.
 struct RequestHandler {
     packets: Receiver<Arc<Packet>>,
     archive: Archive,
@@ -229,7 +230,7 @@ impl RequestHandler {
         }
     }
 
-    /// Takes what was handed over, one queue at most. False once the publisher has gone.
+    /// Takes queued packets, one queue length at most. False once the publisher has stopped.
     fn keep_packets(&mut self) -> bool {
         for _ in 0..QUEUE_LEN {
             match self.packets.try_recv() {
@@ -241,7 +242,7 @@ impl RequestHandler {
         true
     }
 
-    /// The answer to a datagram, if it deserves one.
+    /// The answer to a datagram, if it is a valid request.
     fn answer(&mut self, datagram: &[u8], asker: SocketAddr, now_ns: u64) -> Option<&[u8]> {
         let judged = self.judge(datagram).and_then(|request| self.admit(asker, now_ns).map(|()| request));
         let request = match judged {
@@ -302,7 +303,7 @@ mod tests {
 
     const ASKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1234);
 
-    /// A desk that keeps the messages 4 to 8 of nine; the ninth was made and is not sent yet.
+    /// A handler that keeps the messages 4 to 8 of nine; the ninth was made and is not sent yet.
     fn desk() -> (RequestHandler, SyncSender<Arc<Packet>>) {
         let settings = Settings { session: "SESSION000".parse().unwrap(), ..Settings::default() };
         let own = RerequestSettings { address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), messages: 5 };
@@ -397,7 +398,7 @@ mod tests {
         }
     }
 
-    /// Most are about what is there, or beside it; some are any bytes.
+    /// Most are for messages that are kept, or near them; some are random bytes.
     fn any_request() -> impl Strategy<Value = Vec<u8>> {
         let near = (0..12_u64, any::<u16>()).prop_map(|(seq, count)| request(seq, count).emit().to_vec());
         let far = (any::<u64>(), any::<u16>()).prop_map(|(seq, count)| request(seq, count).emit().to_vec());

@@ -1,8 +1,7 @@
-//! Where the lines leave the host: one UDP socket a line, both on one interface.
+//! The UDP sockets that send the lines: one for each, both on one interface.
 //!
-//! Binding to the interface's address is what makes Linux choose it for multicast
-//! (`ip_route_output_key`, the saddr case), without a socket option that the standard library does
-//! not have.
+//! Linux uses the interface of a socket's bound address for multicast (`ip_route_output_key`, the
+//! saddr case), so no socket option is needed that the standard library lacks.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -20,7 +19,7 @@ use crate::settings::Settings;
 pub struct SendSockets {
     /// The interface.
     pub interface: Interface,
-    /// Receivers on this host hear it as well.
+    /// Receivers on this host get the packets as well.
     pub loopback: bool,
 }
 
@@ -103,8 +102,8 @@ impl FromStr for Interface {
             }
             return Ok(Self::Address(address));
         }
-        // What the kernel takes for a name (dev_valid_name); digits and dots alone are an address
-        // with an error in it.
+        // The kernel's rule for names (dev_valid_name); digits and dots alone are a mistyped
+        // address.
         let is_name = (1..=15).contains(&text.len())
             && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
             && text.contains(|c: char| !c.is_ascii_digit() && c != '.');

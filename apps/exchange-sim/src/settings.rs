@@ -1,8 +1,8 @@
-//! What a day is made of: everything that, together with the seed, decides each byte.
+//! The settings of a day: everything that, together with the seed, determines each byte.
 //!
 //! The command line fills [`Settings`], tests build them from `default()`, and the truth file
-//! carries them, so that any capture can be made again. Flags are read by the `FromStr` of their
-//! type; what only shows when two settings are seen together is found by [`Settings::check`].
+//! carries them, so that any capture can be made again. The `FromStr` of its type parses a flag;
+//! [`Settings::check`] finds contradictions between two settings.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Ethernet's payload less the IPv4 and UDP headers is what a packet of the feed may hold.
+/// A packet of the feed may hold Ethernet's payload less the IPv4 and UDP headers.
 pub(crate) const IPV4_AND_UDP_LEN: usize = 20 + 8;
 /// MoldUDP64 downstream header.
 pub(crate) const MOLD_HEADER_LEN: usize = 20;
@@ -20,7 +20,7 @@ pub(crate) const MOLD_HEADER_LEN: usize = 20;
 const MTU_MIN: u16 = (IPV4_AND_UDP_LEN + MOLD_HEADER_LEN + 2 + 44) as u16;
 /// The largest frame that common switches carry.
 const MTU_MAX: u16 = 9216;
-/// A message that waits for longer than this is news no more.
+/// A message that waits longer than this is stale.
 const PACK_WAIT_US_MAX: u16 = 10_000;
 /// A locate code for each symbol must fit, and the directory must be sent before the day begins.
 const SYMBOLS_MAX: u16 = 10_000;
@@ -33,8 +33,8 @@ const FRAME_FIXED: u64 = 6;
 pub(crate) const SEEDING_PER_SYMBOL: u64 = 40;
 /// The market opens at 09:30 and the clock of ITCH ends at midnight.
 const SPAN_MAX_S: u64 = 14 * 3600;
-/// The opening is some eight times as dense as the average and then fills the lines' 10 Gb/s:
-/// faster, and packets only pile up in memory.
+/// The opening is some eight times as dense as the average, which then fills the lines' 10 Gb/s: at
+/// a higher rate packets only pile up in memory.
 const RATE_MAX: u64 = 4_000_000;
 
 /// One day of one exchange on two lines.
@@ -65,7 +65,7 @@ pub struct Settings {
     pub lines: [LineSettings; 2],
 }
 
-/// Where one line goes and what is done to it on the way.
+/// The destination of one line, and its injected faults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LineSettings {
     /// Multicast group.
@@ -98,7 +98,7 @@ impl Default for Settings {
             mtu: 1500,
             pack_wait_us: pack_wait_us_default(),
             ttl: 1,
-            // MCAST-TEST-NET (RFC 6676): never a group of somebody's network.
+            // MCAST-TEST-NET (RFC 6676): never a group of a real network.
             lines: [line(Group(Ipv4Addr::new(233, 252, 0, 1))), line(Group(Ipv4Addr::new(233, 252, 0, 2)))],
         }
     }
@@ -119,13 +119,13 @@ impl Settings {
     /// Messages of a day whose market is open for `seconds` at the rate of these settings.
     pub fn messages_of(&self, seconds: u32) -> u64 {
         let open = self.rate.saturating_mul(seconds.into());
-        // The books fill with a twentieth of what follows, and with so many orders a symbol at
-        // most.
+        // The books fill with a twentieth of the following messages, and with so many orders a
+        // symbol at most.
         let seeding = (open / 19).min(SEEDING_PER_SYMBOL * u64::from(self.symbols));
         FRAME_FIXED + FRAME_PER_SYMBOL * u64::from(self.symbols) + seeding + open
     }
 
-    /// Finds what no flag shows alone.
+    /// Finds errors that no single flag shows.
     pub fn check(&self) -> Result<(), SettingsError> {
         if !(1..=SYMBOLS_MAX).contains(&self.symbols) {
             return Err(SettingsError::Symbols(self.symbols));
@@ -166,11 +166,11 @@ impl Settings {
 /// Settings that do not make a day.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SettingsError {
-    /// No symbol, or more than locate codes are given to.
+    /// No symbol, or more than there are locate codes.
     Symbols(u16),
     /// Fewer messages than open and close the day.
     FewMessages {
-        /// Asked for.
+        /// Requested.
         messages: u64,
         /// Needed.
         messages_min: u64,
@@ -181,29 +181,29 @@ pub enum SettingsError {
     Rate(u64),
     /// The day would run past midnight.
     LongDay {
-        /// Asked for.
+        /// Requested.
         messages: u64,
-        /// Asked for.
+        /// Requested.
         rate: u64,
         /// The slowest rate that ends in time.
         rate_min: u64,
     },
     /// More messages in bursts than in all.
     Burst {
-        /// Asked for.
+        /// Requested.
         burst: Burst,
-        /// Asked for.
+        /// Requested.
         rate: u64,
     },
     /// Too small for one message, or larger than a jumbo frame.
     Mtu(u16),
-    /// Messages would wait for too long.
+    /// Messages would wait too long.
     PackWait(u16),
     /// UDP port 0.
     Port,
     /// A packet with TTL 0 is never sent.
     Ttl,
-    /// Both lines in one group: nobody could tell them apart.
+    /// Both lines in one group: receivers could not tell them apart.
     SameGroup(Group),
 }
 
@@ -265,7 +265,7 @@ impl FromStr for Group {
         if !address.is_multicast() {
             return Err(format!("not a multicast address; {RANGE}"));
         }
-        // RFC 5771 section 4: routers speak to each other there.
+        // RFC 5771 section 4: reserved for routing protocols.
         if address.octets()[..3] == [224, 0, 0] {
             return Err(format!("224.0.0.0/24 is kept for routing protocols; {RANGE}"));
         }
@@ -279,7 +279,7 @@ impl fmt::Display for Group {
     }
 }
 
-/// Something that happens to a packet by chance: `0.001` and `0.1%` are the same.
+/// The probability of a fault: `0.001` and `0.1%` are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Probability(f64);
@@ -331,8 +331,8 @@ impl Burst {
     /// None at all.
     pub const NONE: Self = Self { size: 0, per_second: 0.0 };
 
-    /// What a day of `rate` messages a second has where nothing else is asked for: a tenth of its
-    /// messages come in bursts of 200, which fill half a dozen packets each.
+    /// The default of a day of `rate` messages a second: a tenth of its messages come in bursts of
+    /// 200, which fill half a dozen packets each.
     pub fn of_rate(rate: u64) -> Self {
         Self { size: 200, per_second: rate as f64 / 2000.0 }
     }
@@ -374,7 +374,7 @@ impl fmt::Display for Burst {
 pub struct SessionName(String);
 
 impl SessionName {
-    /// As it stands in the header.
+    /// As it is in the header.
     pub fn bytes(&self) -> [u8; 10] {
         let mut bytes = [b' '; 10];
         bytes[..self.0.len()].copy_from_slice(self.0.as_bytes());

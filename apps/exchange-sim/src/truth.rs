@@ -1,4 +1,4 @@
-//! What really happened: the file beside a capture against which a feed handler proves itself.
+//! The truth: the file beside a capture that a feed handler's results are checked against.
 //!
 //! ```text
 //!   session                messages = sum of by_type = last_sequence
@@ -9,8 +9,8 @@
 //!
 //! [`Truth::check`] adds all of it up. A range in `lost_on_both` is a gap that a correct handler
 //! reports, with two borders: one that begins at number 1 looks like a late join to a handler that
-//! takes the first packet as its start, and one that ends at the last number shows only in the end
-//! of the session. Adjacent lost packets are one range.
+//! starts with the first packet, and one that ends at the last number shows only in the end of the
+//! session. Adjacent lost packets are one range.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ use crate::settings::Settings;
 /// The whole account of one day.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// What the day was made from; the same settings make it again.
+    /// The settings of the day; the same settings make it again.
     pub settings: Settings,
     /// Messages that the exchange sent.
     pub messages: u64,
@@ -36,11 +36,11 @@ pub struct Truth {
     pub first_sequence: u64,
     /// Number of the last message.
     pub last_sequence: u64,
-    /// Packets made for each line, before anything was done to them.
+    /// Packets made for each line, before any fault.
     pub packets: Packets,
-    /// What became of them on line A and line B.
+    /// Their outcome on line A and line B.
     pub lines: [LineTruth; 2],
-    /// What no line delivered.
+    /// Packets that no line delivered.
     pub lost_on_both: LostOnBoth,
     /// Messages that at least one line delivered.
     pub receivable: u64,
@@ -48,24 +48,25 @@ pub struct Truth {
     pub orders_resting: u64,
     /// Best bid and offer of each symbol at the end, for a handler that lost nothing.
     pub book_tops: Vec<BookTop>,
-    /// The day was stopped before its end. The account is whole; the settings alone do not make
+    /// The day was stopped before its end. The account is complete; the settings alone do not make
     /// this day again.
     #[serde(default)]
     pub stopped: bool,
-    /// Heartbeats on each line while receivers were waited for. They are in no other number here,
-    /// as nobody knows who was there already: a receiver hears any number of them from none to all.
+    /// Heartbeats on each line before the day, while receivers joined. No other number here
+    /// includes them: a receiver gets any number of them from none to all, depending on when it
+    /// joined.
     #[serde(default)]
     pub heartbeats_before: u64,
 }
 
-/// Packets by what they are for, and the messages in them.
+/// Packets by kind, and the messages in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packets {
     /// With messages.
     pub data: u64,
     /// Without messages.
     pub heartbeats: u64,
-    /// That say that no more messages follow.
+    /// Ends of the session.
     pub end_of_session: u64,
     /// All three kinds.
     pub total: u64,
@@ -84,7 +85,7 @@ pub struct LineTruth {
     pub duplicated: Packets,
     /// Packets that were held back by the injection.
     pub delayed: u64,
-    /// Packets that arrived after a later one of their line for that reason. Duplicates do not
+    /// Packets that arrived after a later one of their line because of that. Duplicates do not
     /// count.
     pub reordered: u64,
     /// Packets on the line, copies included: what a capture of it holds.
@@ -196,7 +197,7 @@ impl Truth {
         TruthFile::create(path)?.write(self)
     }
 
-    /// Where the truth of a capture lies: beside it, with `.truth.json` added to its name.
+    /// The path of a capture's truth: beside it, with `.truth.json` added to its name.
     pub fn path_beside(capture: &Path) -> PathBuf {
         let mut name = capture.as_os_str().to_owned();
         name.push(".truth.json");
@@ -204,8 +205,9 @@ impl Truth {
     }
 }
 
-/// A truth file that is there before the truth is known: a path that cannot be written shows before
-/// the day, not after it. Until it is written it is empty, which no reader takes for a truth.
+/// A truth file that is created before the truth is known: a path that cannot be written fails
+/// before the day, not after it. Until it is written it is empty, which no reader accepts as a
+/// truth.
 #[derive(Debug)]
 pub struct TruthFile {
     path: PathBuf,
@@ -213,7 +215,7 @@ pub struct TruthFile {
 }
 
 impl TruthFile {
-    /// Makes the file, or empties it.
+    /// Creates the file, or empties it.
     pub fn create(path: &Path) -> Result<Self, Error> {
         check_directory(path)?;
         let file = File::create(path).map_err(|error| Error::io("write", path, error))?;

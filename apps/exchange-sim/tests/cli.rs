@@ -1,4 +1,5 @@
-//! The command line as a person meets it: what is refused, with which words and which exit code.
+//! The command line as a user sees it: which input is refused, with which words and which exit
+//! code.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::net::{Ipv4Addr, UdpSocket};
@@ -13,7 +14,7 @@ fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_exchange-sim")).args(arguments).output().unwrap()
 }
 
-/// Runs `generate` with `flags` added, expects the exit code, and that the error says all of
+/// Runs `generate` with `flags` added; expects the exit code, and an error that contains all of
 /// `words`.
 fn refused(flags: &[&str], code: i32, words: &[&str]) {
     let directory = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The day as a receiver finds it, against the truth about it.
+//! The day as a receiver sees it, against its truth.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
@@ -26,7 +26,7 @@ fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Generates, receives, and compares all that a receiver can count.
+/// Generates, receives, and compares everything that a receiver can count.
 fn check(settings: &Settings) -> (Truth, Seen) {
     let (capture, truth) = day(settings);
     let seen = receive(capture, settings);
@@ -50,8 +50,8 @@ fn same_seed_gives_the_same_bytes() {
     let settings = faulty("1%", "2%", "1%");
     let (first, truth) = day(&settings);
     assert_eq!((first.clone(), truth), day(&settings));
-    // The bytes are part of what users rely on: a change of the model that moves this number is
-    // told in CHANGELOG.md.
+    // Users rely on the bytes: a change of the model that changes this number goes into
+    // CHANGELOG.md.
     assert_eq!(hash(&first), 5_557_003_389_891_376_516);
     assert_ne!(hash(&first), hash(&day(&Settings { seed: 2, ..settings }).0));
 }

@@ -1,5 +1,5 @@
-//! A day on real kernel sockets: what receivers on this host hear, what they ask for again, and how
-//! it ends.
+//! A day on real kernel sockets: which packets receivers on this host get, which they re-request,
+//! and how the day ends.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ use tempfile::tempdir;
 
 const SESSION: [u8; 10] = *b"LIVE      ";
 
-/// Both groups of a day, joined on the loopback interface, and the place where its re-request
-/// server listens.
+/// Both groups of a day, joined on the loopback interface, and the address of its re-request
+/// server.
 struct Receiver {
     name: &'static str,
     port: u16,
@@ -31,8 +31,8 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// `None`, said aloud, where this machine has no multicast on loopback. Each test has a port of
-    /// its own, and the next one for re-requests.
+    /// `None`, with a printed reason, where this machine has no multicast on loopback. Each test
+    /// has a port of its own, and the next one for re-requests.
     fn join(name: &'static str, port: u16) -> Option<Self> {
         let join = |group: Ipv4Addr| {
             let socket = UdpSocket::bind((group, port))?;
@@ -68,7 +68,7 @@ impl Receiver {
             .unwrap()
     }
 
-    /// Hears both lines until `enough`, or fails after twenty seconds.
+    /// Receives from both lines until `enough`, or fails after twenty seconds.
     fn hear_until(&mut self, enough: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         let mut buffer = [0; 2048];
@@ -92,14 +92,14 @@ impl Receiver {
         }
     }
 
-    /// Asks until nothing is missing below `end`. Returns the messages that came.
+    /// Requests until nothing is missing below `end`. Returns the number of messages that came.
     fn recover(&mut self, end: u64) -> u64 {
         let (mut asked, mut got) = (0, 0);
         while let Some(seq) = (1..end).find(|seq| !self.messages.contains_key(seq)) {
             let count = (seq..end).take_while(|seq| !self.messages.contains_key(seq)).count() as u16;
             asked += 1;
             assert!(asked < 1000, "recovery does not end");
-            // A busy machine may let an answer wait for longer than we do.
+            // On a busy machine an answer may come later than our timeout.
             let Some(answer) = self.ask(&Request { session: SESSION, seq, count }.emit()) else { continue };
             let packet = MoldUdp64::parse(&answer).unwrap();
             if packet.header.seq != seq {
@@ -146,7 +146,7 @@ fn what_both_lines_lost_is_recovered_and_a_stop_keeps_the_account_whole() {
     let truth = directory.path().join("live.truth.json");
     let day = receiver.publish(&truth, &["--messages", "10k", "--loss", "40%", "--start-after", "300ms"]);
     receiver.hear_until(|heard| heard.heartbeats >= 2);
-    // The file is there before the day is, and no reader takes it for a truth yet.
+    // The file exists before the day, and no reader accepts it as a truth yet.
     assert!(Truth::read(&truth).is_err());
 
     // The directory is 22 messages, the books are filled two seconds later.
@@ -157,7 +157,7 @@ fn what_both_lines_lost_is_recovered_and_a_stop_keeps_the_account_whole() {
     interrupt(&day);
     receiver.hear_until(|heard| heard.end.is_some());
     let end = receiver.end.unwrap();
-    // The session has ended; what is missing can still be asked for.
+    // The session has ended; missing messages can still be requested.
     receiver.recover(end);
     let text = finish(day);
     let truth = Truth::read(&truth).unwrap();
@@ -192,7 +192,7 @@ fn hostile_requests_get_no_answer_and_are_counted() {
     for datagram in &hostile {
         assert_eq!(receiver.ask(datagram), None);
     }
-    // A flood is answered at its pace, and the publisher does not care.
+    // A flood is answered at the limited rate, and does not disturb the publisher.
     for _ in 0..2000 {
         let newest = receiver.messages.len() as u64;
         receiver.asker.send(&request(newest, 1).emit()).unwrap();

@@ -148,7 +148,8 @@ pub(crate) struct FaultArgs {
 }
 
 impl FaultArgs {
-    /// A fault device is there as soon as one flag is, also where all chances are zero.
+    /// A fault device is created as soon as one flag is given, also where all probabilities are
+    /// zero.
     pub(crate) fn config(&self) -> Option<FaultConfig> {
         let chances = [self.fault_loss, self.fault_duplicate, self.fault_reorder, self.fault_corrupt];
         if chances.iter().all(Option::is_none) {

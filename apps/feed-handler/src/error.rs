@@ -1,18 +1,18 @@
-//! Why a run did not start or did not end well: one sentence each, with the next step in it.
+//! Why a run did not start or failed: one sentence each, which names the next step.
 
 use std::fmt;
 
-/// A run that failed, by whose turn it is.
+/// A failed run, by whose mistake it is.
 #[derive(Debug)]
 pub enum Error {
-    /// What was asked for makes no sense: exit code 2.
+    /// The input is invalid: exit code 2.
     Usage(String),
-    /// It made sense and failed: exit code 1.
+    /// The input is valid, but the run failed: exit code 1.
     Failed(String),
 }
 
 impl Error {
-    /// What a shell is told: 2 for usage, 1 for failure.
+    /// The exit code: 2 for usage, 1 for failure.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
@@ -20,7 +20,7 @@ impl Error {
         }
     }
 
-    /// A failure in the words of whatever failed.
+    /// A failure with the message of its cause.
     pub fn failed(error: impl fmt::Display) -> Self {
         Self::Failed(error.to_string())
     }

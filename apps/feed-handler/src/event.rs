@@ -1,4 +1,4 @@
-//! What the user hears while it runs.
+//! Events for the user during a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use wirepath::worker::topology::Report;
 
 use crate::report::{grouped, rate, worker_count};
 
-/// Something that the user may want to know.
+/// An event that the user may want to know.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Something worth knowing, as a sentence.
+    /// A notice, as a sentence.
     Notice(String),
-    /// The pipeline as it was built, and what its pool is made of.
+    /// The pipeline as it was built, and the sizes of its pool.
     Built(String),
-    /// What is good and what is not about the machine.
+    /// The report about the machine.
     Machine(Report),
-    /// A worker on a live port receives from now on; what it is, as a sentence.
+    /// A worker on a live port receives from now on; its description, as a sentence.
     Ready(String),
     /// A second has passed.
     Progress(Progress),
 }
 
-/// How far it is.
+/// The progress so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Since the start.

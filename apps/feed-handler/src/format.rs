@@ -1,6 +1,6 @@
-//! The formats, and what each of them is made of: a framing, a codec and books. [`Format`] is the
-//! operator's word; [`Protocol`] is the same at compile time, so that the data path has no branch
-//! on it.
+//! The formats and their parts: a framing, a codec and books. [`Format`] is the operator's choice
+//! at run time; [`Protocol`] is the same at compile time, so that the data path has no branch on
+//! it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ use market::{Books, Codec, LevelBooks, OrderBooks, Quotes};
 
 use crate::plan::CapacityPlan;
 
-/// What the operator calls a format.
+/// The operator's name for a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(try_from = "String")]
 pub enum Format {
@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    /// Bytes that the books of one channel take.
+    /// Bytes that the books of one channel allocate.
     pub(crate) fn memory(self, capacity: CapacityPlan) -> u128 {
         match self {
             Self::MoldItch50 | Self::Itch50File => MoldItch50::memory(capacity.over(MoldItch50::capacity())),
@@ -107,27 +107,27 @@ impl TryFrom<String> for Format {
 
 /// A format at compile time.
 pub trait Protocol: 'static {
-    /// How messages travel.
+    /// The packets that carry messages.
     type Framing: Framing;
-    /// What they mean.
+    /// The messages' meaning.
     type Codec: Codec + Default;
-    /// What is built from them.
+    /// The books built from them.
     type Books: Books;
 
-    /// Whether groups that carry the same session are lines of one channel. Where the wire names no
+    /// Whether groups with the same session are lines of one channel. Where packets carry no
     /// session, a group is a channel of its own unless the configuration says otherwise.
     const HAS_SESSIONS: bool;
 
-    /// Whether the packet carries this format's messages, where its header tells.
+    /// Whether the packet carries this format's messages, where its header says so.
     fn carries(raw: &<Self::Framing as Framing>::Raw) -> bool;
 
-    /// Empty books; takes all their memory.
+    /// Empty books; allocates all their memory.
     fn books(capacity: Capacity) -> Self::Books;
 
-    /// Bytes that [`books`](Self::books) takes.
+    /// Bytes that [`books`](Self::books) allocates.
     fn memory(capacity: Capacity) -> u128;
 
-    /// Memory for the books of one channel where the operator asked for nothing else.
+    /// The default memory for the books of one channel.
     fn capacity() -> Capacity;
 }
 
@@ -222,8 +222,8 @@ impl Protocol for CboePitch {
     type Framing = CboeUnit;
     type Codec = Pitch;
     type Books = OrderBooks;
-    /// A unit's number is the same on its real-time group and on its gap-response group, and their
-    /// sequences are not.
+    /// A unit has the same number on its real-time group and on its gap-response group, but
+    /// separate sequences.
     const HAS_SESSIONS: bool = false;
 
     fn carries(_raw: &UnitHeader) -> bool {

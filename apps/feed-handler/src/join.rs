@@ -1,5 +1,5 @@
 //! A node between IPv4 and UDP that joins each group at its first datagram, so that a capture of
-//! unknown groups is heard from the first packet on, in one pass: the group is joined before the
+//! unknown groups is received from the first packet on, in one pass: it joins the group before the
 //! datagram reaches the UDP node.
 
 use core::net::SocketAddrV4;
@@ -12,20 +12,19 @@ use wirepath::wire::ipv4::Ipv4Header;
 use wirepath::wire::udp::UdpHeader;
 use zerocopy::FromBytes;
 
-/// An app that takes groups as they come.
+/// An app that accepts groups as they appear.
 pub trait Learner {
-    /// A datagram to a group that nobody joined has come. The consumer that shall have it, or
-    /// `None` where there are too many; it then ends as `udp/drop/no_consumer`.
+    /// A datagram to a group without a member has arrived. Returns the consumer that shall have it,
+    /// or `None` where there are too many; it is then dropped as `udp/drop/no_consumer`.
     fn on_new_group(&mut self, group: SocketAddrV4) -> Option<ConsumerId>;
 }
 
-/// Which groups are joined by themselves.
+/// The groups that are joined automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learning {
     /// None: the operator named them.
     Off,
-    /// Every group but those of 224.0.0.0/24, where routers and hosts speak to each other (RFC 5771
-    /// 4).
+    /// Every group but those of 224.0.0.0/24, which is reserved for routing protocols (RFC 5771 4).
     On,
 }
 
@@ -83,8 +82,8 @@ pub fn learning_stack(stack: &HostStackConfig, learning: Learning, scope: &Scope
     Ethernet::new(None, stack.vlans, Ipv4::new(stack.ipv4, next, scope), unhandled("arp"), scope)
 }
 
-/// Where a datagram goes, if that is a group that may be joined. The IPv4 header lies behind the
-/// UDP header.
+/// The destination of a datagram, if that is a group that may be joined. The IPv4 header lies
+/// before the UDP header.
 #[inline]
 fn group(mbuf: &Mbuf) -> Option<SocketAddrV4> {
     let (ipv4, _) = Ipv4Header::ref_from_prefix(mbuf.behind(mbuf.l3_len())?).ok()?;
@@ -97,14 +96,14 @@ fn group(mbuf: &Mbuf) -> Option<SocketAddrV4> {
 
 #[inline]
 fn is_unknown(group: SocketAddrV4, cx: &Cx<'_>) -> bool {
-    // Only connected flows look at the remote end, and a group is never connected.
+    // Only connected flows compare the remote end, and a group is never connected.
     matches!(cx.sockets.lookup(Flow { local: group, remote: group }), Found::Nobody)
 }
 
 #[cold]
 fn join<A: Learner>(group: SocketAddrV4, app: &mut A, cx: &mut Cx<'_>) {
     if let Some(consumer) = app.on_new_group(group) {
-        // A table that is full refuses; the datagram then ends with a name in the UDP node.
+        // A full table refuses; the UDP node then drops the datagram for a reason.
         let _ = cx.sockets.join(consumer, Group::new(*group.ip(), group.port()));
     }
 }

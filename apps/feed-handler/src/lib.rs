@@ -7,9 +7,9 @@
 //!  [device]                                                            [join]       [feed]
 //! ```
 //!
-//! The binary is a thin command line over this library. What a user asks for is a [`ReplayPlan`] or
-//! a [`RunPlan`], from flags and a [`config`] file; [`replay()`] or [`run()`] carries it out and
-//! gives a [`Summary`](report::Summary), which is printed as a table or as JSON.
+//! The binary is a thin command line over this library. A user's request is a [`ReplayPlan`] or a
+//! [`RunPlan`], from flags and a [`config`] file; [`replay()`] or [`run()`] carries it out and
+//! returns a [`Summary`](report::Summary), which is printed as a table or as JSON.
 #![forbid(unsafe_code)]
 
 pub mod args;

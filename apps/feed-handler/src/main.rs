@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does the work, prints its summary, and says what failed.
+/// Does the work, prints its summary, and reports failures.
 fn conclude(
     output: &OutputArgs,
     work: impl FnOnce(&StopFlag, &mut dyn FnMut(Event)) -> Result<Summary, Error>,
@@ -50,13 +50,13 @@ fn conclude(
 
 fn print(summary: &Summary, format: SummaryFormat) -> Result<(), Error> {
     let text = match format {
-        // Names of files and symbols are what others have chosen.
+        // Others may have chosen the names of files and symbols.
         SummaryFormat::Text => printable_lines(&summary.to_string()),
         SummaryFormat::Json => serde_json::to_string(summary).map_err(Error::failed)? + "\n",
     };
     let mut stdout = io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // A reader that has gone (`| head`) is no reason to fail.
+        // A closed pipe (`| head`) is no failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Error::Failed(format!("the summary cannot be written: {error}")))
         }
@@ -64,7 +64,7 @@ fn print(summary: &Summary, format: SummaryFormat) -> Result<(), Error> {
     }
 }
 
-/// A line to standard error. Names of files and channels in it are what others have chosen.
+/// Prints a line to standard error. Others may have chosen the names of files and channels in it.
 fn say(sentence: impl Display) {
     eprintln!("feed-handler: {}", printable(sentence));
 }

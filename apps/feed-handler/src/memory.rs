@@ -1,5 +1,5 @@
-//! What books take, and whether the machine has so much left for this process. Linux gives memory
-//! that it does not have, and ends a process when it is used; so it is asked for before.
+//! The memory of books, and whether the machine has enough left for this process. Linux overcommits
+//! memory, and kills a process when it is used; so it is checked before.
 
 use std::fmt;
 
@@ -21,13 +21,13 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Says what the books of `channels` channels take, with `each` bytes for one, or refuses what the
-/// machine has not.
+/// The memory of the books of `channels` channels with `each` bytes, in words; an error where the
+/// machine has less.
 pub(crate) fn check(channels: usize, each: u128) -> Result<String, Error> {
     check_on(&Machine::here(), channels, each)
 }
 
-/// How many channels the free memory has room for, at `each` bytes a channel.
+/// The number of channels with `each` bytes that fit the free memory.
 pub(crate) fn room_for(each: u128) -> usize {
     room_on(&Machine::here(), each)
 }

@@ -1,5 +1,5 @@
-//! What a user wants, all of it known and checked before anything starts: flags over the
-//! configuration over defaults.
+//! A user's request, complete and checked before anything starts: flags take precedence over the
+//! configuration, and that over defaults.
 
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -21,10 +21,10 @@ use crate::error::Error;
 use crate::feed::{GROUPS_MAX, SetConfig, Tops};
 use crate::format::Format;
 
-/// What a replay and a live run have in common: what is decoded, and where.
+/// The common part of a replay and a live run: what is decoded, and where.
 #[derive(Clone, Debug)]
 pub struct FeedPlan {
-    /// What the packets hold.
+    /// The format of the packets.
     pub format: Format,
     /// The worker.
     pub worker: WorkerPlan,
@@ -40,11 +40,11 @@ pub struct FeedPlan {
     pub groups: Vec<SocketAddrV4>,
     /// The truth file of exchange-sim to be compared with.
     pub truth: Option<PathBuf>,
-    /// Whose top of book is in the summary.
+    /// The instruments whose top of book is in the summary.
     pub tops: Tops,
 }
 
-/// A replay, as it was asked for.
+/// The plan of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayPlan {
     /// What is decoded, and where.
@@ -53,11 +53,11 @@ pub struct ReplayPlan {
     pub input: PathBuf,
     /// How fast it is replayed.
     pub pace: Pace,
-    /// Frames to receive at most.
+    /// The most frames to receive.
     pub packets_max: Option<u64>,
     /// Bytes of the longest frame: longer ones are counted and dropped.
     pub frame_len_max: usize,
-    /// What to do about UDP checksums.
+    /// The policy for UDP checksums.
     pub checksum: ChecksumPolicy,
     /// Faults on the way from the capture to the worker; `None` for no fault device at all.
     pub faults: Option<FaultConfig>,
@@ -65,14 +65,14 @@ pub struct ReplayPlan {
     pub capture: Option<PathBuf>,
 }
 
-/// A live run, as it was asked for.
+/// The plan of a live run.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
     /// What is decoded, and where.
     pub feed: FeedPlan,
-    /// The interface, whose it is, and what is wanted of it.
+    /// The interface, its owner, and its subscriptions.
     pub live: LiveConfig,
-    /// How long; `None` until a signal.
+    /// Its length; `None` until a signal.
     pub duration: Option<Duration>,
 }
 
@@ -83,35 +83,34 @@ impl FeedPlan {
     }
 }
 
-/// Where and how the worker runs.
+/// The worker's core and sizes.
 #[derive(Clone, Debug)]
 pub struct WorkerPlan {
     /// Its core.
     pub placement: Placement,
-    /// Frames in a turn at most, up to [`BURST_MAX`].
+    /// The most frames in a turn, up to [`BURST_MAX`].
     pub burst_len: usize,
     /// Buffers of its pool; `None` for the sum of what its parts need.
     pub buffers: Option<usize>,
-    /// Without hugepages it does not start.
+    /// A start without hugepages fails.
     pub require_hugepages: bool,
     /// One packet of so many is timed; 0 for none.
     pub latency_every: u32,
 }
 
-/// Which core a worker is pinned to.
+/// The core that a worker is pinned to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// The last one that the process may use: the first is where a system does most of its own
-    /// work.
+    /// The last one that the process may use: on the first a system does most of its own work.
     #[default]
     Last,
     /// This one.
     Core(usize),
-    /// None: the scheduler moves it about.
+    /// None: the scheduler moves it.
     Any,
 }
 
-/// What the operator said about the memory of books.
+/// The operator's limits for the memory of books.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapacityPlan {
     /// Instruments.
@@ -122,17 +121,16 @@ pub struct CapacityPlan {
     pub levels: Option<usize>,
 }
 
-/// A jumbo frame of 9,216 bytes with two VLAN tags. Buffers that nobody touches cost address space
-/// only.
+/// A jumbo frame of 9,216 bytes with two VLAN tags. Untouched buffers cost address space only.
 pub const FRAME_LEN_MAX: usize = 9_216 + 14 + 8;
 /// See [`WorkerPlan::latency_every`].
 pub const LATENCY_EVERY: u32 = 7;
 /// Packets that may wait behind a hole. At 10 Gb/s some 80 full packets of a line pass in 100 µs,
-/// which is what lines of one site differ by; too few turn a burst into false gaps.
+/// the usual difference between lines of one site; too few turn a burst into false gaps.
 pub const WINDOW_PACKETS: usize = 256;
 
 impl ReplayArgs {
-    /// Flags over the configuration over defaults.
+    /// Flags take precedence over the configuration, and that over defaults.
     pub fn plan(&self) -> Result<ReplayPlan, Error> {
         let config = match &self.config {
             Some(path) => Config::read(path)?,
@@ -164,7 +162,7 @@ impl ReplayArgs {
         })
     }
 
-    /// The flag's, or the configuration's; both where they agree.
+    /// The flag's or the configuration's format; an error where they differ.
     fn chosen_format(&self, config: &Config) -> Result<Format, Error> {
         match (self.format, config.format()) {
             (Some(flag), Some(channels)) if flag != channels => Err(Error::Usage(format!(
@@ -204,7 +202,7 @@ impl ReplayArgs {
 }
 
 impl RunArgs {
-    /// Flags over the configuration over defaults.
+    /// Flags take precedence over the configuration, and that over defaults.
     pub fn plan(&self) -> Result<RunPlan, Error> {
         let config = Config::read(&self.config)?;
         let file = self.config.display();
@@ -226,7 +224,7 @@ impl RunArgs {
     }
 }
 
-/// What both commands ask for.
+/// The plan that both commands share.
 fn feed_plan(format: Format, config: &Config, flags: &WorkerArgs, output: &OutputArgs) -> FeedPlan {
     let mut worker = config.worker();
     worker.placement = flags.cpu.unwrap_or(worker.placement);
@@ -240,7 +238,7 @@ fn feed_plan(format: Format, config: &Config, flags: &WorkerArgs, output: &Outpu
         sets: config.sets(),
         groups: Vec::new(),
         truth: output.truth.clone(),
-        // The truth tells every book's top, so all of them are compared.
+        // The truth has every book's top, so all of them are compared.
         tops: if output.truth.is_some() { Tops::All } else { output.tops },
     }
 }
@@ -258,7 +256,7 @@ impl Default for WorkerPlan {
 }
 
 impl CapacityPlan {
-    /// What the operator said, and `usual` where nothing was said.
+    /// The operator's limits, and `usual` where there are none.
     pub fn over(self, usual: Capacity) -> Capacity {
         Capacity {
             books: self.instruments.unwrap_or(usual.books),
@@ -292,7 +290,7 @@ pub fn parse_pace(text: &str) -> Result<Pace, String> {
     }
 }
 
-/// Reads a number of seconds, with a fraction where that is wanted.
+/// Reads a number of seconds, which may have a fraction.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

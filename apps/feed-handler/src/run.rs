@@ -1,5 +1,5 @@
-//! A live run from beginning to end: open the port, start a pinned worker for each queue, watch
-//! them until a signal or the time is over, and add up what happened.
+//! A live run from start to end: opens the port, starts a pinned worker for each queue, watches
+//! them until a signal or the end of its time, and sums up the results.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -17,8 +17,8 @@ use crate::report::{Core, Ending, Origin, Run, Summary, silence};
 use crate::watch;
 use crate::worker::{Frames, Work, together};
 
-/// Carries out a plan until `stop` or its time is over; `tell` hears what happens meanwhile. When
-/// this returns nothing of ours is on the interface any more.
+/// Carries out a plan until `stop` or the end of its time; `tell` gets the events meanwhile. On
+/// return nothing of ours is left on the interface.
 pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
     let interface = plan.live.port.interface().to_owned();
     let first = plan.live.queues.first().copied().unwrap_or_default();
@@ -60,7 +60,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     let why_ended = port.why_ended();
     drop(port);
 
-    // Whoever publishes writes the truth when the day is over.
+    // The publisher writes the truth when the day is over.
     let truth = plan.feed.truth.as_deref().map(Truth::read).transpose();
     let (truth, missing) = match truth {
         Ok(truth) => (truth, None),
@@ -87,7 +87,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     Ok(summary)
 }
 
-/// That some workers are not pinned, where we were to choose their cores and have too few.
+/// A notice that some workers are not pinned, where we choose their cores and have too few.
 fn unpinned(placement: Placement, cores: &[Core]) -> Option<String> {
     let is_short = placement == Placement::Last && cores.iter().any(|core| core.number.is_none());
     is_short.then(|| {
@@ -99,7 +99,7 @@ fn unpinned(placement: Placement, cores: &[Core]) -> Option<String> {
     })
 }
 
-/// Why nothing can come as things stand. It may change while we run, and we follow.
+/// Why nothing can arrive at present. It may change while we run, and we follow.
 fn deaf(host: &Host, interface: &str) -> Vec<String> {
     let mut notices = Vec::new();
     if !host.is_up() {
@@ -117,7 +117,7 @@ fn deaf(host: &Host, interface: &str) -> Vec<String> {
     notices
 }
 
-/// A failure, so that whoever watches over us starts us again.
+/// A failure, so that a supervisor restarts us.
 fn gone(interface: &str) -> String {
     format!(
         "{interface} is gone: it was removed, or moved to another namespace, while we received from it; start again once \
@@ -125,7 +125,7 @@ fn gone(interface: &str) -> String {
     )
 }
 
-/// The channels of one queue. Those that name none are of the first.
+/// The channels of one queue. Those without a queue belong to the first.
 fn on_queue(plan: &FeedPlan, idx: u16, first: u16) -> FeedPlan {
     let sets = plan.sets.iter().filter(|set| set.queue.unwrap_or(first) == idx).cloned().collect();
     FeedPlan { sets, ..plan.clone() }

@@ -1,5 +1,5 @@
-//! What a file looks like: its first packets tried against every format, so that a wrong `--format`
-//! is answered with the right one instead of a summary full of zeros.
+//! Detects the format of a file: tries its first packets against every format, so that a wrong
+//! `--format` is answered with the right one instead of a summary full of zeros.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,27 +22,26 @@ use crate::error::Error;
 use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
 use crate::plan::ReplayPlan;
 
-/// Frames that are looked at: enough to get past what else is on a wire, few enough not to be
-/// noticed.
+/// Frames that are tried: enough to get past other traffic, few enough to cost no noticeable time.
 const FRAMES_MAX: u64 = 4_096;
-/// Messages at the front of a plain file, most of which have to be known: newer versions of a feed
-/// add types.
+/// Messages at the front of a plain file, most of which must be known: newer versions of a feed add
+/// types.
 const MESSAGES_MAX: usize = 64;
-/// Bytes of a file that are looked at for them.
+/// Bytes of a file that are read for them.
 const BEGINNING_LEN: u64 = 8_192;
 
-/// What the beginning of a file is.
+/// The kind of a file, by its beginning.
 #[derive(Debug)]
 enum Looks {
     /// A capture.
     Capture(Survey),
     /// A file of ITCH messages.
     ItchFile,
-    /// Something else, or nothing that can be read.
+    /// Something else, or unreadable.
     Other,
 }
 
-/// What is in the first packets of a capture.
+/// The contents of a capture's first packets.
 #[derive(Debug, Default)]
 struct Survey {
     frames: u64,
@@ -55,10 +54,10 @@ struct Survey {
 /// The formats that captures hold, in the order of [`Survey::decodes`].
 const CAPTURED: [Format; 4] = [Format::MoldItch50, Format::IexTops, Format::IexDeep, Format::CboePitch];
 
-/// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it says
-/// nothing: the worker will find out.
+/// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it
+/// passes: the worker will find out.
 pub fn check(plan: &ReplayPlan) -> Result<(), Error> {
-    // A pipe gives its bytes once only.
+    // A pipe can be read only once.
     if !plan.input.is_file() {
         return Ok(());
     }
@@ -88,7 +87,7 @@ pub fn check(plan: &ReplayPlan) -> Result<(), Error> {
     Err(Error::Failed(refused))
 }
 
-/// Says why a replay found no packet of its format.
+/// Explains why a replay found no packet of its format.
 pub fn explain(plan: &ReplayPlan) -> String {
     let (file, format) = (plan.input.display(), plan.feed.format);
     let survey = match look(&plan.input) {
@@ -121,7 +120,7 @@ impl Survey {
         CAPTURED.iter().zip(self.decodes).any(|(&captured, count)| captured == format && count > 0)
     }
 
-    /// What it looks like, and what to do.
+    /// The detected format, and the remedy.
     fn advice(&self) -> String {
         let best = (0..CAPTURED.len()).max_by_key(|&idx| self.decodes[idx]).filter(|&idx| self.decodes[idx] > 0);
         if let Some(best) = best {
@@ -184,7 +183,7 @@ fn look(path: &Path) -> Looks {
     }
 }
 
-/// Where a whole UDP datagram of a frame goes, and its payload.
+/// The destination of a frame's whole UDP datagram, and its payload.
 fn datagram(frame: &[u8]) -> Option<(SocketAddrV4, &[u8])> {
     let ethernet = EthernetFrame::parse(frame).ok().filter(|ethernet| ethernet.ethertype == EtherType::IPV4)?;
     let ipv4 = Ipv4Packet::parse(ethernet.payload).ok()?;
@@ -212,7 +211,7 @@ fn is_itch_file(path: &Path) -> bool {
     }
     if beginning.starts_with(&[0x1f, 0x8b]) {
         let mut inflated = Vec::new();
-        // The beginning of a gzip stream ends too early, and what was inflated by then is there.
+        // The gzip stream is cut off, and what was inflated by then is used.
         let _ = MultiGzDecoder::new(&beginning[..]).take(BEGINNING_LEN).read_to_end(&mut inflated);
         beginning = inflated;
     }

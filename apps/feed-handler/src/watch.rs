@@ -12,10 +12,10 @@ use crate::event::{Event, Progress};
 use crate::plan::Placement;
 use crate::report::{Core, newly_met};
 
-/// Between two looks at the counters.
+/// Interval of reading the counters.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 
-/// Counters for other processes to see; in private memory, and said so, where there can be none.
+/// Counters in shared memory; in private memory, with a notice, where that is impossible.
 pub(crate) fn counters(tell: &mut impl FnMut(Event)) -> Arc<Block> {
     Arc::new(Block::create("feed-handler").unwrap_or_else(|error| {
         tell(Event::Notice(format!("{error}; counting in private memory instead: wirepath stats will not see it")));
@@ -23,8 +23,8 @@ pub(crate) fn counters(tell: &mut impl FnMut(Event)) -> Arc<Block> {
     }))
 }
 
-/// The core of worker number `idx` of `count`: the last ones that are ours, or counted from the one
-/// that was named.
+/// The core of worker number `idx` of `count`: the last ones that we may use, or counted from the
+/// named one.
 pub(crate) fn core(placement: Placement, idx: usize, count: usize) -> Core {
     let number = match placement {
         Placement::Core(core) => Some(core + idx),
@@ -37,8 +37,8 @@ pub(crate) fn core(placement: Placement, idx: usize, count: usize) -> Core {
     Core { number, chosen: placement == Placement::Last }
 }
 
-/// Passes on what the workers say, and looks at their counters once a second, until the last of
-/// them lets go of its end. Stops them after `duration`, counted from the moment when the first was
+/// Passes on the workers' events, and reads their counters once a second, until the last worker has
+/// dropped its sender. Stops them after `duration`, counted from the moment when the first was
 /// ready.
 pub(crate) fn watch(
     heard: &Receiver<Event>,

@@ -22,20 +22,19 @@ use crate::join::{Learning, learning_stack};
 use crate::memory;
 use crate::plan::FeedPlan;
 
-/// A worker that turns a feed.
+/// A worker that runs a feed.
 type FeedWorker<P, N> = Worker<Intake, AnyTx, N, Feed<P>>;
 
 /// Turns after a stop: the longest ring at a frame a turn.
 const DRAIN_TURNS: usize = 65_536;
 
-/// What the network is told at the end has left within this, 200 ms at most: a few turns, where
-/// nothing is in its way.
+/// The leave reports have been sent within this, 200 ms at most: a few turns, unless something
+/// blocks them.
 const LEAVING_MAX: Duration = Duration::from_millis(200);
-/// For so long nothing more was said: all groups are left. Repetitions, up to a second later, are
+/// If no report was sent for this long, all groups are left. Repetitions, up to a second later, are
 /// not waited for.
 const LEAVING_QUIET: Duration = Duration::from_millis(5);
-/// And turns that either takes at least: on a busy machine the time may be over before we had our
-/// turn.
+/// The least turns for either: on a busy machine the time may be over before we were scheduled.
 const LEAVING_TURNS: usize = 64;
 
 /// What a worker is to do.
@@ -57,7 +56,7 @@ pub(crate) enum Frames {
 
 /// What it brings home.
 pub(crate) struct Done {
-    /// Of several: that a device ended, where one did.
+    /// Of several: the end of a device, where one ended.
     pub(crate) ended: Ended,
     pub(crate) seconds: f64,
     pub(crate) kept: u64,
@@ -65,7 +64,7 @@ pub(crate) struct Done {
     pub(crate) tally: FeedTally,
 }
 
-/// What all of them bring home together. There is one at least.
+/// The combined results of all workers, at least one.
 pub(crate) fn together(done: Vec<Result<Done, Error>>) -> Result<Done, Error> {
     let mut all = done.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
     let mut sum = all.next().ok_or_else(|| Error::Failed("no worker was started".into()))?;
@@ -110,18 +109,19 @@ impl Work {
         done.inspect_err(|_| stop.stop())
     }
 
-    /// A queue of a live port: what came before a stop is taken, and the groups are left.
+    /// Runs a queue of a live port: frames that arrived before a stop are processed, and the groups
+    /// are left.
     fn live<P: Protocol>(&self, queue: LiveQueue, ready: String, stop: &StopFlag) -> Result<Done, Error> {
         let reports = queue.live.stack.igmp.is_some();
         let builder = queue.builder().around(|queue| AnyQueue::new(queue, None));
         let (mut worker, mut clock) = self.worker::<P, _, _>(builder, ArrivalClock::Worker, host_stack)?;
         let started = clock.now();
-        // The first poll opens the way for frames, and reports the groups.
+        // The first poll activates the steering rules, and reports the groups.
         worker.poll_once(clock.now());
         let _ = self.events.send(Event::Ready(ready));
         let ended = worker.run(&mut clock, stop);
         if ended == Ended::Stopped {
-            // As long as it does not go on coming.
+            // Unless frames keep arriving.
             let _ = (0..DRAIN_TURNS).find(|_| worker.poll_once(clock.now()) == 0);
         }
         let seconds = clock.now().since(started).as_secs_f64();
@@ -131,7 +131,7 @@ impl Work {
         Ok(self.done(worker, clock, ended, seconds))
     }
 
-    /// Files, to their end.
+    /// Runs files to their end.
     fn replay<P: Protocol>(&self, builder: WorkerBuilder<AnyQueue>, stop: &StopFlag) -> Result<Done, Error> {
         let learning = learning(&self.plan);
         let nodes = |stack: HostStackConfig, _: &Host, scope: &Scope| learning_stack(&stack, learning, scope);
@@ -182,7 +182,7 @@ impl Work {
         Ok((worker, clock))
     }
 
-    /// Adds up what the worker did.
+    /// Sums up the worker's results.
     fn done<P: Protocol, N: Node<Feed<P>>>(
         &self,
         mut worker: FeedWorker<P, N>,
@@ -199,8 +199,9 @@ impl Work {
     }
 }
 
-/// Leaves the groups and turns until the network has been told, so that the switch does not go on
-/// sending for minutes. What comes meanwhile is the device's: it counts it as it is closed.
+/// Leaves the groups and polls until the reports have left, so that the switch does not go on
+/// sending for minutes. Frames that arrive meanwhile stay in the device, which counts them when it
+/// is closed.
 fn leave<P: Protocol, N: Node<Feed<P>>>(
     worker: &mut FeedWorker<P, N>,
     clock: &mut MonotonicClock,
@@ -225,15 +226,15 @@ fn leave<P: Protocol, N: Node<Feed<P>>>(
     }
 }
 
-/// Messages of IGMP that a worker has sent.
+/// IGMP messages that a worker has sent.
 fn said(block: &Block, worker: &str) -> u64 {
     let snapshot = block.snapshot();
     let count = |name: &str| snapshot.count(&format!("{worker}/igmp/{name}")).unwrap_or(0);
     count("reports_sent") + count("leaves_sent")
 }
 
-/// A file of which nothing is named is heard whole. A port is not: whoever reaches it can send to
-/// any group.
+/// All groups of a file are received where none is named. Those of a port are not: any host that
+/// reaches it can send to any group.
 fn learning(plan: &FeedPlan) -> Learning {
     let is_named = !plan.sets.is_empty() || !plan.groups.is_empty();
     if is_named { Learning::Off } else { Learning::On }
@@ -241,7 +242,7 @@ fn learning(plan: &FeedPlan) -> Learning {
 
 fn feed_config<P: Protocol>(plan: &FeedPlan, clock: ArrivalClock) -> FeedConfig {
     let capacity = plan.capacity.over(P::capacity());
-    // The first fits: it was looked at before anything was taken.
+    // The first fits: memory was checked before it was allocated.
     let learned_max = match clock {
         ArrivalClock::Recorded if plan.sets.is_empty() => memory::room_for(P::memory(capacity)).max(1),
         _ => 0,

@@ -1,5 +1,5 @@
-//! The example of lines A and B behind the front door, on a day of exchange-sim that both lines
-//! lose something of.
+//! The example of lines A and B with the front door's API, on a day of exchange-sim with losses on
+//! both lines.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use wirepath::prelude::*;
 #[allow(dead_code)] // its `main`
 mod ab_lines;
 
-/// The example, and what it counted when it stopped.
+/// The example, and its counts when it stopped.
 struct Watched {
     feed: ab_lines::Feed,
     counts: Arc<Mutex<(u64, u64)>>,
@@ -50,7 +50,7 @@ fn each_message_of_both_lines_is_delivered_once_or_in_a_gap() {
     let capacity = market::Capacity { books: 64, orders: 1 << 16, levels: 1 << 14 };
     port.run(move |_| Watched { feed: ab_lines::Feed::new(capacity), counts: Arc::clone(&watched) }).unwrap();
     let (delivered, missing) = *counts.lock().unwrap();
-    // A machine that is busy elsewhere for a millisecond gives holes up that the other line would
+    // A machine that is busy elsewhere for a millisecond gives up holes that the other line would
     // have filled.
     assert_eq!(delivered + missing, truth.messages);
     assert!(missing >= truth.lost_on_both.messages, "{missing}");

@@ -1,9 +1,9 @@
-//! After the start the worker allocates nothing, however many packets come: a day six times as long
-//! costs not one allocation more, losses, repetitions and packets that wait for their turn
+//! After the start the worker allocates nothing, however many packets arrive: a day six times as
+//! long costs not one allocation more, losses, repetitions and packets that wait for their turn
 //! included.
 //!
 //! Invariants of the counting allocator, which std offers in no safe form:
-//! 1. Every call goes to the system allocator unchanged, and so does the caller's promise about it.
+//! 1. Every call goes to the system allocator unchanged, with the caller's contract.
 //! 2. The flag is a thread-local without a destructor and the counter a static, so counting
 //!    allocates nothing itself.
 #![allow(unsafe_code, reason = "a global allocator is unsafe by its trait")]
@@ -26,7 +26,7 @@ use feed_handler::{Event, replay};
 use tempfile::tempdir;
 use wirepath::worker::StopFlag;
 
-/// Counts what other threads than the test's own ask for.
+/// Counts the allocations of all threads but the test's own.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);

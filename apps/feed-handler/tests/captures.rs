@@ -1,6 +1,5 @@
-//! Real captures against counts that independent decoders made (docs/captures.md), plain, through a
-//! fault device without faults, through one that loses packets, and out of a recording of
-//! themselves.
+//! Real captures against the counts of independent decoders (docs/captures.md): plain, through a
+//! fault device without faults, through one that loses packets, and from a recording of themselves.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
@@ -27,21 +26,21 @@ fn check(test: &str, name: &str, format: &str, expect: fn(&Value)) {
     check_losses(&file, format, &plain);
 }
 
-/// What the tap wrote replays to the same summary.
+/// The tap's recording replays to the same summary.
 fn check_recording(file: &Path, format: &str, plain: &Value) {
     let directory = tempdir().unwrap();
     let out = directory.path().join("out.pcap");
     let tapped = replay(file, format, &["--tops", "all", "--capture", out.to_str().unwrap()]);
     assert_eq!(essence(&tapped), essence(plain), "a tap changes nothing");
     assert_eq!(tapped["captured"], plain["packets"]);
-    // A plain file of messages travels as MoldUDP64, and so it is recorded.
+    // A plain file of messages travels as MoldUDP64, and is recorded as such.
     let recorded_as = if format == "itch50-file" { "mold-itch50" } else { format };
     let again = replay(&out, recorded_as, &["--tops", "all"]);
     assert_eq!(essence(&again), essence(plain), "the recording replays to the same summary");
     assert_eq!(again["truncated"], false);
 }
 
-/// Losses are dropped by name, and everything still adds up.
+/// Losses have a drop reason, and all sums still hold.
 fn check_losses(file: &Path, format: &str, plain: &Value) {
     for seed in ["1", "2", "3"] {
         let flags =

@@ -1,5 +1,4 @@
-//! Bad input as a user gives it: one sentence that says what to do, exit code 2 for usage and 1 for
-//! failure.
+//! Bad input from a user: one sentence with the remedy, exit code 2 for usage and 1 for failure.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
@@ -58,7 +57,7 @@ fn refused(file: &Path, flags: &[&str], code: i32, says: &[&str]) {
     }
 }
 
-/// Runs live with the configuration `text`, which cannot be.
+/// Runs live with the invalid configuration `text`.
 fn run_refused(text: &str, flags: &[&str], code: i32, says: &[&str]) {
     let directory = tempdir().unwrap();
     let config = directory.path().join("live.toml");
@@ -249,7 +248,7 @@ fn hugepages_that_are_not_there_are_told_loudly_or_refused() {
     assert!(told.contains("22 ns instead of 18 ns") && told.contains("hugepage-setup apply"), "{told}");
 }
 
-/// A replay of some ten seconds, told to stop in its midst.
+/// A replay of some ten seconds that is stopped midway.
 fn stopped(bench: &Bench, flags: &[&str]) -> (i32, String, String) {
     let mut arguments = vec!["replay", bench.day.to_str().unwrap(), "--format", "mold-itch50", "--cpu", "any"];
     arguments.extend(["--pace", "0.2x"]);

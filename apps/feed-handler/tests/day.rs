@@ -1,5 +1,4 @@
-//! Days of exchange-sim on two lines, with everything that a network does to them, against the
-//! truth about them.
+//! Days of exchange-sim on two lines, with every fault of a network, against their truth.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
@@ -11,7 +10,7 @@ use exchange_sim::{Probability, Settings, Truth};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
-/// A capture, its truth, and the folder that they go away with.
+/// A capture, its truth, and their folder, which is removed with them.
 struct Day {
     _directory: TempDir,
     capture: PathBuf,
@@ -19,7 +18,7 @@ struct Day {
     truth: Truth,
 }
 
-/// What happens to packets of line A and of line B, by chance.
+/// The probabilities of faults on line A and line B.
 #[derive(Clone, Copy, Default)]
 struct Chances {
     loss: [f64; 2],
@@ -46,7 +45,7 @@ impl Day {
         replay(&self.capture, "mold-itch50", flags)
     }
 
-    /// Replays against the truth, which has to hold, and checks the rest of what the truth tells.
+    /// Replays against the truth, which has to hold, and checks the rest that the truth has.
     fn check(&self) -> Value {
         let summary = self.replay(&["--truth", self.truth_path.to_str().unwrap()]);
         assert_eq!(summary["truth"]["agrees"], true, "{}", summary["truth"]);

@@ -1,5 +1,4 @@
-//! Captures made by hand: which groups make which channels, and by which name everything else is
-//! dropped.
+//! Captures made by hand: which groups make which channels, and the drop reason of everything else.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
@@ -24,7 +23,7 @@ fn groups_with_one_session_are_lines_of_one_channel() {
     let capture = Capture::default().packet(0, B, b"day1      ", 1, 2).packet(1, A, b"day1      ", 1, 3);
     let summary = capture.replay(&[]);
     assert_eq!((channels(&summary), numbers(&summary, ["messages", "duplicates"])), (1, [3, 2]));
-    // The lower address is line A, whoever came first.
+    // The lower address is line A, whichever came first.
     let lines = &summary["channels"][0]["lines"];
     assert_eq!(lines[0]["group"], "239.1.1.1:7");
     assert_eq!(numbers(lines, ["0.first", "1.first", "0.duplicates"]), [1, 2, 0]);
@@ -86,7 +85,7 @@ fn damaged_and_forged_packets_cost_their_own_messages_and_a_count() {
     let capture = (0..1_000).fold(Capture::default(), |capture, idx| {
         let (at_us, seq) = (idx * 200, 1 + idx * 47);
         match idx {
-            // A bit of the session, one of the number near by, one far away.
+            // Wrong bits: one in the session, one low and one high in the number.
             300 => capture.packet(at_us, A, b"day0      ", seq, 47),
             500 => capture.packet(at_us, A, session, seq ^ 1 << 15, 47),
             700 => capture.packet(at_us, A, session, seq ^ 1 << 40, 47),
@@ -103,7 +102,7 @@ fn damaged_and_forged_packets_cost_their_own_messages_and_a_count() {
 fn damaged_channel_number_opens_no_channel() {
     let capture = (0..20).fold(Capture::default(), |capture, idx| {
         let mut packet = deep(1 + idx, &[deep_message(b'8', 100, 10_0000)]);
-        // Two packets, and each says something else.
+        // Two packets that contradict each other.
         packet[4] ^= match idx {
             10 => 1 << 6,
             14 => 1 << 5,
@@ -246,7 +245,7 @@ fn line_of_one_vlan_drops_the_others() {
     let config = format!("{LINE}lines = [{{ group = \"239.1.1.1\", port = 7, vlan = 100 }}]\n");
     let summary = capture().replay_with(&config, &[]);
     assert_eq!(summary["drops"], json!({ "feed.other_vlan": 2 }));
-    // Copies of the one packet of a group say no more than it does.
+    // Copies of a group's only packet confirm nothing.
     let summary = capture().replay(&[]);
     assert_eq!((numbers(&summary, ["messages"]), &summary["drops"]), ([1], &json!({ "feed.doubtful": 2 })));
 }
@@ -294,7 +293,7 @@ fn many_groups(count: u16) -> Capture {
     })
 }
 
-/// The same groups, which begin together: the second packets come behind all first ones.
+/// The same groups, which begin together: the second packets come after all first ones.
 fn groups_together(count: u16) -> Capture {
     let Capture(frames) = many_groups(count);
     let (first, second): (Vec<_>, Vec<_>) = frames.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).unzip();

@@ -1,5 +1,5 @@
-//! One channel that two lines or more carry, ready to be put behind sockets: packets in as they
-//! come, messages out once and in order.
+//! One channel on two lines or more, ready for use behind sockets: packets in as they arrive,
+//! messages out once and in order.
 //!
 //! ```text
 //!   line A ─ on_packet ─┐   framing ─ Arbiter ─┬─ in order ──────────▶ on_message
@@ -8,9 +8,9 @@
 //!                       (copies of packets that wait)
 //! ```
 //!
-//! It is [`Arbiter`], [`Slots`] and [`Framing`] put together as most need them. Who wants packets
-//! that wait to stay in the buffers they came in, or asks a server for what is missing
-//! ([`crate::rerequest`]), puts them together as this file does.
+//! It combines [`Arbiter`], [`Slots`] and [`Framing`] as most applications need them. An
+//! application that leaves waiting packets in their own buffers, or requests missing messages from
+//! a server ([`crate::rerequest`]), combines them itself, with this file as the model.
 
 use core::marker::PhantomData;
 
@@ -20,7 +20,7 @@ use crate::codec::{Codec, MessageCounts};
 use crate::framing::{Framing, FramingError, Packet};
 use crate::sequence::{DOUBTS_MAX, Gap, Policy};
 
-/// How a channel is carried.
+/// The configuration of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbConfig {
     /// Lines that carry it. By default 2.
@@ -28,14 +28,14 @@ pub struct AbConfig {
     /// Its number in the packets (an IEX channel, a Cboe unit): packets of others on the same group
     /// are refused. By default `None`: the group carries this channel only.
     pub number: Option<u32>,
-    /// Where its numbers begin, and what is a restart. By default at 1, see [`Policy`].
+    /// Where its numbers begin, and what counts as a restart. By default at 1, see [`Policy`].
     pub policy: Policy,
     /// How long a hole may stay open. By default 64 packets and one millisecond.
     pub window: Window,
-    /// The longest packet that can wait, in bytes: its room is taken at the start for each that the
-    /// window lets wait. A longer one that comes in order is taken as well; behind a hole it is
-    /// lost unless it comes again. By default 1,472, the UDP payload of an Ethernet frame without
-    /// jumbo.
+    /// The longest packet that can wait, in bytes: its memory is allocated at the start for each
+    /// packet of the window. A longer one that arrives in order is accepted as well; behind a hole
+    /// it is lost unless it comes again. By default 1,472, the UDP payload of an Ethernet frame
+    /// without jumbo.
     pub packet_len_max: usize,
 }
 
@@ -46,36 +46,36 @@ impl Default for AbConfig {
     }
 }
 
-/// Who takes what a channel carries. Only messages need be taken.
+/// The receiver of a channel's messages and events. Only messages must be handled.
 pub trait ChannelHandler {
-    /// The next message, by its number; 0 for one that has none. Each comes once, in order.
+    /// The next message, by its number; 0 where it has none. Each is delivered once, in order.
     fn on_message(&mut self, seq: u64, message: &[u8]);
 
-    /// These numbers were on no line in time: what is built from the messages may be wrong from
-    /// here on.
+    /// No line brought these numbers in time: state built from the messages may be wrong from here
+    /// on.
     fn on_gap(&mut self, gap: Gap) {
         let _ = gap;
     }
 
-    /// The feed begins anew: what was built is void.
+    /// The feed restarts: state built so far is void.
     fn on_restart(&mut self) {}
 
     /// No more messages in this session.
     fn on_end_of_session(&mut self) {}
 }
 
-/// Packets that a channel did not take.
+/// Packets that a channel refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AbCounts {
     /// Malformed, by [`FramingError::idx`].
     pub malformed: [u64; FramingError::NAMES.len()],
     /// Of another channel than [`AbConfig::number`].
     pub other_channel: u64,
-    /// That should have waited and were longer than [`AbConfig::packet_len_max`].
+    /// Longer than [`AbConfig::packet_len_max`], where they should have waited.
     pub not_kept: u64,
 }
 
-/// The lines of one channel. All memory is taken by [`new`](Self::new).
+/// The lines of one channel. [`new`](Self::new) allocates all memory.
 ///
 /// ```
 /// use market::framing::mold_udp64::MoldUdp64;
@@ -121,7 +121,7 @@ pub struct AbChannel<F> {
 }
 
 impl<F: Framing> AbChannel<F> {
-    /// A channel of which nothing was heard.
+    /// A channel without a packet yet.
     pub fn new(config: AbConfig) -> Self {
         let AbConfig { lines, number, policy, window, packet_len_max } = config;
         // Behind a hole, the packet that makes the window overflow, and those that wait for a
@@ -136,10 +136,10 @@ impl<F: Framing> AbChannel<F> {
         }
     }
 
-    /// Takes the packet that `line` brought at `now_ns`, and gives `handler` what is next. One that
-    /// is malformed or of another channel is counted and changes nothing. A packet in order costs
-    /// its check, some compares and its messages; the slower line's copy only the check and a
-    /// compare; one that must wait a copy.
+    /// Takes the packet that `line` brought at `now_ns`, and passes the next messages to `handler`.
+    /// A malformed one, or one of another channel, is counted and changes nothing. A packet in
+    /// order costs its check, some compares and its messages; the slower line's copy only the check
+    /// and a compare; one that must wait also a copy.
     ///
     /// Panics where the channel has no such line.
     #[inline]
@@ -151,7 +151,7 @@ impl<F: Framing> AbChannel<F> {
         if self.number.is_some_and(|number| number != parsed.header.channel) {
             return self.counts.other_channel += 1;
         }
-        // A hole whose time is over is a gap before this packet.
+        // A hole that has timed out becomes a gap before this packet.
         self.tick(now_ns, handler);
         match self.arbiter.offer(line, &parsed.header, now_ns) {
             Fate::Deliver { skip } => deliver(&parsed, skip, handler),
@@ -161,8 +161,8 @@ impl<F: Framing> AbChannel<F> {
         self.drain(now_ns, handler);
     }
 
-    /// Gives up a hole whose time is over: once per turn, also when nothing comes. One compare
-    /// where there is none.
+    /// Gives up a hole that has timed out: call it once per turn, also when nothing arrives. One
+    /// compare where there is none.
     #[inline]
     pub fn tick(&mut self, now_ns: u64, handler: &mut impl ChannelHandler) {
         if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
@@ -170,19 +170,19 @@ impl<F: Framing> AbChannel<F> {
         }
     }
 
-    /// At the end, as nothing more will come: what is missing is a gap, and what waited for it is
-    /// delivered.
+    /// At the end, when no packet will come: missing messages become a gap, and packets that waited
+    /// are delivered.
     pub fn finish(&mut self, handler: &mut impl ChannelHandler) {
         self.arbiter.close();
         self.drain(u64::MAX, handler);
     }
 
-    /// Packets that were not taken.
+    /// Packets that were refused.
     pub fn counts(&self) -> &AbCounts {
         &self.counts
     }
 
-    /// What decides: it counts messages, holes, and what each line did.
+    /// The arbiter: it counts messages, holes, and the results of each line.
     pub fn arbiter(&self) -> &Arbiter<Slot> {
         &self.arbiter
     }
@@ -198,7 +198,7 @@ impl<F: Framing> AbChannel<F> {
     fn act(&mut self, output: Output<Slot>, handler: &mut impl ChannelHandler) {
         match output {
             Output::Deliver { handle, skip } => {
-                // It was whole when it was kept.
+                // It was checked when it was kept.
                 if let Ok(packet) = F::parse(self.slots.get(&handle)) {
                     deliver(&packet, skip, handler);
                 }
@@ -229,7 +229,7 @@ fn deliver<F: Framing>(packet: &Packet<'_, F>, skip: u32, handler: &mut impl Cha
     }
 }
 
-/// Builds the books of a channel: what a handler is where only the books are wanted.
+/// Builds the books of a channel: the handler where only the books are wanted.
 ///
 /// ```
 /// use market::Capacity;
@@ -286,7 +286,7 @@ mod tests {
     use crate::framing::mold_udp64::MoldHeader;
     use crate::framing::mold_udp64::MoldUdp64;
 
-    /// What a handler was told, as a story: numbers, `G1-2` gap, `R` restart, `.` end.
+    /// The calls of a handler as text: numbers, `G1-2` gap, `R` restart, `.` end.
     #[derive(Default)]
     struct Story(Vec<String>);
 
@@ -421,8 +421,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever each line loses: numbers come once, in order, and what did not come is in a
-        /// gap.
+        /// Whatever each line loses: each number is delivered once, in order, or is in a gap.
         #[test]
         fn each_number_comes_once_and_in_order_or_is_in_a_gap(
             lost in prop::collection::vec(any::<(bool, bool)>(), 1..200),

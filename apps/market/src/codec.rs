@@ -1,16 +1,15 @@
-//! What all codecs share: the trait, the errors, the counters by type, and the two macros that
-//! declare messages.
+//! The common part of all codecs: the trait, the errors, the counters by type, and the two macros
+//! that declare messages.
 //!
-//! A message is a plain structure of bytes (zerocopy, alignment 1) that is laid over the packet:
-//! one length check, then fields are read where they are. [`Codec::decode`] turns it into a
-//! normalised [`Event`].
+//! A message is a plain structure of bytes (zerocopy, alignment 1) over the packet: one length
+//! check, then fields are read in place. [`Codec::decode`] turns it into a normalised [`Event`].
 
 use core::fmt;
 
 use crate::event::Event;
 
-/// Turns the messages of one feed into events. Holds what the feed makes a decoder remember, which
-/// is nothing for most and the last second for PITCH.
+/// Turns the messages of one feed into events. Holds the state that decoding needs: for most feeds
+/// none, for PITCH the last second.
 pub trait Codec {
     /// The feed's name in configurations and reports.
     const NAME: &'static str;
@@ -22,7 +21,7 @@ pub trait Codec {
     /// ns.
     fn decode(&mut self, message: &[u8]) -> Result<Event, MessageError>;
 
-    /// Decodes and counts. The error is in the counters and needs no second look.
+    /// Decodes and counts. The error is in the counters, so the caller need not check it.
     #[inline]
     fn decode_counted(&mut self, message: &[u8], counts: &mut MessageCounts) -> Option<Event> {
         match self.decode(message) {
@@ -38,8 +37,7 @@ pub trait Codec {
     }
 }
 
-/// Why a message gave no event. The next message is not touched by it: framing knows where it
-/// begins.
+/// Why a message gave no event. The next message is not affected: framing knows where it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageError {
     /// Too short to have a type.
@@ -99,7 +97,7 @@ impl MessageCounts {
         self.by_type.iter().sum()
     }
 
-    /// All messages that were looked at.
+    /// All messages that were decoded or refused.
     pub fn total(&self) -> u64 {
         self.decoded() + self.empty + self.unknown + self.wrong_length
     }
@@ -160,7 +158,7 @@ macro_rules! layouts {
 /// Declares the set of messages that a feed carries: the enum over the views, parse and emit.
 macro_rules! message_set {
     (kind at $kind_at:literal; $($name:ident)*) => {
-        /// A message, seen where it lies in the packet.
+        /// A message, viewed in the packet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Message<'a> {
             $(
@@ -199,8 +197,8 @@ macro_rules! message_set {
                 }
             }
 
-            /// Copies the message to the front of `out` and gives its length; `None` where it does
-            /// not fit.
+            /// Copies the message to the front of `out` and returns its length; `None` where it
+            /// does not fit.
             pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
                 let bytes = self.as_bytes();
                 out.get_mut(..bytes.len())?.copy_from_slice(bytes);

@@ -1,13 +1,13 @@
-//! Normalised events: what the messages of all feeds mean, in one vocabulary.
+//! Normalised events: the meaning of all feeds' messages, in one vocabulary.
 //!
 //! An event is 64 bytes at most and `Copy`, so it travels through registers, a ring, or a call.
 //! `at_ns` is the exchange's time in the feed's own epoch: since midnight New York for ITCH and
 //! PITCH, since 1970 for IEX.
 //!
 //! The layouts are fixed (`repr(C)`): narrow fields in the first eight bytes, then the time, then
-//! wide fields, so that most fields of all events lie at the same places. Left to itself the
-//! compiler puts a byte of one event where another has a part of a price, and takes both apart
-//! where the arms of a decoder meet.
+//! wide fields, so that most fields of all events have the same offsets. Without it the compiler
+//! puts a byte of one event where another has a part of a price, and has to repack both where the
+//! arms of a decoder join.
 
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 
@@ -29,7 +29,7 @@ pub enum Event {
     Modify(Modify),
     /// A trade that does not touch the displayed book.
     Trade(Trade),
-    /// A trade that never was.
+    /// A trade that is void.
     TradeBreak(TradeBreak),
     /// The best bid and offer of an instrument.
     Quote(Quote),
@@ -176,7 +176,7 @@ pub struct Trade {
 pub struct TradeBreak {
     /// Exchange time, ns.
     pub at_ns: u64,
-    /// The number of the trade that is taken back.
+    /// The number of the void trade.
     pub trade: u64,
 }
 

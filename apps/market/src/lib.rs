@@ -6,12 +6,12 @@
 //! ```
 //!
 //! Nothing here reads a clock, opens a file or knows the framework: time is an argument in
-//! nanoseconds, memory is taken when a machine is constructed, and whatever arrives from the
-//! network is counted, never a panic.
+//! nanoseconds, a machine allocates when it is constructed, and bad input from the network is
+//! counted and never causes a panic.
 //!
 //! Lines A and B of one channel behind sockets are an [`AbChannel`]: packets in, messages in order
-//! out, gaps told, and a [`BookBuilder`] for those who want books. What it is made of is there for
-//! more, such as a handler for one line, generic over the feed:
+//! and gaps out, and a [`BookBuilder`] where books are wanted. Its parts are public for other uses,
+//! such as a handler for one line, generic over the feed:
 //!
 //! ```
 //! use market::{Action, Books, Codec, MessageCounts, Sequence};

@@ -1,4 +1,4 @@
-//! The words that all feeds share: price, symbol, side, order reference, locate.
+//! The types that all feeds share: price, symbol, side, order reference, locate.
 //!
 //! Prices are fixed point with four decimals in an `i64`; there is no floating point anywhere in
 //! this library.
@@ -63,7 +63,7 @@ impl Symbol {
         Self([six[0], six[1], six[2], six[3], six[4], six[5], b' ', b' '])
     }
 
-    /// The name without its padding; `?` where the peer sent something that is not text.
+    /// The name without its padding; `?` where the sender's bytes are not text.
     pub fn as_str(&self) -> &str {
         str::from_utf8(self.0.trim_ascii_end()).unwrap_or("?")
     }
@@ -98,7 +98,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// `B` is a bid, anything else an offer: feeds know only the two, and a third must not stop the
+    /// `B` is a bid, anything else an offer: feeds have only the two, and a third must not stop the
     /// decoder.
     pub const fn from_wire(byte: u8) -> Self {
         if byte == b'B' { Self::Buy } else { Self::Sell }

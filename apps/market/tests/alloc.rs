@@ -2,7 +2,7 @@
 //! books.
 //!
 //! Invariants of its counting allocator, which std offers in no safe form:
-//! 1. Every call goes to the system allocator unchanged, and so does the caller's promise about it.
+//! 1. Every call goes to the system allocator unchanged, with the caller's contract.
 //! 2. The counter is a thread-local without a destructor, so counting allocates nothing itself.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: a panic is the report")]
@@ -24,7 +24,7 @@ use market::{
     Window,
 };
 
-/// Counts the allocations of each thread, so that the test harness's own threads do not disturb.
+/// Counts the allocations of each thread, so that the test harness's own threads do not interfere.
 struct Counting;
 
 thread_local! {
@@ -48,7 +48,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The packet with numbers `[seq, seq + 2)`: an order comes, the one of sixteen packets ago goes.
+/// The packet with numbers `[seq, seq + 2)`: adds an order and deletes the one of sixteen packets
+/// ago.
 fn packet(seq: u64, out: &mut [u8]) -> &[u8] {
     let order = seq / 2;
     let add = AddOrder {
@@ -83,7 +84,7 @@ impl Handler {
         let mut out = [0; 256];
         while let Some(step) = self.rerequester.poll(self.arbiter.missing(), now_ns) {
             match step {
-                // The server forgets each third packet.
+                // The server ignores each third request.
                 Step::Ask(ask) if !(ask.seq / 2).is_multiple_of(3) => {
                     let answer = packet(ask.seq, &mut out);
                     let fate = self.arbiter.offer_answer(&MoldUdp64::parse(answer).unwrap().header);

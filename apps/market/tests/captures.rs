@@ -1,4 +1,4 @@
-//! Real captures against counts that independent decoders made (docs/captures.md).
+//! Real captures against the counts of independent decoders (docs/captures.md).
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use market::pitch::Pitch;
 use market::{Action, Books, Channels, Codec, Gap, MessageCounts, OrderBooks, Quotes};
 use market::{ChannelKey, Policy, SequenceCounts};
 
-/// The bytes of a capture, decompressed; `None`, said aloud, where it is not there.
+/// The bytes of a capture, decompressed; `None`, with a printed reason, where it is absent.
 fn capture(test: &str, name: &str) -> Option<Vec<u8>> {
     let file = fs::read(wirepath_captures::find(test, name)?).expect("the capture can be read");
     if !name.ends_with(".gz") {
@@ -64,7 +64,7 @@ fn pcapng_frames(file: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
-/// What a feed handler does, with everything counted.
+/// The work of a feed handler, with everything counted.
 struct Handler<C, B> {
     codec: C,
     channels: Channels,

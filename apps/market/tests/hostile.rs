@@ -1,4 +1,4 @@
-//! Whatever bytes arrive, from packet to book nothing panics and every message is accounted for.
+//! For arbitrary bytes, from packet to book nothing panics and every message is counted.
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: a panic is the report")]
 
 use market::Capacity;
@@ -15,7 +15,7 @@ use market::pitch::Pitch;
 use market::{Action, Books, Codec, LevelBooks, MessageCounts, OrderBooks, Quotes, Sequence};
 use proptest::prelude::*;
 
-/// Types and lengths that the feeds know, so that random bodies reach the decoders.
+/// Types and lengths of the feeds, so that random bodies reach the decoders.
 fn known(feed: &str) -> &'static [(u8, usize)] {
     match feed {
         "itch50" => market::itch50::Message::LENGTHS,
@@ -37,7 +37,7 @@ fn message((choice, truth, mut body): (usize, u8, Vec<u8>), feed: &str, type_at:
     {
         *byte = kind;
     }
-    // A PITCH message carries its own length, and shorter than two bytes framing refuses it.
+    // A PITCH message carries its own length, and framing refuses one below two bytes.
     if type_at == 1 {
         body.resize(body.len().max(2), 0);
         body[0] = body.len() as u8;
@@ -46,7 +46,7 @@ fn message((choice, truth, mut body): (usize, u8, Vec<u8>), feed: &str, type_at:
 }
 
 fn any_messages() -> impl Strategy<Value = Vec<(usize, u8, Vec<u8>)>> {
-    // Small bytes make order references and symbols meet again.
+    // Small values make order references and symbols repeat.
     let body = proptest::collection::vec(prop_oneof![3 => 0_u8..3, 1 => any::<u8>()], 0..82);
     proptest::collection::vec((any::<usize>(), 0_u8..4, body), 0..60)
 }

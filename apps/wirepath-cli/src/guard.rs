@@ -1,5 +1,5 @@
-//! `wirepath guard`: stands by while a process runs, and resets the TCP connections that it leaves
-//! open when it dies.
+//! `wirepath guard`: waits while a process runs, and resets the TCP connections that it leaves open
+//! when it dies.
 
 use std::error::Error;
 use std::path::PathBuf;

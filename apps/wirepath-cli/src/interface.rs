@@ -1,11 +1,10 @@
-//! An interface as /sys shows it: where it is plugged in, what drives it, and whether it carries
-//! frames.
+//! An interface as /sys shows it: its slot, its driver, and whether it carries frames.
 
 use crate::root::Root;
 
 /// linux/if.h
 const FLAG_UP: u32 = 1;
-/// linux/if_arp.h: what is no Ethernet has other headers than our pipeline reads.
+/// linux/if_arp.h: other types have headers that our pipeline does not parse.
 const TYPE_ETHERNET: u32 = 1;
 const TYPE_LOOPBACK: u32 = 772;
 /// IFNAMSIZ without its zero.
@@ -17,7 +16,7 @@ pub(crate) struct Interface {
     pub(crate) name: String,
     /// The kernel module behind it. `None` for virtual interfaces.
     pub(crate) driver: Option<String>,
-    /// Where it is plugged in: `0000:3b:00.0`.
+    /// Its slot: `0000:3b:00.0`.
     pub(crate) pci: Option<String>,
     pub(crate) mac: Option<String>,
     /// Bytes of the longest packet behind the Ethernet header.
@@ -25,11 +24,11 @@ pub(crate) struct Interface {
     /// Whether frames have Ethernet headers.
     pub(crate) ethernet: bool,
     pub(crate) link: Link,
-    /// Mbit/s, where the driver says.
+    /// Mbit/s, where the driver reports it.
     pub(crate) speed: Option<u32>,
-    /// The NUMA node of its slot, where the firmware says.
+    /// The NUMA node of its slot, where the firmware reports it.
     pub(crate) node: Option<u32>,
-    /// Queues that were set up for receiving.
+    /// Configured receive queues.
     pub(crate) queues: usize,
     /// The RDMA device of the same port: `mlx5_0`.
     pub(crate) rdma: Option<String>,
@@ -40,7 +39,7 @@ pub(crate) struct Interface {
 pub(crate) enum Link {
     /// It does.
     Up,
-    /// Set up by the operator, but no cable or no peer.
+    /// Set up by the operator, but without cable or link partner.
     NoCarrier,
     /// Not set up.
     #[default]
@@ -48,7 +47,7 @@ pub(crate) enum Link {
 }
 
 impl Interface {
-    /// All of them, by name. They are those of the network namespace that /sys was mounted in.
+    /// All interfaces, by name, of the network namespace that /sys was mounted in.
     pub(crate) fn list(root: &Root) -> Vec<Self> {
         // The folder also holds a file of the bonding module.
         root.list("sys/class/net").iter().filter_map(|name| Self::find(root, name)).collect()
@@ -97,8 +96,8 @@ fn pci(root: &Root, folder: &str) -> Option<String> {
     })
 }
 
-/// A name that the kernel would take (`dev_valid_name`, net/core/dev.c), so that it cannot lead out
-/// of its folder.
+/// A name that the kernel would accept (`dev_valid_name`, net/core/dev.c), so that it cannot lead
+/// out of its folder.
 fn is_name(name: &str) -> bool {
     let taken = |letter: char| letter == '/' || letter == ':' || letter.is_whitespace();
     !name.is_empty() && name.len() <= NAME_LEN_MAX && name != "." && name != ".." && !name.chars().any(taken)

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // `wirepath stats | head` has seen enough.
+        // `wirepath stats | head` closes the pipe.
         Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("wirepath: {}", printable(failure));

@@ -15,7 +15,7 @@ use std::thread;
 /// one that enters it.
 ///
 /// # Errors
-/// The process is gone, or this user may not look at it or enter its namespace.
+/// The process is gone, or this user may not inspect it or enter its namespace.
 pub(crate) fn run_in<T: Send>(pid: u32, act: impl FnOnce() -> T + Send) -> io::Result<T> {
     let path = format!("/proc/{pid}/ns/net");
     if fs::read_link(&path)? == fs::read_link("/proc/thread-self/ns/net")? {

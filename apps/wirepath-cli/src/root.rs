@@ -1,13 +1,13 @@
 //! The machine's files: /sys and /proc of this machine, or a made-up tree below another directory.
 //!
-//! `None` means that the kernel does not say: a file that is absent, unreadable or no number.
-//! Whoever asks decides what ignorance costs.
+//! `None` means that the kernel does not report it: the file is absent, unreadable or no number.
+//! The caller decides what follows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A place to read files from.
+/// The root of the files.
 #[derive(Clone, Debug)]
 pub(crate) struct Root(PathBuf);
 
@@ -17,7 +17,7 @@ impl Root {
         Self(directory.unwrap_or(Path::new("/")).to_owned())
     }
 
-    /// Where `name` is, which has no slash at its beginning.
+    /// The path of `name`, which has no leading slash.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -46,8 +46,8 @@ impl Root {
         names
     }
 
-    /// The last part of what a link leads to: a device's driver, an interface's bridge. In a
-    /// made-up tree a file with the name in it does as well.
+    /// The last part of a link's target: a device's driver, an interface's bridge. In a made-up
+    /// tree a file with the name in it works as well.
     pub(crate) fn link_name(&self, name: &str) -> Option<String> {
         match fs::read_link(self.path(name)) {
             Ok(target) => Some(target.file_name()?.to_string_lossy().into_owned()),

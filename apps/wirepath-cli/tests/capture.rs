@@ -1,6 +1,5 @@
 //! `wirepath capture` as an operator runs it, against a worker in another process: a child that
-//! sends back what arrives on a wire in memory, does what lines on its standard input say, and is
-//! killed.
+//! sends back frames from a wire in memory, obeys lines on its standard input, and is killed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
 use std::fs;
@@ -32,8 +31,8 @@ const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 /// The ring of the child's tap: the smallest there is.
 const RING_LEN: usize = 512 << 10;
 
-/// Frame `n` of a stream: a UDP datagram with `n` and as much more as makes its length differ from
-/// the next one's.
+/// Frame `n` of a stream: a UDP datagram with `n` and padding that makes its length differ from the
+/// next one's.
 fn frame(n: u64) -> Vec<u8> {
     let payload = [n.to_be_bytes().to_vec(), vec![n as u8; (n % 100) as usize]].concat();
     let mut bytes = vec![0; 34];
@@ -102,7 +101,7 @@ fn child_sends_back_what_arrives() {
     }
 }
 
-/// What the child runs: a worker at the tapped end of a wire, and somebody at the other.
+/// The child's parts: a worker at the tapped end of a wire, and a far end.
 struct Wire {
     worker: Worker<TapRx<MemoryRx>, TapTx<MemoryTx>, Echo, ()>,
     far: (MemoryRx, MemoryTx),
@@ -143,7 +142,7 @@ impl Wire {
         }
     }
 
-    /// One turn of the worker, and the far end takes what came back.
+    /// One turn of the worker; the far end takes the returned frames.
     fn turn(&mut self) {
         let now = self.clock.now();
         self.worker.poll_once(now);
@@ -152,7 +151,7 @@ impl Wire {
         burst.drain(..).for_each(Mbuf::free);
     }
 
-    /// The next frame arrives, and goes back.
+    /// The next frame arrives, and is sent back.
     fn send(&mut self) {
         self.far.1.post(self.pool.alloc_copy(&frame(self.sent)).unwrap(), Offload::NONE).unwrap();
         self.far.1.ring_doorbell(self.clock.now());
@@ -169,7 +168,7 @@ impl Wire {
     }
 }
 
-/// The child as the tests see it. It is killed in the end, whatever happens.
+/// The child as the tests see it. It is always killed in the end.
 struct Worked {
     child: Child,
     orders: ChildStdin,
@@ -182,7 +181,7 @@ impl Worked {
         Self::start_with(1)
     }
 
-    /// A child with so many wires, of which each gets what is sent.
+    /// A child with so many wires, each of which gets the frames.
     fn start_with(wires: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -219,7 +218,7 @@ impl Worked {
         command
     }
 
-    /// A capture that has begun: from here on it sees or counts everything.
+    /// A running capture: from here on it sees or counts every frame.
     fn capture(&self, arguments: &[&str]) -> Capture {
         let mut child = self.command(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -246,7 +245,7 @@ impl Capture {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// Waits for its end: what it said, and how it ended.
+    /// Waits for its end: its output, and its status.
     fn end(mut self) -> (Vec<String>, ExitStatus) {
         (self.said.map(Result::unwrap).collect(), self.child.wait().unwrap())
     }
@@ -370,7 +369,7 @@ fn stopped_capture_misses_frames_and_counts_each() {
     assert!(missed > 30_000 && written >= 1_000, "{said:?}");
     let frames = frames(&path);
     assert_eq!(frames.len() as u64, written);
-    // What it has is whole and in order, also around the gap.
+    // Its frames are complete and in order, also around the gap.
     let numbers: Vec<_> = frames.iter().map(|frame| u64::from_be_bytes(frame[42..50].try_into().unwrap())).collect();
     assert!(numbers.is_sorted() && numbers.last() == Some(&20_999));
     assert!(frames.iter().zip(&numbers).all(|(bytes, n)| *bytes == frame(*n)));

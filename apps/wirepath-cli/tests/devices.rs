@@ -52,7 +52,7 @@ fn veth_runs_programs_and_copies_and_a_program_on_it_is_told() {
 
     let free = ask();
     assert_eq!((free["driver"].as_str(), free["link"].as_str()), (Some("veth"), Some("up")));
-    // A kernel before 6.3 does not say.
+    // A kernel before 6.3 does not report it.
     if free["backends"][0]["verdict"] != "unknown" {
         assert_eq!(verdicts(&free), ["yes", "no", "yes", "no"]);
     }

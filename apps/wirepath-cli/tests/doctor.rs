@@ -94,7 +94,7 @@ fn this_machine_gets_a_report_of_its_loopback() {
     assert_eq!((report["interface"].as_str(), report["cores"].as_str()), (Some("lo"), Some("0")));
     let findings = report["findings"].as_array().unwrap();
     let of = |check: &str| findings.iter().filter(|finding| finding["check"] == check).collect::<Vec<_>>();
-    // What every Linux tells any user.
+    // Facts that every Linux shows to any user.
     for check in ["kernel", "capabilities", "locked memory", "cores", "irqbalance", "link", "backend", "offloads"] {
         assert!(!of(check).is_empty(), "nothing about {check} in {report:#}");
     }
@@ -146,7 +146,7 @@ fn remedies_mend_what_they_were_named_for() {
     for check in checks {
         let [(severity, Some(remedy))] = &findings(&before, check)[..] else { panic!("{check}: {before:#}") };
         assert_ne!(severity, "good", "{check}");
-        // What stands between the first two backticks is the command.
+        // The command is between the first two backticks.
         shell(remedy.split('`').nth(1).unwrap());
     }
     let after = examine();

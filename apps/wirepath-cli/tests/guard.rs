@@ -1,5 +1,5 @@
-//! What `wirepath guard` says where there is nobody to guard. That it does its work is proved in
-//! `tests/tests/live_guard*.rs`.
+//! The messages of `wirepath guard` where there is no process to guard.
+//! `tests/tests/live_guard*.rs` test its work.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::os::unix::fs::MetadataExt;
@@ -30,7 +30,7 @@ fn nobody_to_guard_is_told_with_the_next_step() {
 fn guardian_that_may_not_send_says_so_at_once() {
     let mut sleeper = Command::new("sleep").arg("30").spawn().unwrap();
     let pid = sleeper.id().to_string();
-    // Who is not root may not anyway.
+    // A user other than root is refused anyway.
     let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
     let mut command = match is_root {
         true => Command::new("setpriv"),

@@ -14,11 +14,11 @@ use wirepath_tests::live::{FAR, NEAR, OURS, THEIRS, Wire, has_program, set};
 use wirepath_tests::netns::Namespace;
 
 const WIREPATH: &str = env!("CARGO_BIN_EXE_wirepath");
-/// A neighbor that is not there.
+/// A neighbor that does not exist.
 const NOBODY: &str = "10.9.0.77";
-/// What every ping by an address of our own begins with.
+/// The options of every ping by an address of our own.
 const OWN: [&str; 4] = ["--via", NEAR, "--own", "10.9.0.1/24"];
-/// Fast, and patient with a machine whose cores are busy.
+/// Fast, with a timeout for a machine whose cores are busy.
 const BRISK: [&str; 4] = ["--interval", "5ms", "--timeout", "5s"];
 
 fn ping(namespace: Option<&Namespace>, arguments: &[&str]) -> Output {
@@ -34,12 +34,12 @@ fn command(namespace: Option<&Namespace>, arguments: &[&str]) -> Command {
             inside
         }
     };
-    // Tests of other subcommands look at what counts on this machine.
+    // Tests of other subcommands read all counters of this machine.
     command.arg("ping").args(arguments).env("WIREPATH_SHM", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 
-/// The numbers of a ping that somebody answered.
+/// The numbers of a ping that got replies.
 fn measured(namespace: &Namespace, target: &str, arguments: &[&[&str]]) -> Value {
     let output = ping(Some(namespace), &[&[target, "--json"], &BRISK[..], &arguments.concat()].concat());
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -63,7 +63,7 @@ fn check_all_answered(path: &Value, via: &str, count: u64) {
     assert_eq!(rows, count);
 }
 
-/// A kernel's socket that sends back what comes, for as long as this lives.
+/// A kernel socket that sends datagrams back until it is dropped.
 struct Echo {
     port: String,
     stop: Arc<AtomicBool>,
@@ -102,7 +102,7 @@ impl Drop for Echo {
     }
 }
 
-/// A `wirepath ping` that runs until it is asked to stop.
+/// A `wirepath ping` that runs until it is stopped.
 struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -111,7 +111,7 @@ struct Running {
 
 impl Running {
     fn start(namespace: &Namespace, arguments: &[&str]) -> Self {
-        // `ip` runs it in its own place, so that a signal reaches it.
+        // `ip` replaces itself with the program, so that a signal reaches it.
         let mut command = command(Some(namespace), arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -119,7 +119,7 @@ impl Running {
         Self { child, stdout, stderr }
     }
 
-    /// Ctrl-C; what it then said on standard output, and how it ended.
+    /// Sends Ctrl-C; returns its standard output, and its exit code.
     fn interrupt(mut self) -> (String, Option<i32>) {
         Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         let mut text = String::new();
@@ -128,7 +128,7 @@ impl Running {
     }
 }
 
-/// Reads up to a line with these words in it.
+/// Reads up to a line that contains these words.
 fn until(reader: &mut impl BufRead, words: &str) -> String {
     let mut text = String::new();
     while !text.contains(words) {
@@ -252,7 +252,7 @@ fn answers_that_are_late_twice_or_damaged_are_counted_as_such() {
 #[test]
 fn nobody_answers_and_the_exit_code_is_1() {
     let Some(wire) = Wire::new("nobody_answers_and_the_exit_code_is_1") else { return };
-    // The kernel tells one host of six closed ports at once, and then of one a second.
+    // By default the kernel reports six closed ports to one host at once, and then one a second.
     set(&wire.far, "icmp_ratelimit", "0");
     let brief = ["--count", "3", "--interval", "10ms", "--timeout", "100ms"];
     let check = |arguments: &[&str], says: &str| {
@@ -284,7 +284,7 @@ fn server_on_a_queue_answers_kernel_sockets_and_unmodified_ping() {
         let answered = client.recv(&mut answer).unwrap();
         assert!(answer[..answered] == bytes[..], "{len} bytes came back as {answered}");
     }
-    // Another echo server would answer for ever.
+    // Another echo server would reply for ever.
     wire.socket((THEIRS, 7000)).send_to(b"echo", (OURS, 7000)).unwrap();
     let report = measured(&wire.far, "10.9.0.1", &[&["--udp", "7000", "--count", "20"]]);
     check_all_answered(&report["paths"][0], "kernel", 20);

@@ -179,7 +179,7 @@ fn damaged_file_is_a_sentence_beside_the_others() {
     let (block, _counter) = counting(directory.path(), "app", 5);
     let garbage = directory.path().join("garbage.1.counters");
     fs::write(&garbage, "garbage").unwrap();
-    // Somebody alive holds it, so it is not just stale.
+    // A live process holds it, so it is not just stale.
     let held = fs::File::open(&garbage).unwrap();
     held.lock().unwrap();
 
@@ -210,8 +210,8 @@ fn watch_goes_on_until_the_process_ends() {
     assert_eq!(watch.wait().unwrap().code(), Some(1));
 }
 
-/// Whoever starts a program whose file gives it rights chooses its environment, and must not choose
-/// where it reads and writes.
+/// The user who starts a program with file capabilities or setuid chooses its environment, and must
+/// not choose where it reads and writes.
 #[test]
 fn program_whose_file_gives_it_rights_does_not_ask_the_environment() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

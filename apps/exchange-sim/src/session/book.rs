@@ -1,8 +1,8 @@
 //! The resting orders of one symbol, bounded, with price and time priority.
 //!
-//! Each side is one sorted vector whose last order is the next to be executed. A hundred orders are
-//! 1.6 KB, so an insertion moves less memory than a tree or a list would touch, and any order can
-//! be picked by its position.
+//! Each side is one sorted vector whose last order is executed next. A hundred orders are 1.6 KB,
+//! so an insertion moves less memory than a tree or a list would touch, and any order can be picked
+//! by its position.
 
 use market::Side;
 
@@ -70,7 +70,7 @@ impl Book {
         self.orders_mut(side).remove(idx)
     }
 
-    /// Takes shares off an order, and the order out of the book where none are left.
+    /// Reduces an order by some shares, and removes it where none are left.
     pub(super) fn reduce(&mut self, side: Side, idx: usize, shares: u32) {
         let orders = self.orders_mut(side);
         orders[idx].shares -= shares;

@@ -1,13 +1,14 @@
-//! When the messages of the open market happen.
+//! The times of the open market's messages.
 //!
 //! Background messages and microbursts are one Poisson process in an even "operational" time from 0
-//! to 1, which is then bent so that the opening and the close are dense and noon is thin. A burst
-//! spends no operational time: its messages follow each other by about a microsecond of real time.
+//! to 1, which is then mapped so that the opening and the close are dense and noon is sparse. A
+//! burst spends no operational time: its messages follow each other by about a microsecond of real
+//! time.
 
 use crate::random::Random;
 use crate::settings::Settings;
 
-/// Steps of the table that bends time; finer ones are not seen in any histogram.
+/// Steps of the table that maps time; more would not show in any histogram.
 const STEPS: usize = 1024;
 /// Messages of a burst come 200 ns plus an exponential of this mean apart, about a million a
 /// second. Nasdaq's opening of 2019-12-30 holds 1,000 messages within 2.4 ms, and its bursts are
@@ -22,7 +23,7 @@ pub(super) struct Arrival {
     pub burst: BurstPart,
 }
 
-/// Whether a message stands alone.
+/// Whether a message stands alone, or where in a burst it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum BurstPart {
     None,
@@ -86,8 +87,8 @@ impl Clock {
         Arrival { time_ns: self.last_ns, burst: BurstPart::First }
     }
 
-    /// Where in the day `position` of its activity is reached. Past 1, where chance made the day a
-    /// little longer, time goes on evenly.
+    /// The time of day at which `position` of the activity is reached. Past 1, where the random
+    /// draws made the day a little longer, time goes on evenly.
     fn bend(&mut self) -> f64 {
         if self.position >= 1.0 {
             return self.position;

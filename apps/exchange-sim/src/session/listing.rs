@@ -1,4 +1,4 @@
-//! The listed symbols: names, first prices, habits, and who trades how much.
+//! The listed symbols: names, first prices, parameters, and their share of trading.
 
 use std::collections::BTreeSet;
 
@@ -13,15 +13,15 @@ pub(super) struct Stock {
     pub symbol: Symbol,
     pub locate: Locate,
     pub book: Book,
-    /// Where the market believes the price to be, in cents. Orders rest around it.
+    /// The market's current estimate of the price, in cents. Orders rest around it.
     pub mid: u32,
     /// The first price of the day; the walk stays between half and twice of it.
     pub reference_price: u32,
     /// Distance of the nearest orders from `mid`, in cents.
     pub half_spread: u32,
-    /// How far apart the levels are, in cents.
+    /// Distance between levels, in cents.
     pub level_step: u32,
-    /// Orders that a side holds at ease.
+    /// The number of orders on a side that the model tends to.
     pub depth: usize,
 }
 
@@ -45,8 +45,8 @@ fn names(count: u16, random: &mut Random) -> BTreeSet<Symbol> {
     names
 }
 
-/// Prices spread evenly over the powers of two from $5 to $640; dear stocks have wider spreads and
-/// sparser levels.
+/// Prices spread evenly over the powers of two from $5 to $640; expensive stocks have wider spreads
+/// and sparser levels.
 fn stock(symbol: Symbol, locate: Locate, random: &mut Random) -> Stock {
     let octave = random.below(7) as u32;
     let low = 500 << octave;
@@ -68,7 +68,7 @@ fn stock(symbol: Symbol, locate: Locate, random: &mut Random) -> Stock {
 pub(super) struct Popularity {
     /// Sums of the weights, by rank.
     sums: Vec<f64>,
-    /// Which stock has the rank.
+    /// The stock of each rank.
     stock_idx: Vec<usize>,
 }
 

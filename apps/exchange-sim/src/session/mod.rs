@@ -11,8 +11,8 @@
 //!
 //! Each stock has a mid that walks at random and a bounded book around it; a mid that walks into
 //! resting orders executes them, so that the book never crosses. Stocks are active by a Zipf law,
-//! and a microburst is mostly about one stock. What leaves is ITCH 5.0 with the times of the
-//! exchange; packets and lines are made elsewhere.
+//! and a microburst is mostly about one stock. The output is ITCH 5.0 with the times of the
+//! exchange; other modules make packets and lines of it.
 
 mod book;
 mod clock;
@@ -36,7 +36,7 @@ const SECOND: u64 = 1_000 * MS;
 
 /// Times in nanoseconds since midnight New York.
 const OPEN_NS: u64 = (9 * 60 + 30) * 60 * SECOND;
-/// When the lines begin to speak.
+/// When the lines send their first heartbeat.
 pub(crate) const START_NS: u64 = OPEN_NS - 5 * SECOND;
 const DIRECTORY_NS: u64 = START_NS + 200 * MS;
 const SYSTEM_NS: u64 = START_NS + 2 * SECOND;
@@ -49,7 +49,7 @@ const CROSS_GAP_NS: u64 = 2_000;
 
 /// Longest message of the day, a hidden trade.
 const MESSAGE_LEN_MAX: usize = Trade::LEN;
-/// One message in so many halts a stock, and it resumes after this time.
+/// One message in so many halts a stock, which resumes after this time.
 const HALT_ONE_IN: u64 = 100_000;
 const HALT_SPAN_NS: u64 = 200 * MS;
 /// One ITCH message and the time at which the exchange sends it.
@@ -77,7 +77,7 @@ pub struct Session {
     random: Random,
     outbox: Outbox,
     phase: Phase,
-    /// Position of the stock that the current microburst is about.
+    /// Position of the stock of the current microburst.
     hot: usize,
     halt: Option<Halt>,
     order_reference: u64,
@@ -153,7 +153,7 @@ impl Session {
         session
     }
 
-    /// Ends the day here. Messages that are made already are still handed out.
+    /// Ends the day here. Messages that were made already are still returned.
     pub fn stop(&mut self) {
         self.phase = Phase::Closed;
     }
@@ -319,7 +319,7 @@ impl Session {
             round_lots_only: b'N',
             class: b'C',
             subtype: *b"Z ",
-            // Test: no one shall take these symbols for a market.
+            // Test: no receiver shall mistake these symbols for a real market.
             authenticity: b'T',
             short_sale_threshold: b'N',
             ipo: b'N',

@@ -1,4 +1,4 @@
-//! The day replayed by a book that knows nothing of the model.
+//! The day replayed by a book that does not use the model.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,8 +1,7 @@
-//! What happens to the book of one stock: each message of the open market, and the stock's own
-//! habits.
+//! The trading of one stock: each message of the open market, and the stock's own parameters.
 //!
-//! Every action changes the book and says so in one ITCH message, in this order, so that the two
-//! cannot differ.
+//! Every action changes the book and emits one ITCH message, in this order, so that the two cannot
+//! differ.
 
 use market::Side;
 use market::itch50::{
@@ -37,8 +36,8 @@ impl Session {
         let side = self.side();
         let orders = self.stocks[idx].book.orders(side).len();
         let depth = self.stocks[idx].depth;
-        // Of 1,000 messages. More adds than deletes below the depth at ease, fewer above it, hold
-        // the book there.
+        // Of 1,000 messages. Below the target depth adds outnumber deletes, above it deletes
+        // outnumber adds.
         let adds = match orders {
             _ if orders < depth / 4 => 1000,
             _ if orders < depth => 500,
@@ -132,7 +131,7 @@ impl Session {
         self.outbox.push(time_ns, Message::from(&message));
     }
 
-    /// Takes a part off an order; one share has no part, so its order is deleted.
+    /// Cancels a part of an order; a single share has no part, so its order is deleted.
     fn cancel(&mut self, idx: usize, side: Side, time_ns: u64) {
         let order_idx = self.pick(idx, side);
         let order = self.stocks[idx].book.orders(side)[order_idx];
@@ -156,7 +155,7 @@ impl Session {
         self.outbox.push(time_ns, Message::from(&OrderExecuted { head, order, shares, trade }));
     }
 
-    /// The same at the mid, which is a better price than displayed.
+    /// An execution at the mid, which is a better price than displayed.
     fn improve(&mut self, idx: usize, side: Side, time_ns: u64) {
         let shares = self.fill_shares(idx, side);
         self.match_number += 1;

@@ -18,11 +18,11 @@ pub(crate) struct LineSeen {
     pub(crate) reordered: u64,
 }
 
-/// What arrived in all.
+/// The packets of both lines together.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) lines: [LineSeen; 2],
-    /// Each message by its number, from whichever line had it first.
+    /// Each message by its number, from the line that brought it first.
     pub(crate) messages: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -74,7 +74,7 @@ fn take_messages(payload: &[u8], count: u16, messages: &mut BTreeMap<u64, Vec<u8
     assert!(rest.is_empty());
 }
 
-/// Line, IPv4 identification and UDP payload of a frame whose every header field is right.
+/// Line, IPv4 identification and UDP payload of a frame whose header fields are all correct.
 fn check_frame<'a>(frame: &'a [u8], settings: &Settings) -> (usize, u16, &'a [u8]) {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let Some(NetSlice::Ipv4(ipv4)) = &packet.net else { panic!("not IPv4") };

@@ -1,5 +1,5 @@
-//! The configuration file: TOML, read strictly. A key that is not known, an address that is no
-//! group, a port that is no port: each is refused with its line and column, before anything starts.
+//! The configuration file: TOML, read strictly. An unknown key, an address that is no group, a port
+//! that is no port: each is refused with its line and column, before anything starts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig};
 use crate::format::Format;
 use crate::plan::{self, CapacityPlan, Placement, WorkerPlan};
 
-/// A whole file. Everything in it may be left out.
+/// A whole file. Every key is optional.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -146,9 +146,10 @@ use port::{HostSection, PortSection};
 
 checked! {
     BurstLen(usize) from "i64" as i64: |value| within(value, 1, BURST_MAX as u64, "frames in a burst");
-    // What is counted is numbered with 32 bits; the memory is looked at before it is taken.
+    // Counts have 32 bits; the free memory is checked before it is allocated.
     Count(usize) from "i64" as i64: |value| within(value, 1, 1 << 31, "items");
-    // Fragments alone may hold 256, and what waits behind a hole leaves a burst for receiving.
+    // Fragments alone may hold 256 buffers, and packets that wait behind a hole leave a burst for
+    // receiving.
     Buffers(usize) from "i64" as i64: |value| within(value, 512, 1 << 24, "packet buffers");
     WindowPackets(usize) from "i64" as i64: |value| within(value, 0, 4_096, "packets that wait");
     FrameLen(usize) from "i64" as i64: |value| within(value, 64, 65_000, "bytes of a frame");
@@ -188,14 +189,14 @@ fn parse_sender(text: &str) -> Result<Ipv4Addr, String> {
     Ok(address)
 }
 
-/// What the parser says, without the names of Rust's types.
+/// The parser's message, without the names of Rust's types.
 fn in_words(message: &str) -> String {
     let number =
         ["i64", "u32", "u64", "usize"].iter().find_map(|name| message.strip_suffix(&format!("expected {name}")));
     number.map_or_else(|| message.trim_end().to_owned(), |before| format!("{before}expected a whole number, 0 or more"))
 }
 
-/// Where in a file something is wrong, and what.
+/// The position and description of an error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ConfigProblem {
     at: Range<usize>,
@@ -228,7 +229,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Finds what no key shows alone.
+    /// Finds errors that no single key shows.
     fn check(&self) -> Result<(), ConfigProblem> {
         if let Some(port) = &self.port {
             port.check(self.host.as_ref())?;
@@ -300,7 +301,7 @@ impl Config {
         }
     }
 
-    /// A port that is in a VLAN hears no other.
+    /// A port in a VLAN receives no other.
     fn check_vlan(&self, line: &LineSection) -> Result<(), ConfigProblem> {
         let port = self.port.as_ref().and_then(PortSection::vlan);
         match (&line.vlan, port) {
@@ -322,7 +323,7 @@ impl Config {
         Err(ConfigProblem::new(queue.span(), what))
     }
 
-    /// The live port with everything that the channels want of it; `None` without `[port]`.
+    /// The live port with the subscriptions of its channels; `None` without `[port]`.
     pub fn live(&self) -> Option<LiveConfig> {
         let port = self.port.as_ref()?;
         let live = port.live(self.host.as_ref().map(Spanned::get_ref));
@@ -336,7 +337,7 @@ impl Config {
         self.channels.first().map(|channel| *channel.get_ref().format.get_ref())
     }
 
-    /// The pace of a replay, where the file says one.
+    /// The pace of a replay, where the file sets one.
     pub fn pace(&self) -> Option<Pace> {
         self.device.pace.map(|word| word.0)
     }
@@ -346,7 +347,7 @@ impl Config {
         self.device.frame_len_max.map_or(plan::FRAME_LEN_MAX, |len| len.0)
     }
 
-    /// What to do about UDP checksums, where the file says it.
+    /// The policy for UDP checksums, where the file sets one.
     pub fn checksum(&self) -> Option<ChecksumPolicy> {
         Some(match self.checksums.udp? {
             ChecksumWord::AcceptPartial => ChecksumPolicy::AcceptPartial,
@@ -355,7 +356,7 @@ impl Config {
         })
     }
 
-    /// Where and how the worker runs.
+    /// The worker's core and sizes.
     pub fn worker(&self) -> WorkerPlan {
         let usual = WorkerPlan::default();
         WorkerPlan {
@@ -371,7 +372,7 @@ impl Config {
         }
     }
 
-    /// Where numbers begin, and what is a restart.
+    /// Where sequence numbers begin, and what counts as a restart.
     pub fn policy(&self) -> Policy {
         let usual = Policy::default();
         let first = match self.arbitration.first {
@@ -452,7 +453,7 @@ impl ChannelSection {
 }
 
 impl ChannelSection {
-    /// What its queue shall bring.
+    /// The flows that its queue receives.
     fn flows(&self, first: u16) -> impl Iterator<Item = FlowSpec> {
         let queue = self.queue.as_ref().map_or(first, |queue| *queue.get_ref());
         self.lines.get_ref().iter().map(move |line| FlowSpec {
@@ -474,7 +475,7 @@ impl LineSection {
     }
 }
 
-/// The key whose value stands at this place; `None` where a key or a section stands there itself.
+/// The key whose value is at this position; `None` where a key or a section is there itself.
 fn key_of(text: &str, at: usize) -> Option<&str> {
     let (before, value) = text.get(..at)?.rsplit_once('=')?;
     let is_in_key = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

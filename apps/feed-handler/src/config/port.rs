@@ -1,4 +1,4 @@
-//! The sections `[port]` and `[host]`: the interface of a live run, whose it is, and who we are on
+//! The sections `[port]` and `[host]`: the interface of a live run, its owner, and our addresses on
 //! it.
 
 use std::net::Ipv4Addr;
@@ -30,20 +30,20 @@ pub(super) struct PortSection {
     copying: Option<Spanned<CopyingWord>>,
     rx_ring: Option<Spanned<RingLen>>,
     tx_ring: Option<Spanned<RingLen>>,
-    /// Whether the NIC is asked when each frame arrived.
+    /// Whether the NIC stamps each frame on arrival.
     timestamps: Option<Spanned<StampsWord>>,
     compression: Option<Spanned<FeatureWord>>,
     striding: Option<Spanned<FeatureWord>>,
     #[serde(default)]
     owner: OwnerWord,
     igmp: Option<Spanned<IgmpWord>>,
-    /// 3 where everybody on the link speaks it.
+    /// 3 where all hosts on the link support it.
     igmp_version_min: Option<Spanned<IgmpVersionWord>>,
     /// Of an interface of our own: `20`, or `"100.5"` for VLAN 5 in a provider's VLAN 100.
     vlan: Option<Spanned<Tags>>,
 }
 
-/// Who we are on an interface of our own.
+/// Our address and routes on an interface of our own.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HostSection {
@@ -70,7 +70,7 @@ struct NeighborSection {
     mac: Spanned<Mac>,
 }
 
-/// What drives the interface.
+/// The device that drives the interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 enum DeviceWord {
     #[default]
@@ -80,7 +80,7 @@ enum DeviceWord {
     Mlx5,
 }
 
-/// `true` is where possible; `"demanded"`: without it no start.
+/// `true`: where possible; `"demanded"`: a start without it fails.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(untagged, expecting = "use true, false, or \"demanded\"")]
 enum StampsWord {
@@ -94,7 +94,7 @@ enum DemandedWord {
     Demanded,
 }
 
-/// What of the firmware's features a run has.
+/// The use of a firmware feature.
 #[derive(Clone, Copy, Debug, Deserialize)]
 enum FeatureWord {
     #[serde(rename = "never")]
@@ -211,7 +211,7 @@ fn parse_ring_len(value: i64) -> Result<u32, String> {
 }
 
 impl PortSection {
-    /// Finds what no key shows alone.
+    /// Finds errors that no single key shows.
     pub(super) fn check(&self, host: Option<&Spanned<HostSection>>) -> Result<(), ConfigProblem> {
         if !is_interface_name(self.interface.get_ref()) {
             let what =
@@ -253,7 +253,7 @@ impl PortSection {
         Ok(())
     }
 
-    /// What one kind of device has and the other has not.
+    /// Checks the keys that only one kind of device has.
     fn check_device(&self) -> Result<(), ConfigProblem> {
         let mode = self.mode.as_ref().map(Spanned::span).or(self.copying.as_ref().map(Spanned::span));
         if let (DeviceWord::Mlx5, Some(span)) = (self.device, mode) {
@@ -294,7 +294,7 @@ impl PortSection {
         Ok(())
     }
 
-    /// The VLAN that our host is in: of two the inner one.
+    /// The VLAN of our host: of two the inner one.
     pub(super) fn vlan(&self) -> Option<u16> {
         self.vlan.as_ref()?.get_ref().0.inner().map(|tag| tag.vid())
     }
@@ -320,7 +320,7 @@ impl PortSection {
         }
     }
 
-    /// The port, without what is wanted of it. Call it on what [`check`](Self::check) has passed.
+    /// The port, without its subscriptions. Call it after [`check`](Self::check) has passed.
     pub(super) fn live(&self, host: Option<&HostSection>) -> LiveConfig {
         let live = LiveConfig::new(self.interface.get_ref()).named("feed-handler");
         LiveConfig {
@@ -413,8 +413,8 @@ impl HostSection {
         Ok(())
     }
 
-    /// Asks the host itself, which knows what an address, a route and a neighbor may be, and how
-    /// many it has room for.
+    /// Applies the values to a host, which knows the valid addresses, routes and neighbors, and its
+    /// capacities.
     fn check_parts(&self) -> Result<(), ConfigProblem> {
         let addresses = self.addresses.get_ref();
         for (idx, address) in addresses.iter().enumerate() {
@@ -452,7 +452,7 @@ impl HostSection {
         Err(ConfigProblem::new(at, what))
     }
 
-    /// Where the router of a route stands.
+    /// The position of a route's gateway.
     fn via(&self, idx: usize) -> Range<usize> {
         let route = self.routes.get(idx).map(|route| route.via.span());
         route.or(self.gateway.as_ref().map(Spanned::span)).unwrap_or_else(|| self.addresses.span())

@@ -1,6 +1,5 @@
-//! A plain file of ITCH messages, read in chunks and cut into runs: as many whole messages as one
-//! packet takes, lent out where they lie in the buffer. It does not know what a packet is made of
-//! beyond that.
+//! A plain file of ITCH messages, read in chunks and split into runs: as many whole messages as fit
+//! one packet, borrowed from the buffer. It knows nothing else of packets.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -11,16 +10,16 @@ use flate2::read::MultiGzDecoder;
 use market::framing::Framing;
 use market::framing::itch_file::ItchFile;
 
-/// Bytes of message blocks in a frame, a single longer message apart: what an MTU of 1500 leaves
-/// behind the headers of IPv4, UDP and MoldUDP64.
+/// Bytes of message blocks in a frame, unless a single message is longer: an MTU of 1500 less the
+/// headers of IPv4, UDP and MoldUDP64.
 const BLOCKS_LEN: usize = 1500 - 20 - 8 - 20;
-/// A feed does not hold a message back to fill its packet: one packet spans this time at most.
+/// A feed does not delay a message to fill its packet: one packet spans this time at most.
 const SPAN_NS: u64 = 1_000_000;
-/// Read at a time. Holds the longest message there can be, with its length.
+/// Bytes of a read. Holds the longest possible message with its length.
 const BUFFER_LEN: usize = 1 << 18;
 
-/// How the file ended: `Ok(None)` behind its last message, `Ok(Some)` where it was cut, `Err` where
-/// it cannot be read on. The words are for the operator.
+/// How the file ended: `Ok(None)` after its last message, `Ok(Some)` where it was truncated, `Err`
+/// where it cannot be read further. The words are for the operator.
 pub type FileEnding = Arc<OnceLock<Result<Option<String>, String>>>;
 
 /// Messages for one packet, at the front of the buffer.
@@ -44,7 +43,7 @@ pub(super) struct Blocks {
     /// Bytes of the file before `start`.
     offset: u64,
     is_dry: bool,
-    /// Time of the last message that was cut off.
+    /// Time of the last message taken.
     pub(super) last_ns: u64,
     ending: FileEnding,
 }
@@ -64,9 +63,9 @@ impl Blocks {
         Ok(Self { reader, name, buffer, start: 0, end: 0, offset: 0, is_dry: false, last_ns: 0, ending })
     }
 
-    /// As many whole messages as a packet takes; `None` at the end of the file.
+    /// As many whole messages as fit a packet; `None` at the end of the file.
     pub(super) fn run(&mut self) -> Option<Run> {
-        // The longest message and its length; what is less may be the end of the file.
+        // The longest message and its length; with fewer bytes the file may have ended.
         if self.end - self.start < 2 + usize::from(u16::MAX) {
             self.fill();
         }
@@ -116,7 +115,7 @@ impl Blocks {
                 Err(error) => {
                     self.is_dry = true;
                     let at = self.offset + self.end as u64;
-                    // A gzip file that was cut is a truncation, as a plain one is.
+                    // A truncated gzip file is reported as a truncated plain one.
                     let ending = match error.kind() {
                         io::ErrorKind::UnexpectedEof => {
                             Ok(Some(format!("cut in the middle of the gzip stream at byte {at}")))
@@ -126,14 +125,14 @@ impl Blocks {
                             self.name
                         )),
                     };
-                    // What was told first stays.
+                    // The first report stands.
                     let _ = self.ending.set(ending);
                 }
             }
         }
     }
 
-    /// Says how the file ended: with nothing left or the zero length that marks an end, or in
+    /// Reports how the file ended: after its last byte or the zero length that marks an end, or in
     /// mid-message.
     #[cold]
     fn tell_end(&mut self) {
@@ -141,7 +140,7 @@ impl Blocks {
             [] | [0, 0, ..] => None,
             [_, ..] => Some(format!("cut in the middle of the message at byte {}", self.offset)),
         };
-        // A read that failed was told already.
+        // A failed read was reported already.
         let _ = self.ending.set(Ok(truncated));
     }
 }

@@ -1,7 +1,6 @@
 //! Any queue of any device behind one type, so that one pipeline serves files, wrappers and ports.
-//! The `dyn` is paid once for each burst. On the way in, bursts are stamped for the
-//! [latency](crate::feed::Latency), and counted where the operator wants so many frames and no
-//! more.
+//! The `dyn` costs once for each burst. The intake stamps bursts for the
+//! [latency](crate::feed::Latency), and counts frames where the operator limits their number.
 
 use wirepath::counters::Scope;
 use wirepath::device::{DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
@@ -10,10 +9,10 @@ use wirepath::time::{Clock, Instant, MonotonicClock};
 
 use crate::feed::Received;
 
-/// A queue of a device that is not named here, on its way to a worker.
+/// A queue of any device, to be sent to a worker.
 pub struct AnyQueue {
     inner: Box<dyn Openable>,
-    /// Frames to receive; then the device has ended. `None`: all.
+    /// The most frames to receive; after them the device has ended. `None`: all.
     frames_max: Option<u64>,
     stamps: Option<(MonotonicClock, Received)>,
 }

@@ -1,11 +1,11 @@
 //! A plain file of ITCH messages as a device: a network where an exchange publishes the file as
 //! MoldUDP64.
 //!
-//! The file has no packets, so it is given some: runs of whole messages as they lie in the file, up
-//! to what an Ethernet frame carries, under the session `FILE` with numbers from 1, and an end of
-//! session behind the last. From there on it is a feed like any other: faults are gaps, a tap
-//! writes it down as a capture, and the pipeline knows no difference. A frame arrives at the time
-//! of its first message, in ns since midnight.
+//! The file has no packets, so the device makes some: runs of whole messages as they are in the
+//! file, up to what an Ethernet frame carries, under the session `FILE` with numbers from 1, and an
+//! end of session after the last. From there on it is a feed like any other: faults are gaps, a tap
+//! records it as a capture, and the pipeline sees no difference. A frame arrives at the time of its
+//! first message, in ns since midnight.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -31,13 +31,13 @@ use super::blocks::{Blocks, FileEnding, Run};
 
 /// The group of the file: MCAST-TEST-NET (RFC 6676), the port of TotalView.
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(233, 252, 0, 1), 26_477);
-/// Its sender: a block for documentation (RFC 5737).
+/// Its sender: an address for documentation (RFC 5737).
 const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SESSION: [u8; 10] = *b"FILE      ";
 const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
 const MOLD_LEN: usize = 20;
 
-/// Which file, and how.
+/// The file and how it is published.
 #[derive(Clone, Debug)]
 pub struct ItchFileConfig {
     /// The file, plain or gzip.
@@ -75,7 +75,7 @@ impl ItchFileDevice {
         Ok(Self { name, frame_len_max: config.frame_len_max, queue: Some(queue), ending })
     }
 
-    /// How the file ends: to be asked when the queue has ended.
+    /// How the file ended: read it when the queue has ended.
     pub fn ending(&self) -> FileEnding {
         Arc::clone(&self.ending)
     }
@@ -158,7 +158,7 @@ pub struct ItchFileRx {
     frame_len_max: usize,
     pacer: Pacer,
     next_seq: u64,
-    /// A run that was found and is not due, or has no buffer to go to.
+    /// A run that was read and is not due yet, or has no buffer.
     pending: Option<Run>,
     end: End,
     frames: Counter,
@@ -166,17 +166,17 @@ pub struct ItchFileRx {
     drops: Drops<ItchFileDrop>,
 }
 
-/// Where the publisher stands.
+/// The state of the publisher.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Messages,
-    /// All messages are out; the end of the session is not.
+    /// All messages are sent; the end of the session is not.
     Session,
     Told,
 }
 
 impl ItchFileRx {
-    /// The next packet's messages; a run without any is the end of the session.
+    /// The next packet's messages; an empty run is the end of the session.
     fn next_run(&mut self) -> Option<Run> {
         if let Some(run) = self.pending.take() {
             return Some(run);
@@ -194,7 +194,7 @@ impl ItchFileRx {
         })
     }
 
-    /// Writes the packet of a run into an mbuf, which comes back where it is too small.
+    /// Writes the packet of a run into an mbuf; returns it as an error where it is too small.
     fn fill(&self, run: &Run, mut mbuf: Mbuf) -> Result<Mbuf, Mbuf> {
         let Some(frame) = mbuf.append(HEADERS_LEN + MOLD_LEN + run.len) else { return Err(mbuf) };
         let (headers, payload) = frame.split_at_mut(HEADERS_LEN);
@@ -209,7 +209,7 @@ impl ItchFileRx {
         Ok(mbuf)
     }
 
-    /// The run is out, or lost: the next one begins behind it.
+    /// The run was sent or lost: the next one begins behind it.
     fn advance(&mut self, run: &Run) {
         self.blocks.consume(run.len);
         if run.len == 0 {

@@ -1,5 +1,5 @@
-//! Where frames come from: any device of the framework behind one type, and a plain file of
-//! messages as a device.
+//! The sources of frames: any device of the framework behind one type, and a plain file of messages
+//! as a device.
 
 mod blocks;
 mod intake;

@@ -1,5 +1,6 @@
-//! [`Feed`], the app: where each datagram belongs, and what it is dropped for. Lines and sets are
-//! configured, or learned from the first good packet of each group: see [`Feed::place`].
+//! [`Feed`], the app: assigns each datagram to its channel and line, or drops it for a reason.
+//! Lines and sets are configured, or learned from the first good packet of each group: see
+//! [`Feed::place`].
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -29,8 +30,8 @@ use super::unassigned::{UNASSIGNED_MAX, UnassignedPacket, UnassignedPackets};
 pub const LINES_MAX: usize = 4;
 /// Groups that one feed listens to.
 pub const GROUPS_MAX: usize = 1024;
-/// Channels that a feed learns: each has books of its own, and what comes decides how many there
-/// are.
+/// Channels that a feed learns: each has books of its own, and the packets that arrive decide how
+/// many there are.
 pub const CHANNELS_MAX: usize = 256;
 /// Channel numbers that one set names: Cboe's largest feed has 35 units.
 pub const NUMBERS_MAX: usize = 64;
@@ -40,27 +41,27 @@ wirepath::drop_reasons! {
     pub enum FeedDrop {
         /// Shorter than the framing's header.
         HeaderShort => "header_short",
-        /// A version of the framing that is not known.
+        /// An unknown version of the framing.
         Version => "version",
         /// The header's length is not the datagram's.
         LengthMismatch => "length_mismatch",
-        /// A message's length leads past the end of the datagram.
+        /// A message's length exceeds the datagram.
         MessageOverrun => "message_overrun",
         /// Bytes are left behind the last message.
         TrailingBytes => "trailing_bytes",
         /// The right framing with messages of another format.
         OtherFormat => "other_format",
-        /// Another VLAN than the line was configured for.
+        /// Another VLAN than the line's.
         OtherVlan => "other_vlan",
-        /// Of a channel number that its set does not have.
+        /// A channel number that its set does not have.
         UnknownChannel => "unknown_channel",
-        /// Of one channel more than the [`CHANNELS_MAX`] that are learned.
+        /// A channel beyond the [`CHANNELS_MAX`] that are learned.
         ChannelsFull => "channels_full",
-        /// Of one channel more than the machine had memory for at the start.
+        /// A channel beyond those that the machine had memory for at the start.
         NoMemory => "no_memory",
         /// A fifth group with the same session.
         LinesFull => "lines_full",
-        /// It names a channel or a session that no second packet names.
+        /// It names a channel or a session that no second packet confirms.
         Doubtful => "doubtful",
     }
 }
@@ -77,38 +78,36 @@ impl From<FramingError> for FeedDrop {
     }
 }
 
-/// What a feed is made of.
+/// The configuration of a feed.
 #[derive(Clone, Debug)]
 pub struct FeedConfig {
-    /// Where numbers begin, and what is a restart.
+    /// Where sequence numbers begin, and what counts as a restart.
     pub policy: Policy,
     /// How long a hole may stay open.
     pub window: Window,
     /// Memory for the books of each channel.
     pub capacity: Capacity,
-    /// Whose time decides how long a hole stays open.
+    /// The clock that decides how long a hole stays open.
     pub clock: ArrivalClock,
     /// The sets that are known before the first packet.
     pub sets: Vec<SetConfig>,
-    /// Groups that are known before the first packet, and of which only that will tell where they
-    /// belong.
+    /// Groups that are known before the first packet, which then decides the set they belong to.
     pub groups: Vec<SocketAddrV4>,
-    /// Channels that may be learned, [`CHANNELS_MAX`] at most. All but the first take their memory
-    /// when they come, which holds up everything else: right for a file, which waits. 0 on a live
-    /// port.
+    /// Channels that may be learned, [`CHANNELS_MAX`] at most. All but the first allocate when they
+    /// appear, which delays everything else: acceptable for a file, which waits. 0 on a live port.
     pub learned_max: usize,
 }
 
 /// Lines that carry the same messages.
 #[derive(Clone, Debug)]
 pub struct SetConfig {
-    /// What the operator calls it.
+    /// The operator's name for it.
     pub name: String,
-    /// The queue of a live port that it comes on; `None` for the first one. All lines of a set meet
+    /// The queue of a live port that receives it; `None` for the first one. All lines of a set are
     /// on one worker.
     pub queue: Option<u16>,
-    /// Its channels' numbers in the packets, [`NUMBERS_MAX`] at most; empty for one channel, of the
-    /// first number that comes.
+    /// Its channels' numbers in the packets, [`NUMBERS_MAX`] at most; empty for one channel, with
+    /// the first number that arrives.
     pub numbers: Vec<u32>,
     /// Line A first.
     pub lines: Vec<LineConfig>,
@@ -124,41 +123,41 @@ impl SetConfig {
 /// One line of a set.
 #[derive(Clone, Debug)]
 pub struct LineConfig {
-    /// What the operator calls it.
+    /// The operator's name for it.
     pub name: String,
-    /// The group and port that it comes in by.
+    /// Its group and port.
     pub group: SocketAddrV4,
-    /// The only VLAN it is taken from; `None` for whichever.
+    /// The only accepted VLAN; `None` for any.
     pub vlan: Option<u16>,
-    /// The only senders it is taken from; empty for whoever.
+    /// The only accepted senders; empty for any.
     pub senders: Vec<Ipv4Addr>,
 }
 
-/// Whose time decides how long a hole stays open.
+/// The clock that decides how long a hole stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrivalClock {
     /// The time at which packets were recorded, which stands still between two packets: a replay
-    /// gives the same result however fast it runs.
+    /// gives the same result at any speed.
     Recorded,
-    /// The worker's own.
+    /// The worker's clock.
     Worker,
 }
 
-/// A group that packets come in by. Its index is its consumer.
+/// A group that packets arrive on. Its index is its consumer.
 pub(super) struct Source {
     pub(super) name: Option<String>,
     pub(super) group: SocketAddrV4,
     vlan: Option<u16>,
-    /// Empty for whoever sends.
+    /// Empty for any sender.
     senders: Vec<Ipv4Addr>,
-    /// `None` until its first packet tells where it belongs.
+    /// `None` until its first packet assigns it to a set.
     place: Option<(u16, Line)>,
-    /// Number and place of its last packet's channel, as the next one is mostly of the same.
+    /// Number and index of its last packet's channel, as the next one is mostly of the same.
     recent: Option<(u32, u32)>,
 }
 
 impl Source {
-    /// A group of which only the first packet tells where it belongs.
+    /// A group that its first packet assigns to a set.
     fn learned(group: SocketAddrV4) -> Self {
         Self { name: None, group, vlan: None, senders: Vec::new(), place: None, recent: None }
     }
@@ -171,11 +170,11 @@ pub(super) struct Set {
     numbers: Numbers,
 }
 
-/// The channel numbers that a set takes. Whoever reaches a group can name any.
+/// The channel numbers that a set accepts. Any sender that reaches a group can name any.
 enum Numbers {
-    /// The set was learned: whichever come.
+    /// The set was learned: all.
     Any,
-    /// The first that comes, once it has come.
+    /// The first that arrives, once it has.
     First(Option<u32>),
     /// These.
     Named(Vec<u32>),
@@ -199,16 +198,15 @@ pub struct Feed<P: Protocol> {
     pub(super) channels: Vec<Channel<P>>,
     index: Index,
     deadlines: Deadlines,
-    /// Memory for channels that have not been heard: all of the configured sets, and the first that
-    /// is learned.
+    /// Memory for channels without a packet yet: all of the configured sets, and the first that is
+    /// learned.
     spare: Vec<Channel<P>>,
     /// Channels that were learned.
     learned: usize,
-    /// Groups that were not taken, as there were [`GROUPS_MAX`], whenever one of their datagrams
-    /// came.
+    /// Datagrams of groups that were not accepted because there were [`GROUPS_MAX`] already.
     pub(super) groups_refused: u64,
     newest_ns: u64,
-    /// Of each configured set, and behind them of all that is learned.
+    /// For each configured set, and then one for all that is learned.
     newcomers: Vec<UnassignedPackets>,
     pub(super) sampler: Sampler,
     desk: FeedCounters,
@@ -264,15 +262,15 @@ impl<P: Protocol> Feed<P> {
         Ok(())
     }
 
-    /// Leaves every group, once, behind the last packet.
+    /// Leaves every group, once, after the last packet.
     pub fn leave(&self, cx: &mut Cx<'_>) {
         for (idx, source) in (0..).map(ConsumerId).zip(&self.sources) {
-            // One that was refused as it was joined is not joined.
+            // A join that was refused needs no leave.
             let _ = cx.sockets.leave(idx, Group::new(*source.group.ip(), source.group.port()));
         }
     }
 
-    /// At the end, as nothing more will come: opens the channels of which one packet came and that
+    /// Called once, after the last packet: opens the channels of which one packet came and that
     /// nothing contradicts, and gives up every hole.
     pub fn finish(&mut self) {
         for place in 0..self.newcomers.len() {
@@ -327,7 +325,7 @@ impl<P: Protocol> Feed<P> {
         if !P::carries(&packet.raw) {
             return Err(FeedDrop::OtherFormat);
         }
-        // A packet that waits keeps its buffers. A pool that runs low is for receiving first.
+        // A packet that waits keeps its buffers; a pool that runs low serves receiving first.
         let hold = || (cx.pool.available() > wirepath::mem::BURST_MAX).then(|| datagram.hold());
         let Some((channel, line)) = self.route(idx, &packet.header) else {
             return self.introduce(idx, &packet, now_ns, hold);
@@ -336,8 +334,8 @@ impl<P: Protocol> Feed<P> {
         Ok(())
     }
 
-    /// The channel and the line of a packet, where both are known: one compare for a packet of the
-    /// same channel as its group's last.
+    /// The channel and the line of a packet, where both are known: one compare where the packet is
+    /// of the same channel as its group's last.
     #[inline]
     fn route(&mut self, source: usize, header: &Header) -> Option<(usize, Line)> {
         let source = &mut self.sources[source];
@@ -352,7 +350,7 @@ impl<P: Protocol> Feed<P> {
         Some((idx, line))
     }
 
-    /// Gives a packet to its channel, and notes until when a hole in that may stay open.
+    /// Passes a packet to its channel, and records the deadline of the channel's hole.
     #[inline]
     fn hear(
         &mut self,
@@ -370,7 +368,7 @@ impl<P: Protocol> Feed<P> {
         }
     }
 
-    /// Gives up the holes whose time is over.
+    /// Gives up the holes whose deadline has passed.
     #[cold]
     fn expire(&mut self, now_ns: u64) {
         self.deadlines.expire(now_ns, |idx| {
@@ -380,7 +378,7 @@ impl<P: Protocol> Feed<P> {
         });
     }
 
-    /// A packet of a channel or a group that is not known. With the second one that says so it is:
+    /// Handles a packet of an unknown channel or group, which a second agreeing packet makes known:
     /// see [`Newcomers`].
     #[cold]
     fn introduce(
@@ -397,7 +395,7 @@ impl<P: Protocol> Feed<P> {
         {
             return Err(FeedDrop::UnknownChannel);
         }
-        // A group with the session of a channel that is known has that as its witness.
+        // A group with the session of a known channel has that channel as its witness.
         let is_twin = set.is_none() && P::HAS_SESSIONS && self.channels.iter().any(|channel| channel.is_twin(&header));
         let second = UnassignedPacket { source, set, header, now_ns, held: None };
         let place = set.map_or(usize::MAX, usize::from).min(self.newcomers.len() - 1);
@@ -423,7 +421,7 @@ impl<P: Protocol> Feed<P> {
         Ok(())
     }
 
-    /// Whether the set will have no channel more.
+    /// Whether the set has all its channels.
     fn has_all_channels(&self, set: u16) -> bool {
         match &self.sets[usize::from(set)].numbers {
             Numbers::Any => false,
@@ -432,21 +430,21 @@ impl<P: Protocol> Feed<P> {
         }
     }
 
-    /// Gives back the buffers of packets for which no second one can come any more.
+    /// Frees the buffers of packets for which no second one can come any more.
     fn dismiss(&mut self, place: usize) {
         while self.newcomers[place].pop().is_some() {
             self.drops.count(FeedDrop::Doubtful);
         }
     }
 
-    /// Gives a packet that waited to its channel, or drops it by name.
+    /// Passes a packet that waited to its channel, or drops it for a reason.
     fn admit(&mut self, UnassignedPacket { source, header, now_ns, held, .. }: UnassignedPacket) {
         let (channel, line) = match self.open(source, &header) {
             Ok(opened) => opened,
             Err(reason) => return self.drops.count(reason),
         };
         let Some(held) = held else { return self.drops.count(FeedDrop::Doubtful) };
-        // The channel reads it where it lies, and the desk may be needed meanwhile.
+        // The channel reads it in place, and needs the counters meanwhile.
         let gathered = if held.bytes().is_some() { None } else { Some(self.desk.bytes(&held).to_vec()) };
         let bytes = gathered.as_deref().or(held.bytes()).unwrap_or_default();
         if let Ok(packet) = P::Framing::parse(bytes) {
@@ -454,8 +452,7 @@ impl<P: Protocol> Feed<P> {
         }
     }
 
-    /// The channel and the line of a packet that was believed; they are opened where they are not
-    /// known.
+    /// The channel and the line of a confirmed packet; opens them where they are not known.
     fn open(&mut self, source: usize, header: &Header) -> Result<(usize, Line), FeedDrop> {
         let (set, line) = match self.sources[source].place {
             Some(place) => place,
@@ -465,8 +462,8 @@ impl<P: Protocol> Feed<P> {
         Ok((idx, line))
     }
 
-    /// Finds out where a learned group belongs: it is one more line of the set that has the same
-    /// session and channel, or the first line of a new set.
+    /// Assigns a learned group: it is another line of the set with the same session and channel, or
+    /// the first line of a new set.
     fn place(&mut self, source: usize, header: &Header) -> Result<(u16, Line), FeedDrop> {
         let twin = self.channels.iter().find(|channel| channel.is_twin(header)).map(|channel| channel.key.set);
         let set = match twin {
@@ -495,7 +492,7 @@ impl<P: Protocol> Feed<P> {
         Ok(idx)
     }
 
-    /// The memory of a channel that is not open: that of a configured set was taken at the start.
+    /// The memory of a channel that is not open: a configured set's was allocated at the start.
     fn memory_for(&mut self, key: Key) -> Result<Channel<P>, FeedDrop> {
         let numbers = &mut self.sets[usize::from(key.set)].numbers;
         match numbers {
@@ -507,7 +504,7 @@ impl<P: Protocol> Feed<P> {
         Ok(self.spare.pop().expect("each number of a configured set has its memory, and is opened once"))
     }
 
-    /// Takes memory for a channel that nobody configured, while there may be one more.
+    /// Allocates memory for a channel that is not configured, while another one is allowed.
     fn learn(&mut self) -> Result<Channel<P>, FeedDrop> {
         match self.learned {
             CHANNELS_MAX => return Err(FeedDrop::ChannelsFull),
@@ -518,11 +515,11 @@ impl<P: Protocol> Feed<P> {
         Ok(first.unwrap_or_else(|| self.new_channel()))
     }
 
-    /// When a packet arrived. Never goes back, also where a capture of two lines does.
+    /// The arrival time of a packet. Never decreases, even where a capture of two lines does.
     #[inline]
     fn arrival_ns(&mut self, timestamp: Option<UnixTime>, now: Instant) -> u64 {
         let at_ns = match self.config.clock {
-            // A packet without a time of its own came no later than the one before it.
+            // A packet without a timestamp arrived no earlier than the one before it.
             ArrivalClock::Recorded => timestamp.map_or(self.newest_ns, UnixTime::as_nanos),
             ArrivalClock::Worker => now.as_nanos(),
         };
@@ -541,7 +538,7 @@ impl<P: Protocol> App for Feed<P> {
         self.sampler.packet_done();
     }
 
-    /// Holes grow old while nothing comes. One compare where none is too old.
+    /// Holes expire while nothing arrives. One compare where none has.
     #[inline]
     fn tick(&mut self, cx: &mut Cx<'_>) {
         let now_ns = cx.now.as_nanos();
@@ -587,7 +584,7 @@ mod tests {
         }
     }
 
-    /// A feed that learns so many channels, and hears as many groups as are asked for.
+    /// A feed that learns so many channels, and receives so many groups.
     fn feed(learned_max: usize, groups: u8) -> Feed<MoldItch50> {
         let groups = (1..=groups).map(|idx| SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, idx), 7)).collect();
         made(FeedConfig { groups, learned_max, ..config() })
@@ -636,7 +633,7 @@ mod tests {
                 packet.header.channel = channel;
                 let _ = feed.introduce(0, &packet, 0, || None);
             };
-            // Of another session, and of another channel where any may be the first.
+            // Of another session, and of another channel where the first may be any.
             [7, 8].into_iter().for_each(|session| introduce(&mut feed, 1, session, 1));
             introduce(&mut feed, 9, 0, 1);
             for &channel in opens {
@@ -660,7 +657,7 @@ mod tests {
             hear(&mut feed, session, 1, 0);
         }
         assert!(!feed.deadlines.is_due(u64::MAX - 1), "nothing is missing yet");
-        // Numbers that were skipped are believed when a second packet skips them too.
+        // Skipped numbers are accepted when a second packet skips them too.
         for (session, now_ns) in [(2, 100), (0, 300)] {
             hear(&mut feed, session, 3, now_ns);
             hear(&mut feed, session, 4, now_ns);

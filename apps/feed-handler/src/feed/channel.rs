@@ -14,16 +14,16 @@ use crate::format::Protocol;
 
 pub(super) struct Channel<P: Protocol> {
     pub(super) key: Key,
-    /// Session of the packet that opened it, until the arbiter knows better.
+    /// Session of the packet that opened it, until the arbiter has one.
     session: Session,
     pub(super) arbiter: Arbiter<Held>,
     pub(super) builder: BookBuilder<P::Codec, P::Books>,
     pub(super) gaps: GapLog,
-    /// Messages in packets that should have waited and could not, as there was no buffer to spare.
+    /// Messages in packets that should have waited, but no buffer was free for them.
     pub(super) not_kept: u64,
 }
 
-/// The first gaps of a channel. Those beyond the room are in the counters only.
+/// The first gaps of a channel. Later ones are in the counters only.
 pub(super) struct GapLog {
     pub(super) gaps: Vec<Gap>,
 }
@@ -40,7 +40,7 @@ impl GapLog {
 }
 
 impl<P: Protocol> Channel<P> {
-    /// Memory for a channel that is not known yet.
+    /// Memory for a channel that is not open yet.
     pub(super) fn new(policy: Policy, window: Window, capacity: Capacity) -> Self {
         Self {
             key: Key { set: 0, channel: 0 },
@@ -52,7 +52,7 @@ impl<P: Protocol> Channel<P> {
         }
     }
 
-    /// The channel `key`, of which the first packet has come.
+    /// Opens the channel `key` with its first packet.
     pub(super) fn open(mut self, key: Key, session: Session) -> Self {
         self.key = key;
         self.session = session;
@@ -64,13 +64,13 @@ impl<P: Protocol> Channel<P> {
         self.key.channel == header.channel && self.arbiter.session().unwrap_or(self.session) == header.session
     }
 
-    /// Gives up every hole that is open: nothing will come to fill it.
+    /// Gives up every open hole: no packet will fill it.
     pub(super) fn finish(&mut self, desk: &mut FeedCounters) {
         self.arbiter.close();
         self.drain(u64::MAX, desk);
     }
 
-    /// Takes a packet that `line` brought. `hold` keeps its bytes where it has to wait.
+    /// Handles a packet from `line`. `hold` keeps its bytes where it has to wait.
     #[inline]
     pub(super) fn hear(
         &mut self,
@@ -89,7 +89,7 @@ impl<P: Protocol> Channel<P> {
         self.drain(now_ns, desk);
     }
 
-    /// Gives up a hole whose time is over.
+    /// Gives up a hole whose deadline has passed.
     #[inline]
     pub(super) fn expire(&mut self, now_ns: u64, desk: &mut FeedCounters) {
         if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
@@ -97,7 +97,7 @@ impl<P: Protocol> Channel<P> {
         }
     }
 
-    /// Does what the arbiter says until it has no more to say.
+    /// Executes the arbiter's outputs until there are none.
     #[inline]
     pub(super) fn drain(&mut self, now_ns: u64, desk: &mut FeedCounters) {
         while let Some(output) = self.arbiter.poll(now_ns) {
@@ -109,7 +109,7 @@ impl<P: Protocol> Channel<P> {
     fn act(&mut self, output: Output<Held>, desk: &mut FeedCounters) {
         match output {
             Output::Deliver { handle, skip } => {
-                // It was whole when it was kept, and held bytes do not change.
+                // It was checked when it was kept, and held bytes do not change.
                 if let Ok(packet) = P::Framing::parse(desk.bytes(&handle)) {
                     let built = build(packet.messages(), skip, &mut self.builder);
                     desk.messages.add(built);
@@ -136,13 +136,13 @@ impl<P: Protocol> Channel<P> {
     }
 }
 
-/// Gives the builder all messages but the first `skip`. Returns how many that were.
+/// Passes all messages but the first `skip` to the builder. Returns their number.
 #[inline]
 fn build<F: Framing>(messages: Messages<'_, F>, skip: u32, builder: &mut impl ChannelHandler) -> u64 {
     let mut built = 0;
     for message in messages.skip(skip as usize) {
         built += 1;
-        // Books are built from what messages say, whatever their numbers are.
+        // Books depend on the contents of messages, not on their numbers.
         builder.on_message(0, message);
     }
     built

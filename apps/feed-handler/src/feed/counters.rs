@@ -1,5 +1,5 @@
-//! What all channels of a feed share: the counters that another process reads while it runs, and
-//! the room where a packet that waited in several buffers is put together.
+//! State that all channels of a feed share: the counters that another process reads while it runs,
+//! and the buffer in which a packet from several mbufs is linearized.
 
 use wirepath::counters::{Counter, Scope, Unit};
 use wirepath::mem::Held;
@@ -13,7 +13,7 @@ pub(super) struct FeedCounters {
     pub(super) messages: Counter,
     pub(super) gaps: Counter,
     pub(super) missing: Counter,
-    /// Packets that had come in fragments and waited for their turn.
+    /// Packets that arrived in fragments and waited for their turn.
     gathered: Counter,
     room: Box<[u8]>,
 }
@@ -30,8 +30,7 @@ impl FeedCounters {
         }
     }
 
-    /// The bytes of a packet that waited. One that came in fragments lies in a buffer for each; it
-    /// is copied together.
+    /// The bytes of a packet that waited. One that arrived in fragments is copied into one piece.
     pub(super) fn bytes<'a>(&'a mut self, held: &'a Held) -> &'a [u8] {
         if let Some(bytes) = held.bytes() {
             return bytes;
@@ -39,7 +38,7 @@ impl FeedCounters {
         self.gathered.inc();
         let mut len = 0;
         for segment in held.segments() {
-            // A datagram is no longer than the room; what is not there does not parse.
+            // A datagram is no longer than the buffer; a truncated one would not parse.
             let end = (len + segment.len()).min(self.room.len());
             self.room[len..end].copy_from_slice(&segment[..end - len]);
             len = end;

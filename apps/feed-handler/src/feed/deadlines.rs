@@ -1,12 +1,12 @@
-//! When the open holes of all channels grow old. A turn in which none does looks at one value,
+//! The deadlines of all channels' open holes. A turn without an expired one reads one value,
 //! however many channels there are.
 
 /// No hole is open.
 const NEVER_NS: u64 = u64::MAX;
 
 pub(super) struct Deadlines {
-    /// No deadline is earlier. A hole that was filled leaves its own behind, until a turn looks at
-    /// all of them.
+    /// No deadline is earlier. A hole that was filled leaves its deadline behind, until a turn
+    /// reads all of them.
     least_ns: u64,
     of_channels: Vec<u64>,
 }
@@ -29,14 +29,14 @@ impl Deadlines {
         self.least_ns = self.least_ns.min(deadline_ns);
     }
 
-    /// Whether a hole may be too old.
+    /// Whether a hole may have expired.
     #[inline]
     pub(super) fn is_due(&self, now_ns: u64) -> bool {
         self.least_ns <= now_ns
     }
 
-    /// Lets `expire` act on each channel whose hole may be too old. It gives the channel's deadline
-    /// of then.
+    /// Calls `expire` for each channel whose hole may have expired. It returns the channel's new
+    /// deadline.
     #[cold]
     pub(super) fn expire(&mut self, now_ns: u64, mut expire: impl FnMut(usize) -> Option<u64>) {
         self.least_ns = NEVER_NS;

@@ -1,15 +1,15 @@
-//! Where each channel is, by the set that its packets come by and its number in them. Numbers are
-//! whatever a packet claims, so the table is a sorted array: any of them, known or not, is ten
-//! steps among a thousand channels.
+//! The index of channels: from the set that a packet came by and the number in it. A packet may
+//! claim any number, so the table is a sorted array: each lookup is ten steps among a thousand
+//! channels, known or not.
 
-/// Which channel: the lines it comes by, and the channel's number in the packets.
+/// The key of a channel: its set, and its number in the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) set: u16,
     pub(super) channel: u32,
 }
 
-/// The table. Its memory is taken when it is made.
+/// The table. Its memory is allocated at construction.
 pub(super) struct Index {
     /// Sorted by key.
     entries: Vec<(Key, u32)>,
@@ -21,7 +21,7 @@ impl Index {
         Self { entries: Vec::with_capacity(channels_max) }
     }
 
-    /// The channel's place.
+    /// The channel's index.
     pub(super) fn find(&self, key: Key) -> Option<usize> {
         let at = self.entries.binary_search_by_key(&key, |&(key, _)| key).ok()?;
         Some(self.entries[at].1 as usize)

@@ -1,10 +1,10 @@
-//! How long a packet takes, measured honestly: from the moment its burst is in the worker's hands
-//! (the device has filled the mbufs) to the end of the work on this packet, its books up to date.
-//! The wait behind the packets of the same burst is included, the reading of the capture is not.
+//! The latency of a packet: from the moment when the worker has its burst (the device has filled
+//! the mbufs) to the end of the work on this packet, with its books up to date. The wait behind
+//! earlier packets of the burst is included, reading the capture is not.
 //!
 //! It costs one clock read (some 20 ns) for each burst and one for each packet that is measured.
-//! Every seventh is by default: a number without a common factor with the burst, so that each place
-//! in a burst gets its turn.
+//! The default is every seventh: a number without a common factor with the burst, so that each
+//! position in a burst is measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hdrhistogram::Histogram;
 use wirepath::time::{Clock, Instant, MonotonicClock};
 
-/// When the present burst was received: written by the intake, read by the sampler.
+/// When the current burst was received: written by the intake, read by the sampler.
 #[derive(Clone, Debug)]
 pub struct Received(Arc<AtomicU64>);
 
@@ -39,7 +39,7 @@ pub struct Sampler {
     histogram: Histogram<u64>,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug)]
 pub struct Latency {
     /// Nanoseconds.
@@ -79,7 +79,7 @@ impl Sampler {
         }
     }
 
-    /// What was measured so far.
+    /// The measurements so far.
     pub fn latency(&self) -> Latency {
         Latency { histogram: self.histogram.clone(), every: self.every }
     }

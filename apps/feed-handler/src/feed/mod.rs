@@ -5,16 +5,17 @@
 //!                    │ drop                │ drop                  │ kept until its turn
 //! ```
 //!
-//! A *line* is a group that packets come in by; lines that carry the same messages make a *line
+//! A *line* is a group that packets arrive on; lines that carry the same messages make a *line
 //! set*, and each channel number within a set is a channel with a sequence, an arbiter, a decoder
 //! and books of its own. Lines and sets are configured, or [learned](crate::join) from the first
 //! packet of each group.
 //!
-//! The memory of configured channels and of the first that is learned is taken at the start, and on
-//! a live port nothing is learned: a channel number that the configuration does not have is refused
-//! by name. A replay takes the memory of further channels when the second packet of each comes, as
-//! many as there was memory for at the start; its file waits. Otherwise nothing here allocates,
-//! locks or makes a system call; see [`Sampler`] for the one clock read in several packets.
+//! The memory of configured channels and of the first that is learned is allocated at the start,
+//! and on a live port nothing is learned: a channel number that the configuration does not have is
+//! dropped for a reason. A replay allocates further channels when the second packet of each
+//! arrives, as many as there was memory for at the start; its file waits. Otherwise nothing here
+//! allocates, locks or makes a system call; see [`Sampler`] for the one clock read in several
+//! packets.
 
 mod app;
 mod channel;

@@ -1,4 +1,4 @@
-//! What a feed did, as plain values that leave the worker's thread at the end.
+//! The results of a feed, as plain values that leave the worker's thread at the end.
 
 use core::net::SocketAddrV4;
 
@@ -19,30 +19,30 @@ pub struct FeedTally {
     pub channels: Vec<ChannelTally>,
     /// Datagrams to groups beyond [`GROUPS_MAX`](super::GROUPS_MAX).
     pub groups_refused: u64,
-    /// How long packets took.
+    /// Latencies of packets.
     pub latency: Latency,
 }
 
 /// One channel.
 #[derive(Clone, Debug)]
 pub struct ChannelTally {
-    /// What the operator calls it, or its first group.
+    /// The operator's name for it, or its first group.
     pub name: String,
     /// Its number in the packets.
     pub channel: u32,
     /// Delivered, duplicate, late and missing messages.
     pub sequence: SequenceCounts,
-    /// What became of holes.
+    /// The outcomes of holes.
     pub holes: HoleCounts,
-    /// Messages that should have waited and could not.
+    /// Messages that should have waited, but no buffer was free for them.
     pub not_kept: u64,
     /// Messages by type, and those that could not be decoded.
     pub messages: MessageCounts,
     /// The first gaps, up to [`ChannelTally::GAPS_MAX`].
     pub gaps: Vec<Gap>,
-    /// Each line that was heard or configured.
+    /// Each line that was received or configured.
     pub lines: Vec<LineTally>,
-    /// What was built.
+    /// Its books.
     pub books: BooksTally,
 }
 
@@ -51,9 +51,9 @@ pub struct ChannelTally {
 pub struct LineTally {
     /// `A`, `B` …, or as configured.
     pub name: String,
-    /// Where it comes in.
+    /// Its group.
     pub group: SocketAddrV4,
-    /// What it did.
+    /// Its counts.
     pub counts: LineCounts,
 }
 
@@ -64,11 +64,11 @@ pub struct BooksTally {
     pub instruments: usize,
     /// Of these, with a bid and an offer.
     pub two_sided: usize,
-    /// Of these, not to be trusted, as messages are missing.
+    /// Of these, stale, as messages are missing.
     pub stale: usize,
-    /// What happened to them.
+    /// Their counts.
     pub counts: BookCounts,
-    /// Best bid and offer of those that were asked for.
+    /// Best bid and offer of the requested ones.
     pub tops: Vec<Top>,
 }
 
@@ -83,7 +83,7 @@ pub struct Top {
     pub stale: bool,
 }
 
-/// Whose top of book is wanted at the end.
+/// The instruments whose top of book is wanted at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tops {
     /// Every instrument's.
@@ -93,7 +93,7 @@ pub enum Tops {
 }
 
 impl FeedTally {
-    /// Adds what another worker did.
+    /// Adds another worker's results.
     pub(crate) fn add(&mut self, other: Self) {
         self.channels.extend(other.channels);
         self.groups_refused += other.groups_refused;
@@ -127,7 +127,7 @@ impl<P: Protocol> Feed<P> {
             })
             .collect();
         if set.name.is_none() {
-            // Which line a learned set heard first is chance; the lower address is line A.
+            // The line that a learned set received first is random; the lower address is line A.
             lines.sort_by_key(|line| line.group);
             lines.iter_mut().zip('A'..).for_each(|(line, letter)| line.name = letter.to_string());
         }

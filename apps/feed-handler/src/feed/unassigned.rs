@@ -1,23 +1,24 @@
 //! First packets of channels and groups that are not known yet. One packet alone opens no channel:
-//! its number or its session may be damaged, and a channel costs books and stays to the end. It
-//! waits here for a second one. Channels begin together, as exchanges open: each configured set has
-//! a place of its own to wait in, so that none is in another's way.
+//! its number or its session may be damaged, and a channel costs books and stays to the end. The
+//! packet waits here for a second one. Channels begin together, as exchanges open: each configured
+//! set has entries of its own, so that none blocks another.
 
 use market::framing::Header;
 use wirepath::mem::Held;
 
-/// First packets of a configured set that wait at once: a feed's own beside forged or damaged ones.
+/// First packets of a configured set that wait at once: a feed's own besides forged or damaged
+/// ones.
 pub(super) const UNASSIGNED_MAX: usize = 8;
 
-/// A packet of nobody yet.
+/// A packet without a channel yet.
 pub(super) struct UnassignedPacket {
-    /// The group that it came in by.
+    /// The group that it arrived on.
     pub(super) source: usize,
     /// The set that its group belongs to, where that is known.
     pub(super) set: Option<u16>,
     pub(super) header: Header,
     pub(super) now_ns: u64,
-    /// `None` where there was no buffer to spare: then it is a witness and no more.
+    /// `None` where no buffer was free: then it only confirms another one.
     pub(super) held: Option<Held>,
 }
 
@@ -26,25 +27,25 @@ pub(super) struct UnassignedPackets {
 }
 
 impl UnassignedPackets {
-    /// Room for so many.
+    /// Room for `newcomers_max` packets.
     pub(super) fn new(newcomers_max: usize) -> Self {
         Self { waiting: Vec::with_capacity(newcomers_max) }
     }
 
-    /// Takes the packet that `second` agrees with: of the same channel and session, over a line of
-    /// the same set, or over the same group where sets are learned; another group is a line of the
-    /// same set there if packets name a session. A heartbeat may be repeated word for word.
+    /// Takes the packet that `second` confirms: of the same channel and session, over a line of the
+    /// same set, or over the same group where sets are learned; another group is a line of the same
+    /// set there if packets name a session. A heartbeat may be repeated verbatim.
     pub(super) fn take_witness(&mut self, second: &UnassignedPacket, has_sessions: bool) -> Option<UnassignedPacket> {
         let idx = self.waiting.iter().position(|first| first.agrees(second, has_sessions))?;
         Some(self.waiting.remove(idx))
     }
 
-    /// Whether the group brought this very packet before, as networks copy packets.
+    /// Whether the group brought this very packet before, as networks duplicate packets.
     pub(super) fn has(&self, packet: &UnassignedPacket) -> bool {
         self.waiting.iter().any(|waiting| waiting.source == packet.source && waiting.header == packet.header)
     }
 
-    /// Adds one, and gives back the oldest where that had to make room.
+    /// Adds one, and returns the oldest where that had to make room.
     pub(super) fn push(&mut self, newcomer: UnassignedPacket) -> Option<UnassignedPacket> {
         let is_full = self.waiting.len() == self.waiting.capacity();
         let oldest = if is_full { Some(self.waiting.remove(0)) } else { None };

@@ -1,5 +1,5 @@
-//! A replay from beginning to end: open the files, start a pinned worker, watch it, and add up what
-//! happened.
+//! A replay from start to end: opens the files, starts a pinned worker, watches it, and sums up the
+//! results.
 
 mod source;
 
@@ -20,7 +20,7 @@ use crate::worker::{Frames, Work, together};
 
 use source::Source;
 
-/// Carries out a plan. `stop` ends it early, with the summary so far; `tell` hears what happens
+/// Carries out a plan. `stop` ends it early, with the summary so far; `tell` gets the events
 /// meanwhile.
 pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
     let truth = plan.feed.truth.as_deref().map(Truth::read).transpose().map_err(Error::failed)?;

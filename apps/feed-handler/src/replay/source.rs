@@ -1,5 +1,5 @@
-//! Where frames come from: the capture or the file, with faults around it where the plan has some,
-//! and a tap outermost, so that the recording holds what the worker received.
+//! The source of frames: the capture or the file, wrapped in faults where the plan has some, and in
+//! a tap outermost, so that the recording holds what the worker received.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::format::Format;
 use crate::plan::ReplayPlan;
 use crate::report::Ending;
 
-/// What is asked of the files once the worker is done.
+/// The files, for their results once the worker is done.
 pub(super) struct Source {
     replayed: Replayed,
     recorded: Option<Outcome<Recorded>>,
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// Frames that the tap wrote, or why it could not write them all; `None` without a tap.
+    /// Frames that the tap wrote, or why it could not write all of them; `None` without a tap.
     pub(super) fn recorded(&self) -> Option<Result<u64, String>> {
         let outcome = self.recorded.as_ref()?.get()?;
         Some(outcome.as_ref().map(|recorded| recorded.frames).map_err(ToString::to_string))
@@ -110,7 +110,7 @@ where
     Ok(Wrapped { queue, capabilities, recorded: tapped.recorded(0) })
 }
 
-/// Creating the recording empties the file: it must not be the one that is read.
+/// Creating the recording truncates the file: it must not be the input.
 fn check_other_file(input: &Path, capture: &Path) -> Result<(), Error> {
     match (fs::canonicalize(input), fs::canonicalize(capture)) {
         (Ok(input), Ok(capture)) if input == capture => {

@@ -1,4 +1,4 @@
-//! The two sums that must come out: no packet and no message ends without a name.
+//! The two sums that must hold: every packet and every message is counted.
 
 use std::collections::BTreeMap;
 
@@ -8,31 +8,33 @@ use wirepath::counters::{Reading, Sample, Snapshot};
 use super::Run;
 use crate::feed::ChannelTally;
 
-/// What became of packets:
-/// `read + duplicated + icmp_errors_from_kernel = delivered + answered + dropped + merged + held`.
+/// The outcomes of packets: `read + duplicated + icmp_errors_from_kernel = delivered + answered +
+/// dropped + merged + held`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketAccount {
-    /// Read from the file; or came to our queues, what the kernel dropped there included.
+    /// Read from the file; or received on our queues, including what the kernel dropped there.
     pub read: u64,
     /// Copied by the fault device.
     pub duplicated: u64,
-    /// ICMP errors about our flows that came to the kernel and were shown to us too.
+    /// ICMP errors about our flows that the kernel received and copied to us.
     pub icmp_errors_from_kernel: u64,
-    /// Datagrams that the feed took.
+    /// Datagrams that the feed accepted.
     pub delivered: u64,
-    /// ARP, ICMP and IGMP that a host of our own took.
+    /// ARP, ICMP and IGMP packets that a host of our own handled.
     pub answered: u64,
     /// Dropped for a named reason, from the device to the feed.
     pub dropped: u64,
-    /// Fragments that went into a datagram beside its first.
+    /// Fragments merged into a datagram beside its first.
     pub merged: u64,
-    /// Neither: fragments without their rest, and what was still in the device when a signal came.
+    /// Neither: fragments without their rest, and frames that were still in the device when a
+    /// signal came.
     pub held: u64,
-    /// Packets that ended without a name.
+    /// Packets that ended without a reason.
     pub unnamed: u64,
 }
 
-/// What became of messages: `received = delivered + duplicates + late + past + doubted + not_kept`.
+/// The outcomes of messages: `received = delivered + duplicates + late + past + doubted +
+/// not_kept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MessageAccount {
     /// On all lines.
@@ -41,14 +43,14 @@ pub struct MessageAccount {
     pub delivered: u64,
     /// Delivered before.
     pub duplicates: u64,
-    /// Given up before.
+    /// Their number was given up before.
     pub late: u64,
-    /// Of the time before a restart, and came after it.
+    /// From before a restart, and arrived after it.
     pub past: u64,
     /// In packets that claimed another session or numbers that no second packet confirmed: damaged
     /// or forged ones.
     pub doubted: u64,
-    /// Should have waited for its turn, and there was no buffer for it.
+    /// Should have waited, but no buffer was free for it.
     pub not_kept: u64,
     /// Delivered and not decoded.
     pub undecoded: u64,
@@ -63,7 +65,7 @@ impl PacketAccount {
             drops(counters).iter().filter(|(name, _)| name.starts_with("fault.")).map(|(_, n)| n).sum();
         let read = count(counters, "rx/frames") + at_device;
         let duplicated = count(counters, "fault/rx/duplicated");
-        // A signal finds frames between the file and the worker.
+        // After a signal frames remain between the file and the worker.
         let in_device = if run.stopped || run.limited {
             (read + duplicated).saturating_sub(at_device + by_faults + count(counters, "frames"))
         } else {
@@ -84,7 +86,7 @@ impl PacketAccount {
         }
     }
 
-    /// Whether it adds up.
+    /// Whether the sum holds.
     pub fn holds(&self) -> bool {
         let came = self.read + self.duplicated + self.icmp_errors_from_kernel;
         let went = self.delivered + self.answered + self.dropped + self.merged + self.held;
@@ -120,7 +122,7 @@ impl MessageAccount {
         }
     }
 
-    /// Whether it adds up.
+    /// Whether the sum holds.
     pub fn holds(&self) -> bool {
         let Self { received, delivered, duplicates, late, past, doubted, not_kept, .. } = *self;
         received == delivered + duplicates + late + past + doubted + not_kept
@@ -139,37 +141,36 @@ impl MessageAccount {
     }
 }
 
-/// A counter of all workers together; 0 where there is none of that name.
+/// The sum of a counter over all workers; 0 where none has that name.
 pub(crate) fn count(counters: &Snapshot, name: &str) -> u64 {
     let of_workers = |sample: &&Sample| of_worker(&sample.name) == Some(name);
     counters.samples.iter().filter(of_workers).filter_map(|sample| counters.count(&sample.name)).sum()
 }
 
-/// What is behind `worker0/`, `worker1/` …
+/// The part behind `worker0/`, `worker1/` …
 fn of_worker(name: &str) -> Option<&str> {
     let (number, rest) = name.strip_prefix("worker")?.split_once('/')?;
     number.bytes().all(|digit| digit.is_ascii_digit()).then_some(rest)
 }
 
-/// What a node took of all that came to it, which `counter` counts. One that only counts what it
-/// drops has no such counter.
+/// Packets that a node accepted, of those that `counter` counts. A node that only counts drops has
+/// no such counter.
 fn taken(counters: &Snapshot, counter: &str, node: &str) -> u64 {
     let dropped: u64 = drops(counters).iter().filter(|(name, _)| name.starts_with(node)).map(|(_, count)| count).sum();
     count(counters, counter).saturating_sub(dropped)
 }
 
-/// Every reason for which something that was received was dropped, as `ethernet.other_vlan`, with
-/// how often.
+/// Every drop reason of received packets, as `ethernet.other_vlan`, with its count.
 pub(super) fn drops(counters: &Snapshot) -> BTreeMap<String, u64> {
     of_both_ways(counters).into_iter().filter(|(name, _)| !is_outward(name)).collect()
 }
 
-/// The same of what was not sent.
+/// The same for packets that were not sent.
 pub(super) fn not_sent(counters: &Snapshot) -> BTreeMap<String, u64> {
     of_both_ways(counters).into_iter().filter(|(name, _)| is_outward(name)).collect()
 }
 
-/// A packet that is dropped may have a second reason why its sender is not told.
+/// A dropped packet may have a second reason, why no error was sent to its sender.
 fn is_outward(name: &str) -> bool {
     name.starts_with("egress.") || name.starts_with("tx.")
 }

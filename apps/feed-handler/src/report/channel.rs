@@ -1,5 +1,4 @@
-//! The parts of a summary that are told for each channel: its lines, its books, and how long its
-//! packets took.
+//! The parts of a summary for each channel: its lines, its books, and the latency of its packets.
 
 use market::BookCounts;
 use market::TopOfBook;
@@ -26,7 +25,7 @@ pub struct ChannelSummary {
     pub duplicates: u64,
     /// See [`Summary::late`](super::Summary::late).
     pub late: u64,
-    /// Messages of the time before a restart that came after it.
+    /// Messages from before a restart that arrived after it.
     pub past: u64,
     /// Messages of packets whose session or numbers no second packet confirmed.
     pub doubted: u64,
@@ -65,7 +64,7 @@ pub struct LineSummary {
     pub healed: u64,
     /// Messages that it had brought itself before.
     pub duplicates: u64,
-    /// Times that it skipped numbers, also where it brought them later.
+    /// Times that it skipped numbers, even where it brought them later.
     pub gaps: u64,
     /// Numbers that it skipped and did not bring later.
     pub lost: u64,
@@ -78,7 +77,7 @@ pub struct BooksSummary {
     pub instruments: usize,
     /// With a bid and an offer.
     pub two_sided: usize,
-    /// Not to be trusted, as messages are missing.
+    /// Stale, as messages are missing.
     pub stale: usize,
     /// Messages that changed a book.
     pub applied: u64,
@@ -88,11 +87,11 @@ pub struct BooksSummary {
     pub repeated_orders: u64,
     /// Orders without shares.
     pub empty_orders: u64,
-    /// Executions and cancels of more than there was.
+    /// Executions and cancels beyond the remaining size.
     pub beyond_size: u64,
     /// Refused for want of memory: orders, price levels, instruments.
     pub refused: u64,
-    /// Best bid and offer of the instruments that were asked for.
+    /// Best bid and offer of the requested instruments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tops: Vec<TopSummary>,
 }
@@ -110,14 +109,14 @@ pub struct TopSummary {
     pub ask: Option<String>,
     /// Shares there.
     pub ask_shares: u64,
-    /// Not to be trusted.
+    /// Stale.
     pub stale: bool,
 }
 
-/// How long packets took, in ns; `None` where none was measured.
+/// Latency of packets in ns; `None` where none was measured.
 #[derive(Debug, Serialize)]
 pub struct LatencySummary {
-    /// What exactly.
+    /// The definition of the latency.
     pub measures: &'static str,
     /// Packets that were measured.
     pub samples: u64,
@@ -134,7 +133,7 @@ pub struct LatencySummary {
     pub max: Option<u64>,
 }
 
-/// What the latency is, for people who will compare it with another.
+/// The definition of the latency, for readers who will compare it with another.
 const MEASURES: &str = "from a burst in the worker's hands to the books up to date, the wait behind the burst's earlier \
                         packets included, the device's own work not";
 
@@ -238,7 +237,7 @@ impl TopSummary {
 impl LatencySummary {
     pub(super) fn new(latency: &Latency) -> Self {
         let histogram = &latency.histogram;
-        // Where nothing was measured there is nothing to tell, and no 0.
+        // Without a measurement there is no value, not a 0.
         let told = |ns: u64| (!histogram.is_empty()).then_some(ns);
         Self {
             measures: MEASURES,

@@ -1,5 +1,5 @@
-//! A sentence for each limit of the handler that packets have met, with what to do about it: what
-//! is beyond one is counted by a name that says little alone.
+//! A sentence for each limit of the handler that packets have met, with its remedy: the counter's
+//! name alone explains little.
 
 use wirepath::counters::Snapshot;
 
@@ -8,7 +8,7 @@ use super::account::count;
 use super::text::grouped;
 use crate::feed::{CHANNELS_MAX, GROUPS_MAX, LINES_MAX};
 
-/// What a count of dropped datagrams means, by the reason that counts it.
+/// The meaning of a count of dropped datagrams, by its drop reason.
 pub(super) fn meanings() -> [(&'static str, String); 6] {
     [
         (
@@ -43,8 +43,8 @@ pub(super) fn meanings() -> [(&'static str, String); 6] {
     ]
 }
 
-/// The limits that were first met between two looks at the counters, for those who do not wait for
-/// the summary.
+/// The limits that were first met between two snapshots, for operators that do not wait for the
+/// summary.
 pub(crate) fn newly_met(before: &Snapshot, now: &Snapshot) -> Vec<String> {
     let met = meanings().into_iter().filter_map(|(reason, meaning)| {
         let name = reason.replace('.', "/drop/");

@@ -1,4 +1,5 @@
-//! The summary: what came in, what became of each packet and each message, and whether it adds up.
+//! The summary: what arrived, the outcome of each packet and each message, and whether the sums
+//! hold.
 //!
 //! ```text
 //!   packets   read + copied by faults = delivered to the feed + dropped by name + merged from fragments + held
@@ -6,8 +7,8 @@
 //!   truth     sent by the exchange    = received + injected losses, for each line and for both together
 //! ```
 //!
-//! [`Summary`] is plain values; its `Display` prints it for people, and serde as one JSON object.
-//! What does not add up, and whatever else failed, is a sentence in [`Summary::failures`], and the
+//! [`Summary`] is plain values; its `Display` prints it for people, and serde as one JSON object. A
+//! sum that does not hold, and any other failure, is a sentence in [`Summary::failures`], and the
 //! exit code follows.
 
 mod account;

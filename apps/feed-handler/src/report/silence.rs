@@ -1,5 +1,5 @@
-//! Channels of a live run of which nothing came: a sentence for each, with what may be the cause by
-//! what the counters tell.
+//! Channels of a live run without a packet: a sentence for each, with its possible cause by the
+//! counters.
 
 use wirepath::worker::live::IgmpMode;
 
@@ -7,7 +7,7 @@ use super::Summary;
 use super::limits::{limits, meanings};
 use crate::plan::RunPlan;
 
-/// What to tell the operator, who finds zeros in the summary. Not a failure: exchanges are silent
+/// Sentences for the operator, who finds zeros in the summary. Not a failure: exchanges are silent
 /// at night.
 pub(crate) fn silence(plan: &RunPlan, summary: &Summary) -> Vec<String> {
     let is_silent = |name: &str| {
@@ -19,12 +19,12 @@ pub(crate) fn silence(plan: &RunPlan, summary: &Summary) -> Vec<String> {
     silent.map(|set| format!("nothing came for channel {}: {causes}", set.name)).collect()
 }
 
-/// Whether a reason says that the bytes are not what the format has, and not that they met a limit.
+/// Whether a reason means that the bytes are not of the format, and not that a limit was met.
 fn is_of_format(reason: &str) -> bool {
     reason.starts_with("feed.") && meanings().iter().all(|(limit, _)| *limit != reason)
 }
 
-/// The likeliest first: what was counted, before what is only possible.
+/// The likeliest first: counted causes before possible ones.
 fn causes(plan: &RunPlan, summary: &Summary) -> String {
     let format = plan.feed.format;
     let dropped = |is_it: fn(&str) -> bool| {

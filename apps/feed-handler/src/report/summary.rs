@@ -1,4 +1,4 @@
-//! [`Summary`]: the whole of it, and what failed.
+//! [`Summary`]: all of it, and the failures.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use crate::feed::{ChannelTally, FeedTally, Tops};
 use crate::format::Format;
 use crate::plan::FeedPlan;
 
-/// How the run went, apart from the feed.
+/// The run's results, apart from the feed's.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Where the packets came from.
+    /// The origin of the packets.
     pub origin: Origin,
     /// A signal ended it.
     pub stopped: bool,
-    /// It ended after as many packets as were asked for.
+    /// It ended after the requested number of packets.
     pub limited: bool,
     /// From the first poll to the last.
     pub seconds: f64,
@@ -29,7 +29,7 @@ pub struct Run {
     pub core: Core,
     /// Fragments that still wait for the rest.
     pub held: u64,
-    /// Packets that ended without a name: a bug of ours.
+    /// Packets that ended without a reason: a bug of ours.
     pub unnamed: u64,
     /// How the file ended.
     pub ending: Ending,
@@ -39,7 +39,7 @@ pub struct Run {
     pub fault_seed: Option<u64>,
 }
 
-/// Where packets come from.
+/// The origin of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A file, which ends.
@@ -62,15 +62,15 @@ pub struct Core {
 pub enum Ending {
     /// It was not read to its end.
     Open,
-    /// Behind its last record.
+    /// After its last record.
     Whole,
-    /// In the middle of something; all before it was delivered.
+    /// In the middle of a record; all before it was delivered.
     Truncated(String),
-    /// In something that cannot be read.
+    /// In a record that cannot be read.
     Damaged(String),
 }
 
-/// Everything that a replay found out. Counts are of packets or messages, as their names say.
+/// All results of a run. Counts are of packets or messages, as their names say.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     /// The file, or the interface.
@@ -99,36 +99,36 @@ pub struct Summary {
     pub late: u64,
     /// Packets without messages.
     pub heartbeats: u64,
-    /// Packets that said that the session is over.
+    /// Packets that ended the session.
     pub ends: u64,
-    /// Times a feed began anew.
+    /// Times that a feed restarted.
     pub restarts: u64,
     /// Packets that were dropped, by node and reason.
     pub drops: BTreeMap<String, u64>,
-    /// What we did not send, by `node.reason`.
+    /// Packets that were not sent, by `node.reason`.
     pub not_sent: BTreeMap<String, u64>,
     /// Datagrams to groups beyond those that a worker learns; they are among the drops too.
     pub groups_refused: u64,
-    /// Datagrams whose checksum field holds the sum of the pseudo header only, and that were taken
-    /// all the same.
+    /// Datagrams whose checksum field holds the sum of the pseudo header only, and that were
+    /// accepted all the same.
     pub partial_checksums: u64,
-    /// The file ends in the middle of something.
+    /// The file ends in the middle of a record.
     pub truncated: bool,
-    /// In the middle of what, and where.
+    /// Which record, and where.
     pub truncation: Option<String>,
     /// A signal ended the run before the file did.
     pub stopped: bool,
-    /// Everything adds up.
+    /// All sums hold.
     pub accounted: bool,
-    /// What became of packets.
+    /// The outcomes of packets.
     pub packet_account: PacketAccount,
-    /// What became of messages.
+    /// The outcomes of messages.
     pub message_account: MessageAccount,
     /// Each channel.
     pub channels: Vec<ChannelSummary>,
     /// All channels' books together, without their tops.
     pub books: BooksSummary,
-    /// How long packets took.
+    /// Latency of packets.
     pub latency_ns: LatencySummary,
     /// From the first poll to the last.
     pub seconds: f64,
@@ -144,7 +144,7 @@ pub struct Summary {
     pub fault_seed: Option<u64>,
     /// The comparison with the truth file.
     pub truth: Option<TruthCheck>,
-    /// What failed, in sentences. Empty where all is well.
+    /// The failures, as sentences. Empty where all is well.
     pub failures: Vec<String>,
 }
 
@@ -160,7 +160,7 @@ pub struct Undecoded {
 }
 
 impl Summary {
-    /// Adds everything up.
+    /// Builds the summary.
     pub fn new(plan: &FeedPlan, truth: Option<&Truth>, run: Run, tally: &FeedTally, counters: &Snapshot) -> Self {
         let packet_account = PacketAccount::new(counters, &run);
         let message_account = MessageAccount::new(&tally.channels);
@@ -217,13 +217,13 @@ impl Summary {
         summary
     }
 
-    /// Shows so many tops of each channel and no more.
+    /// Shows at most so many tops of each channel.
     pub fn limit_tops(&mut self, tops: Tops) {
         let Tops::First(count) = tops else { return };
         self.channels.iter_mut().for_each(|channel| channel.books.tops.truncate(count));
     }
 
-    /// Whether any packet of the format came.
+    /// Whether any packet of the format arrived.
     pub fn heard(&self) -> bool {
         self.channels.iter().flat_map(|channel| &channel.lines).any(|line| line.packets + line.heartbeats > 0)
     }

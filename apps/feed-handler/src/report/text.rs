@@ -1,5 +1,5 @@
-//! The summary for people: what matters first, numbers in columns, nothing that is zero and does
-//! not have to be.
+//! The summary for people: the important part first, numbers in columns, zeros only where they are
+//! needed.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use wirepath::time::Duration;
 use super::limits::limits;
 use super::{ChannelSummary, Summary, TopSummary};
 
-/// Rows of aligned columns. The first column is text and stands left, the others are numbers and
-/// stand right.
+/// Rows of aligned columns. The first column is text and aligned left, the others are numbers and
+/// aligned right.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -180,7 +180,7 @@ impl Summary {
         self.write_messages(f)
     }
 
-    /// The sum of messages, with what is in it.
+    /// The sum of messages, with its parts.
     fn write_messages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let account = &self.message_account;
         write!(f, "  messages: received = delivered + duplicates + late")?;

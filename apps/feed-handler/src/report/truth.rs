@@ -1,5 +1,5 @@
-//! The comparison with what exchange-sim really sent: for each line sent = received + injected
-//! losses, and for both lines together nothing missing but what was lost on both.
+//! The comparison with the truth of exchange-sim: for each line sent = received + injected losses,
+//! and for both lines together only what was lost on both is missing.
 
 use std::net::SocketAddrV4;
 
@@ -21,12 +21,12 @@ pub struct TruthCheck {
     pub lost_on_both: u64,
     /// The gaps are exactly the ranges that were lost on both lines.
     pub gaps_agree: bool,
-    /// Each book ends with the top that the exchange's has; `None` where messages were lost on both
-    /// lines, as books may then differ.
+    /// Each book ends with the exchange's top; `None` where messages were lost on both lines, as
+    /// books may then differ.
     pub tops_agree: Option<bool>,
     /// Everything agrees.
     pub agrees: bool,
-    /// What does not agree, in sentences.
+    /// The differences, as sentences.
     pub differences: Vec<String>,
 }
 
@@ -48,14 +48,14 @@ pub struct TruthLine {
 }
 
 impl TruthLine {
-    /// Whether it does.
+    /// Whether the sum holds.
     pub fn holds(&self) -> bool {
         self.sent + self.duplicated == self.received + self.lost
     }
 }
 
 impl TruthCheck {
-    /// Compares everything that the truth tells.
+    /// Compares everything that the truth has.
     pub(super) fn new(truth: &Truth, tally: &FeedTally, stopped: bool) -> Self {
         let mut differences = Vec::new();
         if stopped {
@@ -123,7 +123,7 @@ fn check_line(truth: &Truth, idx: usize, tally: &FeedTally, differences: &mut Ve
     checked
 }
 
-/// Gaps may touch where a heartbeat revealed the first and data the second; ranges never do.
+/// Gaps may be adjacent where a heartbeat revealed the first and data the second; ranges never are.
 fn gaps_agree(ranges: &[SequenceRange], channels: &[ChannelTally]) -> bool {
     let mut merged: Vec<SequenceRange> = Vec::new();
     for gap in channels.iter().flat_map(|channel| &channel.gaps) {
@@ -133,7 +133,7 @@ fn gaps_agree(ranges: &[SequenceRange], channels: &[ChannelTally]) -> bool {
         }
     }
     let missing: u64 = channels.iter().map(|channel| channel.sequence.missing).sum();
-    // The list of gaps is bounded; beyond it the sum has to do.
+    // The list of gaps is bounded; beyond it only the sum is compared.
     if channels.iter().any(|channel| channel.gaps.len() == ChannelTally::GAPS_MAX) {
         return missing == ranges.iter().map(|range| range.count()).sum::<u64>();
     }

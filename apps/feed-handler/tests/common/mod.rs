@@ -39,7 +39,8 @@ pub(crate) fn replay_any(file: &Path, format: &str, flags: &[&str]) -> (Value, O
     (serde_json::from_str(&text).unwrap(), output)
 }
 
-/// What must not depend on how the same packets came: everything but names, times and the machine.
+/// The part of a summary that must not depend on how the same packets came: everything but names,
+/// times and the machine.
 pub(crate) fn essence(summary: &Value) -> Value {
     let mut essence = summary.clone();
     let object = essence.as_object_mut().unwrap();

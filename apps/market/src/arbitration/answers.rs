@@ -1,8 +1,8 @@
-//! What is missing, and the answers that bring it: ordinary packets from a re-request server.
+//! Missing messages, and the answers that bring them: ordinary packets from a re-request server.
 //!
-//! An answer is judged by what is known to be missing and by nothing else. It never begins the feed
-//! anew, reveals a hole or overflows the window, whatever its header says: it may be late, come
-//! twice, or be forged.
+//! An answer is accepted only for messages that are known to be missing. It never restarts the
+//! feed, reveals a hole or overflows the window, whatever its header says: it may be late,
+//! duplicated or forged.
 
 use super::{Arbiter, Arrival, Fate, Line, Offered};
 use crate::framing::{Header, PacketKind, Session};
@@ -17,7 +17,7 @@ pub struct Missing {
     pub since_ns: u64,
 }
 
-/// What answers brought.
+/// Counts of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerCounts {
     /// Packets.
@@ -26,21 +26,21 @@ pub struct AnswerCounts {
     pub messages: u64,
     /// Messages that filled a hole.
     pub delivered: u64,
-    /// Packets that were about nothing missing: of another session, without messages, past all that
-    /// is known.
+    /// Packets that brought nothing missing: of another session, without messages, beyond all known
+    /// numbers.
     pub unasked: u64,
-    /// Packets that found the window full, and have to be asked for again.
+    /// Packets that found the window full, and have to be requested again.
     pub full: u64,
 }
 
 impl<H> Arbiter<H> {
-    /// The session that a request has to name; `None` before the first packet.
+    /// The session for a request; `None` before the first packet.
     pub const fn session(&self) -> Option<Session> {
         self.track.session()
     }
 
-    /// What is missing now, in rising order. A walk over the kept packets; nothing where nothing is
-    /// missing.
+    /// The numbers that are missing now, in rising order. A walk over the kept packets; empty where
+    /// nothing is missing.
     pub fn missing(&self) -> impl Iterator<Item = Missing> + Clone + '_ {
         let kept = self.kept.iter().map(|(kept, _)| (kept.header.seq, kept.header.end(), kept.now_ns));
         let horizon = self.horizon.map(|horizon| (horizon.header.end(), horizon.header.end(), horizon.now_ns));
@@ -86,8 +86,7 @@ impl<H> Arbiter<H> {
         Fate::Keep
     }
 
-    /// Makes the oldest hole a gap without waiting for its time: nobody will fill it.
-    /// [`Arbiter::poll`] tells it.
+    /// Makes the oldest hole a gap at once: no answer will fill it. [`Arbiter::poll`] reports it.
     pub fn give_up(&mut self) {
         self.update_hole();
         if let Some(hole) = &mut self.hole {
@@ -95,18 +94,18 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// What answers brought.
+    /// Counts of answers.
     pub fn answers(&self) -> AnswerCounts {
         AnswerCounts { delivered: self.lines[self.answers_line().0].first, ..self.answers }
     }
 
-    /// The line that answers count as.
+    /// The line that answers are counted under.
     pub(super) fn answers_line(&self) -> Line {
         Line(self.lines.len() - 1)
     }
 
-    /// The answer as an arrival, as old as the packet that revealed the hole: what remains of the
-    /// hole beside it is not younger for it. `None` where it reaches past all that is known.
+    /// The answer as an arrival with the time of the packet that revealed the hole: the rest of the
+    /// hole must not become younger. `None` where it reaches beyond all known numbers.
     fn place_answer(&self, header: &Header) -> Option<Arrival> {
         let horizon = self.horizon.filter(|horizon| header.end() <= horizon.header.end())?;
         let idx = self.kept.partition_point(|(kept, _)| kept.header.seq <= header.seq);

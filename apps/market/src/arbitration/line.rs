@@ -1,4 +1,4 @@
-//! What one line does: its share of first arrivals, its losses, its silence.
+//! The state of one line: its share of first arrivals, its losses, its silence.
 
 use crate::framing::Header;
 use crate::sequence::{First, Policy, Track, is_numbered};
@@ -14,7 +14,7 @@ impl Line {
     pub const B: Self = Self(1);
 }
 
-/// What one line did.
+/// Counts of one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounts {
     /// Packets with messages.
@@ -23,18 +23,18 @@ pub struct LineCounts {
     pub heartbeats: u64,
     /// Messages in its packets.
     pub messages: u64,
-    /// Messages that it brought first; its share of the delivered ones tells which line is faster.
+    /// Messages that it brought first; its share of the delivered ones shows which line is faster.
     pub first: u64,
     /// Messages that it brought into a hole another line had revealed.
     pub healed: u64,
-    /// Times that it skipped numbers, also where it brought them later.
+    /// Times that it skipped numbers, even where it brought them later.
     pub gaps: u64,
     /// Messages that it had brought itself before.
     pub duplicates: u64,
     /// Numbers that it skipped and did not bring later: its own loss, whatever the other lines did.
     pub lost: u64,
-    /// When it was last heard, ns. A line that is silent for seconds is dead, although nothing is
-    /// missing yet.
+    /// When its last packet arrived, ns. A line that is silent for seconds is dead, although
+    /// nothing is missing yet.
     pub heard_ns: u64,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct LineState {
 
 impl Default for LineState {
     fn default() -> Self {
-        // What was sent before the line was first heard is the channel's loss, not the line's.
+        // Messages from before the line's first packet are the channel's loss, not the line's.
         let policy = Policy { first: First::Anywhere, ..Policy::default() };
         let (packets, heartbeats, messages) = (0, 0, 0);
         let (restarts, first, healed, heard_ns) = (0, 0, 0, 0);
@@ -70,7 +70,7 @@ impl Default for LineState {
 }
 
 impl LineState {
-    /// A packet has come, whatever it is worth.
+    /// Records a packet, whether accepted or not.
     #[inline]
     pub(super) fn hear(&mut self, header: &Header, now_ns: u64) {
         self.packets += u64::from(header.count > 0);
@@ -79,7 +79,7 @@ impl LineState {
         self.heard_ns = now_ns;
     }
 
-    /// The channel believes the packet, after so many restarts: it is the line's too.
+    /// The channel accepts the packet, after so many restarts; so does the line.
     #[inline]
     pub(super) fn follow(&mut self, header: &Header, restarts: u64) {
         if !is_numbered(header) {

@@ -12,18 +12,18 @@
 //! of the same one, or until the [`Window`] ends: too many packets wait, or the oldest has waited
 //! too long. Then the hole is a gap.
 //!
-//! A packet that claims what nothing else has shown, numbers that were skipped or numbers that
-//! began anew, is kept beside the others until a second packet agrees, as [`crate::sequence`] says:
-//! only then is there a hole or a restart. On a line that carries traffic or has a twin that is at
-//! once; on one that is alone and quiet it is the next heartbeat. At the end of all packets,
-//! [`Arbiter::close`] takes what nothing speaks against.
+//! A packet with an implausible claim, skipped numbers or restarted numbers, is kept apart until a
+//! second packet confirms it, as [`crate::sequence`] says: only then is there a hole or a restart.
+//! On a line with traffic or with a twin the second packet comes at once; on a single quiet line it
+//! is the next heartbeat. At the end of all packets, [`Arbiter::close`] accepts those that nothing
+//! contradicts.
 //!
-//! Where the publisher has a server for those who missed something, [`crate::rerequest`] asks it
-//! for what [`Arbiter::missing`] tells, and the answers come in through [`Arbiter::offer_answer`].
+//! Where the publisher has a re-request server, [`crate::rerequest`] requests what
+//! [`Arbiter::missing`] returns, and [`Arbiter::offer_answer`] takes the answers.
 //!
 //! A kept packet is an opaque handle of the caller: a buffer it owns, or a copy in [`Slots`]. Each
-//! handle given to [`Arbiter::keep`] comes back exactly once. Memory is taken at construction; time
-//! is an argument in nanoseconds.
+//! handle given to [`Arbiter::keep`] comes back exactly once. Memory is allocated at construction;
+//! time is an argument in nanoseconds.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ use line::LineState;
 /// How long a hole may stay open. Both limits apply; the first one reached makes it a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Packets that wait behind a hole, and no more. They hold buffers of the pool, so count them
+    /// The most packets that wait behind a hole. They hold buffers of the pool, so count them
     /// there, and [`DOUBTS_MAX`](crate::sequence::DOUBTS_MAX) more for those that wait for a
     /// witness. 0 makes each hole a gap at once.
     pub packets: usize,
@@ -61,8 +61,8 @@ impl Default for Window {
     }
 }
 
-/// What to do with the packet that was just offered. Whatever it is, call [`Arbiter::poll`]
-/// afterwards.
+/// The decision about the packet that was just offered. Call [`Arbiter::poll`] afterwards in any
+/// case.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -71,14 +71,14 @@ pub enum Fate {
         /// Messages to leave out.
         skip: u32,
     },
-    /// Hand it over with [`Arbiter::keep`]. Who cannot drops it, and it is lost unless another line
-    /// brings it.
+    /// Pass it to [`Arbiter::keep`]. A caller that cannot drops it, and it is lost unless another
+    /// line brings it.
     Keep,
-    /// It holds nothing new, or nothing to be believed. Free it.
+    /// It has nothing new, or is not credible. Free it.
     Discard,
 }
 
-/// What happens next, in order.
+/// The next output, in order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<H> {
     /// A kept packet's turn has come: process its messages but the first `skip`.
@@ -88,20 +88,20 @@ pub enum Output<H> {
         /// Messages to leave out.
         skip: u32,
     },
-    /// A kept packet turned out to hold nothing new, or nothing to be believed. Free it.
+    /// A kept packet has nothing new, or is not credible. Free it.
     Discard {
         /// The packet.
         handle: H,
     },
     /// Numbers that no line brought in time.
     Gap(Gap),
-    /// The feed begins anew: books of the channel are void.
+    /// The feed restarts: the channel's books are void.
     Restart,
     /// No more messages in this session.
     EndOfSession,
 }
 
-/// What happened to the holes. A hole that is filled in its middle counts as two.
+/// The outcomes of holes. A hole that is filled in its middle counts as two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoleCounts {
     /// Holes that a packet or a heartbeat revealed.
@@ -109,27 +109,27 @@ pub struct HoleCounts {
     /// Closed by another line than the one that revealed them: lost on one line, healed by the
     /// other.
     pub healed: u64,
-    /// Closed by the line that revealed them: packets had changed places on the way.
+    /// Closed by the line that revealed them: the network had reordered packets.
     pub reordered: u64,
     /// Closed by an answer to a re-request.
     pub recovered: u64,
-    /// Became a gap because nobody answered ([`Arbiter::give_up`]).
+    /// Became a gap because no answer came ([`Arbiter::give_up`]).
     pub given_up_unanswered: u64,
     /// Became a gap because too many packets waited.
     pub given_up_full: u64,
-    /// Became a gap because the wait was over.
+    /// Became a gap because the wait timed out.
     pub given_up_late: u64,
-    /// Became a gap because the feed began anew.
+    /// Became a gap because the feed restarted.
     pub given_up_restart: u64,
     /// Most packets that ever waited at once.
     pub depth_max: usize,
 }
 
-/// Kept packets before a number that are looked at for it. A longer one that lies farther back is
-/// overlooked; then a packet is kept twice and discarded in the end.
+/// Kept packets before a number that are checked for it. A longer one that lies farther back is
+/// missed; then a packet is kept twice and discarded in the end.
 const LOOK_BACK: usize = 8;
 
-/// The machine for one channel. `H` is what the caller keeps packets by.
+/// The machine for one channel. `H` is the caller's handle of a kept packet.
 #[derive(Debug)]
 pub struct Arbiter<H> {
     track: Track,
@@ -141,22 +141,22 @@ pub struct Arbiter<H> {
     answers: AnswerCounts,
     /// Packets that wait, by their first number.
     kept: VecDeque<(Arrival, H)>,
-    /// The packet that [`Fate::Keep`] was answered for.
+    /// The packet for which [`Fate::Keep`] was returned.
     offered: Option<Offered>,
     /// The packet that reaches farthest. While it ends above the expected number, something is
     /// missing.
     horizon: Option<Arrival>,
     hole: Option<Hole>,
-    /// A restart that waits until the packets of before are out: what began it, and its handle if
-    /// it was kept.
+    /// A restart that waits until the packets before it are delivered: the packet that caused it,
+    /// and its handle if it was kept.
     restarting: Option<(Arrival, Option<H>)>,
     session_end: SessionEnd,
-    /// Nothing more will come.
+    /// No packet will come any more.
     is_closing: bool,
     holes: HoleCounts,
 }
 
-/// What is kept of a packet that waits for a witness. There is no handle where the caller could not
+/// The record of a packet that waits for a witness. There is no handle where the caller could not
 /// keep it, or where it has no messages.
 #[derive(Debug)]
 struct Doubted<H> {
@@ -164,12 +164,12 @@ struct Doubted<H> {
     handle: Option<H>,
 }
 
-/// Where a packet goes that is handed over.
+/// The destination of a packet that is being kept.
 #[derive(Clone, Copy, Debug)]
 enum Offered {
     /// Behind the hole.
     BehindHole(Arrival),
-    /// To the others that wait for a witness; it is the last of them.
+    /// Among those that wait for a witness; it is the last of them.
     Doubted,
 }
 
@@ -187,15 +187,15 @@ struct Hole {
     /// The line that last brought a part of it.
     filled_by: Line,
     since_ns: u64,
-    /// Nobody will fill it.
+    /// No packet will fill it.
     forsaken: bool,
 }
 
-/// A publisher repeats the end of its session every second; the consumer hears of it once.
+/// A publisher repeats the end of its session every second; the consumer gets it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionEnd {
     Open,
-    /// The end is known and its last messages are not here yet.
+    /// The end is known and its last messages have not arrived yet.
     Announced {
         seq: u64,
     },
@@ -203,7 +203,7 @@ enum SessionEnd {
 }
 
 impl<H> Arbiter<H> {
-    /// A channel carried by `lines_count` lines. Takes the memory for the packets of the window.
+    /// A channel with `lines_count` lines. Allocates the memory for the packets of the window.
     pub fn new(lines_count: usize, policy: Policy, window: Window) -> Self {
         Self {
             track: Track::new(policy, 0),
@@ -224,7 +224,7 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// Judges a packet that `line` brought. The slower line's copy costs one compare.
+    /// Decides about a packet from `line`. The slower line's copy costs one compare.
     ///
     /// Panics where the caller has not drained [`Arbiter::poll`] since the last packet, or names a
     /// line that this arbiter does not have.
@@ -265,8 +265,8 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// Hands over the packet for which [`Fate::Keep`] was answered. Gives it back where that was
-    /// not so. Costs a move of the kept packets behind it, at most [`Window::packets`].
+    /// Keeps the packet for which [`Fate::Keep`] was returned; returns it in any other case. Costs
+    /// a move of the kept packets behind it, at most [`Window::packets`].
     pub fn keep(&mut self, handle: H) -> Result<(), H> {
         match self.offered.take() {
             None => return Err(handle),
@@ -279,9 +279,9 @@ impl<H> Arbiter<H> {
         Ok(())
     }
 
-    /// What happens next; `None` where there is nothing to do until a packet or
-    /// [`Arbiter::deadline_ns`] comes. Call it until then after each offer, and once a turn of the
-    /// loop for the time.
+    /// The next output; `None` where there is nothing to do until a packet arrives or
+    /// [`Arbiter::deadline_ns`] passes. Call it until then after each offer, and once a turn of the
+    /// loop for the deadlines.
     pub fn poll(&mut self, now_ns: u64) -> Option<Output<H>> {
         if let Some(output) = self.poll_doubts().or_else(|| self.poll_kept()) {
             return Some(output);
@@ -301,8 +301,8 @@ impl<H> Arbiter<H> {
         Some(Output::Restart)
     }
 
-    /// Nothing more will come: what waits for a witness and has nothing against it is believed,
-    /// unless it claims that the feed began anew or lies farther ahead than
+    /// No packet will come any more: packets that wait for a witness and that nothing contradicts
+    /// are accepted, unless they claim a restart or lie farther ahead than
     /// [`Policy::restart_distance`]. Call [`Arbiter::poll`] afterwards, at `u64::MAX` to give up
     /// what is missing.
     pub fn close(&mut self) {
@@ -320,12 +320,12 @@ impl<H> Arbiter<H> {
         self.track.counts()
     }
 
-    /// What happened to the holes.
+    /// The outcomes of holes.
     pub const fn holes(&self) -> &HoleCounts {
         &self.holes
     }
 
-    /// What each line did, in the order of their numbers.
+    /// The counts of each line, in the order of their numbers.
     pub fn lines(&self) -> impl Iterator<Item = LineCounts> + '_ {
         self.lines[..self.answers_line().0].iter().map(LineState::counts)
     }
@@ -350,8 +350,8 @@ impl<H> Arbiter<H> {
         Fate::Discard
     }
 
-    /// The packet claims nothing implausible: its line knows it, and what the line claimed before
-    /// is the less likely.
+    /// The packet has no implausible claim: its line follows it, and what the line claimed before
+    /// is less credible.
     #[inline]
     fn go_on(&mut self, arrival: &Arrival) {
         self.follow(arrival);
@@ -360,14 +360,14 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// What the packet's line claimed until `before_ns` is the less likely.
+    /// The claims of the packet's line until `before_ns` are less credible.
     fn contradict(&mut self, arrival: &Arrival, before_ns: u64) {
         let Arrival { line, ref header, now_ns } = *arrival;
         let over_ns = now_ns.saturating_sub(self.window.wait_ns);
         self.doubts.contradict(&Contradiction { header, line_idx: line.0, before_ns, over_ns });
     }
 
-    /// Shows the packet's line what is believed of it.
+    /// The packet's line follows an accepted packet.
     #[inline]
     fn follow(&mut self, arrival: &Arrival) {
         let restarts = self.track.counts().restarts;
@@ -433,7 +433,7 @@ impl<H> Arbiter<H> {
         Fate::Keep
     }
 
-    /// Everything of before is out: begins anew with the packet that was believed.
+    /// All packets before the restart are delivered: restarts with the accepted packet.
     fn finish_restart(&mut self, arrival: Arrival, handle: Option<H>) {
         self.track.restart(&arrival.header);
         self.doubts.begin(&arrival.header, Claim::Restart);
@@ -445,8 +445,8 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// What became of packets that waited for a witness. None is taken while the window overflows,
-    /// or while the packets before a restart are on their way out.
+    /// The outcomes of packets that waited for a witness. None is taken while the window overflows,
+    /// or while the packets before a restart are being delivered.
     #[inline]
     fn poll_doubts(&mut self) -> Option<Output<H>> {
         if self.doubts.is_empty() || !(self.is_closing || self.doubts.is_due(self.track.reach())) {
@@ -465,7 +465,7 @@ impl<H> Arbiter<H> {
             }
             let (Doubt { header, claim, kept: Doubted { arrival, handle }, .. }, finding) = taken?;
             if finding == Finding::Dismissed {
-                // The caller has counted what it could not keep.
+                // The caller has counted the messages that it could not keep.
                 if handle.is_some() || header.count == 0 {
                     self.track.doubt(&header);
                 }
@@ -492,7 +492,7 @@ impl<H> Arbiter<H> {
         None
     }
 
-    /// Lets a packet in that is believed now. Gives its handle back where nothing of it is new.
+    /// Processes a packet that is now accepted. Returns its handle where it has nothing new.
     fn admit(&mut self, arrival: Arrival, handle: Option<H>) -> Option<H> {
         self.show(&arrival);
         let (header, handle) = (&arrival.header, handle?);
@@ -504,7 +504,7 @@ impl<H> Arbiter<H> {
         None
     }
 
-    /// What a packet that is believed now says of the numbers, apart from its messages.
+    /// Applies the numbers of a packet that is now accepted, without its messages.
     fn show(&mut self, arrival: &Arrival) {
         self.follow(arrival);
         if let Some(before_ns) = arrival.now_ns.checked_sub(1) {
@@ -533,8 +533,8 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// All of its messages wait already, as far as a short look tells. A window that is wide enough
-    /// for re-requests holds thousands of packets, so it is searched, not walked.
+    /// Whether all of its messages are kept already, as far as a short search shows. A window that
+    /// is wide enough for re-requests holds thousands of packets, so it is searched, not walked.
     fn is_kept(&self, header: &Header) -> bool {
         let idx = self.kept.partition_point(|(kept, _)| kept.header.seq <= header.seq);
         let mut next = header.seq;
@@ -598,7 +598,7 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// Gives up the hole where its time or its room is over.
+    /// Gives up the hole where it has timed out or the window is full.
     fn poll_gap(&mut self, now_ns: u64) -> Option<Gap> {
         let deadline_ns = self.deadline_ns()?;
         if self.restarting.is_some() {

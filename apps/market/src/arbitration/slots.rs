@@ -1,4 +1,5 @@
-//! Copies of packets in memory that is taken once: for a caller whose buffers are too few to wait.
+//! Copies of packets in memory that is allocated once: for a caller whose buffers are too few to
+//! wait.
 
 /// Room for a fixed number of packets of a fixed length.
 #[derive(Debug)]
@@ -9,7 +10,7 @@ pub struct Slots {
     len_max: usize,
 }
 
-/// One copied packet. It cannot be cloned: it goes back to its [`Slots`] once.
+/// One copied packet. It cannot be cloned: it is returned to its [`Slots`] once.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
@@ -44,7 +45,7 @@ impl Slots {
         &self.bytes[start..start + self.lens[slot.0 as usize]]
     }
 
-    /// Takes a slot back.
+    /// Frees a slot.
     pub fn free(&mut self, slot: Slot) {
         self.free.push(slot.0);
     }

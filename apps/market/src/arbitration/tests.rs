@@ -4,7 +4,7 @@ use super::*;
 use crate::framing::Session;
 use crate::sequence::{DOUBTS_MAX, First};
 
-/// A packet as tests write it: where it came in, when, and what it covers.
+/// A packet as tests write it: its line, its time, and its numbers.
 fn data(seq: u64, count: u32) -> Header {
     Header { channel: 0, session: Session(1), seq, count, kind: PacketKind::Data, sent_ns: 0 }
 }
@@ -15,8 +15,8 @@ fn heartbeat(seq: u64) -> Header {
 
 const WINDOW: Window = Window { packets: 2, wait_ns: 100 };
 
-/// Plays packets and writes what came of each: `1-3` delivered numbers, `=` freed, `k` kept, `G1-2`
-/// gap, `R` restart, `.` end. The handle of a packet is its range.
+/// Plays packets and records the outcome of each: `1-3` delivered numbers, `=` freed, `k` kept,
+/// `G1-2` gap, `R` restart, `.` end. The handle of a packet is its range.
 struct Play {
     arbiter: Arbiter<(u64, u64)>,
     story: Vec<String>,
@@ -54,7 +54,7 @@ impl Play {
         self
     }
 
-    /// Nothing more comes.
+    /// No packet will come any more.
     fn close(&mut self) -> &mut Self {
         self.arbiter.close();
         self.wait(u64::MAX - self.now_ns)
@@ -271,7 +271,7 @@ fn answer_never_restarts_jumps_or_overflows() {
     let mut play = Play::new(WINDOW);
     play.offer(Line::A, data(200_000, 1)).offer(Line::A, data(200_001, 1));
     assert_eq!(play.wait(100).story, ["k", "k", "G1-199999", "200000-200000", "200001-200001"]);
-    // Late by more than any packet of a line may be.
+    // Later than any packet of a line may be.
     assert_eq!(answer(&mut play, data(1, 2)), Fate::Discard);
     assert_eq!(answer(&mut play, data(200_002, 2)), Fate::Discard);
     assert_eq!(answer(&mut play, Header { session: Session(9), ..data(1, 2) }), Fate::Discard);
@@ -296,7 +296,7 @@ fn hole_that_is_given_up_is_a_gap_at_once() {
     assert_eq!(play.arbiter.holes().given_up_unanswered, 1);
 }
 
-/// Cuts `total` messages into packets at random, loses and moves some.
+/// Splits `total` messages into random packets, loses and moves some.
 fn any_line(total: u64) -> impl Strategy<Value = Vec<(u64, Header)>> {
     proptest::collection::vec((1_u32..8, 0_u64..12, 0_u8..10), total as usize).prop_map(move |cuts| {
         let mut packets = Vec::new();
@@ -343,7 +343,7 @@ proptest! {
         prop_assert_eq!(play.arbiter.kept_count(), 0);
         let counts = play.arbiter.counts();
         prop_assert_eq!(counts.delivered + counts.missing, 120);
-        // A packet that overtakes others by more than the wait is one that its line contradicts.
+        // A packet that overtakes others by more than the wait is contradicted by its own line.
         prop_assert_eq!(counts.delivered + counts.duplicates + counts.late + counts.doubted, offered);
         let holes = play.arbiter.holes();
         let closed = holes.healed + holes.reordered + holes.given_up_full + holes.given_up_late;
@@ -468,7 +468,7 @@ fn claim_that_its_line_contradicts_three_times_has_no_witness_on_the_other() {
     play.offer(Line::B, data((1 << 20) + 1, 1)).check("1-1 k 2-2 3-3 4-4 = k");
 }
 
-/// A bit that is always wrong: each damaged packet would prove the one before it.
+/// A stuck bit: each damaged packet would confirm the one before it.
 #[test]
 fn line_that_went_on_meanwhile_is_no_witness_of_its_own_claim() {
     let mut play = Play::new(WINDOW);
@@ -481,8 +481,8 @@ fn line_that_went_on_meanwhile_is_no_witness_of_its_own_claim() {
 fn new_session_that_one_line_brings_late_loses_nothing() {
     let mut play = Play::new(WINDOW);
     let new = |seq| Header { session: Session(2), ..data(seq, 1) };
-    // Line B goes on with the old session where A has the new one already; A's first packet of it
-    // is B's loss.
+    // Line B still has the old session when A has the new one; A's first packet of it counts as B's
+    // loss.
     play.offer(Line::A, data(1, 2)).offer(Line::A, new(1)).offer(Line::B, data(1, 2)).offer(Line::A, new(2));
     play.offer(Line::B, data(3, 1)).offer(Line::B, new(2));
     play.check("1-2 k = k R 1-1 2-2 = =");
@@ -518,7 +518,7 @@ fn doubts_beyond_their_places_push_out_the_oldest() {
     assert_eq!((play.arbiter.counts().doubted, play.arbiter.counts().delivered), (9, 2));
 }
 
-/// How a packet is damaged: the bits of its session and of its number that are turned over.
+/// The damage of a packet: the flipped bits of its session and of its number.
 #[derive(Clone, Copy, Debug)]
 struct Damage {
     session: u128,
@@ -533,14 +533,13 @@ fn any_damage() -> impl Strategy<Value = Option<Damage>> {
     prop_oneof![24 => none, 1 => session, 2 => seq, 1 => bits]
 }
 
-/// A line's packets: how long before it there was silence, whether it arrives at all, how it is
-/// damaged.
+/// A line's packets: the silence before each, whether it arrives, and its damage.
 fn any_damaged_line() -> impl Strategy<Value = Vec<(u64, bool, Option<Damage>)>> {
     let silence = prop_oneof![8 => 0_u64..20, 1 => 200_u64..5_000];
     proptest::collection::vec((silence, prop::bool::weighted(0.9), any_damage()), 150)
 }
 
-/// Whether two damaged packets tell the same lie, more or less.
+/// Whether two damaged packets make nearly the same false claim.
 fn agree(one: &Header, other: &Header) -> bool {
     one.session == other.session && one.seq.abs_diff(other.seq) <= 256
 }
@@ -568,7 +567,7 @@ proptest! {
                     seq: true_header.seq ^ seq,
                     ..true_header
                 };
-                // Two that agree in a lie are believed.
+                // Two that agree in a false claim are accepted.
                 let is_lie = header != true_header;
                 if !arrives || is_lie && lies.iter().any(|(_, lie)| agree(lie, &header)) {
                     continue;
@@ -576,7 +575,7 @@ proptest! {
                 if is_lie {
                     lies.push((line, header));
                 } else if !lies.contains(&(line, header)) {
-                    // What looks like a copy of a lie is taken for one.
+                    // A packet that looks like a copy of a false one is treated as a copy.
                     let from = (idx * u64::from(per_packet)) as usize;
                     came[from..from + per_packet as usize].fill(true);
                 }
@@ -584,8 +583,8 @@ proptest! {
             }
         }
         arrivals.sort_by_key(|(at, line, _)| (*at, *line));
-        // Lines that are apart for longer than the window lose what only the slower one has: that
-        // is no lie.
+        // Lines that are further apart than the window lose what only the slower one has: that is
+        // no false claim.
         let window = Window { packets: 1_000, wait_ns: 1_000_000 };
         let mut play = Play::new(window);
         play.arbiter = Arbiter::new(2, Policy { first, ..Policy::default() }, window);
@@ -594,8 +593,8 @@ proptest! {
             offered += u64::from(header.count);
             play.wait(at - now).offer(line, header);
             now = at;
-            // Before anything is believed nothing contradicts a lie, and more of them than may wait
-            // push out the truth.
+            // Before any packet is accepted nothing contradicts a false claim, and more of them
+            // than may wait displace the true ones.
             prop_assume!(play.arbiter.session().is_some() || play.arbiter.doubted_count() < DOUBTS_MAX);
         }
         for line in [Line::A, Line::B] {

@@ -1,7 +1,7 @@
 //! Books built from totals at a price: DEEP.
 //!
-//! While an event of the exchange is being told in several messages, the top is in transition; what
-//! is published changes only with the message that completes it.
+//! While an event of the exchange spans several messages, the top is in transition; the published
+//! top changes only with the message that completes it.
 
 use super::levels::{Ladder, Levels};
 use super::symbols::Symbols;
@@ -82,7 +82,7 @@ impl Books for LevelBooks {
 
 impl LevelBooks {
     /// Empty books for at most `books_max` instruments and `levels_max` prices over all of them;
-    /// takes all memory.
+    /// allocates all memory.
     pub fn new(books_max: usize, levels_max: usize) -> Self {
         Self {
             symbols: Symbols::new(books_max),
@@ -93,7 +93,7 @@ impl LevelBooks {
         }
     }
 
-    /// Bytes that [`LevelBooks::new`] takes.
+    /// Bytes that [`LevelBooks::new`] allocates.
     pub const fn memory(books_max: usize, levels_max: usize) -> u128 {
         Symbols::memory(books_max as u128)
             + Wiped::<Book>::memory(books_max as u128)

@@ -1,9 +1,9 @@
 //! Price levels of all books in one pool: for each side of a book a balanced tree and a list from
 //! the best price on.
 //!
-//! A level keeps its place in the pool while it lives, so an order remembers its level by index.
-//! The tree is a treap: its shape follows from priorities that a generator draws, not from the
-//! prices that a feed sends, so no order of arrival makes it deep. Left is better.
+//! A level keeps its index in the pool while it lives, so an order stores its level's index. The
+//! tree is a treap: its shape follows from priorities that a generator draws, not from the prices
+//! that a feed sends, so no order of arrival makes it deep. Left is better.
 
 use super::TopOfBook;
 use crate::units::{Price, Side};
@@ -52,8 +52,8 @@ impl Level {
     }
 }
 
-/// Turns bids around, so that on both sides a smaller key is a better price. It is its own inverse,
-/// and unlike a minus it cannot overflow.
+/// Inverts bids, so that on both sides a smaller key is a better price. It is its own inverse, and
+/// unlike a negation it cannot overflow.
 const fn key(side: Side, price: Price) -> i64 {
     match side {
         Side::Buy => !price.0,
@@ -65,15 +65,15 @@ const fn key(side: Side, price: Price) -> i64 {
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
     pool: Vec<Level>,
-    /// First level that was given back; the others follow by `worse`.
+    /// First level that was freed; the others follow by `worse`.
     free: u32,
-    /// Those from here on were not used since all were emptied.
+    /// Levels from here on were not used since the last clear.
     unused: u32,
     len: usize,
     random: u32,
 }
 
-/// A place in the tree that holds an index.
+/// A field in the tree that holds an index.
 #[derive(Clone, Copy)]
 enum Link {
     Root,
@@ -99,12 +99,12 @@ impl Levels {
         Self { pool: vec![unused; capacity], free: NONE, unused: 0, len: 0, random: 0x9e37_79b9 }
     }
 
-    /// Bytes that [`Levels::new`] takes.
+    /// Bytes that [`Levels::new`] allocates.
     pub(super) const fn memory(capacity: u128) -> u128 {
         capacity * size_of::<Level>() as u128
     }
 
-    /// Takes all levels back, whatever ladders they are in. Costs the same however many there are.
+    /// Frees all levels, whatever ladders they are in. Costs the same however many there are.
     pub(super) fn clear(&mut self) {
         self.free = NONE;
         self.unused = 0;
@@ -125,7 +125,7 @@ impl Levels {
         self.len
     }
 
-    /// The level at `price`. Most updates are at the best price, so that is looked at first.
+    /// The level at `price`. Most updates are at the best price, so that is tested first.
     #[inline]
     pub(super) fn find(&self, ladder: &Ladder, side: Side, price: Price) -> Option<u32> {
         let key = key(side, price);
@@ -143,15 +143,14 @@ impl Levels {
         None
     }
 
-    /// Makes a level at a `price` that [`Levels::find`] does not know, without shares. `None` where
-    /// the pool is empty.
+    /// Inserts a level without shares at a `price` that [`Levels::find`] does not find. `None`
+    /// where the pool is empty.
     pub(super) fn insert(&mut self, ladder: &mut Ladder, book: u32, side: Side, price: Price) -> Option<u32> {
         let new = self.take_free()?;
         self.len += 1;
         let (key, priority) = (key(side, price), self.draw_priority());
 
-        // The whole path to the place of `key` is walked; the last turn each way names the
-        // neighbors.
+        // Walks the whole path to `key`; the last turn each way gives the neighbors.
         let (mut better, mut worse) = (NONE, NONE);
         let (mut link, mut at) = (Link::Root, ladder.root);
         while at != NONE && self.get(at).priority >= priority {
@@ -162,7 +161,7 @@ impl Levels {
             }
         }
         self.set(ladder, link, new);
-        // What hangs below is of lower priority: it is split at `key` and hangs below the new
+        // The subtree below has lower priority: it is split at `key` and attached below the new
         // level.
         let (mut left, mut right) = (Link::Left(new), Link::Right(new));
         while at != NONE {
@@ -185,7 +184,7 @@ impl Levels {
         Some(new)
     }
 
-    /// Takes a level out of its ladder and gives it back to the pool.
+    /// Takes a level out of its ladder and frees it.
     pub(super) fn remove(&mut self, ladder: &mut Ladder, idx: u32) {
         let Level { key, mut left, mut right, better, worse, .. } = *self.get(idx);
         let (mut link, mut at) = (Link::Root, ladder.root);
@@ -197,7 +196,7 @@ impl Levels {
                 (Link::Right(at), self.get(at).right)
             };
         }
-        // Its two subtrees take its place, merged by priority.
+        // Its two subtrees replace it, merged by priority.
         while left != NONE && right != NONE {
             if self.get(left).priority >= self.get(right).priority {
                 self.set(ladder, link, left);

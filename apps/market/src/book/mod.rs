@@ -6,16 +6,16 @@
 //!   Quote ─────────────────────────────────────> Quotes       top                                TOPS
 //! ```
 //!
-//! One value holds all instruments of one channel, because a gap or a clear strikes a whole
-//! channel. Memory is taken at construction; a table that is full refuses the newcomer and counts
-//! it. Nothing that a feed sends panics: unknown references, repeated references and executions
-//! beyond an order's size are counted and the book stays consistent.
+//! One value holds all instruments of one channel, because a gap or a clear affects a whole
+//! channel. Memory is allocated at construction; a full table refuses a new entry and counts it. No
+//! message of a feed causes a panic: unknown references, repeated references and executions beyond
+//! an order's size are counted and the book stays consistent.
 //!
 //! *Cost of an update.* Finding an order is one probe into a table at most half full; its level is
 //! an index away, so to shrink, execute or delete it touches a fixed number of entries however deep
 //! the book is. A new price, or the last order of one, walks a balanced tree: some ten steps for a
-//! thousand prices. The next best price is a link away. So an update stays flat, at the price of
-//! its cache misses.
+//! thousand prices. The next best price is a link away. So an update costs its cache misses,
+//! whatever the book's size.
 
 mod level_books;
 mod levels;
@@ -32,9 +32,9 @@ pub use quotes::Quotes;
 use crate::event::Event;
 use crate::units::{Price, Symbol};
 
-/// All books of one channel, whatever they are built from: what a feed handler needs to know.
+/// All books of one channel, whatever they are built from: the interface for a feed handler.
 pub trait Books {
-    /// Applies an event. What is not for these books changes nothing and gives `None`.
+    /// Applies an event. An event of another kind of book changes nothing and returns `None`.
     fn apply(&mut self, event: &Event) -> Option<Change>;
 
     /// The book of `symbol`, if the feed has mentioned it.
@@ -49,11 +49,11 @@ pub trait Books {
     /// The book may be wrong, as messages of its channel are missing.
     fn is_stale(&self, book: BookIdx) -> bool;
 
-    /// Messages of the channel are missing: no book is to be trusted until it is made anew.
+    /// Messages of the channel are missing: all books are stale until they are rebuilt.
     fn mark_stale(&mut self);
 
-    /// The feed begins anew: empties all books, keeps the instruments. Costs the same however large
-    /// they are; what was in use is wiped when it is next written, a page or two at a time.
+    /// The feed restarts: empties all books, keeps the instruments. Costs the same however large
+    /// they are; used memory is wiped when it is next written, a page or two at a time.
     fn clear(&mut self);
 
     /// Books in use; their indices are all below this.
@@ -64,7 +64,7 @@ pub trait Books {
         self.len() == 0
     }
 
-    /// What happened.
+    /// The counts of events.
     fn counts(&self) -> &BookCounts;
 }
 
@@ -72,17 +72,17 @@ pub trait Books {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BookIdx(pub u32);
 
-/// What an event changed.
+/// The effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The book.
     pub book: BookIdx,
-    /// Its best price or the quantity there may be another now. False is certain, true may repeat
-    /// the same top.
+    /// Its best price or the quantity there may have changed. False is certain, true may repeat the
+    /// same top.
     pub is_top: bool,
 }
 
-/// Best bid and offer. A quantity of 0 means that the side is empty; its price then means nothing.
+/// Best bid and offer. A quantity of 0 means that the side is empty, and its price has no meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TopOfBook {
     /// Highest bid.
@@ -95,19 +95,19 @@ pub struct TopOfBook {
     pub ask_qty: u64,
 }
 
-/// What happened to the books.
+/// The counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BookCounts {
     /// Events that changed a book.
     pub applied: u64,
     /// Events about an order that is not known: a late join, a gap, or an order that was refused.
     pub unknown_orders: u64,
-    /// Orders added under a reference that rests already. The newcomer is refused.
+    /// Orders added under a reference that rests already. The new one is refused.
     pub repeated_orders: u64,
     /// Orders added without shares. They never rest.
     pub empty_orders: u64,
-    /// Executions and cancels of more shares than the order had; it is gone. Or executions that
-    /// would leave more than it had; it stays as it was.
+    /// Executions and cancels of more shares than the order had; it is removed. Or executions that
+    /// would leave more than it had; it stays unchanged.
     pub beyond_size: u64,
     /// Orders refused as the order table is full.
     pub orders_full: u64,

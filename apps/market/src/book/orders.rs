@@ -30,7 +30,7 @@ pub(super) struct Orders {
     capacity: usize,
 }
 
-/// Where an order lies, until the table is changed.
+/// The index of an order, until the table is changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Position(usize);
 
@@ -41,7 +41,7 @@ impl Orders {
         Self { entries: Wiped::new(entries, EMPTY), shift: 64 - entries.trailing_zeros(), len: 0, capacity }
     }
 
-    /// Bytes that [`Orders::new`] takes.
+    /// Bytes that [`Orders::new`] allocates.
     pub(super) const fn memory(capacity: u128) -> u128 {
         Wiped::<Order>::memory((capacity * 2).next_power_of_two())
     }
@@ -61,7 +61,7 @@ impl Orders {
         self.len == self.capacity
     }
 
-    /// Inserts an order that [`Orders::find`] does not know, into a table that is not full.
+    /// Inserts an order that [`Orders::find`] does not find, into a table that is not full.
     pub(super) fn insert(&mut self, order: Order) {
         assert!(!self.is_full(), "the caller asks is_full first");
         let idx = self.probe(order.reference);
@@ -69,7 +69,7 @@ impl Orders {
         self.len += 1;
     }
 
-    /// Removes the order and moves those behind it, as far as they may, towards their own place.
+    /// Removes the order and moves those behind it, as far as they may, towards their home slot.
     pub(super) fn remove(&mut self, at: Position) {
         let mask = self.entries.len() - 1;
         let (mut hole, mut idx) = (at.0, at.0);
@@ -134,7 +134,7 @@ mod tests {
             let mut orders = Orders::new(32);
             let mut map = HashMap::new();
             for (qty, (add, number)) in (0..).zip(steps) {
-                // Multiples of a power of two fall into few home places, which makes runs that wrap
+                // Multiples of a power of two have few home slots, which makes runs that wrap
                 // around.
                 let reference = OrderRef(number << 58);
                 match orders.find(reference) {

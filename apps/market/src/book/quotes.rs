@@ -1,5 +1,5 @@
-//! The exchange's own best bid and offer: TOPS. A quote replaces the one before, so a gap heals
-//! with the next one.
+//! The exchange's own best bid and offer: TOPS. A quote replaces the one before, so the next quote
+//! repairs a gap.
 
 use super::symbols::Symbols;
 use super::wiped::Wiped;
@@ -12,7 +12,7 @@ use crate::units::Symbol;
 pub struct Quotes {
     symbols: Symbols,
     quotes: Wiped<Entry>,
-    /// Quotes of an earlier era are stale: it rises with each gap.
+    /// Quotes of an earlier era are stale: it increments with each gap.
     era: u32,
     counts: BookCounts,
 }
@@ -73,7 +73,7 @@ impl Books for Quotes {
 }
 
 impl Quotes {
-    /// No quotes, for at most `books_max` instruments; takes all memory.
+    /// No quotes, for at most `books_max` instruments; allocates all memory.
     pub fn new(books_max: usize) -> Self {
         Self {
             symbols: Symbols::new(books_max),
@@ -83,7 +83,7 @@ impl Quotes {
         }
     }
 
-    /// Bytes that [`Quotes::new`] takes.
+    /// Bytes that [`Quotes::new`] allocates.
     pub const fn memory(books_max: usize) -> u128 {
         Symbols::memory(books_max as u128) + Wiped::<Entry>::memory(books_max as u128)
     }

@@ -28,7 +28,7 @@ impl Symbols {
         }
     }
 
-    /// Bytes that [`Symbols::new`] takes.
+    /// Bytes that [`Symbols::new`] allocates.
     pub(super) const fn memory(capacity: u128) -> u128 {
         (capacity * 2).next_power_of_two() * size_of::<u32>() as u128 + capacity * size_of::<Symbol>() as u128
     }

@@ -1,30 +1,30 @@
-//! A table that is emptied at once, however large it is: each run of [`RUN`] entries has the number
-//! of the last emptying that it has seen, and one that has not seen the last is empty. It is filled
-//! with empty entries when one of them is next written, so an emptying is paid for by the writes
-//! that follow, a page or two at a time.
+//! A table that is cleared at once, however large it is: each run of [`RUN`] entries stores the
+//! number of the last clear that it has seen, and a run that has not seen the latest is empty. It
+//! is filled with empty entries when one of them is next written, so the writes after a clear pay
+//! for it, a page or two at a time.
 
-/// Entries that are emptied together. More cost a longer write, fewer a longer list of numbers;
+/// Entries that are cleared together. More cost a longer write, fewer a longer list of numbers;
 /// with 256 entries of 16 bytes it is a page, and the list of a table of 8 million is 128 KiB,
 /// which stays in a cache.
 const RUN: usize = 256;
 
-/// Entries of which all are empty at first.
+/// A table whose entries are all empty at first.
 #[derive(Clone, Debug)]
 pub(super) struct Wiped<T> {
     entries: Vec<T>,
-    /// For each run the emptying that it has seen.
+    /// For each run the last clear that it has seen.
     seen: Vec<u32>,
     emptying: u32,
     empty: T,
 }
 
 impl<T: Copy> Wiped<T> {
-    /// `len` entries, each of which is `empty`; takes all memory.
+    /// `len` entries, each of which is `empty`; allocates all memory.
     pub(super) fn new(len: usize, empty: T) -> Self {
         Self { entries: vec![empty; len], seen: vec![0; len.div_ceil(RUN)], emptying: 0, empty }
     }
 
-    /// Bytes that [`Wiped::new`] takes.
+    /// Bytes that [`Wiped::new`] allocates.
     pub(super) const fn memory(len: u128) -> u128 {
         len * size_of::<T>() as u128 + len.div_ceil(RUN as u128) * size_of::<u32>() as u128
     }
@@ -46,14 +46,14 @@ impl<T: Copy> Wiped<T> {
         &mut self.entries[idx]
     }
 
-    /// An entry that was written since the last emptying, which is not looked at again.
+    /// An entry that was written since the last clear; its run is not checked again.
     #[inline]
     pub(super) fn written_mut(&mut self, idx: usize) -> &mut T {
         debug_assert_eq!(self.seen[idx / RUN], self.emptying, "the caller has found the entry in use");
         &mut self.entries[idx]
     }
 
-    /// Empties all entries. One step; after four billion times it walks over all of them once, as
+    /// Clears all entries. One step; after four billion calls it walks over all of them once, as
     /// then the numbers repeat.
     pub(super) fn clear(&mut self) {
         self.emptying = self.emptying.wrapping_add(1);
@@ -85,7 +85,8 @@ mod tests {
         ) {
             let mut table = Wiped::new(700, 0);
             if before_repeat {
-                // What was written four billion times ago, and not since, is as empty as the rest.
+                // Entries that were written four billion clears ago, and not since, are as empty as
+                // the rest.
                 table.entries.fill(9);
                 table.emptying = u32::MAX - 2;
             }

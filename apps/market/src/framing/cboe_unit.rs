@@ -14,7 +14,7 @@ use super::{Framing, FramingError, Header, PacketKind, Session};
 #[derive(Clone, Copy, Debug)]
 pub struct CboeUnit;
 
-/// The header as Cboe says it.
+/// The header in Cboe's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitHeader {
     /// The unit; each has its own sequence.

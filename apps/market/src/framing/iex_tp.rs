@@ -12,10 +12,10 @@ use super::{Framing, FramingError, Header, PacketKind, Session, split_u16};
 #[derive(Clone, Copy, Debug)]
 pub struct IexTp;
 
-/// The header as IEX-TP says it.
+/// The header in IEX-TP's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IexHeader {
-    /// What the messages are: [`IexHeader::TOPS_1_5`], [`IexHeader::TOPS_1_6`],
+    /// The feed of the messages: [`IexHeader::TOPS_1_5`], [`IexHeader::TOPS_1_6`],
     /// [`IexHeader::DEEP_1_0`].
     pub protocol: u16,
     /// The channel; each has its own sequence.

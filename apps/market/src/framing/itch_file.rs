@@ -2,7 +2,7 @@
 //! "BinaryFILE").
 //!
 //! A length of 0 ends the file; a file may also just stop. [`FileMessages`] walks over a whole file
-//! in memory and says at the end how it ended. For a reader that works in chunks, [`ItchFile`] is a
+//! in memory and reports how it ended. For a reader that works in chunks, [`ItchFile`] is a
 //! [`Framing`] without a header whose packet is any run of whole blocks, and [`whole_blocks`] finds
 //! where such a run ends.
 
@@ -12,7 +12,7 @@ use super::{Framing, FramingError, Header, PacketKind, Session, split_u16};
 #[derive(Clone, Copy, Debug)]
 pub struct ItchFile;
 
-/// What the framing finds out about a run of blocks, as it has no header.
+/// The count of a run of blocks, computed as there is no header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunHeader {
     /// Whole messages in the run.
@@ -71,7 +71,7 @@ pub struct FileMessages<'a> {
 /// How a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileEnd {
-    /// Behind its last message.
+    /// After its last message.
     Clean,
     /// With a length of 0, the mark that ends a file.
     Marker,
@@ -88,7 +88,7 @@ impl<'a> FileMessages<'a> {
         Self { rest: file }
     }
 
-    /// How the file ends, once the iterator has given its last message.
+    /// How the file ends, once the iterator has returned its last message.
     pub fn end(&self) -> FileEnd {
         match self.rest {
             [] => FileEnd::Clean,
@@ -97,7 +97,7 @@ impl<'a> FileMessages<'a> {
         }
     }
 
-    /// The bytes that have not been walked over.
+    /// The bytes that the iterator has not reached.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -117,7 +117,7 @@ impl<'a> Iterator for FileMessages<'a> {
     }
 }
 
-/// Bytes at the front of `buffer` that are whole blocks. A reader hands those on as one packet,
+/// Bytes at the front of `buffer` that are whole blocks. A reader passes those on as one packet,
 /// moves the rest to the front and reads on.
 pub fn whole_blocks(buffer: &[u8]) -> usize {
     let mut messages = FileMessages::new(buffer);

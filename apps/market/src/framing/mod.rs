@@ -1,12 +1,11 @@
-//! How messages travel: packets with a channel, a session and sequence numbers, and blocks with a
-//! length.
+//! Framing: packets with a channel, a session and sequence numbers, and blocks with a length.
 //!
 //! ```text
 //!   packet bytes ── parse ──> Packet { raw, header, messages() }      the whole packet is checked first
 //!   raw header ──── PacketWriter::new, push, finish ──> packet bytes
 //! ```
 //!
-//! [`Framing`] is the one shape of the four: MoldUDP64, IEX-TP, the Cboe sequenced unit, and the
+//! [`Framing`] is the common trait of four: MoldUDP64, IEX-TP, the Cboe sequenced unit, and the
 //! length-prefixed file. A packet whose counts and lengths disagree with its size is refused whole
 //! with a [`FramingError`], so a consumer never sees the first half of a bad packet. Nothing is
 //! copied or allocated.
@@ -21,7 +20,7 @@ pub mod mold_udp64;
 
 /// One way of putting messages into packets.
 pub trait Framing: Sized {
-    /// The header in this framing's own words.
+    /// The header in this framing's own terms.
     type Raw: Copy + fmt::Debug;
 
     /// Its name in configurations and reports.
@@ -34,18 +33,18 @@ pub trait Framing: Sized {
     const COUNT_MAX: u32;
     /// Longest message that a block can carry, in bytes.
     const MESSAGE_LEN_MAX: usize;
-    /// Longest packet in bytes: what fits into one UDP datagram over IPv4 without options.
+    /// Longest packet in bytes: the largest UDP datagram over IPv4 without options.
     const PACKET_LEN_MAX: usize = 65_507;
 
-    /// Reads the header and returns it with the message blocks behind it. Checks what the header
-    /// alone can tell: version, and its idea of the packet's length.
+    /// Parses the header and returns it with the message blocks behind it. Checks what the header
+    /// alone shows: the version and the packet's length.
     fn parse_raw(packet: &[u8]) -> Result<(Self::Raw, &[u8]), FramingError>;
 
-    /// The header in the words that all framings share.
+    /// The header in the terms that all framings share.
     fn header(raw: &Self::Raw) -> Header;
 
-    /// Takes the first message off `blocks`: the message and what is behind it. `None` where the
-    /// length does not fit.
+    /// Splits the first message off `blocks`: the message and the rest. `None` where the length
+    /// does not fit.
     fn split(blocks: &[u8]) -> Option<(&[u8], &[u8])>;
 
     /// Writes the header of a packet with `count` messages in `body_len` bytes to the front of
@@ -73,7 +72,7 @@ pub trait Framing: Sized {
     }
 }
 
-/// What every framing says about a packet.
+/// The fields that every framing has for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The sequence space within the feed: IEX channel, Cboe unit, 0 where the framing has one
@@ -81,12 +80,12 @@ pub struct Header {
     pub channel: u32,
     /// The publisher's session; a new one restarts the numbers.
     pub session: Session,
-    /// Number of the first message, or the next expected number where there is none. 0 says
-    /// nothing.
+    /// Number of the first message, or the next expected number where there is none. 0 has no
+    /// meaning.
     pub seq: u64,
     /// Messages in the packet.
     pub count: u32,
-    /// What the packet is for.
+    /// The kind of packet.
     pub kind: PacketKind,
     /// The publisher's send time, ns since 1970; 0 where the framing has none.
     pub sent_ns: u64,
@@ -99,11 +98,11 @@ impl Header {
     }
 }
 
-/// A session's name: the bytes of the wire packed into one word, as it is only ever compared.
+/// A session's name: its bytes packed into one word, as it is only compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Session(pub u128);
 
-/// What a packet is for.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketKind {
     /// Messages with sequence numbers.
@@ -119,9 +118,9 @@ pub enum PacketKind {
 /// A packet that has been checked as a whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a, F: Framing> {
-    /// The header in the framing's own words.
+    /// The header in the framing's own terms.
     pub raw: F::Raw,
-    /// The header in shared words.
+    /// The header in shared terms.
     pub header: Header,
     blocks: &'a [u8],
 }
@@ -181,8 +180,8 @@ impl<'a, F: Framing> PacketWriter<'a, F> {
         Some(Self { raw, out, len: F::HEADER_LEN, count: 0 })
     }
 
-    /// Adds a message. A full packet says so and is left as it was: finish it and start the next
-    /// one.
+    /// Adds a message. A full packet returns an error and stays unchanged: finish it and start the
+    /// next one.
     pub fn push(&mut self, message: &[u8]) -> Result<(), PacketFull> {
         let start = self.len + F::PREFIX_LEN;
         let end = start + message.len();
@@ -201,14 +200,14 @@ impl<'a, F: Framing> PacketWriter<'a, F> {
         self.count
     }
 
-    /// Writes the header and gives the packet. Without a message it is a heartbeat.
+    /// Writes the header and returns the packet. Without a message it is a heartbeat.
     pub fn finish(self) -> &'a [u8] {
         F::emit_raw(&self.raw, self.count, self.len - F::HEADER_LEN, self.out);
         &self.out[..self.len]
     }
 }
 
-/// The message does not fit into the packet any more.
+/// The message does not fit into the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketFull;
 
@@ -240,7 +239,7 @@ pub enum FramingError {
         /// Bytes that arrived.
         len: usize,
     },
-    /// A message's length leads past the end of the packet, or is one its framing forbids.
+    /// A message's length exceeds the packet, or is one that its framing forbids.
     MessageOverrun {
         /// Position of the message in the packet, from 0.
         idx: u32,

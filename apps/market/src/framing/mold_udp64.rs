@@ -3,9 +3,9 @@
 //! `0:10 session, 10:8 sequence of the first message, 18:2 count`. Count 0 is a heartbeat and
 //! 0xFFFF the end of the session; both carry the next expected number. A length of 0 is legal.
 //!
-//! Who misses messages sends a [`Request`], 20 bytes of the same layout, to the re-request server,
-//! which answers with one ordinary packet to the asker's address: the messages from the first one
-//! asked for on, as many as fit.
+//! A receiver that misses messages sends a [`Request`], 20 bytes of the same layout, to the
+//! re-request server, which answers with one ordinary packet to the sender's address: the messages
+//! from the first requested one on, as many as fit.
 
 use zerocopy::big_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,7 +16,7 @@ use super::{Framing, FramingError, Header, PacketKind, Session, split_u16};
 #[derive(Clone, Copy, Debug)]
 pub struct MoldUdp64;
 
-/// The header as MoldUDP64 says it.
+/// The header in MoldUDP64's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoldHeader {
     /// Session name; opaque bytes, usually ASCII padded with spaces.
@@ -51,7 +51,7 @@ pub struct Request {
     pub session: [u8; 10],
     /// Number of the first message wanted.
     pub seq: u64,
-    /// Messages wanted. The answer may hold fewer: ask again from the next missing one.
+    /// Messages wanted. The answer may hold fewer: request again from the next missing one.
     pub count: u16,
 }
 
@@ -59,8 +59,8 @@ impl Request {
     /// Bytes of a request.
     pub const LEN: usize = 20;
 
-    /// Reads a request, which is exactly [`Request::LEN`] bytes long. What its numbers are worth is
-    /// the server's to judge.
+    /// Parses a request, which is exactly [`Request::LEN`] bytes long. The server checks its
+    /// numbers.
     pub fn parse(packet: &[u8]) -> Result<Self, FramingError> {
         let (header, behind) = MoldUdp64::parse_raw(packet)?;
         if !behind.is_empty() {

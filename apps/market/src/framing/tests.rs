@@ -143,7 +143,7 @@ fn full_packet_refuses_the_message_and_stays_whole() {
     assert_eq!(MoldUdp64::parse(packet).unwrap().messages().collect::<Vec<_>>(), [b"four"]);
 }
 
-/// Whatever is in it, a packet is refused whole or gives exactly the messages it counts.
+/// Whatever its bytes, a packet is refused whole or has exactly the messages it counts.
 fn check_hostile<F: Framing>(packet: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(parsed) = F::parse(packet) {
         let messages: Vec<_> = parsed.messages().collect();
@@ -172,7 +172,7 @@ proptest! {
         check_hostile::<MoldUdp64>(&packet)?;
         check_hostile::<ItchFile>(&packet)?;
         check_hostile::<CboeUnit>(&packet)?;
-        // Past the version and the length, so that the blocks are reached.
+        // With a valid version and length, so that the blocks are reached.
         if packet.len() >= 40 {
             packet[0] = 1;
             let lengths = [(packet.len() - 40) as u8, 0, packet[14] % 4, 0];

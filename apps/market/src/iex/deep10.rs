@@ -13,7 +13,7 @@ message_set! {
     PriceLevelBuy PriceLevelSell Trade TradeBreak OfficialPrice AuctionInfo
 }
 
-/// The decoder. It remembers nothing: the messages carry their time and their instrument.
+/// The decoder. It has no state: the messages carry their time and their instrument.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deep10;
 
@@ -66,7 +66,7 @@ fn level(head: &Head, symbol: Symbol, side: Side, (qty, price): (U32, I64)) -> E
 mod tests {
     use super::*;
 
-    /// From the specification, written down a second time on purpose.
+    /// From the specification, typed in a second time on purpose.
     const SPECIFIED: &[(u8, usize)] = &[
         (b'S', 10),
         (b'D', 31),

@@ -16,7 +16,7 @@ use crate::units::{Locate, Price, Symbol};
 pub struct Head {
     /// The type byte.
     pub kind: u8,
-    /// Flags, event or status: each type says below what it is.
+    /// Flags, event or status: the meaning is below at each type.
     pub detail: u8,
     /// Time, ns since 1970.
     pub at: U64,
@@ -136,7 +136,7 @@ layouts! {
         trade: U64,
     }
 
-    /// A trade that never was. Detail as in [`Trade`].
+    /// A trade that is void. Detail as in [`Trade`].
     b'B' TradeBreak 38 {
         /// The instrument.
         symbol: Symbol,
@@ -144,7 +144,7 @@ layouts! {
         qty: U32,
         /// The price.
         price: I64,
-        /// The number of the trade that is taken back.
+        /// The number of the void trade.
         trade: U64,
     }
 
@@ -156,7 +156,7 @@ layouts! {
         price: I64,
     }
 
-    /// An auction in the making. Detail: `O` opening, `C` closing, `I` IPO, `H` halt, `V`
+    /// The state of an auction. Detail: `O` opening, `C` closing, `I` IPO, `H` halt, `V`
     /// volatility.
     b'A' AuctionInfo 80 {
         /// The instrument.
@@ -173,7 +173,7 @@ layouts! {
         imbalance_side: u8,
         /// How often the auction was extended.
         extension: u8,
-        /// When it will be, seconds since 1970.
+        /// Time of the auction, seconds since 1970.
         auction_s: U32,
         /// Clearing price of the auction book alone.
         auction_book: I64,

@@ -11,7 +11,7 @@ message_set! {
     TradeBreak OfficialPrice AuctionInfo
 }
 
-/// The decoder. It remembers nothing: the messages carry their time and their instrument.
+/// The decoder. It has no state: the messages carry their time and their instrument.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tops16;
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::units::Symbol;
 
-    /// From the specification, written down a second time on purpose.
+    /// From the specification, typed in a second time on purpose.
     const SPECIFIED: &[(u8, usize)] = &[
         (b'S', 10),
         (b'D', 31),

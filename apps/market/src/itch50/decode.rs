@@ -7,7 +7,7 @@ use crate::codec::{Codec, MessageError};
 use crate::event::{self, Event};
 use crate::units::{OrderRef, Price, Side, Symbol};
 
-/// The decoder. It remembers nothing: the messages carry their time and their stock.
+/// The decoder. It has no state: the messages carry their time and their stock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Itch50;
 

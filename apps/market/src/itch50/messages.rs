@@ -46,10 +46,10 @@ impl Head {
     }
 }
 
-/// What fits into 48 bits.
+/// The largest value of 48 bits.
 const NS48_MAX: u64 = (1 << 48) - 1;
 
-/// Nanoseconds in six bytes, big endian: three days fit, a day is what occurs.
+/// Nanoseconds in six bytes, big endian: room for three days, while only one occurs.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(transparent)]
 pub struct Ns48([u8; 6]);
@@ -229,7 +229,7 @@ layouts! {
         stock: Symbol,
         /// Its limit.
         price: U32,
-        /// Whose it is.
+        /// Its owner.
         attribution: [u8; 4],
     }
 
@@ -313,7 +313,7 @@ layouts! {
         cross: u8,
     }
 
-    /// A trade that never was.
+    /// A trade that is void.
     b'B' BrokenTrade 19 {
         /// The trade's number.
         trade: U64,
@@ -383,7 +383,7 @@ mod tests {
 
     use super::*;
 
-    /// Type and length from the specification, written down a second time on purpose.
+    /// Type and length from the specification, typed in a second time on purpose.
     const SPECIFIED: &[(u8, usize)] = &[
         (b'S', 12),
         (b'R', 39),

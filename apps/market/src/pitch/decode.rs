@@ -7,7 +7,7 @@ use crate::codec::{Codec, MessageError};
 use crate::event::{self, Event};
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 
-/// The decoder of one unit. It remembers the unit's last second, so each unit needs its own.
+/// The decoder of one unit. It stores the unit's last second, so each unit needs its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pitch {
     second_ns: u64,
@@ -142,8 +142,8 @@ impl Pitch {
     }
 }
 
-/// Four decimals in 64 bits without a sign. What does not fit an `i64` is no price of this world;
-/// it saturates so that it cannot turn negative.
+/// Four decimals in 64 bits without a sign. A value beyond `i64` is no real price; it saturates so
+/// that it cannot turn negative.
 #[inline]
 fn price4(wire: U64) -> Price {
     Price(i64::try_from(wire.get()).unwrap_or(i64::MAX))
@@ -158,7 +158,7 @@ fn price2(wire: U16) -> Price {
 mod tests {
     use super::*;
 
-    /// From the specification, written down a second time on purpose.
+    /// From the specification, typed in a second time on purpose.
     const SPECIFIED: &[(u8, usize)] = &[
         (0x20, 6),
         (0x97, 6),

@@ -85,7 +85,7 @@ layouts! {
         price: U64,
         /// Bit 0: displayed.
         flags: u8,
-        /// Whose it is.
+        /// Its owner.
         participant: [u8; 4],
         /// Customer indicator.
         customer: u8,
@@ -209,7 +209,7 @@ layouts! {
         execution: U64,
     }
 
-    /// A trade that never was.
+    /// A trade that is void.
     0x2c TradeBreak 14 {
         /// The execution's number.
         execution: U64,
@@ -227,7 +227,7 @@ layouts! {
         reserved: [u8; 2],
     }
 
-    /// An auction in the making.
+    /// The state of an auction.
     0x95 AuctionUpdate 47 {
         /// The instrument.
         symbol: Symbol,

@@ -1,4 +1,4 @@
-//! Asks a re-request server for what is missing: which request, and when.
+//! Decides when to send which request for missing messages to a re-request server.
 //!
 //! ```text
 //!   Arbiter ── missing ──> Rerequester ── Ask ──> request packet to the server
@@ -7,15 +7,15 @@
 //!      └──── offer_answer ── answer packet from the server, then heard
 //! ```
 //!
-//! Most holes fill by themselves, from the other line or by a late packet: one is asked for when it
-//! is [`Patience::delay_ns`] old. A wide one is asked for in pieces, a bounded number of them under
-//! way at once. An answer may hold fewer messages than were asked for (MoldUDP64: what fits into a
-//! packet), and the rest is asked for at once. A piece that brings nothing is asked for again after
-//! a time, and a bounded number of times; then its hole is given up, and is a gap as if there were
-//! no server. So a server that is dead costs [`Patience::unanswered_ns`] for each hole.
+//! Most holes fill without a request, from the other line or by a late packet: one is requested
+//! when it is [`Patience::delay_ns`] old. A wide one is requested in pieces, a bounded number of
+//! them at once. An answer may hold fewer messages than were requested (MoldUDP64: as many as fit a
+//! packet), and the rest is requested at once. A piece without an answer is requested again after a
+//! timeout, a bounded number of times; then its hole is given up, and is a gap as if there were no
+//! server. So a dead server costs [`Patience::unanswered_ns`] for each hole.
 //!
-//! The machine does no I/O and reads no clock. A turn of the caller's loop, after packets and
-//! answers were offered:
+//! The machine does no I/O and reads no clock. A turn of the caller's loop, after it has offered
+//! packets and answers:
 //!
 //! ```
 //! use market::framing::mold_udp64::{Request, session_name};
@@ -35,11 +35,10 @@
 //! }
 //! ```
 //!
-//! What the server sends back is parsed like any packet of the feed, offered with
-//! [`Arbiter::offer_answer`] (from the server's address only), and told with
-//! [`Rerequester::heard`]. On [`Output::Restart`] call [`Rerequester::forget`]. The arbiter's
-//! [`Window`] stays in force as the outer limit: make it longer than [`Patience::unanswered_ns`],
-//! and as wide as what arrives meanwhile.
+//! Answers are parsed like any packet of the feed, offered with [`Arbiter::offer_answer`] (from the
+//! server's address only), and reported with [`Rerequester::heard`]. On [`Output::Restart`] call
+//! [`Rerequester::forget`]. The arbiter's [`Window`] stays in force as the outer limit: make it
+//! longer than [`Patience::unanswered_ns`], and large enough for the packets that arrive meanwhile.
 //!
 //! [`Arbiter::offer_answer`]: crate::Arbiter::offer_answer
 //! [`Output::Restart`]: crate::Output::Restart
@@ -50,39 +49,39 @@ use std::collections::VecDeque;
 use crate::arbitration::Missing;
 use crate::sequence::Gap;
 
-/// How insistently is asked.
+/// Times and limits of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Age of a hole when it is first asked for. Too short asks for what the other line is about to
-    /// bring, too long delays all messages behind a true loss. Holes are looked at twice in this
+    /// Age of a hole at its first request. Too short requests what the other line is about to
+    /// bring, too long delays all messages behind a true loss. Holes are checked twice in this
     /// time.
     pub delay_ns: u64,
-    /// How long an answer may take. A round trip to the server, and the pace that it grants.
+    /// Timeout of an answer: a round trip to the server, and the rate that it allows.
     pub timeout_ns: u64,
     /// Requests for the same first number, before the hole is given up. At least 1.
     pub attempts: u32,
-    /// Requests under way at once. Servers grant each receiver a pace only.
+    /// Requests under way at once. Servers limit each receiver's rate.
     pub outstanding: usize,
-    /// Messages in one request. What fits into one answer leaves nothing to ask for again.
+    /// Messages in one request. If they fit one answer, nothing is left to request again.
     pub messages: u16,
 }
 
 impl Default for Patience {
-    /// 1 ms, the arbiter's usual wait; three times 50 ms for a server at the same site; 8 requests
-    /// of 40 messages, which is what an ITCH packet of 1500 bytes holds.
+    /// 1 ms, the arbiter's default wait; three times 50 ms for a server at the same site; 8
+    /// requests of 40 messages, as many as an ITCH packet of 1500 bytes holds.
     fn default() -> Self {
         Self { delay_ns: 1_000_000, timeout_ns: 50_000_000, attempts: 3, outstanding: 8, messages: 40 }
     }
 }
 
 impl Patience {
-    /// The longest time from a hole to its gap where nobody answers.
+    /// The longest time from a hole to its gap where no answer comes.
     pub const fn unanswered_ns(&self) -> u64 {
         2 * self.delay_ns + (self.timeout_ns + self.delay_ns) * self.attempts as u64
     }
 }
 
-/// A range to ask the server for.
+/// A range to request from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Number of the first message wanted.
@@ -91,7 +90,7 @@ pub struct Ask {
     pub count: u16,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send a request.
@@ -100,24 +99,24 @@ pub enum Step {
     GiveUp(Gap),
 }
 
-/// What was asked.
+/// Counts of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskCounts {
     /// Requests.
     pub asked: u64,
-    /// Of these, repeated because no answer had come.
+    /// Of these, repeated because no answer came.
     pub repeated: u64,
     /// Holes that were given up.
     pub given_up: u64,
 }
 
-/// The machine for one channel. Memory is taken at construction.
+/// The machine for one channel. Memory is allocated at construction.
 #[derive(Debug)]
 pub struct Rerequester {
     patience: Patience,
     /// Disjoint, in rising order.
     outstanding: Vec<Outstanding>,
-    /// Decided and not yet handed out.
+    /// Decided and not yet returned by `poll`.
     asks: VecDeque<Ask>,
     look_ns: u64,
     counts: AskCounts,
@@ -125,14 +124,14 @@ pub struct Rerequester {
 
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
-    /// What was asked for; its first number is still missing, or an answer has come.
+    /// The requested range; its first number is still missing, or an answer has come.
     range: Gap,
     asked_ns: u64,
     attempts: u32,
 }
 
 impl Rerequester {
-    /// Nothing was asked yet.
+    /// A machine without requests.
     ///
     /// Panics where `patience` allows no request at all, or none with a message in it.
     pub fn new(patience: Patience) -> Self {
@@ -148,7 +147,7 @@ impl Rerequester {
         }
     }
 
-    /// What to do next, given what is missing; `None` where there is nothing to do. Call it once a
+    /// The next step, given what is missing; `None` where there is nothing to do. Call it once a
     /// turn until then. One compare, and a walk over `missing` twice in [`Patience::delay_ns`] and
     /// after each [`Rerequester::heard`].
     pub fn poll(&mut self, missing: impl Iterator<Item = Missing> + Clone, now_ns: u64) -> Option<Step> {
@@ -164,19 +163,19 @@ impl Rerequester {
         self.asks.pop_front().map(Step::Ask)
     }
 
-    /// An answer was offered to the arbiter: there may be a rest to ask for.
+    /// An answer was offered to the arbiter: a rest may have to be requested.
     pub fn heard(&mut self) {
         self.look_ns = 0;
     }
 
-    /// The feed began anew: what was asked for is no more.
+    /// The feed restarted: pending requests are void.
     pub fn forget(&mut self) {
         self.outstanding.clear();
         self.asks.clear();
         self.look_ns = 0;
     }
 
-    /// What was asked so far.
+    /// The counts so far.
     pub const fn counts(&self) -> &AskCounts {
         &self.counts
     }
@@ -186,14 +185,13 @@ impl Rerequester {
         self.outstanding.len()
     }
 
-    /// Drops what was answered, and repeats what was not in time.
+    /// Removes requests that were answered, and repeats those that timed out.
     fn review(&mut self, missing: impl Iterator<Item = Missing>, now_ns: u64) {
         let Self { patience, outstanding, asks, counts, .. } = self;
         let mut missing = missing.map(|missing| missing.gap).peekable();
         outstanding.retain_mut(|pending| {
             while missing.next_if(|gap| gap.to < pending.range.from).is_some() {}
-            // Where the first number is there, an answer came; what is left of it is asked for
-            // anew.
+            // If the first number is there, an answer came; the rest of it is requested again.
             if missing.peek().is_none_or(|gap| gap.from > pending.range.from) {
                 return false;
             }
@@ -209,7 +207,7 @@ impl Rerequester {
         });
     }
 
-    /// The oldest hole, if its beginning was asked for as often as may be.
+    /// The oldest hole, if its first number was requested as often as allowed.
     fn exhausted(&self, mut missing: impl Iterator<Item = Missing>, now_ns: u64) -> Option<Gap> {
         let oldest = missing.next()?.gap;
         let pending = self.outstanding.first()?;
@@ -218,7 +216,7 @@ impl Rerequester {
         (is_late && is_last && pending.range.from == oldest.from).then_some(oldest)
     }
 
-    /// Asks for what is old enough and not asked for yet, as far as there is room.
+    /// Requests holes that are old enough and not requested yet, as far as there is room.
     fn extend(&mut self, missing: impl Iterator<Item = Missing>, now_ns: u64) {
         let mut idx = 0;
         for Missing { gap, since_ns } in missing {
@@ -245,7 +243,7 @@ impl Rerequester {
                 self.outstanding.insert(idx, ask);
                 self.counts.asked += 1;
                 self.asks.push_back(ask.ask());
-                // The last number of all has no next one.
+                // The largest possible number has no next one.
                 let Some(next) = to.checked_add(1) else { break };
                 from = next;
             }

@@ -9,8 +9,8 @@ use crate::sequence::Policy;
 
 const PATIENCE: Patience = Patience { delay_ns: 10, timeout_ns: 100, attempts: 2, outstanding: 2, messages: 4 };
 
-/// A machine, what it is told to be missing, and what came of each look: `5+4` asked for four from
-/// 5 on, `G5-9` given up.
+/// A machine, the missing ranges it gets, and the result of each poll: `5+4` requests four from 5
+/// on, `G5-9` gives up.
 struct Play {
     rerequester: Rerequester,
     missing: Vec<Missing>,
@@ -115,7 +115,7 @@ fn restart_forgets_what_was_asked() {
     play.missing(&[(5, 6, 0)]).check(11, "5+2");
 }
 
-/// What happens to requests and answers on their way, drawn for each request.
+/// The fate of a request and its answer on the network, drawn for each request.
 #[derive(Clone, Copy, Debug)]
 struct Trip {
     lost: bool,
@@ -149,7 +149,7 @@ impl World {
         self.arrivals.insert((ns, self.number), (line, header));
     }
 
-    /// Runs until nothing is under way and nothing is waited for.
+    /// Runs until nothing is under way and nothing is pending.
     fn run(&mut self) {
         let mut now_ns = 0;
         while !self.arrivals.is_empty() || self.arbiter.deadline_ns().is_some() {
@@ -217,7 +217,7 @@ impl World {
 
 fn any_trip(lost: u32) -> impl Strategy<Value = Trip> {
     let fate = prop_oneof![lost => Just(true), 10 - lost => Just(false)];
-    // Some answers come later than the request is repeated, or than its hole is given up.
+    // Some answers come after the request is repeated, or after its hole is given up.
     let ns = prop_oneof![6 => 1_u64..40, 2 => 90_u64..130, 1 => 200_u64..400];
     (fate, ns, proptest::option::of(0_u64..300), 1_u16..6).prop_map(|(lost, ns, copy_ns, count_max)| Trip {
         lost,
@@ -261,7 +261,7 @@ fn world(packets: &[(u32, u64, bool, bool)], trips: Vec<Trip>, window: Window) -
     (world, seq)
 }
 
-/// Every number once and in order, delivered or in a gap; the counts agree with the story.
+/// Every number once and in order, delivered or in a gap; the counts agree with the log.
 fn check(world: &World, end: u64) -> Result<(), TestCaseError> {
     let mut next = 1;
     for &(_, from, to) in &world.story {

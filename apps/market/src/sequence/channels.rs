@@ -3,7 +3,7 @@
 use super::{Policy, Sequence};
 use crate::framing::Header;
 
-/// What makes a sequence its own: where the packet came from, and the channel it names.
+/// The key of a sequence: the packet's group, and the channel it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelKey {
     /// The group that carried the packet, numbered by the caller. Groups of one feed may share a
@@ -14,19 +14,20 @@ pub struct ChannelKey {
 }
 
 impl ChannelKey {
-    /// The key of a packet that came over `group`.
+    /// The key of a packet on `group`.
     pub const fn of(group: u32, header: &Header) -> Self {
         Self { group, channel: header.channel }
     }
 }
 
-/// The table. Channels appear with their first packet and stay; memory is taken at construction.
+/// The table. Channels appear with their first packet and stay; memory is allocated at
+/// construction.
 #[derive(Clone, Debug)]
 pub struct Channels {
     policy: Policy,
     entries: Vec<(ChannelKey, Sequence)>,
-    /// Where each entry is, sorted by key: packets may claim any number, and each is found in a few
-    /// steps.
+    /// The index of each entry, sorted by key: packets may claim any number, and each lookup takes
+    /// a few steps.
     places: Vec<(ChannelKey, u32)>,
     channels_max: usize,
     idx_last: usize,

@@ -1,41 +1,41 @@
-//! Packets that claim something implausible and wait for a second one to say the same.
+//! Packets with an implausible claim, which wait for a second packet with the same claim.
 //!
-//! A claim is believed when another packet of the same session claims it too and begins within its
-//! numbers or right behind them; where numbers were skipped, at most [`NEAR`] behind them. A copy
-//! that the network made of the packet itself agrees with nothing, and a packet whose own line went
-//! on as if nothing had happened has to find its witness on another line.
+//! A claim is accepted when another packet of the same session makes it too and begins within its
+//! numbers or right behind them; where numbers were skipped, at most [`NEAR`] behind them. A
+//! network's copy of the packet itself confirms nothing, and a packet whose own line continued
+//! without the claim needs a witness from another line.
 
 use arrayvec::ArrayVec;
 
 use crate::framing::Header;
 
-/// Claims that wait at once. A packet beyond that pushes out the one that its line contradicts
-/// most, or else the oldest; it is counted as doubted. Too few and damaged packets push out true
+/// Claims that wait at once. A packet beyond that displaces the one that its line contradicts most,
+/// or else the oldest, which is counted as doubted. With too few, damaged packets displace true
 /// ones; each may hold a buffer of the pool.
 pub const DOUBTS_MAX: usize = 8;
 /// How far behind the end of a packet its witness may begin, in messages: about a packet, so that a
-/// line that loses every other one still finds its witnesses. Two packets that are damaged at
-/// random are not so near each other.
+/// line that loses every other packet still finds its witnesses. Two packets with random damage are
+/// not so close to each other.
 const NEAR: u64 = 64;
-/// Copies of a heartbeat after which it is believed: publishers repeat theirs every second,
+/// Copies of a heartbeat after which it is accepted: publishers repeat theirs every second,
 /// networks do not.
 const HEARTBEAT_COPIES: u8 = 2;
-/// Packets of its own line that have to contradict a claim before it is dropped. One of them may be
-/// damaged itself.
+/// Packets of its own line that have to contradict a claim before it is dropped. One of them may
+/// itself be damaged.
 const CONTRADICTIONS_MAX: u8 = 3;
 
-/// What a packet says that nobody else has said.
+/// A packet's claim that no other packet has made yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// The channel begins here. Nothing was heard before.
+    /// The channel begins here; no packet came before.
     Begin,
-    /// Everything up to here was sent, and we have not heard it.
+    /// Everything up to here was sent, and did not arrive here.
     Jump,
-    /// The numbers began anew.
+    /// The sequence numbers restarted.
     Restart,
 }
 
-/// A packet that waits for a witness, with what its owner keeps of it.
+/// A packet that waits for a witness, with its owner's record of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Doubt<T> {
     pub(crate) header: Header,
@@ -45,34 +45,34 @@ pub(crate) struct Doubt<T> {
     now_ns: u64,
     copies: u8,
     contradictions: u8,
-    /// It is believed by nobody and has to go.
+    /// It is rejected and has to go.
     is_dismissed: bool,
 }
 
-/// A packet that claims nothing implausible, for the doubts of its line.
+/// A packet without an implausible claim, for the doubts of its line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contradiction<'a> {
     pub(crate) header: &'a Header,
     pub(crate) line_idx: usize,
-    /// It contradicts what came until then.
+    /// It contradicts packets from before this time.
     pub(crate) before_ns: u64,
-    /// What came until then may be dismissed.
+    /// Packets from before this time may be dismissed.
     pub(crate) over_ns: u64,
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// A witness agrees, or the numbers have reached it meanwhile.
+    /// A witness confirms it, or the numbers have reached it meanwhile.
     Believed,
-    /// Its line contradicts it, or others needed its place.
+    /// Its line contradicts it, or newer claims displaced it.
     Dismissed,
 }
 
 /// All packets of a channel that wait for a witness, the oldest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Doubts<T> {
-    /// One place more than may wait, for the one that was pushed out and is not taken yet.
+    /// One entry more than may wait, for the one that was displaced and is not taken yet.
     entries: ArrayVec<Doubt<T>, { DOUBTS_MAX + 1 }>,
     /// Something changed since [`Doubts::take`] found nothing.
     is_ripe: bool,
@@ -105,8 +105,8 @@ impl<T> Doubts<T> {
         true
     }
 
-    /// Adds a packet that is no copy. Where there are too many, one has to go: take it before the
-    /// next one is added.
+    /// Adds a packet that is no copy. Where there are too many, one is displaced: take it before
+    /// the next one is added.
     pub(crate) fn push(&mut self, claim: Claim, header: Header, line_idx: usize, now_ns: u64, kept: T) {
         if self.entries.len() == DOUBTS_MAX {
             let rank = |&idx: &usize| (self.entries[idx].contradictions, DOUBTS_MAX - idx);
@@ -123,8 +123,8 @@ impl<T> Doubts<T> {
         self.entries.last_mut()
     }
 
-    /// A line goes on as if there was nothing to doubt. A claim that three such packets contradict,
-    /// longer after it than packets overtake each other, is dismissed.
+    /// A line continues without the claim. A claim that three such packets contradict, later than
+    /// packets overtake each other, is dismissed.
     #[cold]
     pub(crate) fn contradict(&mut self, by: &Contradiction<'_>) {
         let Contradiction { header, line_idx, before_ns, over_ns } = *by;
@@ -140,8 +140,8 @@ impl<T> Doubts<T> {
         }
     }
 
-    /// Takes a packet about which something is certain now, of the believed ones that with the
-    /// least number. `reach` is where the numbers have got to.
+    /// Takes a packet with a decided claim, of the accepted ones that with the lowest number.
+    /// `reach` is the highest number reached.
     #[cold]
     pub(crate) fn take(&mut self, reach: u64) -> Option<(Doubt<T>, Finding)> {
         if let Some(idx) = self.entries.iter().position(|doubt| doubt.is_dismissed) {
@@ -164,9 +164,9 @@ impl<T> Doubts<T> {
         }
     }
 
-    /// Takes the packet with the least number, as nothing more will come. It is believed where
-    /// nothing speaks against it: it begins at `reach_max` or before, and its line did not
-    /// contradict it.
+    /// Takes the packet with the lowest number at the end of all packets. It is accepted where
+    /// nothing contradicts it: it begins at `reach_max` or before, and its line did not contradict
+    /// it.
     pub(crate) fn take_last(&mut self, reach_max: u64) -> Option<(Doubt<T>, Finding)> {
         let idx = (0..self.entries.len()).min_by_key(|&idx| self.entries[idx].header.seq)?;
         let doubt = self.remove(idx);
@@ -175,8 +175,8 @@ impl<T> Doubts<T> {
         Some((doubt, if is_believed { Finding::Believed } else { Finding::Dismissed }))
     }
 
-    /// The numbers begin with `begun`: what claimed the same waits for the numbers to reach it, and
-    /// the rest is of a time that is over.
+    /// The numbers begin with `begun`: packets with the same claim wait until the numbers reach
+    /// them, and the rest is from before the restart.
     pub(crate) fn begin(&mut self, begun: &Header, claim: Claim) {
         for doubt in &mut self.entries {
             let is_same = doubt.claim == claim && doubt.header.session == begun.session;
@@ -193,8 +193,7 @@ impl<T> Doubts<T> {
         self.entries.iter().find(reached).map(|doubt| doubt.line_idx)
     }
 
-    /// Whether one that waits claims the same as `header`, whichever of them comes first in the
-    /// numbers.
+    /// Whether a waiting packet makes the same claim as `header`, in either order of numbers.
     pub(crate) fn has_witness(&self, header: &Header, claim: Claim, line_idx: usize) -> bool {
         self.entries.iter().any(|other| {
             let (low, high) =
@@ -209,7 +208,7 @@ impl<T> Doubts<T> {
         self.rest();
     }
 
-    /// Drops what has to go, for an owner who keeps nothing.
+    /// Drops dismissed packets, for an owner that keeps no record.
     pub(crate) fn drop_dismissed(&mut self) {
         self.entries.retain(|doubt| !doubt.is_dismissed);
     }
@@ -235,8 +234,8 @@ impl<T> Doubt<T> {
         self.header.count == 0 && self.copies >= HEARTBEAT_COPIES
     }
 
-    /// Whether this packet proves the claim of `other`: it is another one and says that at least as
-    /// much was sent.
+    /// Whether this packet proves the claim of `other`: it is another packet and shows that at
+    /// least as much was sent.
     fn is_witness_of(&self, other: &Self) -> bool {
         let is_free = self.line_idx != other.line_idx || (self.contradictions, other.contradictions) == (0, 0);
         let is_another = self.line_idx != other.line_idx || self.header != other.header;
@@ -248,9 +247,8 @@ impl<T> Doubt<T> {
     }
 }
 
-/// `seq` lies within the packet's numbers or behind them, as near as a witness of the claim has to
-/// be: where a channel begins is where the first of two packets does, so there the second has to go
-/// on from it.
+/// `seq` lies within the packet's numbers or behind them, as close as a witness of the claim has to
+/// be: a channel begins with the first of two packets, so the second has to continue from it.
 fn is_behind(packet: &Header, seq: u64, claim: Claim) -> bool {
     let near = if claim == Claim::Jump { NEAR } else { 0 };
     (packet.seq..=packet.end().saturating_add(near)).contains(&seq)

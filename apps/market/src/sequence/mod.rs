@@ -1,25 +1,24 @@
-//! Sequence numbers of one channel: what is new, what was seen, what is missing, when the feed
-//! began anew.
+//! Sequence numbers of one channel: new, seen and missing ones, and restarts of the feed.
 //!
 //! ```text
 //!   header [seq, seq + count) ── offer ──> restart?  gap?  then deliver from message k / duplicate / heartbeat / end
 //! ```
 //!
-//! The machine decides at once: a number that is skipped is a gap. Where two lines carry the feed,
-//! or a network that reorders, or where a packet can be kept for a moment, [`crate::arbitration`]
-//! waits first; it decides by the same rules.
+//! The machine decides at once: a number that is skipped is a gap. Where there are two lines, or a
+//! network that reorders, or where a packet can be kept for a moment, [`crate::arbitration`] waits
+//! first; it decides by the same rules.
 //!
 //! *Restart or late packet?* Both lie behind the expected number. A new session is a restart. So is
 //! a packet that its publisher sent clearly after all others (IEX writes the send time into each
 //! packet), one that lies farther back than any network delays ([`Policy::restart_distance`]), and
-//! a heartbeat that says the same old number many times in a row. After a restart, stragglers of
-//! the time before are recognised by session, send time or number, and counted as
+//! a heartbeat that repeats the same old number many times in a row. After a restart, late packets
+//! from before it are recognised by session, send time or number, and counted as
 //! [`SequenceCounts::past`].
 //!
-//! *What one packet alone is believed.* A single bit that was damaged on the way and slipped
-//! through the checksum, or a single forged packet, would void the books twice: by what it claims
-//! and by the way back. So whatever is implausible waits for a witness: a second packet that claims
-//! the same, the next one of the same line or one of another line.
+//! *Which claims of a single packet are accepted.* A single flipped bit that the checksum misses,
+//! or a single forged packet, would void the books twice: by its claim, and by the return to the
+//! true numbers. So an implausible claim waits for a witness: a second packet with the same claim,
+//! the next one of the same line or one of another line.
 //!
 //! | claim | [`Sequence`] | [`Arbiter`](crate::Arbiter) |
 //! |---|---|---|
@@ -30,9 +29,9 @@
 //!
 //! The arbiter keeps the packet meanwhile and delivers it with its witness, so that doubt costs a
 //! moment and no message. The machine alone cannot keep it and counts it as
-//! [`SequenceCounts::doubted`]. A claim that nobody confirms is counted there too, and changes
-//! nothing else: what is reported missing was sent, unless two packets agree in a lie. A copy of
-//! the packet itself, as networks make them, is no witness; a heartbeat has to come three times.
+//! [`SequenceCounts::doubted`]. An unconfirmed claim is counted there too, and changes nothing
+//! else: messages reported missing were sent, unless two packets agree in a false claim. A
+//! network's copy of the packet itself is no witness; a heartbeat has to come three times.
 
 use crate::framing::{Header, Session};
 
@@ -49,23 +48,23 @@ pub(crate) use track::{Place, Track, is_numbered};
 /// Where a channel's numbers begin, for a machine that has just started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum First {
-    /// At 1: whatever came before the first packet is missing.
+    /// At 1: all messages before the first packet are missing.
     #[default]
     FromOne,
-    /// At the first packet that arrives: the machine joined late and knows it.
+    /// At the first packet that arrives: the machine joins late on purpose.
     Anywhere,
 }
 
-/// What an operator decides about a channel.
+/// The operator's settings of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Where the numbers begin.
     pub first: First,
     /// A packet that ends more than this many messages behind the expected number is a restart, not
     /// a late packet, where the send time does not tell. Too low turns a slow line into restarts,
-    /// too high overlooks one until the next quiet second. A [`Sequence`] believes a packet alone
-    /// that skips so many messages and no more: too low costs a packet behind each large loss, too
-    /// high believes damaged numbers.
+    /// too high overlooks one until the next quiet second. A [`Sequence`] accepts a single packet
+    /// that skips up to so many messages: too low costs a packet behind each large loss, too high
+    /// accepts damaged numbers.
     pub restart_distance: u64,
 }
 
@@ -100,11 +99,11 @@ impl Gap {
     }
 }
 
-/// What to do with a packet, in this order: forget everything (`restart`), mark as stale (`gap`),
-/// then `action`.
+/// The verdict on a packet, to be applied in this order: forget everything (`restart`), mark as
+/// stale (`gap`), then `action`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceVerdict {
-    /// The feed began anew before this packet: books of the channel are void.
+    /// The feed restarted before this packet: the channel's books are void.
     pub restart: bool,
     /// Numbers that are missing before this packet.
     pub gap: Option<Gap>,
@@ -112,7 +111,7 @@ pub struct SequenceVerdict {
     pub action: Action,
 }
 
-/// What a packet is good for.
+/// The action for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Process its messages but the first `skip`, which were seen before.
@@ -122,9 +121,9 @@ pub enum Action {
     },
     /// All of its messages were seen before, or came too late.
     Duplicate,
-    /// It is of the time before a restart: drop it.
+    /// It is from before a restart: drop it.
     Past,
-    /// What it claims is not believed of one packet alone: drop it.
+    /// Its claim needs a second packet: drop it.
     Doubt,
     /// It has no messages.
     Heartbeat,
@@ -132,8 +131,7 @@ pub enum Action {
     EndOfSession,
 }
 
-/// What happened on a channel. Every message offered is delivered, a duplicate, late, past or
-/// doubted.
+/// Counts of a channel. Every offered message is delivered, a duplicate, late, past or doubted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequenceCounts {
     /// Packets with messages.
@@ -146,8 +144,8 @@ pub struct SequenceCounts {
     pub duplicates: u64,
     /// Messages that arrived after their number had been given up. They are not delivered.
     pub late: u64,
-    /// Messages of the time before a restart that came after it: the restart lost them. They are
-    /// not delivered.
+    /// Messages from before a restart that arrived after it: the restart lost them. They are not
+    /// delivered.
     pub past: u64,
     /// Messages of packets that claimed something implausible and found no witness. They are not
     /// delivered.
@@ -156,9 +154,9 @@ pub struct SequenceCounts {
     pub gaps: u64,
     /// Messages in all gaps.
     pub missing: u64,
-    /// Times the feed began anew.
+    /// Times that the feed restarted.
     pub restarts: u64,
-    /// Packets that said the session is over.
+    /// Packets that ended the session.
     pub ends: u64,
 }
 
@@ -170,12 +168,12 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// A channel of which nothing has been heard.
+    /// A channel without a packet yet.
     pub const fn new(policy: Policy) -> Self {
         Self { track: Track::new(policy, policy.restart_distance), doubts: Doubts::new() }
     }
 
-    /// Judges a packet and moves on. A skipped number is a gap at once.
+    /// Decides about a packet and advances. A skipped number is a gap at once.
     pub fn offer(&mut self, header: &Header) -> SequenceVerdict {
         let mut restart = false;
         match self.track.place(header) {
@@ -222,12 +220,13 @@ impl Sequence {
         self.track.session()
     }
 
-    /// What happened so far.
+    /// The counts so far.
     pub const fn counts(&self) -> &SequenceCounts {
         self.track.counts()
     }
 
-    /// Whether a second packet proves the claim. One that proves nothing waits for its own witness.
+    /// Whether a second packet proves the claim. A packet that proves none waits for its own
+    /// witness.
     #[cold]
     fn is_proven(&mut self, header: &Header, claim: Claim) -> bool {
         if self.doubts.is_copy(header, 0) {

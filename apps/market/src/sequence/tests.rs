@@ -11,8 +11,8 @@ fn heartbeat(seq: u64) -> Header {
     Header { kind: PacketKind::Heartbeat, ..data(seq, 0) }
 }
 
-/// Plays packets and writes what came of each: `R` restart, `G1-2` gap, `+k` deliver from message
-/// k, `=` duplicate, `<` past, `?` doubt, `h` heartbeat, `.` end.
+/// Plays packets and records the outcome of each: `R` restart, `G1-2` gap, `+k` deliver from
+/// message k, `=` duplicate, `<` past, `?` doubt, `h` heartbeat, `.` end.
 fn play(policy: Policy, packets: &[Header]) -> (String, SequenceCounts) {
     let mut sequence = Sequence::new(policy);
     let mut story = Vec::new();
@@ -126,7 +126,7 @@ fn session_that_goes_on_after_two_foreign_packets_is_found_again_where_it_stood(
         assert!(seq < 1100, "the true session stays locked out");
         verdict = sequence.offer(&data(seq, 1));
     }
-    // What was locked out is missing, and nothing that came before.
+    // The skipped messages are missing, and none of those before.
     assert_eq!(verdict.gap, Some(Gap { from: 1001, to: seq - 1 }));
 }
 
@@ -237,7 +237,7 @@ fn jumps_to_different_places_do_not_confirm_each_other() {
 
 #[test]
 fn number_that_goes_on_ends_the_doubt() {
-    // A bit that is always wrong: each damaged packet would confirm the one before it.
+    // A stuck bit: each damaged packet would confirm the one before it.
     let wrong = |seq: u64| data(seq | 1 << 40, 1);
     check(&[data(1, 1), wrong(2), data(2, 1), wrong(3), data(3, 1)], "+0 ? +0 ? +0");
 }

@@ -1,6 +1,6 @@
-//! Where one channel stands: the expected number, what it has reached, the time before the last
-//! restart. It tells what a packet is and does what its owner decides; whether to believe a claim
-//! is the owner's to find out, with [`Doubts`].
+//! The state of one channel's numbers: the expected one, the highest one reached, those before the
+//! last restart. It classifies a packet and does what its owner decides; the owner decides whether
+//! to accept a claim, with [`Doubts`].
 //!
 //! [`Doubts`]: super::doubts::Doubts
 
@@ -8,29 +8,28 @@ use super::doubts::Claim;
 use super::{Action, First, Gap, Policy, SequenceCounts};
 use crate::framing::{Header, PacketKind, Session};
 
-/// Gaps that are remembered to tell a late message from a duplicate.
+/// Gaps that are kept to distinguish a late message from a duplicate.
 const GAPS_REMEMBERED: usize = 8;
-/// Heartbeats come once a second, so a feed that was silent for half of one has not merely been
+/// Heartbeats come once a second, so after half a second of silence a packet has not merely been
 /// overtaken.
 const RESTART_QUIET_NS: u64 = 500_000_000;
-/// Heartbeats with the same old number, and nothing else, after which it is believed.
+/// Heartbeats with the same old number, and nothing else, after which it is accepted.
 const STALE_HEARTBEATS_MAX: u8 = 16;
-/// Packets of the time before a restart, and nothing else, after which that time is believed to go
-/// on.
+/// Packets from before a restart, and nothing else, after which the restart counts as a mistake.
 const STRAGGLERS_MAX: u8 = 64;
-/// A send time that is farther ahead of all others is believed with the second one that is near it.
-/// Feeds send a heartbeat a second.
+/// A send time that is farther ahead of all others is accepted with the second one near it. Feeds
+/// send a heartbeat a second.
 const SENT_JUMP_NS: u64 = 60_000_000_000;
 
 /// The state of a channel's numbers. A packet in order costs a few compares.
 #[derive(Clone, Debug)]
 pub(crate) struct Track {
     policy: Policy,
-    /// Numbers that one packet may skip and is believed alone.
+    /// Numbers that a single packet may skip.
     jump_max: u64,
     session: Option<Session>,
     next: u64,
-    /// One past the highest number that was believed, `next` or above.
+    /// One past the highest accepted number, `next` or above.
     reach: u64,
     before: Option<Before>,
     sent: SendTimes,
@@ -41,46 +40,46 @@ pub(crate) struct Track {
     counts: SequenceCounts,
 }
 
-/// Where the numbers stood when they began anew.
+/// The numbers before the restart.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     session: Session,
     next: u64,
 }
 
-/// What is known of the publisher's clock; zeros where packets have no send time.
+/// The publisher's clock as far as known; zeros where packets have no send time.
 #[derive(Clone, Copy, Debug)]
 struct SendTimes {
     newest_ns: u64,
     /// Far ahead of `newest_ns`, and no second packet has confirmed it.
     doubted_ns: u64,
-    /// Send time just after the newest packet before the restart; what is not newer belongs to the
-    /// time before.
+    /// Send time just after the newest packet before the restart; a packet that is not newer is
+    /// from before it.
     floor_ns: u64,
 }
 
-/// Where a packet lies, before anything is done about it.
+/// The class of a packet, before it is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The first packet of all, where it has to be.
     First,
-    /// In a time that is over: another session, or sent before the restart.
+    /// From before: another session, or sent before the restart.
     Straggler,
-    /// The numbers began anew, and so many packets said so that it is certain.
+    /// The numbers restarted, confirmed by enough packets.
     Restart,
-    /// All of it was expected before.
+    /// All of its numbers were expected before.
     Behind,
     /// The expected number is in it, or it has no number.
     Here,
     /// Behind a hole.
     Ahead,
-    /// It claims what only a second packet can prove.
+    /// Its claim needs a second packet.
     Doubtful(Claim),
 }
 
 impl Track {
-    /// A channel of which nothing has been heard. A packet that skips up to `jump_max` numbers is
-    /// believed alone.
+    /// A channel without a packet yet. A single packet that skips up to `jump_max` numbers is
+    /// accepted.
     pub(crate) const fn new(policy: Policy, jump_max: u64) -> Self {
         Self {
             policy,
@@ -130,8 +129,8 @@ impl Track {
         &self.counts
     }
 
-    /// Finds out where a packet lies. Learns send time and reach from one that claims nothing
-    /// implausible, and else nothing.
+    /// Classifies a packet. Records send time and reach of one without an implausible claim, and
+    /// else nothing.
     #[inline]
     pub(crate) fn place(&mut self, header: &Header) -> Place {
         if !is_numbered(header) {
@@ -157,7 +156,7 @@ impl Track {
         if header.seq > self.next { Place::Ahead } else { Place::Here }
     }
 
-    /// Learns from a packet that goes on from what is known.
+    /// Records an accepted packet that continues from known numbers.
     #[inline]
     pub(crate) fn believe(&mut self, header: &Header) {
         self.reach = self.reach.max(header.end());
@@ -174,8 +173,8 @@ impl Track {
         self.believe(header);
     }
 
-    /// Begins anew with `header`. Where that is of the time before the last restart, which was a
-    /// mistake then, the numbers go on where they stood.
+    /// Restarts with `header`. Where that is from before the last restart, which was a mistake
+    /// then, the numbers continue where they were.
     pub(crate) fn restart(&mut self, header: &Header) {
         let returned = self.before.filter(|_| self.is_past(header));
         self.before = self.session.map(|session| Before { session, next: self.next });
@@ -226,7 +225,7 @@ impl Track {
         if header.end() <= self.next {
             return self.refuse(header);
         }
-        // What is in front of the expected number was seen; count is 32 bits, so is a part of it.
+        // Numbers below the expected one were seen; count has 32 bits, so has a part of it.
         let skip = self.next.saturating_sub(header.seq) as u32;
         self.count_seen(header.seq, skip);
         self.counts.packets += 1;
@@ -236,12 +235,12 @@ impl Track {
         Action::Deliver { skip }
     }
 
-    /// Counts a packet of which nothing is new.
+    /// Counts a packet without anything new.
     pub(crate) fn refuse(&mut self, header: &Header) -> Action {
         self.put_aside(header, Action::Duplicate, |track| track.count_seen(header.seq, header.count))
     }
 
-    /// Counts a packet of the time before the last restart.
+    /// Counts a packet from before the last restart.
     pub(crate) fn refuse_past(&mut self, header: &Header) -> Action {
         self.put_aside(header, Action::Past, |track| {
             let end = track.before.map_or(0, |before| before.next);
@@ -251,12 +250,12 @@ impl Track {
         })
     }
 
-    /// Counts a packet that nobody believes.
+    /// Counts a packet whose claim is not accepted.
     pub(crate) fn doubt(&mut self, header: &Header) -> Action {
         self.put_aside(header, Action::Doubt, |track| track.counts.doubted += u64::from(header.count))
     }
 
-    /// Counts a packet that is not delivered: its messages as `count` says, or that it had none.
+    /// Counts a packet that is not delivered: its messages by `count`, or as one without messages.
     fn put_aside(&mut self, header: &Header, action: Action, count: impl FnOnce(&mut Self)) -> Action {
         match header.kind {
             PacketKind::Heartbeat => self.counts.heartbeats += 1,
@@ -301,7 +300,7 @@ impl Track {
         let is_newer = self.sent.is_newer(header.sent_ns, if is_insisting { 0 } else { RESTART_QUIET_NS });
         let is_far = self.next - header.end() > self.policy.restart_distance;
         match is_newer {
-            // A heartbeat that was sent long ago stays one, however often it comes.
+            // A heartbeat that was sent long ago stays old, however often it comes.
             Some(is_newer) if is_insisting && is_newer => Place::Restart,
             Some(true) => Place::Doubtful(Claim::Restart),
             Some(false) => Place::Behind,
@@ -311,8 +310,8 @@ impl Track {
         }
     }
 
-    /// Belongs to the time before the last restart: by its session, by its send time, or where
-    /// packets have neither, by numbers that go on from there and not from here.
+    /// It is from before the last restart: by its session, by its send time, or where packets have
+    /// neither, by numbers that continue from there and not from here.
     fn is_past(&self, header: &Header) -> bool {
         let Some(before) = self.before else { return false };
         if self.session != Some(header.session) {
@@ -326,7 +325,7 @@ impl Track {
         before.session == header.session && is_near && header.seq > self.reach.saturating_add(distance)
     }
 
-    /// Nothing in it is new. A heartbeat with the expected number is not behind, it agrees.
+    /// It has nothing new. A heartbeat with the expected number is not behind, it agrees.
     #[inline]
     fn is_behind(&self, header: &Header) -> bool {
         if header.count == 0 { header.seq < self.next } else { header.end() <= self.next }
@@ -334,7 +333,7 @@ impl Track {
 }
 
 impl Policy {
-    /// The number that is expected first, where the numbers begin with `header`.
+    /// The first expected number, where the numbers begin with `header`.
     fn first_seq(&self, header: &Header) -> u64 {
         match self.first {
             First::FromOne => 1,
@@ -359,7 +358,7 @@ impl SendTimes {
     }
 
     fn restart(&mut self, sent_ns: u64) {
-        // Half of the quiet time: packets of before may still be under way, and line B's clock
+        // Half of the quiet time: packets from before may still be under way, and line B's clock
         // differs a little.
         let floor_ns = self.newest().saturating_add(RESTART_QUIET_NS / 2);
         self.floor_ns = floor_ns.min(sent_ns.saturating_sub(1));
@@ -367,7 +366,7 @@ impl SendTimes {
         self.doubted_ns = 0;
     }
 
-    /// Sent more than `by_ns` after all others; `None` where the times do not tell.
+    /// Sent more than `by_ns` after all others; `None` where the send times do not show it.
     fn is_newer(&self, sent_ns: u64, by_ns: u64) -> Option<bool> {
         let newest_ns = self.newest();
         (sent_ns != 0 && newest_ns != 0).then(|| sent_ns > newest_ns.saturating_add(by_ns))

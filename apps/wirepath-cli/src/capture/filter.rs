@@ -1,4 +1,4 @@
-//! Filters: the words of an operator become steering rules, of which one must name a frame.
+//! Filters: an operator's words become steering rules, one of which must match a frame.
 //!
 //! A word that means either end (`host`, `port`) doubles the rules, and a port without a protocol
 //! means UDP or TCP.
@@ -8,14 +8,14 @@ use std::net::Ipv4Addr;
 use wirepath::device::steering::Rule;
 use wirepath::wire::{EtherType, Protocol};
 
-/// What frames are wanted.
+/// The frames that are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Filter {
     /// Alternatives: 8 at most.
     rules: Vec<Rule>,
 }
 
-/// Which end of a packet a word is about.
+/// The end of a packet that a word is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Source,
@@ -61,7 +61,7 @@ impl Filter {
         }
     }
 
-    /// Whether it names the frame.
+    /// Whether a rule matches the frame.
     pub(super) fn matches(&self, frame: &[u8]) -> bool {
         self.rules.iter().any(|rule| rule.matches(frame))
     }
@@ -134,7 +134,7 @@ impl Filter {
     }
 }
 
-/// Names a field, which may be named once; the same again changes nothing.
+/// Sets a field, which may be set once; the same value again changes nothing.
 fn set<T: Copy + PartialEq>(field: &mut Option<T>, value: T, name: &str) -> Result<(), String> {
     match *field {
         Some(other) if other != value => Err(format!("no frame has two values of its {name}")),

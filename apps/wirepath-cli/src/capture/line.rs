@@ -1,6 +1,6 @@
-//! A frame in one line, in the words of tcpdump:
-//! `09:30:00.000000001 eth1.0 In  IP 10.0.0.1.5000 > 239.1.2.3.9000: UDP, length 40`. The time is
-//! UTC. What is cut or damaged is shown as far as it can be read.
+//! A frame in one line, in the words of tcpdump: `09:30:00.000000001 eth1.0 In  IP 10.0.0.1.5000 >
+//! 239.1.2.3.9000: UDP, length 40`. The time is UTC. Truncated and damaged frames are shown as far
+//! as they can be parsed.
 
 use std::fmt::{self, Write};
 

@@ -2,7 +2,7 @@
 //! tcpdump sees, into a pcap file, a pipe, or a line each.
 //!
 //! The process must run its port with a tap (`feed-handler` does). This program only reads: it may
-//! be slow, be stopped or be killed, and the worker goes on; what it missed it counts.
+//! be slow, be stopped or be killed, and the worker goes on; it counts the frames that it missed.
 
 mod filter;
 mod line;
@@ -23,13 +23,12 @@ use filter::Filter;
 use output::Output;
 use queue::Queue;
 
-/// Between two looks at rings that are empty. The default ring of 8 MiB fills in 7 ms at 10 Gbit/s.
+/// Interval of polling empty rings. The default ring of 8 MiB fills in 7 ms at 10 Gbit/s.
 const IDLE_SPAN: Duration = Duration::from_millis(1);
 /// Frames between two beats: far less than a second's worth.
 const FRAMES_A_ROUND: usize = 4_096;
-/// Rounds that a capture which is told to stop still makes, to write what was recorded until then:
-/// more than the default ring holds, and no end of work where frames come faster than they are
-/// written.
+/// Rounds that a capture still makes after a stop, to write what was recorded until then: more than
+/// the default ring holds, and a bound where frames come faster than they are written.
 const LAST_ROUNDS: usize = 64;
 /// A worker that polls answers within microseconds.
 const ANSWER_SPAN: Duration = Duration::from_secs(1);
@@ -97,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         capture.queues.push(Queue::listen(tap, options.snap_wanted())?);
     }
     let ended = capture.run(&stop);
-    // Whatever ended it, what is there is written and told.
+    // Whatever ended it, the frames so far are written and reported.
     let finished = capture.output.finish();
     if let Ok(End::ProcessEnded) = ended {
         eprintln!("wirepath: {process} has closed its queues or ended");
@@ -107,7 +106,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     finished
 }
 
-/// A capture that runs.
+/// A running capture.
 struct Capture<'a> {
     options: &'a Options,
     queues: Vec<Queue>,
@@ -119,7 +118,7 @@ struct Capture<'a> {
 
 /// Why a capture is over.
 enum End {
-    /// The user had enough: frames, seconds, Ctrl-C, or the reader of the pipe is gone.
+    /// A limit or the user ended it: frames, seconds, Ctrl-C, or the reader of the pipe is gone.
     Enough,
     ProcessEnded,
 }
@@ -140,7 +139,8 @@ impl Capture<'_> {
                 is_told = true;
                 self.tell_begin(&waiting);
             }
-            // The end was seen before the last look at the rings, so that look sees the last frame.
+            // The end was checked before the last read of the rings, so that read gets the last
+            // frame.
             let moved = self.round()?;
             if stop.is_stopping() || self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 self.last_rounds()?;
@@ -170,7 +170,7 @@ impl Capture<'_> {
     }
 
     /// Moves frames from the rings to the output, the oldest of all queues first, and returns how
-    /// many it looked at.
+    /// many it read.
     fn round(&mut self) -> Result<usize, Box<dyn Error>> {
         for moved in 0..FRAMES_A_ROUND {
             if self.is_over() {
@@ -186,7 +186,7 @@ impl Capture<'_> {
         Ok(FRAMES_A_ROUND)
     }
 
-    /// Writes the frame that waits at a queue, if it is wanted.
+    /// Writes the next frame of a queue, if it is wanted.
     fn take(&mut self, idx: usize) -> Result<(), Box<dyn Error>> {
         let Some(frame) = self.queues[idx].take() else { return Ok(()) };
         if !self.options.wants(frame.direction) {
@@ -200,7 +200,7 @@ impl Capture<'_> {
         self.output.write(&frame, self.options.snap.into())
     }
 
-    /// Whether as many frames are written as were asked for, or nobody takes more.
+    /// Whether the requested number of frames is written, or the output is closed.
     fn is_over(&self) -> bool {
         self.options.count.is_some_and(|count| self.written >= count) || self.output.is_closed()
     }
@@ -224,12 +224,12 @@ impl Capture<'_> {
 }
 
 impl Options {
-    /// The queues of one process that were asked for: at least one.
+    /// The requested queues of one process: at least one.
     fn select(&self) -> Result<Vec<Tapped>, Box<dyn Error>> {
         let directory = self.dir.clone().unwrap_or_else(default_directory);
         let taps = Tapped::list(&directory)?;
         let (mut selected, others): (Vec<_>, Vec<_>) = taps.running.into_iter().partition(|tap| self.selects(tap));
-        // Another user's tap may have the name and the number of a process that it is not.
+        // Another user's tap may claim the name and the number of another process.
         if selected.iter().any(Tapped::is_credible) {
             selected.retain(Tapped::is_credible);
         }
@@ -244,7 +244,7 @@ impl Options {
         if !others.is_empty() {
             return Err(format!("no such queue can be listened to; these can: {}", list(&others)).into());
         }
-        // Perhaps it is there and somebody else's.
+        // Perhaps it exists and belongs to another user.
         if let Some(closed) = taps.closed.into_iter().next() {
             return Err(closed.into());
         }
@@ -262,7 +262,8 @@ impl Options {
             && self.device.as_ref().is_none_or(|device| *device == tap.device)
     }
 
-    /// What the worker is asked to copy: a filter and a line look at more of a frame than is kept.
+    /// The bytes that the worker is asked to copy: a filter and a line read more of a frame than is
+    /// kept.
     fn snap_wanted(&self) -> usize {
         let looks_deeper = self.filter.is_some() || self.write.is_none();
         if looks_deeper { u16::MAX.into() } else { self.snap.into() }
@@ -285,7 +286,7 @@ impl Options {
     }
 }
 
-/// The process of a tap, with the user where that is neither root nor we.
+/// The process of a tap, with its user where that is neither root nor us.
 fn name(tap: &Tapped) -> String {
     let whose = tap.user.map_or(String::new(), |user| format!(" of user {user}"));
     format!("{} (pid {}{whose})", printable(&tap.app), tap.pid)
@@ -298,7 +299,7 @@ fn list(taps: &[Tapped]) -> String {
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    // A year is as good as for ever.
+    // A year is long enough.
     if !(0.0..=31_536_000.0).contains(&seconds) {
         return Err("give 0 to 31536000 seconds".to_owned());
     }

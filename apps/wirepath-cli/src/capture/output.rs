@@ -1,4 +1,5 @@
-//! Where captured frames go: a pcap file, a pcap stream down a pipe, or lines on standard output.
+//! The outputs of captured frames: a pcap file, a pcap stream into a pipe, or lines on standard
+//! output.
 
 use std::error::Error;
 use std::fs::File;
@@ -16,13 +17,13 @@ pub(super) enum Output {
     Lines(Lines),
 }
 
-/// Lines, and whether somebody still reads them.
+/// Lines, and whether their reader is still there.
 pub(super) struct Lines {
     text: String,
     failure: Option<io::Error>,
 }
 
-/// Text is written when there is so much of it, or when nothing more comes.
+/// Text is written when there is so much of it, or when no more frames come.
 const TEXT_LEN: usize = 65_536;
 
 impl Output {
@@ -43,7 +44,7 @@ impl Output {
         match self {
             Self::File(writer) => {
                 writer.write_cut(frame.timestamp_ns, kept, frame.original_len);
-                // A full disk: waiting for frames that cannot be written helps nobody.
+                // A full disk: waiting for frames that cannot be written is useless.
                 if writer.is_broken() { Ok(writer.finish()?) } else { Ok(()) }
             }
             Self::Pipe(writer) => {
@@ -60,7 +61,7 @@ impl Output {
         }
     }
 
-    /// Nothing more comes at the moment: who reads along gets what there is.
+    /// No more frames at the moment: a reader gets what there is.
     pub(super) fn flush(&mut self) {
         match self {
             Self::File(writer) => writer.flush(),
@@ -69,7 +70,7 @@ impl Output {
         }
     }
 
-    /// Whether nobody takes more: the reader of the pipe has seen enough, or the disk is full.
+    /// Whether the output is closed: the reader of the pipe has gone, or the disk is full.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Self::File(writer) => writer.is_broken(),

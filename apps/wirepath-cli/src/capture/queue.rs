@@ -1,5 +1,5 @@
-//! A queue that is listened to, and the frame of it that is to be written next: frames of several
-//! queues are brought into the order of their times.
+//! A queue with a tap, and its next frame: frames of several queues are written in the order of
+//! their times.
 
 use wirepath::counters::printable;
 use wirepath::device::tap::{Direction, Listener, Numbers, State, TapError, Tapped};
@@ -18,7 +18,7 @@ struct Pending {
     original_len: usize,
 }
 
-/// A frame with its tag at its place.
+/// A frame with its VLAN tag in place.
 pub(super) struct Taken<'a> {
     /// The queue's name.
     pub(super) queue: &'a str,
@@ -40,7 +40,7 @@ impl Queue {
         &self.name
     }
 
-    /// Tells the worker that we are still there.
+    /// Signals the worker that the reader is alive.
     pub(super) fn tend(&mut self) -> Result<(), TapError> {
         self.state = self.listener.tend()?;
         Ok(())
@@ -58,7 +58,7 @@ impl Queue {
         self.listener.missed()
     }
 
-    /// Looks for a frame, where none is there yet.
+    /// Reads the next frame, where there is none yet.
     pub(super) fn fill(&mut self) -> Result<(), TapError> {
         if self.pending.is_some() {
             return Ok(());
@@ -71,12 +71,12 @@ impl Queue {
         Ok(())
     }
 
-    /// When the frame that is next was seen, where there is one.
+    /// The time of the next frame, where there is one.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.pending.as_ref().map(|pending| pending.timestamp_ns)
     }
 
-    /// The frame that is next.
+    /// Takes the next frame.
     pub(super) fn take(&mut self) -> Option<Taken<'_>> {
         let Pending { direction, timestamp_ns, original_len } = self.pending.take()?;
         Some(Taken { queue: &self.name, direction, timestamp_ns, original_len, bytes: &self.bytes })

@@ -1,4 +1,4 @@
-//! The judgement: which backend could drive an interface, and where not, why and what mends it.
+//! The verdicts: which backend could drive an interface, or why not, and the remedy.
 
 use wirepath::device::af_xdp::{DriverSupport, Support};
 use wirepath::device::mlx5::{Mlx5Capabilities, Mlx5Support};
@@ -6,14 +6,14 @@ use wirepath::device::mlx5::{Mlx5Capabilities, Mlx5Support};
 use crate::ethtool::Offload;
 use crate::interface::Interface;
 
-/// A way to drive an interface.
+/// A backend for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backend {
     pub(crate) name: &'static str,
     pub(crate) verdict: Usability,
-    /// What it is like, or why not.
+    /// Its properties, or why it is not usable.
     pub(crate) why: String,
-    /// What mends it, where anything does.
+    /// The remedy, where there is one.
     pub(crate) remedy: Option<String>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Backend {
 pub(crate) enum Usability {
     Yes,
     No,
-    /// The kernel does not say.
+    /// The kernel does not report it.
     Unknown,
 }
 
@@ -36,13 +36,13 @@ impl Usability {
     }
 }
 
-/// The module of every ConnectX from 4 on.
+/// The kernel module of every ConnectX from 4 on.
 const CONNECTX_DRIVER: &str = "mlx5_core";
 
-/// What a judgement rests on.
+/// The input of a verdict.
 pub(crate) struct Evidence<'a> {
     pub(crate) interface: &'a Interface,
-    /// What the kernel says of AF_XDP there, or why it says nothing.
+    /// The kernel's report about AF_XDP there, or why there is none.
     pub(crate) support: &'a Result<Support, String>,
     pub(crate) offloads: &'a [Offload],
 }
@@ -92,8 +92,8 @@ fn native(evidence: &Evidence<'_>, driver: DriverSupport) -> Backend {
         let remedy = "take af_xdp generic, or a NIC whose driver runs XDP programs".to_owned();
         return no(NATIVE, format!("{driver_name} runs no XDP programs"), Some(remedy));
     }
-    // virtnet_xdp_set in drivers/net/virtio_net.c: it says that it can, and refuses where it cannot
-    // tell the host to stop merging.
+    // virtnet_xdp_set in drivers/net/virtio_net.c: the driver reports support, and refuses where it
+    // cannot have the host stop merging.
     let merges = |offload: &&Offload| offload.name == "rx-gro-hw" && offload.on && offload.fixed;
     let is_virtio = evidence.interface.driver.as_deref() == Some("virtio_net");
     if is_virtio && evidence.offloads.iter().any(|offload| merges(&offload)) {
@@ -124,7 +124,7 @@ fn driver_name(interface: &Interface) -> String {
     interface.driver.as_ref().map_or("its driver".to_owned(), |driver| format!("the driver {driver}"))
 }
 
-/// A ConnectX of our own: what opening it has told, `verbs`, or why nothing could be opened.
+/// A ConnectX of our own: the result of opening it, `verbs`, or why it could not be opened.
 pub(super) fn mlx5(interface: &Interface, verbs: &Result<Vec<Mlx5Support>, String>) -> Backend {
     let is_of = |device: &&Mlx5Support| {
         device.interfaces.contains(&interface.name) || interface.rdma.as_deref() == Some(&*device.name)
@@ -202,7 +202,7 @@ mod tests {
         Interface { name: "eth1".into(), driver: Some(driver.into()), ethernet: true, ..Interface::default() }
     }
 
-    /// Checks the verdicts on native, zero-copy and generic, and words in what is said about them.
+    /// Checks the verdicts on native, zero-copy and generic, and words in their texts.
     fn check(interface: &Interface, support: Result<Support, String>, verdicts: [&str; 3], words: &str) {
         check_with(&[], interface, support, verdicts, words);
     }

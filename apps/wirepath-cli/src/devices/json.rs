@@ -1,5 +1,5 @@
-//! The report as JSON: one object with an array of interfaces and one of verbs devices. What is not
-//! known is null.
+//! The report as JSON: one object with an array of interfaces and one of verbs devices. Unknown
+//! values are null.
 
 use serde_json::{Value, json};
 use wirepath::device::mlx5::{Mlx5Port, Mlx5Support};

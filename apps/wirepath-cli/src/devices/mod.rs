@@ -1,8 +1,8 @@
 //! `wirepath devices`: the interfaces of this network namespace, and which backend could drive
 //! each, or why not; below them the verbs devices of the machine, and what each ConnectX can do.
 //!
-//! Asks and changes nothing: no socket is bound and no program is loaded, so what the kernel would
-//! refuse for other reasons (privileges, memory) is `wirepath doctor`'s to say.
+//! Queries and changes nothing: no socket is bound and no program is loaded. `wirepath doctor`
+//! reports what the kernel would refuse for other reasons (privileges, memory).
 
 pub(crate) mod backend;
 mod json;
@@ -51,21 +51,21 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 
-/// The sentence for an interface that is not there.
+/// The sentence for an interface that does not exist.
 pub(crate) fn no_such_interface(name: &str) -> String {
     format!("there is no interface {name} in this network namespace: `ip -brief link` lists those that are")
 }
 
-/// What is known of one interface.
+/// The facts about one interface.
 struct Device {
     interface: Interface,
     queues: usize,
-    /// The XDP program that is on it, in words.
+    /// The XDP program attached to it, in words.
     program: Option<String>,
-    /// What the NIC can stamp; `None` where the driver does not say.
+    /// The NIC's timestamping; `None` where the driver does not report it.
     timestamping: Option<Timestamping>,
-    /// Whether the driver tells XDP programs when a frame arrived; `None` where the kernel does not
-    /// say.
+    /// Whether the driver gives XDP programs the arrival time of a frame; `None` where the kernel
+    /// does not report it.
     xdp_timestamps: Option<bool>,
     backends: Vec<Backend>,
 }

@@ -7,7 +7,7 @@ use super::Device;
 use crate::ethtool::Timestamping;
 use crate::interface::{Interface, Link};
 
-/// Columns of what stands below an interface.
+/// Width of the name column below an interface.
 const NAME_WIDTH: usize = 16;
 const VERDICT_WIDTH: usize = 7;
 /// The same below a verbs device.

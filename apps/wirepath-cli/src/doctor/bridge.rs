@@ -1,18 +1,18 @@
-//! Multicast through a snooping switch: the one that we can see is the Linux bridge that the
-//! interface is, or is a port of.
+//! Multicast through a snooping switch: the visible one is the Linux bridge that the interface is,
+//! or is a port of.
 
 use wirepath::worker::topology::Finding;
 
 use super::finding::{good, note, warning};
 use super::inspected::{Inspected, Nic};
 
-/// A bridge that snoops forwards a group only to ports that reported it, and forgets reports that
-/// nobody asks for again, after 260 s (RFC 3376 8.4). Where no querier was ever heard the Linux
-/// bridge floods instead; other switches let the groups run dry.
+/// A snooping bridge forwards a group only to ports that reported it, and expires reports that no
+/// querier refreshes, after 260 s (RFC 3376 8.4). Where it never saw a querier the Linux bridge
+/// floods instead; other switches stop forwarding the groups.
 pub(super) fn snooping(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let Some((bridge, folder)) = bridge(patient, nic) else {
-        // Only a real port has a switch that is out of sight.
+        // Only a physical port has a switch that is out of sight.
         return match nic.interface.pci {
             None => Vec::new(),
             Some(_) => note(

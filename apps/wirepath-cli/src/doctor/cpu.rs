@@ -1,4 +1,4 @@
-//! Cores and clocks: the library's own checks of where workers run, and what it does not look at.
+//! Cores and clocks: the library's checks of the workers' cores, and further ones.
 
 use wirepath::worker::topology::{self, Finding, Placement};
 
@@ -18,7 +18,8 @@ pub(super) fn cores(patient: &Inspected) -> Vec<Finding> {
     findings
 }
 
-/// Whether our clock can be the processor's counter: it counts at one rate, whatever the core does.
+/// Whether the processor's counter can be our clock: it must count at one rate, whatever the core
+/// does.
 pub(super) fn tsc(patient: &Inspected) -> Vec<Finding> {
     let Some(cpuinfo) = patient.root.read("proc/cpuinfo") else { return Vec::new() };
     // Other architectures have no line of this name, and counters of their own.
@@ -33,8 +34,8 @@ pub(super) fn tsc(patient: &Inspected) -> Vec<Finding> {
     )
 }
 
-/// The kernel's search for a better node unmaps pages to see who touches them: each is a fault in a
-/// worker.
+/// The kernel's NUMA balancing unmaps pages to see which core touches them: each is a page fault in
+/// a worker.
 pub(super) fn numa_balancing(patient: &Inspected) -> Vec<Finding> {
     match patient.root.number::<u32>("proc/sys/kernel/numa_balancing") {
         None => Vec::new(),

@@ -1,4 +1,4 @@
-//! Findings in the making: each of one severity, in words.
+//! Constructors of findings: one severity each, with words.
 
 use wirepath::worker::topology::{Finding, Severity};
 
@@ -17,7 +17,7 @@ pub(super) fn warning(what: impl Into<String>, remedy: impl Into<String>) -> Vec
     found(Severity::Warning, what, remedy)
 }
 
-/// A worker cannot start like this, or gets no frames.
+/// A worker cannot start like this, or receives no frames.
 pub(super) fn fault(what: impl Into<String>, remedy: impl Into<String>) -> Vec<Finding> {
     found(Severity::Fault, what, remedy)
 }

@@ -1,5 +1,5 @@
-//! Who is looked at: a machine, the cores that workers shall run on, and perhaps one interface with
-//! what its driver says.
+//! The subject of the checks: a machine, the workers' cores, and perhaps one interface with its
+//! driver's report.
 
 use wirepath::counters::{Snapshot, default_directory};
 use wirepath::device::af_xdp::Support;
@@ -9,23 +9,23 @@ use crate::ethtool::{Coalescing, Ethtool, Offload, Rings};
 use crate::interface::Interface;
 use crate::root::Root;
 
-/// A machine to look at.
+/// The machine under inspection.
 pub(super) struct Inspected {
     pub(super) root: Root,
     /// The same machine for the library's checks of cores.
     pub(super) machine: Machine,
-    /// Where workers shall run.
+    /// The workers' cores.
     pub(super) cores: CpuList,
-    /// Whether somebody chose them.
+    /// Whether the user chose them.
     pub(super) cores_chosen: bool,
     pub(super) nic: Option<Nic>,
 }
 
-/// The interface to look at. What could not be asked is `None`.
+/// The interface under inspection. `None` where a query failed.
 #[derive(Default)]
 pub(super) struct Nic {
     pub(super) interface: Interface,
-    /// What the kernel says of AF_XDP there, or why it says nothing.
+    /// The kernel's report about AF_XDP there, or why there is none.
     pub(super) support: Option<Result<Support, String>>,
     /// The wirepath process whose program is on it, in words.
     pub(super) polled_by: Option<String>,
@@ -35,8 +35,8 @@ pub(super) struct Nic {
 }
 
 impl Inspected {
-    /// The machine whose files are below `root`. Cores that nobody chose are the isolated ones, or
-    /// else the last.
+    /// The machine whose files are below `root`. Without a choice the cores are the isolated ones,
+    /// or else the last.
     pub(super) fn new(root: Root, cores: Option<&CpuList>) -> Self {
         let machine = Machine::at(root.path(""));
         let chosen = cores.cloned();
@@ -56,7 +56,7 @@ impl Inspected {
         Some(self)
     }
 
-    /// Asks kernel and driver about the interface: this machine's only.
+    /// Queries kernel and driver about the interface: this machine's only.
     pub(super) fn ask_driver(mut self) -> Self {
         if let Some(nic) = &mut self.nic {
             nic.ask();
@@ -73,7 +73,7 @@ impl Inspected {
 }
 
 impl Nic {
-    /// A driver that does not answer a question leaves it open.
+    /// A query that the driver does not answer stays open.
     fn ask(&mut self) {
         let name = &self.interface.name;
         let support = Support::of(name).map_err(|error| error.to_string());
@@ -97,7 +97,7 @@ impl Nic {
         format!("sys/class/net/{}/{name}", self.name())
     }
 
-    /// How many queues frames come on.
+    /// The number of receive queues.
     pub(super) fn queues(&self) -> usize {
         match &self.support {
             Some(Ok(support)) => support.queues.into(),
@@ -106,7 +106,7 @@ impl Nic {
     }
 }
 
-/// The process that keeps the program there, if it is one that counts as wirepath's do.
+/// The process that holds the program there, if its counters are wirepath's.
 fn one_of_ours(support: &Support) -> Option<String> {
     let holder = &support.program.as_ref()?.holder;
     let running = Snapshot::list(&default_directory()).ok()?.running;

@@ -1,11 +1,11 @@
-//! When the NIC interrupts and where: off the workers' cores, and at once.
+//! Interrupts of the NIC: off the workers' cores, and without delay.
 
 use wirepath::worker::topology::{CpuList, Finding};
 
 use super::finding::{good, note, warning};
 use super::inspected::Inspected;
 
-/// A program that moves interrupts about.
+/// A program that moves interrupts between cores.
 pub(super) fn irqbalance(patient: &Inspected) -> Vec<Finding> {
     let is_process = |name: &&String| name.bytes().all(|byte| byte.is_ascii_digit());
     let names = patient.root.list("proc");
@@ -24,10 +24,10 @@ pub(super) fn irqbalance(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// Whether interrupts of the interface's device come to a core that a worker has to itself.
+/// Whether interrupts of the interface's device hit a core that belongs to a worker.
 pub(super) fn affinity(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
-    // A virtio device's interrupts are those of the slot above it.
+    // A virtio device's interrupts belong to the PCI slot above it.
     let folders = ["device/msi_irqs", "device/../msi_irqs"];
     let interrupts = folders.iter().map(|folder| patient.root.list(&nic.file(folder))).find(|list| !list.is_empty());
     let Some(interrupts) = interrupts else { return Vec::new() };
@@ -51,7 +51,7 @@ pub(super) fn affinity(patient: &Inspected) -> Vec<Finding> {
     )
 }
 
-/// Where an interrupt comes to: the core that was chosen, or those that may be.
+/// The target of an interrupt: its effective core, or the allowed ones.
 fn target(patient: &Inspected, irq: &str) -> CpuList {
     let files = ["effective_affinity_list", "smp_affinity_list"];
     let list = files
@@ -60,8 +60,8 @@ fn target(patient: &Inspected, irq: &str) -> CpuList {
     list.and_then(|list| CpuList::parse(&list).ok()).unwrap_or_default()
 }
 
-/// Interrupts that the kernel puts off after a poll, in the hope that somebody polls again: our
-/// sockets do not.
+/// Interrupts that the kernel defers after a poll, in the expectation of another poll: our sockets
+/// do not poll that way.
 pub(super) fn deferral(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let value = |file: &str| patient.root.number::<u64>(&nic.file(file));

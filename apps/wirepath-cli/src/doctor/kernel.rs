@@ -1,4 +1,4 @@
-//! The kernel: what its version can do for AF_XDP, and whether it lets us.
+//! The kernel: what its version supports of AF_XDP, and whether it permits us to use it.
 
 use wirepath::device::af_xdp::CAPABILITIES;
 use wirepath::worker::topology::Finding;
@@ -6,18 +6,18 @@ use wirepath::worker::topology::Finding;
 use super::finding::{fault, good, note, warning};
 use super::inspected::Inspected;
 
-/// The first Linux with frames in several buffers.
+/// The first Linux with multi-buffer frames.
 pub(super) const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
-/// What AF_XDP lacks before a version, oldest first.
+/// Features of AF_XDP that versions before this lack, oldest first.
 const MILESTONES: [(u32, u32, &str); 3] = [
     (5, 9, "has no XDP links, with which our program goes when the process does"),
     (6, 3, "does not tell what drivers can do"),
     (6, 6, "has no frames in several buffers, so that the MTU must fit one"),
 ];
-/// The first of them is a must.
+/// The first of them is required.
 const OLDEST: (u32, u32) = (5, 9);
 
-/// The capabilities of linux/capability.h that AF_XDP asks for.
+/// The capabilities of linux/capability.h that AF_XDP needs.
 const NET_ADMIN: u32 = 12;
 const NET_RAW: u32 = 13;
 pub(super) const IPC_LOCK: u32 = 14;
@@ -41,7 +41,7 @@ pub(super) fn version(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// The sockets' own line in the list of protocols, which any user may read.
+/// AF_XDP's line in the list of protocols, which any user may read.
 pub(super) fn af_xdp(patient: &Inspected) -> Vec<Finding> {
     let Some(protocols) = patient.root.read("proc/net/protocols") else { return Vec::new() };
     if protocols.lines().any(|line| line.split_whitespace().next() == Some("XDP")) {
@@ -50,7 +50,7 @@ pub(super) fn af_xdp(patient: &Inspected) -> Vec<Finding> {
     fault("the kernel has no AF_XDP sockets", "use one that is built with CONFIG_XDP_SOCKETS=y")
 }
 
-/// Those of this process, which a program that the same user starts in the same way has too.
+/// Those of this process, which a program has too that the same user starts in the same way.
 pub(super) fn capabilities(patient: &Inspected) -> Vec<Finding> {
     let Some(effective) = effective(patient) else { return Vec::new() };
     let has = |capability: u32| effective >> capability & 1 != 0;
@@ -74,14 +74,14 @@ pub(super) fn capabilities(patient: &Inspected) -> Vec<Finding> {
     )
 }
 
-/// The effective capabilities as a mask; `None` where the kernel does not say.
+/// The effective capabilities as a mask; `None` where the kernel does not report them.
 pub(super) fn effective(patient: &Inspected) -> Option<u64> {
     let status = patient.root.read("proc/self/status")?;
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
-/// Major and minor of the kernel; `None` where it does not say.
+/// Major and minor version of the kernel; `None` where it does not report them.
 pub(super) fn running(patient: &Inspected) -> Option<(u32, u32)> {
     parse_version(&patient.root.read("proc/sys/kernel/osrelease")?)
 }
@@ -121,7 +121,7 @@ mod tests {
         let words = "lack of cap_net_admin, cap_net_raw, cap_bpf, cap_perfmon";
         finds(capabilities, &[(STATUS, "CapEff:\t0000000000000000\n")], "fault", words, "setcap");
         finds(capabilities, &[(STATUS, "CapEff:\t0000008000001000\n")], "fault", "lack of cap_net_raw", "setcap");
-        // CAP_SYS_ADMIN may all that CAP_BPF and CAP_PERFMON may.
+        // CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON.
         finds(capabilities, &[(STATUS, "CapEff:\t0000000000203000\n")], "good", "may open", "");
     }
 }

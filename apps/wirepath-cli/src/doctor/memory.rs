@@ -1,4 +1,4 @@
-//! Memory: hugepages for the pools, the limit on locking, and who may take pages away.
+//! Memory: hugepages for the pools, the limit on locking, and reclaim of pages.
 
 use std::path::Path;
 
@@ -9,16 +9,15 @@ use super::finding::{good, note, warning};
 use super::inspected::Inspected;
 use super::kernel::{IPC_LOCK, effective};
 
-/// What a worker's pool and the process around it lock, in bytes: some ten thousand buffers of 4
-/// KiB, and as much again for books.
+/// Bytes that a worker's pool and its process lock: some ten thousand buffers of 4 KiB, and as much
+/// again for books.
 const LOCKED_MIN: u64 = 64 << 20;
-/// What shall be left of a control group's memory, in bytes, so that nothing is reclaimed while it
-/// runs.
+/// Bytes that must be left in a control group, so that nothing is reclaimed during a run.
 const ROOM_MIN: u64 = 256 << 20;
-/// A version 1 group without a limit says the largest number of pages instead.
+/// A version 1 group without a limit reports the largest number of pages instead.
 const UNLIMITED: u64 = 1 << 60;
 
-/// Whether the process can lock its memory, so that no page of it goes.
+/// Whether the process can lock its memory, so that no page is reclaimed.
 pub(super) fn locked(patient: &Inspected) -> Vec<Finding> {
     if effective(patient).is_some_and(|effective| effective >> IPC_LOCK & 1 != 0) {
         return good("memory can be locked without a limit, by cap_ipc_lock");
@@ -61,7 +60,7 @@ pub(super) fn hugepages(patient: &Inspected) -> Vec<Finding> {
     good(format!("{} of {} hugepages of 2 MiB{place} are free", pool.available(), pool.total))
 }
 
-/// Transparent hugepages: on advice they help, on their own they come with pauses.
+/// Transparent hugepages: with madvise they help, otherwise they cause pauses.
 pub(super) fn transparent(patient: &Inspected) -> Vec<Finding> {
     let file = "/sys/kernel/mm/transparent_hugepage/enabled";
     match discover(patient).map(|machine| machine.transparent) {
@@ -78,7 +77,7 @@ pub(super) fn transparent(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// The memory that the control group grants, beyond which its pages are reclaimed or its processes
+/// The memory limit of the control group, beyond which its pages are reclaimed or its processes
 /// killed.
 pub(super) fn limit(patient: &Inspected) -> Vec<Finding> {
     let Some(Granted { group, max, used }) = tightest(patient) else {
@@ -101,7 +100,7 @@ struct Granted {
     used: u64,
 }
 
-/// The group upwards of this process that has least left.
+/// The group with the least room left among this process's group and its ancestors.
 fn tightest(patient: &Inspected) -> Option<Granted> {
     let cgroups = patient.root.read("proc/self/cgroup")?;
     let mut granted = Vec::new();
@@ -117,7 +116,7 @@ fn tightest(patient: &Inspected) -> Option<Granted> {
         for group in Path::new(path.trim_start_matches('/')).ancestors() {
             let folder = format!("{mount}/{}", group.display());
             let number = |file: &str| patient.root.number::<u64>(&format!("{folder}/{file}"));
-            // "max" is no number, and no limit.
+            // "max" is no number, and means no limit.
             if let Some(max) = number(max).filter(|&max| max < UNLIMITED) {
                 granted.push(Granted { group: format!("/{}", group.display()), max, used: number(used).unwrap_or(0) });
             }

@@ -1,10 +1,10 @@
-//! `wirepath doctor`: looks at the host, and at one interface where one is named, for what makes
-//! packets late or lost. Each finding says how bad it is and the command that mends it; nothing is
+//! `wirepath doctor`: checks the host, and one interface where one is named, for causes of late or
+//! lost packets. Each finding has a severity and the command that is its remedy; nothing is
 //! changed.
 //!
-//! What it looks at are the [`CHECKS`], one function each. Facts come from /sys and /proc and, for
-//! an interface, from the driver; with `--root` the files are those of a made-up machine, whose
-//! drivers cannot be asked.
+//! The [`CHECKS`] are one function each. Facts come from /sys and /proc and, for an interface, from
+//! the driver; with `--root` the files are those of a made-up machine, whose drivers cannot be
+//! queried.
 
 mod bridge;
 mod cpu;
@@ -50,14 +50,14 @@ pub(crate) struct Options {
     root: Option<PathBuf>,
 }
 
-/// Something to look at.
+/// A check.
 struct Check {
     name: &'static str,
-    /// What is found; nothing where there is nothing to look at.
+    /// Its findings; empty where there is nothing to check.
     look: fn(&Inspected) -> Vec<Finding>,
 }
 
-/// All there is to look at, from the kernel up to the interface.
+/// All checks, from the kernel up to the interface.
 const CHECKS: [Check; 26] = [
     Check { name: "kernel", look: kernel::version },
     Check { name: "af_xdp", look: kernel::af_xdp },
@@ -96,8 +96,8 @@ struct Diagnosis {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// The interface is not there, the other root is no machine's, or at least one finding is a fault:
-/// that is exit code 1.
+/// The interface does not exist, the other root is not that of a machine, or at least one finding
+/// is a fault: exit code 1.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(directory) = &options.root {
         check_root(directory)?;
@@ -125,8 +125,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A directory that holds neither /sys nor /proc has nothing to look at, and no fault found there
-/// would look like health.
+/// A directory with neither /sys nor /proc has nothing to check, and a report without faults would
+/// look healthy.
 fn check_root(directory: &Path) -> Result<(), String> {
     let shown = directory.display();
     if let Err(error) = directory.read_dir() {
@@ -167,7 +167,7 @@ mod tests {
         let tree = Tree::new(&[]);
         let diagnoses = examine(&Inspected::new(tree.root(), None));
         let faults: Vec<_> = diagnoses.iter().filter(|found| found.finding.severity == Severity::Fault).collect();
-        // Only what a file would have to grant is missing.
+        // Only the facts that a file would have to supply are missing.
         assert!(
             faults.iter().all(|found| found.check == "af_xdp"),
             "{:?}",

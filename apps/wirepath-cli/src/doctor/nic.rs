@@ -1,5 +1,4 @@
-//! The interface: its link, the backend it could have, and what its driver does to frames on their
-//! way to us.
+//! The interface: its link, its possible backend, and what its driver does to received frames.
 
 use wirepath::mem::Layout;
 use wirepath::worker::topology::Finding;
@@ -13,9 +12,9 @@ use crate::interface::Link;
 
 /// Ethernet's header and one VLAN tag, in bytes.
 const LINK_HEADER_LEN: u32 = 14 + 4;
-/// Frames that a receive ring shall hold: at 10 Gbit/s 1024 of the shortest are 69 µs.
+/// Frames that a receive ring must hold: at 10 Gbit/s 1024 of the shortest are 69 µs.
 const RING_LEN: u32 = 1024;
-/// The longest that a frame shall wait for the NIC to interrupt.
+/// The longest acceptable interrupt delay of the NIC.
 const WAIT_MICROSECONDS: u32 = 10;
 
 pub(super) fn link(patient: &Inspected) -> Vec<Finding> {
@@ -31,7 +30,7 @@ pub(super) fn link(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// What `wirepath devices` says of AF_XDP, as findings.
+/// The verdict of `wirepath devices` on AF_XDP, as findings.
 pub(super) fn backend(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let Some(support) = &nic.support else { return Vec::new() };
@@ -53,7 +52,7 @@ pub(super) fn backend(patient: &Inspected) -> Vec<Finding> {
     fault(format!("no AF_XDP on {}: {}", nic.name(), first.why), first.remedy.clone().unwrap_or(see))
 }
 
-/// Whether frames fit one buffer, and what becomes of those that do not.
+/// Whether frames fit one buffer, and the handling of those that do not.
 pub(super) fn mtu(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let (name, Some(mtu)) = (nic.name(), nic.interface.mtu) else { return Vec::new() };
@@ -85,7 +84,7 @@ pub(super) fn mtu(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// A rule takes frames on the queue that the NIC chose for them, and AF_XDP moves none.
+/// A rule takes frames from the queue that the NIC chose for them, and AF_XDP cannot move them.
 pub(super) fn queues(patient: &Inspected) -> Vec<Finding> {
     let Some(nic) = &patient.nic else { return Vec::new() };
     let name = nic.name();
@@ -114,8 +113,8 @@ pub(super) fn rings(patient: &Inspected) -> Vec<Finding> {
     )
 }
 
-/// How long the NIC waits for more frames before it interrupts. Polling does without, the kernel's
-/// softirq does not.
+/// How long the NIC waits for more frames before it interrupts. Busy polling does not depend on it,
+/// the kernel's softirq does.
 pub(super) fn coalescing(patient: &Inspected) -> Vec<Finding> {
     let Some((nic, coalescing)) = asked(patient, |nic| nic.coalescing) else { return Vec::new() };
     let Coalescing { rx_microseconds, rx_adaptive, .. } = coalescing;
@@ -134,9 +133,9 @@ pub(super) fn coalescing(patient: &Inspected) -> Vec<Finding> {
 
 const VLAN_OFFLOAD: &str = "rx-vlan-hw-parse";
 
-/// What NICs do to frames before a program sees them, by the kernel's name for it, and what it
-/// costs us. The kernel's own GRO is not among them: native XDP is before it, and generic XDP
-/// switches it off (netif_elide_gro in linux/netdevice.h).
+/// What NICs do to frames before a program sees them, by the kernel's name for it, and its cost for
+/// us. The kernel's own GRO is not among them: native XDP runs before it, and generic XDP switches
+/// it off (netif_elide_gro in linux/netdevice.h).
 const HARMFUL: [(&str, &str); 3] = [
     ("rx-lro", "the NIC makes one frame of several, which is not what was sent, and many drivers then refuse XDP"),
     ("rx-gro-hw", "the NIC makes one frame of several, which is not what was sent, and some drivers then refuse XDP"),
@@ -156,7 +155,7 @@ pub(super) fn offloads(patient: &Inspected) -> Vec<Finding> {
     if findings.is_empty() { good("no offload changes frames on their way to us") } else { findings }
 }
 
-/// Whether a tag that the NIC took off comes beside the frame.
+/// Whether a stripped VLAN tag is delivered beside the frame.
 fn tells_vlan(nic: &Nic) -> bool {
     let driver = nic.support.as_ref().and_then(|support| support.as_ref().ok()?.driver);
     driver.is_some_and(|driver| driver.native && driver.rx_vlan)
@@ -173,7 +172,7 @@ fn harmful(nic: &Nic, offload: &Offload, cost: &str) -> Vec<Finding> {
     warning(what, format!("`ethtool -K {name} {} off`", offload.name))
 }
 
-/// What a driver answered, and who it belongs to.
+/// A driver's answer, and the interface's name.
 fn asked<T>(patient: &Inspected, answer: fn(&Nic) -> Option<T>) -> Option<(&Nic, T)> {
     let nic = patient.nic.as_ref()?;
     Some((nic, answer(nic)?))
@@ -212,7 +211,7 @@ mod tests {
         Support { index: 2, queues: 1, driver: Some(driver), program: None }
     }
 
-    /// Checks what is found of an interface that differs from the best one in `change`.
+    /// Checks the findings of an interface that differs from the best one in `change`.
     fn finds(
         change: impl FnOnce(&mut Nic),
         look: fn(&Inspected) -> Vec<Finding>,

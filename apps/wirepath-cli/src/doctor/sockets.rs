@@ -1,21 +1,21 @@
-//! The kernel's own sockets, which carry what our rules leave to it: buffers, and what it does with
-//! multicast.
+//! The kernel's own sockets, which receive what our rules leave to it: their buffers, and the
+//! kernel's handling of multicast.
 
 use wirepath::worker::topology::Finding;
 
 use super::finding::{good, note, warning};
 use super::inspected::Inspected;
 
-/// Bytes of events that the mirror of the kernel's routes asks for (`EVENTS_LEN` of
+/// Bytes of events that the mirror of the kernel's routes requests (`EVENTS_LEN` of
 /// `worker::kernel`).
 const RMEM_MAX: u64 = 4 << 20;
-/// Bytes of a socket that asks for none: some 400 datagrams of 1400 bytes, as the kernel counts
+/// Bytes of a socket that requests none: some 400 datagrams of 1400 bytes, as the kernel counts
 /// them.
 const RMEM_DEFAULT: u64 = 1 << 20;
-/// Strict: a packet whose answer would go another way is dropped
+/// Strict: a packet whose answer would leave by another interface is dropped
 /// (Documentation/networking/ip-sysctl.rst).
 const STRICT: u32 = 1;
-/// As many groups as a socket gets without a change (`IP_MAX_MEMBERSHIPS`).
+/// The default number of groups of a socket (`IP_MAX_MEMBERSHIPS`).
 const MEMBERSHIPS_DEFAULT: u32 = 20;
 
 pub(super) fn buffers(patient: &Inspected) -> Vec<Finding> {
@@ -39,8 +39,7 @@ pub(super) fn buffers(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// Polling by kernel sockets, for all of them: it takes the time of every program that waits in
-/// poll(2).
+/// Busy polling of all kernel sockets: it takes CPU time of every program that waits in poll(2).
 pub(super) fn busy_poll(patient: &Inspected) -> Vec<Finding> {
     let value = |name: &str| patient.root.number::<u32>(&format!("proc/sys/net/core/{name}"));
     let (Some(poll), Some(read)) = (value("busy_poll"), value("busy_read")) else { return Vec::new() };
@@ -53,8 +52,8 @@ pub(super) fn busy_poll(patient: &Inspected) -> Vec<Finding> {
     )
 }
 
-/// Reverse path filtering concerns what the kernel receives; frames of our rules are past it. The
-/// larger of `all` and the interface's own counts.
+/// Reverse path filtering applies to packets that the kernel receives; frames of our rules bypass
+/// it. The larger of `all` and the interface's own counts.
 pub(super) fn rp_filter(patient: &Inspected) -> Vec<Finding> {
     let (scope, value) = effective(patient, "rp_filter");
     match value {
@@ -69,7 +68,7 @@ pub(super) fn rp_filter(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// Which version of IGMP the kernel speaks: 0 lets the querier choose.
+/// The IGMP version of the kernel: 0 follows the querier.
 pub(super) fn igmp_version(patient: &Inspected) -> Vec<Finding> {
     let (scope, value) = effective(patient, "force_igmp_version");
     match value {
@@ -86,7 +85,8 @@ pub(super) fn igmp_version(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// How many groups a kernel socket may join, where the kernel's membership is used instead of ours.
+/// The number of groups that a kernel socket may join, where the kernel's membership is used
+/// instead of ours.
 pub(super) fn igmp_memberships(patient: &Inspected) -> Vec<Finding> {
     match patient.root.number::<u32>("proc/sys/net/ipv4/igmp_max_memberships") {
         None => Vec::new(),
@@ -100,15 +100,14 @@ pub(super) fn igmp_memberships(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// The larger of the interface's own value and that for all of them, and which one has to be
-/// changed.
+/// The larger of the interface's own value and that of `all`, and the one that has to be changed.
 fn effective<'a>(patient: &'a Inspected, name: &str) -> (&'a str, Option<u32>) {
     let value = |scope: &str| patient.root.number::<u32>(&format!("proc/sys/net/ipv4/conf/{scope}/{name}"));
     let Some(nic) = &patient.nic else { return ("all", value("all")) };
     let own = value(nic.name());
     let all = value("all");
-    // A strict filter for all of them gives way to a looser, that is larger, one of the interface;
-    // a version does not.
+    // A larger, that is looser, filter of the interface overrides a strict one of `all`; a version
+    // does not.
     if name == "force_igmp_version" && all.is_some_and(|all| all != 0) {
         ("all", all)
     } else {

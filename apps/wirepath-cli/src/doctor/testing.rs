@@ -1,4 +1,4 @@
-//! A made-up machine, and what one check finds on it.
+//! A made-up machine, and the findings of one check on it.
 
 use std::fs;
 
@@ -27,8 +27,8 @@ impl Tree {
     }
 }
 
-/// Checks that a machine with these files, whose workers run on cores 2 and 3, shows one finding:
-/// of this severity, with these words in what it says and in the remedy.
+/// Checks that a machine with these files, whose workers run on cores 2 and 3, has one finding: of
+/// this severity, with these words in its text and in the remedy.
 pub(super) fn finds(
     look: fn(&Inspected) -> Vec<Finding>,
     files: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! The report for people: a line a finding, below it what mends it, and a sum.
+//! The report for people: a line a finding, its remedy below, and a sum.
 
 use wirepath::worker::topology::Severity;
 

@@ -1,5 +1,6 @@
-//! What a driver says of itself: queues, rings, offloads, interrupts, clocks and its own counters,
-//! as `ethtool` shows them. A driver answers what it likes: EOPNOTSUPP is common, and no fault.
+//! A driver's report about itself: queues, rings, offloads, interrupts, clocks and its own
+//! counters, as `ethtool` shows them. A driver need not support a query: EOPNOTSUPP is common, and
+//! no fault.
 
 mod port;
 #[allow(unsafe_code)]

@@ -1,4 +1,4 @@
-//! One interface, and the questions about it. Each is a system call or three.
+//! The queries about one interface. Each is one system call or a few.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -11,16 +11,16 @@ const RX_HARDWARE: u32 = 1 << 2;
 const RAW_HARDWARE: u32 = 1 << 6;
 const FILTER_ALL: u32 = 1 << 1;
 
-/// One interface to ask about.
+/// A handle for queries about one interface.
 pub(crate) struct Ethtool {
     socket: UdpSocket,
     interface: String,
 }
 
-/// What the NIC can stamp.
+/// The NIC's timestamping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timestamping {
-    /// Arrivals of all frames, and not only of those of PTP.
+    /// Arrivals of all frames, not only those of PTP.
     pub(crate) rx_all: bool,
     /// Arrivals of some frames.
     pub(crate) rx: bool,
@@ -33,14 +33,14 @@ pub(crate) struct Timestamping {
 /// A feature of `ethtool -k`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offload {
-    /// The kernel's name of it, which `ethtool -K` takes: `rx-gro`, `rx-vlan-hw-parse`.
+    /// The kernel's name for it, which `ethtool -K` takes: `rx-gro`, `rx-vlan-hw-parse`.
     pub(crate) name: String,
     pub(crate) on: bool,
     /// It cannot be changed.
     pub(crate) fixed: bool,
 }
 
-/// When the NIC interrupts: `ethtool -c`.
+/// The NIC's interrupt coalescing: `ethtool -c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Coalescing {
     pub(crate) rx_microseconds: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Coalescing {
     pub(crate) rx_adaptive: bool,
 }
 
-/// Descriptors now, and how many there may be: `ethtool -g`.
+/// Current and maximum descriptors: `ethtool -g`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rings {
     pub(crate) rx: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Rings {
 }
 
 impl Ethtool {
-    /// Asks about `interface`, of the calling thread's network namespace.
+    /// Opens `interface` in the calling thread's network namespace.
     pub(crate) fn of(interface: &str) -> io::Result<Self> {
         // Any socket will do.
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -127,7 +127,7 @@ impl Ethtool {
     }
 }
 
-/// Up to 32 bytes, ended by a zero.
+/// Up to 32 bytes, terminated by a zero.
 fn name(words: &[u32; 8]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()

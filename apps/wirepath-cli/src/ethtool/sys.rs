@@ -1,4 +1,5 @@
-//! SIOCETHTOOL: the one system call behind `ethtool`, on words that are long enough for its answer.
+//! SIOCETHTOOL: the one system call behind `ethtool`, on a buffer of words that is long enough for
+//! its answer.
 //!
 //! `unsafe`, because ioctl(2) takes addresses, and because how many bytes the kernel writes depends
 //! on the command.
@@ -6,8 +7,8 @@
 //! Invariants:
 //! 1. The request and the words are borrowed mutably until the call has returned; what the kernel
 //!    writes is plain data.
-//! 2. The words have room for all that the kernel writes. Of the commands here, those with an
-//!    answer of one form write at most 49 words (`struct ethtool_drvinfo`, the longest of them in
+//! 2. The words have room for all that the kernel writes. Of the commands here, those with a fixed
+//!    answer write at most 49 words (`struct ethtool_drvinfo`, the longest of them in
 //!    linux/ethtool.h) into [`FIXED_WORDS`]. GFEATURES writes no more blocks than it is asked for.
 //!    GSTRINGS and GSTATS write as many items as the driver has at that moment, whatever they are
 //!    asked for (until Linux 6.18); asked for the number the driver stated just before, they have
@@ -21,11 +22,11 @@ use std::os::fd::AsRawFd;
 
 /// linux/sockios.h
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
-/// Words of an answer of one form.
+/// Words of a fixed answer.
 const FIXED_WORDS: usize = 64;
-/// Items of room that a list has beyond four times its length.
+/// Items of room beyond four times a list's length.
 const SPARE_ITEMS: usize = 16_384;
-/// A driver that states more items is not believed: a large NIC has some ten thousand.
+/// A driver that states more items is refused: a large NIC has some ten thousand.
 const ITEMS_MAX: usize = 1 << 20;
 
 /// linux/ethtool.h
@@ -37,7 +38,7 @@ const STRING_WORDS: usize = 8;
 const STAT_WORDS: usize = 2;
 const FEATURE_WORDS: usize = 4;
 
-/// Commands with an answer of one form.
+/// Commands with a fixed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Command {
@@ -71,10 +72,10 @@ pub(super) fn ask(socket: &UdpSocket, interface: &str, command: Command) -> io::
     Ok(words)
 }
 
-/// How many names a set has.
+/// The number of names in a set.
 pub(super) fn count(socket: &UdpSocket, interface: &str, set: Set) -> io::Result<usize> {
     let mut words = [0; FIXED_WORDS];
-    // Command, a reserved word, 64 bits of sets that are asked for; then the answers.
+    // Command, a reserved word, 64 bits of requested sets; then the answers.
     (words[0], words[2]) = (GSSET_INFO, 1 << set as u32);
     call(socket, interface, &mut words)?;
     let count = if words[2] == 0 { 0 } else { words[4] as usize };
@@ -127,7 +128,7 @@ fn unchanged(answered: u32, asked: usize) -> io::Result<()> {
     Err(io::Error::other("the driver changed its list while it was read"))
 }
 
-/// `words` has room for the answer of the command in its first word (2): every caller above sees to
+/// `words` has room for the answer of the command in its first word (2): every caller above ensures
 /// it.
 fn call(socket: &UdpSocket, interface: &str, words: &mut [u32]) -> io::Result<()> {
     let mut request = Request { name: [0; libc::IFNAMSIZ], data: words.as_mut_ptr(), rest: [0; 2] };

@@ -1,4 +1,4 @@
-//! The clock that round trips are taken with.
+//! The clock for round trips.
 
 use wirepath::time::{Clock, Instant, MonotonicClock, TscClock};
 
@@ -10,7 +10,7 @@ pub(super) enum PingClock {
 }
 
 impl PingClock {
-    /// Takes 20 ms, in which the rate of the processor's counter is measured.
+    /// Takes 20 ms, during which it measures the rate of the processor's counter.
     pub(super) fn start() -> Self {
         TscClock::start().map_or_else(|| Self::Monotonic(MonotonicClock::start()), Self::Tsc)
     }

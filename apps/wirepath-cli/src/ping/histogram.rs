@@ -1,17 +1,17 @@
-//! A log-linear histogram in rows: each power of two is cut into the same number of steps, as many
-//! as leave the whole readable. The slowest hundredth, which may reach from microseconds to
+//! A log-linear histogram in rows: each power of two is split into the same number of steps, as
+//! many as keep the whole readable. The slowest hundredth, which may span from microseconds to
 //! seconds, has one row a power of two, so that it does not take the room of all the others.
 
 use hdrhistogram::Histogram;
 
-/// Lines that fit a screen with all that stands above them: one a row, and one a gap between rows.
+/// Lines that fit a screen with the text above: one for each row and each gap between rows.
 const LINES_MAX: usize = 28;
 /// Steps of a power of two, from fine to coarse.
 const STEPS: [u64; 6] = [32, 16, 8, 4, 2, 1];
-/// Where the slowest begin.
+/// The quantile at which the tail begins.
 const TAIL: f64 = 0.99;
 
-/// So many values from `from` to below `to`.
+/// The number of values from `from` to below `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) from: u64,
@@ -48,10 +48,10 @@ fn cut(values: &Histogram<u64>, steps: u64, body_end: u64) -> Vec<Row> {
     rows
 }
 
-/// Where the step that `value` is in begins, and where the next one does.
+/// The start of the step that `value` is in, and that of the next one.
 fn step(value: u64, steps: u64) -> (u64, u64) {
     let octave = 1 << value.max(1).ilog2();
-    // Below the number of steps each value is a step of its own.
+    // Below the number of steps each value is its own step.
     let width = (octave / steps).max(1);
     let from = value / width * width;
     (from, from + width)

@@ -1,4 +1,4 @@
-//! Echoes by sockets of the kernel: what everybody else has, to compare with.
+//! Echoes by kernel sockets, for comparison.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -12,7 +12,7 @@ use wirepath::wire::ipv4::Ipv4Packet;
 use super::path::{DATA_LEN_MAX, EchoPayload, Heard, Path, Refusal, Target};
 use super::sys::{self, IcmpKind};
 
-/// What goes before the data: the headers of IPv4, 60 bytes at most, and of ICMP.
+/// Bytes before the data: the headers of IPv4, 60 bytes at most, and of ICMP.
 const HEADERS_LEN_MAX: usize = 60 + 8;
 
 /// A connected socket.
@@ -21,7 +21,7 @@ pub(super) struct KernelPath {
     remote: Ipv4Addr,
     protocol: Protocol,
     letter: EchoPayload,
-    /// Whether to ask the socket again and again instead of sleeping until something comes.
+    /// Whether to poll the socket instead of sleeping until something arrives.
     spins: bool,
     buffer: Vec<u8>,
 }
@@ -50,7 +50,7 @@ impl KernelPath {
         Ok(Self { socket, remote: target.address, protocol, letter, spins, buffer })
     }
 
-    /// What the first `len` bytes of the buffer are; `None` for what is not for us.
+    /// The message in the first `len` bytes of the buffer; `None` where it is not for us.
     fn read(&self, len: usize) -> Option<Heard> {
         let bytes = &self.buffer[..len];
         let Protocol::Icmp { kind, identifier } = self.protocol else { return Some(self.letter.read(bytes, None)) };
@@ -99,7 +99,8 @@ impl Path for KernelPath {
         };
         match self.socket.send(&self.buffer[..message_len]) {
             Ok(_) => Ok(()),
-            // About an echo before; it is told to whoever sends next, and this one has not left.
+            // An error about an earlier echo: the kernel reports it to the next send, which has not
+            // left.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 self.socket.send(&self.buffer[..message_len]).map(drop).map_err(|error| error.to_string())
             }
@@ -111,7 +112,7 @@ impl Path for KernelPath {
         if !self.spins {
             sys::wait(&self.socket, Duration::from_nanos(until.since(now).as_nanos()));
         }
-        // One at a time, so that each has its own moment.
+        // One at a time, so that each has its own arrival time.
         match self.socket.recv(&mut self.buffer) {
             Ok(len) => heard.extend(self.read(len)),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
@@ -120,16 +121,15 @@ impl Path for KernelPath {
             Err(error) if error.kind() == ErrorKind::HostUnreachable => {
                 heard.push(Heard::Refused(Refusal { reporter: self.remote, why: "the host does not answer" }));
             }
-            // Nothing yet; what else there may be shows as a lost echo.
+            // Nothing yet; any other error shows as a lost echo.
             Err(_) => {}
         }
     }
 }
 
-/// The socket that the kernel permits.
+/// The kind of socket that the kernel permits.
 fn icmp() -> Result<(UdpSocket, Protocol), String> {
-    // The low bits of the process id, as ping has it; where the kernel chooses, it does not look at
-    // them.
+    // The low bits of the process id, as ping has it; where the kernel chooses, it ignores them.
     let identifier = std::process::id() as u16;
     let open = |kind| sys::icmp_socket(kind).map(|socket| (socket, Protocol::Icmp { kind, identifier }));
     open(IcmpKind::Datagram).or_else(|_| open(IcmpKind::Raw)).map_err(|error| {

@@ -1,14 +1,14 @@
-//! What was asked and what came back: each echo ends as answered in time, answered late, or lost.
+//! Requests and replies: each echo ends as answered in time, answered late, or lost.
 
 use hdrhistogram::Histogram;
 use wirepath::time::{Duration, Instant};
 
-/// Echoes that can be told apart: an answer to an older one is of an unknown echo. As many as ICMP
+/// Echoes that can be distinguished: a reply to an older one is of an unknown echo. As many as ICMP
 /// has sequence numbers.
 const WINDOW: usize = 1 << 16;
 /// Significant digits of the quantiles: an error of 0.1 %.
 const DIGITS: u8 = 3;
-/// The longest round trip that is told from longer ones: an hour.
+/// The longest round trip that the histogram resolves: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// The echoes of one path.
@@ -17,7 +17,7 @@ pub(super) struct Ledger {
     entries: Vec<Entry>,
     counts: Counts,
     round_trips: Histogram<u64>,
-    /// Exactly, where the histogram rounds.
+    /// Exact, where the histogram rounds.
     fastest: Duration,
     slowest: Duration,
 }
@@ -28,7 +28,7 @@ struct Entry {
     is_answered: bool,
 }
 
-/// How many echoes ended how.
+/// The number of echoes by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Echoes that left.
@@ -39,34 +39,34 @@ pub(super) struct Counts {
     pub(super) late: u64,
     /// Second and further answers.
     pub(super) duplicates: u64,
-    /// Answers with other bytes than were sent, or to echoes that nobody sent.
+    /// Replies with other bytes than were sent, or to echoes that were not sent.
     pub(super) damaged: u64,
-    /// Errors in place of an answer: nobody listens on the port.
+    /// Errors instead of a reply: the port is closed.
     pub(super) refused: u64,
     /// Echoes that could not be sent.
     pub(super) unsent: u64,
 }
 
 impl Counts {
-    /// Echoes that have no answer: at the end those are lost.
+    /// Echoes without a reply: at the end those are lost.
     pub(super) fn unanswered(&self) -> u64 {
         self.sent - self.received - self.late
     }
 }
 
-/// What an answer is.
+/// The class of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EchoOutcome {
     InTime(Duration),
     Late(Duration),
     Duplicate(Duration),
-    /// Nobody asked, or so long ago that nobody remembers.
+    /// Not requested, or so long ago that the record is gone.
     Unknown,
 }
 
 impl Ledger {
-    /// An empty one. An answer later than `timeout` after its echo is late, and not among the round
-    /// trips.
+    /// An empty ledger. A reply later than `timeout` after its echo is late, and not among the
+    /// round trips.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -94,12 +94,12 @@ impl Ledger {
         self.counts.sent += 1;
     }
 
-    /// It does not leave after all.
+    /// The echo could not leave.
     pub(super) fn ask_failed(&mut self) {
         self.counts.unsent += 1;
     }
 
-    /// An answer to echo `sequence`.
+    /// A reply to echo `sequence`.
     pub(super) fn hear(&mut self, sequence: u64, now: Instant) -> EchoOutcome {
         let is_known = sequence < self.counts.sent && sequence + (WINDOW as u64) >= self.counts.sent;
         let entry = self.entries.get_mut(sequence as usize % WINDOW).filter(|_| is_known);
@@ -124,25 +124,24 @@ impl Ledger {
         EchoOutcome::InTime(round_trip)
     }
 
-    /// An answer with other bytes than were sent.
+    /// A reply with other bytes than were sent.
     pub(super) fn hear_damaged(&mut self) {
         self.counts.damaged += 1;
     }
 
-    /// An error in place of an answer.
+    /// An error instead of a reply.
     pub(super) fn hear_refusal(&mut self) {
         self.counts.refused += 1;
     }
 
-    /// Until when the newest echo may still be answered in time; `None` where none waits.
+    /// Until when the newest echo may still be answered in time; `None` where none is pending.
     pub(super) fn waits_until(&self) -> Option<Instant> {
         let newest = self.counts.sent.checked_sub(1)?;
         let entry = &self.entries[newest as usize % WINDOW];
         (!entry.is_answered).then(|| entry.asked + self.timeout)
     }
 
-    /// Until when any echo may still be answered in time; `None` where all have been, or none was
-    /// sent.
+    /// Until when any echo may still be answered in time; `None` where none is pending.
     pub(super) fn open_until(&self) -> Option<Instant> {
         let newest = self.counts.sent.checked_sub(1)?;
         let asked = self.entries[newest as usize % WINDOW].asked;
@@ -158,7 +157,7 @@ impl Ledger {
         &self.round_trips
     }
 
-    /// The extremes of the round trips; `None` where there are none.
+    /// Minimum and maximum of the round trips; `None` where there are none.
     pub(super) fn extremes(&self) -> Option<(Duration, Duration)> {
         (self.counts.received > 0).then_some((self.fastest, self.slowest))
     }

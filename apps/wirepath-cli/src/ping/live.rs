@@ -1,4 +1,4 @@
-//! Echoes by a queue of our own, over AF_XDP: frames that the kernel does not see.
+//! Echoes by our own queue, over AF_XDP: frames that the kernel does not see.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -18,29 +18,29 @@ use super::path::{EchoPayload, Heard, Path, Refusal, Target};
 
 /// The only consumer of the worker's sockets.
 const PING: ConsumerId = ConsumerId(0);
-/// How long the first echo waits until its neighbor is known, so that its time is not that of ARP:
-/// the three questions that ARP asks, a second apart.
+/// How long the first echo waits for its neighbor, so that its round trip does not include ARP: the
+/// three ARP requests, a second apart.
 const NEIGHBOR_SPAN: Duration = Duration::from_secs(3);
 /// Turns between two publications of the counters.
 const PUBLISH_TURNS: u32 = 4_096;
-/// Between two looks at the kernel's socket, which are system calls.
+/// Interval of polling the kernel's socket, which is a system call.
 const ERROR_SPAN: Duration = Duration::from_millis(5);
-/// The ports that are for whoever asks (RFC 6335 6).
+/// The ephemeral ports (RFC 6335 6).
 const DYNAMIC_PORTS: u16 = 49_152;
 
-/// Which queue, and who we are on it.
+/// The queue, and our address on it.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) interface: String,
     pub(super) queue: u16,
-    /// An address that the kernel does not have; None shares the interface with the kernel.
+    /// An address that the kernel does not have; `None` shares the interface with the kernel.
     pub(super) own: Option<Ipv4Prefix>,
-    /// The router behind which the rest of the world is, for an address of our own.
+    /// The gateway to other networks, for an address of our own.
     pub(super) gateway: Option<Ipv4Addr>,
 }
 
 impl Place {
-    /// What is to be opened, so that datagrams to `port` come to us.
+    /// The configuration of the port, so that it receives datagrams to `port`.
     fn config(&self, port: Option<u16>) -> LiveConfig {
         let mut config = LiveConfig::new(&self.interface).named("ping");
         config.queues = vec![self.queue];
@@ -52,21 +52,21 @@ impl Place {
     }
 }
 
-/// A port with a worker that this thread turns.
+/// A port with a worker that this thread polls.
 pub(super) struct Open<A> {
-    // The worker's queue goes before its port.
+    // The worker's queue is dropped before its port.
     pub(super) worker: LiveWorker<A>,
     pub(super) port: LivePort,
-    /// Keeps a port that is shared with the kernel from its other programs. Connected, it hears of
-    /// ICMP errors, which are the kernel's there.
+    /// Reserves a port that is shared with the kernel against its other programs. Connected, it
+    /// receives ICMP errors, which go to the kernel there.
     pub(super) reserved: Option<UdpSocket>,
     _block: Block,
     turns: u32,
 }
 
 impl<A: App> Open<A> {
-    /// Opens the queue for datagrams to `port`, 0 for any port that is free, and makes its worker
-    /// around `app`. Says which port it is.
+    /// Opens the queue for datagrams to `port`, 0 for any free port, and builds its worker around
+    /// `app`. Returns the port.
     pub(super) fn new(place: &Place, port: Option<u16>, app: A, stop: &StopFlag) -> Result<(Self, u16), String> {
         let (reserved, port) = match (port, place.own) {
             (Some(port), None) => {
@@ -88,7 +88,7 @@ impl<A: App> Open<A> {
         Ok((Self { worker, port: live, reserved, _block: block, turns: 0 }, port.unwrap_or(0)))
     }
 
-    /// One turn of the worker. True where frames came.
+    /// One turn of the worker. True where frames arrived.
     pub(super) fn turn(&mut self, now: Instant) -> bool {
         self.turns += 1;
         if self.turns.is_multiple_of(PUBLISH_TURNS) {
@@ -102,16 +102,16 @@ impl<A: App> Open<A> {
 pub(super) struct LivePath {
     open: Open<Ping>,
     interface: String,
-    /// Whether to keep the core also when nothing comes.
+    /// Whether to keep the core while nothing arrives.
     spins: bool,
-    /// When to look for errors that the kernel was told.
+    /// When to poll for errors that the kernel received.
     errors_due: Instant,
 }
 
-/// The application: what came since it was asked.
+/// The application: replies since the last query.
 struct Ping {
     remote: Ipv4Addr,
-    /// How UDP echoes leave; None for ICMP.
+    /// The flow of UDP echoes; `None` for ICMP.
     flow: Option<UdpFlow>,
     identifier: u16,
     letter: EchoPayload,
@@ -148,7 +148,7 @@ impl Ping {
         sent.map(drop)
     }
 
-    /// Prepares the flow to `remote` from `local_port`, and wants its answers.
+    /// Prepares the flow to `remote` from `local_port`, and subscribes to its replies.
     fn connect(&mut self, local_port: u16, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), String> {
         let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local_port);
         let flow = UdpFlow::connect(local, remote, &UdpOptions::default(), cx).map_err(|error| error.to_string())?;
@@ -160,8 +160,8 @@ impl Ping {
 }
 
 impl LivePath {
-    /// Opens the queue and finds the way. A port of None is ICMP, which needs an address of our
-    /// own.
+    /// Opens the queue and resolves the neighbor. Without a port it is ICMP, which needs an address
+    /// of our own.
     pub(super) fn open(place: &Place, target: &Target, clock: &mut PingClock, stop: &StopFlag) -> Result<Self, String> {
         let identifier = std::process::id() as u16;
         let app =
@@ -172,7 +172,7 @@ impl LivePath {
             let remote = SocketAddrV4::new(target.address, port);
             open.worker.with_app(clock.now(), |app, cx| app.connect(local_port, remote, cx))?;
             if let Some(reserved) = &open.reserved {
-                // Where it is refused, only the errors are not heard of.
+                // If it is refused, only the errors are missed.
                 let _ = reserved.connect(remote);
             }
         }
@@ -181,7 +181,7 @@ impl LivePath {
     }
 }
 
-/// Turns the worker until the station on the way to `remote` is known. One that does not answer is
+/// Polls the worker until the neighbor on the way to `remote` is known. One that does not reply is
 /// no error yet: echoes wait for it, and are lost.
 fn find_neighbor(
     open: &mut Open<Ping>,
@@ -209,8 +209,8 @@ fn find_neighbor(
 }
 
 impl Open<Ping> {
-    /// Refuses echoes that could not come back: of a datagram in fragments only the first names the
-    /// port.
+    /// Refuses echoes whose replies could not be received: of a fragmented datagram only the first
+    /// fragment has the port.
     fn check_len(&self, target: &Target) -> Result<(), String> {
         let Some(flow) = &self.worker.app().flow else { return Ok(()) };
         let (len, len_max) = (target.letter.len(), flow.payload_len_max());
@@ -223,7 +223,7 @@ impl Open<Ping> {
         ))
     }
 
-    /// An ICMP error that the kernel was told instead of us.
+    /// An ICMP error that the kernel received instead of us.
     fn error_of_kernel(&self) -> Option<Refusal> {
         let error = self.reserved.as_ref()?.take_error().ok()??;
         let why = match error.kind() {
@@ -266,7 +266,7 @@ impl Path for LivePath {
     }
 }
 
-/// The sentence of an error in the words of this program's options.
+/// An error's text in terms of this program's options.
 fn in_words(error: &LiveError) -> String {
     match error {
         LiveError::KernelHasAddress { interface, address } => format!(

@@ -1,9 +1,9 @@
-//! `wirepath ping`: how long an echo takes over any device, by ICMP or UDP, with a histogram; and
-//! the server that sends UDP echoes back.
+//! `wirepath ping`: measures the round trip of an echo over any device, by ICMP or UDP, with a
+//! histogram; and the server that sends UDP echoes back.
 //!
-//! The way is a socket of the kernel, or a queue of an interface over AF_XDP: shared with the
-//! kernel, under its address, or with an address of our own. On a shared interface ICMP is the
-//! kernel's, so there it is UDP.
+//! Echoes travel by a kernel socket, or by a queue of an interface over AF_XDP: shared with the
+//! kernel, under its address, or with an address of our own. On a shared interface the kernel
+//! receives ICMP, so echoes there are UDP.
 
 mod clock;
 mod histogram;
@@ -35,11 +35,11 @@ use live::{LivePath, Place};
 use path::{DATA_LEN_MAX, EchoPayload, Path, SEQUENCE_LEN, Target};
 use rounds::{Lane, Plan};
 
-/// `--via` of the kernel's sockets. No interface that is up is called so without malice.
+/// `--via` of the kernel's sockets. No interface has this name without malice.
 const KERNEL: &str = "kernel";
 /// The port of the echo service (RFC 862).
 const ECHO_PORT: u16 = 7;
-/// More answers than these, or faster ones than this, are counted and not shown one by one.
+/// More replies than these, or faster ones than this, are counted and not shown one by one.
 const LINES_MAX: u64 = 20;
 const LINES_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -122,7 +122,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 }
 
 impl Options {
-    /// Ends the program where the options contradict each other in a way that clap does not see.
+    /// Ends the program where the options contradict each other in a way that clap does not detect.
     fn check(&self) {
         let is_kernel = self.place().is_none();
         let problem = if is_kernel && self.own.is_some() {
@@ -141,7 +141,7 @@ impl Options {
         ping.error(ErrorKind::ArgumentConflict, problem).exit()
     }
 
-    /// The queue; None for the kernel.
+    /// The queue; `None` for the kernel.
     fn place(&self) -> Option<Place> {
         let place = || Place { interface: self.via.clone(), queue: self.queue, own: self.own, gateway: self.gateway };
         (self.via != KERNEL).then(place)
@@ -175,7 +175,7 @@ impl Options {
                 told = io::stdout().lock().write_all(text::line(lane, event).as_bytes());
             }
             if told.is_err() {
-                // Nobody reads on.
+                // The reader of the output is gone.
                 stop.stop();
             }
         });
@@ -238,7 +238,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
     size.ok_or_else(|| format!("give {SEQUENCE_LEN} to {DATA_LEN_MAX} bytes; the first {SEQUENCE_LEN} number the echo"))
 }
 
-/// A number with its unit, which is seconds where there is none.
+/// A number with its unit, seconds by default.
 fn parse_span(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == 'µ');
     let unit = match &text[digits.len()..] {
@@ -249,7 +249,7 @@ fn parse_span(text: &str) -> Result<Duration, String> {
         _ => return Err("the units are ns, us, ms and s".to_owned()),
     };
     let ns = digits.parse::<f64>().map_err(|_| "give a number and its unit, such as 10ms".to_owned())? * unit;
-    // Less than a microsecond is a flood, more than a day surely a mistake.
+    // Less than a microsecond is a flood, more than a day most likely a mistake.
     if !(1e3..=86_400e9).contains(&ns) {
         return Err("give 1us to 86400s".to_owned());
     }

@@ -1,23 +1,23 @@
-//! What an echo is, and what carries it: sockets of the kernel, or a queue of our own.
+//! An echo, and its path: kernel sockets, or a queue of our own.
 
 use std::net::Ipv4Addr;
 
 use wirepath::time::Instant;
 
-/// Bytes of the sequence number at the beginning of every echo.
+/// Bytes of the sequence number at the start of every echo.
 pub(super) const SEQUENCE_LEN: usize = 8;
 /// The longest echo that one IPv4 packet takes: 65,535 less 20 and 8.
 pub(super) const DATA_LEN_MAX: usize = 65_507;
 
-/// Carries echoes, one way or another.
+/// A path for echoes.
 pub(super) trait Path {
-    /// The way in words: `veth0` or `kernel`.
+    /// Its name: `veth0` or `kernel`.
     fn name(&self) -> &str;
 
-    /// The way in more words, for the first line.
+    /// Its description, for the first line.
     fn describe(&self) -> String;
 
-    /// What is not wrong and will surprise.
+    /// Facts that are no errors but may surprise.
     fn notices(&self) -> Vec<String> {
         Vec::new()
     }
@@ -25,48 +25,48 @@ pub(super) trait Path {
     /// Sends echo `sequence` with these bytes.
     ///
     /// # Errors
-    /// Why it did not leave, in words.
+    /// Why it could not be sent, in words.
     fn ask(&mut self, sequence: u64, data: &[u8], now: Instant) -> Result<(), String>;
 
-    /// Takes what came. Where nothing has, it may wait until `until`; how exactly is the path's
-    /// choice.
+    /// Takes what arrived. Where nothing has, it may wait until `until`; the accuracy depends on
+    /// the path.
     fn listen(&mut self, now: Instant, until: Instant, heard: &mut Vec<Heard>);
 }
 
-/// Who is asked, and how.
+/// The target of echoes, and their form.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) address: Ipv4Addr,
-    /// The port of a UDP echo server; None for ICMP.
+    /// The port of a UDP echo server; `None` for ICMP.
     pub(super) udp: Option<u16>,
     pub(super) letter: EchoPayload,
-    /// Whether to keep the core while nothing comes.
+    /// Whether to keep the core while nothing arrives.
     pub(super) spins: bool,
 }
 
-/// Something came.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// The answer to an echo.
+    /// The reply to an echo.
     Answer {
         sequence: u64,
-        /// Hops that it had left, where that is known.
+        /// Its remaining TTL, where that is known.
         ttl: Option<u8>,
     },
-    /// An answer with other bytes than were sent.
+    /// A reply with other bytes than were sent.
     Damaged,
-    /// Somebody says why there will be no answer.
+    /// An error: there will be no reply.
     Refused(Refusal),
 }
 
-/// Who says that there will be no answer, and why.
+/// The sender of an error, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) reporter: Ipv4Addr,
     pub(super) why: &'static str,
 }
 
-/// The bytes of echoes: a sequence number, then a pattern that is the same in all of them.
+/// The payload of echoes: a sequence number, then a pattern that is the same in all of them.
 #[derive(Clone)]
 pub(super) struct EchoPayload {
     bytes: Vec<u8>,
@@ -76,7 +76,7 @@ impl EchoPayload {
     /// `len` bytes, with at least a sequence number.
     pub(super) fn new(len: usize) -> Self {
         assert!((SEQUENCE_LEN..=DATA_LEN_MAX).contains(&len), "the options allow no other length");
-        // As ping has it: each byte is its own place.
+        // As ping has it: each byte is its own index.
         Self { bytes: (0..len).map(|place| place as u8).collect() }
     }
 
@@ -91,7 +91,7 @@ impl EchoPayload {
         &self.bytes
     }
 
-    /// What an answer with these bytes is.
+    /// The class of a reply with these bytes.
     pub(super) fn read(&self, data: &[u8], ttl: Option<u8>) -> Heard {
         let Some((sequence, pattern)) = data.split_first_chunk() else { return Heard::Damaged };
         if pattern != &self.bytes[SEQUENCE_LEN..] {

@@ -1,12 +1,12 @@
-//! The rounds: asks when it is time, listens in between, and writes down what came of it.
+//! The rounds: sends echoes on schedule, receives in between, and records the outcomes.
 //!
 //! ```text
 //!  clock ─▶ ask ─▶ path ══════ the other end ══════ path ─▶ listen ─▶ clock ─▶ ledger
 //! ```
 //!
-//! The clock is read right before an echo is posted and right after its answer is in this program's
-//! hands. What is posted reaches the device in the same call. Stamps of the NIC are not asked for:
-//! it stamps arrivals, by a clock of its own, and no departures.
+//! The clock is read right before an echo is posted and right after this program has its reply. A
+//! posted echo reaches the device in the same call. NIC timestamps are not used: the NIC stamps
+//! arrivals, by a clock of its own, and no departures.
 
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::worker::StopFlag;
@@ -15,14 +15,14 @@ use super::clock::PingClock;
 use super::ledger::{EchoOutcome, Ledger};
 use super::path::{EchoPayload, Heard, Path, Refusal};
 
-/// A path that may sleep wakes up as often, to see whether the user has had enough.
+/// A path that may sleep wakes up at this interval, to check for a stop.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// One path with its book.
+/// One path with its ledger.
 pub(super) struct Lane {
     pub(super) path: Box<dyn Path>,
     pub(super) ledger: Ledger,
-    /// Why the first echo that was not sent was not.
+    /// Why the first failed echo could not be sent.
     pub(super) trouble: Option<String>,
 }
 
@@ -32,17 +32,17 @@ impl Lane {
     }
 }
 
-/// When to ask, and when to end.
+/// The schedule and the end of echoes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Echoes on each path; None for as many as there is time for.
+    /// Echoes on each path; `None`: no limit.
     pub(super) count: Option<u64>,
-    /// Between two echoes; zero for the next one as soon as the answer is there.
+    /// Between two echoes; zero sends the next one as soon as the reply arrives.
     pub(super) interval: Duration,
     pub(super) timeout: Duration,
 }
 
-/// What is worth a line.
+/// An event that gets a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Answer { sequence: u64, ttl: Option<u8>, verdict: EchoOutcome },
@@ -51,9 +51,9 @@ pub(super) enum Event {
     Unsent,
 }
 
-/// Goes round until all is asked and answered or lost, or until `stop`. Where there are several
-/// lanes they take turns, and none asks before the one before it has its answer. `tell` hears of
-/// everything at once, with the lane's number.
+/// Runs until all echoes are answered or lost, or until `stop`. Several lanes take turns, and none
+/// sends before the previous one has its reply. `tell` gets every event at once, with the lane's
+/// number.
 pub(super) fn run(
     lanes: &mut [Lane],
     plan: &Plan,
@@ -76,7 +76,7 @@ pub(super) fn run(
             rounds.next = (rounds.next + plan.interval).max(now);
             if !ask(&mut lanes[current], letter, clock) {
                 tell(&lanes[current], Event::Unsent);
-                // What does not leave at full speed is not tried at full speed.
+                // Failed sends are not repeated at full speed.
                 rounds.next = rounds.next.max(now + Duration::from_millis(1));
             }
         }
@@ -112,13 +112,13 @@ impl Rounds {
         !self.is_all_asked() && now >= self.next && self.waits_until(current, now).is_none()
     }
 
-    /// Until when the next echo has to wait for the answer to this one.
+    /// Until when the next echo has to wait for the reply to this one.
     fn waits_until(&self, current: &Lane, now: Instant) -> Option<Instant> {
         let one_by_one = self.lanes > 1 || self.plan.interval == Duration::ZERO;
         current.ledger.waits_until().filter(|until| one_by_one && now < *until)
     }
 
-    /// When something is to be done though nothing has come.
+    /// The next deadline, in case nothing arrives.
     fn wakes_at(&self, current: &Lane, now: Instant) -> Instant {
         let due = match self.waits_until(current, now) {
             Some(until) => until,
@@ -129,7 +129,7 @@ impl Rounds {
     }
 }
 
-/// Whether no answer that is still to come could be in time.
+/// Whether no outstanding reply could still be in time.
 fn is_settled(lane: &Lane, now: Instant) -> bool {
     lane.ledger.open_until().is_none_or(|until| now >= until)
 }

@@ -1,5 +1,5 @@
-//! The other end: sends every datagram back to where it came from (RFC 862). ICMP echoes are
-//! answered by whoever has the interface anyway, the kernel or the pipeline.
+//! The other end: sends every datagram back to its source (RFC 862). The owner of the interface,
+//! the kernel or the pipeline, answers ICMP echoes anyway.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -16,24 +16,24 @@ use super::live::{Open, Place};
 use super::path::DATA_LEN_MAX;
 use super::sys;
 
-/// A kernel's server that sleeps wakes up as often, to see whether the user has had enough.
+/// A kernel socket's server that sleeps wakes up at this interval, to check for a stop.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// What a server did.
+/// Counts of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Served {
     pub(super) answered: u64,
-    /// Datagrams that came and were not sent back: from the same port, or no way back.
+    /// Datagrams that were received and not sent back: from the same port, or no way back.
     pub(super) unanswered: u64,
 }
 
-/// A datagram from another echo server would go to and fro for ever (CERT CA-1996-01), and most of
-/// them have our port.
+/// A datagram from another echo server would loop for ever (CERT CA-1996-01), and most of them have
+/// our port.
 fn is_an_echo_server(source: u16, own: u16) -> bool {
     source == own || source == 7
 }
 
-/// Serves on a socket of the kernel until `stop`.
+/// Serves on a kernel socket until `stop`.
 pub(super) fn by_kernel(port: u16, spins: bool, stop: &StopFlag) -> Result<Served, String> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))
         .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
@@ -50,7 +50,7 @@ pub(super) fn by_kernel(port: u16, spins: bool, stop: &StopFlag) -> Result<Serve
                 Ok(_) => served.answered += 1,
                 Err(_) => served.unanswered += 1,
             },
-            // Nothing yet, or an error about an answer that we sent.
+            // Nothing yet, or an error about a reply that we sent.
             Err(error) if error.kind() == ErrorKind::WouldBlock || error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(format!("the kernel's socket of UDP port {port} has failed: {error}")),
@@ -82,7 +82,7 @@ pub(super) fn by_queue(
     Ok(open.worker.app().served)
 }
 
-/// The application: sends back what comes.
+/// The application: sends datagrams back.
 struct Server {
     port: u16,
     served: Served,

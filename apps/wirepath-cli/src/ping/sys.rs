@@ -1,5 +1,5 @@
-//! Two system calls that the standard library has no way to: an ICMP socket, and a wait for a
-//! socket that ends on time.
+//! Two system calls that the standard library lacks: an ICMP socket, and a wait for a socket that
+//! ends on time.
 //!
 //! Invariants:
 //! 1. Descriptors are open: one is borrowed for the call, the other has just been returned by the
@@ -12,7 +12,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// How an ICMP socket gives its messages.
+/// The form in which an ICMP socket delivers messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IcmpKind {
     /// Messages of one identifier, which the kernel chooses, without the IPv4 header
@@ -22,8 +22,8 @@ pub(super) enum IcmpKind {
     Raw,
 }
 
-/// A socket for ICMP. It is no UDP socket, but binding, connecting, sending and receiving are the
-/// same calls.
+/// A socket for ICMP. It is no UDP socket, but `UdpSocket` makes the same calls to bind, connect,
+/// send and receive.
 pub(super) fn icmp_socket(kind: IcmpKind) -> io::Result<UdpSocket> {
     let kind = match kind {
         IcmpKind::Datagram => libc::SOCK_DGRAM,
@@ -39,12 +39,11 @@ pub(super) fn icmp_socket(kind: IcmpKind) -> io::Result<UdpSocket> {
 }
 
 /// Waits until there is something to receive, or for `span`, or until a signal. `SO_RCVTIMEO` would
-/// round the span up to ticks of the kernel, up to 10 ms each.
+/// round the span up to kernel ticks, up to 10 ms each.
 pub(super) fn wait(socket: &UdpSocket, span: Duration) {
     let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let seconds = span.as_secs().try_into().unwrap_or(libc::time_t::MAX);
     let span = libc::timespec { tv_sec: seconds, tv_nsec: span.subsec_nanos().into() };
-    // What it found is found again by whoever receives.
-    // SAFETY: (1), (2).
+    // The result is ignored: the following receive sees the same. SAFETY: (1), (2).
     unsafe { libc::ppoll(&raw mut wanted, 1, &raw const span, std::ptr::null()) };
 }

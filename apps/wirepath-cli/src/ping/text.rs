@@ -11,7 +11,7 @@ use super::rounds::{Event, Lane};
 
 /// Columns of the longest bar.
 const BAR_WIDTH: u64 = 40;
-/// What is shown of the round trips, between the fastest and the slowest.
+/// The quantiles that are shown between the fastest and the slowest.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// `ICMP echo of 10.0.0.2` or `UDP echo of 10.0.0.2:7`
@@ -22,7 +22,7 @@ pub(super) fn what(target: &Target) -> String {
     }
 }
 
-/// One line of what happened on a lane.
+/// One line for an event on a lane.
 pub(super) fn line(lane: &Lane, event: Event) -> String {
     let mut text = format!("{}: ", lane.path.name());
     let written = match event {
@@ -88,7 +88,7 @@ fn round_trips(ledger: &Ledger) -> String {
         }
         end = Some(row.to);
         let [from, to] = [row.from, row.to].map(|ns| Duration::from_nanos(ns).to_string());
-        // What is not nothing shows.
+        // A count above zero shows at least one character.
         let bar = "#".repeat((row.count * BAR_WIDTH / tallest).max(1) as usize);
         text.push_str(&format!("{from:>10} - {to:>10} {:>9}  {bar}\n", row.count));
     }

@@ -1,6 +1,6 @@
-//! `wirepath stats`: the counters of running processes, as a table or as JSON, once or again and
-//! again. Beside them, of each interface that a process polls, what the kernel and the driver
-//! count: frames that never came as far as us.
+//! `wirepath stats`: the counters of running processes, as a table or as JSON, once or repeatedly.
+//! Beside them the counters of the kernel and the driver for each interface that a process polls:
+//! frames that never reached us.
 
 mod json;
 mod nic;
@@ -15,8 +15,8 @@ use std::time::Duration;
 use clap::Args;
 use wirepath::counters::{Listing, Snapshot, default_directory, printable};
 
-/// Between the two snapshots of a single report: long enough for a rate, short enough not to wait
-/// for.
+/// Interval between the two snapshots of a single report: long enough for a rate, short enough for
+/// a user.
 const RATE_SPAN: Duration = Duration::from_millis(250);
 /// Moves to the top left and clears what is below.
 const CLEAR_SCREEN: &str = "\x1b[H\x1b[J";
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// One process now, and as it was a moment ago.
+/// One process now, and its earlier snapshot.
 struct Process {
     now: Snapshot,
     before: Snapshot,
@@ -102,7 +102,7 @@ impl Options {
         Ok(())
     }
 
-    /// The running processes that were asked for: at least one.
+    /// The requested running processes: at least one.
     fn select(&self, warn: Warn) -> Result<Vec<Snapshot>, Box<dyn Error>> {
         let listing = Snapshot::list(&self.directory())?;
         if warn == Warn::Aloud {
@@ -135,7 +135,7 @@ impl Options {
     }
 }
 
-/// Whether files that show nothing are mentioned: once, not with every turn.
+/// Whether unusable files are mentioned: once, not with every report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Warn {
     Aloud,
@@ -152,8 +152,7 @@ fn warn_of(listing: &Listing) {
     }
 }
 
-/// Each process beside its earlier snapshot. One that has just appeared stands beside itself: no
-/// rate yet.
+/// Each process with its earlier snapshot. A new one is paired with itself: no rate yet.
 fn pair(now: Vec<Snapshot>, before: &[Snapshot]) -> Vec<Process> {
     let pair = |now: Snapshot| {
         let same = |other: &&Snapshot| {
@@ -167,7 +166,7 @@ fn pair(now: Vec<Snapshot>, before: &[Snapshot]) -> Vec<Process> {
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    // Less than a hundredth is a busy loop, more than a day surely a mistake.
+    // Less than a hundredth is a busy loop, more than a day most likely a mistake.
     if !(0.01..=86_400.0).contains(&seconds) {
         return Err("give 0.01 to 86400 seconds".to_owned());
     }

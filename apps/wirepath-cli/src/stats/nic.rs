@@ -1,9 +1,9 @@
-//! What the kernel and the driver count of the interfaces that a process polls, as values below
+//! Counters of the kernel and the driver for the interfaces that a process polls, as values below
 //! `nic/NAME` beside the process's own.
 //!
-//! Which interfaces those are, the process's block says: a device on a live port leaves the gauge
-//! `interface_index` in its scope. The number is one of the process's network namespace, which is
-//! entered to ask.
+//! The process's block names those interfaces: a device on a live port has the gauge
+//! `interface_index` in its scope. The index is valid in the process's network namespace, which is
+//! entered for the query.
 
 use std::io;
 
@@ -17,8 +17,8 @@ use wirepath::counters::{Reading, Sample, Snapshot, Unit};
 use crate::ethtool::Ethtool;
 use crate::namespace;
 
-/// What a driver calls a frame that was lost, among some hundred counters. An interrupt is no
-/// error.
+/// Parts of drivers' names for counters of lost frames, among some hundred counters. An interrupt
+/// is no error.
 const LOSSES: [&str; 12] = [
     "drop",
     "miss",
@@ -33,16 +33,16 @@ const LOSSES: [&str; 12] = [
     "fail",
     "full",
 ];
-/// Interfaces that are asked about, however many a file names.
+/// The most interfaces that are queried, however many a file names.
 const INTERFACES_MAX: usize = 64;
 /// A link with all its attributes (the kernel's netlink_dump packs up to 32 KiB).
 const MESSAGE_LEN_MAX: usize = 64 << 10;
 
-/// Adds what is counted of the interfaces that the process of `snapshot` polls; says why where that
-/// cannot be asked.
+/// Adds the counters of the interfaces that the process of `snapshot` polls, or the reason why they
+/// cannot be queried.
 pub(super) fn add(snapshot: &mut Snapshot) {
     let indices = indices(snapshot);
-    // Who may not enter the namespace of a process may write a file that names it.
+    // A user that may not enter a process's namespace may still write a file that names it.
     if indices.is_empty() || !snapshot.is_credible() {
         return;
     }
@@ -70,7 +70,7 @@ fn indices(snapshot: &Snapshot) -> Vec<u32> {
     indices
 }
 
-/// All about one interface of this thread's network namespace.
+/// All counters of one interface in this thread's network namespace.
 fn read(index: u32) -> Vec<Sample> {
     let (name, statistics) = match link(index) {
         Ok(link) => link,
@@ -86,7 +86,7 @@ fn read(index: u32) -> Vec<Sample> {
     samples
 }
 
-/// What the kernel counts of every interface: what came and went, and each way in which it did not.
+/// The kernel's counters of every interface: received and sent frames, and each kind of loss.
 fn kernel(statistics: &Stats64) -> Vec<(&'static str, Unit, u64)> {
     vec![
         ("rx_frames", Unit::Frames, statistics.rx_packets),
@@ -112,7 +112,7 @@ fn is_loss(name: &str) -> bool {
     LOSSES.iter().any(|loss| name.contains(loss))
 }
 
-/// A driver's name for a counter as one part of a path, without what could do things to a terminal.
+/// A driver's counter name as one part of a path, without control characters for a terminal.
 fn word(name: &str) -> String {
     name.trim().replace(|letter: char| !letter.is_ascii_graphic() || letter == '/', "_")
 }
@@ -174,7 +174,7 @@ mod tests {
     /// The loopback is number 1 in every network namespace.
     const LOOPBACK: u64 = 1;
 
-    /// What is added for a process whose queues poll these interfaces.
+    /// The values added for a process whose queues poll these interfaces.
     fn added(indices: &[u64]) -> Snapshot {
         let block = Block::heap();
         for (queue, &index) in indices.iter().enumerate() {

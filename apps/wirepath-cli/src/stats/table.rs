@@ -23,7 +23,7 @@ pub(super) fn render(processes: &[Process], all: bool) -> String {
     tables.join("\n")
 }
 
-/// One line: where in the tree, and what stands beside the name.
+/// One line: its position in the tree, and the text beside the name.
 struct Row {
     depth: usize,
     name: String,
@@ -137,7 +137,7 @@ fn widths(rows: &[Row]) -> (usize, usize) {
 }
 
 fn rate(per_second: f64) -> String {
-    // Below ten a second the fraction says more than the digit.
+    // Below ten a second the fraction matters.
     if per_second > 0.0 && per_second < 10.0 {
         return format!("{per_second:.1}/s");
     }

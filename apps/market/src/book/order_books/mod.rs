@@ -1,9 +1,8 @@
 //! Books built from single orders: ITCH and PITCH.
 //!
 //! Executions and cancels lower the resting size, and an order without shares is gone without a
-//! delete. A replaced order hands its side and instrument to its successor. Trades against hidden
-//! orders change nothing here. A clear empties all books of the value, so each Cboe unit needs its
-//! own.
+//! delete. A replacing order inherits side and instrument. Trades against hidden orders change
+//! nothing here. A clear empties all books of the value, so each Cboe unit needs its own.
 
 use super::levels::{Ladder, Levels, NONE};
 use super::orders::{Order, Orders, Position};
@@ -13,7 +12,7 @@ use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Add, Event, Execute, Modify, Replace};
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 
-/// How much memory the books take, all of it at construction.
+/// The memory of the books, all of it allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Instruments. Nasdaq lists some 9,000. About 60 bytes each.
@@ -35,7 +34,7 @@ impl Default for Capacity {
 #[derive(Clone, Debug)]
 pub struct OrderBooks {
     symbols: Symbols,
-    /// Book by locate, so that Nasdaq's messages need no look at the symbol's hash.
+    /// Book by locate, so that Nasdaq's messages need no lookup by symbol.
     by_locate: Vec<u32>,
     books: Wiped<[Ladder; 2]>,
     orders: Orders,
@@ -106,7 +105,7 @@ impl Books for OrderBooks {
 }
 
 impl OrderBooks {
-    /// Empty books; takes all memory.
+    /// Empty books; allocates all memory.
     pub fn new(capacity: Capacity) -> Self {
         Self {
             symbols: Symbols::new(capacity.books),
@@ -119,7 +118,7 @@ impl OrderBooks {
         }
     }
 
-    /// Bytes that [`OrderBooks::new`] takes.
+    /// Bytes that [`OrderBooks::new`] allocates.
     pub const fn memory(capacity: Capacity) -> u128 {
         let Capacity { books, orders, levels } = capacity;
         let by_locate = (u16::MAX as u128 + 1) * size_of::<u32>() as u128;
@@ -203,7 +202,7 @@ impl OrderBooks {
         at
     }
 
-    /// Takes shares off a resting order; one without shares is gone.
+    /// Reduces a resting order; one without shares is removed.
     fn lower(&mut self, at: Position, by: u32) -> Change {
         let order = self.orders.get(at);
         if by >= order.qty {
@@ -218,7 +217,7 @@ impl OrderBooks {
         Change { book: BookIdx(book), is_top: self.books.get(book as usize)[side as usize].best() == idx }
     }
 
-    /// Takes an order off its level, and the level off the book where it was the last one.
+    /// Removes an order from its level, and the level from the book where it was the last one.
     fn remove(&mut self, at: Position) -> (Place, Change) {
         let Order { qty, level: idx, .. } = *self.orders.get(at);
         self.orders.remove(at);
@@ -235,7 +234,7 @@ impl OrderBooks {
         (place, Change { book: place.book, is_top })
     }
 
-    /// Puts an order that is not known on its level.
+    /// Adds an order that is not known to its level.
     fn rest(&mut self, order: OrderRef, qty: u32, place: Place) -> Option<Change> {
         if qty == 0 {
             self.counts.empty_orders += 1;
@@ -259,8 +258,7 @@ impl OrderBooks {
         Some(Change { book, is_top: ladder.best() == idx })
     }
 
-    /// The instrument's book. The locate is a shortcut that is believed only where the symbol
-    /// agrees.
+    /// The instrument's book. The locate is a shortcut, used only where the symbol agrees.
     fn book(&mut self, locate: Locate, symbol: Symbol) -> Option<BookIdx> {
         let known = self.by_locate[usize::from(locate.0)];
         if known != NONE && self.symbols.name(BookIdx(known)) == symbol {
