@@ -1,4 +1,4 @@
-//! The legs, and which of them is active.
+//! The legs, and the choice of the active one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,43 +10,43 @@ use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
 use crate::mem::{Layout, Pool, Sizing};
 
-/// Which leg carries the traffic, by its place in the bond. May be set from any thread; the worker
-/// looks once a turn.
+/// The index of the active leg in the bond. Any thread may set it; the worker reads it once per
+/// turn.
 #[derive(Clone, Debug, Default)]
 pub struct ActiveLeg(Arc<AtomicUsize>);
 
 impl ActiveLeg {
-    /// The leg `idx` carries the traffic from the next turn on. One that does not exist is none:
-    /// everything that arrives is dropped, and nothing can be sent.
+    /// Makes leg `idx` active from the next turn on. An index without a leg means none: received
+    /// frames are dropped, and none can be sent.
     pub fn set(&self, idx: usize) {
         self.0.store(idx, Ordering::Relaxed);
     }
 
-    /// The leg that carries the traffic.
+    /// The active leg.
     #[inline]
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Ports as one.
+/// Several ports as one.
 pub struct BondDevice<D> {
     name: String,
     legs: Vec<D>,
     active: ActiveLeg,
-    /// For each rule its numbers on the legs.
+    /// For each rule its ids on the legs.
     rules: Vec<(RuleId, Vec<RuleId>)>,
     rules_made: u32,
 }
 
-/// A queue of each leg, on their way to a worker.
+/// A queue of each leg, before a worker opens them.
 pub struct BondQueue<Q> {
     legs: Vec<Q>,
     active: ActiveLeg,
 }
 
 impl<D: Device> BondDevice<D> {
-    /// The bond `name` of `legs`, the first of which is active. Refused without legs.
+    /// The bond `name` of `legs`, the first of which is active. At least one leg is needed.
     pub fn new(name: impl Into<String>, legs: Vec<D>) -> Result<Self, DeviceError> {
         let name = name.into();
         if legs.is_empty() {
@@ -55,7 +55,7 @@ impl<D: Device> BondDevice<D> {
         Ok(Self { name, legs, active: ActiveLeg::default(), rules: Vec::new(), rules_made: 0 })
     }
 
-    /// Says, and lets say, which leg is active.
+    /// A handle to read and set the active leg.
     pub fn active_leg(&self) -> ActiveLeg {
         self.active.clone()
     }
@@ -68,7 +68,7 @@ impl<D: Device> Device for BondDevice<D> {
         &self.name
     }
 
-    /// What all legs can do.
+    /// The capabilities that all legs have.
     fn capabilities(&self) -> Capabilities {
         let each = self.legs.iter().map(Device::capabilities);
         each.reduce(common).expect("a bond has a leg")
@@ -79,7 +79,7 @@ impl<D: Device> Device for BondDevice<D> {
         Ok(BondQueue { legs: legs?, active: self.active.clone() })
     }
 
-    /// On all legs or on none.
+    /// Installs the rule on all legs or on none.
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         let mut on_legs = Vec::with_capacity(self.legs.len());
         for leg in &mut self.legs {
@@ -87,7 +87,7 @@ impl<D: Device> Device for BondDevice<D> {
                 Ok(id) => on_legs.push(id),
                 Err(error) => {
                     for (leg, id) in self.legs.iter_mut().zip(on_legs) {
-                        // It was taken a moment ago.
+                        // It was installed a moment ago.
                         let _ = leg.unsteer(id);
                     }
                     return Err(error);
@@ -132,7 +132,7 @@ impl<Q: Queue> Queue for BondQueue<Q> {
     }
 }
 
-/// What both of two legs can do.
+/// The capabilities that both legs have.
 fn common(a: Capabilities, b: Capabilities) -> Capabilities {
     Capabilities {
         queues: a.queues.min(b.queues),
@@ -143,9 +143,9 @@ fn common(a: Capabilities, b: Capabilities) -> Capabilities {
             l4_checksum: a.rx.l4_checksum && b.rx.l4_checksum,
             timestamp: a.rx.timestamp && b.rx.timestamp,
             hash: a.rx.hash && b.rx.hash,
-            // One leg that strips is enough for a reader to have to look.
+            // If one leg strips tags, a reader must check the metadata.
             vlan: a.rx.vlan || b.rx.vlan,
-            // The legs number their rules each for itself.
+            // Each leg assigns its flow tags independently.
             flow_tag: false,
         },
         tx: TxOffloads {

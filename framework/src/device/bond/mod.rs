@@ -1,13 +1,12 @@
-//! Two or more ports as one, of which one carries the traffic: a bond in active-backup.
+//! Two or more ports as one, with one active leg: a bond in active-backup mode.
 //!
-//! The legs are ports of their own, each with its queue, opened by one worker over one pool. What
-//! arrives on the active leg is received, what arrives on another is dropped and counted (a switch
-//! floods there, or has not yet noticed that the bond moved); what is sent leaves by the active
-//! leg. Which one that is, [`ActiveLeg`] says: the kernel's choice, as `Follower::steer_bond` (in
-//! `worker::kernel`) passes it on, or the operator's.
+//! The legs are separate ports, each with its queue, opened by one worker over one pool. Frames
+//! that arrive on the active leg are received; those that arrive on another leg are dropped and
+//! counted (a switch floods to it, or has not yet noticed the failover). Frames are sent on the
+//! active leg. [`ActiveLeg`] selects it: the kernel's choice, forwarded by `Follower::steer_bond`
+//! (in `worker::kernel`), or the operator's.
 //!
-//! The dropped frames of a standby leg cost a receive each turn, about as much as an empty one
-//! does.
+//! A standby leg costs a receive call per turn, about as much as an empty poll.
 
 mod device;
 mod rx;

@@ -1,4 +1,4 @@
-//! The receiving half: the active leg's frames, and an end with a name for all others.
+//! The receive half: delivers the active leg's frames, and drops all others by name.
 
 use super::device::ActiveLeg;
 use crate::counters::{Counter, Drops, Scope, Unit};
@@ -14,11 +14,11 @@ crate::drop_reasons! {
     }
 }
 
-/// The receiving half of a bond's queue.
+/// The receive half of a bond's queue.
 pub struct BondRx<R> {
     legs: Vec<R>,
     active: ActiveLeg,
-    /// Where the frames of the other legs end.
+    /// Frames received on the other legs, to be dropped.
     standby: Burst,
     last_active: usize,
     changes: Counter,
@@ -32,7 +32,7 @@ impl<R: RxQueue> BondRx<R> {
         Self { legs, active, standby: Burst::new(), last_active, changes, drops: scope.drops() }
     }
 
-    /// A leg, by its place.
+    /// The leg at this index.
     pub fn leg(&self, idx: usize) -> Option<&R> {
         self.legs.get(idx)
     }
@@ -61,7 +61,7 @@ impl<R: RxQueue> RxQueue for BondRx<R> {
         received
     }
 
-    /// The active leg's, as long as any leg may still receive.
+    /// The active leg's state, as long as any leg may still receive.
     fn state(&self) -> RxState {
         if self.legs.iter().all(|leg| leg.state() == RxState::Ended) {
             return RxState::Ended;

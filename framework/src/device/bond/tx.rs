@@ -1,12 +1,12 @@
-//! The sending half: by the active leg. What was posted on another one before it changed still
-//! comes home.
+//! The send half: on the active leg. Frames posted on another leg before a failover are still
+//! reaped.
 
 use super::device::ActiveLeg;
 use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::time::Instant;
 
-/// The sending half of a bond's queue.
+/// The send half of a bond's queue.
 pub struct BondTx<T> {
     legs: Vec<T>,
     active: ActiveLeg,

@@ -13,7 +13,7 @@ use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue};
 use crate::mem::{Layout, Pool, Sizing};
 
-/// What is captured, and where to.
+/// The file and the frames to capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureConfig {
     /// The file for queue 0. Queue 3 of `day.pcap` goes to `day.q3.pcap`: each worker writes its
@@ -21,8 +21,8 @@ pub struct CaptureConfig {
     pub path: PathBuf,
     /// Which frames.
     pub directions: Directions,
-    /// Unix time in ns at the origin of the worker's clock, added to `now` for frames that bring no
-    /// time of their own; 0 writes `now` as it is.
+    /// Unix time in ns at the origin of the worker's clock, added to `now` for frames without a
+    /// timestamp; 0 writes `now` unchanged.
     pub epoch_ns: u64,
 }
 
@@ -30,23 +30,23 @@ pub struct CaptureConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Directions {
-    /// Those received.
+    /// Received frames.
     Rx,
-    /// Those sent.
+    /// Sent frames.
     Tx,
-    /// All, in the order in which the worker meets them.
+    /// All frames, in the order in which the worker processes them.
     #[default]
     Both,
 }
 
-/// A device whose queues are tapped.
+/// A device whose queues are captured.
 pub struct CaptureDevice<D> {
     inner: D,
     config: CaptureConfig,
     outcomes: Vec<(u16, Outcome<Recorded>)>,
 }
 
-/// A tapped queue, on its way to a worker.
+/// A captured queue, before a worker opens it.
 pub struct CaptureQueue<Q> {
     inner: Q,
     directions: Directions,
@@ -61,13 +61,13 @@ impl<D> CaptureDevice<D> {
         Self { inner, config, outcomes: Vec::new() }
     }
 
-    /// The device within.
+    /// The wrapped device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// How the capture of queue `idx` ends: to be asked when the worker has dropped both halves.
-    /// `None` where the queue was not taken.
+    /// The outcome of the capture of queue `idx`, available after the worker has dropped both
+    /// halves. `None` if the queue was not taken.
     pub fn recorded(&self, idx: u16) -> Option<Outcome<Recorded>> {
         self.outcomes.iter().find(|(other, _)| *other == idx).map(|(_, outcome)| outcome.clone())
     }

@@ -1,11 +1,11 @@
-//! A tap on any device: what the worker receives and sends is also written to a capture, frame by
-//! frame, unchanged.
+//! A capture around any device: each frame that the worker receives or sends is also written to a
+//! file, unchanged.
 //!
-//! Stack it outside a wrapper of `testing::fault` to see what the worker sees, inside to see what
-//! the wire saw. A frame costs a copy into a buffer, and 256 KiB of frames cost a write(2) in
-//! `receive` or `post`: for finding out, not for the fastest path. A full disk does not stop the
-//! worker: what is not recorded is counted as `capture/lost`, and [`CaptureDevice::recorded`] tells
-//! why.
+//! Stacked outside a wrapper of `testing::fault` it shows the worker's view, inside it the wire's.
+//! A frame costs a copy into a buffer, and each 256 KiB of frames a write(2) in `receive` or
+//! `post`: it is for debugging, not for the fastest path. A full disk does not stop the worker:
+//! unrecorded frames are counted as `capture/lost`, and [`CaptureDevice::recorded`] returns the
+//! error.
 
 mod device;
 mod rx;

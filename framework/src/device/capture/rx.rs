@@ -1,4 +1,4 @@
-//! The receiving half of a tapped queue.
+//! The receive half of a captured queue.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, Pool};
 use crate::time::Instant;
 
-/// The receiving half of a tapped queue.
+/// The receive half of a captured queue.
 pub struct CaptureRx<R> {
     inner: R,
     tap: Rc<RefCell<Tap>>,
@@ -20,7 +20,7 @@ impl<R: RxQueue> CaptureRx<R> {
         Self { inner, tap, records }
     }
 
-    /// The receiving half within.
+    /// The wrapped receive half.
     pub fn inner(&self) -> &R {
         &self.inner
     }

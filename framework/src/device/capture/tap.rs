@@ -8,7 +8,7 @@ use crate::time::{Instant, UnixTime};
 pub(super) struct Tap {
     writer: Writer,
     epoch_ns: u64,
-    /// The latest time that either half was told: sent frames come without one.
+    /// The latest time passed to either half: a post carries no time.
     now: Instant,
     outcome: Outcome<Recorded>,
     frames: Counter,
@@ -22,14 +22,14 @@ impl Tap {
         Self { writer, epoch_ns, now: Instant::ZERO, outcome, frames, lost }
     }
 
-    /// A turn of the worker began.
+    /// Records the time at the start of a turn.
     #[inline]
     pub(super) fn set_now(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Records a received frame, with its arrival time where the device knows it and with the tag
-    /// that the device took off.
+    /// Records a received frame, with its timestamp if there is one and with the tag that the
+    /// device stripped.
     pub(super) fn record_received(&mut self, mbuf: &Mbuf) {
         let timestamp_ns = mbuf.timestamp().map_or_else(|| self.present_ns(), UnixTime::as_nanos);
         self.writer.write_segments(timestamp_ns, mbuf.vlan(), mbuf.segments());
@@ -41,12 +41,12 @@ impl Tap {
         self.writer.write_segments(self.present_ns(), vlan, mbuf.segments());
     }
 
-    /// The frame was taken: it counts.
+    /// The device accepted the frame: counts it.
     pub(super) fn keep(&self) {
         if self.writer.is_broken() { self.lost.inc() } else { self.frames.inc() }
     }
 
-    /// The frame was not taken: it was never there.
+    /// The device refused the frame: removes it.
     pub(super) fn retract(&mut self) {
         self.writer.retract();
     }

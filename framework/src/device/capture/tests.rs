@@ -1,4 +1,4 @@
-//! Taps on a wire in memory, on a replay, and with faults on either side.
+//! Captures on a wire in memory, on a replay, and with faults on either side.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ fn tapped<D: Device>(inner: D, path: PathBuf, directions: Directions) -> Capture
     CaptureDevice::new(inner, CaptureConfig { path, directions, epoch_ns: 1_000_000 })
 }
 
-/// All of a capture: times and frames.
+/// Timestamps and frames of a capture.
 fn read(path: &Path) -> Vec<(u64, Vec<u8>)> {
     let mut reader = Reader::open(path).unwrap();
     let mut records = Vec::new();
@@ -34,7 +34,7 @@ fn read(path: &Path) -> Vec<(u64, Vec<u8>)> {
     records
 }
 
-/// Everything that a receiving half gives, with arrival times.
+/// All frames of a receive half, with timestamps.
 fn drain(rx: &mut impl RxQueue, pool: &Pool, now: Instant) -> Vec<(Option<u64>, Vec<u8>)> {
     let (mut frames, mut burst, mut quiet) = (Vec::new(), Burst::new(), 0);
     while quiet < 10 && rx.state() != RxState::Ended {

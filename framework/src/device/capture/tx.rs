@@ -1,4 +1,4 @@
-//! The sending half of a tapped queue.
+//! The send half of a captured queue.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,9 +8,9 @@ use crate::device::{Offload, TxQueue, TxTimestamp};
 use crate::mem::Mbuf;
 use crate::time::Instant;
 
-/// The sending half of a tapped queue. It records what the inner device takes, as it was posted:
-/// with the tag that the NIC will insert, but checksums that the NIC fills in are not filled in
-/// yet, and segmentation is not done. The time is that of the turn in which the frame was posted.
+/// The send half of a captured queue. It records each frame that the inner device accepts, as it
+/// was posted: with the tag that the NIC will insert, but before checksum insertion and
+/// segmentation. The time is that of the turn in which the frame was posted.
 pub struct CaptureTx<T> {
     inner: T,
     tap: Rc<RefCell<Tap>>,
@@ -22,7 +22,7 @@ impl<T: TxQueue> CaptureTx<T> {
         Self { inner, tap, records }
     }
 
-    /// The sending half within.
+    /// The wrapped send half.
     pub fn inner(&self) -> &T {
         &self.inner
     }
@@ -33,7 +33,7 @@ impl<T: TxQueue> TxQueue for CaptureTx<T> {
         if !self.records {
             return self.inner.post(mbuf, offload);
         }
-        // Written before the frame is out of hand, and taken back where the ring is full.
+        // Written before the frame is handed over, and removed if the ring is full.
         let mut tap = self.tap.borrow_mut();
         tap.offer(&mbuf, offload.vlan());
         let posted = self.inner.post(mbuf, offload);

@@ -1,4 +1,4 @@
-//! How bad the network is.
+//! The configuration of faults.
 
 use crate::device::DeviceError;
 use crate::time::Duration;
@@ -6,7 +6,7 @@ use crate::time::Duration;
 /// The seed and the faults of both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultConfig {
-    /// Print it where a test fails: the same seed gives the same faults.
+    /// Print it when a test fails: the same seed gives the same faults.
     pub seed: u64,
     /// Faults of received frames.
     pub rx: Faults,
@@ -17,32 +17,32 @@ pub struct FaultConfig {
 /// The faults of one direction. Probabilities are from 0 to 1 and per frame; the default has none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// The frame is gone.
+    /// The frame is lost.
     pub loss: f64,
-    /// The frame comes twice.
+    /// The frame arrives twice.
     pub duplication: f64,
     /// One bit of the frame's first segment is flipped.
     pub corruption: f64,
-    /// The frame is overtaken by some of those after it.
+    /// Later frames overtake the frame.
     pub reordering: f64,
     /// Frames that overtake it: from 1 to this many.
     pub reorder_frames_max: u32,
-    /// The frame comes later.
+    /// The frame is delayed.
     pub delay: f64,
-    /// How much later: from 0 to this much. Also the longest that a reordered frame waits for
-    /// others to overtake it.
+    /// The delay: from 0 to this long. Also the longest that a reordered frame waits to be
+    /// overtaken.
     pub delay_max: Duration,
-    /// A ring runs full. Receiving, this frame and some after it are lost, as behind a worker that
-    /// slept. Sending, from the next doorbell on the ring takes nothing for some turns.
+    /// A ring runs full. On receive, this frame and some after it are lost, as after a worker was
+    /// delayed. On send, the ring accepts nothing for some turns from the next doorbell on.
     pub ring_full: f64,
-    /// Frames that a full ring loses, or turns (calls of `reap`) for which it takes none: from 1 to
-    /// this many.
+    /// Frames that a full ring loses, or turns (calls of `reap`) for which it accepts none: from 1
+    /// to this many.
     pub ring_full_max: u32,
 }
 
 impl Faults {
-    /// A perfect network. The lengths are what a fault has where only its probability is set:
-    /// overtaken by up to four, delayed up to a millisecond, a ring that is full for up to 32
+    /// A perfect network. The lengths are defaults for a fault whose probability alone is set:
+    /// overtaken by up to four frames, delayed by up to a millisecond, a ring full for up to 32
     /// frames.
     pub const NONE: Self = Self {
         loss: 0.0,
@@ -56,7 +56,7 @@ impl Faults {
         ring_full_max: 32,
     };
 
-    /// Checks the probabilities and lengths; `direction` is for the sentence.
+    /// Checks the probabilities and lengths; `direction` is for the error.
     pub(super) fn check(&self, direction: &str) -> Result<(), DeviceError> {
         for (name, value) in [
             ("loss", self.loss),

@@ -1,4 +1,4 @@
-//! What is done to a frame's bytes: copies and flipped bits.
+//! Changes to a frame's bytes: copies and bit flips.
 
 use std::cell::RefCell;
 
@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 
 use crate::mem::{ChecksumStatus, Mbuf, Pool, RxInfo};
 
-/// A bit that was flipped, to be flipped back where the frame is not taken after all.
+/// A flipped bit, to be flipped back if the frame is refused after all.
 #[derive(Clone, Copy)]
 pub(super) struct Flip {
     idx: usize,
@@ -14,7 +14,7 @@ pub(super) struct Flip {
 }
 
 impl Flip {
-    /// Flips a bit of the first segment. `None` where there is none, or where somebody else holds
+    /// Flips a bit of the first segment. `None` if the segment is empty, or another handle shares
     /// the bytes: a retransmission must not inherit the damage.
     pub(super) fn apply(mbuf: &mut Mbuf, number: u64) -> Option<Self> {
         let len = mbuf.bytes().len();
@@ -33,14 +33,14 @@ impl Flip {
     }
 }
 
-/// Forgets what the NIC said about the checksums, which was said about other bytes.
+/// Resets the checksum status, which the NIC determined from other bytes.
 pub(super) fn forget_verdicts(mbuf: &mut Mbuf) {
     let info = RxInfo { ip_checksum: ChecksumStatus::Unknown, l4_checksum: ChecksumStatus::Unknown, ..mbuf.rx_info() };
     mbuf.set_rx_info(&info);
 }
 
-/// Makes a fresh mbuf a linear copy of `frame` with all that is known about it; it comes back where
-/// it is too small.
+/// Makes a fresh mbuf a linear copy of `frame` with its metadata; the mbuf is returned if it is too
+/// small.
 pub(super) fn copy(frame: &Mbuf, mut into: Mbuf) -> Result<Mbuf, Mbuf> {
     let Some(mut room) = into.append(frame.len()) else { return Err(into) };
     for segment in frame.segments() {
@@ -55,24 +55,24 @@ pub(super) fn copy(frame: &Mbuf, mut into: Mbuf) -> Result<Mbuf, Mbuf> {
     Ok(into)
 }
 
-/// Fresh mbufs for the sending half, which has no pool at hand; the receiving half fills it up.
+/// Spare mbufs for the send half, which has no pool; the receive half refills them.
 pub(super) struct Stock {
     spare: RefCell<ArrayVec<Mbuf, STOCK_MAX>>,
     wanted: usize,
 }
 
-/// Duplicates that can be made between two calls of `receive`.
+/// Maximum number of duplicates between two calls of `receive`.
 const STOCK_MAX: usize = 16;
 
 impl Stock {
-    /// A full stock where duplicates are `wanted`, else one that stays empty and keeps no buffer
-    /// from the pool.
+    /// A stock for duplicates if `wanted`, else one that remains empty and takes no buffer from the
+    /// pool.
     pub(super) fn new(wanted: bool) -> Self {
         Self { spare: RefCell::new(ArrayVec::new()), wanted: if wanted { STOCK_MAX } else { 0 } }
     }
 
-    /// Takes what is wanted, and leaves as many buffers as it takes: a stock that emptied a small
-    /// pool would end all receiving.
+    /// Refills the stock, but leaves at least as many buffers as it takes: a stock that emptied a
+    /// small pool would stop receive.
     pub(super) fn fill(&self, pool: &Pool) {
         let mut spare = self.spare.borrow_mut();
         while spare.len() < self.wanted && pool.available() > spare.len() + 1 {
@@ -84,7 +84,7 @@ impl Stock {
         self.spare.borrow_mut().pop()
     }
 
-    /// Takes a mbuf back that was not used, empty or not.
+    /// Takes back an unused mbuf, empty or not.
     pub(super) fn give_back(&self, mut mbuf: Mbuf) {
         mbuf.trim_to(0);
         match self.spare.borrow_mut().try_push(mbuf) {

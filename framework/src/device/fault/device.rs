@@ -18,7 +18,7 @@ pub struct FaultDevice<D> {
     config: FaultConfig,
 }
 
-/// A queue with faults, on its way to a worker.
+/// A queue with faults, before a worker opens it.
 pub struct FaultQueue<Q> {
     inner: Q,
     idx: u16,
@@ -26,14 +26,14 @@ pub struct FaultQueue<Q> {
 }
 
 impl<D> FaultDevice<D> {
-    /// Wraps `inner`. A probability that is none, or a length of zero, is refused.
+    /// Wraps `inner`. Refuses an invalid probability, and a length of zero.
     pub fn new(inner: D, config: FaultConfig) -> Result<Self, DeviceError> {
         config.rx.check("rx")?;
         config.tx.check("tx")?;
         Ok(Self { inner, config })
     }
 
-    /// The device within.
+    /// The wrapped device.
     pub fn inner(&self) -> &D {
         &self.inner
     }

@@ -1,20 +1,20 @@
-//! What happens to which frame: a pure function of the seed and the frame's number.
+//! Decides the faults of each frame: a pure function of the seed and the frame's number.
 
 use super::config::Faults;
 use crate::time::Duration;
 
-/// The fates of one direction of one queue.
+/// The faults of one direction of one queue.
 pub(super) struct Fates {
     seed: u64,
     faults: Faults,
 }
 
-/// What happens to one frame.
+/// The faults of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fate {
     pub(super) loss: bool,
     pub(super) duplication: bool,
-    /// A number that chooses the bit.
+    /// A random number that selects the bit.
     pub(super) corruption: Option<u64>,
     pub(super) hold: Hold,
     /// Frames or turns for which the ring is full.
@@ -29,7 +29,7 @@ pub(super) enum Hold {
     Behind(u32),
 }
 
-/// Which of a frame's random numbers decides what.
+/// The index of each decision among a frame's random numbers.
 #[derive(Clone, Copy)]
 enum Draw {
     Loss,
@@ -45,17 +45,17 @@ enum Draw {
 }
 
 impl Fates {
-    /// `stream` tells queues and directions of the same seed apart.
+    /// `stream` distinguishes queues and directions with the same seed.
     pub(super) fn new(seed: u64, stream: u64, faults: Faults) -> Self {
         Self { seed: mix(seed ^ mix(stream)), faults }
     }
 
-    /// The faults that these fates are drawn from.
+    /// The configuration that the faults are drawn from.
     pub(super) fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// The fate of frame `idx`.
+    /// The faults of frame `idx`.
     pub(super) fn of(&self, idx: u64) -> Fate {
         let frame = Frame(mix(self.seed ^ idx));
         let faults = &self.faults;
@@ -86,12 +86,12 @@ impl Frame {
         mix(self.0.wrapping_add((draw as u64 + 1).wrapping_mul(GOLDEN)))
     }
 
-    /// True with `probability`; 53 bits of the number, as many as a double has.
+    /// True with `probability`; uses 53 bits of the number, as many as a double has.
     fn happens(&self, draw: Draw, probability: f64) -> bool {
         probability > 0.0 && ((self.number(draw) >> 11) as f64) < probability * (1_u64 << 53) as f64
     }
 
-    /// Evenly from 0 to `end`, which is excluded.
+    /// Uniform from 0 to `end`, exclusive.
     fn below(&self, draw: Draw, end: u64) -> u64 {
         ((u128::from(self.number(draw)) * u128::from(end)) >> 64) as u64
     }

@@ -1,9 +1,9 @@
-//! Frames that are held back, until their time or until enough others have passed.
+//! Frames that are held back, until their time or until enough others have overtaken them.
 
 use super::fate::Hold;
 use crate::time::{Duration, Instant};
 
-/// Frames held back at the same time; one more passes at once. They keep buffers of the pool
+/// Maximum number of frames held back; one more passes at once. They occupy buffers of the pool
 /// meanwhile.
 pub(super) const HELD_BACK_MAX: usize = 128;
 
@@ -13,10 +13,9 @@ pub(super) struct Holdback<T> {
 
 struct Waiting<T> {
     frame: T,
-    /// Leaves at this time at the latest.
+    /// The latest time to leave.
     due: Instant,
-    /// Leaves when so many frames have been seen in all; never for this reason where it waits for
-    /// time only.
+    /// Leaves when this many frames have been seen in all; `None` if it waits for time only.
     overtaken_at: Option<u64>,
 }
 
@@ -37,8 +36,8 @@ impl<T> Holdback<T> {
         self.waiting.len() == HELD_BACK_MAX
     }
 
-    /// Holds `frame` back, which was number `seen` (counted from 1) and came at `now`. The caller
-    /// has seen that there is room. [`Hold::No`] leaves with the next occasion.
+    /// Holds back `frame`, which was number `seen` (counted from 1) and arrived at `now`. The
+    /// caller has checked that there is room. [`Hold::No`] leaves at the next opportunity.
     pub(super) fn push(&mut self, frame: T, hold: Hold, now: Instant, seen: u64, wait_max: Duration) {
         debug_assert!(!self.is_full(), "held back more frames than there is room for");
         let (due, overtaken_at) = match hold {
@@ -49,8 +48,8 @@ impl<T> Holdback<T> {
         self.waiting.push(Waiting { frame, due, overtaken_at });
     }
 
-    /// A frame that may leave, the one that is due first of several. `is_last` says that no other
-    /// frame will come to overtake.
+    /// A frame that may leave; of several, the one due first. `is_last` means that no other frame
+    /// will overtake.
     pub(super) fn take_due(&mut self, now: Instant, seen: u64, is_last: bool) -> Option<T> {
         let may_leave = |waiting: &Waiting<T>| {
             waiting.due <= now || waiting.overtaken_at.is_some_and(|overtaken_at| is_last || seen >= overtaken_at)
@@ -60,7 +59,7 @@ impl<T> Holdback<T> {
         Some(self.waiting.remove(idx).frame)
     }
 
-    /// Takes any frame out, to let it go.
+    /// Removes any frame, to let it leave.
     pub(super) fn pop(&mut self) -> Option<T> {
         self.waiting.pop().map(|waiting| waiting.frame)
     }

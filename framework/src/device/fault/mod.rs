@@ -1,18 +1,18 @@
 //! A bad network around any device: frames are lost, duplicated, reordered, corrupted and delayed,
-//! and rings are full, by chance drawn from a seed. Each fault is counted under its own name, in
+//! and rings run full, with probabilities and a seed. Each fault is counted under its own name, in
 //! the scope `fault` of the queue.
 //!
-//! What happens to a frame is drawn from the seed, the queue, the direction and the frame's number,
-//! and from nothing else: the same seed and frames give the same faults, whatever the bursts and
-//! the clock. No mbuf is lost by it.
+//! The faults of a frame depend only on the seed, the queue, the direction and the frame's number:
+//! the same seed and frames give the same faults, whatever the bursts and the clock. No mbuf is
+//! leaked.
 //!
 //! ```text
 //!  inner device ──▶ ring full? lost? ──▶ duplicated? ──▶ corrupted? ──▶ held back? ──▶ worker
 //!  inner device ◀── held back? ◀── corrupted? ◀── duplicated? ◀── lost? ring full? ◀── worker
 //! ```
 //!
-//! It draws numbers for each frame and is for tests and simulation, not for trading. It allocates
-//! at the start only.
+//! It draws random numbers for each frame and is for tests and simulation, not for trading. It
+//! allocates at start only.
 
 mod config;
 mod damage;

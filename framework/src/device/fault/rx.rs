@@ -1,5 +1,5 @@
-//! The receiving half with faults: what comes from the inner device meets its fate on the way to
-//! the worker.
+//! The receive half with faults: they are applied to frames between the inner device and the
+//! worker.
 
 use std::rc::Rc;
 
@@ -13,24 +13,24 @@ use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::Instant;
 
 crate::drop_reasons! {
-    /// How a fault ends a received frame.
+    /// Why a fault drops a received frame.
     pub enum FaultRxDrop {
-        /// Lost on the way.
+        /// Lost in the network.
         Loss => "loss",
-        /// Lost behind a ring that was full.
+        /// Lost because the ring was full.
         RingFull => "ring_full",
     }
 }
 
-/// The receiving half of a queue with faults.
+/// The receive half of a queue with faults.
 pub struct FaultRx<R> {
     inner: R,
     fates: Fates,
-    /// Frames that met their fate.
+    /// Frames processed so far.
     seen: u64,
-    /// Frames that the full ring still loses.
+    /// Frames that the full ring will still lose.
     overflow_left: u32,
-    /// Received from the inner device and not looked at yet, the oldest last.
+    /// Received from the inner device and not processed yet, the oldest last.
     incoming: Burst,
     held_back: Holdback<Mbuf>,
     stock: Rc<Stock>,
@@ -54,17 +54,17 @@ impl<R: RxQueue> FaultRx<R> {
         }
     }
 
-    /// The receiving half within.
+    /// The wrapped receive half.
     pub fn inner(&self) -> &R {
         &self.inner
     }
 
-    /// No frame will come any more to overtake one that waits.
+    /// Whether no further frame can overtake a waiting one.
     fn is_dry(&self) -> bool {
         self.incoming.is_empty() && self.inner.state() == RxState::Ended
     }
 
-    /// A frame meets its fate: it comes out, or is kept, or has ended.
+    /// Applies the faults to a frame: it is returned, held back, or dropped.
     fn meet_fate(&mut self, mut mbuf: Mbuf, pool: &Pool, now: Instant) -> Option<Mbuf> {
         let fate = self.fates.of(self.seen);
         self.seen += 1;
@@ -94,7 +94,7 @@ impl<R: RxQueue> FaultRx<R> {
         None
     }
 
-    /// Keeps a copy that comes out right behind the frame.
+    /// Holds a copy that leaves directly after the frame.
     fn duplicate(&mut self, mbuf: &Mbuf, pool: &Pool, now: Instant) -> bool {
         if self.held_back.is_full() || pool.available() == 0 {
             return false;

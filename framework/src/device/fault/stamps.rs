@@ -1,17 +1,17 @@
-//! Numbers of transmit timestamps. The inner device counts the frames that reach it; the worker
-//! counts those that it posted, lost and reordered ones included.
+//! Sequence numbers of transmit timestamps. The inner device counts the frames that reach it; the
+//! worker counts those that it posted, including lost and reordered ones.
 
 use std::collections::VecDeque;
 
-/// Frames whose timestamp nobody has taken yet; the oldest is forgotten.
+/// Maximum number of frames with an outstanding timestamp; beyond it the oldest is discarded.
 const OUTSTANDING_MAX: usize = 1024;
 
 pub(super) struct Stamps {
-    /// Timestamps that the worker asked for.
+    /// Timestamps that the worker requested.
     asked: u64,
     /// The inner device's number of the first of `outstanding`.
     first: u64,
-    /// The worker's numbers in the order in which the inner device took the frames.
+    /// The worker's numbers in the order in which the inner device accepted the frames.
     outstanding: VecDeque<u64>,
 }
 
@@ -20,17 +20,17 @@ impl Stamps {
         Self { asked: 0, first: 0, outstanding: VecDeque::with_capacity(OUTSTANDING_MAX) }
     }
 
-    /// The worker's number of the next frame that asks.
+    /// The worker's number of the next frame that requests a timestamp.
     pub(super) fn next(&self) -> u64 {
         self.asked
     }
 
-    /// The worker's frame was taken, whatever happens to it.
+    /// Counts a request: the worker's frame was accepted, whatever its faults.
     pub(super) fn ask(&mut self) {
         self.asked += 1;
     }
 
-    /// The inner device took the frame with the worker's `number`.
+    /// The inner device accepted the frame with the worker's `number`.
     pub(super) fn posted(&mut self, number: u64) {
         if self.outstanding.len() == OUTSTANDING_MAX {
             self.outstanding.pop_front();
@@ -39,8 +39,8 @@ impl Stamps {
         self.outstanding.push_back(number);
     }
 
-    /// The worker's number of the inner device's frame `sequence`, and forgets it and those before
-    /// it.
+    /// Returns the worker's number of the inner device's frame `sequence`, and discards it and
+    /// those before it.
     pub(super) fn translate(&mut self, sequence: u64) -> Option<u64> {
         let before = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
         let number = *self.outstanding.get(before)?;

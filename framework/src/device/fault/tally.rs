@@ -1,5 +1,5 @@
-//! The faults that were done to frames that still arrive. Those that end a frame are drop reasons
-//! of `rx` and `tx`.
+//! Counts the faults of frames that still arrive. Faults that drop a frame are drop reasons of `rx`
+//! and `tx`.
 
 use crate::counters::{Counter, Scope, Unit};
 
@@ -8,8 +8,8 @@ pub(super) struct Tally {
     pub(super) corrupted: Counter,
     pub(super) reordered: Counter,
     pub(super) delayed: Counter,
-    /// Faults that were drawn and could not be done: no spare buffer, bytes that somebody else
-    /// holds, too many frames held back already.
+    /// Faults that were drawn but not applied: no spare buffer, shared bytes, too many frames held
+    /// back already.
     pub(super) not_done: Counter,
 }
 
@@ -25,7 +25,7 @@ impl Tally {
         }
     }
 
-    /// Counts one that was `done`, or that could not be.
+    /// Counts a fault that was applied (`done`), or that could not be.
     pub(super) fn count(&self, counter: &Counter, done: bool) {
         if done { counter.inc() } else { self.not_done.inc() }
     }

@@ -51,7 +51,7 @@ fn number(frame: &[u8]) -> u32 {
 }
 
 impl Wire {
-    /// Posts from near; a full ring gives the frame's number back.
+    /// Posts from near; a full ring returns the frame's number.
     fn post(&mut self, idx: u32) -> Result<(), u32> {
         let mbuf = self.pool.alloc_copy(&frame(idx)).unwrap();
         self.near.1.post(mbuf, Offload::NONE).map_err(|mbuf| {
@@ -61,7 +61,7 @@ impl Wire {
         })
     }
 
-    /// Receives at far until nothing comes.
+    /// Receives at far until there are no more frames.
     fn receive_at(&mut self, now: u64, limit: usize) -> Vec<Vec<u8>> {
         let (mut frames, mut burst) = (Vec::new(), Burst::new());
         while self.far.0.receive(&mut burst, limit, &self.pool, Instant::from_nanos(now)) > 0 {
@@ -71,8 +71,8 @@ impl Wire {
         frames
     }
 
-    /// Sends `count` frames a few at a time, one microsecond a turn, and gives what arrives,
-    /// stragglers included.
+    /// Sends `count` frames a few at a time, one microsecond per turn, and returns all that arrive,
+    /// including late ones.
     fn run(&mut self, count: u32, limit: usize) -> Vec<Vec<u8>> {
         let mut received = Vec::new();
         let mut idx = 0;
@@ -95,7 +95,7 @@ impl Wire {
         self.block.snapshot().count(name).unwrap()
     }
 
-    /// No buffer is out, and none ended without a name.
+    /// Checks that no buffer is in use, and that there were no unnamed drops.
     fn close(self) {
         let Self { pool, near, far, .. } = self;
         drop((near, far));
@@ -341,7 +341,7 @@ fn empty_pool_does_without_duplicates() {
     wire.close();
 }
 
-/// A NIC that stamps what it is asked to, and nothing else.
+/// A NIC that only stamps frames on request.
 #[derive(Default)]
 struct StampingTx {
     asked: u64,

@@ -1,8 +1,7 @@
-//! The sending half with faults: what the worker posts meets its fate on the way to the inner
-//! device.
+//! The send half with faults: they are applied to frames between the worker and the inner device.
 //!
-//! Frames that are held back leave with a doorbell, so the doorbell is to be rung in every turn, as
-//! a worker does. They take places in the inner ring behind those that were posted meanwhile.
+//! Frames that are held back leave with a doorbell, so the doorbell must be rung in every turn, as
+//! a worker does. They enter the inner ring behind frames that were posted meanwhile.
 
 use std::rc::Rc;
 
@@ -17,22 +16,22 @@ use crate::mem::Mbuf;
 use crate::time::Instant;
 
 crate::drop_reasons! {
-    /// How a fault ends a sent frame.
+    /// Why a fault drops a sent frame.
     pub enum FaultTxDrop {
-        /// Lost on the way.
+        /// Lost in the network.
         Loss => "loss",
     }
 }
 
-/// The sending half of a queue with faults.
+/// The send half of a queue with faults.
 pub struct FaultTx<T> {
     inner: T,
     fates: Fates,
-    /// Frames that were taken from the worker.
+    /// Frames accepted from the worker.
     taken: u64,
-    /// Calls of `reap` until the full ring takes frames again.
+    /// Calls of `reap` until the full ring accepts frames again.
     stalled: u32,
-    /// Becomes `stalled` with the next doorbell, so that `room` keeps its word until then.
+    /// Becomes `stalled` at the next doorbell, so that `room` is right until then.
     stall_next: u32,
     held_back: Holdback<Posted>,
     stock: Rc<Stock>,
@@ -48,7 +47,7 @@ pub struct FaultTx<T> {
 struct Posted {
     mbuf: Mbuf,
     offload: Offload,
-    /// The worker's number for its timestamp, where it asked for one.
+    /// The worker's number for its timestamp, if requested.
     stamp: Option<u64>,
 }
 
@@ -71,12 +70,12 @@ impl<T: TxQueue> FaultTx<T> {
         }
     }
 
-    /// The sending half within.
+    /// The wrapped send half.
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// The frame is ours now, and its number is used up.
+    /// Accepts the frame and uses up its number.
     fn take(&mut self, fate: &Fate, offload: Offload) {
         self.taken += 1;
         self.stall_next = self.stall_next.max(fate.ring_full.unwrap_or(0));
@@ -85,9 +84,9 @@ impl<T: TxQueue> FaultTx<T> {
         }
     }
 
-    /// A copy from the stock, where the frame's fate is to be sent twice.
+    /// A duplicate from the stock, if the faults demand one.
     fn twin(&self, fate: &Fate, mbuf: &Mbuf) -> Option<Mbuf> {
-        // It needs a place, and the frame itself another one should it be held back.
+        // The duplicate needs a place, and the frame itself another one if it is held back.
         if !fate.duplication || self.held_back.len() + 2 > HELD_BACK_MAX {
             return None;
         }
@@ -100,8 +99,8 @@ impl<T: TxQueue> FaultTx<T> {
         }
     }
 
-    /// Damage, where it is the frame's fate. A frame whose checksum the NIC fills in is spared: the
-    /// damage would get a right checksum, which no network does.
+    /// Corrupts the frame, if the faults demand it. A frame whose checksum the NIC fills in is
+    /// spared: the corrupt bytes would get a correct checksum, which no network does.
     fn flip(fate: &Fate, mbuf: &mut Mbuf, offload: Offload) -> Option<Flip> {
         if offload.has(Offload::IP_CHECKSUM) || offload.has(Offload::L4_CHECKSUM) {
             return None;
@@ -109,7 +108,7 @@ impl<T: TxQueue> FaultTx<T> {
         Flip::apply(mbuf, fate.corruption?)
     }
 
-    /// Counts the faults of a frame that was taken: which were drawn, and which of them were done.
+    /// Counts the faults of an accepted frame: those drawn, and those applied.
     fn count(&self, fate: &Fate, twin: bool, flip: bool, held_back: bool) {
         if fate.duplication {
             self.tally.count(&self.tally.duplicated, twin);
@@ -142,7 +141,7 @@ impl<T: TxQueue> FaultTx<T> {
         Ok(())
     }
 
-    /// Sends what was held back and is due, as long as the inner ring takes it.
+    /// Sends held-back frames that are due, as long as the inner ring accepts them.
     fn release(&mut self) {
         while let Some(posted) = self.held_back.take_due(self.now, self.taken, false) {
             if let Err(posted) = self.post_inner(posted) {
@@ -171,7 +170,7 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         let held_back = !self.held_back.is_full();
         let stamp = offload.has(Offload::TIMESTAMP).then(|| self.stamps.next());
         if let Err(Posted { mut mbuf, .. }) = self.forward(Posted { mbuf, offload, stamp }, fate.hold) {
-            // The worker gets its frame back as it was, and the frame keeps its number and fate.
+            // The worker gets its frame back unchanged, and the frame keeps its number and faults.
             if let Some(flip) = flip {
                 flip.toggle(&mut mbuf);
             }
@@ -199,7 +198,7 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         self.release();
         self.inner.ring_doorbell(now);
         if self.stall_next > 0 {
-            // The worker reaps before it posts: one more, so that the shortest stall is felt.
+            // The worker reaps before it posts: one more, so that the shortest stall has an effect.
             self.stalled = self.stall_next + 1;
             self.stall_next = 0;
         }

@@ -12,29 +12,29 @@ use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffl
 use crate::mem::{Pool, Sizing};
 use crate::wire::{ipv4, tcp};
 
-/// How large the wire is.
+/// The size and features of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Frames that each direction holds; rounded up to a power of two. More slots take longer
-    /// bursts and more cache. By default 256.
+    /// Ring length of each direction in frames; rounded up to a power of two. More slots absorb
+    /// longer bursts and need more cache. By default 256.
     pub slots: u32,
     /// Bytes of the longest frame, Ethernet header to last payload byte. By default 1,522: an MTU
     /// of 1500 with two VLAN tags.
     pub frame_len_max: usize,
-    /// Take frames whose TCP and UDP checksums nobody computed, and call those of all that come
-    /// good: what virtual links do, as memory damages nothing. By default off.
+    /// Accepts frames without TCP and UDP checksums, and marks all received ones as good: as
+    /// virtual links do, since memory corrupts nothing. By default off.
     pub skips_checksums: bool,
-    /// Look at the checksums of long segments of TCP as they come, as a NIC does: while they are
-    /// copied, so that their bytes are read once. By default off.
+    /// Verifies the checksums of long TCP segments on receive, as a NIC does: during the copy, so
+    /// that their bytes are read once. By default off.
     pub verifies_checksums: bool,
-    /// Cut TCP segments that are longer than a frame, and fill in the checksums that frames ask
-    /// for, as a NIC does. By default off.
+    /// Segments TCP packets that are longer than a frame, and fills in requested checksums, as a
+    /// NIC does. By default off.
     pub segments: bool,
 }
 
 impl Default for MemoryConfig {
-    /// 256 frames of an MTU of 1500 with two VLAN tags: 400 KiB a direction, which stays in the L2
-    /// cache.
+    /// 256 frames of an MTU of 1500 with two VLAN tags: 400 KiB per direction, which stays in the
+    /// L2 cache.
     fn default() -> Self {
         Self {
             slots: 256,
@@ -47,13 +47,13 @@ impl Default for MemoryConfig {
 }
 
 impl MemoryConfig {
-    /// Frames that a direction really holds.
+    /// The actual ring length of a direction.
     pub(super) fn ring_len(&self) -> u32 {
         self.slots.max(2).next_power_of_two()
     }
 
-    /// Bytes of the longest TCP payload that is cut: with the shortest segments that are usual
-    /// (RFC 9293 3.7.1) it fills a quarter of the ring, or it would often wait for room.
+    /// Bytes of the longest TCP payload for segmentation: with the shortest usual segments (RFC
+    /// 9293 3.7.1) it fills a quarter of the ring; a longer one would often wait for room.
     fn segmentation_len_max(&self) -> usize {
         const SEGMENT_LEN_USUAL: usize = 536;
         let longest = u16::MAX as usize - ipv4::HEADER_LEN - tcp::HEADER_LEN - tcp::OPTIONS_LEN_MAX;
@@ -61,11 +61,11 @@ impl MemoryConfig {
     }
 }
 
-/// Rules at the same time. They are matched one after the other for each frame: this is a test
+/// Maximum number of rules. They are matched one after the other for each frame: this is a test
 /// device.
 const RULES_MAX: usize = 1024;
 
-/// Makes two ports joined by a wire, named `<name>.0` and `<name>.1`.
+/// Makes two ports connected by a wire, named `<name>.0` and `<name>.1`.
 pub fn pair(name: &str, config: MemoryConfig) -> (MemoryDevice, MemoryDevice) {
     let slots = config.ring_len();
     let (tx0, rx1) = ring(slots, config.frame_len_max);
@@ -92,7 +92,7 @@ struct Ends {
     rx: Consumer,
 }
 
-/// The port's queue, on its way to a worker.
+/// The port's queue, before a worker opens it.
 pub struct MemoryQueue {
     name: String,
     config: MemoryConfig,
@@ -182,10 +182,10 @@ impl Queue for MemoryQueue {
 }
 
 /// The rules of a port, shared by the device, which changes them, and the queue, which copies them
-/// when they changed.
+/// after a change.
 #[derive(Default)]
 pub(super) struct Rules {
-    /// Raised after each change, so that the queue looks at one word per burst.
+    /// Incremented after each change, so that the queue checks one word per burst.
     version: AtomicU64,
     table: Mutex<Table>,
 }
@@ -202,7 +202,7 @@ impl Rules {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The rules as they are now. Locks and allocates: once per change.
+    /// A copy of the current rules. Locks and allocates: once per change.
     pub(super) fn copy(&self) -> Vec<Rule> {
         self.table().rules.iter().map(|&(_, rule)| rule).collect()
     }
@@ -228,8 +228,7 @@ impl Rules {
     }
 
     fn table(&self) -> std::sync::MutexGuard<'_, Table> {
-        // The table is whole after every statement, so a thread that panicked with the lock left it
-        // usable.
+        // The table is whole after every statement, so a panic with the lock held leaves it usable.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
 //! One direction of the wire: a ring of frame slots between one producer and one consumer, which
-//! may be on different threads. A short frame is written into its slot and read there. Of a long
-//! one in one buffer the slot only says where it is: the buffer stays with the producer, as with a
-//! NIC that reads it, until the consumer has copied it. So a long frame costs one copy, and the
-//! memory of slots that nobody writes is in nobody's cache. Of a frame that was cut from a longer
-//! one the headers are in the slot, and the slot says where the rest is.
+//! may be on different threads. A short frame is written into its slot and read there. For a long
+//! frame in one buffer the slot holds only its address: the producer keeps the buffer, as for a NIC
+//! that reads it, until the consumer has copied it. So a long frame costs one copy, and slots that
+//! are not written take no cache. A frame segmented from a longer one has its headers in the slot,
+//! and the slot holds the address of the payload.
 //!
 //! ```text
 //!   consumer                    producer (private)
@@ -15,34 +15,34 @@
 //!   [ headers, long │ where ] ─┴▶ the bytes of one mbuf in `lent`, at the last slot of those that were cut from it
 //! ```
 //!
-//! A producer that goes away writes what it has lent into the slots, while it has the ring for
-//! itself: `guard` is with the consumer while it looks at long frames.
+//! A producer that is dropped copies its lent frames into the slots, with exclusive access to the
+//! ring: the consumer holds `guard` while it reads long frames.
 //!
 //! Indices run freely and wrap at 2^32; a slot is `index & mask`.
 //!
 //! Invariants:
 //! 1. `posted - head <= slots` at all times: the producer writes only slots that the consumer has
-//!    given back by its Release store of `head`, which the producer read by an Acquire load and set
-//!    its `full_at` by.
+//!    returned by its Release store of `head`, which the producer read by an Acquire load and from
+//!    which it derived `full_at`.
 //! 2. The consumer reads only slots before the `tail` that it read by an Acquire load; the producer
 //!    published them by a Release store after writing them, and does not touch them again until (1)
-//!    gives them back.
+//!    returns them.
 //! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods
 //!    take `&mut self`. So by (1) and (2) no slot is ever reached from both sides at once.
 //! 4. There are `mask + 1` lengths and places of long frames, and `mask + 1` times `slot_blocks`
 //!    blocks, at least [`SLOT_BLOCKS_MIN`], all zeroed and so initialised. So slot `index & mask`
 //!    is inside all of them.
 //! 5. A length marked [`LONG`] comes with the address of that many bytes, less those of its head,
-//!    which are in the slot. They are of an mbuf that stands in `lent` at the slot, or at a later
-//!    one of the same cut. It stays there, and nobody writes its bytes (the producer owns it, and
-//!    others may only read), until the slot was given back (1), or until the producer has the
-//!    guard, has copied the bytes into the slot and has taken the mark away. Slots are given back
-//!    in order, so before the later one.
-//! 6. Who reads the address or the bytes of a long frame has the guard, and has seen the mark since
-//!    it took it. It is the consumer's until it gives frames back, or goes away.
-//! 7. Only frames longer than [`COPIED_LEN_MAX`] are lent. A mark is taken away by a Release store
-//!    behind the bytes, so who finds none at such a length, without the guard, needs an Acquire
-//!    fence before it reads them.
+//!    which are in the slot. They belong to an mbuf that stands in `lent` at the slot, or at a
+//!    later one of the same segmentation. It stays there, and its bytes are not written (the
+//!    producer owns it, and others may only read), until the slot was returned (1), or until the
+//!    producer has the guard, has copied the bytes into the slot and has removed the mark. Slots
+//!    are returned in order, so before the later one.
+//! 6. A reader of the address or the bytes of a long frame holds the guard, and has seen the mark
+//!    since it took the guard. The consumer holds the guard until it returns frames, or is dropped.
+//! 7. Only frames longer than [`COPIED_LEN_MAX`] are lent. A mark is removed by a Release store
+//!    after the bytes, so a reader that finds none at such a length, without the guard, needs an
+//!    Acquire fence before it reads them.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -54,9 +54,9 @@ use crate::mem::{CACHE_LINE, Mbuf, SHORT_MAX, Segments, copy_frame};
 /// one line, and frames are copied in whole blocks.
 pub(super) const BLOCK: usize = CACHE_LINE;
 
-/// Marks the length of a frame that lies elsewhere, but for its head.
+/// Marks the length of a frame that lies outside the slot, except for its head.
 const LONG: u32 = 1 << 31;
-/// Behind the mark: bytes of the head, below the bytes of the whole frame.
+/// Bit offset of the head's length, below the mark and above the length of the whole frame.
 const HEAD_SHIFT: u32 = 24;
 /// Bytes of the longest head.
 pub(super) const HEAD_LEN_MAX: usize = (1 << (31 - HEAD_SHIFT)) - 1;
@@ -67,62 +67,63 @@ const LENT_LEN_MAX: usize = (1 << HEAD_SHIFT) - 1;
 struct Block(UnsafeCell<[u8; BLOCK]>);
 
 struct Ring {
-    /// Bytes of the frame in each slot, or elsewhere and [`LONG`]. Atomic as a producer that goes
-    /// away takes the marks back.
+    /// Bytes of the frame in each slot, with [`LONG`] if it lies elsewhere. Atomic, as a producer
+    /// that is dropped removes the marks.
     lens: Box<[AtomicU32]>,
-    /// Where long frames are.
+    /// Addresses of long frames.
     places: Box<[UnsafeCell<*const u8>]>,
     blocks: Box<[Block]>,
     /// Blocks from one slot to the next.
     slot_blocks: usize,
-    /// The number of slots, a power of two, less one.
+    /// The number of slots, a power of two, minus one.
     mask: u32,
     /// Written by the producer. 128 bytes apart from `head`: the prefetcher fetches lines in pairs.
     tail: Padded<AtomicU32>,
     /// Written by the consumer.
     head: Padded<AtomicU32>,
     producer_gone: AtomicBool,
-    /// Taken by who looks at long frames, or ends them.
+    /// Held while long frames are read or recalled.
     guard: AtomicBool,
 }
 
 #[repr(align(128))]
 struct Padded<T>(T);
 
-// SAFETY: the only data that is not atomic are the slots and the places of long frames, and (3) and
-// (6) keep the two sides apart.
+// SAFETY: the only data that is not atomic are the slots and the addresses of long frames, and (3)
+// and (6) keep the two sides apart.
 unsafe impl Sync for Ring {}
-// SAFETY: all parts are plain memory; what the places lead to is read where (5) and (6) allow it.
+// SAFETY: all parts are plain memory; the addresses are dereferenced only where (5) and (6) allow
+// it.
 unsafe impl Send for Ring {}
 
-/// The end that writes frames.
+/// The writing end.
 pub(super) struct Producer {
     ring: Arc<Ring>,
     posted: u32,
-    /// Where `posted` will be when the slots are used up that were free when the consumer's `head`
-    /// was read last.
+    /// The value of `posted` at which the slots are used up that were free at the last read of the
+    /// consumer's `head`.
     full_at: u32,
 }
 
-/// A producer that may lend: it belongs to a worker, and its mbufs with it.
+/// A producer that may lend buffers: it belongs to a worker, as its mbufs do.
 pub(super) struct LendingProducer {
     producer: Producer,
-    /// The mbufs of long frames, each at its slot, or at the last of those that it was cut into.
+    /// The mbufs of long frames, each at its slot, or at the last slot of its segments.
     lent: Box<[Option<Mbuf>]>,
     lent_count: u32,
-    /// Up to where they went home: none before it is lent.
+    /// Position up to which mbufs were freed: none before it is lent.
     reaped: u32,
 }
 
-/// Longer frames are lent where they are in one buffer: three lines are copied by fewer
-/// instructions than lending takes.
+/// Longer frames are lent if they are in one buffer: copying three lines takes fewer instructions
+/// than lending.
 pub(super) const COPIED_LEN_MAX: usize = SHORT_MAX;
 
 /// Each slot has room for a frame that is copied.
 const SLOT_BLOCKS_MIN: usize = COPIED_LEN_MAX / BLOCK;
 
-/// How a frame is cut. Behind its headers, which its first buffer holds, is payload for `count`
-/// frames: each has `segment_len` bytes of it but the last, which has what is left.
+/// The segmentation of a frame. Behind its headers, which are in its first buffer, is payload for
+/// `count` frames: each has `segment_len` bytes of it, and the last the remainder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) headers_len: usize,
@@ -135,17 +136,17 @@ pub(super) struct Cut {
 /// A free slot, to be filled and posted.
 pub(super) struct Slot<'a>(&'a mut Producer);
 
-/// The end that reads frames.
+/// The reading end.
 pub(super) struct Consumer {
     ring: Arc<Ring>,
     head: u32,
     /// The producer's `tail` as last read.
     tail: u32,
-    /// Whether it has the guard.
+    /// Whether it holds the guard.
     is_guarded: bool,
 }
 
-/// Frames that can be read, oldest first. They go back to the producer by [`Consumer::give_back`].
+/// Frames that can be read, oldest first. [`Consumer::give_back`] returns them to the producer.
 pub(super) struct Frames<'a> {
     ring: &'a Ring,
     next: u32,
@@ -153,12 +154,12 @@ pub(super) struct Frames<'a> {
     is_guarded: &'a mut bool,
 }
 
-/// A frame in the ring. One of [`COPIED_LEN_MAX`] bytes at most is read here, any by
+/// A frame in the ring. One of at most [`COPIED_LEN_MAX`] bytes is read here, others by
 /// [`Frames::bytes`].
 pub(super) struct Frame<'a> {
     ring: &'a Ring,
     index: u32,
-    /// Its length, marked where it lies elsewhere.
+    /// Its length, with the mark if it lies elsewhere.
     len: u32,
 }
 
@@ -191,7 +192,7 @@ impl Producer {
         if self.is_full() { self.refresh_room() } else { self.known_room() }
     }
 
-    /// The same, with a fresh look at the consumer.
+    /// The same, with a fresh read of the consumer's index.
     pub(super) fn refresh_room(&mut self) -> u32 {
         self.look_at_head();
         self.known_room()
@@ -208,43 +209,43 @@ impl Producer {
         self.posted == self.full_at
     }
 
-    /// How far the consumer has come.
+    /// Reads the consumer's index.
     fn look_at_head(&mut self) -> u32 {
         let head = self.ring.head.0.load(Ordering::Acquire);
         self.full_at = head.wrapping_add(self.ring.mask + 1);
         head
     }
 
-    /// A slot has been written, and its length with it.
+    /// Advances past a slot that was written, including its length.
     #[inline(always)]
     fn pass(&mut self) {
         debug_assert!(!self.is_full(), "a slot that was posted was free");
         self.posted = self.posted.wrapping_add(1);
     }
 
-    /// The next slot to fill; `None` where the ring is full.
+    /// The next slot to fill; `None` if the ring is full.
     #[inline]
     pub(super) fn slot(&mut self) -> Option<Slot<'_>> {
         if self.room() == 0 { None } else { Some(Slot(self)) }
     }
 
-    /// The same where it is known already that one is free.
+    /// The same if a slot is already known to be free.
     #[inline(always)]
     pub(super) fn known_slot(&mut self) -> Option<Slot<'_>> {
         if self.is_full() { None } else { Some(Slot(self)) }
     }
 
-    /// Shows the consumer all that was posted.
+    /// Publishes all posted frames to the consumer.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.ring.tail.0.store(self.posted, Ordering::Release);
     }
 
-    /// The next slot, which is free: its first bytes, and those behind them.
+    /// The next slot, which is free: its first `head_len` bytes, and the rest.
     #[inline(always)]
     fn parts_mut(&mut self, head_len: usize) -> (&mut [u8], &mut [u8]) {
         let ring = &*self.ring;
-        // SAFETY: as in `Slot::bytes_mut`; the caller has seen that there is room.
+        // SAFETY: as in `Slot::bytes_mut`; the caller has checked that there is room.
         unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.posted).cast(), ring.slot_blocks * BLOCK) }
             .split_at_mut(head_len)
     }
@@ -257,14 +258,14 @@ impl Producer {
         assert!(len <= ring.slot_blocks * BLOCK && len <= LENT_LEN_MAX, "lent is what would fit the slot");
         assert!(head_len <= HEAD_LEN_MAX, "a head longer than the mark can say");
         assert!(len > COPIED_LEN_MAX, "short frames are looked at in their slots");
-        // SAFETY: inside the ring (4), free (1), and nobody looks at the place of a free slot (6).
+        // SAFETY: inside the ring (4), free (1), and the address of a free slot is not read (6).
         unsafe { *ring.place_of(self.posted) = rest.as_ptr() };
         let mark = LONG | (head_len as u32) << HEAD_SHIFT;
         ring.len_of(self.posted).store(len as u32 | mark, Ordering::Relaxed);
         self.pass();
     }
 
-    /// Posts a frame of `len` bytes that is all in the next slot, which is free.
+    /// Posts a frame of `len` bytes that is wholly in the next slot, which is free.
     #[inline(always)]
     fn pass_filled(&mut self, len: usize) {
         assert!(len <= self.ring.slot_blocks * BLOCK, "a frame longer than its slot");
@@ -273,24 +274,24 @@ impl Producer {
     }
 }
 
-/// The payload of a frame that is cut, from the front.
+/// The payload of a frame being segmented, from the front.
 struct Payload<'a> {
     buffers: Segments<'a>,
-    /// What is left of the buffer that is cut.
+    /// The rest of the current buffer.
     buffer: &'a [u8],
     /// Bytes in this buffer and those behind it.
     left: usize,
 }
 
 impl<'a> Payload<'a> {
-    /// What stands behind the headers, which are in the first buffer.
+    /// The payload behind the headers, which are in the first buffer.
     fn behind(headers_len: usize, mbuf: &'a Mbuf) -> Self {
         let mut buffers = mbuf.segments();
         let first = buffers.next().unwrap_or(&[]);
         Self { buffers, buffer: &first[headers_len..], left: mbuf.len() - headers_len }
     }
 
-    /// The next `len` bytes, where they are in one buffer.
+    /// The next `len` bytes, if they are in one buffer.
     #[inline(always)]
     fn take_whole(&mut self, len: usize) -> Option<&'a [u8]> {
         if self.buffer.is_empty() {
@@ -301,8 +302,7 @@ impl<'a> Payload<'a> {
         Some(bytes)
     }
 
-    /// Copies the next bytes into all of `place`, and gives it back. Panics where there are not as
-    /// many.
+    /// Copies the next bytes into all of `place`, and returns it. Panics if there are too few.
     #[cold]
     fn gather<'p>(&mut self, place: &'p mut [u8]) -> &'p [u8] {
         let mut at = 0;
@@ -321,17 +321,17 @@ impl<'a> Payload<'a> {
 }
 
 impl Slot<'_> {
-    /// The slot's whole length, with what was left there.
+    /// The slot's whole length, with its old content.
     #[inline]
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let ring = &*self.0.ring;
-        // SAFETY: inside the ring and initialised (4), free (1), and reached by this producer alone
+        // SAFETY: inside the ring and initialised (4), free (1), and accessed only by this producer
         // (3), which is borrowed mutably.
         unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.0.posted), ring.slot_blocks) }.as_flattened_mut()
     }
 
-    /// Posts the slot with a copy of a frame of [`COPIED_LEN_MAX`] bytes at most; false, and
-    /// nothing has happened, where it is longer.
+    /// Posts the slot with a copy of a frame of at most [`COPIED_LEN_MAX`] bytes; returns false,
+    /// without an effect, if the frame is longer.
     #[inline(always)]
     pub(super) fn post_copy(mut self, frame: &[u8]) -> bool {
         let is_copied = self.copy(frame);
@@ -341,21 +341,21 @@ impl Slot<'_> {
         is_copied
     }
 
-    /// Writes such a copy and its length, which is not posted by it.
+    /// Writes such a copy and its length, without posting it.
     #[inline(always)]
     pub(super) fn copy(&mut self, frame: &[u8]) -> bool {
         let (ring, posted) = (&*self.0.ring, self.0.posted);
-        // SAFETY: a slot has so many blocks (4), this one is free (1), and reached by this producer
-        // alone (3), which is borrowed mutably.
+        // SAFETY: a slot has so many blocks (4), this one is free (1), and accessed only by this
+        // producer (3), which is borrowed mutably.
         let place = unsafe { &mut *ring.first_block(posted).cast::<[u8; COPIED_LEN_MAX]>() };
         let Some(place) = place.get_mut(..frame.len()) else { return false };
         copy_frame(place, frame);
-        // Looked up last, so that nothing is to be remembered while the bytes go.
+        // Computed last, so that no register is occupied by it during the copy.
         ring.len_of(posted).store(frame.len() as u32, Ordering::Relaxed);
         true
     }
 
-    /// Posts the slot with a frame of `len` bytes in it. Panics where the slot is shorter.
+    /// Posts the slot with a frame of `len` bytes in it. Panics if the slot is shorter.
     #[inline]
     pub(super) fn post(self, len: usize) {
         self.0.pass_filled(len);
@@ -369,7 +369,7 @@ impl Drop for Producer {
 }
 
 impl LendingProducer {
-    /// Of a producer that has posted nothing yet.
+    /// Wraps a producer that has posted nothing yet.
     pub(super) fn new(producer: Producer) -> Self {
         let slots = producer.ring.lens.len();
         Self { producer, lent: (0..slots).map(|_| None).collect(), lent_count: 0, reaped: 0 }
@@ -398,13 +398,14 @@ impl LendingProducer {
         self.producer.publish();
     }
 
-    /// Frames whose mbufs have not gone home.
+    /// Number of lent mbufs.
     pub(super) fn lent_count(&self) -> usize {
         self.lent_count as usize
     }
 
-    /// Posts a frame of more than [`COPIED_LEN_MAX`] bytes where it is. It comes back where the
-    /// ring is full. Panics at a chain, at a shorter frame, and where a slot is shorter than it.
+    /// Posts a frame of more than [`COPIED_LEN_MAX`] bytes in place. The frame is returned if the
+    /// ring is full. Panics on a chain, on a shorter frame, and if a slot is shorter than the
+    /// frame.
     #[inline]
     pub(super) fn post_lent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         if self.producer.room() == 0 {
@@ -417,11 +418,11 @@ impl LendingProducer {
         Ok(())
     }
 
-    /// Posts the frames that a longer one is cut into, all of them or none: it comes back where the
-    /// ring has no room for all. `write_headers` is given the place for the headers of each, and
-    /// its payload. Payload that lies in one buffer is lent where the frame is long enough; else it
-    /// is copied behind the headers. Panics where a slot is shorter than a frame, or the headers
-    /// longer than [`HEAD_LEN_MAX`].
+    /// Posts the segments of a longer frame, all of them or none: the frame is returned if the ring
+    /// has no room for all. `write_headers` receives the place for each segment's headers, and its
+    /// payload. Payload in one buffer is lent if the segment is long enough; otherwise it is copied
+    /// behind the headers. Panics if a slot is shorter than a segment, or the headers are longer
+    /// than [`HEAD_LEN_MAX`].
     pub(super) fn post_cut(
         &mut self,
         mbuf: Mbuf,
@@ -455,13 +456,13 @@ impl LendingProducer {
         Ok(())
     }
 
-    /// Before something is lent in the next `count` slots, which are free.
+    /// Prepares to lend in the next `count` slots, which are free.
     #[inline(always)]
     fn prepare(&mut self, count: u32) {
         let posted = self.producer.posted;
         if posted.wrapping_sub(self.reaped).wrapping_add(count - 1) > self.producer.ring.mask {
-            // The slots are back and nobody has asked: whoever asks later would take these frames
-            // for those before them in the slots.
+            // The slots were returned but not reaped: a later reap would mistake these frames for
+            // those that were in the slots before.
             self.reap();
         }
         if self.lent_count == 0 {
@@ -469,7 +470,7 @@ impl LendingProducer {
         }
     }
 
-    /// Keeps the mbuf of the frame that was posted last, or of the frames.
+    /// Keeps the mbuf of the last posted frame or segments.
     #[inline(always)]
     fn keep(&mut self, mbuf: Mbuf) {
         let last = self.producer.posted.wrapping_sub(1);
@@ -477,7 +478,7 @@ impl LendingProducer {
         self.lent_count += 1;
     }
 
-    /// Sends the mbufs home whose slots were given back; returns how many.
+    /// Frees the mbufs whose slots were returned; returns how many.
     #[inline]
     pub(super) fn reap(&mut self) -> usize {
         if self.lent_count == 0 { 0 } else { self.reap_some() }
@@ -486,7 +487,7 @@ impl LendingProducer {
     fn reap_some(&mut self) -> usize {
         let head = self.producer.look_at_head();
         let mut count = 0;
-        // Frames before the first that was lent may not be back yet.
+        // Frames before the first lent one may not be returned yet.
         while (head.wrapping_sub(self.reaped) as i32) > 0 && self.lent_count != 0 {
             if let Some(mbuf) = self.lent[(self.reaped & self.producer.ring.mask) as usize].take() {
                 mbuf.free();
@@ -498,7 +499,7 @@ impl LendingProducer {
         count
     }
 
-    /// Writes all frames that were lent into their slots, and sends the mbufs home.
+    /// Copies all lent frames into their slots, and frees the mbufs.
     #[cold]
     fn recall(&mut self) {
         self.producer.ring.take_guard();
@@ -524,7 +525,8 @@ impl Drop for LendingProducer {
 }
 
 impl Consumer {
-    /// Frames that can be read now, looking at the producer only when those known are used up.
+    /// Frames that can be read now; reads the producer's index only when all known frames are used
+    /// up.
     #[inline]
     pub(super) fn available(&mut self) -> u32 {
         if self.head == self.tail {
@@ -533,7 +535,7 @@ impl Consumer {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// The `count` oldest frames. Panics past what [`Consumer::available`] said.
+    /// The `count` oldest frames. Panics beyond what [`Consumer::available`] returned.
     #[inline]
     pub(super) fn frames(&mut self, count: u32) -> Frames<'_> {
         assert!(count <= self.tail.wrapping_sub(self.head), "read past the published frames");
@@ -541,7 +543,7 @@ impl Consumer {
         Frames { ring: &self.ring, next, end, is_guarded: &mut self.is_guarded }
     }
 
-    /// Gives the `count` oldest frames back to the producer.
+    /// Returns the `count` oldest frames to the producer.
     #[inline]
     pub(super) fn give_back(&mut self, count: u32) {
         assert!(count <= self.tail.wrapping_sub(self.head), "give back more than was read");
@@ -550,7 +552,7 @@ impl Consumer {
         self.look_away();
     }
 
-    /// Looks at no long frame any more.
+    /// Releases the guard, after the last read of a long frame.
     #[inline]
     fn look_away(&mut self) {
         if self.is_guarded {
@@ -559,7 +561,7 @@ impl Consumer {
         }
     }
 
-    /// Whether the producer is gone and all it published has been read.
+    /// Whether the producer is gone and all its frames were read.
     pub(super) fn is_ended(&self) -> bool {
         self.ring.producer_gone.load(Ordering::Acquire) && self.ring.tail.0.load(Ordering::Acquire) == self.head
     }
@@ -586,21 +588,21 @@ impl<'a> Iterator for Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// A frame's bytes: its headers at least, and what is elsewhere.
+    /// A frame's bytes: its headers at least, and the part that lies elsewhere.
     #[inline(always)]
     pub(super) fn bytes(&mut self, frame: &Frame<'a>) -> (&'a [u8], &'a [u8]) {
         self.parts(frame.index)
     }
 
-    /// The same of the next frame, unless it is shorter than so many bytes. So rows of long ones
-    /// are taken without a call for each.
+    /// The bytes of the next frame, unless it is shorter than `len_min`. So runs of long frames are
+    /// taken without a call for each.
     #[inline(always)]
     pub(super) fn next_of(&mut self, len_min: usize) -> Option<(&'a [u8], &'a [u8])> {
         if self.next == self.end {
             return None;
         }
         let index = self.next;
-        // One that is marked is longer.
+        // The mark makes a long frame's value larger.
         if (self.ring.len_of(index).load(Ordering::Relaxed) as usize) < len_min {
             return None;
         }
@@ -608,28 +610,28 @@ impl<'a> Frames<'a> {
         Some(self.parts(index))
     }
 
-    /// A frame that was given last, and those behind it: for who takes some of them out of line, so
-    /// that these here stay in registers.
+    /// The frame last returned, and those behind it: for a caller that processes some of them in a
+    /// function that is not inlined, so that this iterator stays in registers.
     #[inline(always)]
     pub(super) fn from(&mut self, frame: &Frame<'a>) -> Frames<'_> {
         Frames { ring: self.ring, next: frame.index, end: self.end, is_guarded: self.is_guarded }
     }
 
-    /// Goes on behind the `count` frames from `frame` on. Panics where there are not as many.
+    /// Continues behind the `count` frames from `frame` on. Panics if there are fewer.
     #[inline(always)]
     pub(super) fn go_on(&mut self, frame: &Frame<'a>, count: u32) {
         assert!(count <= self.end.wrapping_sub(frame.index), "more frames than there are");
         self.next = frame.index.wrapping_add(count);
     }
 
-    /// The length is read here, as one that was read before the guard was taken may have lost its
-    /// mark since (6).
+    /// The length is read here, as a length read before the guard was taken may have lost its mark
+    /// since (6).
     #[inline(always)]
     fn parts(&mut self, index: u32) -> (&'a [u8], &'a [u8]) {
         let ring = self.ring;
         let len = ring.len_of(index).load(Ordering::Relaxed);
         if len & LONG == 0 {
-            // A producer that has just gone may have written them (7).
+            // A producer that was just dropped may have written them (7).
             fence(Ordering::Acquire);
             // SAFETY: not marked.
             return (unsafe { ring.in_slot(index, len) }, &[]);
@@ -639,7 +641,7 @@ impl<'a> Frames<'a> {
         unsafe { ring.guarded(index, len) }
     }
 
-    /// Takes the guard, and reads a frame's length anew.
+    /// Takes the guard, and reads a frame's length again.
     #[inline(never)]
     fn look_again(&mut self, index: u32) -> u32 {
         self.ring.take_guard();
@@ -649,15 +651,15 @@ impl<'a> Frames<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The line that a frame of one line at most lies in, and its length.
+    /// The line of a frame that fits one line, and its length.
     #[inline(always)]
     pub(super) fn line(&self) -> Option<(&'a [u8; BLOCK], usize)> {
         if self.len as usize > BLOCK {
             return None;
         }
         // SAFETY: the slot is inside the ring, has a block and is initialised (4), it is published
-        // (2), so short a frame was never anywhere else (7), and the producer stays away until it
-        // is given back (1, 3), for which the consumer must be borrowed mutably.
+        // (2), so short a frame is never lent (7), and the producer does not touch the slot until
+        // it is returned (1, 3), for which the consumer must be borrowed mutably.
         Some((unsafe { &*self.ring.first_block(self.index) }, self.len as usize))
     }
 
@@ -688,28 +690,28 @@ impl Ring {
         unsafe { self.lens.get_unchecked((index & self.mask) as usize) }
     }
 
-    /// Where the address of a long frame at `index` stands.
+    /// The place of a long frame's address for the slot at `index`.
     #[inline]
     fn place_of(&self, index: u32) -> *mut *const u8 {
         // SAFETY: inside the ring (4).
         UnsafeCell::raw_get(unsafe { self.places.as_ptr().add((index & self.mask) as usize) })
     }
 
-    /// The bytes of a long frame, or of one that its producer has written into its slot after all,
-    /// as it has just gone.
+    /// The bytes of a long frame, or of one that its producer has copied into the slot after all,
+    /// as it was just dropped.
     ///
     /// # Safety
-    /// The caller is the consumer, has the guard, and has read the length since it took it.
+    /// The caller is the consumer, holds the guard, and has read the length since it took it.
     #[inline(always)]
     unsafe fn guarded(&self, index: u32, len: u32) -> (&[u8], &[u8]) {
         if len & LONG == 0 {
-            // SAFETY: not marked; the producer wrote it before it left the guard to us.
+            // SAFETY: not marked; the producer wrote it before it released the guard.
             return (unsafe { self.in_slot(index, len) }, &[]);
         }
         let (head_len, rest_len) = parts_of(len);
-        // SAFETY: the mark was seen with the guard (6), so the place is that of so many bytes (5),
-        // and they are there and unchanged until the guard is left or the slot given back, for
-        // which the consumer must be borrowed mutably. The head is published as frames in their
+        // SAFETY: the mark was seen with the guard (6), so the address is that of so many bytes
+        // (5), and they are there and unchanged until the guard is released or the slot returned,
+        // for which the consumer must be borrowed mutably. The head is published as frames in their
         // slots are.
         let (head, rest) = unsafe {
             (self.in_slot(index, head_len), core::slice::from_raw_parts(*self.place_of(index), rest_len as usize))
@@ -717,20 +719,20 @@ impl Ring {
         if head.is_empty() { (rest, &[]) } else { (head, rest) }
     }
 
-    /// A frame of `len` bytes in its slot. Panics where the slot is shorter.
+    /// A frame of `len` bytes in its slot. Panics if the slot is shorter.
     ///
     /// # Safety
     /// The caller is the consumer, and saw the frame published, with that length and not marked.
     #[inline]
     unsafe fn in_slot(&self, index: u32, len: u32) -> &[u8] {
         // SAFETY: the slot is inside the ring and initialised (4), it is published (2), and the
-        // producer stays away until it is given back (1, 3), for which the consumer must be
+        // producer does not touch it until it is returned (1, 3), for which the consumer must be
         // borrowed mutably.
         let blocks = unsafe { core::slice::from_raw_parts(self.first_block(index), self.slot_blocks) };
         &blocks.as_flattened()[..len as usize]
     }
 
-    /// Waits for a look of the other side, which is no longer than a burst.
+    /// Spins until the other side releases the guard, at most for a burst.
     fn take_guard(&self) {
         while self.guard.swap(true, Ordering::Acquire) {
             core::hint::spin_loop();
@@ -742,8 +744,8 @@ impl Ring {
         self.guard.store(false, Ordering::Release);
     }
 
-    /// Writes what is elsewhere of the frame at `index` into its slot, behind its head. The caller
-    /// is the producer, has the guard and the mbuf.
+    /// Copies the lent part of the frame at `index` into its slot, behind its head. The caller is
+    /// the producer, holds the guard and has the mbuf.
     fn settle(&self, index: u32) {
         let len = self.len_of(index).load(Ordering::Relaxed);
         if len & LONG == 0 {
@@ -751,10 +753,9 @@ impl Ring {
         }
         let (head_len, rest_len) = parts_of(len);
         assert!((head_len + rest_len) as usize <= self.slot_blocks * BLOCK, "lent is what would fit the slot");
-        // SAFETY: the place is that of so many bytes (5), which are not in the slot, as nobody
-        // lends what is in the ring. The slot is inside the ring (4), and as long as the mark is
-        // there the consumer looks at its blocks as little as at the frame without the guard (5,
-        // 6).
+        // SAFETY: the address is that of so many bytes (5), which are not in the slot, as memory of
+        // the ring is never lent. The slot is inside the ring (4), and while the mark is there the
+        // consumer reads neither its blocks nor, without the guard, the frame (5, 6).
         unsafe {
             let to = self.first_block(index).cast::<u8>().add(head_len as usize);
             core::ptr::copy_nonoverlapping(*self.place_of(index), to, rest_len as usize);
@@ -763,7 +764,7 @@ impl Ring {
     }
 }
 
-/// The bytes of the head and of the rest of a frame, of its length with the mark.
+/// The bytes of a frame's head and of its rest, from its marked length.
 #[inline(always)]
 fn parts_of(len: u32) -> (u32, u32) {
     let head_len = (len & !LONG) >> HEAD_SHIFT;

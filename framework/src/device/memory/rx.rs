@@ -1,4 +1,4 @@
-//! The receiving half: frames are copied from the ring into fresh mbufs.
+//! The receive half: frames are copied from the ring into fresh mbufs.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::time::Instant;
 crate::drop_reasons! {
     /// Why a received frame does not reach the pipeline.
     pub(crate) enum MemoryRxDrop {
-        /// There are steering rules and none of them names the frame.
+        /// There are steering rules and none matches the frame.
         NotSteered => "not_steered",
         /// The pool's buffers are smaller than the frame.
         TooLong => "too_long",
     }
 }
 
-/// The receiving half of a memory port. A frame costs a copy, about 4 ns for 64 bytes.
+/// The receive half of a memory port. A frame costs a copy, about 4 ns for 64 bytes.
 pub struct MemoryRx {
     consumer: Consumer,
     rules: Arc<Rules>,
@@ -51,12 +51,12 @@ impl MemoryRx {
         }
     }
 
-    /// Frames that wait in the ring.
+    /// Frames in the ring.
     pub fn waiting(&mut self) -> usize {
         self.consumer.available() as usize
     }
 
-    /// Takes over the rules where they changed.
+    /// Copies the rules after a change.
     #[inline]
     fn follow_rules(&mut self) {
         let version = self.rules.version();
@@ -67,8 +67,8 @@ impl MemoryRx {
     }
 }
 
-/// What a look at the ring gave: how many frames need not be looked at again, and the bytes of
-/// those received.
+/// The result of one pass over the ring: the number of frames that are done, and the bytes of those
+/// received.
 #[derive(Default)]
 struct Taken {
     frames: u32,
@@ -86,15 +86,15 @@ impl Taken {
 }
 
 impl MemoryRx {
-    /// Copies the `limit` oldest frames into fresh mbufs. Where no buffer is free, the rest stays
-    /// in the ring.
+    /// Copies the `limit` oldest frames into fresh mbufs. If no buffer is free, the rest remains in
+    /// the ring.
     #[inline]
     fn take_all(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> Taken {
         let mut taken = Taken::default();
         let mut frames = self.consumer.frames(limit);
         while let Some(frame) = frames.next() {
-            // A frame of 64 bytes, as many are, is one line: a few instructions, where a copy of
-            // any length is a call.
+            // A frame of 64 bytes, the most frequent size, is one line: a few instructions, where a
+            // copy of variable length is a call.
             let bytes = if let Some((line, len)) = frame.line() {
                 let Some(mbuf) = pool.alloc_line(line, len) else { break };
                 burst.push(mbuf);
@@ -117,7 +117,7 @@ impl MemoryRx {
         taken
     }
 
-    /// The same for those that a rule names.
+    /// The same for frames that match a rule.
     fn take_steered(&mut self, burst: &mut Burst, limit: u32, pool: &Pool) -> Taken {
         let mut taken = Taken::default();
         let mut frames = self.consumer.frames(limit);
@@ -177,16 +177,16 @@ impl RxQueue for MemoryRx {
     fn refresh_counters(&mut self) {}
 }
 
-/// Takes a frame of three lines at most, as orders are with their headers: all three in one piece.
-/// `None` where it is longer, or where no buffer is free.
+/// Takes a frame of at most three lines, such as an order with its headers: all three lines in one
+/// piece. `None` if it is longer, or if no buffer is free.
 #[inline(always)]
 fn take_short(frame: &Frame<'_>, pool: &Pool) -> Option<(Mbuf, usize)> {
     let (lines, len) = frame.lines()?;
     Some((pool.alloc_lines(lines, len)?, len))
 }
 
-/// Takes a frame of any length, and long ones as far as they follow it, as those of a transfer do.
-/// Not inlined, so that who has a short frame stores nothing for it.
+/// Takes a frame of any length, and the long ones that follow it, as in a bulk transfer. Not
+/// inlined, so that the path of a short frame spills nothing for it.
 #[inline(never)]
 fn take_row(mut frames: Frames<'_>, verifies: bool, burst: &mut Burst, pool: &Pool) -> Taken {
     let mut taken = Taken::default();
@@ -209,8 +209,8 @@ fn take_row(mut frames: Frames<'_>, verifies: bool, burst: &mut Burst, pool: &Po
     taken
 }
 
-/// A frame with the tag of the rule that names it; it comes back where none does. Rules look at
-/// whole frames.
+/// Sets the flow tag of the rule that matches; the frame is returned if none does. Rules are
+/// matched against whole frames.
 fn named_by(steering: &[Rule], mut mbuf: Mbuf) -> Result<Mbuf, Mbuf> {
     let Some(rule) = steering.iter().find(|rule| rule.matches(mbuf.bytes())) else { return Err(mbuf) };
     let l4_checksum = mbuf.l4_checksum();
@@ -224,8 +224,7 @@ enum CopiedIn {
     PoolEmpty,
 }
 
-/// Copies a frame of any length into a fresh mbuf: where there is a head, what is behind it comes
-/// from elsewhere.
+/// Copies a frame of any length into a fresh mbuf: if it has a head, the rest lies elsewhere.
 #[inline(always)]
 fn copy_in(head: &[u8], rest: &[u8], verifies: bool, pool: &Pool) -> CopiedIn {
     let len = head.len() + rest.len();

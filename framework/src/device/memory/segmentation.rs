@@ -1,5 +1,5 @@
-//! What a NIC does for frames that it is asked to finish: it cuts a TCP segment that is longer than
-//! a frame, and fills in checksums.
+//! The transmit offloads of a NIC, in software: segmentation of a TCP packet that is longer than a
+//! frame, and insertion of checksums.
 //!
 //! ```text
 //!  [ headers │ payload ······················ ]           as it is posted
@@ -7,8 +7,8 @@
 //!    seq, IPv4 length, identification and both checksums anew; PSH and FIN with the last, CWR with the first
 //! ```
 //!
-//! What the headers say in common is summed once for each frame that is posted, so each that leaves
-//! costs a copy of the headers, and the sum of its payload where the wire has checksums.
+//! The constant part of the headers is summed once per posted packet, so each segment costs a copy
+//! of the headers, and the sum of its payload if the wire has checksums.
 
 use core::num::NonZeroU16;
 
@@ -20,24 +20,24 @@ use crate::wire::tcp::TcpFlags;
 use crate::wire::vlan::TAG_LEN;
 use crate::wire::{Protocol, ipv4, tcp};
 
-/// Where an 802.1Q tag goes: behind the two addresses.
+/// Offset of an 802.1Q tag: behind the two addresses.
 pub(super) const TAG_OFFSET: usize = 12;
 
-/// Where fields stand in an IPv4 header.
+/// Offsets of fields in an IPv4 header.
 const TOTAL_LEN: usize = 2;
 const IDENTIFICATION: usize = 4;
 const PROTOCOL: usize = 9;
 const IPV4_CHECKSUM: usize = 10;
 const ADDRESSES: usize = 12;
-/// The same in a TCP header.
+/// Offsets in a TCP header.
 const SEQ: usize = 4;
 const DATA_OFFSET: usize = 12;
 const FLAGS: usize = 13;
 const TCP_CHECKSUM: usize = 16;
-/// And in a UDP header.
+/// Offset in a UDP header.
 const UDP_CHECKSUM: usize = 6;
 
-/// The headers of a frame that is cut, with what changes from one to the next left out of the sums.
+/// The headers of a segmented packet; the sums leave out the fields that differ between segments.
 pub(super) struct Headers {
     bytes: [u8; HEAD_LEN_MAX],
     len: usize,
@@ -46,16 +46,16 @@ pub(super) struct Headers {
     seq: u32,
     flags: u8,
     identification: u16,
-    /// Of the IPv4 header without length and identification.
+    /// Sum of the IPv4 header without length and identification.
     ipv4_sum: Sum,
-    /// Of pseudo header and TCP header without length, number and flags; `None` where nobody looks
-    /// at checksums.
+    /// Sum of pseudo-header and TCP header without length, sequence number and flags; `None` if
+    /// checksums are skipped.
     tcp_sum: Option<Sum>,
 }
 
 impl Headers {
-    /// Takes a frame's headers, with the tag that it asks for, and says how it is cut. `None` where
-    /// it is no TCP over IPv4 whose headers stand in the first buffer, where its lengths say.
+    /// Parses a packet's headers, adds the requested tag, and returns its segmentation. `None` if
+    /// it is not TCP over IPv4 with its headers in the first buffer, at the offsets of its lengths.
     pub(super) fn of(mbuf: &Mbuf, offload: Offload, segment_len: NonZeroU16, sums: bool) -> Option<(Self, Cut)> {
         let frame = mbuf.bytes();
         let (l3, l4) = (mbuf.l2_len(), mbuf.l2_len() + mbuf.l3_len());
@@ -85,7 +85,7 @@ impl Headers {
         Some((headers, Cut { headers_len: len, head_len: len + tag_len, segment_len, count: count as u32 }))
     }
 
-    /// Clears what differs from one frame to the next, and sums the rest.
+    /// Clears the fields that differ between segments, and sums the rest.
     fn take_sums(&mut self, sums: bool) {
         let (ipv4, tcp) = self.bytes[self.l3..self.len].split_at_mut(self.l4 - self.l3);
         for field in [TOTAL_LEN, IDENTIFICATION, IPV4_CHECKSUM] {
@@ -101,7 +101,7 @@ impl Headers {
         }
     }
 
-    /// Writes the headers of the next frame, which carries `payload`.
+    /// Writes the headers of the next segment, which carries `payload`.
     #[inline(always)]
     pub(super) fn write_next(&mut self, place: &mut [u8], payload: &[u8], is_last: bool) {
         copy_frame(place, &self.bytes[..self.len]);
@@ -127,8 +127,8 @@ impl Headers {
     }
 }
 
-/// Fills in the checksums that a whole frame asks for. False where it is no UDP or TCP over IPv4
-/// where its lengths say.
+/// Fills in the requested checksums of a whole frame. False if it is not UDP or TCP over IPv4 at
+/// the offsets of its lengths.
 pub(super) fn finish(frame: &mut [u8], mbuf: &Mbuf, offload: Offload) -> bool {
     let tag_len = if offload.vlan().is_some() { TAG_LEN } else { 0 };
     let Some(packet) = frame.get_mut(mbuf.l2_len() + tag_len..) else { return false };
@@ -144,7 +144,7 @@ pub(super) fn finish(frame: &mut [u8], mbuf: &Mbuf, offload: Offload) -> bool {
     !offload.has(Offload::L4_CHECKSUM) || finish_l4(ipv4, l4)
 }
 
-/// The field has the sum of the pseudo header.
+/// The field holds the sum of the pseudo-header.
 fn finish_l4(ipv4: &[u8], l4: &mut [u8]) -> bool {
     let protocol = Protocol(ipv4[PROTOCOL]);
     let field = match protocol {
@@ -152,7 +152,7 @@ fn finish_l4(ipv4: &[u8], l4: &mut [u8]) -> bool {
         Protocol::UDP => UDP_CHECKSUM,
         _ => return false,
     };
-    // Padding behind the packet is not the segment's.
+    // Padding behind the packet is not part of the segment.
     let total_len = usize::from(u16::from_be_bytes(array(&ipv4[TOTAL_LEN..])));
     let Some(segment) = total_len.checked_sub(ipv4.len()).and_then(|len| l4.get_mut(..len)) else { return false };
     if segment.len() < field + 2 {
@@ -160,15 +160,15 @@ fn finish_l4(ipv4: &[u8], l4: &mut [u8]) -> bool {
     }
     let mut sum = checksum(segment);
     if sum == 0 && protocol == Protocol::UDP {
-        // RFC 768: no checksum is written as zero, so zero is written as all ones.
+        // RFC 768: zero means no checksum, so a sum of zero is sent as all ones.
         sum = 0xffff;
     }
     put(segment, field, sum.to_be_bytes());
     true
 }
 
-/// Copies the first bytes of a frame, with a tag where one is asked for; returns how many that are.
-/// Panics where there is no room for them, and where the addresses are not all there.
+/// Copies the first bytes of a frame, with a tag if requested; returns how many. Panics if there is
+/// no room for them, or if the frame is shorter than the addresses.
 #[inline]
 pub(super) fn tag(first: &[u8], vlan: Option<u16>, to: &mut [u8]) -> usize {
     let Some(tci) = vlan else {
@@ -189,14 +189,14 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     *array
 }
 
-/// The same, to write. Of one whose length is known, fields are written without another look at it.
+/// The same, for writing. With a known length, fields are written without further bounds checks.
 #[inline(always)]
 fn array_mut<const N: usize>(bytes: &mut [u8]) -> &mut [u8; N] {
     let Some(array) = bytes.first_chunk_mut() else { panic!("a header is as long as was checked") };
     array
 }
 
-/// Writes a field. Panics where the header is shorter.
+/// Writes a field. Panics if the header is shorter.
 #[inline(always)]
 fn put<const N: usize>(header: &mut [u8], at: usize, field: [u8; N]) {
     *array_mut(&mut header[at..]) = field;

@@ -1,4 +1,4 @@
-//! What leaves a device that cuts, seen by whoever receives it.
+//! The output of a device with segmentation, as its receiver sees it.
 
 use core::net::Ipv4Addr;
 
@@ -66,7 +66,7 @@ impl Wire {
     }
 }
 
-/// Headers whose checksums are those that a NIC is given: none, and the pseudo header's.
+/// Headers with checksum fields as a NIC expects them: zero, and the pseudo-header's sum.
 fn headers(options_len: usize, payload_len: usize, flags: TcpFlags) -> Vec<u8> {
     let options = vec![1; options_len];
     let tcp_len = 20 + options_len + payload_len;
@@ -94,8 +94,8 @@ fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + (at >> 8) * 13) as u8).collect()
 }
 
-/// A frame whose payload is cut into buffers behind its headers: so many bytes are in the first, so
-/// many in each other.
+/// A frame whose payload is split into buffers behind its headers: `first` bytes in the first,
+/// `others` in each other.
 fn frame(pool: &Pool, headers: &[u8], payload: &[u8], first: usize, others: usize) -> Mbuf {
     let (with_headers, behind) = payload.split_at(first.min(payload.len()));
     let mut whole = pool.alloc_copy(&[headers, with_headers].concat()).unwrap();
@@ -109,18 +109,18 @@ fn wishes(segment_len: usize) -> Offload {
     (Offload::L4_CHECKSUM | Offload::IP_CHECKSUM.when(segment_len > 0)).with_segment_len(segment_len as u16)
 }
 
-/// What one frame of several is to be.
+/// The expected values of one segment.
 struct Expected<'a> {
     payload: &'a [u8],
     idx: usize,
     seq: u32,
     flags: TcpFlags,
     options_len: usize,
-    /// The field as it was posted, where nobody sums; it may be right by chance.
+    /// The field as posted, if checksums are skipped; it may be right by chance.
     left_checksum: Option<u16>,
 }
 
-/// Takes a frame apart and compares all that a receiver looks at.
+/// Parses a frame and compares all fields that a receiver reads.
 fn check(bytes: &[u8], vlan: Option<u16>, expected: &Expected<'_>) {
     let ethernet = EthernetFrame::parse(bytes).unwrap();
     assert_eq!(ethernet.tags.outer().map(|tag| tag.vid()), vlan);
@@ -143,7 +143,7 @@ fn check(bytes: &[u8], vlan: Option<u16>, expected: &Expected<'_>) {
     assert!(segment.payload == expected.payload, "payload of {}", expected.idx);
 }
 
-/// The flags of one frame of several that are cut from one with all.
+/// The flags of one segment of a packet with all flags.
 fn flags_of(idx: usize, count: usize) -> TcpFlags {
     let first = if idx == 0 { TcpFlags::CWR } else { TcpFlags::NONE };
     let last = if idx + 1 == count { TcpFlags::PSH | TcpFlags::FIN } else { TcpFlags::NONE };
@@ -253,7 +253,8 @@ fn frames_that_are_not_cut_get_their_checksums() {
 }
 
 impl Wire {
-    /// What arrives of a datagram whose checksums are left to the device, that of IPv4 too.
+    /// The frames that arrive for a datagram whose checksums are left to the device, including
+    /// IPv4's.
     fn sent_udp(&mut self, mut udp: UdpHeader, payload: &[u8]) -> Vec<Vec<u8>> {
         let fields = Ipv4Fields {
             source: SOURCE,
@@ -337,7 +338,7 @@ fn cut_frames_cross_threads_and_outlive_their_sender() {
             }
         }
         tx.ring_doorbell(Instant::ZERO);
-        // It goes at once, and with it the pool: what is still on its way must not.
+        // It is dropped at once, and with it the pool: frames in flight must survive.
     });
     let pool = Pool::heap(64).unwrap();
     let (mut rx, _tx) = far.open(&pool, &Block::heap().scope("far")).unwrap();

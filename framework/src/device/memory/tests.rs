@@ -10,7 +10,7 @@ use crate::time::Instant;
 
 const SLOTS: u32 = if cfg!(miri) { 8 } else { 64 };
 
-/// Small under Miri, which takes a second to zero ten of the usual slots.
+/// Small under Miri, which takes a second to zero ten of the default slots.
 fn config() -> MemoryConfig {
     let usual = MemoryConfig::default();
     MemoryConfig { slots: SLOTS, frame_len_max: if cfg!(miri) { 256 } else { usual.frame_len_max }, ..usual }
@@ -122,7 +122,7 @@ fn ring_is_full_on_request() {
     assert!(wire.near.1.post(mbuf, Offload::NONE).is_ok());
 }
 
-/// Long ones are lent, and what is very short or a chain is written by another way than most.
+/// Long frames are lent, and very short ones and chains take another path than most.
 #[test]
 fn urgent_frame_of_any_kind_leaves_without_a_doorbell() {
     let mut wire = wire();
@@ -175,7 +175,7 @@ fn pool_with_small_buffers_is_refused_at_open() {
     assert!(matches!(opened, Err(DeviceError::BuffersTooSmall { frame_len_max: 9_000, .. })));
 }
 
-/// Short frames and long ones by turns.
+/// Short and long frames alternate.
 fn numbered(number: u32) -> Vec<u8> {
     number.to_be_bytes().repeat(if number.is_multiple_of(3) { 16 } else { 60 })
 }
@@ -239,7 +239,7 @@ fn ends_on_two_threads_lose_nothing() {
             }
         }
         tx.ring_doorbell(Instant::ZERO);
-        // It goes at once, and with it the pool: what is still on its way must not.
+        // It is dropped at once, and with it the pool: frames in flight must survive.
     });
     let pool = Pool::heap(64).unwrap();
     let (mut rx, _tx) = far.open(&pool, &Block::heap().scope("far")).unwrap();

@@ -1,6 +1,6 @@
-//! The sending half: short frames and chains are copied into the ring, and their mbufs go home at
-//! once; long frames are lent to the other side, and go home when they were received there. What is
-//! to be cut leaves as frames whose headers are copied and whose payload is lent.
+//! The send half: short frames and chains are copied into the ring, and their mbufs are freed at
+//! once; long frames are lent to the other side, and freed after it has copied them. A packet to be
+//! segmented leaves as frames whose headers are copied and whose payload is lent.
 
 use core::num::NonZeroU16;
 use core::ops::RangeInclusive;
@@ -16,36 +16,35 @@ use crate::time::{Instant, UnixTime};
 use crate::wire::vlan::TAG_LEN;
 
 crate::drop_reasons! {
-    /// Why a posted frame does not go onto the wire.
+    /// Why a posted frame is dropped.
     pub(crate) enum MemoryTxDrop {
-        /// Longer than the port's frames, or to be cut into more than the ring has.
+        /// Longer than the port's frames, or to be segmented into more frames than the ring has.
         TooLong => "too_long",
-        /// Asks for a checksum or for segmentation, which this device does not do, or not in such a
-        /// frame.
+        /// Asks for a checksum or for segmentation, which this device does not support, or not for
+        /// such a frame.
         OffloadUnsupported => "offload_unsupported",
     }
 }
 
-/// Lengths of the frames that are copied piece by piece.
+/// Lengths of the frames that are copied in pieces.
 const SHORT_LENS: RangeInclusive<u32> = SHORT_MIN as u32..=COPIED_LEN_MAX as u32;
 
-/// The sending half of a memory port. A short frame costs a copy.
+/// The send half of a memory port. A short frame costs a copy.
 pub struct MemoryTx {
     producer: LendingProducer,
     frame_len_max: usize,
-    /// Longer frames do not go the short way: none does while the ring is refused.
+    /// Longer frames take the slow path: all frames do while the ring is set full.
     usual_len_max: usize,
     slots: u32,
-    /// What is not done though a frame asks for it: its checksum, where the other side does not
-    /// look at it.
+    /// Requested offloads that are skipped: the checksum, if the other side does not verify it.
     skipped: Offload,
     segments: bool,
     refusing: bool,
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
-    /// Frames that ask when they leave: their numbers, until the doorbell that they leave with, and
-    /// then the times.
+    /// Frames that asked for a timestamp: their sequence numbers, until the doorbell that they
+    /// leave with, and then the times.
     asking: Vec<u64>,
     timestamps: TxTimestamps,
     timestamps_lost: Counter,
@@ -73,13 +72,13 @@ impl MemoryTx {
         }
     }
 
-    /// Behaves as if the ring were full until told otherwise.
+    /// Makes the ring behave as if full, until reset.
     pub fn set_ring_full(&mut self, refusing: bool) {
         self.refusing = refusing;
         self.usual_len_max = if refusing { 0 } else { self.frame_len_max };
     }
 
-    /// Ends a frame that can never be sent.
+    /// Drops a frame that can never be sent.
     fn refuse(&mut self, mbuf: Mbuf, reason: MemoryTxDrop) {
         self.drops.count(reason);
         mbuf.free();
@@ -87,8 +86,8 @@ impl MemoryTx {
 }
 
 impl MemoryTx {
-    /// Every frame that is not as usual: tagged, over several buffers, with wishes, too long, or
-    /// for a full ring.
+    /// Posts every frame off the fast path: tagged, over several buffers, with offloads, too long,
+    /// or for a full ring.
     #[inline(never)]
     fn post_other(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         if offload.has(Offload::TIMESTAMP) {
@@ -125,7 +124,7 @@ impl MemoryTx {
         Ok(())
     }
 
-    /// A frame that asks when it leaves. One that is dropped has a number too.
+    /// Posts a frame that asks for a timestamp. A dropped one takes a sequence number too.
     #[cold]
     #[inline(never)]
     fn post_asking(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
@@ -143,7 +142,7 @@ impl MemoryTx {
         Ok(())
     }
 
-    /// What asked has left now.
+    /// Stamps the frames that leave now.
     #[cold]
     fn note_departures(&mut self, now: Instant) {
         for number in self.asking.drain(..) {
@@ -153,7 +152,7 @@ impl MemoryTx {
         }
     }
 
-    /// A frame that leaves as several.
+    /// Posts a packet to be segmented.
     fn post_segments(&mut self, mbuf: Mbuf, offload: Offload, segment_len: NonZeroU16) -> Result<(), Mbuf> {
         let Some((mut headers, cut)) = Headers::of(&mbuf, offload, segment_len, self.skipped == Offload::NONE) else {
             self.refuse(mbuf, MemoryTxDrop::OffloadUnsupported);
@@ -184,7 +183,8 @@ impl MemoryTx {
         posted
     }
 
-    /// An urgent frame that is long, very short, a chain, or for a ring that is looked at anew.
+    /// Posts an urgent frame that is long, very short, a chain, or that needs a fresh read of the
+    /// ring's state.
     #[inline(never)]
     fn post_urgent_other(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         let posted = self.post_complete(mbuf);
@@ -192,7 +192,7 @@ impl MemoryTx {
         posted
     }
 
-    /// A frame that is urgent, or that something is to be done to.
+    /// Posts a frame that is urgent, or that has offloads.
     #[inline(never)]
     fn post_with_wishes(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         let posted = match offload.is_within(self.skipped | Offload::URGENT) {
@@ -205,8 +205,8 @@ impl MemoryTx {
         posted
     }
 
-    /// A frame without wishes. A short one in one buffer goes straight on its way, without a call,
-    /// so that nothing is to be saved for it.
+    /// Posts a frame without offloads. A short one in one buffer is handled inline, without a call,
+    /// so that no register is spilled.
     #[inline(always)]
     fn post_complete(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
@@ -214,8 +214,8 @@ impl MemoryTx {
             return self.post_unusual(mbuf);
         }
         match self.producer.known_slot() {
-            // Asked of 32 bits, which the mbuf has: so the compiler knows on the way that no piece
-            // is longer than the frame.
+            // Compared in 32 bits, the width of the mbuf's field: so the compiler knows that no
+            // piece is longer than the frame.
             Some(slot) if SHORT_LENS.contains(&(len as u32)) => {
                 let is_posted = slot.post_copy(mbuf.bytes());
                 debug_assert!(is_posted, "a slot has room for a short frame");
@@ -226,8 +226,8 @@ impl MemoryTx {
         }
     }
 
-    /// A linear frame without wishes that is longer, or very short, or for a ring that is looked at
-    /// anew.
+    /// Posts a linear frame without offloads that is longer, or very short, or that needs a fresh
+    /// read of the ring's state.
     #[inline(never)]
     fn post_long(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();
@@ -241,17 +241,17 @@ impl MemoryTx {
         }
     }
 
-    /// A frame without wishes that is a chain, or too long. The wishes are made here, not on the
-    /// stack of who calls.
+    /// Posts a frame without offloads that is a chain, or too long. The offload word is made here,
+    /// not on the caller's stack.
     #[inline(never)]
     fn post_unusual(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         self.post_other(mbuf, Offload::NONE)
     }
 
-    /// Sends the buffer of a posted frame home.
+    /// Frees the buffer of a posted frame.
     #[inline(always)]
     fn end(&self, mbuf: Mbuf, frame_len: usize) {
-        // Last, so that nothing is to be remembered meanwhile.
+        // Last, so that no register is occupied by it meanwhile.
         self.count(frame_len);
         mbuf.free();
     }
@@ -287,7 +287,7 @@ impl TxQueue for MemoryTx {
         }
     }
 
-    /// The frame is written into the slot that the next one takes, where it would be copied.
+    /// The frame is written into the next slot if it would be copied.
     fn dry_run(&mut self, mbuf: Mbuf, _offload: Offload) {
         if mbuf.is_linear()
             && mbuf.len() <= self.frame_len_max
@@ -323,7 +323,7 @@ impl TxQueue for MemoryTx {
         true
     }
 
-    /// The time of the doorbell that the frame left with, as if the worker's clock began at the
+    /// The time of the doorbell that the frame left with, with the worker's clock counted from the
     /// epoch.
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         let (sequence, ns) = self.timestamps.pop()?;
@@ -333,7 +333,7 @@ impl TxQueue for MemoryTx {
     fn refresh_counters(&mut self) {}
 }
 
-/// Writes the frame's segments one behind the other, with the tag where it is asked for.
+/// Writes the frame's segments one after the other, with the tag if requested.
 #[inline]
 fn gather(mbuf: &Mbuf, vlan: Option<u16>, slot: &mut [u8]) {
     let mut segments = mbuf.segments();

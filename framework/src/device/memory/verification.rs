@@ -1,14 +1,13 @@
-//! What a NIC does for long segments of TCP that come: while it brings them in, it sums them, and
-//! says which were found intact.
+//! The receive offload of a NIC for long TCP segments: it sums them during the copy, and marks
+//! those with a correct checksum as good.
 //!
 //! ```text
 //!  [ link, IPv4 │ TCP │ payload ········· ]   in the ring, or where it was cut from
 //!      copied    └─ copied and summed ───┘    the payload is read once
 //! ```
 //!
-//! A frame that was not found intact is one of which nothing is known, as with NICs: whoever takes
-//! it looks for himself, and counts what is wrong. So is a frame that is not as usual: tagged,
-//! padded, a fragment, or with IPv4 options.
+//! A frame with a wrong checksum is marked unknown, as NICs do: the receiver verifies it, and
+//! counts the error. So is an unusual frame: tagged, padded, a fragment, or with IPv4 options.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -17,7 +16,7 @@ use crate::wire::checksum::{PseudoHeader, Sum};
 use crate::wire::ethernet::EthernetHeader;
 use crate::wire::{EtherType, Ipv4Header, Protocol, ethernet, ipv4};
 
-/// The headers in front of what is summed.
+/// The headers before the bytes that are summed.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Outer {
@@ -25,11 +24,11 @@ struct Outer {
     ipv4: Ipv4Header,
 }
 
-/// Bytes of them.
+/// Length of these headers.
 const OUTER_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 
-/// Copies a frame in two parts, the first of which has all headers at least, to where there is as
-/// much room; says what was found out of its TCP checksum.
+/// Copies a frame in two parts, the first of which has at least all headers, to a place of the same
+/// length; returns its TCP checksum status.
 #[inline]
 pub(super) fn copy_verified(room: &mut [u8], head: &[u8], rest: &[u8]) -> ChecksumStatus {
     let (head_room, rest_room) = room.split_at_mut(head.len());
@@ -49,8 +48,8 @@ pub(super) fn copy_verified(room: &mut [u8], head: &[u8], rest: &[u8]) -> Checks
     if pseudo.sum().combine(sum).is_valid() { ChecksumStatus::Good } else { ChecksumStatus::Unknown }
 }
 
-/// The pseudo header of what is summed, and its bytes in a frame's first part; `None` where the
-/// frame is not as usual.
+/// The pseudo-header of the segment, and its bytes in the frame's first part; `None` for an unusual
+/// frame.
 #[inline]
 fn segment_of(head: &[u8], rest_len: usize) -> Option<(PseudoHeader, &[u8])> {
     let (Outer { link, ipv4 }, segment) = Outer::ref_from_prefix(head).ok()?;
@@ -81,7 +80,7 @@ mod tests {
     use crate::wire::Ipv4Fields;
     use crate::wire::tcp::{self, TcpFields, TcpFlags, TcpHeader};
 
-    /// A frame with a right checksum and so many bytes of payload.
+    /// A frame with a correct checksum and so many bytes of payload.
     fn frame(payload_len: usize) -> Vec<u8> {
         let payload: Vec<u8> = (0..payload_len).map(|at| (at * 7 + (at >> 8)) as u8).collect();
         let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
@@ -113,7 +112,7 @@ mod tests {
         [&link[..], ipv4.as_bytes(), tcp.as_bytes(), &payload].concat()
     }
 
-    /// Copies a frame whose first part has so many bytes, and looks whether all of it is there.
+    /// Copies a frame whose first part has `head_len` bytes, and checks that it is whole.
     #[track_caller]
     fn check(frame: &[u8], head_len: usize, expected: ChecksumStatus) {
         let mut room = vec![0; frame.len()];

@@ -5,8 +5,8 @@
 //! magic | major minor | zone | sigfigs | snaplen | link type        24 bytes, once
 //! seconds | µs or ns | captured length | original length | bytes    16 bytes and the packet, each time
 //! ```
-//! The magic tells both the byte order and the unit of time. `snaplen` is not believed: recorders
-//! write 0, 65535 or 4 GiB there and then what they like; the limit is our own.
+//! The magic gives both the byte order and the unit of time. `snaplen` is ignored: recorders write
+//! 0, 65535 or 4 GiB there and then records of any length; the limit is our own.
 
 use std::io::Read;
 
@@ -40,7 +40,7 @@ impl Classic {
         Some(Self { order, fraction_ns })
     }
 
-    /// Checks the file header and steps over it.
+    /// Checks the file header and skips it.
     pub(super) fn start<R: Read>(&self, input: &mut Input<R>) -> Result<(), Stop> {
         if !input.want(FILE_HEADER_LEN)? {
             return Err(Stop::Cut(Cut::FileHeader));
@@ -78,8 +78,8 @@ impl Classic {
         if !input.want(RECORD_HEADER_LEN + len)? {
             return Err(Stop::Cut(Cut::Packet));
         }
-        // 2^32 seconds and 2^32 microseconds are 4.3e18 ns and fit; the fraction of a careless
-        // recorder may pass 1 s.
+        // 2^32 seconds and 2^32 microseconds are 4.3e18 ns and fit; the fraction may exceed 1 s in
+        // a faulty recording.
         let timestamp_ns = seconds * 1_000_000_000 + fraction * self.fraction_ns;
         Ok(Some(Found { timestamp_ns, original_len, range: input.take(RECORD_HEADER_LEN, len, 0) }))
     }

@@ -1,4 +1,4 @@
-//! A port made of files: what it receives comes from a capture, what it sends goes into another.
+//! A port made of files: it receives from one capture, and sends into another.
 
 use std::path::{Path, PathBuf};
 
@@ -13,39 +13,38 @@ use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
 use crate::mem::{BURST_MAX, Pool, Sizing};
 
-/// Which files, and how.
+/// The files and the options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PcapConfig {
-    /// The capture to receive from; without one, receiving has
+    /// The capture to receive from; without one, the receive half has
     /// [ended](crate::device::RxState::Ended) from the start. By default `None`.
     pub replay: Option<PathBuf>,
-    /// How fast it is replayed. By default full speed.
+    /// The replay speed. By default full speed.
     pub pace: Pace,
-    /// When it is read. By default [`Loading::Stream`].
+    /// When the file is read. By default [`Loading::Stream`].
     pub loading: Loading,
-    /// Where sent frames are written; without a file they are counted and go home. By default
-    /// `None`.
+    /// The file for sent frames; without one they are counted and freed. By default `None`.
     pub record: Option<PathBuf>,
     /// Unix time in ns at the origin of the worker's clock, added to `now` for the times in the
-    /// recording; 0 writes `now` as it is. By default 0.
+    /// recording; 0 writes `now` unchanged. By default 0.
     pub epoch_ns: u64,
     /// Bytes of the longest frame, Ethernet header to last payload byte; longer ones are counted
     /// and dropped. By default 1,522: an MTU of 1500 with two VLAN tags.
     pub frame_len_max: usize,
 }
 
-/// When the capture is read.
+/// When the capture file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loading {
-    /// While it is replayed: a poll that finds the buffer empty makes a read(2) of up to 512 KiB,
-    /// and decompresses where the file is gzip. Any length of file.
+    /// During the replay: a poll that finds the buffer empty makes a read(2) of up to 512 KiB, and
+    /// decompresses a gzip file. For a file of any length.
     #[default]
     Stream,
-    /// Before the start, decompressed, into memory of its own: a poll then makes no system call and
+    /// Before the start, decompressed, into separate memory: a poll then makes no system call and
     /// no allocation.
     Preload {
-        /// Bytes of frames that may be held; a longer capture is refused by [`PcapDevice::open`].
+        /// Maximum bytes of frames in memory; [`PcapDevice::open`] refuses a longer capture.
         len_max: usize,
     },
 }
@@ -64,7 +63,7 @@ impl Default for PcapConfig {
     }
 }
 
-/// A port made of files. It has one queue, steers nothing, and delivers all.
+/// A port made of files. It has one queue, no steering, and delivers all frames.
 pub struct PcapDevice {
     name: String,
     frame_len_max: usize,
@@ -73,7 +72,7 @@ pub struct PcapDevice {
     recorded: Outcome<Recorded>,
 }
 
-/// The port's queue, on its way to a worker.
+/// The port's queue, before a worker opens it.
 pub struct PcapQueue {
     name: String,
     frame_len_max: usize,
@@ -86,8 +85,7 @@ pub struct PcapQueue {
 }
 
 impl PcapDevice {
-    /// Opens the files. A capture that is none, a folder that is missing and a pace of zero are
-    /// told here.
+    /// Opens the files. Reports an invalid capture, a missing folder and a pace of zero.
     pub fn open(config: &PcapConfig) -> Result<Self, DeviceError> {
         if let Pace::Times(factor) = config.pace
             && !(factor.is_finite() && factor > 0.0)
@@ -116,14 +114,14 @@ impl PcapDevice {
         Ok(Self { name, frame_len_max: config.frame_len_max, queue: Some(queue), replayed, recorded })
     }
 
-    /// How the replay ends: to be asked when the queue is [ended](crate::device::RxState::Ended).
-    /// Tells of a truncation and of damage in the file.
+    /// The outcome of the replay, available once the queue has
+    /// [ended](crate::device::RxState::Ended). It includes truncation and damage of the file.
     pub fn replayed(&self) -> Outcome<End> {
         self.replayed.clone()
     }
 
-    /// How the recording ends: to be asked when the worker has dropped the sending half. Tells of a
-    /// full disk.
+    /// The outcome of the recording, available once the worker has dropped the send half. It
+    /// includes a full disk.
     pub fn recorded(&self) -> Outcome<Recorded> {
         self.recorded.clone()
     }

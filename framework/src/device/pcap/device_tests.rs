@@ -34,7 +34,7 @@ fn open(config: &PcapConfig) -> Port {
 }
 
 impl Port {
-    /// One poll: the received frames with their times.
+    /// One poll: returns the received frames with their timestamps.
     fn receive_at(&mut self, now: u64, limit: usize) -> Vec<(u64, Vec<u8>)> {
         let mut burst = Burst::new();
         let count = self.rx.receive(&mut burst, limit, &self.pool, Instant::from_nanos(now));
@@ -66,7 +66,7 @@ impl Port {
     }
 }
 
-/// A capture of `frames`, in a folder that lives as long as the test wants.
+/// A capture of `frames`, in a folder that lives until the test drops it.
 fn capture(frames: &[(u64, &[u8])]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.pcap");
@@ -91,7 +91,7 @@ struct FileRx {
     opened: Option<PcapRx>,
 }
 
-/// Sends into the file until somebody receives.
+/// Sends into the file until the other side receives.
 struct FileTx(Rc<RefCell<Option<PcapTx>>>);
 
 impl RxQueue for FileRx {

@@ -1,4 +1,4 @@
-//! How reading or writing a capture ends: well, cut short, or with an error in words for the
+//! The outcome of reading or writing a capture: success, a truncation, or an error in words for the
 //! operator.
 
 use std::fmt;
@@ -7,26 +7,25 @@ use std::io;
 /// The end of a capture whose records have all been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Where the file stopped in the middle of something; `None` where it ended between two
-    /// records.
+    /// The truncation of the file; `None` if it ended between two records.
     pub truncated: Option<Truncation>,
 }
 
-/// The place where a capture was cut: a recorder that was killed, a disk that was full, a download
-/// that stopped.
+/// The place where a capture was cut: the recorder was killed, the disk was full, the download
+/// stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
-    /// Where the cut piece begins, in bytes from the start of the file after decompression.
+    /// Offset of the truncated piece, in bytes from the start of the file after decompression.
     pub offset: u64,
     /// The piece that is not whole.
     pub what: Cut,
 }
 
-/// What a truncation went through.
+/// The kind of the truncated piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cut {
-    /// The header of a classic file or the first section header: no record was there yet.
+    /// The header of a classic file or the first section header: there is no record yet.
     FileHeader,
     /// The header of a classic record.
     RecordHeader,
@@ -54,8 +53,8 @@ impl fmt::Display for Truncation {
     }
 }
 
-/// Why a capture could not be opened, read on, or written. Its `Display` is one sentence: what,
-/// where, what to do.
+/// Why a capture could not be opened, read further, or written. Its `Display` is one sentence: the
+/// problem, the place, and the next step.
 #[derive(Debug)]
 pub struct Error {
     pub(super) name: String,
@@ -70,45 +69,45 @@ pub enum Problem {
     Open(io::Error),
     /// The file could not be created.
     Create(io::Error),
-    /// The operating system or the decompressor failed to give bytes.
+    /// The operating system or the decompressor failed to read.
     Read(io::Error),
-    /// The operating system failed to take bytes; from there on nothing more was written.
+    /// The operating system failed to write; nothing more was written afterwards.
     Write(io::Error),
-    /// The first bytes (up to 16) belong to no capture format that we read.
+    /// The first bytes (up to 16) match no capture format that we read.
     NotACapture(Vec<u8>),
-    /// A version of the format that we do not know: major, minor.
+    /// An unknown version of the format: major, minor.
     Version(u16, u16),
     /// Packets that do not begin with an Ethernet header; the number is from the tcpdump.org
     /// registry.
     LinkType(u32),
     /// A record that claims more than [`RECORD_LEN_MAX`](super::RECORD_LEN_MAX) bytes.
     RecordLength(u32),
-    /// A pcapng block whose length cannot be: too short for its type, no multiple of four, or too
-    /// long to be true.
+    /// A pcapng block with an impossible length: too short for its type, no multiple of four, or
+    /// too long.
     BlockLength(u32),
     /// A pcapng block whose length at the end differs from the one at its beginning: first, second.
     BlockLengthsDiffer(u32, u32),
     /// A packet that claims more bytes than the block around it has: claimed, available.
     PacketOverBlock(u32, u32),
-    /// A pcapng option that runs out of its block, or of a length that its code does not have.
+    /// A pcapng option that exceeds its block, or whose length does not fit its code.
     OptionLength(u16),
-    /// A section header whose byte-order magic is neither way round.
+    /// A section header whose byte-order magic is wrong in both byte orders.
     ByteOrder(u32),
     /// A packet of an interface that the section did not describe.
     UnknownInterface(u32),
     /// More interfaces in one section than any machine has.
     TooManyInterfaces,
-    /// More bytes of frames than were allowed to be held in memory.
+    /// More bytes of frames than the memory limit allows.
     TooLarge(usize),
 }
 
 impl Error {
-    /// The cause, for programs that tell one from the other.
+    /// The cause, for programs that distinguish them.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
-    /// Where in the file (after decompression) the offending piece begins, in bytes.
+    /// Offset of the offending piece in the file (after decompression), in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -160,7 +159,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What a damaged place says, as a clause.
+/// The message for a damaged place, as a clause.
 struct Damage<'a>(&'a Problem);
 
 impl fmt::Display for Damage<'_> {
@@ -186,8 +185,7 @@ impl fmt::Display for Damage<'_> {
     }
 }
 
-/// The first bytes of a file that is no capture, with a guess at what it is and what to do about
-/// it.
+/// The first bytes of a file that is no capture, with a guess at its format and a remedy.
 struct Beginning<'a>(&'a [u8]);
 
 impl fmt::Display for Beginning<'_> {
@@ -221,7 +219,7 @@ impl fmt::Display for Beginning<'_> {
     }
 }
 
-/// The names of the link types that people meet, with a leading space; the registry is at
+/// The names of common link types, with a leading space; the registry is at
 /// tcpdump.org/linktypes.html.
 fn link_type_name(number: u32) -> &'static str {
     match number {

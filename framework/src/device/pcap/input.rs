@@ -1,29 +1,28 @@
 //! The window through which a capture is read: one buffer, refilled in large reads.
 //!
-//! Bytes enter from any [`Read`]; parsers ask for so many bytes in a row, look at them in place,
-//! and step over them. What has been stepped over stays where it is until the next [`Input::want`],
-//! which is why a record can be lent out of the buffer. The buffer never grows: a request over
-//! [`WINDOW_LEN`] is a bug of the caller, not of the file.
+//! Input is any [`Read`]; parsers request a number of contiguous bytes, read them in place, and
+//! skip them. Skipped bytes stay in place until the next [`Input::want`], which is why a record can
+//! be lent out of the buffer. The buffer never grows: a request over [`WINDOW_LEN`] is a bug of the
+//! caller, not of the file.
 
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 
 use super::RECORD_LEN_MAX;
 
-/// The most bytes a parser may ask for in a row: a packet of full length with as much again for the
-/// headers and options (comments, hashes) around it. At half of this the reads would still be
-/// large; much more leaves the cache.
+/// The most bytes a parser may request at once: a packet of maximum length with as much again for
+/// the headers and options (comments, hashes) around it. At half of this the reads would still be
+/// large; much more would not fit the cache.
 pub(super) const WINDOW_LEN: usize = 2 * RECORD_LEN_MAX;
 
 pub(super) struct Input<R> {
     source: R,
     buffer: Box<[u8]>,
-    /// The bytes that were read and not yet stepped over.
+    /// The bytes that were read and not yet skipped.
     filled: Range<usize>,
-    /// Where `filled.start` lies in the file, after decompression.
+    /// Offset of `filled.start` in the file, after decompression.
     offset: u64,
-    /// The offset at which the piece that is being parsed begins, for the report when it is cut or
-    /// damaged.
+    /// Offset of the piece being parsed, for the report if it is truncated or damaged.
     mark: u64,
     ended: bool,
     cut_short: bool,
@@ -35,7 +34,7 @@ impl<R: Read> Input<R> {
         Self { source, buffer, filled: 0..0, offset: 0, mark: 0, ended: false, cut_short: false }
     }
 
-    /// Brings `len` bytes into the window; false where the file ends before.
+    /// Brings `len` bytes into the window; false if the file ends before.
     #[inline]
     pub(super) fn want(&mut self, len: usize) -> io::Result<bool> {
         if self.filled.len() >= len { Ok(true) } else { self.refill(len) }
@@ -51,7 +50,7 @@ impl<R: Read> Input<R> {
                 Ok(0) => self.ended = true,
                 Ok(count) => self.filled.end += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // How a decompressor says that its own input stopped in the middle.
+                // A decompressor reports this if its own input is truncated.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => (self.ended, self.cut_short) = (true, true),
                 Err(error) => return Err(error),
             }
@@ -59,13 +58,14 @@ impl<R: Read> Input<R> {
         Ok(self.filled.len() >= len)
     }
 
-    /// What is in the window: at least as much as the last successful [`Input::want`] asked for.
+    /// The content of the window: at least as much as the last successful [`Input::want`]
+    /// requested.
     #[inline]
     pub(super) fn window(&self) -> &[u8] {
         &self.buffer[self.filled.clone()]
     }
 
-    /// Steps over `len` bytes that are in the window.
+    /// Skips `len` bytes of the window.
     #[inline]
     pub(super) fn advance(&mut self, len: usize) {
         debug_assert!(len <= self.filled.len(), "stepped over bytes that were never read");
@@ -73,8 +73,8 @@ impl<R: Read> Input<R> {
         self.offset += len as u64;
     }
 
-    /// Steps over the next `header` bytes and hands out where the `len` after them lie; all are in
-    /// the window.
+    /// Skips the next `header` bytes, and returns the range of the `len` bytes after them; all are
+    /// in the window.
     #[inline]
     pub(super) fn take(&mut self, header: usize, len: usize, trailer: usize) -> Range<usize> {
         let start = self.filled.start + header;
@@ -82,7 +82,7 @@ impl<R: Read> Input<R> {
         start..start + len
     }
 
-    /// Steps over `len` bytes, however many; false where the file ends before.
+    /// Skips any number of bytes; false if the file ends before.
     pub(super) fn skip(&mut self, mut len: u64) -> io::Result<bool> {
         while len > 0 {
             if !self.want(1)? {
@@ -95,42 +95,41 @@ impl<R: Read> Input<R> {
         Ok(true)
     }
 
-    /// Bytes handed out by [`Input::take`] and not overwritten since: valid until the next `want`
-    /// or `skip`.
+    /// Bytes of a range from [`Input::take`]: valid until the next `want` or `skip`.
     #[inline]
     pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
 
-    /// Bytes stepped over so far.
+    /// Bytes skipped so far.
     #[inline]
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Here begins the next record or block.
+    /// Marks the start of the next record or block.
     #[inline]
     pub(super) fn mark(&mut self) {
         self.mark = self.offset;
     }
 
-    /// Where the last record or block begins, in bytes from the start of the file.
+    /// Offset of the last record or block, in bytes from the start of the file.
     pub(super) fn marked(&self) -> u64 {
         self.mark
     }
 
-    /// Nothing is left, neither in the window nor, as far as has been seen, in the file.
+    /// Whether nothing is left, neither in the window nor, as far as read, in the file.
     pub(super) fn is_empty(&self) -> bool {
         self.filled.is_empty()
     }
 
-    /// The compressed stream around the capture stopped in the middle.
+    /// Whether the compressed stream around the capture is truncated.
     pub(super) fn cut_short(&self) -> bool {
         self.cut_short
     }
 }
 
-/// The byte order in which a file (a section, in pcapng) was written.
+/// The byte order of a file (in pcapng, of a section).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByteOrder {
     Little,

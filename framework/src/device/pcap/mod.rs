@@ -1,14 +1,13 @@
-//! Captures: files of frames with the time at which each was seen, and a device that replays and
-//! records them.
+//! Captures: files of frames with their timestamps, and a device that replays and records them.
 //!
-//! [`Reader`] takes classic pcap (microseconds or nanoseconds, either byte order) and pcapng, plain
-//! or gzip, and lends one [`Record`] after the other from a buffer that it fills again and again.
-//! [`Writer`] writes classic pcap with nanoseconds. Both are plain file formats: they know nothing
-//! of mbufs and queues. [`PcapDevice`] does.
+//! [`Reader`] reads classic pcap (microseconds or nanoseconds, either byte order) and pcapng, plain
+//! or gzip, and lends one [`Record`] after the other from a buffer that it refills. [`Writer`]
+//! writes classic pcap with nanoseconds. Both handle only the file format, without mbufs and
+//! queues; [`PcapDevice`] adds those.
 //!
-//! Only Ethernet is read, as the pipeline begins with an Ethernet header; a file of another link
-//! type is refused by name. A file that ends in mid-packet gives every whole record before the cut
-//! and then says where it was cut.
+//! Only Ethernet is supported, as the pipeline begins with an Ethernet header; a file of another
+//! link type is refused with its name. A file truncated within a packet delivers every whole record
+//! before the cut and then reports the truncation.
 
 mod classic;
 mod device;

@@ -1,14 +1,14 @@
-//! What became of a file that a worker reads or writes, told to the thread that opened it.
+//! The outcome of a file that a worker reads or writes, reported to the thread that opened it.
 
 use std::sync::{Arc, OnceLock};
 
 use super::Error;
 
-/// A place that is filled once: when a replay ends ([`End`](super::End)), or when a recording is
-/// closed ([`Recorded`]). Clones look at the same place.
+/// A cell that is set once: when a replay ends ([`End`](super::End)), or when a recording is closed
+/// ([`Recorded`]). Clones share it.
 pub struct Outcome<T>(Arc<OnceLock<Result<T, Error>>>);
 
-/// A recording that was closed in good order.
+/// A recording that was closed without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// Frames in the file.
@@ -20,12 +20,12 @@ impl<T> Outcome<T> {
         Self(Arc::new(OnceLock::new()))
     }
 
-    /// How it went; `None` while it goes on.
+    /// The outcome; `None` until there is one.
     pub fn get(&self) -> Option<&Result<T, Error>> {
         self.0.get()
     }
 
-    /// Fills the place; what was there first stays.
+    /// Sets the outcome; the first one remains.
     pub(in crate::device) fn set(&self, outcome: Result<T, Error>) {
         // A second outcome of the same file has nothing to add.
         let _ = self.0.set(outcome);

@@ -1,37 +1,37 @@
-//! When a recorded frame is due: recorded offsets against offsets of `now`.
+//! Decides when a recorded frame is due: compares recorded offsets with offsets of `now`.
 
 use crate::time::Instant;
 
-/// How fast a capture is replayed.
+/// The speed of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Pace {
-    /// As fast as the worker takes it.
+    /// As fast as the worker polls.
     #[default]
     FullSpeed,
-    /// With the gaps that were recorded.
+    /// With the recorded gaps.
     Recorded,
-    /// So many times as fast as recorded: 10.0 replays an hour in six minutes.
+    /// This many times as fast as recorded: 10.0 replays an hour in six minutes.
     Times(f64),
 }
 
-/// Joins the clock of the capture to the clock of the worker at the first frame. For devices that
+/// Relates the clock of the capture to the clock of the worker at the first frame. For devices that
 /// replay a file.
 #[derive(Debug)]
 pub struct Pacer {
     pace: Pace,
-    /// The first poll that had a frame, and that frame's recorded time.
+    /// The time of the first poll with a frame, and that frame's recorded time.
     origin: Option<(Instant, u64)>,
 }
 
 impl Pacer {
-    /// A pacer that has not seen a frame.
+    /// A pacer before the first frame.
     pub fn new(pace: Pace) -> Self {
         Self { pace, origin: None }
     }
 
     /// Whether a frame recorded at `timestamp_ns` is due at `now`. Frames keep their order, so one
-    /// that was recorded before its predecessor is due with it.
+    /// with an earlier time than its predecessor is due with it.
     #[inline]
     pub fn is_due(&mut self, timestamp_ns: u64, now: Instant) -> bool {
         if self.pace == Pace::FullSpeed {

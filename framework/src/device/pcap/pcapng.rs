@@ -3,10 +3,10 @@
 //! ```text
 //! type | length | body, padded to 4 | length again
 //! ```
-//! A section header block sets the byte order and forgets the interfaces; an interface description
+//! A section header block sets the byte order and clears the interfaces; an interface description
 //! block adds one with its link type and clock; packet blocks name their interface. Blocks of other
-//! types are stepped over, however long, without being held in memory. Each turn of the loop
-//! consumes at least 12 bytes, so no file makes it hang.
+//! types are skipped, at any length, without being held in memory. Each iteration consumes at least
+//! 12 bytes, so no file causes an endless loop.
 
 use std::io::Read;
 
@@ -32,35 +32,35 @@ const TRAILER_LEN: usize = 4;
 /// Section header: block header 8, magic 4, version 4, section length 8, trailer 4.
 const SECTION_LEN_MIN: u32 = 28;
 
-/// A recorder on "every interface of the machine" has some dozens; a file with more than this wants
-/// our memory.
+/// A recorder on "every interface of the machine" has some dozens; a file with more than this aims
+/// at our memory.
 const INTERFACE_COUNT_MAX: usize = 4096;
 
 pub(super) struct PcapNg {
     order: ByteOrder,
     interfaces: Vec<Interface>,
-    /// The time of the last packet that had one.
+    /// The timestamp of the last packet that had one.
     last_ns: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Interface {
     link_type: u16,
-    /// Bytes that were kept of a packet; 0 for all of them.
+    /// Maximum bytes recorded of a packet; 0 for all of them.
     snaplen: u32,
     ticks: Ticks,
     /// if_tsoffset in nanoseconds.
     offset_ns: i64,
 }
 
-/// What a unit of an interface's clock is worth: the two readings of if_tsresol.
+/// The unit of an interface's clock: the two encodings of if_tsresol.
 #[derive(Clone, Copy)]
 enum Ticks {
-    /// A power of ten up to 10^-9: nanoseconds in a tick.
+    /// A power of ten up to 10^-9: nanoseconds per tick.
     Longer(u64),
-    /// A power of ten below 10^-9: ticks in a nanosecond.
+    /// A power of ten below 10^-9: ticks per nanosecond.
     Shorter(u64),
-    /// A power of two: the bits of a second.
+    /// A power of two: fraction bits of a second.
     Binary(u32),
 }
 
@@ -69,7 +69,7 @@ impl PcapNg {
         Self { order: ByteOrder::Little, interfaces: Vec::new(), last_ns: 0 }
     }
 
-    /// Checks the section header that begins the file and steps over it.
+    /// Checks the section header at the start of the file and skips it.
     pub(super) fn start<R: Read>(&mut self, input: &mut Input<R>) -> Result<(), Stop> {
         match self.open_section(input) {
             Err(Stop::Cut(_)) => Err(Stop::Cut(Cut::FileHeader)),
@@ -121,7 +121,8 @@ impl PcapNg {
         Ok(Found { timestamp_ns: self.last_ns, original_len, range: input.take(HEADER_LEN, captured as usize, rest) })
     }
 
-    /// A simple packet block: of interface 0, cut to its snaplen, and without a time of its own.
+    /// A simple packet block: of interface 0, truncated to its snaplen, without a timestamp of its
+    /// own.
     fn simple_packet<R: Read>(&mut self, input: &mut Input<R>, len: u32) -> Result<Found, Stop> {
         const HEADER_LEN: usize = 12;
         self.want_block(input, len, (HEADER_LEN + TRAILER_LEN) as u32)?;
@@ -136,8 +137,7 @@ impl PcapNg {
         Ok(Found { timestamp_ns: self.last_ns, original_len, range: input.take(HEADER_LEN, captured as usize, rest) })
     }
 
-    /// A section header: from here on another byte order may hold, and interfaces count from 0
-    /// again.
+    /// A section header: from here on the byte order may differ, and interfaces count from 0 again.
     #[cold]
     fn open_section<R: Read>(&mut self, input: &mut Input<R>) -> Result<(), Stop> {
         if !input.want(16)? {
@@ -151,7 +151,7 @@ impl PcapNg {
         };
         let len = self.order.u32(header, 4);
         let (major, minor) = (self.order.u16(header, 12), self.order.u16(header, 14));
-        // The section length that follows is not needed: blocks are walked one by one.
+        // The section length that follows is not needed: each block gives its own length.
         if major != 1 {
             return Err(Stop::Bad(Problem::Version(major, minor)));
         }
@@ -159,7 +159,7 @@ impl PcapNg {
         self.skip_block(input, len, SECTION_LEN_MIN)
     }
 
-    /// An interface description: link type, snaplen, and among its options the two about its clock.
+    /// An interface description: link type, snaplen, and two options about its clock.
     #[cold]
     fn add_interface<R: Read>(&mut self, input: &mut Input<R>, len: u32) -> Result<(), Stop> {
         const HEADER_LEN: usize = 16;
@@ -196,7 +196,7 @@ impl PcapNg {
         Ok(())
     }
 
-    /// Steps over a block of any length without holding it.
+    /// Skips a block of any length without holding it.
     #[cold]
     fn skip_block<R: Read>(&self, input: &mut Input<R>, len: u32, len_min: u32) -> Result<(), Stop> {
         if len < len_min.max(BLOCK_LEN_MIN) || !len.is_multiple_of(4) {
@@ -213,7 +213,7 @@ impl PcapNg {
         Ok(())
     }
 
-    /// The interface of a packet. One that is not Ethernet ends the reading only once it has a
+    /// The interface of a packet. An interface that is not Ethernet is an error only once it has a
     /// packet: recorders describe all interfaces of the machine, used or not.
     #[inline]
     fn ethernet_interface(&self, id: u32) -> Result<Interface, Stop> {
@@ -228,8 +228,8 @@ impl PcapNg {
 }
 
 impl Interface {
-    /// Walks the options of an interface description; those that do not concern the clock are
-    /// passed over.
+    /// Reads the options of an interface description; options other than those of the clock are
+    /// skipped.
     fn read_options(&mut self, mut options: &[u8], order: ByteOrder) -> Result<(), Stop> {
         while options.len() >= 4 {
             let (code, len) = (order.u16(options, 0), usize::from(order.u16(options, 2)));
@@ -247,13 +247,13 @@ impl Interface {
                 (OPTION_IF_TSRESOL | OPTION_IF_TSOFFSET, _) => return Err(Stop::Bad(Problem::OptionLength(code))),
                 _ => {}
             }
-            // The padding of the last option may be missing in files of careless writers.
+            // The padding of the last option may be missing in faulty files.
             options = &options[(4 + len.next_multiple_of(4)).min(options.len())..];
         }
         Ok(())
     }
 
-    /// The reading of this interface's clock as nanoseconds since 1970, saturating at both ends.
+    /// Converts this interface's clock to nanoseconds since 1970, saturating at both ends.
     #[inline]
     fn nanoseconds(&self, ticks: u64) -> u64 {
         let ns = match self.ticks {
@@ -275,14 +275,14 @@ impl Ticks {
         }
         match exponent {
             0..=9 => Self::Longer(10_u64.pow(9 - exponent)),
-            // Finer than 10^-28 s, all of 64 bits are about a nanosecond: saturating is as good as
-            // it gets.
+            // Finer than 10^-28 s, the whole range of 64 bits is about a nanosecond: saturation is
+            // accurate enough.
             _ => Self::Shorter(10_u64.saturating_pow(exponent - 9)),
         }
     }
 }
 
-/// A packet fits its block and is no longer than packets can be.
+/// Checks that a packet fits its block and is not longer than the maximum.
 #[inline]
 fn check_packet_len(captured: u32, available: u32) -> Result<(), Stop> {
     if captured as usize > RECORD_LEN_MAX {

@@ -1,8 +1,8 @@
-//! Reads captures, whatever their format: bytes enter, records are lent out one after the other.
+//! Reads captures of any format: bytes enter, records are lent out one after the other.
 //!
-//! The reader owns one buffer for as long as it lives; a [`Record`] borrows from it until the next
-//! call. After the start there is no allocation, and one read of the file per half mebibyte. It
-//! does not look into the packets.
+//! The reader owns one buffer as long as it lives; a [`Record`] borrows from it until the next
+//! call. After the start it makes no allocation, and one read of the file per half mebibyte. It
+//! does not parse the packets.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,17 +23,17 @@ pub(super) const ETHERNET: u32 = 1;
 /// One frame of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When the recorder saw the frame: nanoseconds since 1970-01-01 UTC. A pcapng simple packet
-    /// block has no time and takes that of the packet before it.
+    /// The timestamp of the recorder: nanoseconds since 1970-01-01 UTC. A pcapng simple packet
+    /// block has none and takes that of the packet before it.
     pub timestamp_ns: u64,
-    /// Bytes that the frame had on the wire.
+    /// Length of the frame on the wire.
     pub original_len: u32,
-    /// The bytes that were kept, from the Ethernet header on.
+    /// The recorded bytes, from the Ethernet header on.
     pub bytes: &'a [u8],
 }
 
 impl Record<'_> {
-    /// The recorder kept less than the frame had (its snaplen was too small).
+    /// Whether the recording is shorter than the frame (the snaplen was too small).
     pub fn is_cut(&self) -> bool {
         self.bytes.len() < self.original_len as usize
     }
@@ -71,14 +71,14 @@ enum State {
     Failed,
 }
 
-/// A record by its place in the buffer, before it is lent out.
+/// The place of a record in the buffer, before it is lent out.
 pub(super) struct Found {
     pub(super) timestamp_ns: u64,
     pub(super) original_len: u32,
     pub(super) range: Range<usize>,
 }
 
-/// Why a format parser has no record to give.
+/// Why a format parser returns no record.
 pub(super) enum Stop {
     Cut(Cut),
     Bad(Problem),
@@ -113,13 +113,13 @@ impl Reader {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads a capture from `source`, which is asked for large pieces and needs no buffer of its
-    /// own. Not gzip.
+    /// Reads a capture from `source`, by large reads, so that it needs no buffer of its own. Not
+    /// gzip.
     pub fn new(source: R) -> Result<Self, Error> {
         Self::start("the capture".to_string(), source)
     }
 
-    /// Recognises the format and steps over its header.
+    /// Detects the format and skips its header.
     fn start(name: String, source: R) -> Result<Self, Error> {
         let mut input = Input::new(source);
         let detected = input.want(16).map(|_| detect(input.window()));
@@ -143,10 +143,10 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next record; `None` once all are delivered, or after an error. [`Reader::end`] then
-    /// tells how it ended.
+    /// returns how the capture ended.
     ///
     /// Costs some nanoseconds and no allocation, and every half mebibyte a read of the source. An
-    /// error (damaged lengths, a failing disk) ends the reading: what came before it was sound.
+    /// error (damaged lengths, a failing disk) ends the reading; the records before it are valid.
     #[expect(
         clippy::should_implement_trait,
         reason = "the record is lent from the buffer, which an Iterator cannot do"
@@ -161,7 +161,7 @@ impl<R: Read> Reader<R> {
         }))
     }
 
-    /// The place of the next record. It holds until the next call.
+    /// The place of the next record, valid until the next call.
     #[inline]
     pub(super) fn find(&mut self) -> Result<Option<Found>, Error> {
         if !matches!(self.state, State::Reading) {
@@ -196,18 +196,17 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The path that was opened, for messages.
+    /// The path of the file, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes of the file, after decompression, that have been read and delivered: for a progress
-    /// line.
+    /// Bytes of the file, after decompression, that have been delivered: for a progress line.
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// Ends the reading: a cut is an end like another, everything else an error.
+    /// Ends the reading: a truncation is a normal end, everything else an error.
     #[cold]
     fn stop(&mut self, stop: Stop) -> Result<(), Error> {
         let offset = self.input.marked();
@@ -224,7 +223,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// The format that the first bytes of a file announce.
+/// The format, by the first bytes of a file.
 fn detect(begin: &[u8]) -> Option<Format> {
     let magic = *begin.first_chunk::<4>()?;
     if u32::from_be_bytes(magic) == SECTION_HEADER {

@@ -1,4 +1,4 @@
-//! The receiving half: records become mbufs, in their order and at their pace.
+//! The receive half: records become mbufs, in order and on pace.
 
 use super::outcome::Outcome;
 use super::pace::Pacer;
@@ -19,23 +19,22 @@ crate::drop_reasons! {
     }
 }
 
-/// The receiving half of a pcap port. A frame costs a copy; see [`Loading`](super::Loading) for
-/// what reading costs.
+/// The receive half of a pcap port. A frame costs a copy; [`Loading`](super::Loading) describes the
+/// cost of reading.
 pub struct PcapRx {
     source: Option<Source>,
-    /// Found and not yet due, or without a buffer to go to.
+    /// Found and not yet due, or without a free buffer.
     pending: Option<Found>,
     pacer: Pacer,
     frame_len_max: usize,
     outcome: Outcome<End>,
     frames: Counter,
     bytes: Counter,
-    /// Frames of which the recorder kept only the beginning. They are delivered: the pipeline
-    /// judges them.
+    /// Frames that the recorder truncated. They are delivered: the pipeline decides about them.
     cut_by_snaplen: Counter,
-    /// One where the file ended in mid-packet.
+    /// One if the file ended within a packet.
     truncated: Counter,
-    /// One where damage in the file ended the replay.
+    /// One if damage in the file ended the replay.
     damaged: Counter,
     drops: Drops<PcapRxDrop>,
 }
@@ -64,7 +63,7 @@ impl PcapRx {
         }
     }
 
-    /// The frame to deliver next: the one that waited, or the next of the source.
+    /// The frame to deliver next: the pending one, or the next of the source.
     #[inline]
     fn next_frame(&mut self) -> Option<Found> {
         if let Some(found) = self.pending.take() {
@@ -77,7 +76,7 @@ impl PcapRx {
         }
     }
 
-    /// Lets go of the source and tells how it ended.
+    /// Drops the source and sets the outcome.
     #[cold]
     fn close(&mut self, error: Option<Error>) -> Option<Found> {
         let end = self.source.take().and_then(|source| source.end());
@@ -91,7 +90,7 @@ impl PcapRx {
         None
     }
 
-    /// Copies a record into a fresh mbuf, which comes back where it is too small.
+    /// Copies a record into a fresh mbuf, which is returned if it is too small.
     #[inline]
     fn fill(&self, found: &Found, mut mbuf: Mbuf) -> Result<Mbuf, Mbuf> {
         let bytes = self.source.as_ref().map_or(&[][..], |source| source.bytes(found));
@@ -104,8 +103,8 @@ impl PcapRx {
 }
 
 impl RxQueue for PcapRx {
-    /// Looks at no more than `limit` records, so that a run of frames that are too long stays
-    /// bounded work.
+    /// Reads at most `limit` records, so that a run of frames that are too long remains bounded
+    /// work.
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
         let (mut received, mut bytes) = (0, 0);
@@ -141,8 +140,8 @@ impl RxQueue for PcapRx {
         received
     }
 
-    /// Ended once all records are delivered, found damaged, or cut: the poll after the last frame
-    /// finds out.
+    /// Ended once all records are delivered, or the file is found damaged or truncated: the poll
+    /// after the last frame detects it.
     fn state(&self) -> RxState {
         if self.source.is_none() { RxState::Ended } else { RxState::Open }
     }

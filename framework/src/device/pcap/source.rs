@@ -1,5 +1,5 @@
-//! Where a replay takes its records from: the file as it goes, or memory that was filled before the
-//! start.
+//! The source of a replay's records: the file during the replay, or memory that was filled before
+//! the start.
 
 use super::input::ByteOrder;
 use super::reader::Found;
@@ -11,7 +11,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The place of the next record; it holds until the next call.
+    /// The place of the next record, valid until the next call.
     #[inline]
     pub(super) fn find(&mut self) -> Result<Option<Found>, Error> {
         match self {
@@ -20,7 +20,7 @@ impl Source {
         }
     }
 
-    /// The bytes of the record that was found last.
+    /// The bytes of the last record found.
     #[inline]
     pub(super) fn bytes(&self, found: &Found) -> &[u8] {
         match self {
@@ -44,15 +44,15 @@ pub(super) struct Arena {
     records: Vec<u8>,
     at: usize,
     end: Option<End>,
-    /// What ended the reading of a damaged file, until the replay gets there.
+    /// The error that ended the reading of a damaged file, until the replay reaches it.
     error: Option<Error>,
 }
 
 const HEADER_LEN: usize = 16;
 
 impl Arena {
-    /// Reads the whole capture, as long as it takes no more than `len_max` bytes. Damage in the
-    /// file does not fail: what is before it is replayed.
+    /// Reads the whole capture, if it needs at most `len_max` bytes. Damage in the file is no error
+    /// here: the records before it are replayed.
     pub(super) fn load(mut reader: Reader, len_max: usize) -> Result<Self, Error> {
         let mut arena = Self { records: Vec::new(), at: 0, end: None, error: None };
         loop {

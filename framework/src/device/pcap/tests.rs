@@ -1,5 +1,5 @@
-//! The formats as recorders write them, and as nobody should: every cut, every byte order, lengths
-//! that lie.
+//! The formats as recorders write them, and malformed ones: every truncation, every byte order,
+//! false lengths.
 
 use std::io::{self, Write as _};
 
@@ -228,7 +228,7 @@ fn cut_gzip_gives_what_it_holds_and_says_so() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
     gzip.write_all(&small_classic()).unwrap();
     let packed = gzip.finish().unwrap();
-    // Eight bytes of checksum and length end the stream: without them all records are there.
+    // Eight bytes of checksum and length end the stream: without them all records are still there.
     for (len, expected) in
         [(packed.len(), None), (packed.len() - 4, Some(Cut::Gzip)), (packed.len() - 9, Some(Cut::Packet))]
     {
@@ -382,7 +382,7 @@ fn resolution_and_offset_of_an_interface_are_applied() {
     check(&LITTLE.option(14, &2_i64.to_le_bytes()), 3, 2_000_003_000);
     check(&LITTLE.option(14, &(-1_i64).to_le_bytes()), 2_000_000, 1_000_000_000);
     check(&LITTLE.option(14, &i64::MIN.to_le_bytes()), 3, 0);
-    // A name before, the end mark, and after it what must not count.
+    // A name before, the end mark, and after it an option that must not count.
     let options = [LITTLE.option(2, b"eth0!"), LITTLE.option(9, &[9]), vec![0; 4], LITTLE.option(9, &[0])].concat();
     check(&options, 3, 3);
 }
@@ -415,7 +415,7 @@ fn record_cut_by_snaplen_is_flagged() {
     assert!(reader.next().unwrap().unwrap().is_cut());
 }
 
-/// Gives so many bytes a read, as a pipe does.
+/// Returns at most this many bytes per read, as a pipe does.
 struct Drip<'a>(&'a [u8], usize);
 
 impl io::Read for Drip<'_> {
@@ -473,7 +473,7 @@ fn frame_of_which_only_the_beginning_is_there_says_how_long_it_was() {
 
 #[test]
 fn full_disk_is_told_at_finish() {
-    /// Takes so many bytes and then no more.
+    /// Accepts this many bytes and then no more.
     struct Disk(usize);
     impl io::Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

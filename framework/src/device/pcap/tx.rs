@@ -1,4 +1,4 @@
-//! The sending half: frames wait for the doorbell, which brings the time, and are written down.
+//! The send half: frames wait for the doorbell, which carries the time, and are then written.
 
 use arrayvec::ArrayVec;
 
@@ -14,27 +14,27 @@ crate::drop_reasons! {
     pub(crate) enum PcapTxDrop {
         /// Longer than the port's frames.
         TooLong => "too_long",
-        /// Asks for a checksum or for segmentation, which this device does not do, or for a tag in
-        /// a frame that ends before the place of the tag.
+        /// Asks for a checksum or for segmentation, which this device does not support, or for a
+        /// tag in a frame that is shorter than the tag's offset.
         OffloadUnsupported => "offload_unsupported",
-        /// An earlier write failed, a full disk for one:
-        /// [`PcapDevice::recorded`](super::PcapDevice::recorded) tells.
+        /// An earlier write failed, for example on a full disk:
+        /// [`PcapDevice::recorded`](super::PcapDevice::recorded) returns the error.
         WriteFailed => "write_failed",
     }
 }
 
-/// Frames that wait for a doorbell. One more is written at once, with the time of the doorbell
-/// before, as are those that are urgent.
+/// Maximum number of frames that wait for a doorbell. One more is written at once, with the time of
+/// the doorbell before, as are urgent frames.
 const POSTED_MAX: usize = 256;
 
-/// The sending half of a pcap port. A frame costs a copy, and 256 KiB of frames a write(2) in the
+/// The send half of a pcap port. A frame costs a copy, and 256 KiB of frames a write(2) in the
 /// doorbell. Its ring is never full. Dropping it closes the file.
 pub struct PcapTx {
     writer: Option<Writer>,
     epoch_ns: u64,
     frame_len_max: usize,
     posted: ArrayVec<(Mbuf, Option<u16>), POSTED_MAX>,
-    /// Frames written since the last reap; their mbufs are at home already.
+    /// Frames written since the last reap; their mbufs are already freed.
     written: usize,
     /// Time of the last doorbell.
     now: Instant,
@@ -67,7 +67,7 @@ impl PcapTx {
         }
     }
 
-    /// Writes what is posted and lets the mbufs go home.
+    /// Writes the posted frames and frees their mbufs.
     fn write_posted(&mut self) {
         let timestamp_ns = self.now.as_nanos().saturating_add(self.epoch_ns);
         self.written += self.posted.len();
@@ -87,7 +87,7 @@ impl PcapTx {
         }
     }
 
-    /// Ends a frame that can never be sent.
+    /// Drops a frame that can never be sent.
     fn refuse(&mut self, mbuf: Mbuf, reason: PcapTxDrop) {
         self.drops.count(reason);
         mbuf.free();

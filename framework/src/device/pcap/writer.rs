@@ -1,8 +1,8 @@
 //! Writes captures: classic pcap with nanoseconds, little-endian, Ethernet.
 //!
-//! Frames enter with their time and are copied into one buffer, which goes out whole when it is
-//! full. A failing disk must not stop the data path: the first error is kept, later records are
-//! counted as lost, and [`Writer::finish`] tells.
+//! Frames are copied with their timestamps into one buffer, which is written whole when it is full.
+//! A failing disk must not stop the data path: the first error is kept, later records are counted
+//! as lost, and [`Writer::finish`] returns the error.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,7 +11,8 @@ use std::path::Path;
 use super::{Error, Problem, RECORD_LEN_MAX};
 use crate::counters::printable;
 
-/// A write per this many bytes. Larger saves nothing measurable; smaller costs system calls.
+/// A write per this many bytes. A larger buffer saves nothing measurable; a smaller one costs
+/// system calls.
 const BUFFER_LEN: usize = 262_144;
 
 /// Magic for nanoseconds, version 2.4, no zone, no sigfigs, snaplen, Ethernet
@@ -23,25 +24,25 @@ const RECORD_HEADER_LEN: usize = 16;
 pub(super) const ADDRESSES_LEN: usize = 12;
 pub(super) const TAG_LEN: usize = 4;
 
-/// A capture being written. Dropping it writes what is buffered but has nobody to tell about
-/// errors: call [`Writer::finish`].
+/// A capture being written. Dropping it writes the buffer but cannot report errors: call
+/// [`Writer::finish`].
 pub struct Writer<W: Write = File> {
     name: String,
     sink: W,
     buffer: Vec<u8>,
-    /// Where the last record begins in the buffer.
+    /// Offset of the last record in the buffer.
     last: usize,
     written: u64,
     records: u64,
     lost: u64,
-    /// A write failed, and what came after it would not be where a reader looks for it.
+    /// A write failed: later records would stand at the wrong offset.
     broken: bool,
-    /// The failure, until [`Writer::finish`] has told about it.
+    /// The error, until [`Writer::finish`] has returned it.
     failure: Option<io::Error>,
 }
 
 impl Writer {
-    /// Creates the file, or empties the one that is there.
+    /// Creates the file, or truncates an existing one.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, Error> {
         let name = printable(path.as_ref().display()).to_string();
         match File::create(path) {
@@ -52,7 +53,7 @@ impl Writer {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a capture into `sink`, which needs no buffer of its own.
+    /// Writes a capture into `sink`, by large writes.
     pub fn new(sink: W) -> Self {
         Self::named("the capture".to_string(), sink)
     }
@@ -72,13 +73,13 @@ impl<W: Write> Writer<W> {
         self.write_gather(timestamp_ns, &[frame]);
     }
 
-    /// Adds a frame that lies in several pieces. What passes [`RECORD_LEN_MAX`] is cut, and the
-    /// record says so.
+    /// Adds a frame in several pieces. Bytes beyond [`RECORD_LEN_MAX`] are cut, and the record
+    /// shows it.
     pub fn write_gather(&mut self, timestamp_ns: u64, pieces: &[&[u8]]) {
         self.write_segments(timestamp_ns, None, pieces.iter().copied());
     }
 
-    /// Adds a frame segment by segment, with the VLAN tag that a NIC took off or will put in, if
+    /// Adds a frame segment by segment, with the VLAN tag that a NIC stripped or will insert, if
     /// any, at its place.
     pub fn write_segments<'a>(
         &mut self,
@@ -99,17 +100,17 @@ impl<W: Write> Writer<W> {
         self.close_record(start, timestamp_ns, original_len);
     }
 
-    /// Adds the first bytes of a frame of `original_len`, for who has no more of it.
+    /// Adds the first bytes of a frame of `original_len`, for a caller that has no more of it.
     pub fn write_cut(&mut self, timestamp_ns: u64, bytes: &[u8], original_len: usize) {
         let Some(start) = self.open_record() else { return };
         self.buffer.extend_from_slice(&bytes[..bytes.len().min(RECORD_LEN_MAX)]);
         self.close_record(start, timestamp_ns, original_len.max(bytes.len()));
     }
 
-    /// Where a new record begins in the buffer, its header still empty; none once a write has
-    /// failed.
+    /// Starts a new record with an empty header and returns its offset in the buffer; none once a
+    /// write has failed.
     fn open_record(&mut self) -> Option<usize> {
-        // Before the record and not behind it, so that the last one can still be retracted.
+        // Before the record and not after it, so that the last record can still be retracted.
         if self.buffer.len() >= BUFFER_LEN {
             self.flush();
         }
@@ -122,7 +123,7 @@ impl<W: Write> Writer<W> {
         Some(self.last)
     }
 
-    /// Fills the header of the record that ends the buffer.
+    /// Fills in the header of the last record in the buffer.
     fn close_record(&mut self, start: usize, timestamp_ns: u64, original_len: usize) {
         let kept = self.buffer.len() - start - RECORD_HEADER_LEN;
         let seconds = u32::try_from(timestamp_ns / 1_000_000_000).unwrap_or(u32::MAX);
@@ -133,8 +134,8 @@ impl<W: Write> Writer<W> {
         self.records += 1;
     }
 
-    /// Takes back the record that was written last, for a frame that was not sent after all.
-    /// Follows its write directly.
+    /// Removes the last record, for a frame that was not sent after all. Must directly follow its
+    /// write.
     pub(in crate::device) fn retract(&mut self) {
         if self.broken {
             self.lost -= 1;
@@ -145,8 +146,8 @@ impl<W: Write> Writer<W> {
         self.records -= 1;
     }
 
-    /// Puts an 802.1Q tag behind the two addresses of the frame that ends the buffer. Returns the
-    /// bytes that the frame grew by: none where it has no room for addresses or for the tag.
+    /// Inserts an 802.1Q tag behind the two addresses of the last frame in the buffer. Returns the
+    /// bytes added: none if the frame has no room for addresses or for the tag.
     fn insert_tag(&mut self, frame: usize, tci: u16) -> usize {
         let len = self.buffer.len() - frame;
         if !(ADDRESSES_LEN..=RECORD_LEN_MAX - TAG_LEN).contains(&len) {
@@ -158,8 +159,8 @@ impl<W: Write> Writer<W> {
         TAG_LEN
     }
 
-    /// Writes what is buffered and tells about the first error of the whole capture. To be called
-    /// once at the end; a second call repeats nothing.
+    /// Writes the buffer and returns the first error of the whole capture. Call it once at the end;
+    /// a second call does nothing.
     pub fn finish(&mut self) -> Result<(), Error> {
         self.flush();
         match self.failure.take() {
@@ -168,7 +169,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Records taken so far; those in the buffer when a write failed are among them.
+    /// Records accepted so far, including those in the buffer when a write failed.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -183,8 +184,7 @@ impl<W: Write> Writer<W> {
         self.lost
     }
 
-    /// Writes what is buffered: for somebody who reads along. Costs a system call where anything
-    /// is.
+    /// Writes the buffer, for a concurrent reader. Costs a system call unless the buffer is empty.
     pub fn flush(&mut self) {
         if self.broken || self.buffer.is_empty() {
             return;

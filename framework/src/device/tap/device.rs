@@ -16,57 +16,57 @@ use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue};
 use crate::mem::{Layout, Pool, Sizing};
 
-/// Where the taps of a process are, and how much they hold.
+/// The place and size of a process's taps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
-    /// The name of the application, as in [`Block::create`](crate::counters::Block::create).
+    /// The application's name, as in [`Block::create`](crate::counters::Block::create).
     pub app: String,
     /// The directory of shared files.
     pub directory: PathBuf,
-    /// Bytes of each queue's ring, rounded up to a power of two. It is what a listener may be late
-    /// by: at a million frames of 200 bytes a second the default lasts 35 ms. Less loses frames
-    /// sooner, more takes memory whether somebody listens or not.
+    /// Bytes of each queue's ring, rounded up to a power of two: the backlog that a listener may
+    /// have. At a million frames of 200 bytes per second the default lasts 35 ms. A smaller ring
+    /// loses frames sooner, a larger one takes memory whether anyone listens or not.
     pub ring_len: usize,
 }
 
 impl TapConfig {
-    /// Taps of `app` beside the counters, with rings of 8 MiB a queue.
+    /// Taps of `app` beside the counters, with rings of 8 MiB per queue.
     pub fn new(app: impl Into<String>) -> Self {
         Self { app: app.into(), directory: default_directory(), ring_len: 8 << 20 }
     }
 }
 
-/// A device whose queues can be listened to.
+/// A device whose queues can be tapped.
 pub struct TapDevice<D> {
     inner: D,
     config: TapConfig,
     problems: Vec<TapProblem>,
 }
 
-/// A queue that can be listened to, on its way to a worker.
+/// A queue that can be tapped, before a worker opens it.
 pub struct TapQueue<Q> {
     inner: Q,
     shared: Shared,
 }
 
 impl<D> TapDevice<D> {
-    /// Wraps `inner`. The ring of a queue is made as the queue is taken.
+    /// Wraps `inner`. The ring of a queue is made when the queue is taken.
     pub fn new(inner: D, config: TapConfig) -> Self {
         Self { inner, config, problems: Vec::new() }
     }
 
-    /// The device within.
+    /// The wrapped device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The device within, for what only that kind of device has.
+    /// The wrapped device, for methods that only its type has.
     pub fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
     }
 
-    /// Queues that nobody can listen to, and why. They run all the same: a full `/dev/shm` is no
-    /// reason not to trade, but tell it aloud.
+    /// Queues that cannot be tapped, and why. They run all the same: a full `/dev/shm` is no reason
+    /// not to trade, but should be reported.
     pub fn problems(&self) -> impl Iterator<Item = &TapProblem> {
         self.problems.iter()
     }
@@ -124,7 +124,7 @@ impl<Q: Queue> Queue for TapQueue<Q> {
 }
 
 impl<Q> TapQueue<Q> {
-    /// The file that listeners open; None where it could not be made.
+    /// The file that listeners open; None if it could not be created.
     pub fn path(&self) -> Option<&Path> {
         self.shared.publication.as_ref().map(Publication::path)
     }
@@ -150,12 +150,12 @@ fn share(config: &TapConfig, device: &str, queue: u16) -> Result<Shared, SetupEr
     Ok(Shared { words, capacity, publication: Some(publication) })
 }
 
-/// A ring that nobody will ever listen to, so it needs no room.
+/// A ring without listeners, which needs no room.
 fn private() -> Shared {
     Shared { words: Held::heap(RING + 1), capacity: 1, publication: None }
 }
 
-/// Why a queue cannot be listened to.
+/// Why a queue cannot be tapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapProblem {
     device: String,

@@ -1,5 +1,4 @@
-//! The shared file of a tapped queue, version 1, in words of 64 bits of the machine's own byte
-//! order.
+//! The shared file of a tapped queue, version 1, in words of 64 bits in host byte order.
 //!
 //! ```text
 //! word 0     who writes: magic, version, process, queue, length of the ring, names
@@ -9,7 +8,7 @@
 //! word 128   the ring, a power of two of words: one record after the other, as `ring.rs` says
 //! ```
 //!
-//! What two sides write stands two cache lines apart: x86 fetches lines in pairs.
+//! Words of different writers are two cache lines apart: x86 fetches lines in pairs.
 
 use crate::counters::{Content, read_text, store_text};
 use core::sync::atomic::AtomicU64;
@@ -20,9 +19,9 @@ const MAGIC: u64 = Content::Frames.magic();
 /// Raised with any change that an old listener would misread.
 const VERSION: u64 = 1;
 
-/// Longest name of an application or a device in bytes; a longer one is cut.
+/// Longest name of an application or a device in bytes; a longer one is truncated.
 const NAME_MAX: usize = 64;
-/// Most words of a ring that a listener believes: 1 GiB.
+/// Most words of a ring that a listener accepts: 1 GiB.
 const RING_WORDS_MAX: u64 = 1 << 27;
 
 const PID: usize = 2;
@@ -34,12 +33,13 @@ const DEVICE_LEN: usize = 7;
 const APP: usize = 8;
 const DEVICE: usize = 16;
 
-/// Nanoseconds since the Unix epoch when a listener wrote it; zero while nobody listens.
+/// Time of the last beat, in nanoseconds since the Unix epoch, written by a listener; zero without
+/// one.
 pub(super) const BEAT: usize = 32;
-/// Bytes of a frame that listeners want at most.
+/// Maximum bytes of a frame that listeners request.
 pub(super) const SNAP: usize = 33;
 
-/// The beat that the worker heard last; zero while it records nothing.
+/// The last beat that the worker has read; zero while it records nothing.
 pub(super) const ANSWERED: usize = 48;
 /// The ring position up to which words may be changing.
 pub(super) const CLAIMED: usize = 49;
@@ -51,10 +51,10 @@ pub(super) const TX_FRAMES: usize = 52;
 
 pub(super) const MARKS: usize = 64;
 pub(super) const MARKS_LEN: usize = 64;
-/// Where the ring begins.
+/// The first word of the ring.
 pub(super) const RING: usize = 128;
 
-/// Whose queue it is, and how long its ring.
+/// The queue that the tap belongs to, and its ring length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) app: String,
@@ -86,8 +86,8 @@ impl Identity {
         store_text(&words[DEVICE..], device);
     }
 
-    /// Reads it from the first words of a file of `file_words` that may hold anything; or what is
-    /// wrong with it.
+    /// Reads it from the first words of a file of `file_words` that may hold anything; or returns
+    /// the error in it.
     pub(super) fn read(words: &[u64; RING], file_words: u64) -> Result<Self, &'static str> {
         if words[0] != MAGIC {
             return Err("it is not the tap of a wirepath queue");
@@ -101,7 +101,7 @@ impl Identity {
         }
         let name = |at: usize, len: usize| {
             let text = read_text(&words[at..], words[len], NAME_MAX)?;
-            // It will be printed on somebody's terminal.
+            // It will be printed on an operator's terminal.
             (!text.is_empty() && !text.contains(char::is_control)).then_some(text)
         };
         let (Some(app), Some(device)) = (name(APP, APP_LEN), name(DEVICE, DEVICE_LEN)) else {

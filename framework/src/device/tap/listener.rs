@@ -1,4 +1,4 @@
-//! Who listens to a queue: says so twice a second, and reads what the worker records.
+//! A listener at a queue: signals its presence twice a second, and reads the worker's records.
 
 use std::fs::File;
 use std::io;
@@ -12,61 +12,61 @@ use super::tapped::TapError;
 use crate::counters::{is_stale, since_epoch_ns};
 use crate::time::UnixTime;
 
-/// Six beats to a lease of the worker's: some may be late.
+/// Six beats per lease of the worker: some may be late.
 const BEAT_SPAN: Duration = Duration::from_millis(500);
-/// Beats that follow each other as fast as they are tended, at the beginning: the worker hears some
-/// of them sooner than others, and the one it hears soonest tells it the time best.
+/// Beats that follow each other at the start as fast as `tend` is called: the worker reads some of
+/// them sooner than others, and the one it reads soonest gives it the most accurate time.
 const QUICK_BEATS: u32 = 16;
-/// How often to look whether the process is still there. Its end is no hurry: what it recorded
-/// stays.
+/// Interval between two checks that the process still exists. Its end is not urgent: its records
+/// remain.
 const LIFE_SPAN: Duration = Duration::from_millis(50);
 
-/// A listener at one queue. Dropping it lets the tap go quiet.
+/// A listener at one queue. Dropping it lets the tap become idle.
 pub struct Listener {
     ring: Reader<File>,
     path: PathBuf,
     state: State,
-    /// The worker answered, and the ring is read from there on.
+    /// The worker has answered, and the ring is read from there on.
     has_joined: bool,
-    /// The beat that we wrote last.
+    /// The last beat that we wrote.
     beat: u64,
     beat_at: Instant,
     beats: u32,
     looked_at: Instant,
-    /// Somebody else beats too: the tap is not ours alone to turn off.
+    /// Another listener beats too: we must not turn off the tap.
     has_company: bool,
 }
 
-/// How a listener stands with its worker.
+/// The state of a listener towards its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The worker has not answered yet: it does so when it polls next.
+    /// The worker has not answered yet: it will at its next poll.
     Waiting,
     /// From now on each frame is read or counted as missed.
     Listening,
-    /// The queue was closed or its process has ended. What it recorded can still be read.
+    /// The queue was closed or its process has ended. Its records can still be read.
     Ended,
 }
 
 /// A frame that the queue received or sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
-    /// When: of received frames the device's time, where it has one; else that of the worker's
-    /// turn.
+    /// Its time: for received frames the device's timestamp, if there is one; else the time of the
+    /// worker's turn.
     pub timestamp: UnixTime,
-    /// The 802.1Q tag that the NIC took off or puts in. It is not among the bytes.
+    /// The 802.1Q tag that the NIC stripped or inserts. It is not among the bytes.
     pub vlan: Option<u16>,
-    /// Bytes that the frame has without that tag.
+    /// Length of the frame without that tag.
     pub original_len: usize,
-    /// The first of them, as many as listeners want.
+    /// The first bytes, as many as listeners requested.
     pub bytes: &'a [u8],
 }
 
 impl Frame<'_> {
-    /// Replaces `into` by the bytes as they are on the wire, the tag at its place. Returns the
-    /// length that the whole frame has there.
+    /// Replaces `into` by the bytes as on the wire, with the tag at its place. Returns the length
+    /// of the whole frame there.
     pub fn copy_to(&self, into: &mut Vec<u8>) -> usize {
         const ADDRESSES_LEN: usize = 12;
         into.clear();
@@ -104,14 +104,14 @@ impl Listener {
         }
     }
 
-    /// Says that we are there, where that is due, and how it stands. To be called before each round
-    /// of [`Listener::read`], several times a second; after three seconds without it the worker
-    /// takes us for dead.
+    /// Signals our presence, if that is due, and returns the state. Call it before each round of
+    /// [`Listener::read`], several times a second; after three seconds without it the worker
+    /// assumes that we are gone.
     pub fn tend(&mut self) -> Result<State, TapError> {
         self.try_tend().map_err(|trouble| TapError::new(&self.path, trouble))
     }
 
-    /// The next frame, or nothing new. Never waits.
+    /// The next frame, or none. Never waits.
     pub fn read(&mut self) -> Result<Option<Frame<'_>>, TapError> {
         if !self.has_joined {
             return Ok(None);
@@ -122,8 +122,7 @@ impl Listener {
         }
     }
 
-    /// Frames that were overwritten before we came to them, as far as the records that were read
-    /// tell.
+    /// Frames that were overwritten before we read them, as far as the records read so far show.
     pub fn missed(&self) -> Numbers {
         self.ring.missed()
     }
@@ -137,7 +136,8 @@ impl Listener {
         let now = Instant::now();
         let beat = self.load(BEAT)?;
         self.has_company |= beat != self.beat && beat != 0;
-        // Zero: the worker took us for dead, or another listener left without knowing of us.
+        // Zero: the worker assumed that we were gone, or another listener left without knowing of
+        // us.
         let is_due = self.beats < QUICK_BEATS || now.duration_since(self.beat_at) >= BEAT_SPAN;
         if beat == 0 || is_due {
             self.beat(now)?;
@@ -155,8 +155,7 @@ impl Listener {
         Ok(self.state)
     }
 
-    /// Asks the worker for as much of each frame, and for no less than others want who listen
-    /// already.
+    /// Requests this many bytes of each frame, and no fewer than other listeners already request.
     fn ask_for(&mut self, snap_len: usize) -> io::Result<()> {
         let wanted = snap_len.clamp(1, SNAP_MAX) as u64;
         self.has_company = self.load(BEAT)? != 0;
@@ -167,7 +166,7 @@ impl Listener {
     }
 
     fn beat(&mut self, now: Instant) -> io::Result<()> {
-        // Never the same twice, and never zero.
+        // Never the same value twice, and never zero.
         self.beat = since_epoch_ns().max(self.beat + 1);
         self.beat_at = now;
         self.beats = self.beats.saturating_add(1);
@@ -192,10 +191,10 @@ fn frame(record: Record<'_>) -> Frame<'_> {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // With company the tap stays on until their beats end too. Who began to listen in this half
+        // Another listener keeps the tap on until its beats end too. One that began in this half
         // second finds the zero and beats at once.
         if !self.has_company && self.load(BEAT).is_ok_and(|beat| beat == self.beat) {
-            // If it cannot be written the lease runs out.
+            // If it cannot be written the lease expires.
             let _ = self.store(BEAT, 0);
         }
     }

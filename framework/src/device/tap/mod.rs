@@ -1,7 +1,7 @@
-//! A tap that is always there and costs nothing until somebody listens: `wirepath capture` attaches
-//! to it while the worker runs, and gets what the queue really receives and sends.
+//! A tap that is always present and costs nothing without a listener: `wirepath capture` attaches
+//! to it while the worker runs, and gets the frames that the queue actually receives and sends.
 //!
-//! Stack it on a live port, outermost, under the name that the process also gives to its counters:
+//! Stack it on a live port, outermost, under the name that the process also uses for its counters:
 //!
 //! ```no_run
 //! # use wirepath::device::memory::{MemoryConfig, pair};
@@ -15,11 +15,11 @@
 //! ```
 //!
 //! Each queue has a ring in shared memory, a file beside the process's counters that root and the
-//! user of the process may open. A listener says that it is there by writing the time into a word
-//! of it, twice a second. While that word is zero the tap looks at it once per burst and does
-//! nothing else; while it beats, frames are copied into the ring, and the worker never waits: who
-//! reads too slowly is overrun and knows exactly how many frames he missed. A listener that was
-//! killed beats no more, and the tap goes quiet by itself.
+//! user of the process may open. A listener signals its presence by writing the time into a word of
+//! it, twice a second. While that word is zero the tap reads it once per burst and does nothing
+//! else; while it is current, frames are copied into the ring, and the worker never waits: a slow
+//! reader is overrun and knows exactly how many frames it missed. A killed listener stops beating,
+//! and the tap becomes idle by itself.
 //!
 //! ```text
 //!   worker                         /dev/shm/wirepath/feed-handler.4711.tap             wirepath capture
@@ -27,12 +27,12 @@
 //!        ▲────── is somebody there, and what time is it ──┘◀───────── beat ─────────────┘
 //! ```
 //!
-//! Measured on a wire in memory (callgrind, release build without target flags): while nobody
-//! listens 11 instructions a poll and 9 a posted frame. While somebody does, the copy of a frame of
-//! 64 bytes costs about 11 ns and one of 1500 some 40 (two shared cores under load).
+//! Measured on a wire in memory (callgrind, release build without target flags): without a listener
+//! 11 instructions per poll and 9 per posted frame. With one, the copy of a frame of 64 bytes costs
+//! about 11 ns and one of 1500 some 40 (two shared cores under load).
 //!
 //! [`TapDevice`] is the worker's side, [`Tapped`] and [`Listener`] are the other. For a capture
-//! that loses nothing and may slow the worker, see [`capture`](super::capture).
+//! without loss that may slow the worker, see [`capture`](super::capture).
 
 mod device;
 mod layout;

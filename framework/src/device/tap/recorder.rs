@@ -1,9 +1,9 @@
-//! What both halves of a tapped queue share: whether somebody listens, what time it is for him, and
-//! the ring.
+//! The state that both halves of a tapped queue share: the presence of a listener, the wall clock
+//! time, and the ring.
 //!
 //! The worker reads no clock. A listener's beat is the Unix time at which it was written, so the
-//! worker learns what its own `now` is called on the wall, and stamps with that what the device did
-//! not stamp.
+//! worker learns the wall clock time of its own `now`, and uses it for frames without a device
+//! timestamp.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicU64;
@@ -15,34 +15,34 @@ use crate::counters::{Counter, Held, Publication, Scope, Unit};
 use crate::mem::Mbuf;
 use crate::time::{Duration, Instant, UnixTime};
 
-/// After this time without a new beat nobody is there any more. Listeners beat every half second;
-/// one that the scheduler kept waiting for longer counts what it missed and is heard again.
+/// Time without a new beat after which no listener is assumed. Listeners beat every half second;
+/// one that the scheduler delayed for longer counts the frames it missed and resumes.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// The shared memory of a tap that no worker has yet.
+/// The shared memory of a tap before a worker has it.
 pub(super) struct Shared {
     pub(super) words: Held<[AtomicU64]>,
     pub(super) capacity: u64,
-    /// None where it could not be shared, so that nobody will ever listen.
+    /// None if it could not be shared, so that there will never be a listener.
     pub(super) publication: Option<Publication>,
 }
 
 pub(super) struct Recorder {
-    /// The word in which listeners say that they are there.
+    /// The word in which listeners signal their presence.
     beat: Held<AtomicU64>,
-    /// What was in it last; zero while nobody listens.
+    /// Its last value; zero without a listener.
     heard: Cell<u64>,
     heard_at: Cell<Instant>,
-    /// When the worker last asked whether somebody is there, while somebody was.
+    /// The worker's time at its last check during which a listener was present.
     now: Cell<Instant>,
-    /// Unix time in ns at the origin of the worker's clock, as the listeners' beats tell it.
+    /// Unix time in ns at the origin of the worker's clock, derived from the listeners' beats.
     epoch_ns: Cell<u64>,
     received: Cell<u64>,
     sent: Cell<u64>,
     snap: Cell<usize>,
     ring: RefCell<Writer<Held<[AtomicU64]>>>,
     frames: Counter,
-    /// Taken off the directory as the tap goes.
+    /// Removes the file from the directory when the tap is dropped.
     _publication: Option<Publication>,
 }
 
@@ -63,20 +63,20 @@ impl Recorder {
         }
     }
 
-    /// Whether somebody listens or did a moment ago, asked once a turn: [`Recorder::attend`]
-    /// follows. While nobody does it is the load of a word that nobody writes.
+    /// Whether a listener is present or just left, checked once per turn: [`Recorder::attend`]
+    /// follows. Without a listener it loads a word that is never written.
     #[inline(always)]
     pub(super) fn is_asked(&self) -> bool {
         self.beat.load(Relaxed) | self.heard.get() != 0
     }
 
-    /// Whether somebody listened when that was asked last.
+    /// Whether a listener was present at the last check.
     #[inline(always)]
     pub(super) fn is_heard(&self) -> bool {
         self.heard.get() != 0
     }
 
-    /// Counts received frames that nobody listens to.
+    /// Counts received frames without a listener.
     #[inline(always)]
     pub(super) fn pass_received(&self, frames: usize) {
         self.received.set(self.received.get() + frames as u64);
@@ -88,7 +88,7 @@ impl Recorder {
         self.sent.set(self.sent.get() + frames as u64);
     }
 
-    /// Records received frames, each with its arrival time where the device knows it.
+    /// Records received frames, each with its timestamp if there is one.
     #[inline(never)]
     pub(super) fn record_received(&self, burst: &[Mbuf]) {
         let mut ring = self.ring.borrow_mut();
@@ -107,20 +107,20 @@ impl Recorder {
         self.ring.borrow_mut().offer(mbuf.len(), self.snap.get(), mbuf.segments());
     }
 
-    /// The frame was taken: it counts.
+    /// The device accepted the frame: counts it.
     pub(super) fn keep(&self, vlan: Option<u16>) {
         self.ring.borrow_mut().seal(&self.head(Some(Direction::Tx), vlan, self.present_ns()));
         self.sent.set(self.sent.get() + 1);
         self.frames.inc();
     }
 
-    /// The frame was not taken: it was never there.
+    /// The device refused the frame: removes it.
     pub(super) fn retract(&self) {
         self.ring.borrow_mut().seal(&self.head(None, None, 0));
     }
 
-    /// Begins a turn in which somebody listens or leaves; whether what is received in it is to be
-    /// recorded.
+    /// Starts a turn in which a listener is present or leaves; returns whether its received frames
+    /// are to be recorded.
     pub(super) fn attend(&self, now: Instant) -> bool {
         let beat = self.beat.load(Relaxed);
         if beat == 0 {
@@ -129,7 +129,7 @@ impl Recorder {
         if beat != self.heard.get() {
             self.hear(beat, now);
         } else if now.since(self.heard_at.get()) > LEASE {
-            // A beat that comes at this moment stays, and is heard with the next turn.
+            // A beat that arrives at this moment remains, and the next turn reads it.
             let _ = self.beat.compare_exchange(beat, 0, Relaxed, Relaxed);
             return self.go_quiet();
         }
@@ -137,14 +137,15 @@ impl Recorder {
         true
     }
 
-    /// Takes over the time of a new beat. With the first one the ring begins anew, with the numbers
-    /// up to date.
+    /// Takes over the time of a new beat. With the first one the ring restarts, with current frame
+    /// counts.
     fn hear(&self, beat: u64, now: Instant) {
         let is_first = self.heard.replace(beat) == 0;
         let span = if is_first { Duration::ZERO } else { now.since(self.now.get()) };
         self.heard_at.set(now);
-        // The beat was written since the worker asked last: the present is between it and so much
-        // later. An offset that says so already stays as it is, so that time does not jump.
+        // The beat was written since the worker's last check: the present is between the beat and
+        // that interval later. An offset within these bounds remains as it is, so that time does
+        // not jump.
         let present = self.epoch_ns.get().wrapping_add(now.as_nanos());
         let present = present.clamp(beat, beat.saturating_add(span.as_nanos()));
         self.epoch_ns.set(present.wrapping_sub(now.as_nanos()));

@@ -1,4 +1,4 @@
-//! The ring between a worker and whoever listens: one writer that never waits, readers that may be
+//! The ring between a worker and its listeners: one writer that never waits, readers that may be
 //! overrun and know by how much.
 //!
 //! ```text
@@ -7,15 +7,15 @@
 //!   WRITTEN ── raised behind it: everything before it is whole
 //! ```
 //!
-//! Positions count words since the ring was made and only grow; the ring holds position p at p
-//! modulo its capacity. A reader copies what lies between its own position and `WRITTEN`, then
-//! looks at `CLAIMED`: if that has not come round to where it began, the copy is whole. If it has,
-//! the reader goes on from a mark, a place where a record begins. Each record carries how many
-//! frames were received and sent before it, so what was passed over is known to the frame.
+//! Positions count words since the ring was made and only grow; position p stands at p modulo the
+//! capacity. A reader copies the words between its own position and `WRITTEN`, then reads
+//! `CLAIMED`: if that has not lapped the reader's start, the copy is whole. Otherwise the reader
+//! continues from a mark, a position where a record begins. Each record carries how many frames
+//! were received and sent before it, so the number of missed frames is exact.
 //!
-//! The words are atomics on the writer's side, and copies of them on the reader's, who trusts no
-//! length it finds. All of it is safe code. Under `--cfg loom` the same code runs on loom's model
-//! of atomics.
+//! The words are atomics on the writer's side, and copies of them on the side of the reader, which
+//! trusts no length in them. All of it is safe code. Under `--cfg loom` the same code runs on
+//! loom's model of atomics.
 
 use std::io;
 
@@ -27,24 +27,23 @@ use core::sync::atomic::{Ordering, fence};
 use loom::sync::atomic::{Ordering, fence};
 use zerocopy::IntoBytes;
 
-/// Words in front of a frame's bytes.
+/// Words before a frame's bytes.
 const HEAD: usize = 5;
-/// Most bytes of a frame that a record holds: the longest IP packet with its Ethernet header would
-/// be 65,549, and no device of ours takes one; the rest of a longer frame is left out, and its
-/// record says so.
+/// Most bytes of a frame in a record: the longest IP packet with its Ethernet header would be
+/// 65,549, and no device here accepts one; a longer frame is truncated, and its record shows it.
 pub(super) const SNAP_MAX: usize = 65_528;
 /// Words of the longest record.
 const RECORD_WORDS_MAX: usize = HEAD + SNAP_MAX / 8;
 /// Words that a reader copies at a time: 256 KiB stay in a core's own cache until they are parsed.
 const COPY_WORDS: usize = 32_768;
-/// Times that a reader lets itself be overrun in one call before it goes to the newest record.
+/// Overruns that a reader retries in one call before it skips to the newest record.
 const RESYNCS_MAX: usize = 4;
-/// Looks that a reader takes at a busy ring before it says that it found no place to begin.
+/// Attempts of a reader to join a busy ring before it gives up.
 const JOINS_MAX: usize = 64;
-/// Records without a frame that a reader skips in one call.
+/// Records without a frame that a reader skips per call.
 const VOIDS_MAX: usize = 4_096;
 
-/// Which way a frame went.
+/// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// It was received.
@@ -62,12 +61,12 @@ pub struct Numbers {
     pub tx: u64,
 }
 
-/// What a record says besides the bytes. Without a direction it holds no frame: the device did not
-/// take it after all, or the record only brings the numbers up to date.
+/// The header of a record. Without a direction it holds no frame: the device did not accept the
+/// frame after all, or the record only updates the frame counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) direction: Option<Direction>,
-    /// The tag that the NIC took off or will put in.
+    /// The tag that the NIC stripped or will insert.
     pub(super) vlan: Option<u16>,
     pub(super) timestamp_ns: u64,
     /// Frames before this one.
@@ -89,7 +88,7 @@ impl Head {
         direction | self.vlan.map_or(0, |tci| Self::HAS_VLAN | u64::from(tci) << 16)
     }
 
-    /// From the words of a record, which may be anything.
+    /// Decodes the words of a record, which may hold anything.
     fn read(words: &[u64; HEAD]) -> Result<Self, RingEnd> {
         let direction = match words[1] & 0xff {
             Self::VOID => None,
@@ -102,7 +101,7 @@ impl Head {
         Ok(Self { direction, vlan, timestamp_ns: words[2], before })
     }
 
-    /// Frames up to and with this record.
+    /// Frames up to and including this record.
     fn after(&self) -> Numbers {
         let Numbers { rx, tx } = self.before;
         match self.direction {
@@ -113,12 +112,12 @@ impl Head {
     }
 }
 
-/// The words as the writer has them.
+/// The words on the writer's side.
 pub(super) trait Words {
     fn load(&self, idx: usize, order: Ordering) -> u64;
     fn store(&self, idx: usize, value: u64, order: Ordering);
 
-    /// Stores bytes as they stand, eight to a word, in no order that anybody may rely on.
+    /// Stores bytes unchanged, eight per word, in any order.
     fn store_bytes(&self, first: usize, chunks: &[[u8; 8]]) {
         for (idx, chunk) in (first..).zip(chunks) {
             self.store(idx, u64::from_ne_bytes(*chunk), Ordering::Relaxed);
@@ -126,26 +125,26 @@ pub(super) trait Words {
     }
 }
 
-/// The words as a reader has them.
+/// The words on a reader's side.
 pub(super) trait Copies {
     /// Copies words from `first` on. A word may be old or new, but not half of each.
     fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()>;
 }
 
-/// The end that writes. There is one, and it never waits.
+/// The writing end. There is one, and it never waits.
 pub(super) struct Writer<M> {
     words: M,
     capacity: u64,
-    /// Where the next record begins.
+    /// Position of the next record.
     next: u64,
-    /// Where the record that is being written ends.
+    /// End of the record being written.
     end: u64,
     /// The block whose mark was set last.
     marked: u64,
 }
 
 impl<M: Words> Writer<M> {
-    /// Over the words of a new file, all zero, whose ring has `capacity` words.
+    /// A writer over the words of a new file, all zero, whose ring has `capacity` words.
     pub(super) fn new(words: M, capacity: u64) -> Self {
         assert!(capacity.is_power_of_two(), "a ring's capacity is a power of two");
         Self { words, capacity, next: 0, end: 0, marked: u64::MAX }
@@ -155,7 +154,7 @@ impl<M: Words> Writer<M> {
         &self.words
     }
 
-    /// Writes the first bytes of a frame of `len`, `snap` of them at most. [`Writer::seal`]
+    /// Writes the first bytes of a frame of `len` bytes, at most `snap` of them. [`Writer::seal`]
     /// follows. Costs about a store per eight bytes.
     pub(super) fn offer<'a>(&mut self, len: usize, snap: usize, segments: impl Iterator<Item = &'a [u8]>) {
         let kept = len.min(snap);
@@ -175,7 +174,7 @@ impl<M: Words> Writer<M> {
         pen.finish(self);
     }
 
-    /// Ends the record that was offered, which readers see from here on.
+    /// Completes the offered record and publishes it to readers.
     pub(super) fn seal(&mut self, head: &Head) {
         let words = [head.kind(), head.timestamp_ns, head.before.rx, head.before.tx];
         for (position, word) in (self.next + 1..).zip(words) {
@@ -193,7 +192,7 @@ impl<M: Words> Writer<M> {
         self.words.store(WRITTEN, self.end, Ordering::Release);
     }
 
-    /// Bytes from a position on, in two parts where they lie around the end of the ring.
+    /// Stores bytes from a position on, in two parts if they wrap around the end of the ring.
     #[inline]
     fn put_bytes(&self, position: u64, chunks: &[[u8; 8]]) {
         let begin = (position & (self.capacity - 1)) as usize;
@@ -208,10 +207,11 @@ impl<M: Words> Writer<M> {
     }
 }
 
-/// Where the writer is within a frame: bytes go out eight at a time, however long the segments are.
+/// The writer's place within a frame: bytes are stored eight at a time, whatever the segment
+/// lengths.
 struct RingWriter {
     at: u64,
-    /// Bytes that do not fill a word yet, the first in the lowest place.
+    /// Bytes that do not fill a word yet, the first in the lowest byte.
     partial: u64,
     filled: u32,
 }
@@ -248,17 +248,17 @@ impl RingWriter {
 
     #[inline]
     fn put<M: Words>(&mut self, writer: &Writer<M>, word: u64) {
-        // In memory the bytes stand as in the frame, on machines of either order.
+        // In memory the bytes stand as in the frame, on machines of either byte order.
         writer.put(self.at, word.to_le());
         self.at += 1;
     }
 }
 
-/// Why nothing more comes out of a ring.
+/// Why a ring yields no more records.
 #[derive(Debug)]
 pub(super) enum RingEnd {
     Io(io::Error),
-    /// What it holds was written by no writer of ours.
+    /// Its content was not written by this writer's code.
     Damaged,
 }
 
@@ -268,7 +268,7 @@ impl From<io::Error> for RingEnd {
     }
 }
 
-/// An end that reads. Each has its own place and its own account.
+/// A reading end. Each has its own position and its own counts.
 pub(super) struct Reader<C> {
     words: C,
     capacity: u64,
@@ -277,13 +277,13 @@ pub(super) struct Reader<C> {
     /// Frames up to that position.
     seen: Numbers,
     missed: Numbers,
-    /// A copy of the ring from `next` on is `buffer[at..filled]`.
+    /// `buffer[at..filled]` is a copy of the ring from `next` on.
     buffer: Vec<u64>,
     at: usize,
     filled: usize,
 }
 
-/// A frame as a reader found it.
+/// A frame in a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) direction: Direction,
@@ -294,7 +294,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<C: Copies> Reader<C> {
-    /// A reader that stands nowhere yet: [`Reader::join`] it. `capacity` is that of the ring, a
+    /// A reader without a position: [`Reader::join`] sets it. `capacity` is that of the ring, a
     /// power of two.
     pub(super) fn new(words: C, capacity: u64) -> Self {
         let buffer = vec![0; COPY_WORDS.min(capacity as usize)];
@@ -302,13 +302,13 @@ impl<C: Copies> Reader<C> {
         Self { words, capacity, next: 0, seen, missed, buffer, at: 0, filled: 0 }
     }
 
-    /// Goes to the newest record: the first one that is read will be the next one written. False
-    /// where the writer is in the middle of one each time: try again.
+    /// Skips to the newest record: the first one read will be the next one written. False if the
+    /// writer was in the middle of one each time: try again.
     pub(super) fn join(&mut self) -> Result<bool, RingEnd> {
         for _ in 0..JOINS_MAX {
             self.next = self.load(WRITTEN)?;
-            // The numbers are stored behind a claim and before `WRITTEN` is raised. Where neither
-            // has moved meanwhile, they are those of that position.
+            // The counts are stored after a claim and before `WRITTEN` is raised. If neither has
+            // moved meanwhile, they are those of that position.
             self.seen = Numbers { rx: self.load(RX_FRAMES)?, tx: self.load(TX_FRAMES)? };
             if self.load(CLAIMED)? == self.next {
                 return Ok(true);
@@ -321,18 +321,18 @@ impl<C: Copies> Reader<C> {
         &self.words
     }
 
-    /// Frames that were overwritten before this reader came to them.
+    /// Frames that were overwritten before this reader reached them.
     pub(super) fn missed(&self) -> Numbers {
         self.missed
     }
 
-    /// The next frame, or nothing new. Never waits for the writer.
+    /// The next frame, or none. Never waits for the writer.
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, RingEnd> {
         for _ in 0..VOIDS_MAX {
             let len = match self.whole_record()? {
                 Some(len) => len,
                 None if !self.refill()? => return Ok(None),
-                // A writer of ours publishes whole records, and the longest fits the buffer.
+                // The writer publishes whole records, and the longest fits the buffer.
                 None => self.whole_record()?.ok_or(RingEnd::Damaged)?,
             };
             let start = self.at;
@@ -350,7 +350,7 @@ impl<C: Copies> Reader<C> {
         Ok(None)
     }
 
-    /// The words of the next record, where the buffer has all of it.
+    /// The words of the next record, if the buffer has all of it.
     fn whole_record(&self) -> Result<Option<usize>, RingEnd> {
         let held = self.filled - self.at;
         if held < HEAD {
@@ -365,7 +365,7 @@ impl<C: Copies> Reader<C> {
         Ok((len <= held).then_some(len))
     }
 
-    /// Takes over the numbers of a record: what lies between them and the last ones was missed.
+    /// Takes over the counts of a record: the difference to the last ones was missed.
     fn account(&mut self, head: &Head) -> Result<(), RingEnd> {
         let (Some(rx), Some(tx)) = (head.before.rx.checked_sub(self.seen.rx), head.before.tx.checked_sub(self.seen.tx))
         else {
@@ -377,7 +377,7 @@ impl<C: Copies> Reader<C> {
         Ok(())
     }
 
-    /// Copies what is new, as much as the buffer holds; false where nothing is.
+    /// Copies new words, as many as the buffer holds; false if there are none.
     fn refill(&mut self) -> Result<bool, RingEnd> {
         (self.at, self.filled) = (0, 0);
         for _ in 0..RESYNCS_MAX {
@@ -399,8 +399,8 @@ impl<C: Copies> Reader<C> {
         Ok(false)
     }
 
-    /// After an overrun: goes to the first record behind the oldest quarter of the ring, which the
-    /// writer is about to overwrite next.
+    /// After an overrun: skips to the first record behind the oldest quarter of the ring, which the
+    /// writer overwrites next.
     fn resync(&mut self) -> Result<(), RingEnd> {
         let mut marks = [0; MARKS_LEN];
         let (written, claimed) = (self.load(WRITTEN)?, self.load(CLAIMED)?);
@@ -417,7 +417,7 @@ impl<C: Copies> Reader<C> {
         Ok(())
     }
 
-    /// Copies `len` words of the ring from the reader's position on, in two parts where they lie
+    /// Copies `len` words of the ring from the reader's position on, in two parts if they wrap
     /// around its end.
     fn copy_ring(&mut self, len: usize) -> io::Result<()> {
         let begin = (self.next & (self.capacity - 1)) as usize;
@@ -436,7 +436,7 @@ impl<C: Copies> Reader<C> {
         Ok(word[0])
     }
 
-    /// Copies words; what is read after it is at least as new.
+    /// Copies words; later reads are at least as new.
     fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()> {
         self.words.copy(first, into)?;
         fence(Ordering::Acquire);
@@ -444,7 +444,7 @@ impl<C: Copies> Reader<C> {
     }
 }
 
-/// Words of a block, of which each has a mark.
+/// Words of a block; each block has a mark.
 fn block_words(capacity: u64) -> u64 {
     (capacity / MARKS_LEN as u64).max(1)
 }
@@ -463,7 +463,7 @@ pub(super) mod tests {
     #[cfg(loom)]
     use loom::sync::atomic::AtomicU64;
 
-    /// Words that two threads of one process share.
+    /// Words shared by two threads of one process.
     #[derive(Clone)]
     pub(in super::super) struct Plain(Arc<[AtomicU64]>);
 
@@ -492,8 +492,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Frame `n` of those received: its number eight times over, cut to a length that depends on
-    /// it.
+    /// Frame `n` of those received: its number eight times over, truncated to a length that depends
+    /// on it.
     pub(in super::super) fn write(writer: &mut Writer<Plain>, n: u64, len_max: usize) {
         let bytes = n.to_ne_bytes().repeat(8);
         writer.offer(64, len_max.min(n as usize % 65), [&bytes[..3], &bytes[3..]].into_iter());
@@ -501,7 +501,7 @@ pub(super) mod tests {
         writer.seal(&Head { direction: Some(Direction::Rx), vlan: None, timestamp_ns: n, before });
     }
 
-    /// Reads one frame and checks it; its number.
+    /// Reads one frame and checks it; returns its number.
     pub(in super::super) fn read(reader: &mut Reader<Plain>, len_max: usize) -> Option<u64> {
         let record = reader.next().unwrap()?;
         let n = record.timestamp_ns;
@@ -536,8 +536,8 @@ pub(super) mod tests {
         fn overrun_reader_goes_on_behind_the_oldest_quarter_and_counts_what_it_passed() {
             let (mut writer, mut reader) = ring(256);
             (0..1_000).for_each(|n| write(&mut writer, n, 0));
-            // A frame without bytes takes 5 words: 51 fit, and a block of 4 words begins each 13th
-            // at most.
+            // A frame without bytes takes 5 words: 51 fit, and at most each 13th begins a block of
+            // 4 words.
             let first = read(&mut reader, 0).unwrap();
             assert!((1_000 - 51..=1_000 - 36).contains(&first), "{first}");
             assert_eq!(reader.missed().rx, first);

@@ -1,4 +1,4 @@
-//! The receiving half of a tapped queue.
+//! The receive half of a tapped queue.
 
 use std::rc::Rc;
 
@@ -7,8 +7,7 @@ use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, Pool};
 use crate::time::Instant;
 
-/// The receiving half of a tapped queue. Of both halves it is the one that asks whether somebody
-/// listens.
+/// The receive half of a tapped queue. Of both halves it is the one that checks for a listener.
 pub struct TapRx<R> {
     inner: R,
     tap: Rc<Recorder>,
@@ -19,23 +18,23 @@ impl<R: RxQueue> TapRx<R> {
         Self { inner, tap }
     }
 
-    /// Whether somebody listened when the queue was polled last.
+    /// Whether a listener was present at the last poll.
     pub fn is_heard(&self) -> bool {
         self.tap.is_heard()
     }
 
-    /// The receiving half within.
+    /// The wrapped receive half.
     pub fn inner(&self) -> &R {
         &self.inner
     }
 
-    /// The receiving half within, to change what may change while it runs.
+    /// The wrapped receive half, to change settings while it runs.
     pub fn inner_mut(&mut self) -> &mut R {
         &mut self.inner
     }
 
-    /// The burst of a turn in which somebody listens or leaves. Out of line, so that a turn without
-    /// listeners keeps nothing in registers for it.
+    /// Receives the burst of a turn in which a listener is present or leaves. Not inlined, so that
+    /// a turn without listeners occupies no registers for it.
     #[inline(never)]
     fn attend(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
         let is_heard = self.tap.attend(now);

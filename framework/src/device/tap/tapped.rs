@@ -1,4 +1,4 @@
-//! Which queues of this machine can be listened to.
+//! The tapped queues of this machine.
 
 use core::fmt;
 use std::fs::File;
@@ -14,19 +14,19 @@ use super::listener::Listener;
 use super::ring::{Copies, RingEnd};
 use crate::counters::{Access, Content, Shared, is_stale, is_trusted, printable, shared_files, user_of_process};
 
-/// A queue of a running process that can be listened to.
+/// A tapped queue of a running process.
 #[derive(Debug)]
 pub struct Tapped {
     /// The application.
     pub app: String,
-    /// Its process, by the number that it has for itself.
+    /// Its pid, in its own pid namespace.
     pub pid: u32,
-    /// The user whose file it is, where that is neither root nor the one who reads it: all else is
-    /// that user's claim.
+    /// The owner of the file, if that is neither root nor the reader: everything else is that
+    /// user's claim.
     pub user: Option<u32>,
-    /// When the tap was made.
+    /// The time at which the tap was made.
     pub started: SystemTime,
-    /// The device as its user knows it.
+    /// The device, by the name its operator knows.
     pub device: String,
     /// The queue of that device.
     pub queue: u16,
@@ -40,15 +40,15 @@ pub struct Tapped {
 pub struct Taps {
     /// Those of running processes, ordered by process, device and queue.
     pub running: Vec<Tapped>,
-    /// Files that cannot be listened to, and why: often those of other users.
+    /// Files that cannot be opened, and why: often those of other users.
     pub closed: Vec<TapError>,
 }
 
 impl Tapped {
-    /// Looks for taps in `directory`. Files that dead processes left are passed over.
+    /// Lists the taps in `directory`. Files of dead processes are skipped.
     ///
     /// # Errors
-    /// The directory cannot be listed. One that is not there holds nothing.
+    /// The directory cannot be listed. A missing directory counts as empty.
     pub fn list(directory: &Path) -> Result<Taps, TapError> {
         let mut taps = Taps::default();
         let files = shared_files(directory, Content::Frames, Access::Write);
@@ -63,14 +63,14 @@ impl Tapped {
         Ok(taps)
     }
 
-    /// Whether the process may be the one that it says: the file is root's or one's own, or of the
-    /// user who runs that process. Another user can give his files any name.
+    /// Whether the named process may be genuine: the file belongs to root, to the reader, or to the
+    /// user who runs that process. Other users can give their files any name.
     pub fn is_credible(&self) -> bool {
         self.user.is_none_or(|user| user_of_process(self.pid) == Some(user))
     }
 
-    /// Begins to listen: to the first `snap_len` bytes of each frame, and to more where another
-    /// listener wants more.
+    /// Starts to listen: to the first `snap_len` bytes of each frame, and to more if another
+    /// listener requests more.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -83,7 +83,7 @@ impl Tapped {
         &self.path
     }
 
-    /// None where the process has ended.
+    /// None if the process has ended.
     fn open(shared: Shared) -> Result<Option<Self>, TapError> {
         let Shared { path, user, file } = shared;
         let fault = |fault| TapError { path: path.clone(), fault };
@@ -106,7 +106,7 @@ impl Tapped {
     }
 }
 
-/// Read, not mapped: a mapped file that shrinks would kill the reader. The kernel copies an aligned
+/// Read, not mapped: if a mapped file shrinks, the reader is killed. The kernel copies an aligned
 /// word in one piece.
 impl Copies for File {
     fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()> {
@@ -114,7 +114,7 @@ impl Copies for File {
     }
 }
 
-/// Why a tap cannot be listened to, or no longer.
+/// Why a tap cannot be opened, or no longer be read.
 #[derive(Debug)]
 pub struct TapError {
     path: PathBuf,
@@ -137,7 +137,7 @@ impl TapError {
         Self { path: path.to_owned(), fault }
     }
 
-    /// Whether the file belongs to somebody else.
+    /// Whether the error is a lack of permission.
     pub fn is_permission(&self) -> bool {
         matches!(&self.fault, Fault::Io(error) if error.kind() == io::ErrorKind::PermissionDenied)
     }

@@ -1,4 +1,4 @@
-//! Tapped wires in memory: with nobody there, with listeners that keep up, that are slow, and that
+//! Tapped wires in memory: without listeners, with listeners that keep up, that are slow, and that
 //! die.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -50,7 +50,7 @@ impl Port {
         taps.running.pop().unwrap()
     }
 
-    /// A listener that the worker has heard.
+    /// A listener that the worker has noticed.
     fn listen(&mut self, snap_len: usize) -> Listener {
         let mut listener = self.tapped().listen(snap_len).unwrap();
         self.receive();
@@ -58,7 +58,7 @@ impl Port {
         listener
     }
 
-    /// What the worker gets in one turn.
+    /// Runs one receive of the worker; returns the number of frames.
     fn receive(&mut self) -> usize {
         let mut burst = Burst::new();
         let received = self.rx.receive(&mut burst, 32, &self.pool, self.now);
@@ -66,14 +66,14 @@ impl Port {
         received
     }
 
-    /// The peer sends a frame, and the worker gets it.
+    /// The peer sends a frame, and the worker receives it.
     fn arrive(&mut self, frame: &[u8]) {
         self.far.1.post(self.pool.alloc_copy(frame).unwrap(), Offload::NONE).unwrap();
         self.far.1.ring_doorbell(self.now);
         assert_eq!(self.receive(), 1);
     }
 
-    /// The worker sends a frame, and the peer gets it.
+    /// The worker sends a frame, and the peer receives it.
     fn send(&mut self, mbuf: Mbuf, offload: Offload) {
         self.tx.post(mbuf, offload).unwrap();
         self.tx.ring_doorbell(self.now);
@@ -89,7 +89,7 @@ impl Port {
     }
 }
 
-/// Which way, how long it was, and what there is of it.
+/// Direction, length on the wire, and recorded bytes.
 type Seen = (Direction, usize, Vec<u8>);
 
 fn read_all(listener: &mut Listener) -> Vec<Seen> {
@@ -117,8 +117,8 @@ impl Rig for TapRig {
         let ((mut near_rx, tx), (rx, far_tx)) = (open(near, &tx_pool, "near"), open(far, &rx_pool, "far"));
         let taps = Tapped::list(self.directory.path()).unwrap().running;
         let listeners: Vec<_> = taps.into_iter().take_while(|_| self.listens).map(|tap| tap.listen(64)).collect();
-        // The sender hears of its listener as its receiving half is polled, which the suite does
-        // not do.
+        // The send half learns of its listener when the receive half is polled, which the suite
+        // does not do.
         near_rx.receive(&mut Burst::new(), 32, &tx_pool, Instant::ZERO);
         let dropped = Box::new(move || {
             let _open = (&near_rx, &far_tx, &listeners);
@@ -351,8 +351,7 @@ fn file_that_shrank_or_was_scribbled_on_ends_the_listener_in_words() {
     let error = listener.read().err().unwrap().to_string();
     assert!(error.contains("is damaged"), "{error}");
     let mut other = port.listen(64);
-    // The worker's mapping would not survive a file that is cut in place, and neither would this
-    // test.
+    // The worker's mapping would not survive a truncation of the file, and neither would this test.
     drop(port);
     file.set_len(8).unwrap();
     assert!(other.tend().is_err());

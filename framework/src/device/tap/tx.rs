@@ -1,4 +1,4 @@
-//! The sending half of a tapped queue.
+//! The send half of a tapped queue.
 
 use std::rc::Rc;
 
@@ -7,9 +7,9 @@ use crate::device::{Offload, Preposted, TxQueue, TxTimestamp};
 use crate::mem::Mbuf;
 use crate::time::Instant;
 
-/// The sending half of a tapped queue. It shows what the inner device takes, as it was posted:
-/// checksums that the NIC fills in are not filled in yet, and segmentation is not done. The time is
-/// that of the turn in which it was posted.
+/// The send half of a tapped queue. It records each frame that the inner device accepts, as it was
+/// posted: before checksum insertion and segmentation. The time is that of the turn in which it was
+/// posted.
 pub struct TapTx<T> {
     inner: T,
     tap: Rc<Recorder>,
@@ -20,12 +20,12 @@ impl<T: TxQueue> TapTx<T> {
         Self { inner, tap }
     }
 
-    /// The sending half within.
+    /// The wrapped send half.
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// The sending half within, to change what may change while it runs.
+    /// The wrapped send half, to change settings while it runs.
     pub fn inner_mut(&mut self) -> &mut T {
         &mut self.inner
     }
@@ -38,13 +38,11 @@ impl<T: TxQueue> TapTx<T> {
 
     #[inline(never)]
     fn record(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        // A worker that tries again and again at a full ring must not fill the tap's with records
-        // of nothing.
+        // A worker that retries at a full ring must not fill the tap's ring with void records.
         if self.inner.room() == 0 {
             return self.pass(mbuf, offload);
         }
-        // Written before the frame is out of hand, and taken back where the device does not take
-        // it.
+        // Written before the frame is handed over, and removed if the device refuses it.
         self.tap.offer(&mbuf);
         let posted = self.inner.post(mbuf, offload);
         match &posted {
@@ -68,7 +66,7 @@ impl<T: TxQueue> TxQueue for TapTx<T> {
         self.inner.dry_run(mbuf, offload);
     }
 
-    /// While somebody listens no frame stands: each is recorded as it is posted.
+    /// With a listener present no frame is preposted: each is recorded as it is posted.
     fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
         if self.tap.is_heard() { None } else { self.inner.prepost(frame) }
     }

@@ -1,5 +1,5 @@
-//! The memory that kernel and worker share: the region of the worker's pool, cut into the pool's
-//! own buffers.
+//! The memory that kernel and worker share: the region of the worker's pool, divided into the
+//! pool's own buffers.
 //!
 //! ```text
 //!  chunk   | metadata 128 | kernel's headroom 256 | frame ...             |
@@ -11,11 +11,12 @@
 //! `unsafe`, because registering memory lets the kernel write into it.
 //!
 //! Invariants:
-//! 1. The socket is closed before the region may go: both are here, and `drop` closes first.
-//! 2. A chunk that the kernel has is an mbuf that nobody else can reach: it is in [`Lent`] or in
-//!    the sender's [`InFlight`](super::in_flight::InFlight), which give it out only when the kernel
-//!    has given it back, or, when the halves of a queue are dropped, in `leftovers` here until the
-//!    socket is closed.
+//! 1. The socket is closed before the region can be dropped: both are here, and `drop` closes
+//!    first.
+//! 2. A chunk that the kernel owns is an mbuf that nothing else can reach: it is in [`FillChunks`]
+//!    or in the sender's [`InFlight`](super::in_flight::InFlight), which return it only once the
+//!    kernel has released it, or, when the halves of a queue are dropped, in `leftovers` here until
+//!    the socket is closed.
 
 use core::cell::{Cell, RefCell};
 use std::io;
@@ -27,13 +28,13 @@ use super::sys;
 use crate::mem::{Layout, METADATA_LEN, Mbuf, Pool, Region, prefetch_line};
 
 const LINE_LEN: usize = 64;
-/// Headers and a short message: what is read of a frame at once. Of a longer one the CPU sees by
-/// itself that it is read on.
+/// Headers and a short message: the bytes of a frame that are read at once. In a longer frame the
+/// hardware prefetcher detects the sequential reads.
 const PREFETCHED_LEN: usize = 4 * LINE_LEN;
 
 /// An AF_XDP socket with its memory.
 pub(in crate::device::af_xdp) struct Umem {
-    /// `None` once it is closed.
+    /// `None` once closed.
     socket: Option<OwnedFd>,
     region: Arc<Region>,
     geometry: Geometry,
@@ -43,14 +44,14 @@ pub(in crate::device::af_xdp) struct Umem {
     leftovers: RefCell<Vec<Mbuf>>,
 }
 
-/// How addresses become chunks.
+/// The mapping of addresses to chunks.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::af_xdp) struct Geometry {
     base: usize,
     chunks: usize,
-    /// Chunks are a power of two apart.
+    /// Log2 of the distance between chunks.
     shift: u32,
-    /// From the start of a chunk to where the kernel puts a frame.
+    /// From the start of a chunk to the frame that the kernel writes.
     data_offset: usize,
 }
 
@@ -60,8 +61,8 @@ impl Umem {
         let region = Arc::clone(pool.region());
         let geometry = Geometry::of(pool);
         let len = geometry.chunks << geometry.shift;
-        // SAFETY: the region is kept until the socket is closed (1), and a chunk that the kernel
-        // has is in nobody else's hands (2).
+        // SAFETY: the region is kept until the socket is closed (1), and nothing else can reach a
+        // chunk that the kernel owns (2).
         unsafe { sys::register_umem(&socket, &region, len, 1 << geometry.shift, METADATA_LEN) }?;
         Ok(Self {
             socket: Some(socket),
@@ -97,7 +98,7 @@ impl Umem {
         self.gone.get()
     }
 
-    /// Keeps mbufs that the kernel may still have until the socket is closed.
+    /// Keeps mbufs that the kernel may still own until the socket is closed.
     pub(in crate::device::af_xdp) fn keep(&self, mbufs: impl Iterator<Item = Mbuf>) {
         self.leftovers.borrow_mut().extend(mbufs);
     }
@@ -107,8 +108,8 @@ impl Drop for Umem {
     fn drop(&mut self) {
         // In copy mode the kernel touches no chunk after close(2) has returned: net/xdp/xsk.c
         // unbinds and waits for a grace period. A driver in zero-copy mode is stopped later, by a
-        // work queue, and may write until then: its chunks never go home, and the pool, which
-        // notices, leaves its region behind.
+        // work queue, and may write until then: its chunks are never freed, and so the pool leaks
+        // its region.
         drop(self.socket.take());
         for mbuf in self.leftovers.get_mut().drain(..) {
             if self.zero_copy.get() { core::mem::forget(mbuf) } else { mbuf.free() }
@@ -131,14 +132,14 @@ impl Geometry {
         self.chunks
     }
 
-    /// The chunk that an address of the umem lies in; `None` outside.
+    /// The chunk that contains an address of the umem; `None` outside.
     #[inline]
     pub(in crate::device::af_xdp) fn chunk(&self, addr: u64) -> Option<usize> {
         let chunk = usize::try_from(addr >> self.shift).ok()?;
         (chunk < self.chunks).then_some(chunk)
     }
 
-    /// The address of `bytes` for a descriptor; `None` where they are not inside one chunk.
+    /// The descriptor address of `bytes`; `None` if they are not inside one chunk.
     #[inline]
     pub(in crate::device::af_xdp) fn addr_of(&self, bytes: &[u8]) -> Option<u64> {
         let addr = bytes.as_ptr().addr().checked_sub(self.base)? as u64;
@@ -146,9 +147,8 @@ impl Geometry {
         (self.offset(addr) + bytes.len() <= 1 << self.shift).then_some(addr)
     }
 
-    /// Asks the CPU for the first lines of the frame that a descriptor names, all at once: the
-    /// kernel has written them on its core. One that is wrong asks for lines of somebody else,
-    /// which does no harm.
+    /// Prefetches the first lines of the frame in a descriptor, all at once: the kernel has written
+    /// them on its core. A wrong descriptor prefetches unrelated lines, which does no harm.
     #[inline]
     pub(in crate::device::af_xdp) fn prefetch(&self, desc: &Desc) {
         let (start, len) = (self.base.wrapping_add(desc.addr as usize), (desc.len as usize).min(PREFETCHED_LEN));
@@ -163,7 +163,7 @@ impl Geometry {
     }
 }
 
-/// Whether buffers of this layout are chunks that the kernel takes.
+/// Whether the kernel accepts buffers of this layout as chunks.
 pub(in crate::device::af_xdp) fn is_umem_layout(layout: Layout) -> bool {
     matches!(layout.stride(), 2048 | 4096) && layout == Layout::umem(layout.stride())
 }
@@ -175,19 +175,19 @@ pub(crate) fn chunks_for(frame_len_max: usize) -> Layout {
     if frame_len_max <= smaller.data_room() { smaller } else { Layout::umem(4_096) }
 }
 
-/// What is wrong with a descriptor.
+/// The error in a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) enum DescriptorError {
-    /// The address lies outside the umem, or in a chunk that the kernel was not lent.
+    /// The address lies outside the umem, or in a chunk that the kernel does not own.
     Address,
-    /// The bytes reach into the metadata or out of the chunk. The buffer has gone home.
+    /// The bytes reach into the metadata or out of the chunk. The buffer has been freed.
     Length,
 }
 
-/// The chunks that the kernel has to receive into.
+/// The chunks that the kernel receives into.
 pub(in crate::device::af_xdp) struct FillChunks {
     geometry: Geometry,
-    /// For each chunk its mbuf, empty, while the kernel has it.
+    /// For each chunk its empty mbuf, while the kernel owns it.
     mbufs: Box<[Option<Mbuf>]>,
     count: u32,
 }
@@ -197,14 +197,14 @@ impl FillChunks {
         Self { geometry, mbufs: (0..geometry.chunks).map(|_| None).collect(), count: 0 }
     }
 
-    /// Chunks that the kernel has.
+    /// Chunks that the kernel owns.
     #[inline]
     pub(in crate::device::af_xdp) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Notes that the kernel gets the chunk of a fresh mbuf; its address for the fill ring. Panics
-    /// where the mbuf is of another region: the caller has compared the pools.
+    /// Gives the chunk of a fresh mbuf to the kernel; returns its address for the fill ring. Panics
+    /// if the mbuf is from another region: the caller has compared the pools.
     #[inline]
     pub(in crate::device::af_xdp) fn lend(&mut self, mbuf: Mbuf) -> u64 {
         let addr = self.geometry.addr_of(mbuf.bytes()).expect("an mbuf of the umem's own pool");
@@ -215,8 +215,8 @@ impl FillChunks {
         (chunk << self.geometry.shift) as u64
     }
 
-    /// The mbuf of a received frame, or part of one. All that the kernel says is checked: a chunk
-    /// that it was lent, bytes behind the metadata and inside the chunk.
+    /// The mbuf of a received frame, or of a part of one. The whole descriptor is validated: the
+    /// kernel owns the chunk, and the bytes are behind the metadata and inside the chunk.
     #[inline]
     pub(in crate::device::af_xdp) fn take_back(&mut self, desc: &Desc) -> Result<Mbuf, DescriptorError> {
         let mbuf = self.geometry.chunk(desc.addr).and_then(|chunk| self.mbufs[chunk].take());
@@ -234,14 +234,14 @@ impl FillChunks {
         Ok(mbuf)
     }
 
-    /// All mbufs, as the kernel is gone or going.
+    /// All mbufs, as the kernel's side is gone or closing.
     pub(in crate::device::af_xdp) fn take_all(&mut self) -> impl Iterator<Item = Mbuf> + '_ {
         self.count = 0;
         self.mbufs.iter_mut().filter_map(Option::take)
     }
 }
 
-/// Makes an empty mbuf, whose data begins at `data_offset` of its chunk, show `len` bytes from
+/// Sets an empty mbuf, whose data begins at `data_offset` of its chunk, to `len` bytes from
 /// `offset`, where a driver with a headroom of its own has put them. The caller has checked that
 /// they are inside.
 #[cold]
@@ -269,8 +269,8 @@ mod tests {
         Pool::new(Arc::new(Region::heap(layout.region_len(CHUNKS)).unwrap()), layout).unwrap()
     }
 
-    /// What becomes of a descriptor while chunk 0 is lent: offset in the chunk and bytes, or the
-    /// fault. No buffer is lost.
+    /// Checks the result for a descriptor while the kernel owns chunk 0: offset in the chunk and
+    /// bytes, or the error. No buffer is lost.
     fn check(addr: u64, len: u32, expected: Result<(usize, usize), DescriptorError>) {
         let pool = pool();
         let mut lent = FillChunks::new(Geometry::of(&pool));

@@ -1,4 +1,4 @@
-//! The port: an interface with our program on it, and the queues that workers take.
+//! The port: an interface with our program attached, and the queues that workers take.
 
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
@@ -19,45 +19,43 @@ use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads, rings};
 use crate::mem::{Layout, Pool, Sizing};
 
-/// Which interface, and how.
+/// The interface, and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfXdpConfig {
     /// The interface's name, in the network namespace of the thread that opens it.
     pub interface: String,
-    /// Where the program runs. By default the best there is.
+    /// Where the program runs. By default the best mode available.
     pub mode: Mode,
-    /// Whether frames are copied. By default not, where the driver can.
+    /// Whether frames are copied. By default zero-copy if the driver supports it.
     pub copying: Copying,
-    /// Frames that may wait for the worker, and buffers that the kernel has for them: a power of
-    /// two. Too few and a burst is dropped by the kernel (`rx_ring_full`, `kernel_dropped`); too
+    /// Receive ring length in frames, and the number of buffers for them in the kernel: a power of
+    /// two. Too few and the kernel drops part of a burst (`rx_ring_full`, `kernel_dropped`); too
     /// many and the buffers fall out of the cache before they are used again. By default 2,048.
     pub rx_ring_len: u32,
-    /// Buffers of frames that may be on their way out: a power of two. By default 1,024.
+    /// Transmit ring length in buffers: a power of two. By default 1,024.
     pub tx_ring_len: u32,
-    /// Rules at the same time; 100 bytes of kernel memory each. By default 4,096.
+    /// Maximum number of rules; 100 bytes of kernel memory each. By default 4,096.
     pub rules_max: usize,
-    /// Whether frames are to bring when they arrived, by the NIC's clock. Stamping is switched on
-    /// for all frames of the interface and restored when the device is dropped. The clock is the
-    /// PTP clock of the NIC as it is: in TAI where `ptp4l` sets it (37 s ahead of UTC since 2017),
-    /// in UTC where `phc2sys` copies the system's, free running where nobody does. Where there are
-    /// none the device works without and [`describe`](AfXdpDevice::describe) says why. Costs a call
-    /// of the driver for each frame of ours. By default off.
+    /// Receive timestamps, by the NIC's clock. Stamping is switched on for all frames of the
+    /// interface and restored when the device is dropped. The clock is the unmodified PTP clock of
+    /// the NIC: in TAI if `ptp4l` sets it (37 s ahead of UTC since 2017), in UTC if `phc2sys`
+    /// copies the system's, free running otherwise. If timestamps are unavailable the device works
+    /// without, and [`describe`](AfXdpDevice::describe) gives the reason. Costs a driver call for
+    /// each of our frames. By default off.
     pub rx_timestamps: bool,
-    /// Whether frames are to bring the hash that the NIC spreads them over its queues by, where the
-    /// driver tells it. By default off.
+    /// The RSS hash that the NIC distributes frames by, if the driver provides it. By default off.
     pub rx_hash: bool,
-    /// Whether the VLAN tags that the NIC takes off are to come with their frames and count for
-    /// rules, where the driver tells them. Without it, or where the driver does not, such frames
-    /// look untagged. Where the NIC takes tags off a frame of ours costs up to 4 ns more than
-    /// without: 26 and 30 ns, the least of 14 runs in turns over veth on a busy machine. By default
-    /// on.
+    /// VLAN tags that the NIC strips are passed with their frames and matched by rules, if the
+    /// driver provides them. Otherwise such frames appear untagged. If the NIC strips tags, each of
+    /// our frames costs up to 4 ns more: 26 and 30 ns, the least of 14 runs in turns over veth on a
+    /// busy machine. By default on.
     pub rx_vlan: bool,
 }
 
 impl AfXdpConfig {
-    /// The best that driver and kernel can do on `interface`: 2048 frames to receive, 1024 to send,
-    /// 4096 rules, VLAN tags. At 10 Gbit/s 2048 of the shortest frames are 138 µs: longer than a
-    /// worker is away.
+    /// The best mode of driver and kernel on `interface`: 2048 frames to receive, 1024 to send,
+    /// 4096 rules, VLAN tags. At 10 Gbit/s 2048 of the shortest frames last 138 µs: longer than a
+    /// worker is absent.
     pub fn new(interface: &str) -> Self {
         Self {
             interface: interface.into(),
@@ -76,38 +74,38 @@ impl AfXdpConfig {
 /// Ethernet's header and one VLAN tag.
 pub(in crate::device::af_xdp) const LINK_HEADER_LEN: usize = 14 + 4;
 
-/// A live port. While it or one of its queues exists our program is on the interface; with the last
-/// of them, or the process, it is gone.
+/// A live port. Our program is attached as long as this or one of its queues exists; when the last
+/// of them is dropped, or the process ends, it is detached.
 pub struct AfXdpDevice {
     port: Arc<Port>,
     config: AfXdpConfig,
     taken: Vec<bool>,
 }
 
-/// A queue on its way to a worker.
+/// A queue before a worker opens it.
 pub struct AfXdpQueue {
     port: Arc<Port>,
     awaited: Awaited,
     config: AfXdpConfig,
     idx: u16,
     frame_len_max: usize,
-    /// Opened by the main thread, so that they are of its network namespace.
+    /// Opened by the main thread, so that they belong to its network namespace.
     sockets: Vec<OwnedFd>,
     watch: LinkWatch,
 }
 
 impl AfXdpDevice {
-    /// Puts a program without rules on the interface. The kernel goes on receiving every frame
-    /// until a rule names some of them and the queue they come on has been polled, or was to send
-    /// something.
+    /// Attaches a program without rules to the interface. The kernel goes on receiving every frame
+    /// until a rule matches some of them and the queue they arrive on has been polled, or has tried
+    /// to send.
     ///
-    /// Nothing leaves a queue before all that were taken by then hear, as an answer may come on any
-    /// of them: so take the queues before the first worker starts. Who sends before is told that
-    /// there is no room (`tx/refused_before_ready`).
+    /// No queue sends before all queues taken so far receive, as an answer may arrive on any of
+    /// them: so take the queues before the first worker starts. An earlier send finds no room
+    /// (`tx/refused_before_ready`).
     ///
     /// # Errors
-    /// One sentence with the next step in it: no such interface, no permission, a program of
-    /// somebody else on the interface (and whose), a driver without XDP, a kernel that is too old.
+    /// One sentence with the next step: no such interface, no permission, another program on the
+    /// interface (and its owner), a driver without XDP, a kernel that is too old.
     pub fn open(config: &AfXdpConfig) -> Result<Self, DeviceError> {
         for (name, len) in [("rx_ring_len", config.rx_ring_len), ("tx_ring_len", config.tx_ring_len)] {
             if !len.is_power_of_two() || !(64..=65_536).contains(&len) {
@@ -115,7 +113,7 @@ impl AfXdpDevice {
             }
         }
         let interface = Interface::find(&config.interface)?;
-        // A thread may have the capabilities for programs but not for sockets: say so before
+        // A thread may have the capabilities for programs but not for sockets: report that before
         // anything is attached.
         socket::open()?;
         let taken = vec![false; interface.queues.into()];
@@ -128,21 +126,20 @@ impl AfXdpDevice {
         self.port.mode
     }
 
-    /// Why no frame will come again though the interface is there: somebody has taken our program
-    /// off it, and it cannot be put back. The queues then have
+    /// Why no frame will arrive again although the interface exists: someone has detached our
+    /// program, and it cannot be attached again. The queues then have
     /// [ended](crate::device::RxState::Ended).
     pub fn why_ended(&self) -> Option<String> {
         self.port.lost().map(|lost| lost.to_string())
     }
 
-    /// Whether the interface is a link that the kernel makes up (veth, tun). Frames on it may come
-    /// from a stack of this very machine, which leaves checksums to be finished by a NIC that is
-    /// not there.
+    /// Whether the interface is a virtual link (veth, tun). Its frames may come from a stack of
+    /// this same machine, which leaves checksums to a NIC that is not there.
     pub fn is_virtual(&self) -> bool {
         self.port.interface.is_virtual
     }
 
-    /// What was chosen and what the driver can do, in words, for the operator.
+    /// The chosen modes and the driver's capabilities, in words for the operator.
     pub fn describe(&self) -> String {
         let (interface, driver) = (&self.port.interface, &self.port.interface.driver);
         let mut words = format!("{}, mtu {}, queues {}: ", interface.name, interface.mtu, interface.queues);
@@ -164,7 +161,7 @@ impl AfXdpDevice {
         words
     }
 
-    /// What comes with a frame, and why the rest does not.
+    /// The metadata of a frame, and why other metadata is unavailable.
     fn describe_told(&self) -> String {
         let (port, interface) = (&self.port, &self.port.interface.name);
         let [timestamp, hash, vlan] = &port.found;
@@ -191,7 +188,7 @@ impl AfXdpDevice {
         timestamp + &hash + &vlan
     }
 
-    /// Whether the driver is asked for this.
+    /// Whether the driver provides this.
     fn has_hint(&self, hint: RxHint) -> bool {
         self.port.found[hint as usize].is_ok()
     }
@@ -229,8 +226,8 @@ impl Device for AfXdpDevice {
         &self.port.interface.name
     }
 
-    /// As found at [`AfXdpDevice::open`]. Chains to send need Linux 6.6, and in zero-copy mode a
-    /// driver that has them.
+    /// As found at [`AfXdpDevice::open`]. Sending chains needs Linux 6.6, and in zero-copy mode a
+    /// driver with multi-buffer support.
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             queues: self.port.interface.queues,
@@ -272,22 +269,22 @@ impl Device for AfXdpDevice {
         })
     }
 
-    /// Frames that the rule names and that the NIC delivers to queue `idx` come to us. AF_XDP moves
-    /// no frame between queues: where a NIC spreads frames over several, put the rule in place for
-    /// each of them, or tell the NIC (`ethtool -N`).
+    /// Steers frames that match the rule and that the NIC delivers to queue `idx` to us. AF_XDP
+    /// moves no frame between queues: if a NIC distributes frames over several, install the rule
+    /// for each of them, or configure the NIC (`ethtool -N`).
     ///
-    /// Where several rules name a frame, one with ports goes before one without, and one with more
-    /// fields before one with fewer, to decide its flow tag. Of a frame whose headers are spread
-    /// over several buffers only the first counts.
+    /// If several rules match a frame, one with ports precedes one without, and one with more
+    /// fields one with fewer, to decide the flow tag. If a frame's headers span several buffers
+    /// only the first buffer is matched.
     ///
-    /// Up to eight rules (one that is in place for all queues counts once) stand in the program,
-    /// which saves each frame the lookup and makes each change a new program: 12 ms measured on a
-    /// veth, nearly all of it the kernel's exchange. With more rules only one that names a new set
-    /// of fields is so dear; others are an update of a map, some 20 µs. So steer from a thread that
-    /// may wait; the queues run on meanwhile.
+    /// Up to eight rules (one that is installed for all queues counts once) stand in the program,
+    /// which saves each frame the lookup but makes each change a new program: 12 ms measured on a
+    /// veth, nearly all of it the kernel's exchange. With more rules only a rule with a new set of
+    /// fields costs that; others are an update of a map, some 20 µs. So steer from a thread that
+    /// may wait; the queues run meanwhile.
     ///
-    /// Where the driver tells something about frames, the calling thread must be in the interface's
-    /// network namespace.
+    /// If the driver provides RX metadata, the calling thread must be in the interface's network
+    /// namespace.
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         rule.check()?;
         if !self.check_queue(idx) {
@@ -305,11 +302,11 @@ impl Queue for AfXdpQueue {
     type Rx = AfXdpRx;
     type Tx = AfXdpTx;
 
-    /// Makes the pool's region the umem and binds the socket. The pool must be of
-    /// [`Layout::umem`](crate::mem::Layout::umem). Frames come from the first
-    /// [`receive`](crate::device::RxQueue::receive) on, or from the first
-    /// [`post`](crate::device::TxQueue::post), before what is posted leaves; until then they go to
-    /// the kernel.
+    /// Registers the pool's region as the umem and binds the socket. The pool must have the layout
+    /// [`Layout::umem`](crate::mem::Layout::umem). The queue starts to receive at the first
+    /// [`receive`](crate::device::RxQueue::receive), or at the first
+    /// [`post`](crate::device::TxQueue::post), before the frame leaves; until then the kernel
+    /// receives the frames.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(AfXdpRx, AfXdpTx), DeviceError> {
         if !is_umem_layout(pool.layout()) {
             return Err(SetupError::NotAUmem { stride: pool.layout().stride() }.into());
@@ -330,7 +327,8 @@ impl Queue for AfXdpQueue {
         let bound = socket::bind(self.sockets, pool, &wanted)?;
         let bind_flags = BindFlags { zero_copy: bound.zero_copy, multi_buffer: bound.multi_buffer };
         scope.text("interface", &self.port.interface.name);
-        // Stays when the interface is renamed: by it `wirepath stats` finds the NIC's own counters.
+        // Constant across a rename of the interface: `wirepath stats` finds the NIC's own counters
+        // by it.
         scope.gauge("interface_index", Unit::Number).set(self.port.interface.index.into());
         scope.text("mode", bind_flags.describe(self.port.mode));
         let segments_max = match bind_flags {
@@ -364,7 +362,7 @@ impl Queue for AfXdpQueue {
     }
 }
 
-/// The ways in which a queue was bound.
+/// The modes in which a queue was bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::af_xdp) struct BindFlags {
     pub(in crate::device::af_xdp) zero_copy: bool,
