@@ -127,8 +127,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.clear(OutputFlags::NO_ROUTE);
         if matches!(connection.clock.timer, RetransmitTimer::Timeout | RetransmitTimer::Persist) {
             connection.clock.limit_backoff(1);
-            connection.clock.timer_at =
-                connection.clock.timer_at.min(self.now + connection.backed_off(connection.clock.backoff));
+            connection.clock.hasten(self.now + connection.backed_off(connection.clock.backoff));
         }
         self.flush_later();
         self.arm();

@@ -95,6 +95,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.wheel.clear(self.slot);
     }
 
+    /// Nothing is waited for any more.
+    pub(super) fn stop_timers(&mut self) {
+        self.connection.clock.stop();
+        self.connection.clock.settle_ack();
+        self.connection.rare_clock.idle_at = Instant::MAX;
+        self.disarm();
+    }
+
     /// One deadline or more has passed, or was there when the wheel was set.
     #[inline(never)]
     fn on_due(&mut self) {

@@ -178,9 +178,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     fn free_in_order(&mut self) -> Option<(Instant, Instant)> {
         let connection = &mut *self.connection;
-        let (lane, end) = (&mut connection.send.in_flight, connection.snd.una);
-        let dropped = connection.send.queue.drop_up_to(&mut self.shared.chunks, lane, end);
-        connection.send.shrink(dropped.len);
+        let dropped = connection.send.drop_up_to(&mut self.shared.chunks, connection.snd.una);
         if self.is_first_cut() {
             return self.aside().free_part(&dropped);
         }

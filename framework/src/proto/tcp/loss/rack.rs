@@ -357,10 +357,11 @@ impl Connection {
     /// caller knows.
     #[inline(always)]
     pub(in crate::proto::tcp) fn run_timer(&mut self, is_alone: bool, now: Instant) {
-        (self.clock.timer, self.clock.timer_at) = match self.may_probe() {
+        let (timer, at) = match self.may_probe() {
             true => (RetransmitTimer::Probe, now + self.probe_timeout(is_alone)),
             false => self.without_first_probe(is_alone, now),
         };
+        self.clock.start(timer, at);
     }
 
     /// The timer where a probe is out, or there is to be none: the next probe, while it comes well

@@ -22,7 +22,7 @@ use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
 use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
-use super::super::state::connection::{Connection, InputFlags, LossFlags};
+use super::super::state::connection::{Connection, InputFlags, LossFlags, Scoreboard};
 use super::super::state::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in_lane};
 use super::recovery::News;
 use crate::proto::slab::NIL;
@@ -395,6 +395,23 @@ impl Connection {
             lane.insert_after(chunks, idx, rest);
         }
         true
+    }
+
+    /// Makes the chunk behind the one at `idx` a part of it, where both wait to be sent again.
+    /// False, and nothing has changed, where that cannot be done now.
+    pub(in crate::proto::tcp) fn join<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32) -> bool {
+        let next = chunks[idx].next;
+        let is_joined = self.send.queue.join(chunks, idx, &mut self.loss.lost);
+        if is_joined && self.sack.hint == next {
+            self.sack.hint = idx;
+        }
+        is_joined
+    }
+
+    /// Nothing is on its way any more.
+    pub(in crate::proto::tcp) fn forget_losses(&mut self) {
+        (self.sack, self.loss.lost) = (Scoreboard::CLEAR, Lane::default());
+        self.clear(LossFlags::PROBE_DUE | LossFlags::PROBE_OUT);
     }
 
     /// Where a chunk with such flags stands beside the queue.

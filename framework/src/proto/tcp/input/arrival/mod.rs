@@ -26,10 +26,7 @@ use super::super::listening::listener::Accept;
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
 use super::super::segment::Segment;
-use super::super::state::connection::{
-    AppFlags, Connection, InputFlags, LossFlags, OutputFlags, Scoreboard, State, pending,
-};
-use super::super::state::queue::Lane;
+use super::super::state::connection::{AppFlags, Connection, InputFlags, OutputFlags, State, pending};
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -270,18 +267,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         connection.out_of_order.clear(&mut self.shared.chunks);
         connection.send.forget_all();
-        connection.loss.lost = Lane::default();
-        connection.sack = Scoreboard::CLEAR;
-        connection.clock.fall_silent();
-        connection.rare_clock.idle_at = Instant::MAX;
-        connection.clear(
-            OutputFlags::IN_FLUSH
-                | OutputFlags::SYN_OWED
-                | OutputFlags::PACED
-                | LossFlags::PROBE_DUE
-                | LossFlags::PROBE_OUT,
-        );
-        self.disarm();
+        connection.forget_losses();
+        connection.clear(OutputFlags::IN_FLUSH | OutputFlags::SYN_OWED | OutputFlags::PACED);
+        self.stop_timers();
     }
 }
 

@@ -100,11 +100,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             if !are_waiting || chunk.has(FIN) || chunk.len + next.len > longest {
                 return;
             }
-            let (connection, next) = (&mut *self.connection, chunk.next);
-            if !connection.send.queue.join(&mut self.shared.chunks, idx, &mut connection.loss.lost) {
+            if !self.connection.join(&mut self.shared.chunks, idx) {
                 return;
             }
-            connection.sack.note_joined(idx, next);
         }
     }
 

@@ -1,9 +1,8 @@
 //! When something is to happen, and what for.
 //!
-//! [`Clock`] is in the third line, [`RareClock`] behind all that segments ask for. Written here:
-//! whoever waits calls, `loss` and `timers` for the retransmission timer, `input` and `output` for
-//! the acknowledgment. `timers` reads all, and writes where the wheel stands and `idle_at`;
-//! `output` writes `pace_at`.
+//! [`Clock`] is in the third line, [`RareClock`] behind all that segments ask for. Written by
+//! `timers`, and `output` at a limited rate. Who waits for something sets its deadline by a verb:
+//! `loss` the retransmission timer, `input` and `output` the acknowledgment.
 
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -147,12 +146,6 @@ impl Clock {
     /// Probes are answered, or are those of something else from now on.
     pub(in crate::proto::tcp) fn forget_probes(&mut self) {
         self.probes = 0;
-    }
-
-    /// Nothing is waited for any more.
-    pub(in crate::proto::tcp) fn fall_silent(&mut self) {
-        self.stop();
-        self.settle_ack();
     }
 }
 

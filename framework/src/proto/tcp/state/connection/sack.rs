@@ -34,11 +34,4 @@ impl Scoreboard {
     pub(in crate::proto::tcp) fn count_duplicate(&mut self) {
         self.sacked_count = self.sacked_count.saturating_add(1);
     }
-
-    /// The chunk at `last` has become a part of the one at `first`.
-    pub(in crate::proto::tcp) fn note_joined(&mut self, first: u32, last: u32) {
-        if self.hint == last {
-            self.hint = first;
-        }
-    }
 }

@@ -1,11 +1,12 @@
 //! The send buffer: chunks to be acknowledged, and behind them those to be sent.
 //!
 //! In the second line. Written by `output`, which moves `next_unsent` and enters what leaves at
-//! once. By verbs `calls` enters what is handed over, and `input` and `loss` let go of what has
-//! arrived; `loss` sorts `in_flight`.
+//! once, and `loss`, which sorts `in_flight`. By verbs `calls` enters what is handed over, and
+//! `input` lets go of what has arrived.
 
 use crate::proto::slab::NIL;
-use crate::proto::tcp::state::queue::{Lane, Queue};
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::queue::{Chunks, Dropped, Lane, Queue};
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -49,6 +50,14 @@ impl SendQueue {
         if self.next_unsent == NIL {
             self.next_unsent = idx;
         }
+    }
+
+    /// Lets go of what was sent and ends at `end` at the latest, where nothing of it is marked.
+    #[inline(always)]
+    pub(in crate::proto::tcp) fn drop_up_to<P>(&mut self, chunks: &mut Chunks<P>, end: Seq) -> Dropped {
+        let dropped = self.queue.drop_up_to(chunks, &mut self.in_flight, end);
+        self.shrink(dropped.len);
+        dropped
     }
 
     /// All chunks were sent, and are gone.

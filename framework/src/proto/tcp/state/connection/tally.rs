@@ -1,8 +1,8 @@
 //! Counts, as TCP_INFO has them.
 //!
 //! [`ConnectionTally`] ends the fourth line, but for bytes acknowledged, which begin the fifth;
-//! [`RareTally`] is behind all that segments ask for. Each room counts what it does: `input`,
-//! `loss`, `output`, `timers`.
+//! [`RareTally`] is behind all that segments ask for. Written by `input`, `loss`, `output` and
+//! `timers`: each counts what it does.
 
 /// What segments move.
 #[derive(Clone, Copy, Debug, Default)]
