@@ -1,34 +1,24 @@
 //! Two machines, and a wire between them that is a list.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-mod admission;
-mod arrival;
-mod assembly;
-mod at_once;
 mod attack;
 mod audit;
 mod calls;
 mod config;
-mod congestion;
-mod delegated;
-mod frto;
-mod icmp;
+mod input;
 mod line;
+mod listening;
+mod loss;
 mod lossy;
+mod output;
 mod pause;
-mod prediction;
-mod rack;
 mod random;
-mod recovery;
-mod room;
 mod route_watch;
-mod run;
-mod scoreboard;
 mod script;
 mod sender;
 mod set_options;
+mod state;
 mod timers;
-mod transmit;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 

@@ -1,8 +1,8 @@
 //! RACK-TLP (RFC 8985): what is lost, what is late, and who asks.
 
-use super::super::state::connection::{LossFlags, Micros, Recovery, RetransmitTimer};
-use super::sender::{FIRST, MSS, Sender};
-use super::*;
+use super::super::super::state::connection::{LossFlags, Micros, Recovery, RetransmitTimer};
+use super::super::sender::{FIRST, MSS, Sender};
+use super::super::*;
 
 /// Linux acknowledges several segments out of order at once. The option begins with the latest
 /// block, which says nothing of the order in which they came.

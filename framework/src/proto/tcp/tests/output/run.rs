@@ -1,7 +1,7 @@
 //! Pieces that leave as one segment where the device cuts it.
 
-use super::line::{Line, options};
-use super::*;
+use super::super::line::{Line, options};
+use super::super::*;
 
 /// A line to a device that takes `pieces_max` payloads as one segment.
 fn line(pieces_max: usize) -> Line {

@@ -1,7 +1,7 @@
 //! Who has the places: whatever callers do, some are left for calls of our own, and for other
 //! callers.
 
-use super::*;
+use super::super::*;
 use crate::wire::tcp::TcpFlags;
 
 const ACK: TcpFlags = TcpFlags::ACK;

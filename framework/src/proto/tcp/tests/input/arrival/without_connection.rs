@@ -1,7 +1,7 @@
 //! Segments of no connection: what a stranger hears (RFC 9293 3.10.7.1).
 
-use super::super::script::{ACK, RST, SYN, Script, listening};
-use super::super::*;
+use super::super::super::script::{ACK, RST, SYN, Script, listening};
+use super::super::super::*;
 
 #[test]
 fn segment_for_nobody_is_answered_by_a_reset_with_its_acknowledgment_as_number() {

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::state::connection::{AckOwed, InputFlags, OutputFlags};
-use super::line::{Line, MSS, options, stream};
-use super::*;
+use super::super::super::state::connection::{AckOwed, InputFlags, OutputFlags};
+use super::super::line::{Line, MSS, options, stream};
+use super::super::*;
 use crate::proto::tcp::output::transmit::Sending;
 use crate::wire::tcp::TcpFlags;
 

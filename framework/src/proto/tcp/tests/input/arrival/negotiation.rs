@@ -1,7 +1,7 @@
 //! Options that the SYNs agree on.
 
-use super::super::script::{ACK, ISN, SYN, accepted_with, listening};
-use super::super::*;
+use super::super::super::script::{ACK, ISN, SYN, accepted_with, listening};
+use super::super::super::*;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
 fn syn_ack(options: ConnectionOptions, syn: SynOptions, flags: TcpFlags) -> Outgoing {

@@ -1,7 +1,7 @@
 //! Numbers that were given away, and of whom nothing is heard any more.
 
-use super::line::{Line, options};
-use super::*;
+use super::super::line::{Line, options};
+use super::super::*;
 
 /// Ten bytes are somebody else's, and an order waits behind them.
 fn abandoned(options: &ConnectionOptions) -> Line {

@@ -1,7 +1,7 @@
 //! A backlog that is full: handshakes that are remembered by the peer (RFC 4987).
 
-use super::super::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
-use super::super::*;
+use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
+use super::super::super::*;
 use crate::wire::tcp::Timestamps;
 
 /// A listener with one handshake open, which is all it may have.

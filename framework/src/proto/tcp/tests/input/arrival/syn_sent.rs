@@ -1,7 +1,7 @@
 //! SYN-SENT (RFC 9293 3.10.7.3): what answers a call of ours.
 
-use super::super::script::{ACK, ISN, RST, SYN, calling, closed};
-use super::super::*;
+use super::super::super::script::{ACK, ISN, RST, SYN, calling, closed};
+use super::super::super::*;
 
 #[test]
 fn answer_connects_and_is_acknowledged() {

@@ -1,7 +1,7 @@
 //! FINs: who closes first, both at once, before data that is missing (RFC 9293 3.6).
 
-use super::super::script::{ACK, FIN, RST, accepted, closed};
-use super::super::*;
+use super::super::super::script::{ACK, FIN, RST, accepted, closed};
+use super::super::super::*;
 
 #[test]
 fn peer_closes_first() {

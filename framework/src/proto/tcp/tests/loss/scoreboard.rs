@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::super::loss::scoreboard::STEPS_MAX;
-use super::super::state::connection::LossFlags;
-use super::sender::{FIRST, MSS, Sender};
-use super::*;
+use super::super::super::loss::scoreboard::STEPS_MAX;
+use super::super::super::state::connection::LossFlags;
+use super::super::sender::{FIRST, MSS, Sender};
+use super::super::*;
 use crate::proto::slab::NIL;
 
 fn bytes(from: u32, to: u32) -> Range {

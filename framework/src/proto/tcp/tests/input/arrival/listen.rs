@@ -1,7 +1,7 @@
 //! LISTEN (RFC 9293 3.10.7.2): who is taken, at what rate, and whose a listener's name is.
 
-use super::super::script::{ACK, FIN, ISN, RST, SYN, Script, accepted, listening};
-use super::super::*;
+use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, accepted, listening};
+use super::super::super::*;
 use crate::wire::tcp::TcpFlags;
 
 #[test]

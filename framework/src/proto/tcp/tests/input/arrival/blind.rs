@@ -1,8 +1,8 @@
 //! Resets and SYNs that a stranger may have guessed, and the challenges that answer them
 //! (RFC 5961).
 
-use super::super::script::{ACK, RST, SYN, accepted, closed};
-use super::super::*;
+use super::super::super::script::{ACK, RST, SYN, accepted, closed};
+use super::super::super::*;
 
 #[test]
 fn exact_reset_closes() {

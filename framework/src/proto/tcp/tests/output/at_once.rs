@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use super::super::output::prepared::Numbers;
-use super::super::payload::NoOutput;
-use super::super::segment::{Plain, Range};
-use super::super::state::connection::{
+use super::super::super::output::prepared::Numbers;
+use super::super::super::payload::NoOutput;
+use super::super::super::segment::{Plain, Range};
+use super::super::super::state::connection::{
     AppFlags, Connection, InputFlags, LossFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State,
 };
-use super::super::state::stored::switch;
-use super::*;
+use super::super::super::state::stored::switch;
+use super::super::*;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::Timestamps;
 

@@ -1,8 +1,8 @@
 //! What is sent again and how much, what a round trip teaches, and what is taken back.
 
-use super::super::state::connection::{AppFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State};
-use super::sender::{FIRST, MSS, Sender};
-use super::*;
+use super::super::super::state::connection::{AppFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State};
+use super::super::sender::{FIRST, MSS, Sender};
+use super::super::*;
 use crate::wire::tcp::TcpFlags;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Header prediction takes the one segment that a connection expects, and leaves all others
 //! untouched.
 
-use super::*;
+use super::super::*;
 use crate::proto::tcp::Plain;
 use crate::wire::tcp::Timestamps;
 

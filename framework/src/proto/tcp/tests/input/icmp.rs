@@ -1,8 +1,8 @@
 //! What routers say, and how much of it is believed (RFC 5927).
 
-use super::line::{Line, MSS};
-use super::script::accepted;
-use super::*;
+use super::super::line::{Line, MSS};
+use super::super::script::accepted;
+use super::super::*;
 
 #[test]
 fn claim_about_a_number_that_is_not_on_its_way_is_ignored() {

@@ -1,8 +1,8 @@
 //! A sender that finds out whether a timeout was for nothing (F-RTO, RFC 5682).
 
-use super::super::state::connection::Recovery;
-use super::line::{Line, options};
-use super::*;
+use super::super::super::state::connection::Recovery;
+use super::super::line::{Line, options};
+use super::super::*;
 
 /// Two segments and a short one are lost and the timer runs out; then the first of them arrives,
 /// and the peer's window ends at `edge`. What waits meanwhile is `waiting` bytes.

@@ -1,7 +1,7 @@
 //! SYN-RECEIVED: what ends a handshake that a peer began, and what does not.
 
-use super::super::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
-use super::super::*;
+use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
+use super::super::super::*;
 
 fn half_open() -> Script {
     let mut script = listening(&ListenOptions::default());

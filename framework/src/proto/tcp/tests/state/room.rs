@@ -1,8 +1,8 @@
 //! Chunks are shared, and who found none is told.
 
-use super::super::state::queue::{Chunk, Queue};
-use super::line::{Line, options, stream};
-use super::*;
+use super::super::super::state::queue::{Chunk, Queue};
+use super::super::line::{Line, options, stream};
+use super::super::*;
 
 /// One more connection between the same machines.
 fn another(client: &mut End, server: &mut End) -> ConnectionId {

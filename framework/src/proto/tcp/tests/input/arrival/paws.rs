@@ -1,7 +1,7 @@
 //! Timestamps that are too old (RFC 7323 5).
 
-use super::super::script::{ACK, RST, accepted_with, closed};
-use super::super::*;
+use super::super::super::script::{ACK, RST, accepted_with, closed};
+use super::super::super::*;
 use crate::wire::tcp::Timestamps;
 
 const AT: u32 = 1000;

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::state::connection::{AppFlags, InputFlags};
-use super::line::{Line, MSS, options, stream};
-use super::*;
+use super::super::super::state::connection::{AppFlags, InputFlags};
+use super::super::line::{Line, MSS, options, stream};
+use super::super::*;
 use crate::wire::tcp::TcpFlags;
 
 /// A connection that is not at its beginning any more, where acknowledgments come at once.

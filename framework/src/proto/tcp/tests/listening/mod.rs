@@ -1,0 +1,3 @@
+//! Who may connect.
+
+mod admission;

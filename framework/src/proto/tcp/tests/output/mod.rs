@@ -1,0 +1,6 @@
+//! What leaves.
+
+mod at_once;
+mod delegated;
+mod run;
+mod transmit;

@@ -1,0 +1,3 @@
+//! What a connection remembers, and what connections share.
+
+mod room;
