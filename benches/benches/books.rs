@@ -1,7 +1,7 @@
-//! Books of a whole Nasdaq day: what an update costs, and what the feed's beginning anew costs in
-//! the middle of it. And the way of a packet to its channel, where there is one and where there are 500.
-//! For instructions instead of time:
-//! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='packets::measured*' packets feed-500 40`.
+//! Books of a whole Nasdaq day: the cost of an update, and of a restart of the feed in the middle
+//! of it. And the cost of routing a packet to its channel, with one channel and with 500. For
+//! instructions instead of time: `valgrind --tool=callgrind --collect-atstart=no
+//! --toggle-collect='packets::measured*' packets feed-500 40`.
 
 use core::hint::black_box;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use market::{Books, Locate, OrderBooks, OrderRef, Price, Side, Symbol};
 use wirepath_benches::feed::Channels;
 use wirepath_benches::measure;
 
-/// Orders that rest when the feed begins anew.
+/// Orders that rest when the feed restarts.
 const RESTING: u64 = 1_000_000;
 
 fn add(order: u64) -> Event {
@@ -51,12 +51,12 @@ fn books(criterion: &mut Criterion) {
             order += 1;
         });
     });
-    // Each sample has a copy of 190 MB, which is not in the figure but takes its time.
+    // Each sample copies 190 MB, which is not in the figure but takes its time.
     group.sample_size(10).measurement_time(Duration::from_secs(5));
     group.bench_function("a million orders, begun anew", |bencher| {
         bencher.iter_batched_ref(|| books.clone(), |books| books.clear(), BatchSize::PerIteration);
     });
-    // Emptying is paid for by the writes that follow.
+    // The writes that follow pay for the clear.
     group.bench_function("begun anew, and a thousand orders added", |bencher| {
         bencher.iter(|| {
             books.clear();

@@ -1,4 +1,4 @@
-//! The machines that a datagram asks: who receives it, does its source pass, is it whole.
+//! The machines that each datagram needs: the consumer lookup, the source filter, reassembly.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::hint::black_box;
@@ -37,7 +37,7 @@ fn lookups(criterion: &mut Criterion) {
     bench.finish();
 }
 
-/// What the other paths of a lookup cost.
+/// The cost of the other paths of a lookup.
 fn lookup_paths(criterion: &mut Criterion) {
     let mut bench = criterion.benchmark_group("lookup path");
     let at = |address, port| SocketAddrV4::new(address, port);
@@ -62,7 +62,7 @@ fn lookup_paths(criterion: &mut Criterion) {
     bench.finish();
 }
 
-/// Walks over all who receive a datagram.
+/// Walks over all subscribers of a datagram.
 fn receivers(demux: &Demux, local: SocketAddrV4) -> u32 {
     match demux.lookup(Flow { local, remote: SENDER }) {
         Found::Nobody => 0,
@@ -119,7 +119,7 @@ fn fragment(identification: u16, offset: u16) -> Fragment<u32> {
     Fragment { key, offset, len: 1_480, more: offset != 4_440, handle: 0 }
 }
 
-/// Pieces of the datagram that is whole now.
+/// Fragments of the datagram that is now complete.
 fn push(machine: &mut Reassembly<u32>, fragment: Fragment<u32>) -> usize {
     match machine.push(fragment, Instant::from_nanos(1), &mut |_| ()) {
         Outcome::Complete(pieces) => pieces.count(),

@@ -1,13 +1,13 @@
-//! The table that decides: every figure that the project promises, measured side by side, printed
+//! The table of targets: every figure that the project promises, measured side by side, printed
 //! with its verdict and written to `target/bench/report.json`. `QUICK=1` takes fewer samples;
-//! `RECORD=1` appends what was measured to `docs/figures/history.jsonl` and makes `docs/figures.md`
-//! again.
+//! `RECORD=1` appends the figures to `docs/figures/history.jsonl` and regenerates
+//! `docs/figures.md`.
 //!
 //! How: one core, pinned; contenders take turns (A B A B …); medians with the lowest and highest
 //! sample beside them; ratios turn by turn. Instructions come from callgrind, because they are the
-//! same whatever else the machine does. Allocations are those that the global allocator of this
-//! binary has seen, system calls those that strace has seen of the binary `packets`. A two-core
-//! figure is dropped and taken again where the distance of the cores changed meanwhile.
+//! same whatever else the machine does. This binary's global allocator counts allocations, strace
+//! counts the system calls of the binary `packets`. A two-core figure is dropped and measured again
+//! where the distance of the cores changed meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,12 +30,12 @@ use wirepath_benches::{connectx, decoding, handoff, is_quick, tcp};
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
 
-/// The binary that valgrind and strace look at.
+/// The binary that valgrind and strace run.
 const PACKETS: &str = env!("CARGO_BIN_EXE_packets");
 /// The same on software NICs.
 const CONNECTX: &str = env!("CARGO_BIN_EXE_connectx");
 
-/// What may be measured alone: `cargo bench -p wirepath-benches --bench report -- tcp`.
+/// The parts that may be measured alone: `cargo bench -p wirepath-benches --bench report -- tcp`.
 const PARTS: [(&str, &str); 8] = [
     ("memory", "frames in memory"),
     ("tcp", "TCP in memory"),
@@ -90,10 +90,9 @@ struct Report {
     /// For hand-offs; the second of them for all else.
     cores: Option<[usize; 2]>,
     lines: Vec<Line>,
-    /// The same for the history, but those that were skipped.
+    /// The same for the history, without skipped lines.
     figures: Vec<Figure>,
-    /// Where the next line stands on the page, and the line that it belongs to if it is part of
-    /// one.
+    /// The section of the next line, and the line that it belongs to if it is part of one.
     section: Section,
     head: String,
     start: time::Instant,
@@ -106,7 +105,8 @@ impl Report {
         Self { samples, cores: cores::two(), lines, figures, section, head, start }
     }
 
-    /// A part, or all but what must be asked for. Returns what [`Self::two_cores`] does.
+    /// Measures one part, or all that do not need to be requested. Returns the result of
+    /// [`Self::two_cores`].
     fn measure(&mut self, part: Option<&str>) -> Vec<[f64; 2]> {
         let is_wanted = |names: &[&str]| part.is_none_or(|part| names.contains(&part));
         if is_wanted(&["memory", "counts"]) {
@@ -142,7 +142,7 @@ impl Report {
         self.lines.push(line);
     }
 
-    /// What one core does, in memory.
+    /// The figures of one core, in memory.
     fn in_memory(&mut self) {
         self.section = Section::Memory;
         self.receiving();
@@ -153,7 +153,7 @@ impl Report {
         self.what_a_packet_must_not_cost();
     }
 
-    /// The receive path, and what its conditions change.
+    /// The receive path, and the effect of its conditions.
     fn receiving(&mut self) {
         const ROUNDS: usize = 32;
         let usual = Reception::default();
@@ -265,8 +265,7 @@ impl Report {
         measure(&mut Live { add: &mut |line| self.add(line), cores, packets: PACKETS });
     }
 
-    /// The hand-off, between two looks at how far the cores are from each other. Returns the looks,
-    /// in ns one way.
+    /// The hand-off, between two measurements of the cores' distance. Returns those, in ns one way.
     fn two_cores(&mut self) -> Vec<[f64; 2]> {
         const TRIES: usize = 5;
         self.section = Section::Memory;
@@ -324,7 +323,7 @@ impl Report {
         self.record(run)
     }
 
-    /// Appends what was measured to the history, where that is asked for.
+    /// Appends the run to the history, where that is requested.
     fn record(self, run: Option<Run>) -> ExitCode {
         let Some(run) = run else {
             println!(
@@ -349,12 +348,12 @@ impl Report {
     }
 }
 
-/// The promise about hand-offs is for two cores that share a cache, as where the incumbent was
-/// measured: a line takes 20 to 65 ns from one to the other there. A virtual machine may be given
-/// cores of two dies for minutes: 190 ns and more.
+/// The promise about hand-offs is for two cores that share a cache, like the machine on which the
+/// incumbent was measured: a cache line takes 20 to 65 ns from one to the other there. A virtual
+/// machine may get cores of two dies for minutes: 190 ns and more.
 const NEIGHBORS_NS: f64 = 100.0;
 
-/// Nanoseconds for taking an mbuf and giving it back, 32 at a time, as a burst does.
+/// Nanoseconds for allocating an mbuf and freeing it, 32 at a time, as a burst does.
 fn alloc_and_free(pool: &Pool) -> f64 {
     const BURSTS: usize = 2_000;
     let start = time::Instant::now();
@@ -380,7 +379,7 @@ fn machine() -> String {
     format!("{cores} x {cpu}, Linux {kernel}")
 }
 
-/// Where cargo builds: this binary lies in `<target>/<profile>/deps`.
+/// Cargo's build directory: this binary is in `<target>/<profile>/deps`.
 fn target_directory() -> PathBuf {
     let binary = env::current_exe().unwrap_or_default();
     binary.ancestors().nth(3).unwrap_or(Path::new("target")).to_owned()

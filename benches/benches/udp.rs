@@ -1,5 +1,5 @@
-//! The whole receive path under other conditions than the table's, and the way out. A figure is for
-//! one packet; feeding the wire and taking frames off it does not count.
+//! The whole receive path under other conditions than the table's, and the send path. A figure is
+//! for one packet; feeding the wire and draining it does not count.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::time;
@@ -53,7 +53,7 @@ fn sending(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Nanoseconds a datagram, a whole wire at a time.
+/// Nanoseconds a datagram; each sample fills the wire.
 fn time_sends(receiver: &mut Receiver, flow: &mut UdpFlow, payload: &[u8], rounds: usize) -> f64 {
     let mut spent = time::Duration::ZERO;
     for _ in 0..rounds {

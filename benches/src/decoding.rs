@@ -39,8 +39,8 @@ pub fn itch() -> Decoding<MoldUdp64, Itch50> {
     Decoding::new(Itch50, messages, |seq| MoldHeader::new(*b"0000000001", seq))
 }
 
-/// IEX-TP with TOPS 1.6: quotes, trades and auctions in the shares of a trading day (80, 18 and 2
-/// of a hundred).
+/// IEX-TP with TOPS 1.6: quotes, trades and auctions in the proportions of a trading day (80, 18
+/// and 2 of a hundred).
 pub fn tops() -> Decoding<IexTp, Tops16> {
     let messages = shuffled(100, MESSAGES as usize, 5).into_iter().enumerate().map(|(at, share)| match share {
         0..80 => quote(at as u64).as_bytes().to_vec(),
@@ -76,8 +76,8 @@ impl<F: Framing, C: Codec> Decoding<F, C> {
         Self { packets, codec, counts: MessageCounts::new(), framing: core::marker::PhantomData }
     }
 
-    /// Decodes everything once: framing checked, messages counted by type, each event in a
-    /// consumer's hands.
+    /// Decodes everything once: framing checked, messages counted by type, each event passed to a
+    /// consumer.
     #[inline]
     pub fn pass(&mut self) {
         for packet in &self.packets {

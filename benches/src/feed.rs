@@ -1,6 +1,6 @@
-//! The feed handler's app under its worker: heartbeats of as many channels as are asked for, in an
-//! order that no predictor knows. A heartbeat that repeats the last one changes nothing, so what is
-//! measured is the way to the channel and back.
+//! The feed handler's app under its worker: heartbeats of the given number of channels, in an order
+//! that no predictor can learn. A heartbeat that repeats the last one changes nothing, so the
+//! figure is the cost of routing to the channel and back.
 
 use std::time;
 
@@ -23,7 +23,7 @@ use crate::feeder::Feeder;
 use crate::frames::{UdpChecksum, frame_of, group, shuffled};
 use crate::receiver::{ROUND, worker};
 
-/// Frames until the order begins anew.
+/// Frames until the order repeats.
 const ORDER: usize = 4096;
 
 /// A feed handler's worker and the far end of its wire.
@@ -34,7 +34,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// So many channels, each with a group of its own, and all of them open.
+    /// `count` channels, each with a group of its own, and all of them open.
     pub fn new(count: u32) -> Self {
         let (port, far_port) = pair("bench", MemoryConfig::default());
         let block = Block::heap();
@@ -44,7 +44,7 @@ impl Channels {
         let mut worker = worker(port, feed(count, &block), sockets, 32, &block);
         worker.with_app(Instant::ZERO, |feed, cx| feed.join(cx)).expect("the default capacity is a large venue's");
         let mut channels = Self { worker, feeder, now: Instant::ZERO };
-        // The second heartbeat opens a channel, and in twice the order each comes twice.
+        // The second heartbeat opens a channel, and twice the order has each channel twice.
         for _ in 0..2 * ORDER / ROUND {
             channels.feed();
             channels.drain();
@@ -54,12 +54,12 @@ impl Channels {
         channels
     }
 
-    /// Fills the wire: [`ROUND`] frames. Not part of what is measured.
+    /// Fills the wire: [`ROUND`] frames. Not measured.
     pub fn feed(&mut self) {
         self.feeder.feed(ROUND);
     }
 
-    /// What is measured: turns of the loop until a full wire is empty.
+    /// Measured: turns of the loop until a full wire is empty.
     #[inline(never)]
     pub fn drain(&mut self) {
         let mut left = ROUND;
@@ -69,7 +69,7 @@ impl Channels {
         }
     }
 
-    /// A turn of the loop that finds nothing.
+    /// A turn of the loop without a frame.
     #[inline(never)]
     pub fn idle(&mut self) {
         self.now = Instant::from_nanos(self.now.as_nanos() + 20);
@@ -89,7 +89,7 @@ impl Channels {
     }
 }
 
-/// The app, with books that hold nothing.
+/// The app, with empty books.
 fn feed(count: u32, block: &Block) -> Feed<MoldItch50> {
     let line = |idx| LineConfig { name: "A".to_owned(), group: group(idx), vlan: None, senders: Vec::new() };
     let set = |idx: u32| SetConfig { name: idx.to_string(), queue: None, numbers: Vec::new(), lines: vec![line(idx)] };

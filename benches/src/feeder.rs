@@ -1,4 +1,4 @@
-//! The far end of the wire: puts frames into a memory device, outside of what is timed.
+//! The far end of the wire: puts frames into a memory device, outside of the measured time.
 
 use wirepath::counters::Scope;
 use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx};
@@ -6,16 +6,16 @@ use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Burst, Pool};
 use wirepath::time::Instant;
 
-/// A port whose sending half feeds what is measured, and whose receiving half takes what comes
-/// back.
+/// A port whose sending half feeds the measured worker, and whose receiving half takes the frames
+/// that come back.
 pub struct Feeder {
-    // Before the pool: what holds mbufs goes first.
+    // Before the pool: mbufs must be dropped first.
     burst: Burst,
     tx: MemoryTx,
     rx: MemoryRx,
     pool: Pool,
     frames: Vec<Vec<u8>>,
-    /// Which of the frames comes next, again and again.
+    /// The order of the frames, repeated.
     order: Vec<u32>,
     next: usize,
 }
@@ -42,7 +42,7 @@ impl Feeder {
         self.tx.ring_doorbell(Instant::ZERO);
     }
 
-    /// Takes all frames that came back, and says how many.
+    /// Takes all frames that came back, and returns their number.
     pub fn drain(&mut self) -> usize {
         let mut count = 0;
         while self.rx.receive(&mut self.burst, 32, &self.pool, Instant::ZERO) > 0 {

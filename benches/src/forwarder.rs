@@ -5,7 +5,7 @@
 //!  device A ─▶ Parse ─▶ Lookup ─▶ Age ─▶ Rewrite ─▶ device B
 //! ```
 //! They are written as a user of the framework would write them: each checks or changes one thing
-//! and hands on.
+//! and passes the packet on.
 
 use core::net::SocketAddrV4;
 use std::time;
@@ -33,24 +33,24 @@ use crate::receiver::ROUND;
 
 /// Destinations in the table.
 const ROUTES: u32 = 64;
-/// Where they lead to.
+/// Next hops in the table.
 const HOPS: usize = 4;
 
 wirepath::drop_reasons! {
     /// Why a frame is not forwarded.
     pub enum ForwardDrop {
-        /// Not a sound IPv4 packet.
+        /// Not a valid IPv4 packet.
         Malformed => "malformed",
-        /// Nobody knows the destination.
+        /// The table has no route to the destination.
         NoRoute => "no_route",
-        /// The packet has been under way for too long.
+        /// The packet's TTL has expired.
         TimeToLive => "time_to_live",
         /// The ring of the other device is full.
         RingFull => "ring_full",
     }
 }
 
-/// What travels beside the packet: where `Lookup` sends it and `Rewrite` addresses it to.
+/// The metadata beside the packet: `Lookup` writes the next hop, `Rewrite` reads it.
 #[derive(Debug, Default)]
 pub struct Route {
     hop: usize,
@@ -156,7 +156,7 @@ impl<N: Node<Route>> Node<Route> for Lookup<N> {
     }
 }
 
-/// Takes one hop off the packet's life and brings the header's checksum up to date.
+/// Decrements the TTL and updates the header's checksum.
 pub struct Age<N> {
     next: N,
     packets: Counter,
@@ -256,7 +256,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Everything taken, nothing forwarded.
+    /// Everything allocated, nothing forwarded.
     #[expect(clippy::new_without_default, reason = "it takes memory and makes devices; a default does neither")]
     pub fn new() -> Self {
         let block = Block::heap();
@@ -298,7 +298,7 @@ impl Forwarder {
         self.before.feed(ROUND);
     }
 
-    /// What is measured: turns of the loop until the frames are on the other wire.
+    /// Measured: turns of the loop until the frames are on the other wire.
     #[inline(never)]
     pub fn drain(&mut self) {
         let mut left = ROUND;

@@ -10,26 +10,26 @@ use wirepath::wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
 
 /// Bytes before the payload.
 pub const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER_LEN;
-/// Bytes of the frame that the table speaks of: one cache line, as a NIC delivers it (without its
-/// check sequence).
+/// Bytes of the table's standard frame: one cache line, as a NIC delivers it (without its check
+/// sequence).
 pub const FRAME_LEN: usize = 64;
 /// Payload of that frame.
 pub const PAYLOAD_LEN: usize = FRAME_LEN - HEADERS_LEN;
-/// Who sends.
+/// The sender.
 pub const SENDER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 4_000);
-/// The station that sends.
+/// The sender's MAC address.
 pub const SENDER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 /// Our address.
 pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Our station.
+/// Our MAC address.
 pub const OUR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
-/// What the UDP checksum field of a frame holds.
+/// The contents of a frame's UDP checksum field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpChecksum {
     /// Zero: the sender computed none, the receiver has nothing to verify.
     Zero,
-    /// The right one, which the receiver verifies.
+    /// The correct one, which the receiver verifies.
     Right,
 }
 
@@ -46,7 +46,7 @@ pub fn frame(destination: SocketAddrV4, payload_len: usize, checksum: UdpChecksu
     frame_of(destination, &payload, checksum)
 }
 
-/// The same with a payload that means something.
+/// The same with a given payload.
 pub fn frame_of(destination: SocketAddrV4, payload: &[u8], checksum: UdpChecksum) -> Vec<u8> {
     let payload_len = payload.len();
     let dst = if destination.ip().is_multicast() { MacAddr::multicast_ipv4(*destination.ip()) } else { OUR_MAC };

@@ -10,7 +10,7 @@ use crate::measure::cores;
 
 /// Items that travel together.
 pub const BURST: usize = 32;
-/// Bursts in one run: some hundred microseconds, shorter than the scheduler's patience.
+/// Bursts in one run: some hundred microseconds, shorter than a scheduler's time slice.
 const BURSTS: usize = 4096;
 /// Slots of the ring.
 const SLOTS: usize = 1024;

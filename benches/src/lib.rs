@@ -1,5 +1,5 @@
-//! What the benches share: the measured paths as values that can be fed and drained, and ways to
-//! compare them fairly.
+//! The common part of the benches: the measured paths as values that can be fed and drained, and
+//! ways to compare them fairly.
 //!
 //! ```text
 //!  frames ─▶ receiver (the product's path)       ┐
@@ -8,7 +8,7 @@
 //!         └▶ connectx (drivers on software NICs) ┘
 //! ```
 //! `make bench` runs the criterion benches of the parts and `benches/report.rs`, which prints the
-//! table that decides and appends it to the history of figures.
+//! table of targets and appends it to the history of figures.
 
 pub mod frames;
 
@@ -30,7 +30,7 @@ pub mod measure;
 #[allow(unsafe_code)]
 pub mod prefetch;
 
-/// Whether fewer samples will do: `QUICK=1`.
+/// Whether fewer samples are enough: `QUICK=1`.
 pub fn is_quick() -> bool {
     std::env::var_os("QUICK").is_some_and(|value| value != "0")
 }

@@ -1,9 +1,9 @@
-//! Asks the CPU for a cache line, as the loop could for the bucket of a flow.
+//! Prefetches a cache line, as the loop could for the bucket of a flow.
 //!
 //! Invariants:
 //! 1. A prefetch never faults and changes nothing, whatever the address.
 
-/// Asks for the line that `address` lies in. Nothing happens where the CPU is not an x86-64.
+/// Prefetches the line of `address`. Does nothing where the CPU is not an x86-64.
 #[inline(always)]
 pub fn line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -23,10 +23,10 @@ use crate::frames::{OUR_MAC, OURS, PAYLOAD_LEN, SENDER, SENDER_MAC, UdpChecksum,
 /// Frames that are put onto the wire at a time: all slots of a default memory device.
 pub const ROUND: usize = 256;
 
-/// What is received, and how.
+/// The traffic of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Reception {
-    /// Groups that are joined, each as often as the others.
+    /// Joined groups; all get equally many frames.
     pub groups: u32,
     /// Consumers that join each group.
     pub consumers: u32,
@@ -42,7 +42,7 @@ pub struct Reception {
 
 impl Default for Reception {
     /// The first line of the table: one consumer in one group from any source, frames of 64 bytes,
-    /// bursts of 32, and no UDP checksum, as where the floor was measured.
+    /// bursts of 32, and no UDP checksum, the conditions of the plain C floor.
     fn default() -> Self {
         Self {
             groups: 1,
@@ -55,12 +55,12 @@ impl Default for Reception {
     }
 }
 
-/// The app: it has a datagram in its hands when it has read its payload.
+/// The app: it reads the payload of each datagram.
 #[derive(Debug, Default)]
 pub struct Ear {
     /// Datagrams.
     pub heard: u64,
-    /// A digest of the payloads, so that nothing is left out.
+    /// A digest of the payloads, so that the compiler omits no read.
     pub digest: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Everything taken and joined, nothing received.
+    /// Everything allocated and joined, nothing received.
     pub fn new(reception: Reception) -> Self {
         let (port, far_port) = pair("bench", MemoryConfig::default());
         let block = Block::heap();
@@ -94,12 +94,12 @@ impl Receiver {
         Self { worker, feeder, now: Instant::ZERO }
     }
 
-    /// Fills the wire: [`ROUND`] frames. Not part of what is measured.
+    /// Fills the wire: [`ROUND`] frames. Not measured.
     pub fn feed(&mut self) {
         self.feeder.feed(ROUND);
     }
 
-    /// What is measured: turns of the loop until a full wire is empty.
+    /// Measured: turns of the loop until a full wire is empty.
     #[inline(never)]
     pub fn drain(&mut self) {
         let mut left = ROUND;
@@ -109,7 +109,7 @@ impl Receiver {
         }
     }
 
-    /// A turn of the loop that finds nothing.
+    /// A turn of the loop without a frame.
     #[inline(never)]
     pub fn idle(&mut self) {
         self.now = Instant::from_nanos(self.now.as_nanos() + 20);
@@ -128,7 +128,7 @@ impl Receiver {
         spent.as_nanos() as f64 / (rounds * ROUND) as f64
     }
 
-    /// What the app has heard.
+    /// The app's results.
     pub fn ear(&self) -> &Ear {
         self.worker.app()
     }
@@ -138,13 +138,13 @@ impl Receiver {
         self.worker.with_app(self.now, act)
     }
 
-    /// Takes what the app has sent off the wire.
+    /// Takes the frames that the app has sent off the wire.
     pub fn drain_sent(&mut self) -> usize {
         self.feeder.drain()
     }
 }
 
-/// A worker on a memory device, whose app hears what its sockets say.
+/// A worker on a memory device, whose app gets the datagrams of its sockets.
 pub(crate) fn worker<A: App>(
     mut port: impl Device<Queue: Queue<Rx = MemoryRx, Tx = MemoryTx>>,
     app: A,
@@ -179,7 +179,7 @@ pub(crate) fn worker<A: App>(
     worker
 }
 
-/// The consumers of all groups, and a capacity that a large venue needs.
+/// The consumers of all groups, with the capacity for a large venue.
 fn sockets(reception: Reception, seed: HashSeed) -> UdpSockets {
     let mut sockets = UdpSockets::new(SocketCapacity::default(), seed);
     for idx in 0..reception.groups {

@@ -5,9 +5,9 @@
 //!  single       p1: Ethernet IPv4 UDP table   p2: Ethernet IPv4 UDP table   p3 …
 //!  sub-bursts   Ethernet: p1 p2 p3 …   IPv4: p1 p2 p3 …   UDP: p1 p2 p3 …   table: p1 p2 p3 …
 //! ```
-//! Both ask for the headers of a whole burst before they begin. What sub-bursts can do better is to
-//! ask for the buckets of all flows before the first is read; a single packet can have that too, if
-//! a look at the raw frames goes before.
+//! Both prefetch the headers of a whole burst before they begin. The advantage of sub-bursts is to
+//! prefetch the buckets of all flows before the first is read; single packets can have that too, if
+//! a pass over the raw frames comes first.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -28,31 +28,31 @@ use crate::prefetch;
 /// Packets in a burst.
 const BURST: usize = 32;
 
-/// In which shape the packets are worked on.
+/// The order of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One packet through all nodes, then the next: what the pipeline does.
     Single,
-    /// The same, after a look at each raw frame that asks for the bucket of its flow.
+    /// The same, after a pass over the raw frames that prefetches the buckets of their flows.
     SingleWithLook,
     /// Each node over the whole burst.
     SubBursts,
-    /// The same, and the UDP node asks for the buckets before the table is read.
+    /// The same, and the UDP node prefetches the buckets before the table is read.
     SubBurstsWithLook,
 }
 
-/// How much memory the work is spread over.
+/// The memory that the work is spread over.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
-    /// Packets that come round; 256 stay in the first-level cache, 32,768 do not fit the second.
+    /// Packets in rotation; 256 stay in the L1 cache, 32,768 exceed the L2 cache.
     pub packets: usize,
-    /// Flows in the table, of which each packet has another.
+    /// Flows in the table; consecutive packets have different ones.
     pub flows: u32,
 }
 
-/// Packets in their buffers, and a table that knows their flows.
+/// Packets in their buffers, and a table with their flows.
 pub struct Workshop {
-    // Before the pool: what holds mbufs goes first.
+    // Before the pool: mbufs must be dropped first.
     packets: Vec<Mbuf>,
     table: Demux,
     /// Datagrams for each of eight consumers.
@@ -61,7 +61,8 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// Everything taken: buffers, packets in an order that no prefetcher knows, and the flows.
+    /// Everything allocated: buffers, packets in an order that no prefetcher can learn, and the
+    /// flows.
     pub fn new(spread: Spread) -> Self {
         let layout = Layout::default();
         let region = Region::heap(layout.region_len(spread.packets)).expect("the machine has some 60 MB");
@@ -196,7 +197,7 @@ fn deliver(table: &Demux, destination: SocketAddrV4, heard: &mut [u64; 8]) {
     }
 }
 
-/// One flow in twenty does not stand in its home bucket.
+/// One flow in twenty is not in its home bucket.
 #[inline(never)]
 fn deliver_displaced(table: &Demux, destination: SocketAddrV4, heard: &mut [u64; 8]) {
     let remote = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
@@ -205,7 +206,7 @@ fn deliver_displaced(table: &Demux, destination: SocketAddrV4, heard: &mut [u64;
     }
 }
 
-/// The destination of a raw frame, if it is as usual: what a look before the work can know.
+/// The destination of a raw frame in the usual format: all that a pass before the work can know.
 #[inline(always)]
 fn peek(frame: &[u8]) -> Option<SocketAddrV4> {
     let [a, b, c, d] = *frame.get(30..34)?.first_chunk()?;
@@ -213,7 +214,7 @@ fn peek(frame: &[u8]) -> Option<SocketAddrV4> {
     Some(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])))
 }
 
-/// The headers come back, for the next lap.
+/// Restores the headers, for the next lap.
 #[inline(always)]
 fn put_back(mbuf: &mut Mbuf) {
     let grown = mbuf.prepend(HEADERS_LEN).is_some();

@@ -26,7 +26,7 @@ const BURST: usize = 32;
 pub enum Reading {
     /// As smoltcp's documentation shows: poll the interface, then ask each socket.
     AskEach,
-    /// The best that could be: after each frame, the bench tells which socket has it.
+    /// The best case: after each frame, the bench names the socket that has it.
     Told,
 }
 
@@ -67,7 +67,7 @@ impl SmoltcpPeer {
         Self { interface, wire, sockets: set, handles, order, next: 0, feeder, reading, heard: 0, digest: 0 }
     }
 
-    /// Nanoseconds a packet, from the device to its payload in the caller's hands.
+    /// Nanoseconds a packet, from the device until the caller has its payload.
     pub fn time(&mut self, rounds: usize) -> f64 {
         let mut spent = time::Duration::ZERO;
         let before = self.heard;
@@ -131,9 +131,9 @@ fn socket(idx: u32) -> Socket<'static> {
     socket
 }
 
-/// The memory device as smoltcp wants to see it.
+/// The memory device as a smoltcp device.
 struct Wire {
-    // Before the pool: what holds mbufs goes first.
+    // Before the pool: mbufs must be dropped first.
     waiting: <Burst as IntoIterator>::IntoIter,
     rx: MemoryRx,
     /// Frames that may still be taken in this turn.

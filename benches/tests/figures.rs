@@ -1,4 +1,4 @@
-//! The page and the plots in docs are those of the history beside them.
+//! The page and the plots in docs match the history beside them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ fn run_of_a_part_appends_its_figures_and_leaves_all_else() {
     figures::append(docs.path(), &run).expect("it is sound");
     let before = fs::read_to_string(figures::history_path(docs.path())).expect("it is there");
     let of_part = Run { figures: run.figures[..1].to_vec(), ..run.clone() };
-    // As an editor may leave it.
+    // An editor may leave it so.
     fs::write(figures::history_path(docs.path()), before.trim_end()).expect("it can be written");
     figures::append(docs.path(), &of_part).expect("it is sound");
     let after = fs::read_to_string(figures::history_path(docs.path())).expect("it is there");

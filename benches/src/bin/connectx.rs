@@ -1,7 +1,7 @@
-//! Drives software ConnectXs, for those who look from outside:
-//! `softhca run --manual --devices 2 -- connectx PATH ROUNDS`.
+//! Drives software ConnectXs, to be run under callgrind or strace: `softhca run --manual --devices
+//! 2 -- connectx PATH ROUNDS`.
 //!
-//! What counts happens in the functions whose names begin with `measured`, as in `packets`.
+//! The measured functions have names that begin with `measured`, as in `packets`.
 
 use std::process::ExitCode;
 
@@ -26,8 +26,8 @@ fn main() -> ExitCode {
     };
     match run(&path, rounds) {
         Ok(()) => {
-            // As long a line for any number: with the lengths of commands, the preload library
-            // looks where they are written to.
+            // The same length for any number: the preload library searches writes for command
+            // lengths.
             println!("packets {:<9}", rounds * ROUND);
             ExitCode::SUCCESS
         }
@@ -74,7 +74,7 @@ fn send<S: Send, R: Receive>(rig: Rig<S, R>, rounds: usize) {
     play(rig, rounds, |rig| rig.round(|sender| between_marks(|| measured_sending(sender)), R::receive));
 }
 
-/// Says how often something was allocated behind the first round.
+/// Prints the number of allocations after the first round.
 fn play<S: Send, R: Receive>(mut rig: Rig<S, R>, rounds: usize, round: impl Fn(&mut Rig<S, R>)) {
     let mut before = allocations::count();
     for idx in 0..rounds {

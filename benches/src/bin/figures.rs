@@ -1,4 +1,5 @@
-//! Makes docs/figures.md and its plots from docs/figures/history.jsonl, without measuring anything.
+//! Generates docs/figures.md and its plots from docs/figures/history.jsonl, without measuring
+//! anything.
 
 use std::process::ExitCode;
 

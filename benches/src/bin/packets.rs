@@ -1,7 +1,8 @@
-//! Sends packets through a measured path, for those who look from outside: `packets PATH ROUNDS`.
+//! Sends packets through a measured path, to be run under callgrind or strace: `packets PATH
+//! ROUNDS`.
 //!
-//! What counts happens in the functions whose names begin with `measured`, which are never inlined,
-//! so that callgrind can switch itself on there and off again.
+//! The measured functions have names that begin with `measured` and are never inlined, so that
+//! callgrind can toggle its collection there.
 
 use std::process::ExitCode;
 
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The connections of a path with as many as one likes.
+/// The number of connections in the name of a path that has one.
 fn crowd_of(path: &str) -> Option<usize> {
     path.strip_prefix("tcp-crowd-")?.parse().ok().filter(|&connections| connections > 0)
 }
@@ -103,7 +104,7 @@ fn idle(rounds: usize) {
     }
 }
 
-/// The feed handler's app, and so many channels.
+/// The feed handler's app, with `count` channels.
 fn feed(count: u32, rounds: usize) {
     let mut channels = Channels::new(count);
     for _ in 0..rounds {
@@ -179,7 +180,7 @@ fn fire(rounds: usize) {
     }
 }
 
-/// The same over mlx5, with what goes before each order.
+/// The same over mlx5, with a step before each order.
 fn mlx5_fire(before: fn(&mut Template, &mut Cx<'_>), fire: fn(&mut Template, &mut Cx<'_>), rounds: usize) {
     let mut orders = Mlx5Orders::new();
     for _ in 0..rounds * ROUND / BATCH {
@@ -215,8 +216,8 @@ fn tcp_round_trips(rounds: usize) {
     measured_tcp_round_trips(&mut pair, rounds * ROUND);
 }
 
-/// Half bursts of full segments, with as many SYNs of strangers before them or without. What they
-/// differ by is the flood's.
+/// Half bursts of full segments, with as many SYNs from random sources before them or without. The
+/// difference is the flood's cost.
 fn tcp_flood(is_flooded: bool, rounds: usize) {
     let mut flood = Flood::new();
     for _ in 0..rounds * ROUND / flood::HALF {

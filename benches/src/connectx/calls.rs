@@ -1,13 +1,13 @@
-//! libmlx5's calls for each burst, on requests that were written beforehand: nothing but the
-//! library is measured. And the model's step.
+//! libmlx5's calls for each burst, on requests that were written beforehand: only the library is
+//! measured. And the model's step.
 //!
 //! Invariants:
 //! 1. Requests and their entries lie in boxes, which stay where they are as long as the rings; they
-//!    name registered memory that the region keeps. The queue pair is the field before, and nobody
-//!    else has a clone of it: it goes first.
+//!    name registered memory that the region keeps. The queue pair is the field before, and has no
+//!    other clone: it is dropped first.
 //! 2. Requests are plain C data: zeroes are a valid value of each. The library reads them and does
 //!    not keep their addresses.
-//! 3. Nobody drives these rings but the library: `rings` is never asked for.
+//! 3. Only the library drives these rings: `rings` is never called.
 //! 4. What dlsym(3) finds under `softhca_step` is the preload library's function of that name and
 //!    signature.
 
@@ -23,30 +23,30 @@ use rdma_core_sys::verbs::{CompletionQueue, Flow, MemoryRegion, QueuePair};
 
 use super::{BURST, RING};
 
-/// Objects of libmlx5's, for one direction.
+/// The verbs objects for one direction.
 pub(super) struct Objects {
-    /// What steers to the queue pair.
+    /// The flow that steers to the queue pair.
     pub(super) flow: Option<Flow>,
-    /// Whose rings they are.
+    /// The owner of the rings.
     pub(super) qp: QueuePair,
-    /// Where its requests complete.
+    /// The completion queue of its requests.
     pub(super) cq: CompletionQueue,
-    /// Where its buffers lie.
+    /// The memory of its buffers.
     pub(super) _region: MemoryRegion,
 }
 
-/// A ring with as many requests as it has room for, in lists of a burst each.
+/// A ring with as many requests as fit, in lists of a burst each.
 pub(super) struct Ring<Request> {
     objects: Objects,
     requests: Box<[Request]>,
     _entries: Box<[ibv_sge]>,
-    /// The request to post next.
+    /// The next request to post.
     next: usize,
     completions: Box<[ibv_wc; BURST]>,
 }
 
 impl<Request> Ring<Request> {
-    /// `write` gets a zeroed request, its place, the entry that it names, and the next request of
+    /// `write` gets a zeroed request, its index, its scatter-gather entry, and the next request of
     /// its list.
     fn new(
         objects: Objects,
@@ -65,7 +65,7 @@ impl<Request> Ring<Request> {
         Self { objects, requests, _entries: entries, next: 0, completions }
     }
 
-    /// The list to post next.
+    /// The next list to post.
     #[inline(always)]
     fn list(&mut self) -> *mut Request {
         let first = &raw mut self.requests[self.next];
@@ -73,7 +73,7 @@ impl<Request> Ring<Request> {
         first
     }
 
-    /// Takes completions: how many.
+    /// Polls completions; returns their number.
     #[inline(always)]
     fn poll(&mut self) -> usize {
         // SAFETY: 3; room for a burst.
@@ -82,14 +82,14 @@ impl<Request> Ring<Request> {
         usize::try_from(count).expect("the queue is not in error")
     }
 
-    /// The first of the last `count` completions that tells of a failure.
+    /// The status of the first failure among the last `count` completions.
     pub(super) fn failure(&self, count: usize) -> Option<u32> {
         self.completions[..count].iter().map(|completion| completion.status).find(|status| *status != IBV_WC_SUCCESS)
     }
 }
 
 impl Ring<ibv_send_wr> {
-    /// Each request is a frame from a buffer; the last of a list asks for a completion.
+    /// Each request is a frame from a buffer; the last of a list is signaled.
     pub(super) fn of_frames(objects: Objects, entries: Box<[ibv_sge]>) -> Self {
         Self::new(objects, entries, |request, at, entry, next| {
             (request.wr_id, request.next, request.sg_list, request.num_sge) = (at as u64, next, entry, 1);
@@ -98,7 +98,7 @@ impl Ring<ibv_send_wr> {
         })
     }
 
-    /// Takes what has completed, and posts a burst: how many completions.
+    /// Polls completions, and posts a burst; returns the number of completions.
     #[inline(always)]
     pub(super) fn send(&mut self) -> usize {
         let (list, mut refused) = (self.list(), null_mut());
@@ -120,7 +120,7 @@ impl Ring<ibv_recv_wr> {
         ring
     }
 
-    /// Receives a burst if there is one, and posts its buffers again: how many frames.
+    /// Receives a burst if there is one, and posts its buffers again; returns the number of frames.
     #[inline(always)]
     pub(super) fn receive(&mut self) -> usize {
         let received = self.poll();
@@ -139,7 +139,7 @@ impl Ring<ibv_recv_wr> {
     }
 }
 
-/// The NICs of `softhca run --manual`, which move only when they are told to.
+/// The NICs of `softhca run --manual`, which advance only when they are stepped.
 pub struct Model(Step);
 
 type Step = unsafe extern "C" fn(usize) -> usize;
@@ -153,7 +153,7 @@ impl Model {
         (!step.is_null()).then(|| Self(unsafe { core::mem::transmute::<*mut c_void, Step>(step) }))
     }
 
-    /// Lets the NICs do all that is to be done.
+    /// Steps the NICs until they have nothing left to do.
     pub fn settle(&self) {
         // SAFETY: 4.
         while unsafe { (self.0)(RING) } > 0 {}

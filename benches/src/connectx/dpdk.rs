@@ -1,5 +1,5 @@
-//! DPDK's mlx5 driver as a contender: `dpdk.c` plays the same rounds with it. Compiled here,
-//! because it takes DPDK's headers.
+//! DPDK's mlx5 driver as a contender: `dpdk.c` runs the same rounds with it. Compiled here, because
+//! it needs DPDK's headers.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::measure::outside::{Missing, Subject};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/connectx/dpdk.c");
 
-/// The program on two software NICs, each with a kernel's interface, which DPDK wants. Its paths
+/// The program on two software NICs, each with a kernel interface, which DPDK requires. Its paths
 /// are `rx`, `rx-compressed` and `tx`.
 pub(super) fn subject(directory: &Path) -> Result<Subject, Missing> {
     let launcher = softhca::testing::command(&["--manual", "--devices", "2", "--netns"])?;
@@ -27,7 +27,7 @@ fn compile(directory: &Path) -> Result<std::path::PathBuf, Missing> {
     Ok(program)
 }
 
-/// What a command prints; where it fails, what to do.
+/// The output of a command; where it fails, the remedy.
 fn output(command: &mut Command, remedy: &str) -> Result<String, Missing> {
     let name = command.get_program().display().to_string();
     let output = command.output().map_err(|error| format!("{name} does not start ({error}): {remedy}"))?;

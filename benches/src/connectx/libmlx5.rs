@@ -1,8 +1,8 @@
-//! The incumbent: a raw-packet queue pair that is driven through libmlx5's `ibv_post_send`,
-//! `ibv_post_recv` and `ibv_poll_cq`, as any program with verbs drives it.
+//! The incumbent: a raw-packet queue pair driven through libmlx5's `ibv_post_send`, `ibv_post_recv`
+//! and `ibv_poll_cq`, as any program with verbs drives it.
 //!
-//! It has it easy: requests are written once and posted again and again, and nobody looks at what a
-//! completion says.
+//! The comparison favors it: requests are written once and posted again and again, and the contents
+//! of completions are not read.
 
 use core::net::SocketAddrV4;
 use core::ptr::NonNull;
@@ -29,10 +29,10 @@ pub struct VerbsSender(Ring<ibv_send_wr>);
 pub struct VerbsReceiver(Ring<ibv_recv_wr>);
 
 impl VerbsSender {
-    /// On a device, with frames to `group`.
+    /// Opens a device, with frames to `group`.
     ///
     /// # Errors
-    /// What the device refused.
+    /// The device refused a request.
     pub fn open(device: &str, group: SocketAddrV4) -> Result<Self, Error> {
         let frame = frame_to(group);
         let caps = QpCaps { send_wr_max: RING as u32, send_sge_max: 1, ..QpCaps::default() };
@@ -42,10 +42,10 @@ impl VerbsSender {
 }
 
 impl VerbsReceiver {
-    /// On a device, what comes to `group`.
+    /// Opens a device, for frames to `group`.
     ///
     /// # Errors
-    /// What the device refused.
+    /// The device refused a request.
     pub fn open(device: &str, group: SocketAddrV4) -> Result<Self, Error> {
         let caps = QpCaps { receive_wr_max: RING as u32, receive_sge_max: 1, ..QpCaps::default() };
         let (mut objects, entries) = open(device, caps, &[], BUFFER_LEN)?;
@@ -82,8 +82,8 @@ impl Receive for VerbsReceiver {
 /// Why there is no queue pair.
 pub type Error = Box<dyn core::error::Error>;
 
-/// A queue pair that may send and receive, and a registered buffer for each place in its ring,
-/// `contents` at the start of each.
+/// A queue pair that may send and receive, and a registered buffer for each slot of its ring, which
+/// begins with `contents`.
 fn open(device: &str, caps: QpCaps, contents: &[u8], len: usize) -> Result<(Objects, Box<[ibv_sge]>), Error> {
     let devices = RdmaCore::load()?.devices()?;
     let context = devices.by_name(device).ok_or_else(|| format!("there is no {device}"))?.open()?;

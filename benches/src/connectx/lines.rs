@@ -9,22 +9,22 @@ use crate::measure::outside::{Missing, Subject, numbers};
 use crate::measure::sampling::{Samples, Spread};
 use crate::measure::table::{Found, Line};
 
-/// Measures, and hands each line on as soon as it has it.
+/// Measures, and passes each line on as soon as it is complete.
 pub struct Lines<'a> {
-    /// Who takes the lines.
+    /// Receives the lines.
     pub add: &'a mut dyn FnMut(Line),
-    /// The binary that is looked at on software NICs.
+    /// The binary that runs on software NICs.
     pub connectx: &'a str,
-    /// The one that has the driver over plain memory.
+    /// The binary that has the driver over plain memory.
     pub packets: &'a str,
-    /// Where what is compiled may lie.
+    /// The directory for compiled programs.
     pub directory: &'a Path,
-    /// Pairs of timed rounds; none, where only what is counted is wanted.
+    /// Pairs of timed rounds; zero where only counts are wanted.
     pub samples: usize,
 }
 
 impl Lines<'_> {
-    /// All lines. Where no software ConnectX can be had they are skipped, with the reason.
+    /// All lines. Where software ConnectXs are not available they are skipped, with the reason.
     pub fn measure(&mut self) {
         self.alone();
         let (subject, dpdk) = (subject(self.connectx), dpdk::subject(self.directory));
@@ -63,7 +63,7 @@ impl Lines<'_> {
         }
     }
 
-    /// The device over plain memory, where nobody plays a NIC but the bench.
+    /// The device over plain memory, where the bench plays the NIC.
     fn alone(&mut self) {
         let packets = Ok(Subject::new(self.packets));
         for (what, path, limit) in [
@@ -79,7 +79,7 @@ impl Lines<'_> {
         }
     }
 
-    /// For information: the NIC's share is left out, and nothing stands for its caches and PCIe.
+    /// For information: the NIC's share is left out, and its caches and PCIe are not modeled.
     fn times(&mut self, said: &Result<String, Missing>, path: &str) {
         let of = |path: &str| numbers(said.as_ref().map_err(Clone::clone)?, path).map(Samples::from);
         let (ours, theirs) = (of(path), of(&format!("libmlx5-{path}")));
@@ -125,8 +125,8 @@ fn count(subject: &Result<Subject, Missing>, path: &str) -> Found {
     subject.as_ref().map_err(Clone::clone)?.instructions(path).map(Spread::exactly)
 }
 
-/// The binary on two NICs that move when it says so. libmlx5 may leave its locks out, because one
-/// thread is all there is.
+/// The binary on two NICs that it steps itself. libmlx5 may omit its locks, because there is only
+/// one thread.
 fn subject(connectx: &str) -> Result<Subject, Missing> {
     let softhca = softhca::testing::command(&["--manual", "--devices", "2"])?;
     let mut launcher = Command::new("env");

@@ -12,7 +12,7 @@ use wirepath::time::Instant;
 use super::{BURST, Error, RING, Receive, Send, frame_to};
 use crate::receiver::ROUND;
 
-/// How the device is opened.
+/// The options of opening the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// As by default.
@@ -23,7 +23,7 @@ pub enum Wish {
     SinglePacket,
 }
 
-/// What a queue is made of. Its halves go first: they hold mbufs.
+/// An open queue. Its halves are dropped first: they hold mbufs.
 struct Opened {
     rx: Mlx5Rx,
     tx: Mlx5Tx,
@@ -36,7 +36,7 @@ struct Opened {
 pub struct OurSender {
     /// A round.
     bursts: [Burst; ROUND / BURST],
-    /// The burst to send next.
+    /// The next burst to send.
     next: usize,
     opened: Opened,
     frame: Vec<u8>,
@@ -49,10 +49,10 @@ pub struct OurReceiver {
 }
 
 impl OurSender {
-    /// On a device, with frames to `group`.
+    /// Opens a device, with frames to `group`.
     ///
     /// # Errors
-    /// What the device refused.
+    /// The device refused a request.
     pub fn open(device: &str, group: SocketAddrV4, wish: Wish) -> Result<Self, Error> {
         let bursts = core::array::from_fn(|_| Burst::new());
         Ok(Self { bursts, next: 0, opened: open(device, wish)?, frame: frame_to(group) })
@@ -60,10 +60,10 @@ impl OurSender {
 }
 
 impl OurReceiver {
-    /// On a device, what comes to `group`.
+    /// Opens a device, for frames to `group`.
     ///
     /// # Errors
-    /// What the device refused.
+    /// The device refused a request.
     pub fn open(device: &str, group: SocketAddrV4, wish: Wish) -> Result<Self, Error> {
         let mut opened = open(device, wish)?;
         opened.device.steer(&Rule::udp(*group.ip(), group.port()), 0)?;

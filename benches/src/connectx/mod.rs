@@ -5,8 +5,8 @@
 //!  sender ─▶ rings ─▶ mlx5_0 ═══ mlx5_1 ─▶ rings ─▶ receiver
 //!  measured           not measured                 measured
 //! ```
-//! The NICs are this process's own and move between the measured bursts only, so what is counted is
-//! what a driver does with its rings. It says nothing about a NIC's speed, nor about PCIe.
+//! The NICs belong to this process and advance only between the measured bursts, so the counts are
+//! those of a driver's work on its rings. They show neither a NIC's speed nor PCIe.
 
 #[allow(unsafe_code)]
 mod calls;
@@ -28,24 +28,24 @@ use crate::receiver::ROUND;
 
 /// Frames in a burst.
 pub const BURST: usize = 32;
-/// Frames that a ring has room for: a round comes while the one before is still there.
+/// Frames that a ring holds: a round arrives while the one before is still there.
 const RING: usize = 2 * ROUND;
 
-/// Who sends.
+/// A sender.
 pub trait Send {
-    /// Makes a round of frames ready. Not measured.
+    /// Prepares a round of frames. Not measured.
     fn prepare(&mut self);
 
-    /// Measured: what was sent comes home, a burst goes out, the doorbell is rung.
+    /// Measured: reaps sent frames, posts a burst, rings the doorbell.
     fn send(&mut self);
 }
 
-/// Who receives.
+/// A receiver.
 pub trait Receive {
-    /// Measured: a burst from the ring, whose place is filled again. How many frames.
+    /// Measured: receives a burst and refills the ring. Returns the number of frames.
     fn receive(&mut self) -> usize;
 
-    /// Gives back what came last. Not measured.
+    /// Frees the frames received last. Not measured.
     fn clear(&mut self, received: usize);
 }
 
@@ -57,7 +57,7 @@ pub struct Rig<S, R> {
 }
 
 impl<S: Send, R: Receive> Rig<S, R> {
-    /// From what has been opened on `mlx5_0` and `mlx5_1`.
+    /// From the sender on `mlx5_0` and the receiver on `mlx5_1`.
     pub fn new(model: Model, sender: S, receiver: R) -> Self {
         Self { model, sender, receiver }
     }
@@ -74,8 +74,8 @@ impl<S: Send, R: Receive> Rig<S, R> {
         }
     }
 
-    /// Nanoseconds a frame in the measured calls of a round: receiving, and sending. One of them is
-    /// for the look at the clock.
+    /// Nanoseconds a frame in the measured calls of a round: receiving, and sending. They include
+    /// one reading of the clock.
     pub fn time(&mut self) -> [f64; 2] {
         let [mut receiving, mut sending] = [time::Duration::ZERO; 2];
         self.round(

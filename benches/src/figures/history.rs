@@ -1,6 +1,5 @@
 //! The history: a line of JSON for each run, oldest first. It is a file in the repository that
-//! people edit and merge, so each line is checked before anything is made from it, and what is
-//! wrong is said with its line.
+//! people edit and merge, so each line is checked before it is used, and an error names its line.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,27 +10,27 @@ use serde::{Deserialize, Serialize};
 use super::Section;
 use crate::measure::table::Promise;
 
-/// One run of the report: when, of what, where, and what it found.
+/// One run of the report: its time, commit, machine and figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// UTC, as `2026-11-23T10:30:00Z`.
     pub date: String,
-    /// The commit's first digits, and a `+` where the tree had changes that were not committed.
+    /// The commit's first digits, and a `+` where the tree had uncommitted changes.
     pub commit: String,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// What was measured; a figure that was skipped is not among them.
+    /// The figures; skipped ones are not among them.
     pub figures: Vec<Figure>,
 }
 
-/// A machine, as far as figures depend on it and it can be told.
+/// The properties of a machine that figures depend on, as far as they can be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
-    /// How many cores the machine has.
+    /// The number of cores.
     pub cores: usize,
     /// The release of the kernel.
     pub kernel: String,
@@ -41,12 +40,13 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// Where it stands on the page.
+    /// Its section on the page.
     pub section: Section,
     /// The figure that it belongs to, as instructions belong to a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// What was measured. With `of` and `section` this is the figure's name, the same in each run.
+    /// A description of the figure. With `of` and `section` this is the figure's name, the same in
+    /// each run.
     pub what: String,
     /// Such as `ns`.
     pub unit: String,
@@ -56,21 +56,21 @@ pub struct Figure {
     pub min: f64,
     /// The highest sample.
     pub max: f64,
-    /// What the project promised of it when it was measured.
+    /// The promise at the time of the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
-    /// What plain C without a framework takes, where that is known.
+    /// The cost in plain C without a framework, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<f64>,
 }
 
 impl Figure {
-    /// What makes it the same figure in another run.
+    /// The name that identifies the figure across runs.
     pub(super) fn name(&self) -> (Section, Option<&str>, &str) {
         (self.section, self.of.as_deref(), &self.what)
     }
 
-    /// What it stands below on the page: the figure that it belongs to, or itself.
+    /// The figure above it on the page: the one that it belongs to, or itself.
     pub(super) fn head(&self) -> &str {
         self.of.as_deref().unwrap_or(&self.what)
     }
@@ -83,7 +83,7 @@ pub struct History {
 }
 
 impl History {
-    /// Of a file; one that does not exist is a history without runs.
+    /// Reads a file; a missing one is a history without runs.
     pub fn read(path: &Path) -> Result<Self, String> {
         match fs::read_to_string(path) {
             Ok(text) => Self::parse(&text).map_err(|why| {
@@ -97,17 +97,18 @@ impl History {
         }
     }
 
-    /// Of its text. The error names the line and what is wrong with it, without control characters.
+    /// Parses its text. The error names the line and what is wrong with it, without control
+    /// characters.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut runs = Vec::new();
         for (idx, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let run = serde_json::from_str(line);
-            // Of this line it says that it is the first.
+            // The parser reports each line as the first.
             let run = run.map_err(|error| error.to_string().replace("at line 1 column", "at column"));
             let run = run.and_then(|run: Run| check(&run).map(|()| run));
             runs.push(run.map_err(|why| format!("line {}: {}", idx + 1, why.replace(char::is_control, "?")))?);
         }
-        // Branches that are merged bring theirs in any order.
+        // Merged branches add theirs in any order.
         runs.sort_by(|a, b| a.date.cmp(&b.date));
         Ok(Self { runs })
     }
@@ -117,9 +118,9 @@ impl History {
         &self.runs
     }
 
-    /// The figures of a section as they were measured last, each with the place of its run, in the
-    /// order of the page: as in the run that has most of them, then those that it has not. What
-    /// belongs to a figure follows it.
+    /// The latest figures of a section, each with the index of its run, in the order of the page:
+    /// that of the run that has most of them, then those that it lacks. Parts of a figure follow
+    /// it.
     pub(super) fn latest(&self, section: Section) -> Vec<(&Figure, usize)> {
         let of_run = |run: usize| {
             let figures = self.runs[run].figures.iter().filter(move |figure| figure.section == section);
@@ -147,13 +148,13 @@ impl History {
     }
 }
 
-/// A run as a line of the file, if it is as sound as the lines there must be.
+/// A run as a line of the file, if it passes the checks of the file's lines.
 pub(super) fn line(run: &Run) -> Result<String, String> {
     let line = check(run).and_then(|()| serde_json::to_string(run).map_err(|error| error.to_string()));
     line.map_err(|why| format!("this run cannot be recorded: {why}"))
 }
 
-/// Whether a run says what page and plots can show. The error is half a sentence.
+/// Whether the page and the plots can show a run. The error is half a sentence.
 fn check(run: &Run) -> Result<(), String> {
     if !is_date(&run.date) {
         return Err(format!("`{}` is no date such as 2026-11-23T10:30:00Z", run.date));
@@ -197,8 +198,8 @@ fn check_text(text: &str, len_max: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a text looks like `2026-11-23T10:30:00Z`; of dates of one form the later is the greater
-/// text.
+/// Whether a text looks like `2026-11-23T10:30:00Z`; of dates in the same form the later is the
+/// greater text.
 fn is_date(text: &str) -> bool {
     let form = b"0000-00-00T00:00:00Z";
     let fits = |(byte, form): (u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == *form };

@@ -1,12 +1,10 @@
-//! The figures as data: a history that runs are appended to, and the page and the plots that are
-//! made from it.
+//! The figures as data: a history of runs, and the page and the plots that are generated from it.
 //!
 //! ```text
 //!  report ─▶ Run ─▶ docs/figures/history.jsonl ─▶ docs/figures.md, docs/figures/*.svg
 //!           (record)          (history)             (page)          (plot)
 //! ```
-//! Page and plots depend on the history alone, so that anybody may make them again without
-//! measuring.
+//! Page and plots depend on the history alone, so that they can be regenerated without measuring.
 
 pub mod history;
 pub mod record;
@@ -27,12 +25,12 @@ pub fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("docs")
 }
 
-/// Where the history is in `docs`.
+/// The path of the history in `docs`.
 pub fn history_path(docs: &Path) -> PathBuf {
     docs.join("figures/history.jsonl")
 }
 
-/// The files that are made from a history, by their paths in `docs`.
+/// The files that are generated from a history, by their paths in `docs`.
 pub fn files(history: &History) -> Vec<(PathBuf, String)> {
     let page = (PathBuf::from("figures.md"), page::render(history));
     let plots = Section::ALL
@@ -51,13 +49,13 @@ pub fn regenerate(docs: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Appends a run to the history in `docs`, and makes page and plots again. A history that is broken
-/// stays as it is.
+/// Appends a run to the history in `docs`, and regenerates page and plots. A broken history stays
+/// unchanged.
 pub fn append(docs: &Path, run: &Run) -> Result<(), String> {
     let path = history_path(docs);
     History::read(&path)?;
     let mut line = history::line(run)? + "\n";
-    // An editor may have left the last line without an end.
+    // An editor may have left the last line without a newline.
     if fs::read(&path).is_ok_and(|text| text.last().is_some_and(|&last| last != b'\n')) {
         line.insert(0, '\n');
     }

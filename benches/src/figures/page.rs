@@ -1,4 +1,4 @@
-//! The page: a table for each section, with what was measured last of each figure.
+//! The page: a table for each section, with the latest value of each figure.
 
 use core::fmt::Write;
 
@@ -49,7 +49,7 @@ fn table(page: &mut String, section: Section, history: &History) {
     page.push_str("| figure | median | min to max | must | hope | floor | run |\n|---|---|---|---|---|---|---|\n");
     let mut head = None;
     for (figure, run) in figures {
-        // The figure itself may not have been measured, where what belongs to it was.
+        // The figure itself may not have been measured, although its parts were.
         if figure.of.is_some() && head != figure.of.as_deref() {
             let _ = writeln!(page, "| {} | | | | | | |", cell(figure.head()));
         }
@@ -122,7 +122,7 @@ pub(super) fn number(figure: f64) -> String {
     }
 }
 
-/// A text that stands for itself in a cell of a table, whatever it is.
+/// A text, escaped for a cell of a table.
 fn cell(text: &str) -> String {
     text.chars().fold(String::new(), |mut cell, letter| {
         match letter {

@@ -1,12 +1,12 @@
-//! The plot of a section: a small chart for each figure that is promised, run by run, as SVG. Each
-//! machine is a line of its own, since a time of one says nothing about another.
+//! The plot of a section: a small chart for each promised figure, run by run, as SVG. Each machine
+//! is a line of its own, since times of two machines cannot be compared.
 
 use core::fmt::Write;
 
 use super::page::number;
 use super::{Figure, History, Machine, Section};
 
-/// Of the picture, in pixels: charts in a row, their size, the area of their lines.
+/// In pixels: charts in a row, their size, the area of their lines.
 const COLUMNS: usize = 3;
 const WIDTH: usize = 320;
 const HEIGHT: usize = 170;
@@ -14,15 +14,14 @@ const LEFT: f64 = 12.0;
 const RIGHT: f64 = 304.0;
 const TOP: f64 = 56.0;
 const BOTTOM: f64 = 140.0;
-/// Of the machines in the order in which they first appear; readable for who does not tell red from
-/// green.
+/// Colors of the machines in the order in which they first appear; readable for the color-blind.
 const COLORS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 /// Letters in a line of a chart's heading.
 const LETTERS: usize = 44;
 
-/// The picture; `None` where nothing that is promised was measured.
+/// The picture; `None` where no promised figure was measured.
 pub(super) fn render(history: &History, section: Section) -> Option<String> {
-    // Of what must never be, such as allocations, a line would say nothing.
+    // A line of something that must never happen, such as allocations, shows nothing.
     let is_charted = |figure: &Figure| figure.promise.is_some_and(|promise| promise.must > 0.0);
     let charts: Vec<_> = history.latest(section).into_iter().filter(|(figure, _)| is_charted(figure)).collect();
     if charts.is_empty() {
@@ -49,7 +48,7 @@ pub(super) fn render(history: &History, section: Section) -> Option<String> {
     Some(svg)
 }
 
-/// A point of a chart: when, on which machine, how much.
+/// A point of a chart: run, machine, value.
 struct Point<'a> {
     date: &'a str,
     machine: usize,
@@ -102,7 +101,7 @@ fn chart(svg: &mut String, history: &History, figure: &Figure, machines: &[&Mach
     }
 }
 
-/// What it is, in two lines, and how much it was last.
+/// The figure's description, in two lines, and its latest value.
 fn heading(svg: &mut String, figure: &Figure) {
     let lines = match &figure.of {
         Some(of) => [first_letters(of), first_letters(&figure.what)],
@@ -128,14 +127,14 @@ fn first_letters(text: &str) -> String {
     if shown.len() < text.len() { shown + "…" } else { shown }
 }
 
-/// A text as two lines, parted between words where there are several.
+/// A text as two lines, split between words where there are several.
 fn in_two(text: &str) -> [String; 2] {
     let Some((end, _)) = text.char_indices().nth(LETTERS) else { return [text.to_owned(), String::new()] };
     let cut = text[..end].rfind(' ').unwrap_or(end);
     [text[..cut].to_owned(), first_letters(text[cut..].trim_start())]
 }
 
-/// A text that stands for itself in XML, whatever it is.
+/// A text, escaped for XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

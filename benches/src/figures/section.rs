@@ -1,4 +1,4 @@
-//! The sections of the page: what is measured together, in the same way.
+//! The sections of the page: figures that are measured together, in the same way.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// All, as they stand on the page.
+    /// All, in the order of the page.
     pub const ALL: [Self; 6] = [Self::Memory, Self::Tcp, Self::Mlx5, Self::Live, Self::LiveTcp, Self::LiveEcho];
 
     /// The heading.
@@ -36,7 +36,7 @@ impl Section {
         }
     }
 
-    /// What is measured how, and which part of the report measures it.
+    /// How the section is measured, and which part of the report measures it.
     pub(super) const fn note(self) -> &'static str {
         match self {
             Self::Memory => {

@@ -1,20 +1,20 @@
-//! An echo over a wire that loses frames both ways: a client sends, a server sends back what comes,
-//! and the time is that from the first byte to the last that came back. Each of them is a kernel's
-//! socket, or a worker of ours.
+//! An echo over a wire that loses frames both ways: a client sends, a server sends the bytes back,
+//! and the figure is the time from the first byte sent to the last one returned. Each of them is a
+//! kernel socket, or a worker of ours.
 //!
 //! ```text
 //!  near: the client ── veth0 ═══ wire0 ─▶ mid: numgen random drop ◀─ wire1 ═══ veth1 ── far: the server
 //! ```
-//! Between them is a namespace that routes, and drops what arrives at either of its interfaces by
-//! chance: neither end is told, as it would be of what its own egress drops, and both ends lose the
-//! same whoever they are, which a drop at the interface of a worker could not do, as XDP comes
-//! before it. As in [`goodput`](super::goodput), a frame is a segment of an MTU: with TSO and GRO
-//! left on a kernel sends 2 MB as some forty frames instead of 1,400, and would lose as few.
+//! Between them is a namespace that routes, and randomly drops frames that arrive at either of its
+//! interfaces: neither end is notified, as it would be of drops in its own egress, and both lose at
+//! the same rate. A drop at the interface of a worker would have no effect, as XDP comes before it.
+//! As in [`goodput`](super::goodput), a frame is a segment of an MTU: with TSO and GRO on, a kernel
+//! sends 2 MB as some forty frames instead of 1,400, and would lose correspondingly few.
 //!
-//! Both ends go before other programs (SCHED_RR), and sleep for some microseconds where there is
-//! nothing to do, whoever they are: a worker that spins would keep the core from the kernel's
-//! timers, which its peer waits for. The handshake is lost as well, but not counted: a SYN again
-//! takes a second (RFC 6298 2.1), whoever sends it.
+//! Both ends run before other programs (SCHED_RR), and sleep for some microseconds while idle: a
+//! worker that spins would keep the core from the kernel's timers, which its peer needs. Frames of
+//! the handshake are lost too, but not counted: a repeated SYN takes a second (RFC 6298 2.1) in
+//! either stack.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -39,21 +39,22 @@ use super::sys;
 
 /// Bytes each way.
 pub const LEN: usize = 2 << 20;
-/// What takes longer counts as this.
+/// A longer echo counts as this.
 pub const LIMIT: Duration = Duration::from_secs(60);
 const PORT: u16 = 7_000;
-/// Ours, for which the program on the interface has a rule.
+/// Our port, for which the program on the interface has a rule.
 const ASKING_PORT: u16 = 7_001;
-/// Handed over at a time.
+/// Bytes passed to the socket at a time.
 const CHUNK_LEN: usize = 64 << 10;
 
-/// The router's ends: that before the near end, and that before the far one. It answers for both.
+/// The router's ends: the one towards the near end, and the one towards the far one. It forwards
+/// for both.
 const MIDS: [End; 2] = [
     End { interface: "wire0", address: Ipv4Addr::new(10, 9, 1, 1), mac: MacAddr([2, 0, 0, 9, 1, 1]) },
     End { interface: "wire1", address: Ipv4Addr::new(10, 9, 1, 2), mac: MacAddr([2, 0, 0, 9, 1, 2]) },
 ];
 
-/// Who asks, or answers.
+/// The stack of the client, or of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     /// A kernel's socket with this congestion control.
@@ -70,7 +71,7 @@ struct LossyPair {
 }
 
 impl LossyPair {
-    /// Makes it: so many frames of a thousand are lost, each way.
+    /// Creates it: each way loses so many frames of a thousand.
     fn new(per_mille: u32) -> Result<Self, String> {
         let (near, mid, far) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
         for (namespace, end, before) in [(&near, NEAR, MIDS[0]), (&far, FAR, MIDS[1])] {
@@ -140,12 +141,12 @@ const fn address() -> SocketAddrV4 {
     SocketAddrV4::new(FAR.address, PORT)
 }
 
-/// A while until there may be something to do.
+/// Sleeps until there may be something to do.
 fn pause() {
     thread::sleep(Duration::from_micros(20));
 }
 
-/// Sends back what comes, until told to stop.
+/// Sends received bytes back, until stopped.
 fn answer_by_kernel(congestion: &str, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
     let listener = TcpListener::bind(address()).map_err(|error| format!("{}: {error}", address()))?;
     listener.set_nonblocking(true).map_err(|error| error.to_string())?;
@@ -168,7 +169,7 @@ fn answer_by_kernel(congestion: &str, ready: &AtomicBool, stopping: &AtomicBool)
     Ok(())
 }
 
-/// A socket that neither blocks nor waits for company.
+/// A non-blocking socket without Nagle's algorithm.
 fn prepared(stream: TcpStream, congestion: &str) -> Result<TcpStream, String> {
     let prepare = || {
         stream.set_nodelay(true)?;
@@ -238,7 +239,7 @@ fn ask() -> Result<Duration, String> {
     Ok(took)
 }
 
-/// Sends [`LEN`] bytes as they are taken, and counts what comes back.
+/// Sends [`LEN`] bytes as fast as the connection accepts them, and counts those that come back.
 struct Asker {
     bytes: Vec<u8>,
     sent: usize,
@@ -265,7 +266,7 @@ impl App for Asker {
     }
 }
 
-/// Sends back what comes, as soon as it is taken.
+/// Sends received bytes back, as soon as the connection accepts them.
 #[derive(Default)]
 struct Answerer {
     waiting: VecDeque<u8>,

@@ -1,4 +1,4 @@
-//! A sender that never rests: the same for every contender, at the near end of a pair, through the
+//! A sender at full rate: the same for every contender, at the near end of a pair, through the
 //! kernel.
 
 use core::net::SocketAddrV4;
@@ -15,17 +15,18 @@ const BATCH: usize = 64;
 /// Payload of a frame of 60 bytes.
 const FRAME_PAYLOAD_LEN: usize = 18;
 
-/// What is sent.
+/// The traffic to send.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
-    /// Frames of 60 bytes to the far end, as fast as a kernel can: 64 at a time go down its stack
-    /// as one (UDP_SEGMENT).
+    /// Frames of 60 bytes to the far end, at the kernel's full rate: 64 at a time pass its stack as
+    /// one (UDP_SEGMENT).
     Frames,
     /// Datagrams of so many bytes to a group, each on its own.
     Datagrams(SocketAddrV4, usize),
 }
 
-/// Runs `act` while a thread on `core` sends from the near end of `pair`; what `act` returned.
+/// Runs `act` while a thread on `core` sends from the near end of `pair`; returns the result of
+/// `act`.
 ///
 /// # Errors
 /// The sender has no socket.
@@ -75,7 +76,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Of a socket that was opened for `source`.
+    /// From a socket that was opened for `source`.
     pub fn new(socket: UdpSocket, source: Source) -> Self {
         let (len, frames) = match source {
             Source::Frames => (FRAME_PAYLOAD_LEN * BATCH, BATCH),
@@ -85,13 +86,13 @@ impl Sender {
         Self { socket, batch: Batch::new(vec![message.clone(); BATCH]), message, frames }
     }
 
-    /// Sends one message; how many frames.
+    /// Sends one message; returns its number of frames.
     pub fn send_one(&self) -> usize {
         self.socket.send(&self.message).map_or(0, |_| self.frames)
     }
 
-    /// Sends many messages by one system call. What is refused (a device that is full for a moment)
-    /// is not sent.
+    /// Sends many messages by one system call. Messages that are refused (a device that is full for
+    /// a moment) are not sent.
     fn send_many(&mut self) {
         let _ = self.batch.send(&self.socket);
     }

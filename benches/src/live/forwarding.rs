@@ -1,5 +1,5 @@
-//! Frames that go back out of the far end of a veth pair: ours against DPDK's testpmd, and what of
-//! the time is ours.
+//! Frames that go back out of the far end of a veth pair: ours against DPDK's testpmd, and our
+//! share of the time.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -18,9 +18,9 @@ use super::testpmd::Testpmd;
 use super::{reflector, sys};
 use crate::measure::cores;
 
-/// Until forwarding is at its pace.
+/// Time until forwarding reaches its steady rate.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// Until a forwarder that was started forwards, at most.
+/// The longest time until a started forwarder forwards.
 const START_MAX: Duration = Duration::from_secs(30);
 /// Millions of frames a second that only a forwarder sends back. A kernel without one answers with
 /// a few ICMP errors.
@@ -86,11 +86,11 @@ pub struct Share {
     pub ours: f64,
     /// In the doorbell's system call.
     pub kernel: f64,
-    /// Frames of a turn.
+    /// Frames in a turn.
     pub burst: f64,
 }
 
-/// What of the time of a forwarded frame is ours, while the other core sends.
+/// Our share of the time of a forwarded frame, while the other core sends.
 ///
 /// # Errors
 /// Why it could not be measured.
@@ -108,7 +108,7 @@ pub fn share([sending, forwarding]: [usize; 2], window: Duration) -> Result<Shar
             let received = port.turn();
             let after = Instant::now();
             match received {
-                // What an empty turn has rung for is frames of the one before.
+                // An empty turn rings for frames of the turn before.
                 0 => all += doorbell.get() - rung,
                 _ => (all, frames, turns) = (all + (after - before), frames + received, turns + 1),
             }
@@ -121,7 +121,7 @@ pub fn share([sending, forwarding]: [usize; 2], window: Duration) -> Result<Shar
     flooded(&pair, sending, Source::Frames, || pair.far.run(measure))?
 }
 
-/// Measures the doorbell of what it is put around.
+/// Measures the doorbells of the queue that it wraps.
 struct Stopwatch {
     tx: AfXdpTx,
     doorbell: Rc<Cell<Duration>>,

@@ -1,22 +1,20 @@
-//! What a kernel's socket receives over a wire that loses: from another kernel, or from a worker of
-//! ours.
+//! Goodput of a kernel socket over a lossy wire: from another kernel, or from a worker of ours.
 //!
 //! ```text
 //!  near: the kernel's sender, or ours ── veth0 ═══ veth1 ──▶ numgen random drop ──▶ far: a kernel's socket
 //! ```
-//! *What is lost is one frame of an MTU.* With TSO a kernel hands a veth up to 64 KB as one frame,
-//! and with GRO a receiver sees one: the rule would then take 45 segments at once from the kernel's
+//! *A loss is one frame of an MTU.* With TSO a kernel hands a veth up to 64 KB as one frame, and
+//! with GRO a receiver sees one: the rule would then take 45 segments at once from the kernel's
 //! sender, in a burst that no wire loses, and one from ours. So segmentation, GSO and GRO are off
 //! at both ends, for both senders: each frame is a segment of an MTU of 1500, and each is lost on
-//! its own. The kernel of the far end sees the same frames whoever sent them. Checksums stay as
-//! they are by default, to the kernel's advantage: over veth it sums nothing, while our frames are
-//! summed.
+//! its own. The kernel of the far end sees the same frames from either sender. Checksums keep their
+//! defaults, to the kernel's advantage: over veth it computes none, while we compute ours.
 //!
-//! Sender and receiver go before other programs (SCHED_RR): a receiver that waits for its core
-//! acknowledges when it gets one, and the figure would be the scheduler's.
+//! Sender and receiver run before other programs (SCHED_RR): a receiver that waits for its core
+//! delays its acknowledgments, and the figure would be the scheduler's.
 //!
-//! A round trip takes microseconds here, so that a timer of milliseconds decides: what counts is
-//! how many losses are found without one. [`Sent`] has the counts beside the rate.
+//! A round trip takes microseconds here, so a timer of milliseconds dominates: the result depends
+//! on how many losses are detected without one. [`Sent`] has the counts beside the rate.
 
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -37,14 +35,14 @@ use super::round_trip::begin;
 use super::sys;
 
 const PORT: u16 = 7_000;
-/// Ours, for which the program on the interface has a rule.
+/// Our port, for which the program on the interface has a rule.
 const SENDING_PORT: u16 = 7_001;
-/// Bytes handed over at a time.
+/// Bytes passed to the socket at a time.
 const CHUNK_LEN: usize = 64 << 10;
-/// Bytes that wait to be sent or acknowledged: the most that a kernel's socket takes by itself.
+/// Bytes that wait to be sent or acknowledged: the most that a kernel socket takes by default.
 const SEND_BUFFER: u32 = 4 << 20;
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// A kernel's socket with this congestion control.
@@ -53,30 +51,29 @@ pub enum Sender {
     Ours,
 }
 
-/// What was sent, and how.
+/// The results of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent {
     /// Gbit/s that the receiver's program read.
     pub rate: f64,
-    /// Segments that were sent again.
+    /// Segments that were retransmitted.
     pub resent: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Tail loss probes.
     pub probes: u64,
-    /// Segments that the receiver had twice.
+    /// Segments that the receiver got twice.
     pub duplicates: u64,
-    /// Segments that came to the receiver's kernel and that it threw away for want of room. While
-    /// its program reads, what comes waits in the socket's backlog, whose length is forgotten only
-    /// when it has run dry (`__release_sock`, net/core/sock.c): a sender that keeps up with a
-    /// receiver on another core for long enough fills it, and what it sends then is lost on a wire
-    /// that loses nothing.
+    /// Segments that the receiver's kernel dropped for lack of room. While its program reads,
+    /// arriving segments wait in the socket's backlog, whose length is reset only when it has run
+    /// dry (`__release_sock`, net/core/sock.c): a sender that keeps up with a receiver on another
+    /// core for long enough fills it, and then loses segments on a wire without loss.
     pub refused: u64,
-    /// Frames, acknowledgments that is, for which there was no room at the sender's interface.
+    /// Frames, that is acknowledgments, dropped for lack of room at the sender's interface.
     pub unheard: u64,
 }
 
-/// What comes in `window` where so many frames of a thousand are lost on their way to the receiver.
+/// Goodput in `window` where so many frames of a thousand are lost on their way to the receiver.
 ///
 /// # Errors
 /// Why it could not be measured.
@@ -136,7 +133,7 @@ fn receive(listener: &TcpListener, window: Duration) -> Result<f64, String> {
     let (mut bytes, mut received, start) = (vec![0; 1 << 20], 0, Instant::now());
     stream.set_read_timeout(Some(window)).map_err(|error| error.to_string())?;
     while start.elapsed() < window {
-        // Silence for the whole window is a rate of nothing.
+        // Silence for the whole window is a rate of zero.
         received += stream.read(&mut bytes).unwrap_or(0);
     }
     Ok(8.0 * received as f64 / start.elapsed().as_nanos() as f64)
@@ -156,7 +153,7 @@ fn accepted(listener: &TcpListener) -> Result<TcpStream, String> {
     Err("no connection came to the receiver".to_owned())
 }
 
-/// Sends until told to stop, by a socket that blocks, as programs that send in bulk have it.
+/// Sends until stopped, by a blocking socket, as bulk senders use it.
 fn send_by_kernel(congestion: &str, stopping: &AtomicBool) -> Result<Sent, String> {
     let mut stream = TcpStream::connect(receiver()).map_err(|error| format!("{}: {error}", receiver()))?;
     sys::set_congestion_control(&stream, congestion).map_err(|error| format!("{congestion}: {error}"))?;
@@ -177,13 +174,13 @@ fn send_by_kernel(congestion: &str, stopping: &AtomicBool) -> Result<Sent, Strin
     })
 }
 
-/// Segments that the kernel of the calling thread's namespace had no room for.
+/// Segments that the kernel of the calling thread's namespace dropped for lack of room.
 fn refused() -> u64 {
     let counts = counts();
     ["TCPBacklogDrop", "TCPRcvQDrop"].iter().filter_map(|name| counted(&counts, name)).sum()
 }
 
-/// What the kernel of the calling thread's namespace counts.
+/// The counters of the kernel in the calling thread's namespace.
 fn counts() -> String {
     fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default()
         + &fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default()
@@ -198,7 +195,7 @@ fn counted(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// Sends until told to stop.
+/// Sends until stopped.
 fn send(stopping: &AtomicBool) -> Result<Sent, String> {
     let place = Place { ours: NEAR, peer: FAR, mode: Mode::Native, ring_len: port::RING_LEN };
     let mut port: Port<AfXdpTx, TcpStack, Source> =
@@ -220,7 +217,7 @@ fn send(stopping: &AtomicBool) -> Result<Sent, String> {
     })
 }
 
-/// Hands over as much as is taken, always.
+/// Always passes as much as the connection accepts.
 struct Source {
     bytes: Vec<u8>,
 }

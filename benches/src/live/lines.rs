@@ -16,13 +16,13 @@ use crate::measure::outside::Subject;
 use crate::measure::sampling::{Samples, Spread};
 use crate::measure::table::{Found, Line};
 
-/// Measures, and hands each line on as soon as it has it.
+/// Measures, and passes each line on as soon as it is complete.
 pub struct Live<'a> {
-    /// Who takes the lines.
+    /// Receives the lines.
     pub add: &'a mut dyn FnMut(Line),
     /// The cores to run on.
     pub cores: Option<[usize; 2]>,
-    /// The binary that strace looks at.
+    /// The binary that strace runs.
     pub packets: &'a str,
 }
 
@@ -47,7 +47,7 @@ impl Live<'_> {
         self.goodputs();
     }
 
-    /// Of those, what an order waits for behind a burst.
+    /// Of those, the delay of an order behind a burst.
     pub fn orders(&mut self) {
         let count = if is_quick() { 300 } else { 2_000 };
         let found = self.cores().and_then(|_| {
@@ -134,8 +134,8 @@ impl Live<'_> {
     }
 
     fn exchanges(&mut self) {
-        // Many short runs rather than few long ones: how far the cores are from each other changes
-        // from one second to the next, and with it what a kernel's server takes, by half.
+        // Many short runs rather than few long ones: the distance between the cores changes from
+        // one second to the next, and with it the time of a kernel server, by half.
         let count = if is_quick() { 3_000 } else { 10_000 };
         let run = |server| {
             self.cores().and_then(|cores| {
@@ -183,7 +183,8 @@ impl Live<'_> {
     pub fn echoes(&mut self) {
         const CUBIC: Stack = Stack::Kernel("cubic");
         const RENO: Stack = Stack::Kernel("reno");
-        /// Client and server. What the kernel sends back to ours takes as long as the kernel takes.
+        /// Client and server. A kernel server's answers to our client take as long as the kernel
+        /// needs.
         const CONTENDERS: [(Stack, Stack); 4] =
             [(Stack::Ours, Stack::Ours), (Stack::Ours, CUBIC), (CUBIC, CUBIC), (RENO, RENO)];
         for (per_mille, runs) in [(50, PAIRS), (100, PAIRS), (200, 5), (300, 5)] {
@@ -235,7 +236,7 @@ fn window() -> Duration {
     Duration::from_millis(if is_quick() { 500 } else { 1_000 })
 }
 
-/// What came of runs in turn, ours and theirs.
+/// The results of runs in turn, ours and theirs.
 type Runs<T> = Result<Vec<(T, T)>, String>;
 
 /// Runs of both in turn.
@@ -252,7 +253,7 @@ fn turns<T>(
     (0..pairs).map(|_| Ok((ours()?, theirs()?))).collect()
 }
 
-/// A figure of ours, of theirs, and ours over theirs, pair by pair.
+/// Our figure, theirs, and their ratio, pair by pair.
 fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (Found, Found, Found) {
     match found {
         Ok(runs) => {
@@ -264,7 +265,7 @@ fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (Found, Found, Found
     }
 }
 
-/// What the runs of a sender have in common, beside their rates, all runs together.
+/// The counts of a sender, summed over all its runs.
 fn told<'a>(runs: impl Iterator<Item = &'a Sent> + Clone) -> String {
     let sum = |of: fn(&Sent) -> u64| runs.clone().map(of).sum::<u64>();
     let (resent, duplicates) = (sum(|sent| sent.resent), sum(|sent| sent.duplicates));
@@ -276,7 +277,7 @@ fn told<'a>(runs: impl Iterator<Item = &'a Sent> + Clone) -> String {
     )
 }
 
-/// Allocations while a million frames are forwarded, by a counting allocator.
+/// Allocations during a million forwarded frames, by a counting allocator.
 fn allocations_of_a_million() -> Found {
     Lockstep::run(|lockstep| {
         lockstep.round()?;

@@ -4,9 +4,9 @@
 //! ```text
 //!  near: a kernel's sender, or client ── veth0 ═══ veth1 ── far: ours, testpmd, or a kernel's socket
 //! ```
-//! Senders run on the first core, which also does what the kernel does on the receiving side of a
-//! veth (the sender's system call delivers); receivers and forwarders run on the second. All of
-//! them go before other programs (SCHED_RR), and contenders take turns.
+//! Senders run on the first core, which also does the kernel's work on the receiving side of a veth
+//! (the sender's system call delivers); receivers and forwarders run on the second. All of them run
+//! before other programs (SCHED_RR), and contenders take turns.
 
 pub mod echo;
 pub mod flood;

@@ -1,5 +1,5 @@
-//! Multicast from a kernel's sender that never rests: our receiver against a kernel's, which takes
-//! up to 64 datagrams by one recvmmsg(2).
+//! Multicast from a kernel sender at full rate: our receiver against a kernel's, which takes up to
+//! 64 datagrams by one recvmmsg(2).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::hint;
@@ -19,35 +19,35 @@ use crate::receiver::Ear;
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 2, 3), 9_000);
 /// Bytes of a datagram.
 const LEN: usize = 64;
-/// Datagrams that a kernel's receiver takes by one call.
+/// Datagrams that a kernel receiver takes by one call.
 const BATCH: usize = 64;
-/// What may wait at the kernel's socket. It never fills here.
+/// Receive buffer of the kernel socket. It never fills here.
 const RECEIVE_BUFFER: i32 = 16 << 20;
-/// Between two looks: some hundred datagrams, fewer than a ring has room for.
+/// Interval of polls: some hundred datagrams, fewer than a ring holds.
 const PAUSE: Duration = Duration::from_micros(250);
 
-/// When a receiver looks for datagrams.
+/// A receiver's way of polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Habit {
-    /// All the time, as a worker does that has nothing else to do. Its CPU time says nothing.
+    /// Continuously, as a worker without other work. Its CPU time has no meaning.
     Spin,
-    /// Every quarter of a millisecond, until there are none: a worker with something else to do. It
-    /// keeps its core meanwhile, so that nobody else's work is in its caches.
+    /// Every quarter of a millisecond, until the ring is empty: a worker with other work. It keeps
+    /// its core meanwhile, so that no other program fills its caches.
     Pause,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Reception {
-    /// Millions of datagrams a second that the app has had.
+    /// Millions of datagrams a second that the app received.
     pub rate: f64,
-    /// CPU time of the receiver's thread while it looked, for each of them, in nanoseconds.
+    /// CPU time of the receiver's thread while it polled, for each of them, in nanoseconds.
     pub cpu: f64,
 }
 
 /// Receives datagrams.
 trait Receiver {
-    /// Takes some of those that are there; how many.
+    /// Takes some of the waiting datagrams; returns their number.
     fn receive(&mut self) -> usize;
 }
 
@@ -108,7 +108,7 @@ fn measure<R: Receiver>(
         cores::pin(receiving);
         sys::run_first();
         let mut receiver = open()?;
-        // Until both ends are at their pace.
+        // Until both ends are at their steady rate.
         for_a_while(&mut receiver, habit, window / 4);
         let start = Instant::now();
         let (heard, cpu) = for_a_while(&mut receiver, habit, window);
@@ -121,7 +121,8 @@ fn measure<R: Receiver>(
     flooded(&pair, sending, Source::Datagrams(GROUP, LEN), || pair.far.run(receive))?
 }
 
-/// Receives for as long as `window`: how many datagrams, and what the looks have cost of CPU time.
+/// Receives for as long as `window`; returns the number of datagrams, and the CPU time of the
+/// polls.
 fn for_a_while(receiver: &mut impl Receiver, habit: Habit, window: Duration) -> (u64, Duration) {
     let (start, mut heard, mut spent) = (Instant::now(), 0, Duration::ZERO);
     while start.elapsed() < window {

@@ -1,14 +1,14 @@
-//! From a tick to the wire: an order that the first of 32 datagrams brings about, while the app
-//! still has 31 to look at.
+//! From a tick to the wire: an order that the first of 32 datagrams triggers, while the app still
+//! has 31 to process.
 //!
 //! ```text
 //!  near: a kernel's socket ── 32 datagrams ──▶ far: one turn of our worker ── the first ─▶ an order over TCP
 //!        a kernel's listener ◀── the order ──────────────────────────────┘   the others ─▶ 2 µs of work each
 //! ```
 //!
-//! One thread does everything, one after the other, so that the burst is whole when the turn
-//! begins. What is sent by a veth has arrived when the system call that sends it returns; the clock
-//! is read there, on the sending side of the queue.
+//! One thread does everything in sequence, so that the burst is complete when the turn begins. A
+//! frame sent by a veth has arrived when the system call that sends it returns; the clock is read
+//! there, on the sending side of the queue.
 
 use core::cell::Cell;
 use core::net::SocketAddrV4;
@@ -34,17 +34,16 @@ const TICKS: u16 = 7_000;
 const ORDERS: u16 = 7_001;
 /// Our end of the connection.
 const SESSION: u16 = 7_002;
-/// Datagrams of a turn: as many as it takes.
+/// Datagrams of a turn, at most.
 const BURST: usize = 32;
 /// Bytes of an order.
 const ORDER_LEN: usize = 62;
-/// What the app does with a datagram that is no reason to trade: a book that follows it, some
-/// caches that miss.
+/// The app's work on a datagram that triggers no order: a book update, some cache misses.
 const WORK: Duration = Duration::from_micros(2);
-/// Turns that may find the burst in pieces.
+/// Turns that may get the burst in pieces.
 const PIECES_MAX: usize = 200;
 
-/// How the order leaves.
+/// The call that sends the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// By `fire`: it rings.
@@ -58,11 +57,11 @@ pub enum Verb {
 pub struct Order {
     /// From the start of the turn until the order is on the wire.
     pub tick_to_wire: f64,
-    /// Within the verb.
+    /// Within that call.
     pub call: f64,
 }
 
-/// What `count` orders took, each behind a burst of its own.
+/// The times of `count` orders, each behind a burst of its own.
 ///
 /// # Errors
 /// Why it could not be measured.
@@ -131,7 +130,7 @@ fn call(port: &mut Port<Clocked, TcpStack, Trader>, gateway: &TcpListener) -> Re
     })
 }
 
-/// The gateway takes the order and confirms it; what is left of the burst is received.
+/// The gateway reads the order and confirms it; the rest of the burst is received.
 fn finish(port: &mut Port<Clocked, TcpStack, Trader>, stream: &mut TcpStream) -> Result<(), String> {
     let (mut bytes, mut len) = ([0; ORDER_LEN], 0);
     let has_come = until(|| {
@@ -149,13 +148,13 @@ fn median(times: &mut [Duration]) -> f64 {
     times.select_nth_unstable(half).1.as_nanos() as f64
 }
 
-/// Fires at the first datagram that comes when it is told to wait for one.
+/// Fires at the first datagram once it is armed.
 struct Trader {
     verb: Verb,
     session: Option<ConnectionId>,
     order: Option<Template>,
     is_waiting: bool,
-    /// What the verb took last.
+    /// Time of the last call.
     call: Duration,
 }
 
@@ -165,7 +164,7 @@ impl App for Trader {
         match &mut self.order {
             Some(order) if self.is_waiting => {
                 self.is_waiting = false;
-                // One that is not taken is missed by who waits for it.
+                // A failure shows as a missing order.
                 let _ = match self.verb {
                     Verb::Fire => cx.tcp().fire(order),
                     Verb::Post => cx.tcp().post(order),
@@ -183,7 +182,7 @@ impl App for Trader {
     }
 }
 
-/// Notes when the device was rung first.
+/// Records when the doorbell is first rung.
 struct Clocked {
     tx: AfXdpTx,
     rung: Rc<Cell<Option<Instant>>>,

@@ -16,13 +16,13 @@ pub struct End {
     pub interface: &'static str,
     /// Its address, in 10.9.0.0/24.
     pub address: Ipv4Addr,
-    /// Its station.
+    /// Its MAC address.
     pub mac: MacAddr,
 }
 
-/// Where senders are.
+/// The senders' end.
 pub const NEAR: End = End { interface: "veth0", address: Ipv4Addr::new(10, 9, 0, 1), mac: MacAddr([2, 0, 0, 9, 0, 1]) };
-/// Where receivers are.
+/// The receivers' end.
 pub const FAR: End = End { interface: "veth1", address: Ipv4Addr::new(10, 9, 0, 2), mac: MacAddr([2, 0, 0, 9, 0, 2]) };
 
 /// The two ends.
@@ -34,10 +34,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Makes it.
+    /// Creates it.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// Why it cannot be created, in words.
     pub fn new() -> Result<Self, String> {
         let (near, far) = (Namespace::new().map_err(|why| format!("{why}; run as root"))?, Namespace::new()?);
         near.veth(NEAR.interface, &far, FAR.interface)?;
@@ -53,11 +53,11 @@ impl Pair {
         Ok(Self { near, far })
     }
 
-    /// Frames that came back to the near end a second, in millions, over `window`: what a forwarder
-    /// at the far end has sent.
+    /// Millions of frames a second that came back to the near end over `window`: the rate of a
+    /// forwarder at the far end.
     pub fn rate_back(&self, window: Duration) -> Result<f64, String> {
         self.near.run(|| {
-            // Who looks at the clock must not wait for a core between the clock and the count.
+            // The thread must not wait for a core between reading the clock and the count.
             sys::run_first();
             let (start, before) = (Instant::now(), counted(NEAR, Column::Received)?);
             thread::sleep(window);
@@ -67,16 +67,16 @@ impl Pair {
     }
 }
 
-/// What the kernel counts for an interface, by its column in /proc/net/dev.
+/// The kernel's counters of an interface, by their column in /proc/net/dev.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Column {
-    /// Frames that came.
+    /// Received frames.
     Received = 1,
-    /// Frames that came and for which there was no room: in the veth's ring, or in ours.
+    /// Frames dropped for lack of room: in the veth's ring, or in ours.
     Dropped = 3,
 }
 
-/// What was counted for an end since it was made. The calling thread is in its namespace.
+/// A counter of an end since its creation. The calling thread is in its namespace.
 pub(super) fn counted(end: End, column: Column) -> Result<u64, String> {
     const DEVICES: &str = "/proc/thread-self/net/dev";
     let text = fs::read_to_string(DEVICES).map_err(|error| format!("{DEVICES}: {error}"))?;

@@ -24,33 +24,32 @@ use wirepath::worker::{Parts, Worker};
 
 use super::pair::End;
 
-/// Frames that may wait, either way, where nothing else is said. Buffers of 2 KiB for so many stay
-/// in a core's second cache; of the default's 2048 they do not, and a copy into memory costs the
-/// kernel more than one into the cache.
+/// Frames that may wait, either way, unless set otherwise. Buffers of 2 KiB for so many stay in a
+/// core's L2 cache; those of the default's 2048 do not, and a copy into memory costs the kernel
+/// more than one into the cache.
 pub const RING_LEN: u32 = 512;
-/// Buffers in the worker's hands, beside two full rings.
+/// Buffers for the worker, besides two full rings.
 const SPARE_BUFFERS: usize = 256;
-/// Pieces of data that wait in connections: more than the kernel's default window has room for.
-/// Their buffers are used last, so that a connection which has little on its way stays in the
-/// cache.
+/// Chunks of data that wait in connections: more than the kernel's default window. Their buffers
+/// are used last, so that a connection with little in flight stays in the cache.
 const CHUNKS: usize = 4_096;
-/// What the worker's hashes start from.
+/// The seed of the worker's hashes.
 pub const SEED: HashSeed = HashSeed::new(1, 2);
 
-/// Where a worker is.
+/// The place of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Its end of the pair.
     pub ours: End,
     /// Its neighbor.
     pub peer: End,
-    /// Where the program on the interface runs.
+    /// The XDP mode of the program on the interface.
     pub mode: Mode,
     /// Frames that may wait, either way.
     pub ring_len: u32,
 }
 
-/// A worker on a live port. Made and used on one thread, which is in the port's namespace.
+/// A worker on a live port. Created and used on one thread, which is in the port's namespace.
 pub struct Port<Tx, N, A> {
     worker: Worker<AfXdpRx, Tx, N, A>,
     clock: TscClock,
@@ -58,8 +57,7 @@ pub struct Port<Tx, N, A> {
 }
 
 impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
-    /// Opens a port where frames of `rule` are taken. `wrap` may put something around the sending
-    /// half.
+    /// Opens a port that receives frames of `rule`. `wrap` may wrap the sending half.
     ///
     /// # Errors
     /// Why the port does not open, in words.
@@ -115,12 +113,12 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
         block.check().map_err(|error| error.to_string())?;
         let clock = TscClock::start().ok_or("the processor's counter does not run evenly")?;
         let mut port = Self { worker, clock, _device: device };
-        // The first turn opens the way for frames.
+        // The first turn activates the steering rules.
         port.turn();
         Ok(port)
     }
 
-    /// One turn of the loop; the frames it received.
+    /// One turn of the loop; returns the number of received frames.
     #[inline]
     pub fn turn(&mut self) -> usize {
         let now = self.clock.now();
@@ -139,15 +137,15 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
         self.worker.app()
     }
 
-    /// What its connections have seen.
+    /// The statistics of its connections.
     pub fn tally(&self) -> TcpTally {
         self.worker.tcp().tally()
     }
 }
 
-/// A port with the UDP stack behind it, where datagrams to `local` are taken: a group, or the
-/// address of `ours`. The program runs behind the driver: a veth has no frames of its own, and
-/// makes each by a copy where it runs the program itself (docs/decisions/0004).
+/// A port with the UDP stack, which receives datagrams to `local`: a group, or the address of
+/// `ours`. XDP runs in generic mode: a veth has no page frames of its own, and in native mode
+/// creates each by a copy (docs/decisions/0004).
 ///
 /// # Errors
 /// As [`Port::open`].
@@ -160,7 +158,7 @@ pub fn open_udp<A: App>(
         station: Some(ours.mac),
         vlans: Vlans::Any,
         ipv4: Ipv4Config::new(SEED),
-        // A kernel leaves the checksums of what it sends over veth to a NIC that is not there.
+        // A kernel leaves the checksums of frames over veth to a NIC that does not exist.
         udp: UdpConfig { checksum: ChecksumPolicy::AcceptPartial },
     };
     let rule = Rule::udp(*local.ip(), local.port());
@@ -177,7 +175,7 @@ pub fn open_udp<A: App>(
 /// The tree of a worker that has connections and nothing else: the kernel answers ARP and ICMP.
 pub type TcpStack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
 
-/// A port with the TCP stack behind it, where segments to our port `local` are taken.
+/// A port with the TCP stack, which receives segments to our port `local`.
 ///
 /// # Errors
 /// As [`Port::open`].
@@ -185,8 +183,7 @@ pub fn open_tcp<A: App>(place: Place, local: u16, app: A) -> Result<Port<AfXdpTx
     open_tcp_with(place, &Rule::tcp(place.ours.address, local), |tx| tx, app)
 }
 
-/// The same, where all that is sent to our address is taken. `wrap` may put something around the
-/// sending half.
+/// The same for all packets to our address. `wrap` may wrap the sending half.
 ///
 /// # Errors
 /// As [`Port::open`].

@@ -1,5 +1,5 @@
-//! Our forwarder: what arrives at the far end of a pair goes back out of it with its stations
-//! exchanged, as testpmd's `macswap` does it.
+//! Our forwarder: frames that arrive at the far end of a pair go back out of it with their MAC
+//! addresses swapped, like testpmd's `macswap`.
 
 use wirepath::counters::{Counter, Drops, Scope, Unit};
 use wirepath::device::af_xdp::{AfXdpTx, Mode};
@@ -12,8 +12,8 @@ use super::flood::{Sender, Source, open_socket};
 use super::pair::{FAR, NEAR, Pair};
 use super::port::{self, Place, Port};
 
-/// Where testpmd's `mac` sends by default. The kernel of the near end drops what is for others at
-/// once.
+/// The default destination of testpmd's `mac`. The kernel of the near end drops frames for others
+/// at once.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
 wirepath::drop_reasons! {
@@ -26,9 +26,9 @@ wirepath::drop_reasons! {
     }
 }
 
-/// Sends every frame back to where it came from.
+/// Sends every frame back to its source.
 pub struct Reflect {
-    /// Destination and source of what is sent.
+    /// Destination and source MAC address of sent frames.
     stations: [u8; 12],
     frames: Counter,
     drops: Drops<ReflectorDrop>,
@@ -74,14 +74,14 @@ impl<A> Node<A> for Reflect {
 /// # Errors
 /// Why the port does not open.
 pub fn open<Tx: TxQueue>(wrap: impl FnOnce(AfXdpTx) -> Tx) -> Result<Port<Tx, Reflect, ()>, String> {
-    // In the driver, as testpmd is: behind it, frames that a kernel sends in one piece would arrive
-    // in one piece.
+    // In native mode, as testpmd: in generic mode, GSO frames of a kernel would arrive in one
+    // piece.
     let place = Place { ours: FAR, peer: NEAR, mode: Mode::Native, ring_len: port::RING_LEN };
     Port::open(place, &Rule::ALL, wrap, Reflect::new, ())
 }
 
-/// A sender that never rests needs a second core. Here one thread sends some frames and forwards
-/// them, and again.
+/// A sender at full rate needs a second core. Here one thread sends some frames and forwards them,
+/// and repeats.
 pub struct Lockstep {
     sender: Sender,
     port: Port<AfXdpTx, Reflect, ()>,
@@ -98,12 +98,12 @@ impl Lockstep {
         pair.far.run(|| Ok(act(&mut Self { sender: Sender::new(socket, Source::Frames), port: open(|tx| tx)? })))
     }
 
-    /// Sends some frames and forwards them; how many.
+    /// Sends some frames and forwards them; returns their number.
     ///
     /// # Errors
-    /// They have not all come.
+    /// Some frames did not arrive.
     pub fn round(&mut self) -> Result<usize, String> {
-        /// Turns without a frame: the frames are there before the sender's call returns.
+        /// The most turns without a frame: the frames arrive before the sender's call returns.
         const PATIENCE: u32 = 100_000;
         let (sent, mut left, mut idle) = (self.sender.send_one(), 0, 0);
         while left < sent {

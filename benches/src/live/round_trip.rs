@@ -1,5 +1,5 @@
-//! A datagram there and one back over a veth pair, while both ends spin: two kernels' sockets, or
-//! two of our workers.
+//! A datagram and its echo over a veth pair, while both ends spin: two kernel sockets, or two of
+//! our workers.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -18,18 +18,18 @@ use crate::measure::cores;
 const PORT: u16 = 7_000;
 /// Bytes of a datagram.
 const LEN: usize = 64;
-/// Until an answer is taken for lost. The kernel stops threads that run first (SCHED_RR) for 50 ms
-/// of each second where others wait.
+/// Timeout of an answer. The kernel stops real-time threads (SCHED_RR) for 50 ms of each second
+/// where others wait.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Datagrams that may stay without an answer at first.
+/// Datagrams that may be lost at first.
 const TRIES: usize = 5;
-/// Round trips before those that count.
+/// Round trips before the measured ones.
 const WARM_UP: usize = 1_000;
 
-/// What an end of the round trip is.
+/// The kind of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A kernel's socket that does not block, connected.
+    /// A connected non-blocking kernel socket.
     Kernel,
     /// A worker with the UDP stack on an AF_XDP port.
     Ours,
@@ -43,8 +43,8 @@ pub fn median(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Re
     beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(client, count))
 }
 
-/// What who asks at the near end of a new pair found, while the far end serves: until it is told to
-/// stop, from when it says that it is ready.
+/// Returns the result of the client at the near end of a new pair, while the far end serves: from
+/// the moment when it is ready until it is stopped.
 pub(super) fn beside<T: Send>(
     cores: [usize; 2],
     serve: impl FnOnce(&AtomicBool, &AtomicBool) -> Result<(), String> + Send,
@@ -74,7 +74,7 @@ pub(super) fn beside<T: Send>(
     })
 }
 
-/// Makes the calling thread one that spins on a core.
+/// Pins the calling thread to a core as a real-time thread.
 pub(super) fn begin(core: usize) {
     cores::pin(core);
     sys::run_first();
@@ -84,14 +84,14 @@ const fn at(end: End) -> SocketAddrV4 {
     SocketAddrV4::new(end.address, PORT)
 }
 
-/// Answers until told to stop.
+/// Answers until stopped.
 fn serve(kind: Kind, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
     let mut turn: Box<dyn FnMut()> = match kind {
         Kind::Kernel => {
             let (socket, mut bytes) = (socket(FAR, NEAR)?, [0; 2048]);
             Box::new(move || {
                 if let Ok(len) = socket.recv(&mut bytes) {
-                    // A client that is gone is not answered.
+                    // A client that is gone gets no answer.
                     let _ = socket.send(&bytes[..len]);
                 }
             })
@@ -110,7 +110,7 @@ fn serve(kind: Kind, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), St
     Ok(())
 }
 
-/// Asks and waits for the answer, again and again; the median of the times.
+/// Sends requests and waits for the answers; returns the median of the times.
 fn ask(kind: Kind, count: usize) -> Result<f64, String> {
     let mut times = match kind {
         Kind::Kernel => {
@@ -136,7 +136,7 @@ fn ask(kind: Kind, count: usize) -> Result<f64, String> {
 }
 
 pub(super) fn times(count: usize, trip: &mut dyn FnMut() -> bool) -> Result<Vec<Duration>, String> {
-    // The first ones may be lost while the programs settle on their interfaces.
+    // The first ones may be lost while the programs are being attached to their interfaces.
     if !(0..TRIES).any(|_| trip()) || !(0..WARM_UP).all(|_| trip()) {
         return Err("no answer before the first datagram that counts".to_owned());
     }
@@ -151,9 +151,9 @@ pub(super) fn times(count: usize, trip: &mut dyn FnMut() -> bool) -> Result<Vec<
     Ok(times)
 }
 
-/// Spins until `done`, or for as long as patience lasts; whether it was done.
+/// Spins until `done`, or until the timeout; returns whether it was done.
 pub(super) fn until(mut done: impl FnMut() -> bool) -> bool {
-    /// Looks at the clock are rare, as the spinning is what is measured.
+    /// The clock is read rarely, as the spinning is measured.
     const LOOKS: u32 = 1_000;
     let start = Instant::now();
     loop {
@@ -203,7 +203,7 @@ impl Peer {
 
     fn send(&mut self, payload: &[u8], cx: &mut Cx<'_>) {
         if let Some(flow) = &mut self.flow {
-            // One that could not be sent is missed by who waits for it.
+            // A failed send shows as a missing answer.
             let _ = flow.send(payload, cx);
         }
     }

@@ -1,4 +1,4 @@
-//! What the kernel has beyond the standard library: segmentation, many datagrams in one call, a
+//! System calls that the standard library lacks: segmentation, many datagrams in one call, a
 //! thread's own CPU time.
 //!
 //! `unsafe`, because libc's functions take addresses.
@@ -24,15 +24,15 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Lets the calling thread go before all that are not of real time: the two ends of a round trip,
-/// which nobody shall interrupt. Without the permission everything stays as it is.
+/// Runs the calling thread before all that are not real-time: nothing shall interrupt the two ends
+/// of a round trip. Without the permission nothing changes.
 pub fn run_first() {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: borrowed for the call (1).
     unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority) };
 }
 
-/// Room for `bytes` of datagrams that wait, also beyond the system's limit where we are root.
+/// Sets room for `bytes` of waiting datagrams, also beyond the system's limit where we are root.
 pub fn set_receive_buffer(socket: &UdpSocket, bytes: i32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
 }
@@ -43,20 +43,20 @@ fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: i32) -> io:
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len) }).map(drop)
 }
 
-/// Lets the kernel cut what is sent into datagrams of `len` bytes, on its way to the device.
+/// Has the kernel cut sent data into datagrams of `len` bytes, on its way to the device.
 pub fn cut_into_segments(socket: &UdpSocket, len: i32) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, len)
 }
 
-/// Chooses a socket's congestion control by its name, also one that the namespace itself may not
-/// have.
+/// Sets a socket's congestion control by its name, also one that the namespace itself does not
+/// allow.
 pub fn set_congestion_control(socket: &impl AsRawFd, name: &str) -> io::Result<()> {
     let (address, len) = (name.as_ptr().cast(), name.len() as libc::socklen_t);
     // SAFETY: the name is borrowed for the call, with its own length (1).
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_TCP, libc::TCP_CONGESTION, address, len) }).map(drop)
 }
 
-/// As many messages as one system call sends or receives.
+/// The messages of one system call.
 pub struct Batch {
     headers: Vec<libc::mmsghdr>,
     _parts: Vec<libc::iovec>,
@@ -64,7 +64,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Messages that begin as `bytes`: to send them, or to receive into.
+    /// Messages that contain `bytes` at first: to send them, or to receive into them.
     pub fn new(bytes: Vec<Vec<u8>>) -> Self {
         let mut bytes = bytes;
         let mut parts: Vec<_> = bytes
@@ -83,14 +83,14 @@ impl Batch {
         Self { headers, _parts: parts, _bytes: bytes }
     }
 
-    /// Sends the messages, or as many of them as the kernel takes; how many.
+    /// Sends the messages, or as many of them as the kernel accepts; returns their number.
     pub fn send(&mut self, socket: &impl AsRawFd) -> io::Result<usize> {
         let (headers, len) = (self.headers.as_mut_ptr(), self.headers.len() as u32);
         // SAFETY: headers and what they point to live in `self` (1, 3).
         check(unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, len, 0) }).map(|sent| sent as usize)
     }
 
-    /// Receives what there is, without waiting; how many messages.
+    /// Receives waiting messages without blocking; returns their number.
     pub fn receive(&mut self, socket: &impl AsRawFd) -> usize {
         let (headers, len) = (self.headers.as_mut_ptr(), self.headers.len() as u32);
         // SAFETY: headers and what they point to live in `self` (1, 3), and any bytes are a message

@@ -1,12 +1,12 @@
 //! A request of 64 bytes and its response over TCP and a veth pair, while both ends spin: the
-//! client is a kernel's socket, the server one as well or a worker of ours. A third one has no TCP
-//! at all ([`turnaround`]): what it takes is the least that a server on AF_XDP can.
+//! client is a kernel socket, the server one as well or a worker of ours. A third server has no TCP
+//! at all ([`turnaround`]): its time is the lower bound of a server on AF_XDP.
 //!
-//! The client asks without blocking, again and again. SO_BUSY_POLL is left alone: a veth whose
-//! program runs behind the driver has no NAPI that could be polled, as the client's frames arrive
-//! within the server's system call. Checksums and segmentation are as the kernel sets them: what
-//! one kernel sends the other nobody sums, what we send is summed. The kernel's sockets have CUBIC,
-//! as most systems have it, whatever the default is here.
+//! The client polls without blocking. SO_BUSY_POLL is not set: a veth with a generic XDP program
+//! has no NAPI that could be polled, as the client's frames arrive within the server's system call.
+//! Checksums and segmentation keep the kernel's defaults: between two kernels no checksum is
+//! computed, our segments have one. The kernel's sockets use CUBIC, as on most systems, whatever
+//! the default is here.
 
 use core::net::SocketAddrV4;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -27,14 +27,15 @@ const PORT: u16 = 7_000;
 /// Bytes of a request, and of its response.
 const LEN: usize = 64;
 
-/// Frames that may wait for our server. One request is on its way at a time, and of few buffers,
-/// used again and again, all lines stay near: with rings of 512 an exchange takes some 3 % more.
+/// Frames that may wait for our server. One request is in flight at a time, and with few buffers,
+/// reused again and again, all cache lines stay close: with rings of 512 an exchange takes some 3 %
+/// more.
 const RING_LEN: u32 = 64;
 
-/// Who answers.
+/// The kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// A kernel's socket that does not block.
+    /// A non-blocking kernel socket.
     Kernel,
     /// A worker with the TCP stack on an AF_XDP port.
     Ours,
@@ -42,16 +43,16 @@ pub enum Server {
     NoTcp,
 }
 
-/// How long exchanges took, in nanoseconds.
+/// Times of exchanges, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange {
-    /// Half of them were as fast.
+    /// The median.
     pub p50: f64,
-    /// All but one of a hundred were.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
-/// What `count` exchanges with a server of this kind took.
+/// The times of `count` exchanges with a server of this kind.
 ///
 /// # Errors
 /// Why it could not be measured.
@@ -63,7 +64,7 @@ const fn server() -> SocketAddrV4 {
     SocketAddrV4::new(FAR.address, PORT)
 }
 
-/// Answers until told to stop.
+/// Answers until stopped.
 fn serve(kind: Server, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
     let mut turn: Box<dyn FnMut()> = match kind {
         Server::Kernel => {
@@ -95,7 +96,7 @@ fn serve(kind: Server, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), 
     Ok(())
 }
 
-/// What came goes back. A client that is gone is not answered.
+/// Sends received bytes back. A client that is gone gets no answer.
 fn echo(stream: &mut TcpStream) {
     let mut bytes = [0; LEN];
     if let Ok(len) = stream.read(&mut bytes) {
@@ -103,7 +104,7 @@ fn echo(stream: &mut TcpStream) {
     }
 }
 
-/// Asks and waits for the answer, again and again.
+/// Sends requests and waits for the answers.
 fn ask(count: usize) -> Result<Exchange, String> {
     let mut stream = TcpStream::connect_timeout(&server().into(), Duration::from_secs(5))
         .and_then(prepared)
@@ -115,7 +116,7 @@ fn ask(count: usize) -> Result<Exchange, String> {
     Ok(Exchange { p50: at(50), p99: at(99) })
 }
 
-/// Whether the whole answer comes.
+/// Whether the whole answer arrives.
 fn is_answered(stream: &mut TcpStream) -> bool {
     let (mut bytes, mut len) = ([0; LEN], 0);
     until(|| {
@@ -127,7 +128,7 @@ fn is_answered(stream: &mut TcpStream) -> bool {
     })
 }
 
-/// A socket that neither blocks nor waits for company.
+/// A non-blocking socket without Nagle's algorithm.
 fn prepared(stream: TcpStream) -> std::io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
@@ -146,7 +147,7 @@ fn worker() -> Result<Port<AfXdpTx, TcpStack, Echo>, String> {
     Ok(port)
 }
 
-/// Sends back what comes.
+/// Sends received bytes back.
 struct Echo;
 
 impl App for Echo {
@@ -154,7 +155,7 @@ impl App for Echo {
 
     #[inline]
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
-        // What could not be sent is missed by who waits for it.
+        // A failed send shows as a missing answer.
         let _ = cx.tcp().send(data.connection, data.payload);
     }
 }

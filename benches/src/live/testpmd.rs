@@ -12,8 +12,8 @@ const PROGRAM: &str = "dpdk-testpmd";
 pub struct Testpmd(Child);
 
 impl Testpmd {
-    /// Starts it at the far end of `pair`: its idle half on the first of `cores`, the one that
-    /// forwards on the second.
+    /// Starts it at the far end of `pair`: its main lcore on the first of `cores`, the forwarding
+    /// one on the second.
     ///
     /// # Errors
     /// It is not installed.
@@ -34,8 +34,8 @@ impl Testpmd {
     }
 }
 
-/// What is started. Without busy polling it forwards more here: a veth's polling by the receiver's
-/// system calls is work that the sender's core does otherwise.
+/// Its command line. Without busy polling it forwards more here: with it, the receiver's system
+/// calls poll the veth, work that the sender's core does otherwise.
 pub fn command_line([idle, forwarding]: [usize; 2]) -> String {
     format!(
         "chrt -r 1 {PROGRAM} -l {idle},{forwarding} --main-lcore {idle} --no-huge -m 256 --no-pci --no-shconf --no-telemetry \
@@ -46,10 +46,10 @@ pub fn command_line([idle, forwarding]: [usize; 2]) -> String {
 }
 
 impl Drop for Testpmd {
-    /// It waits for a line, and takes its program off the interface when it gets one.
+    /// It waits for a line, and detaches its program from the interface when it gets one.
     fn drop(&mut self) {
         if let Some(stdin) = &mut self.0.stdin {
-            // One that has died already is waited for all the same.
+            // A process that has died already is still waited for.
             let _ = stdin.write_all(b"\n");
         }
         let _ = self.0.wait();

@@ -1,11 +1,11 @@
-//! What an exchange takes where our TCP takes nothing: a server that knows no connection and turns
-//! each request around in its own frame. The difference to
+//! The time of an exchange without our TCP: a server without connections that turns each request
+//! into its answer in the same frame. The difference to
 //! [`exchange`](super::tcp_round_trip::exchange) with a worker of ours is our stack; the rest is
-//! the client's kernel, the veth and the system call that sends, which no server on AF_XDP is
-//! without.
+//! the client's kernel, the veth and the system call that sends, which every server on AF_XDP
+//! needs.
 //!
-//! Its SYN-ACK has no options, so that all segments after it have none and headers stay where they
-//! are. Nothing is lost on a veth between two that wait for each other, so nothing is remembered.
+//! Its SYN-ACK has no options, so that all later segments have none and headers keep their offsets.
+//! A veth between two ends that wait for each other loses nothing, so the server keeps no state.
 
 use wirepath::counters::{Drops, Scope};
 use wirepath::device::Offload;
@@ -25,13 +25,13 @@ use super::port::{Place, Port};
 
 /// Headers of a segment without options.
 const HEADERS_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + tcp::HEADER_LEN;
-/// The number of our SYN: any will do.
+/// Our initial sequence number: any will do.
 const ISS: u32 = 1_000;
 
 wirepath::drop_reasons! {
     /// Why a frame is not answered.
     pub enum TurnaroundDrop {
-        /// It asks for nothing: an acknowledgment, a reset, or no segment of TCP.
+        /// It needs no answer: an acknowledgment, a reset, or no TCP segment.
         AsksNothing => "asks_nothing",
         /// The ring to send is full.
         RingFull => "ring_full",
@@ -75,7 +75,7 @@ impl<A> Node<A> for Turnaround {
     }
 }
 
-/// Makes the request in `frame` its own answer, as many bytes long. The payload stays where it is.
+/// Turns the request in `frame` into its answer of the same length. The payload stays in place.
 fn turn_around(frame: &mut [u8]) -> Option<usize> {
     let packet = Ipv4Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
     let segment = TcpSegment::parse(packet.payload).ok()?;

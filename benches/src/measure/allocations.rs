@@ -22,12 +22,12 @@ pub struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise about `layout` is passed on (1).
+        // SAFETY: the caller's contract about `layout` is passed on (1).
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise that `pointer` came from `alloc` with `layout` is passed on
+        // SAFETY: the caller's contract that `pointer` came from `alloc` with `layout` is passed on
         // (1).
         unsafe { System.dealloc(pointer, layout) }
     }

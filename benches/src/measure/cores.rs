@@ -1,11 +1,12 @@
-//! The two cores of a hand-off: pinning, and how far they are from each other at the moment.
+//! The two cores of a hand-off: pinning, and their current distance.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::{hint, thread, time};
 
 use wirepath::worker::affinity;
 
-/// Pins the calling thread, and says so where that is refused: the figures are worth less then.
+/// Pins the calling thread, and prints a notice where that is refused: the figures are less
+/// reliable then.
 pub fn pin(core: usize) {
     if let Err(error) = affinity::pin(core) {
         eprintln!("bench: not pinned: {error}");
@@ -22,7 +23,7 @@ pub fn two() -> Option<[usize; 2]> {
 }
 
 /// Nanoseconds that a cache line takes from one core to the other, one way: the median of many
-/// short games of ping-pong.
+/// short ping-pongs.
 pub fn line_ns(cores: [usize; 2]) -> f64 {
     const GAMES: usize = 201;
     const TURNS: u32 = 64;

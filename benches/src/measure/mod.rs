@@ -1,6 +1,5 @@
-//! How something is measured: in turns with what it is compared with (`sampling`), on which cores,
-//! by its allocations, by what other programs see of it (`outside`), short under criterion
-//! (`parts`); and the table that the figures end in.
+//! The measuring: in turns with the contenders (`sampling`), on which cores, by allocations, by
+//! other programs (`outside`), short under criterion (`parts`); and the table of the figures.
 
 #[allow(unsafe_code)]
 pub mod allocations;

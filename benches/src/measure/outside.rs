@@ -1,6 +1,6 @@
-//! What other programs see of a run: valgrind counts instructions, strace counts system calls. They
-//! look at binaries that send packets through a measured path: `packets`, and `connectx` on
-//! software NICs.
+//! Measurements by other programs: valgrind counts instructions, strace counts system calls. They
+//! run binaries that send packets through a measured path: `packets`, and `connectx` on software
+//! NICs.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::parent_id;
@@ -10,16 +10,16 @@ use std::process::Command;
 /// Why a figure is missing, with what to install.
 pub type Missing = String;
 
-/// A binary that is looked at. It is told a path and a number of rounds, measures in functions
-/// whose names begin with `measured`, and says at its end `packets` and how many.
+/// A binary that is measured. Its arguments are a path and a number of rounds; it measures in
+/// functions whose names begin with `measured`, and prints at its end `packets` and their number.
 pub struct Subject {
-    /// What starts it, and whoever looks at it.
+    /// The command that starts it, also under another program.
     launcher: Vec<OsString>,
     binary: OsString,
 }
 
 impl Subject {
-    /// A binary that is started as it is.
+    /// A binary that is started directly.
     pub fn new(binary: impl AsRef<OsStr>) -> Self {
         Self { launcher: Vec::new(), binary: binary.as_ref().to_owned() }
     }
@@ -46,20 +46,20 @@ impl Subject {
         Ok(instructions / numbers(&output, "packets")?[0])
     }
 
-    /// System calls a packet, of the thread that runs [`between_marks`] and between its marks: what
-    /// set-up, harness and other threads call is not the loop's.
+    /// System calls a packet, of the thread that runs [`between_marks`] and between its marks:
+    /// calls of the set-up, the harness and other threads do not count.
     pub fn system_calls(&self, path: &str) -> Result<f64, Missing> {
         const ROUNDS: &str = "4000";
         let output = self.run(&["strace", "-f", "-o", "/dev/stderr"], path, ROUNDS)?;
         Ok(calls_between_marks(&output)? as f64 / numbers(&output, "packets")?[0])
     }
 
-    /// What it says by itself: the lines of a run on its own.
+    /// Its output without another program: the lines of a plain run.
     pub fn says(&self, path: &str, rounds: &str) -> Result<String, Missing> {
         self.run(&[], path, rounds)
     }
 
-    /// Both streams of a run that has succeeded, under a program that looks at it.
+    /// Both streams of a successful run, under another program.
     fn run(&self, onlooker: &[&str], path: &str, rounds: &str) -> Result<String, Missing> {
         let words = self.launcher.iter().map(OsString::as_os_str).chain(onlooker.iter().map(OsStr::new));
         let mut words = words.chain([self.binary.as_os_str(), OsStr::new(path), OsStr::new(rounds)]);
@@ -79,11 +79,11 @@ impl Subject {
     }
 }
 
-/// How launchers tell that there is no such program, as shells do.
+/// The exit code by which launchers, like shells, report a missing program.
 const NOT_FOUND: i32 = 127;
 
-/// Runs what is measured between two marks that [`Subject::system_calls`] finds in what strace
-/// prints. The mark is a system call that changes nothing and that nothing else in these programs
+/// Runs the measured part between two marks that [`Subject::system_calls`] finds in strace's
+/// output. The mark is a system call that changes nothing and that nothing else in these programs
 /// makes.
 pub fn between_marks<T>(run: impl FnOnce() -> T) -> T {
     let _ = parent_id();
@@ -103,7 +103,7 @@ fn calls_between_marks(output: &str) -> Result<usize, Missing> {
             marker = Some(thread);
             is_measured = !is_measured;
         } else if is_measured && marker == Some(thread) {
-            // One that was interrupted has a second line, and signals begin with a dash.
+            // An interrupted call has a second line, and signals begin with a dash.
             count += usize::from(!call.starts_with("<...") && !call.starts_with('-'));
         }
     }

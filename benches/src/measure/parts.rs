@@ -1,5 +1,5 @@
-//! How the criterion benches of the parts measure: short, as there are many of them and each is a
-//! few nanoseconds.
+//! How the criterion benches measure: briefly, as there are many of them and each takes a few
+//! nanoseconds.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use criterion::{Bencher, Criterion};
 use crate::is_quick;
 use crate::receiver::ROUND;
 
-/// A second and a third a bench; `QUICK=1` a fifth of that. What others do on the machine shows as
+/// One and a third seconds a bench; `QUICK=1` a fifth of that. Other load on the machine shows as
 /// outliers.
 pub fn criterion() -> Criterion {
     let part = |ms| Duration::from_millis(if is_quick() { ms / 5 } else { ms });
@@ -16,8 +16,8 @@ pub fn criterion() -> Criterion {
     criterion.warm_up_time(part(300)).measurement_time(part(1_000)).configure_from_args()
 }
 
-/// Lets criterion count packets of something that is fed and drained in rounds. `time` takes a
-/// number of rounds and gives nanoseconds a packet, without the feeding.
+/// Has criterion count packets of a path that is fed and drained in rounds. `time` takes a number
+/// of rounds and returns nanoseconds a packet, without the feeding.
 pub fn packets(bencher: &mut Bencher<'_>, mut time: impl FnMut(usize) -> f64) {
     bencher.iter_custom(|packets| {
         let rounds = packets.div_ceil(ROUND as u64);

@@ -1,5 +1,5 @@
-//! Fair comparison on a machine that others use as well: contenders take turns (A B A B …), and
-//! what is said of each is the median with the lowest and the highest sample beside it.
+//! Fair comparison on a shared machine: contenders take turns (A B A B …), and each is reported as
+//! the median with the lowest and the highest sample beside it.
 
 /// One contender: a sample is nanoseconds an item, over some hundred microseconds.
 pub type Contender<'a> = &'a mut dyn FnMut() -> f64;
@@ -20,19 +20,19 @@ impl From<Vec<f64>> for Samples {
     }
 }
 
-/// What is said of some samples.
+/// Statistics of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Half of the samples are below.
     pub median: f64,
-    /// The lowest sample: the machine left us alone.
+    /// The lowest sample: without interference by other load.
     pub min: f64,
-    /// The highest sample: it did not.
+    /// The highest sample: with it.
     pub max: f64,
 }
 
-/// Lets the contenders take `rounds` turns each, after one that does not count. For no rounds
-/// nobody runs.
+/// Runs the contenders `rounds` times each in turns, after one round that does not count. With zero
+/// rounds none runs.
 pub fn interleave<const N: usize>(rounds: usize, contenders: [Contender<'_>; N]) -> [Samples; N] {
     let mut contenders = contenders;
     let mut samples = [const { Samples(Vec::new()) }; N];
@@ -56,18 +56,18 @@ impl Samples {
         if self.0.is_empty() { Err(NOT_TIMED.to_owned()) } else { Ok(Spread::of(self.0.clone())) }
     }
 
-    /// How many times `other` this one is, turn by turn: what the machine does to both cancels out.
+    /// The ratio to `other`, turn by turn: effects of the machine on both cancel out.
     pub fn over(&self, other: &Self) -> Result<Spread, String> {
         Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).spread()
     }
 
-    /// Of nanoseconds each: millions a second.
+    /// From nanoseconds each: millions a second.
     pub fn rate(&self) -> Result<Spread, String> {
         self.spread().map(Spread::rate)
     }
 }
 
-/// Why there is no time of a contender that did not run.
+/// Why a contender that did not run has no time.
 const NOT_TIMED: &str = "this run counts and takes no times";
 
 impl Spread {
@@ -78,7 +78,7 @@ impl Spread {
         Self { median: samples[samples.len() / 2], min, max }
     }
 
-    /// Of a figure that is counted, not timed.
+    /// For a figure that is counted, not timed.
     pub fn exactly(figure: f64) -> Self {
         Self { median: figure, min: figure, max: figure }
     }

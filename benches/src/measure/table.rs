@@ -1,5 +1,5 @@
-//! The table that decides: one line a figure, with what was promised and a verdict. As text for
-//! people, and as JSON.
+//! The table of targets: one line a figure, with its promise and a verdict. As text for people, and
+//! as JSON.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::figures::{Figure, Section};
 use crate::measure::sampling::Spread;
 
-/// A figure, or why it could not be had and what to do about it.
+/// A figure, or why it is not available and the remedy.
 pub type Found = Result<Spread, String>;
 
 /// One line.
@@ -22,20 +22,20 @@ pub struct Line {
     floor: Option<f64>,
 }
 
-/// What the project says of a figure.
+/// The promise of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promise {
-    /// Which side of the limits is the good one.
+    /// Whether lower or higher values are better.
     pub bound: Bound,
-    /// The limit that is promised.
+    /// The promised limit.
     pub must: f64,
-    /// The one that we should like.
+    /// The desired limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hope: Option<f64>,
 }
 
-/// Which side of a limit is the good one.
+/// Whether lower or higher values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bound {
     /// Less is better.
@@ -46,7 +46,7 @@ pub enum Bound {
     AtLeast,
 }
 
-/// What is said of a line.
+/// The verdict on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetOutcome {
     /// As good as hoped, or better.
@@ -55,31 +55,31 @@ pub enum TargetOutcome {
     Kept,
     /// Not as good as promised.
     Missed,
-    /// Nothing was promised.
+    /// There is no promise.
     Shown,
     /// Not measured.
     Skipped,
 }
 
 impl Line {
-    /// A figure for information: `what` was measured, with its conditions, in `unit`.
+    /// A figure for information: `what`, with its conditions, in `unit`.
     pub fn new(what: &str, unit: &'static str, found: Found) -> Self {
         Self { what: what.to_owned(), unit, found, promise: None, floor: None }
     }
 
-    /// Promises that the figure is not more than `must`.
+    /// Promises that the figure is at most `must`.
     pub fn at_most(mut self, must: f64) -> Self {
         self.promise = Some(Promise { bound: Bound::AtMost, must, hope: None });
         self
     }
 
-    /// Promises that the figure is not less than `must`.
+    /// Promises that the figure is at least `must`.
     pub fn at_least(mut self, must: f64) -> Self {
         self.promise = Some(Promise { bound: Bound::AtLeast, must, hope: None });
         self
     }
 
-    /// Adds to a promise what it would like to be.
+    /// Adds the desired limit to a promise.
     pub fn hoping(mut self, hope: f64) -> Self {
         if let Some(promise) = &mut self.promise {
             promise.hope = Some(hope);
@@ -87,18 +87,18 @@ impl Line {
         self
     }
 
-    /// Adds what plain C without a framework takes.
+    /// Adds the cost in plain C without a framework.
     pub fn over_floor(mut self, floor: f64) -> Self {
         self.floor = Some(floor);
         self
     }
 
-    /// Whether the line belongs to the one above it that does not: its text is indented.
+    /// Whether the line is a part of an earlier one: its text is indented.
     pub fn is_part(&self) -> bool {
         self.what.starts_with(' ')
     }
 
-    /// What was measured, without the indentation.
+    /// The description, without the indentation.
     pub fn what(&self) -> &str {
         self.what.trim_start()
     }
@@ -151,14 +151,14 @@ impl Line {
 }
 
 impl Promise {
-    /// Whether a figure is as good as promised.
+    /// Whether a figure keeps the promise.
     pub fn is_kept(self, figure: f64) -> bool {
         self.bound.holds(figure, self.must)
     }
 }
 
 impl Bound {
-    /// As it is printed for people.
+    /// Its text for people.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::AtMost => "≤",
@@ -206,7 +206,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// Six digits: more say nothing, and make the history longer.
+/// Six digits: more have no meaning, and lengthen the history.
 fn rounded(figure: f64) -> f64 {
     format!("{figure:.5e}").parse().unwrap_or(figure)
 }

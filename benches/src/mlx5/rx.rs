@@ -1,5 +1,5 @@
-//! The mlx5 device's own rings, over plain memory: what a NIC would have written stands there
-//! before the measurement begins.
+//! The mlx5 device's own rings, over plain memory: the NIC's CQEs and frames are written before the
+//! measurement begins.
 
 use wirepath::counters::Block;
 use wirepath::device::RxQueue;
@@ -16,18 +16,18 @@ const BURST_LEN: usize = 32;
 /// Bytes of a frame, without its checksum.
 const FRAME_LEN: u32 = 60;
 
-/// What the NIC tells of frames.
+/// The contents of CQEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cqes {
-    /// A CQE of its own for each, with checksum verdicts and header types.
+    /// A CQE for each frame, with checksum verdicts and header types.
     Plain,
-    /// Also when it came, by the wall, its flow tag, its hash and a VLAN tag.
+    /// The same, and its arrival time, flow tag, hash and VLAN tag.
     Full,
-    /// Sessions of 32, and in each entry the hash.
+    /// Sessions of 32, with the hash in each entry.
     Compressed,
 }
 
-/// The receiving half of a queue, and who plays the NIC.
+/// The receiving half of a queue, and a fake NIC.
 pub struct Rings {
     rx: Mlx5Rx,
     nic: PlainNic,
@@ -53,7 +53,7 @@ impl Rings {
         Self { rx, nic, pool, burst: Burst::new(), cqes }
     }
 
-    /// Completes a round of frames. Not part of what is measured.
+    /// Completes a round of frames. Not measured.
     pub fn feed(&mut self) {
         assert!(self.nic.room() >= ROUND as u32, "all that was received was posted again");
         match self.cqes {
@@ -65,13 +65,13 @@ impl Rings {
         }
     }
 
-    /// What is measured: one burst, CQE to mbuf with refill.
+    /// Measured: one burst, CQE to mbuf with refill.
     #[inline(always)]
     pub fn receive(&mut self) -> usize {
         self.rx.receive(&mut self.burst, BURST_LEN, &self.pool, Instant::ZERO)
     }
 
-    /// The frames of the burst go home.
+    /// Frees the frames of the burst.
     pub fn clear(&mut self) {
         self.burst.drain(..).for_each(Mbuf::free);
     }

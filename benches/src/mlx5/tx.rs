@@ -1,5 +1,5 @@
-//! The sending half of the mlx5 device over plain memory: what would leave stands in the ring, and
-//! who plays the NIC completes it outside of what is measured.
+//! The sending half of the mlx5 device over plain memory: posted WQEs stay in the ring, and a fake
+//! NIC completes them outside of the measured time.
 
 use wirepath::counters::Block;
 use wirepath::device::mlx5::Mlx5Tx;
@@ -15,7 +15,7 @@ const BURST_LEN: usize = 32;
 /// Bytes of a frame, without its checksum.
 const FRAME_LEN: usize = 60;
 
-/// How frames go into the ring.
+/// How frames are posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posting {
     /// A burst at a time.
@@ -26,7 +26,7 @@ pub enum Posting {
     Urgent,
 }
 
-/// The sending half of a queue, and who plays the NIC.
+/// The sending half of a queue, and a fake NIC.
 pub struct SendRings {
     tx: Mlx5Tx,
     nic: PlainTxNic,
@@ -45,14 +45,14 @@ impl SendRings {
         Self { tx, nic, pool, bursts: Vec::new() }
     }
 
-    /// Makes a round of frames. Not part of what is measured.
+    /// Makes a round of frames. Not measured.
     pub fn prepare(&mut self) {
         let pool = &self.pool;
         let frame = || pool.alloc_copy(&[0x5a; FRAME_LEN]).expect("all that was sent is home");
         self.bursts = (0..ROUND / BURST_LEN).map(|_| (0..BURST_LEN).map(|_| frame()).collect()).collect();
     }
 
-    /// What is measured first: a round of frames becomes WQEs, with a doorbell for each burst.
+    /// Measured first: a round of frames becomes WQEs, with a doorbell for each burst.
     #[inline(always)]
     pub fn send(&mut self, posting: Posting) {
         for burst in &mut self.bursts {
@@ -65,24 +65,24 @@ impl SendRings {
         }
     }
 
-    /// The NIC does what it was told of. Not part of what is measured.
+    /// The NIC completes the posted frames. Not measured.
     pub fn complete(&mut self) {
         self.nic.complete_all();
     }
 
-    /// What is measured second: mbufs come home. Returns how many.
+    /// Measured second: sent mbufs are reaped. Returns their number.
     #[inline(always)]
     pub fn reap(&mut self) -> usize {
         self.tx.reap()
     }
 
-    /// Frames whose buffers are out.
+    /// Whether every buffer is back in the pool.
     pub fn is_home(&self) -> bool {
         self.pool.in_use() == 0 && self.pool.unnamed() == 0
     }
 }
 
-/// What an application does that has one frame at a time. The ring has room.
+/// The calls of an application that has one frame at a time. The ring has room.
 #[inline(always)]
 fn post_each(tx: &mut Mlx5Tx, burst: &mut Burst, offload: Offload) {
     for mbuf in burst.drain(..) {

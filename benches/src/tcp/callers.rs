@@ -1,9 +1,9 @@
-//! Clients that are three numbers each: all that a peer has to remember of a connection on which
-//! nothing is lost. A client of the product in their place would take as much of the cache as the
-//! server does, which on a core of its own has it for itself.
+//! Clients of three numbers each: the whole state of a connection without loss. A client of the
+//! product in their place would take as much of the cache as the server does, which on a core of
+//! its own would have it for itself.
 //!
-//! They are as regular as Linux: timestamps, SACK and window scale in the SYN, each answer
-//! acknowledged, each request with the acknowledgment of all that came before it.
+//! They behave like Linux: timestamps, SACK and window scale in the SYN, each answer acknowledged,
+//! each request with the acknowledgment of everything before it.
 
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx};
@@ -21,8 +21,8 @@ use zerocopy::IntoBytes;
 use super::MESSAGE_LEN;
 use super::pair::{BURST_LEN, SERVER, START, address, mac, short_buffers};
 
-/// A caller's first port: it has one address, and goes on with the server's next port where its own
-/// end.
+/// A caller's first port: it has one address, and continues with the server's next port when its
+/// own ports are used up.
 const FIRST_PORT: u16 = 1_024;
 /// TSval of all: their clock stands still.
 const CLOCK: u32 = 1_000;
@@ -30,7 +30,7 @@ const CLOCK: u32 = 1_000;
 const WINDOW: u16 = 0xffff;
 const WINDOW_SCALE: u8 = 7;
 
-/// What a caller remembers.
+/// The state of a caller.
 #[derive(Clone, Copy, Default)]
 struct Caller {
     snd_nxt: u32,
@@ -50,7 +50,7 @@ pub struct Callers {
 }
 
 impl Callers {
-    /// None of whom has called yet.
+    /// No caller has connected yet.
     pub fn new(mut port: MemoryDevice, callers: usize, listeners: u16) -> Self {
         let pool = short_buffers();
         let queue = port.take_queue(0).expect("a fresh port has its queue");
@@ -71,14 +71,14 @@ impl Callers {
         self.callers[idx].snd_nxt += 1;
     }
 
-    /// A request of [`MESSAGE_LEN`] bytes.
+    /// Sends a request of [`MESSAGE_LEN`] bytes.
     pub fn ask(&mut self, idx: usize) {
         self.send_with_timestamps(idx, TcpFlags::ACK | TcpFlags::PSH, &[7; MESSAGE_LEN]);
         self.callers[idx].snd_nxt += MESSAGE_LEN as u32;
     }
 
-    /// Takes a burst of what the server has sent, and acknowledges it; once for what came in a row
-    /// for one caller. Says how many came.
+    /// Takes a burst of the server's segments, and acknowledges it; once for consecutive segments
+    /// to one caller. Returns their number.
     pub fn take_answers(&mut self) -> usize {
         let mut burst = core::mem::take(&mut self.burst);
         let count = self.rx.receive(&mut burst, BURST_LEN, &self.pool, START);
@@ -100,7 +100,7 @@ impl Callers {
         self.send_with_timestamps(idx, TcpFlags::ACK, &[]);
     }
 
-    /// Whom a frame is for, who has learnt what it says.
+    /// The caller that a frame is for, updated by its contents.
     fn learn(&mut self, frame: &[u8]) -> usize {
         let frame = EthernetFrame::parse(frame).expect("the server sends frames");
         let packet = Ipv4Packet::parse(frame.payload).expect("with a packet each");

@@ -1,18 +1,17 @@
-//! What a segment costs a server with many connections: each segment is for another of them,
+//! The cost of a segment for a server with many connections: each segment is for another of them,
 //! without a pattern.
 //!
-//! The work must be the same for one connection as for many, or their ratio says nothing of the
-//! many. Segments that bring data and are not answered are other work: of one connection those of a
-//! burst are acknowledged together, of many each by itself, 32 times as many segments to send. So
-//! each segment is a request that the app answers, and the answer carries the acknowledgment, of
-//! one connection as of many. What is measured is all that the server does in the turns in which
-//! requests arrive, from the device to the app and back onto the wire.
+//! The work must be the same for one connection as for many, or their ratio shows something else.
+//! Data without an answer would be different work: one connection acknowledges a burst once, many
+//! acknowledge each segment, 32 times as many segments to send. So each segment is a request that
+//! the app answers, and the answer carries the acknowledgment in both cases. Measured is all work
+//! of the server in the turns in which requests arrive, from the device to the app and back onto
+//! the wire.
 //!
 //! The answers' acknowledgments come between batches and are not measured. Again one connection
 //! would have fewer of them; and each comes so soon behind its request that the connection is still
 //! in the cache, so that counted as segments they would lower the ratio of the many. The other end
-//! is no part of it either, and takes next to nothing of the cache: see
-//! [`callers`](super::callers).
+//! is not measured either, and takes almost none of the cache: see [`callers`](super::callers).
 
 use std::time;
 
@@ -24,7 +23,7 @@ use super::callers::Callers;
 use super::pair::{BURST_LEN, End, EndConfig, Role, START, end, listen, options, short_buffers};
 use super::{Checksums, MESSAGE_LEN, wire};
 
-/// Segments that wait on the wire when the server's turn comes.
+/// Segments that wait on the wire when the server's turn begins.
 pub const BATCH: usize = 256;
 /// A client has 64,000 ports and one address.
 const LISTENERS: u16 = 16;
@@ -42,7 +41,7 @@ pub struct Crowd {
 impl Crowd {
     /// All connected.
     pub fn new(connections: usize) -> Self {
-        // The wire is no part of what is measured: it takes as little as can be of the cache.
+        // The wire is not measured: it takes as little of the cache as possible.
         let (left, right) = pair("tcp", MemoryConfig { slots: BATCH as u32, ..wire(Checksums::On) });
         let config = EndConfig { host: 2, role: Role::Echo, connections, burst_len: BURST_LEN };
         let mut server = end(right, short_buffers(), &config);
@@ -59,13 +58,13 @@ impl Crowd {
         let mut crowd = Self { callers, server, now: START, next: 0, connections };
         crowd.all(Callers::call);
         assert_eq!(crowd.server.app().connections.len(), connections, "all are connected");
-        // What a connection's first answer finds out, and sets, is there when the many are
-        // measured, as it is of the one.
+        // The state that a connection's first answer initializes exists when the many are measured,
+        // as it does for the one.
         crowd.all(Callers::ask);
         crowd
     }
 
-    /// Each does it once, and is answered.
+    /// Each caller does it once, and gets an answer.
     fn all(&mut self, act: fn(&mut Callers, usize)) {
         for idx in 0..self.connections {
             act(&mut self.callers, idx);
@@ -89,12 +88,12 @@ impl Crowd {
         spent.as_nanos() as f64 / (batches * BATCH) as f64
     }
 
-    /// The clients take what waits for them, and the server what they say to it.
+    /// The clients take their answers, and the server the acknowledgments.
     pub fn take_answers(&mut self) {
         while self.turn() > 0 || self.callers.take_answers() > 0 {}
     }
 
-    /// A segment of each of some clients onto the wire.
+    /// Puts a segment of each of some clients onto the wire.
     pub fn send_batch(&mut self) {
         for _ in 0..BATCH {
             // A linear congruence with an odd factor visits all of a power of two, and jumps far.
@@ -103,7 +102,7 @@ impl Crowd {
         }
     }
 
-    /// What is measured.
+    /// Measured: the server's turns on a batch.
     #[inline(never)]
     pub fn receive_batch(&mut self) {
         let before = self.server.app().received;

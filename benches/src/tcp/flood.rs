@@ -1,17 +1,14 @@
-//! What a flood of SYNs from random sources takes from a connection that stands.
+//! The cost of a flood of SYNs from random sources for an established connection.
 //!
-//! The wire of the memory device has no rate of its own: it gives as many frames as the worker
-//! takes, which is a burst a turn. So "line rate" is that each burst is full. Half of each is the
-//! connection's, full segments of a bulk transfer; the other half is empty, or SYNs: as many of
-//! them as segments, each from another stranger, all to the connection's own listener. What is
-//! compared is goodput: bytes to the server's app over the time of both ends. SYNs that are dropped
-//! take time as well, and a user does not care for what: a SYN may cost a quarter of what a segment
-//! costs, its sender's part included. The strangers' own work, putting SYNs onto the wire, is not
-//! counted.
+//! The wire of the memory device has no rate of its own: it delivers as many frames as the worker
+//! takes, a burst a turn. So "line rate" means that each burst is full. Half of each are full
+//! segments of a bulk transfer; the other half is empty, or SYNs: as many of them as segments, each
+//! from another source, all to the connection's own listener. The comparison is of goodput: bytes
+//! to the server's app over the time of both ends. Dropped SYNs take time as well: a SYN may cost a
+//! quarter of a segment, the segment's sender included. Putting SYNs onto the wire is not counted.
 //!
-//! The listener takes as many SYNs as one does by default, and there is no place for another
-//! handshake. What it takes at once is spent before anything is measured; what it takes a second
-//! goes on, each answered by a cookie.
+//! The listener has the default rate of SYNs, and no room for another handshake. Its burst is used
+//! up before the measurement; its rate a second continues, each SYN answered by a cookie.
 
 use core::net::Ipv4Addr;
 use std::time;
@@ -29,12 +26,12 @@ use zerocopy::IntoBytes;
 use super::pair::{PairConfig, Role, SERVER, TcpPair, mac};
 use super::{Checksums, SEGMENT_LEN};
 
-/// Of the 32 frames of a burst: the connection's, and the strangers'.
+/// Of the 32 frames of a burst: the connection's, and as many SYNs.
 pub const HALF: usize = 16;
-/// Strangers, who call over and over.
+/// Sources of SYNs, which repeat.
 const STRANGERS: usize = 4096;
 
-/// A connection, and strangers on its wire.
+/// A connection, and a flood of SYNs on its wire.
 pub struct Flood {
     pair: TcpPair,
     syns: Vec<Vec<u8>>,
@@ -43,20 +40,20 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Connected, and the listener's patience used up.
+    /// Connected, and the listener's burst of SYNs used up.
     pub fn new() -> Self {
         let pair = TcpPair::new(PairConfig::one(Checksums::On, Role::Sink));
         let mut flood = Self { pair, syns: syns(), next: 0, data: vec![7; HALF * SEGMENT_LEN] };
         // The congestion window opens.
         (0..64).for_each(|_| flood.transfer());
         let patience = ListenOptions::default().syns_per_second.expect("a listener has a limit") as usize;
-        // More than it takes at once, as some of it comes back meanwhile.
+        // More than its burst, as some of it is refilled meanwhile.
         for _ in 0..patience.div_ceil(HALF) * 17 / 16 {
             flood.flood();
             flood.pair.turn_server();
             flood.pair.turn_client();
         }
-        // Nothing is on the wire: a turn takes what was sent for it.
+        // The wire is empty: a turn takes only the frames that were sent for it.
         while flood.pair.turn_server() > 0 || flood.pair.turn_client() > 0 {}
         flood
     }
@@ -77,7 +74,7 @@ impl Flood {
         8.0 * bytes as f64 / spent.as_nanos() as f64
     }
 
-    /// What is measured: half a burst of segments from app to app, and its acknowledgment back.
+    /// Measured: half a burst of segments from app to app, and its acknowledgment back.
     #[inline(never)]
     pub fn transfer(&mut self) {
         let Self { pair, data, .. } = self;
@@ -106,7 +103,7 @@ impl Default for Flood {
     }
 }
 
-/// A SYN of each stranger, with the options that one of Linux has.
+/// A SYN of each source, with the options of Linux.
 fn syns() -> Vec<Vec<u8>> {
     let mut state = 1u64;
     let mut random = || {
@@ -116,7 +113,7 @@ fn syns() -> Vec<Vec<u8>> {
     (0..STRANGERS).map(|_| syn(stranger(random()), random() as u16 | 1024, random())).collect()
 }
 
-/// Somewhere in 11.0.0.0/8.
+/// A random address in 11.0.0.0/8.
 fn stranger(bits: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(11 << 24 | bits & 0xff_ffff)
 }

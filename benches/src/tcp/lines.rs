@@ -1,4 +1,4 @@
-//! The lines of the table: the figures that are promised, beside smoltcp's.
+//! The lines of the table: the promised figures, beside smoltcp's.
 
 use core::cell::RefCell;
 
@@ -21,7 +21,7 @@ const BATCHES: usize = 4;
 /// Bursts of a sample under a flood of SYNs: some 0.2 ms.
 const FLOODED_BURSTS: usize = 64;
 
-/// All lines of TCP in memory, each as it is measured, without times where there are no samples;
+/// All lines of TCP in memory, each as soon as it is measured, without times for zero samples;
 /// `instructions` counts those of a path.
 pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl FnMut(Line)) {
     bulk(samples, &instructions, &mut add);
@@ -32,9 +32,9 @@ pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl
     allocated(&mut add);
 }
 
-/// Gbit/s are measured as such, so what is more is better. The wire is between two NICs that cut
-/// segments, and compute and verify checksums where nobody else does, on this core as all else;
-/// what the product does without that is told beside it.
+/// Gbit/s are measured directly, so higher is better. The wire is between two NICs that cut
+/// segments, and compute and verify checksums in software, on this core as everything else; the
+/// figure without these offloads is reported beside it.
 fn bulk(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
     for (checksums, name, paths, least, hope) in [
         (Checksums::On, "checksums on", ["tcp-bulk-cut", "tcp-bulk"], 60.0, 80.0),
@@ -95,8 +95,8 @@ fn crowds(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl F
     }
 }
 
-/// Samples of one connection, and of many in turn; many take seconds to open, so none are where
-/// there are no samples.
+/// Samples of one connection, and of many in turn; many take seconds to open, so zero samples skip
+/// them.
 fn crowd_and_one(samples: usize, connections: usize) -> [Samples; 2] {
     if samples == 0 {
         return Default::default();
@@ -105,9 +105,9 @@ fn crowd_and_one(samples: usize, connections: usize) -> [Samples; 2] {
     interleave(samples, [&mut || one.time(BATCHES), &mut || many.time(BATCHES)])
 }
 
-/// Goodput, so what is more is better.
+/// Goodput, so higher is better.
 fn flood(samples: usize, add: &mut impl FnMut(Line)) {
-    // Both take turns with the same two ends, so that they differ in the SYNs alone.
+    // Both take turns with the same two ends, so that they differ only in the SYNs.
     let flood = RefCell::new(Flood::new());
     let time = |is_flooded| flood.borrow_mut().time(FLOODED_BURSTS, is_flooded);
     let [calm, flooded] = interleave(samples, [&mut || time(false), &mut || time(true)]);
@@ -116,7 +116,7 @@ fn flood(samples: usize, add: &mut impl FnMut(Line)) {
     add(Line::new("  over the same without SYNs", "x", flooded.over(&calm)).at_least(0.8));
 }
 
-/// Of a connection that stands: a million segments, half of them each way.
+/// On an established connection: a million segments, half of them each way.
 fn allocated(add: &mut impl FnMut(Line)) {
     let mut pair = TcpPair::new(PairConfig::one(Checksums::On, Role::Echo));
     let before = allocations::count();

@@ -31,7 +31,7 @@ impl Orders {
         Self { pair, template: template.expect("the connection is open"), number: 0 }
     }
 
-    /// What is measured: a price of eight bytes changes, and the order leaves. [`BATCH`] times.
+    /// Measured: a price of eight bytes changes, and the order leaves. [`BATCH`] times.
     #[inline(never)]
     pub fn fire(&mut self) {
         let Self { pair, template, number } = self;
@@ -47,8 +47,7 @@ impl Orders {
         });
     }
 
-    /// The server takes what was fired, and the client its acknowledgment. Not part of what is
-    /// measured.
+    /// The server takes the orders, and the client the acknowledgment. Not measured.
     pub fn settle(&mut self) {
         let before = self.pair.server.app().received;
         for _ in 0..4 {
@@ -71,8 +70,8 @@ impl Orders {
     }
 }
 
-/// A connection, and an order for it that leaves by a ConnectX of plain memory. What stands in its
-/// ring is carried to the peer by the memory device, outside of what is measured.
+/// A connection, and an order for it that leaves by a ConnectX of plain memory. The memory device
+/// carries the frames of its ring to the peer, outside of the measured time.
 pub struct Mlx5Orders {
     orders: Orders,
     tx: Mlx5Tx,
@@ -91,7 +90,7 @@ impl Mlx5Orders {
         Self { orders, tx, nic }
     }
 
-    /// Fires [`BATCH`] orders, each with what goes before it.
+    /// Fires [`BATCH`] orders, each with the step `before`.
     pub fn batch(&mut self, before: fn(&mut Template, &mut Cx<'_>), fire: fn(&mut Template, &mut Cx<'_>)) {
         let Self { orders: Orders { pair, template, number }, tx, .. } = self;
         let now = pair.now();
@@ -107,7 +106,7 @@ impl Mlx5Orders {
         });
     }
 
-    /// The server takes the [`BATCH`] that was fired. Not part of what is measured.
+    /// The server takes the [`BATCH`] orders. Not measured.
     pub fn settle(&mut self) {
         let Self { orders, tx, nic } = self;
         let mut frames = Vec::new();
@@ -140,14 +139,14 @@ impl Mlx5Orders {
     }
 }
 
-/// What is measured: a price of eight bytes changes, and the order leaves.
+/// Measured: a price of eight bytes changes, and the order leaves.
 #[inline(always)]
 pub fn fire(order: &mut Template, cx: &mut Cx<'_>) {
     order.patch(16, &cx.now.as_nanos().to_be_bytes()).expect("it is inside");
     assert_eq!(cx.tcp().fire(order), Ok(Sent::Posted), "the window is open");
 }
 
-/// What is measured on its own: an order stands in the ring, as an app has it in its tick.
+/// Measured by itself: an order is preposted into the ring, as an app does in its tick.
 #[inline(always)]
 pub fn prepost(order: &mut Template, cx: &mut Cx<'_>) {
     assert_eq!(cx.tcp().prepost(order), Ok(true), "there is room");

@@ -29,29 +29,29 @@ pub type Stack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
 /// An end.
 pub type End = Worker<MemoryRx, MemoryTx, Stack, Talker>;
 
-/// Where the server listens.
+/// The server's address and port.
 pub const SERVER: SocketAddrV4 = SocketAddrV4::new(address(2), 80);
 
-/// When all begins.
+/// The time at which all begins.
 pub(super) const START: Instant = Instant::from_nanos(1_000_000_000);
-/// Frames of a turn where nobody sends in bulk.
+/// Frames of a turn without bulk transfer.
 pub(super) const BURST_LEN: usize = 32;
 
-/// What an app does with its connections.
+/// The app's work on its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Counts what comes.
+    /// Counts received bytes.
     Sink,
-    /// Sends what comes back.
+    /// Sends received bytes back.
     Echo,
 }
 
 /// The app of an end.
 pub struct Talker {
     role: Role,
-    /// Bytes that came.
+    /// Bytes received.
     pub received: usize,
-    /// Connections, in the order in which they came to be.
+    /// Connections, in the order in which they were created.
     pub connections: Vec<ConnectionId>,
 }
 
@@ -75,29 +75,29 @@ impl App for Talker {
 
 /// Two ends on one core.
 pub struct TcpPair {
-    /// Who connects.
+    /// The connecting end.
     pub client: End,
-    /// Who listens.
+    /// The listening end.
     pub server: End,
     now: Instant,
     chunk: Vec<u8>,
 }
 
-/// What a pair is made for.
+/// The configuration of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct PairConfig {
-    /// Who looks after damage.
+    /// The handling of checksums.
     pub checksums: Checksums,
-    /// What the server's app does.
+    /// The role of the server's app.
     pub server: Role,
-    /// Who cuts what is longer than a segment.
+    /// The place of segmentation.
     pub cuts: Cuts,
 }
 
-/// Who cuts what is longer than a segment.
+/// The place of segmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cuts {
-    /// The device, as a NIC does that also verifies the checksums of what it receives. The client's
+    /// The device, like a NIC that also verifies the checksums of received frames. The client's
     /// buffers hold [`CHUNK_LEN`].
     Device,
     /// TCP.
@@ -110,8 +110,8 @@ impl PairConfig {
         Self { checksums, server, cuts: Cuts::Tcp }
     }
 
-    /// Frames of a turn. Who sends in bulk shares a turn and its acknowledgment among as many as
-    /// there can be; with 32, an order's answer waits for fewer.
+    /// Frames of a turn. A bulk transfer spreads the cost of a turn and its acknowledgment over as
+    /// many as possible; with 32, the answer to an order waits for fewer.
     fn burst_len(&self) -> usize {
         match self.cuts {
             Cuts::Device => BURST_MAX,
@@ -124,7 +124,7 @@ impl TcpPair {
     /// Connected, and nothing sent.
     pub fn new(config: PairConfig) -> Self {
         let segments = config.cuts == Cuts::Device;
-        // A NIC that cuts looks at checksums too.
+        // A NIC that cuts also handles checksums.
         let offloads = MemoryConfig { segments, verifies_checksums: segments, ..wire(config.checksums) };
         let (left, right) = pair("tcp", offloads);
         let usual = EndConfig { host: 1, role: Role::Sink, connections: 1, burst_len: config.burst_len() };
@@ -152,7 +152,7 @@ impl TcpPair {
         8.0 * (self.server.app().received - before) as f64 / start.elapsed().as_nanos() as f64
     }
 
-    /// Hands the client's connection as much as it takes.
+    /// Passes as much to the client's connection as it accepts.
     #[inline(never)]
     fn fill(&mut self) {
         let Self { client, chunk, now, .. } = self;
@@ -204,12 +204,12 @@ impl TcpPair {
     }
 }
 
-/// Where a host is.
+/// The address of a host.
 pub(super) const fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
 }
 
-/// Those of all connections of the benches.
+/// The options of all connections of the benches.
 pub(super) fn options() -> ConnectionOptions {
     let buffer = BUFFER_LEN as u32;
     ConnectionOptions { send_buffer: buffer, receive_buffer: buffer, ..ConnectionOptions::default() }
@@ -225,14 +225,14 @@ pub(super) fn listen(server: &mut End, ports: u16, options: &ListenOptions) {
     });
 }
 
-/// What an end is made for.
+/// The configuration of an end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndConfig {
-    /// The last number of its address, and of its station.
+    /// The last number of its address, and of its MAC address.
     pub host: u8,
-    /// What its app does.
+    /// The role of its app.
     pub role: Role,
-    /// Connections at most.
+    /// The most connections.
     pub connections: usize,
     /// Frames of a turn.
     pub burst_len: usize,
@@ -268,7 +268,7 @@ pub(super) fn short_buffers() -> Pool {
     Pool::heap(4096).expect("4096 buffers are 8 MB")
 }
 
-/// Where the device cuts, buffers for a chunk each: a few, as few are on their way, and some for
+/// Where the device cuts, buffers for a chunk each: a few, as few are in flight, and some for
 /// acknowledgments.
 fn sending_pool(cuts: Cuts) -> Pool {
     if cuts == Cuts::Tcp {
@@ -279,7 +279,7 @@ fn sending_pool(cuts: Cuts) -> Pool {
     Pool::new(Arc::new(region), layout).expect("a fresh region has no pool")
 }
 
-/// The station of an end.
+/// The MAC address of an end.
 pub const fn mac(host: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, host])
 }
@@ -295,7 +295,7 @@ fn stack(host: u8, seed: HashSeed, scope: &Scope) -> Stack {
     Ethernet::new(Some(mac(host)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope)
 }
 
-/// Its own address, and the other end as a neighbor and as the way to strangers.
+/// Its own address, with the other end as a neighbor and as the gateway for random sources.
 fn host_with_peer(host: u8, seed: HashSeed) -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),

@@ -138,7 +138,7 @@ impl End {
         self.wire.tx.ring_doorbell(wirepath::time::Instant::ZERO);
     }
 
-    /// The bytes that came, read.
+    /// Reads the received bytes; returns their number.
     fn take(&mut self) -> usize {
         let mut count = 0;
         let socket = self.socket();
@@ -149,9 +149,9 @@ impl End {
     }
 }
 
-/// The memory device as smoltcp wants to see it.
+/// The memory device as a smoltcp device.
 struct Wire {
-    // Before the pool: what holds mbufs goes first.
+    // Before the pool: mbufs must be dropped first.
     waiting: <Burst as IntoIterator>::IntoIter,
     rx: MemoryRx,
     tx: MemoryTx,
