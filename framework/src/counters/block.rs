@@ -1,9 +1,9 @@
 //! A process's counters at set-up: one block of shared words, and scopes that register values in
 //! it.
 //!
-//! Registration does not fail where it happens: a node's constructor gets a counter that counts,
-//! always. What went wrong (no room, a name too long or used twice) is remembered, and
-//! [`Block::check`] says it once, before the start.
+//! A registration never fails at the call: a node's constructor always gets a counter that counts.
+//! The problem (no room, a name too long or used twice) is recorded, and [`Block::check`] reports
+//! it once, before the start.
 
 use core::fmt;
 use core::ops::Range;
@@ -24,19 +24,19 @@ use super::publish::{self, Content, Publication};
 use super::snapshot::Snapshot;
 use super::unit::Unit;
 
-/// The counters of one process. Owns the shared file, which goes when the block is dropped; the
-/// handles it gave out stay good until they are dropped themselves.
+/// The counters of one process. Owns the shared file, which is removed when the block is dropped;
+/// its handles remain valid until they are dropped themselves.
 pub struct Block {
     table: Arc<Mutex<Table>>,
     publication: Option<Publication>,
 }
 
-/// How much a block holds. Everything is taken at start.
+/// The capacity of a block. All memory is allocated at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Values with a name: 128 bytes each.
     pub entries: usize,
-    /// Words of 8 bytes: one a counter, 2256 a histogram.
+    /// Words of 8 bytes: one per counter, 2256 per histogram.
     pub values: usize,
 }
 
@@ -49,13 +49,14 @@ impl Default for Capacity {
 }
 
 impl Block {
-    /// A block that other processes can read, of [`Capacity::default`], in the directory that the
-    /// environment variable `WIREPATH_SHM` names or else in `/dev/shm/wirepath`. Files that dead
-    /// processes of the same `app` left there are removed.
+    /// A block that other processes can read, with [`Capacity::default`], in the directory that the
+    /// environment variable `WIREPATH_SHM` names or else in `/dev/shm/wirepath`. Files left there
+    /// by dead processes of the same `app` are removed.
     ///
     /// # Errors
-    /// The application's name is unfit for a file, or the file cannot be made. A program may then
-    /// count in [`Block::heap`] instead, if it says so aloud: `wirepath stats` will not see it.
+    /// The application's name cannot be a file name, or the file cannot be created. A program may
+    /// then count in [`Block::heap`] instead, but must report that: `wirepath stats` will not see
+    /// it.
     pub fn create(app: &str) -> Result<Self, SetupError> {
         Self::create_in(&publish::default_directory(), app, Capacity::default())
     }
@@ -74,8 +75,8 @@ impl Block {
         Ok(Self::over(words, capacity, Some(publication)))
     }
 
-    /// A block in the process's own memory: tests, simulations, machines without `/dev/shm`. No
-    /// system call but for memory, and no clock: its start time is the epoch.
+    /// A block in the process's own memory: for tests, simulations, machines without `/dev/shm`. It
+    /// makes no system call except for memory, and reads no clock: its start time is the epoch.
     pub fn heap() -> Self {
         Self::heap_of(Capacity::default())
     }
@@ -101,28 +102,27 @@ impl Block {
         Scope { table: Arc::clone(&self.table), path: name.to_owned(), writer: table.runs.len() - 1 }
     }
 
-    /// Says whether every registration so far found its place. Asked once, at the end of set-up.
+    /// Reports whether every registration so far succeeded. Call it once, at the end of set-up.
     ///
     /// # Errors
-    /// The first thing that went wrong. The counters concerned count, but nobody outside can read
-    /// them.
+    /// The first problem. The counters concerned count, but other processes cannot read them.
     pub fn check(&self) -> Result<(), SetupError> {
         lock(&self.table).problem.clone().map_or(Ok(()), Err)
     }
 
-    /// All values now, as another process would read them.
+    /// All current values, as another process would read them.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of_words(&lock(&self.table).words)
     }
 
-    /// The shared file, where there is one.
+    /// The shared file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.publication.as_ref().map(Publication::path)
     }
 }
 
-/// A place in the tree of names, such as `worker0/ethernet`, for set-up only. All values below a
-/// scope that [`Block::scope`] made belong to one writer and lie together.
+/// A node in the tree of names, such as `worker0/ethernet`, for set-up only. All values below a
+/// scope made by [`Block::scope`] belong to one writer and are contiguous.
 #[derive(Clone)]
 pub struct Scope {
     table: Arc<Mutex<Table>>,
@@ -146,8 +146,8 @@ impl Scope {
         Gauge::new(self.register(Kind::Gauge, name, unit, 1).word(0))
     }
 
-    /// When this writer polled last, as the gauge `last_poll`. A reader that sees it stand still
-    /// calls the writer stalled.
+    /// The gauge `last_poll`: the time of this writer's last poll. If it does not advance, a reader
+    /// reports the writer as stalled.
     pub fn last_poll(&self) -> Gauge {
         self.gauge("last_poll", Unit::ClockNanoseconds)
     }
@@ -169,7 +169,7 @@ impl Scope {
         Drops::new(run.words)
     }
 
-    /// A text that does not change: a device's name, a worker's CPU, a file.
+    /// A constant text: a device's name, a worker's CPU, a file.
     pub fn text(&self, name: &str, text: &str) {
         let path = self.join(name);
         let mut table = lock(&self.table);
@@ -199,31 +199,30 @@ impl Scope {
     }
 }
 
-/// What is taken of the block, and by whom.
+/// The allocated parts of the block, and their writers.
 struct Table {
     words: Held<[AtomicU64]>,
     capacity: Capacity,
     entries: usize,
     values: usize,
-    /// For each writer the value words that are its own and still free.
+    /// For each writer its value words that are still free.
     runs: Vec<Range<usize>>,
     names: HashSet<String>,
     problem: Option<SetupError>,
 }
 
-/// Value words for one registration, and where they start among the values if they are in the
-/// block.
+/// Value words for one registration, and their index among the values if they are in the block.
 struct Run {
     words: Held<[AtomicU64]>,
     first: Option<usize>,
 }
 
 impl Table {
-    /// Words that a writer takes at a time: pairs of cache lines, so that no other writer's value
-    /// lies beside its own.
+    /// Words allocated to a writer at a time: pairs of cache lines, so that values of two writers
+    /// are never adjacent.
     const PAIR_WORDS: usize = 16;
 
-    /// `len` value words for `writer`. A full block gives private ones and remembers the problem.
+    /// `len` value words for `writer`. A full block returns private ones and records the problem.
     fn take(&mut self, writer: usize, len: usize, path: &str) -> Run {
         if self.runs[writer].len() < len {
             let taken = len.next_multiple_of(Self::PAIR_WORDS);
@@ -240,8 +239,7 @@ impl Table {
         Run { words: self.words.slice(start..start + len), first: Some(first) }
     }
 
-    /// Publishes a name for the value at `value`. Without one there is a problem already and
-    /// nothing to publish.
+    /// Publishes a name for the value at `value`. Without a value the problem is recorded already.
     fn enter(&mut self, kind: Kind, path: &str, unit: Unit, value: Option<usize>, text_len: usize) {
         let Some(value) = value else { return };
         if let Some(problem) = self.problem_with(path) {
@@ -277,7 +275,7 @@ impl Table {
 }
 
 fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    // A panic in a registration leaves at worst value words unused.
+    // A panic in a registration leaves at worst unused value words.
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -311,7 +309,7 @@ pub(crate) fn check_app(app: &str) -> Result<(), SetupError> {
     if fits { Ok(()) } else { Err(SetupError::App { app: app.to_owned() }) }
 }
 
-/// Why counters are not where they can be read.
+/// Why counters cannot be read by other processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupError {
@@ -324,7 +322,7 @@ pub enum SetupError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: String,
     },
     /// A path of more than 96 bytes.
@@ -337,7 +335,7 @@ pub enum SetupError {
         /// The path.
         path: String,
     },
-    /// A path that is taken.
+    /// A duplicate path.
     NameTwice {
         /// The path.
         path: String,
@@ -349,23 +347,23 @@ pub enum SetupError {
     },
     /// No room for another name.
     EntriesFull {
-        /// The first path that found none.
+        /// The first path without room.
         path: String,
-        /// How many there are.
+        /// The number of names.
         capacity: usize,
     },
     /// No room for another value.
     ValuesFull {
-        /// The first path that found none.
+        /// The first path without room.
         path: String,
-        /// How many words there are.
+        /// The number of words.
         capacity: usize,
     },
     /// More connections than a roster has places for.
     RosterTooLarge {
-        /// Places that were asked for.
+        /// Requested capacity.
         capacity: usize,
-        /// The most.
+        /// Maximum capacity.
         capacity_max: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! The handles that a worker writes: a number that only grows, and a number that is set.
+//! The handles that a worker writes: a counter, which only grows, and a gauge, which is set.
 
 use core::fmt;
 use core::sync::atomic::AtomicU64;
@@ -8,10 +8,10 @@ use super::memory::Held;
 
 /// A number that only grows (and wraps after 2^64): an 8-byte handle on a word of shared memory.
 ///
-/// Counting is a load, an addition and a store, on x86 one `add` without a lock: about a nanosecond
-/// in cache. That is right because there is one writer: a counter can be sent to its thread but
-/// neither cloned nor shared. It keeps the memory it writes to alive, also after the
-/// [`Block`](super::Block) is gone.
+/// Counting is a load, an addition and a store, on x86 one `add` without a lock prefix: about a
+/// nanosecond in cache. That is correct because there is one writer: a counter can be sent to its
+/// thread but neither cloned nor shared. It keeps its memory alive, also after the
+/// [`Block`](super::Block) is dropped.
 pub struct Counter(Held<AtomicU64>);
 
 impl Counter {
@@ -31,7 +31,7 @@ impl Counter {
         self.add(1);
     }
 
-    /// What has been counted so far.
+    /// The current count.
     #[inline(always)]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -47,13 +47,13 @@ impl Gauge {
         Self(word)
     }
 
-    /// Says what the value is now.
+    /// Sets the value.
     #[inline(always)]
     pub fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
     }
 
-    /// Keeps the higher of the present value and `value`: a high-water mark.
+    /// Raises the value to `value` if that is higher: a high-water mark.
     #[inline(always)]
     pub fn raise(&self, value: u64) {
         if value > self.get() {
@@ -61,7 +61,7 @@ impl Gauge {
         }
     }
 
-    /// The present value.
+    /// The current value.
     #[inline(always)]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)

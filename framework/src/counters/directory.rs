@@ -1,8 +1,8 @@
-//! A directory that is held open, so that what is checked of it is true of what is then done in it.
+//! An open directory, so that checks and operations refer to the same directory.
 //!
-//! A path may lead elsewhere from one call to the next where somebody else can write; a descriptor
-//! cannot. So the directory is opened once, without following a link, and files are made, opened
-//! and removed below the descriptor.
+//! If another user can write, a path may lead elsewhere from one call to the next; a descriptor
+//! cannot. So the directory is opened once, without following a link, and files are created, opened
+//! and removed relative to the descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -14,13 +14,13 @@ use super::printable::printable;
 use super::sys;
 
 pub(super) const ROOT: u32 = 0;
-/// As /dev/shm itself: every user may add files, nobody may remove or rename another's.
+/// As /dev/shm itself: every user may add files, but not remove or rename another user's.
 const OPEN_TO_ALL: u32 = 0o1777;
 const STICKY: u32 = 0o1000;
 /// Group and others may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// What is opened may be anything: neither a link is followed, nor a pipe waited for, nor a
-/// terminal taken.
+/// The opened object may be anything: do not follow a link, block on a pipe, nor acquire a
+/// terminal.
 const UNKNOWN: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// An open directory.
@@ -30,19 +30,19 @@ pub(super) struct Directory {
     handle: File,
 }
 
-/// What is to be done with a file that somebody else made.
+/// The access to a file that another process made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It is read.
+    /// Read only.
     Read,
-    /// It is read, and what is the reader's to write is written.
+    /// Read, and write the words that belong to the reader.
     Write,
 }
 
 impl Directory {
-    /// Opens one to read what is in it.
+    /// Opens a directory to read its files.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        // Without a slash at its end, behind which a link would be followed.
+        // Without a trailing slash, behind which a link would be followed.
         let path: PathBuf = path.components().collect();
         let opened = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(&path);
         match opened {
@@ -54,11 +54,11 @@ impl Directory {
         }
     }
 
-    /// Opens one to make files in it, after making it where it is not there. `common` is the one
-    /// that all users share.
+    /// Opens a directory to create files in it; creates it if missing. `common` is the one that all
+    /// users share.
     ///
     /// # Errors
-    /// It cannot be made or opened, or somebody else could replace or remove what is ours in it.
+    /// It cannot be created or opened, or another user could replace or remove our files in it.
     pub(super) fn open_for_files(path: &Path, common: &Path) -> io::Result<Self> {
         let made = make(path);
         let directory = Self::open(path).map_err(|error| match &made {
@@ -72,8 +72,8 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Opens the directory that all users share to all of them. Root takes it over where another
-    /// user came first: who owns a directory may remove what is in it, sticky or not.
+    /// Opens the common directory to all users. Root takes over its ownership if another user
+    /// created it: the owner of a directory may remove its files, sticky or not.
     fn share(&self, is_new: bool) -> io::Result<()> {
         let is_anothers = self.handle.metadata()?.uid() != ROOT && sys::effective_user() == ROOT;
         if is_anothers {
@@ -85,7 +85,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether nobody but root and we can replace, rename or remove files of ours here.
+    /// Checks that only root and we can replace, rename or remove our files here.
     fn check_that_files_stay(&self) -> io::Result<()> {
         let (owner, mode) = self.handle.metadata().map(|facts| (facts.uid(), facts.mode()))?;
         if owner != ROOT && owner != sys::effective_user() {
@@ -107,8 +107,8 @@ impl Directory {
         &self.path
     }
 
-    /// The names that are wanted, in order. Listed by the path, which may have been turned
-    /// meanwhile: then they are names that are not here.
+    /// The wanted names, in order. Listed by path, which may have been redirected meanwhile: then
+    /// they are names that do not exist here.
     pub(super) fn names(&self, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -121,13 +121,13 @@ impl Directory {
         Ok(names)
     }
 
-    /// Makes a file, for nobody else to open.
+    /// Creates a file that no other process can open.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         sys::open_at(&self.handle, name, flags, 0o600)
     }
 
-    /// Opens a file that somebody else made.
+    /// Opens a file that another process made.
     pub(super) fn open_file(&self, name: &OsStr, access: Access) -> io::Result<File> {
         let mode = if access == Access::Read { libc::O_RDONLY } else { libc::O_RDWR };
         let file = sys::open_at(&self.handle, name, mode | UNKNOWN, 0)?;
@@ -137,7 +137,8 @@ impl Directory {
         Ok(file)
     }
 
-    /// What stands under a name, without opening it: a link itself, a file that is closed to us.
+    /// The metadata of a name, without opening it: of a link itself, or of a file that we may not
+    /// open.
     pub(super) fn facts(&self, name: &OsStr) -> io::Result<Metadata> {
         sys::open_at(&self.handle, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?.metadata()
     }
@@ -147,8 +148,9 @@ impl Directory {
         sys::link_at(&self.handle, from, to)
     }
 
-    /// Removes a name where it is still the name of `file`; whether it was. Between the look and
-    /// the removal only the directory's owner, the file's and root can give it to another file.
+    /// Removes a name if it still names `file`; returns whether it did. Between the check and the
+    /// removal only the directory's owner, the file's owner and root can assign the name to another
+    /// file.
     pub(super) fn remove(&self, name: &OsStr, file: &File) -> bool {
         let id = |facts: Metadata| (facts.dev(), facts.ino());
         let named = self.facts(name).map(id);
@@ -172,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// A user who is neither root nor the one who runs the tests.
+    /// A user who is neither root nor runs the tests.
     const SOMEBODY: u32 = 4_711;
 
     fn refused(path: &Path, says: &[&str]) {
@@ -200,7 +202,7 @@ mod tests {
         if is_root() {
             chown(directory.path(), Some(SOMEBODY), None).unwrap();
             refused(directory.path(), &["belongs to user 4711", "`chown root "]);
-            // To read is another matter: each file says whose it is.
+            // Reading is permitted: each file shows its owner.
             Directory::open(directory.path()).unwrap();
         }
     }
@@ -241,7 +243,7 @@ mod tests {
         let common = directory.path().join("common");
         Directory::open_for_files(&common, &common).unwrap();
         assert_eq!(mode_of(&common), (sys::effective_user(), 0o1777));
-        // One that was there keeps the mode that its owner gave it.
+        // An existing directory keeps the mode that its owner gave it.
         fs::set_permissions(&common, Permissions::from_mode(0o700)).unwrap();
         Directory::open_for_files(&common, &common).unwrap();
         assert_eq!(mode_of(&common).1, 0o700);

@@ -1,4 +1,4 @@
-//! Named causes of loss: one counter for each, so that nothing is dropped anonymously.
+//! Named drop reasons: one counter for each, so that nothing is dropped anonymously.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -8,8 +8,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::counter::bump;
 use super::memory::Held;
 
-/// Why a node or device drops: an enum whose variants have a fixed order and names that an operator
-/// reads. [`drop_reasons!`](crate::drop_reasons) writes the enum and this implementation.
+/// Why a node or device drops: an enum whose variants have a fixed order and names for the
+/// operator. [`drop_reasons!`](crate::drop_reasons) generates the enum and this implementation.
 pub trait DropReason: Copy + fmt::Debug {
     /// The names in order of [`index`](Self::index): short, lower case, words joined by `_`.
     const NAMES: &'static [&'static str];
@@ -59,7 +59,7 @@ macro_rules! drop_reasons {
     };
 }
 
-/// The drop counters of one node or device, a word for each reason. One writer, like
+/// The drop counters of one node or device, a word per reason. One writer, like
 /// [`Counter`](super::Counter).
 pub struct Drops<R> {
     words: Held<[AtomicU64]>,
@@ -79,23 +79,23 @@ impl<R: DropReason> Drops<R> {
         bump(&self.words[reason.index()], 1);
     }
 
-    /// Counts `n` packets that are dropped for one `reason`.
+    /// Counts `n` packets dropped for one `reason`.
     #[inline(always)]
     pub fn count_many(&mut self, reason: R, n: u64) {
         bump(&self.words[reason.index()], n);
     }
 
-    /// How many were dropped for `reason`.
+    /// Packets dropped for `reason`.
     pub fn get(&self, reason: R) -> u64 {
         self.words[reason.index()].load(Relaxed)
     }
 
-    /// How many were dropped for any reason.
+    /// Packets dropped for any reason.
     pub fn total(&self) -> u64 {
         self.iter().fold(0, |sum, (_, dropped)| sum.wrapping_add(dropped))
     }
 
-    /// Each reason's name and how many were dropped for it, in declaration order, zeros included.
+    /// Each reason's name and count, in declaration order, zeros included.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         R::NAMES.iter().zip(self.words.iter()).map(|(&name, word)| (name, word.load(Relaxed)))
     }

@@ -1,8 +1,8 @@
-//! Latencies as counts in log-linear buckets, as HdrHistogram has them: written with plain stores,
-//! quantiles worked out by the reader.
+//! Latencies as counts in log-linear buckets, as in HdrHistogram: written with plain stores,
+//! quantiles computed by the reader.
 //!
 //! Values below 128 have a bucket each. From there each power of two has [`STEPS`], so a bucket is
-//! at most 1/64 of its value wide (1.6 %). What is written lies in few cache lines: values of 300
+//! at most 1/64 of its value wide (1.6 %). The buckets in use occupy few cache lines: values of 300
 //! to 800 ns are 104 words.
 
 use core::fmt;
@@ -12,12 +12,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::counter::bump;
 use super::memory::Held;
 
-/// Bits of a value that are kept below its highest one.
+/// Bits of a value that are kept below its highest set bit.
 const STEP_BITS: u32 = 6;
-/// Buckets of a power of two.
+/// Buckets per power of two.
 const STEPS: usize = 1 << STEP_BITS;
-/// Values from here on share the last bucket, whose end is the maximum: as nanoseconds 18 minutes,
-/// which no latency is. Each power of two more would take 512 bytes of each histogram.
+/// Values of at least 2^40 share the last bucket, whose end is the maximum: as nanoseconds 18
+/// minutes, more than any latency. Each further power of two would take 512 bytes of each
+/// histogram.
 const VALUE_BITS: u32 = 40;
 const BUCKETS: usize = ((VALUE_BITS - STEP_BITS + 1) as usize) * STEPS;
 const SUM: usize = BUCKETS;
@@ -44,14 +45,14 @@ impl Histogram {
         }
     }
 
-    /// What has been recorded so far.
+    /// The distribution recorded so far.
     pub fn distribution(&self) -> Distribution {
         let words: Vec<u64> = self.0.iter().map(|word| word.load(Relaxed)).collect();
         Distribution::new(words.first_chunk().expect("as many words as were read"))
     }
 }
 
-/// A histogram as it was read. Quantiles err upwards, by 1/64 of the value at most (1.6 %).
+/// A histogram snapshot. Quantiles err upwards, by at most 1/64 of the value (1.6 %).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Distribution {
     buckets: Box<[u64]>,
@@ -64,17 +65,17 @@ impl Distribution {
         Self { buckets: words[..BUCKETS].into(), sum: words[SUM], max: words[MAX] }
     }
 
-    /// How many values were recorded.
+    /// Number of recorded values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The highest value, exactly; zero where there is none.
+    /// The highest value, exact; zero if there is none.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The arithmetic mean, exactly; zero where there is none.
+    /// The arithmetic mean, exact; zero if there is none.
     pub fn mean(&self) -> f64 {
         match self.count() {
             0 => 0.0,
@@ -82,8 +83,8 @@ impl Distribution {
         }
     }
 
-    /// The value that `quantile` (0 to 1) of all values do not exceed: the end of its bucket, the
-    /// maximum at most. `None` where nothing was recorded.
+    /// The value that a share `quantile` (0 to 1) of all values does not exceed: the end of its
+    /// bucket, at most the maximum. `None` if nothing was recorded.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let count = self.count();
         if count == 0 {
@@ -100,7 +101,7 @@ impl Distribution {
         Some(self.max)
     }
 
-    /// What was recorded after `earlier` was read. The maximum stays that of the whole time.
+    /// The values recorded after `earlier`. The maximum remains that of the whole time.
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.buckets.iter().zip(&earlier.buckets);
         Self {
@@ -111,8 +112,8 @@ impl Distribution {
     }
 }
 
-/// The bucket of `value`: the position of its highest bit and the six bits after it. Without a
-/// branch: a value below 128 is shifted by nothing.
+/// The bucket of `value`: the position of its highest set bit and the six bits after it.
+/// Branchless: a value below 128 is shifted by zero.
 #[inline(always)]
 fn bucket(value: u64) -> usize {
     let value = value.min((1 << VALUE_BITS) - 1);

@@ -1,4 +1,4 @@
-//! The format of the shared file, version 2, in words of 64 bits of the machine's own byte order.
+//! The format of the shared file, version 2, in words of 64 bits in host byte order.
 //!
 //! ```text
 //! word 0      header     64 words    magic, version, sizes, who wrote it, how much is published
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A writer fills an entry, then publishes it by raising `ENTRIES` with Release. A published entry
-//! never changes, its value does. The reader's checks are in `snapshot.rs`.
+//! is constant; only its value changes. The reader's checks are in `snapshot.rs`.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -20,7 +20,7 @@ pub(super) const MAGIC: u64 = Content::Counters.magic();
 /// Raised with any change that an old reader would misread.
 pub(super) const VERSION: u64 = 2;
 
-/// Words of the header: room for fields to come.
+/// Words of the header, with room for future fields.
 pub(super) const HEADER_WORDS: usize = 64;
 /// Words of one directory entry: one pair of cache lines.
 pub(super) const ENTRY_WORDS: usize = 16;
@@ -30,8 +30,8 @@ pub(super) const NAME_MAX: usize = 96;
 pub(super) const APP_MAX: usize = 64;
 /// Longest text value in bytes.
 pub(super) const TEXT_MAX: usize = 256;
-/// Most entries and value words that a reader believes: 16 times the default, so that a hostile
-/// header cannot make it ask for much memory.
+/// Most entries and value words that a reader accepts: 16 times the default, so that a hostile
+/// header cannot cause a large allocation.
 pub(super) const ENTRIES_MAX: u64 = 1 << 16;
 pub(super) const VALUES_MAX: u64 = 1 << 22;
 
@@ -50,7 +50,7 @@ pub(super) mod header {
     pub(in super::super) const APP: usize = 8;
 }
 
-/// What a value is. One byte of the entry.
+/// The kind of a value. One byte of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -72,7 +72,7 @@ impl Kind {
     }
 }
 
-/// One directory entry as its writer sees it. Word 0: kind, unit, name length, then the bytes of a
+/// One directory entry in the writer's form. Word 0: kind, unit, name length, then the length of a
 /// text in the high half. Word 1: index of the first value word. Words 2 to 13: name.
 pub(super) struct Entry<'a> {
     pub(super) kind: Kind,
@@ -83,7 +83,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Writes the entry. Nobody looks at it before it is published.
+    /// Writes the entry. Readers ignore it before it is published.
     pub(super) fn store(&self, words: &[AtomicU64]) {
         let head = [self.kind as u8, self.unit as u8, self.name.len() as u8];
         let head = head.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
@@ -98,7 +98,7 @@ pub(super) fn text_words(len: usize) -> usize {
     len.div_ceil(8)
 }
 
-/// Writes `text`, eight bytes a word, zeros after its end.
+/// Writes `text`, eight bytes per word, zeros after its end.
 pub(crate) fn store_text(words: &[AtomicU64], text: &str) {
     for (word, bytes) in words.iter().zip(text.as_bytes().chunks(8)) {
         let mut padded = [0; 8];
@@ -112,8 +112,8 @@ pub(super) fn publish(words: &[AtomicU64], entries: usize) {
     words[header::ENTRIES].store(entries as u64, Release);
 }
 
-/// Whether `path` is parts of printable ASCII without spaces, joined by `/`: safe to print on any
-/// terminal.
+/// Whether `path` consists of parts of printable ASCII without spaces, joined by `/`: safe to print
+/// on any terminal.
 pub(super) fn is_path(path: &str) -> bool {
     path.split('/').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic()))
 }

@@ -1,7 +1,7 @@
 //! The words themselves: a shared file mapping or heap memory, and the handles that keep it alive.
 //!
-//! What this file does not do: it knows nothing of names, kinds or formats. Above it everything is
-//! safe code over `&[AtomicU64]`.
+//! This file is independent of names, kinds and formats. Above it everything is safe code over
+//! `&[AtomicU64]`.
 //!
 //! Invariants:
 //!
@@ -9,15 +9,15 @@
 //!    address that never changes, until it is dropped. Nothing but `AtomicU64` is ever made of
 //!    them, so another process or thread that reads or writes the same words cannot cause undefined
 //!    behaviour, only a surprising number.
-//! 2. Every `Memory` stands in `LIVE` with a count of the `Held` handles into it. It is taken out,
+//! 2. Every `Memory` stands in `LIVE` with a count of the `Held` handles into it. It is removed,
 //!    and dropped, only when that count returns to zero; a `Held` is counted from before it exists
 //!    until after its last use.
 //! 3. The pointer of a `Held` was made from the `base` of its `Memory` and covers at least one word
 //!    and only words inside it.
-//! 4. A mapped file has all its blocks (`posix_fallocate`), and it is ours: made with `create_new`,
-//!    for root and its owner alone to write. A store does not meet a hole on a full file system.
-//!    (An owner who truncates a live file kills his own process with SIGBUS, as with any mapped
-//!    file.)
+//! 4. A mapped file has all its blocks (`posix_fallocate`), and it is ours: created with
+//!    `create_new`, writable only by root and its owner. A store never hits a hole on a full file
+//!    system. (An owner who truncates a live file kills his own process with SIGBUS, as with any
+//!    mapped file.)
 //!
 //! Safe code would need an `Arc` beside each pointer: a counter of 16 bytes instead of 8.
 
@@ -31,16 +31,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Two cache lines: the adjacent-line prefetcher of x86 moves pairs, so a pair is what two writers
-/// must not share.
+/// Two cache lines: the adjacent-line prefetcher of x86 moves pairs, so two writers must not share
+/// a pair.
 const ALIGN: usize = 128;
 
 /// A handle on words of a `Memory` that keeps the memory alive: 8 bytes for a word or an array, 16
 /// for a slice.
 ///
-/// Not `Clone` and not `Sync`: whoever has it is the words' only writer through this process's
-/// types. Making and dropping one takes a lock and belongs to set-up; reading through it costs
-/// nothing.
+/// Not `Clone` and not `Sync`: its owner is the words' only writer through this process's types.
+/// Making and dropping one takes a lock and belongs to set-up; reading through it costs nothing.
 pub(crate) struct Held<T: ?Sized>(NonNull<T>);
 
 // SAFETY: invariant 1: the words are atomics, which any thread may use; invariant 2 is kept under a
@@ -48,29 +47,29 @@ pub(crate) struct Held<T: ?Sized>(NonNull<T>);
 unsafe impl<T: ?Sized> Send for Held<T> {}
 
 impl Held<[AtomicU64]> {
-    /// `len` fresh words of this process's own memory, zeroed.
+    /// `len` fresh zeroed words of this process's own memory.
     pub(crate) fn heap(len: usize) -> Self {
         Self::first(Memory::heap(len))
     }
 
-    /// `len` fresh words backed by `file`, which is new and empty: sized, mapped shared and faulted
-    /// in.
+    /// `len` fresh words backed by `file`, which is new and empty: it is sized, mapped shared and
+    /// faulted in.
     pub(crate) fn mapped(file: &File, len: usize) -> io::Result<Self> {
         Ok(Self::first(Memory::mapped(file, len)?))
     }
 
-    /// A handle of its own on some of these words.
+    /// A separate handle on some of these words.
     pub(crate) fn slice(&self, words: Range<usize>) -> Held<[AtomicU64]> {
         Held::hold(&self[words])
     }
 
-    /// A handle of its own on `N` words from `first` on.
+    /// A separate handle on `N` words from `first` on.
     pub(super) fn array<const N: usize>(&self, first: usize) -> Held<[AtomicU64; N]> {
         let words: Option<&[AtomicU64; N]> = self[first..].first_chunk();
         Held::hold(words.expect("the directory hands out words inside the memory only"))
     }
 
-    /// A handle of its own on one word.
+    /// A separate handle on one word.
     pub(crate) fn word(&self, idx: usize) -> Held<AtomicU64> {
         Held::hold(&self[idx])
     }
@@ -83,8 +82,7 @@ impl Held<[AtomicU64]> {
 }
 
 impl<T: ?Sized> Held<T> {
-    /// Counts one more handle on the memory that `part` lies in. The caller borrows `part` from a
-    /// `Held`.
+    /// Counts one more handle on the memory of `part`. The caller borrows `part` from a `Held`.
     fn hold(part: &T) -> Self {
         let part = NonNull::from_ref(part);
         let mut live = live();
@@ -101,7 +99,7 @@ impl<T: ?Sized> Deref for Held<T> {
     fn deref(&self) -> &T {
         // SAFETY: invariants 2 and 3: the memory is alive while this handle is counted, and the
         // pointer lies in it; invariant 1: `T` is one or several `AtomicU64`, so shared access is
-        // all that is ever needed.
+        // always sufficient.
         unsafe { self.0.as_ref() }
     }
 }
@@ -116,7 +114,7 @@ impl<T: ?Sized> Drop for Held<T> {
                 gone = live.remove(&base);
             }
         }
-        // Unmapping is a system call: not under the lock.
+        // Unmapping is a system call: not while the lock is held.
         drop(live);
         drop(gone.map(|entry| entry.memory));
     }
@@ -131,7 +129,8 @@ struct Live {
 }
 
 fn live() -> MutexGuard<'static, BTreeMap<usize, Live>> {
-    // Nothing panics between two changes of the table, so a poisoned lock still guards a whole one.
+    // Nothing panics between two changes of the table, so a poisoned lock still guards a consistent
+    // one.
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -201,7 +200,7 @@ impl Drop for Memory {
             Origin::Heap => unsafe { dealloc(self.base.as_ptr().cast(), layout) },
             Origin::Mapped => {
                 // SAFETY: invariant 2: no handle is left; mapped in `mapped` with this same length.
-                // It cannot fail for a mapping that exists, and a leak would be all that follows.
+                // It cannot fail for an existing mapping, and the only consequence would be a leak.
                 unsafe { libc::munmap(self.base.as_ptr().cast(), layout.size()) };
             }
         }
@@ -231,8 +230,7 @@ mod tests {
         let word = whole.word(15);
         drop(whole);
         assert!(live().contains_key(&base));
-        // Read under the lock with the drop done before: another test may get the same address
-        // right after.
+        // Read under the lock after the drop: another test may get the same address right after.
         drop(word);
         let again = live().get(&base).map(|entry| entry.memory.len);
         assert_ne!(again, Some(16));

@@ -1,11 +1,11 @@
-//! Counters that live in shared memory: one worker writes them with plain stores, another process
-//! reads them live.
+//! Counters in shared memory: one worker writes them with plain stores, another process reads them
+//! live.
 //!
-//! At set-up a program makes one [`Block`], hands a [`Scope`] of it to each worker, and the
+//! At set-up a program makes one [`Block`] and passes a [`Scope`] of it to each worker, and the
 //! worker's devices and nodes register [`Counter`]s, [`Gauge`]s, [`Histogram`]s and [`Drops`] under
 //! their own names. From then on a count is a load, an addition and a store: no locked instruction,
-//! no system call, no reader in the way. [`Snapshot`] is the other side: it reads the files of
-//! running processes and trusts nothing in them.
+//! no system call, no interference from readers. [`Snapshot`] is the other side: it reads the files
+//! of running processes and validates all of their content.
 //!
 //! A block belongs to the program that made it, and each of its words to the one worker that writes
 //! it. This floor imports nothing else of wirepath.
@@ -54,8 +54,7 @@ pub(crate) use publish::user_of_process;
 pub use snapshot::{Change, Listing, ReadError, Reading, Sample, Snapshot};
 pub use unit::Unit;
 
-// What else of ours lies in shared files: the frames that a tapped queue shows, and open
-// connections.
+// Other content of shared files: the frames of a tapped queue, and open connections.
 pub(crate) use block::check_app;
 pub(crate) use directory::Access;
 pub(crate) use layout::store_text;

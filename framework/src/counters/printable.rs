@@ -1,24 +1,23 @@
-//! Text that somebody else has chosen, as it may be printed: names in shared files, file names,
-//! symbols of a feed.
+//! Untrusted text in a printable form: names in shared files, file names, symbols of a feed.
 //!
-//! A terminal obeys control characters: a name could clear the screen, set the title or write over
-//! the line above.
+//! A terminal interprets control characters: a name could clear the screen, set the title or
+//! overwrite the line above.
 
 use core::fmt::{self, Display, Write};
 
-/// `text` with every character escaped that a terminal would obey instead of showing it: `\x1b` for
-/// escape, `\n` for a line feed, `\u{202e}` for a mark that turns the direction of writing. All
-/// else stays as it is, backslashes too.
+/// `text` with every character escaped that a terminal would interpret instead of showing it:
+/// `\x1b` for escape, `\n` for a line feed, `\u{202e}` for a mark that reverses the direction of
+/// writing. All other characters are unchanged, backslashes too.
 pub fn printable<T: Display>(text: T) -> Printable<T> {
     Printable(text)
 }
 
-/// A report of several lines, each as [`printable`] has it.
+/// A report of several lines, each escaped as by [`printable`].
 pub fn printable_lines(report: &str) -> String {
     report.split('\n').map(|line| printable(line).to_string()).collect::<Vec<_>>().join("\n")
 }
 
-/// What [`printable`] returns: something to be formatted.
+/// The result of [`printable`], to be formatted.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<T>(T);
 
@@ -46,8 +45,8 @@ impl Write for Escaping<'_, '_> {
     }
 }
 
-/// Controls of C0 and C1, and what Unicode has of the kind: marks that join, hide or turn what
-/// stands beside them (UTR 36, 2.6), and separators of lines.
+/// Controls of C0 and C1, and their Unicode counterparts: marks that join, hide or reverse
+/// neighboring characters (UTR 36, 2.6), and line separators.
 fn is_obeyed(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')

@@ -1,12 +1,12 @@
-//! Where shared files are, how one appears whole, and how a dead process's file is told from a live
-//! one's.
+//! The directory of shared files: how a file appears atomically, and how the file of a dead process
+//! is recognized.
 //!
 //! A file is written under a hidden name, locked (`flock`) and only then linked to its real name,
-//! so a reader finds a whole header. The kernel holds the lock as long as the process lives,
-//! however it ends and whoever gets its pid next: a file that can be locked is stale.
+//! so a reader always finds a whole header. The kernel holds the lock as long as the process lives,
+//! however it ends and whichever process reuses its pid: a file that can be locked is stale.
 //!
-//! Other users of the machine may put anything beside it. What is in a file, its name included, is
-//! a claim; whose it is ([`Shared::user`]) says the kernel.
+//! Other users of the machine may put any file beside it. A file's content, including its name, is
+//! a claim; its owner ([`Shared::user`]) comes from the kernel.
 
 use core::ffi::c_int;
 use std::collections::HashMap;
@@ -22,36 +22,36 @@ use super::directory::{Access, Directory, ROOT};
 use super::environment::environment;
 use super::sys;
 
-/// Where the counters of all processes of this machine are: memory, gone with the next boot.
+/// The directory for the counters of all processes of this machine: in memory, so a reboot clears
+/// it.
 const DIRECTORY: &str = "/dev/shm/wirepath";
-/// The end of a file's name while it is being made. It begins with a dot.
+/// The suffix of a file's name while it is being made. The name begins with a dot.
 const HIDDEN_SUFFIX: &str = ".new";
-/// A file that is younger is not taken for one that was never finished.
+/// A younger file is not considered abandoned.
 const MAKING_SPAN: Duration = Duration::from_secs(60);
-/// Numbers that files of one application and pid get. From there on, as others may have taken them
-/// all on purpose, the name has the time.
+/// Number of names for files of one application and pid. If all are taken, perhaps on purpose, the
+/// name contains the time.
 const NAMES_MAX: usize = 64;
-/// Files of another user that are looked at in one directory: who fills it is in nobody's way but
-/// his own.
+/// Files of another user that are read per directory: a user who fills the directory blocks only
+/// himself.
 const FILES_OF_ANOTHER_MAX: usize = 256;
 
 /// The directory of shared files: `WIREPATH_SHM`, or else `/dev/shm/wirepath`. A program with
-/// rights that whoever started it need not have (setuid, capabilities of its file) does not ask the
-/// environment.
+/// privileges that its user may lack (setuid, file capabilities) ignores the environment.
 pub fn default_directory() -> PathBuf {
     environment("WIREPATH_SHM").map_or_else(|| DIRECTORY.into(), PathBuf::from)
 }
 
-/// What a shared file holds, which decides about the end of its name (it begins with
-/// `application.pid`) and its readers.
+/// The content of a shared file, which determines the suffix of its name (after `application.pid`)
+/// and its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Counters, for everybody.
+    /// Counters, readable by every user.
     Counters,
-    /// Frames that a queue receives and sends: for root and for the user who runs the process.
+    /// Frames that a queue receives and sends: for root and the user of the process.
     Frames,
-    /// The open TCP connections of a worker: who reads their numbers can end them, so they are as
-    /// private as frames.
+    /// The open TCP connections of a worker: a reader of their sequence numbers could reset them,
+    /// so they are as private as frames.
     Connections,
 }
 
@@ -83,20 +83,20 @@ impl Content {
     }
 }
 
-/// A live file under its name. Dropping it removes the file.
+/// A published live file. Dropping it removes the file.
 pub(crate) struct Publication {
     directory: Directory,
     name: OsString,
     path: PathBuf,
-    /// The file has something to tell when we are gone.
+    /// The file remains after us, as it is needed then.
     stays: bool,
-    /// Open and locked for as long as the process counts.
+    /// Open and locked as long as the process counts.
     locked: File,
 }
 
 impl Publication {
-    /// Makes the file of `app` and this process; `fill` gives it its content before anybody sees
-    /// it.
+    /// Creates the file of `app` and this process; `fill` writes its content before it becomes
+    /// visible.
     pub(crate) fn create<T>(
         directory: &Path,
         app: &str,
@@ -123,7 +123,7 @@ impl Publication {
         &self.path
     }
 
-    /// Leaves the file where it is when this is dropped: unlocked, as a dead process's.
+    /// Keeps the file when this is dropped: unlocked, as if the process were dead.
     pub(crate) fn stay(&mut self) {
         self.stays = true;
     }
@@ -132,13 +132,13 @@ impl Publication {
 impl Drop for Publication {
     fn drop(&mut self) {
         if !self.stays {
-            // Gone already is as good as removed.
+            // A file that is already gone counts as removed.
             self.directory.remove(&self.name, &self.locked);
         }
     }
 }
 
-/// Nanoseconds since the Unix epoch, for the header and for names that nobody else has.
+/// Nanoseconds since the Unix epoch, for the header and for unique names.
 pub(crate) fn since_epoch_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
@@ -151,31 +151,31 @@ fn fill_and_link<T>(
     content: Content,
     fill: impl FnOnce(&File) -> io::Result<T>,
 ) -> io::Result<(OsString, T)> {
-    // Others may open it from here on only: who opened it before could take the lock, and we would
-    // wait for ever.
+    // Other processes may open it only from here on: one that opened it before could take the lock,
+    // and we would wait for ever.
     file.lock()?;
     let filled = fill(file)?;
     file.set_permissions(Permissions::from_mode(content.mode() & !umask()))?;
     Ok((link_free_name(hidden, directory, app, content)?, filled))
 }
 
-/// The rights that the operator wants new files not to have. The call for it, umask(2), would
-/// change them.
+/// The permissions that the operator masks from new files. Its system call, umask(2), would change
+/// them.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0)
 }
 
-/// Links a whole file to the first name of `app` and this process that is free. A second file takes
-/// the second name, and so does a process in another container that has the same pid and shares the
+/// Links a complete file to the first free name of `app` and this process. A second file takes the
+/// second name, and so does a process in another container that has the same pid and shares the
 /// directory.
 fn link_free_name(hidden: &OsStr, directory: &Directory, app: &str, content: Content) -> io::Result<OsString> {
     let (pid, suffix) = (std::process::id(), content.suffix());
     let mut name: OsString = format!("{app}.{pid}{suffix}").into();
     let mut count = 1;
     loop {
-        // A link, unlike a rename, does not replace what is there.
+        // A link, unlike a rename, does not replace an existing file.
         match directory.link(hidden, &name) {
             Ok(()) => return Ok(name),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && count < 2 * NAMES_MAX => count += 1,
@@ -186,32 +186,31 @@ fn link_free_name(hidden: &OsStr, directory: &Directory, app: &str, content: Con
     }
 }
 
-/// A file of the shared directory that somebody made.
+/// A file of the shared directory, made by any process.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) path: PathBuf,
-    /// Whose it is.
+    /// Its owner.
     pub(crate) user: u32,
-    /// The file, opened; or why it is not.
+    /// The opened file, or the error.
     pub(crate) file: io::Result<File>,
 }
 
-/// The files of one content in a directory, opened one by one as they are asked for.
+/// The files of one content in a directory, opened one by one on demand.
 pub(crate) struct SharedFiles {
     directory: Option<Directory>,
     names: std::vec::IntoIter<OsString>,
     access: Access,
-    /// How many of each other user were looked at.
+    /// The number of files read for each other user.
     others: HashMap<u32, usize>,
 }
 
-/// The shared files of a directory with that content, by name. A directory that is not there has
-/// none.
+/// The shared files of a directory with that content, by name. A missing directory counts as empty.
 pub(crate) fn shared_files(directory: &Path, content: Content, access: Access) -> io::Result<SharedFiles> {
     shared_files_called(directory, content, access, |_| true)
 }
 
-/// The same, of those that a process has made that calls itself `pid`.
+/// The same, restricted to files whose name has this `pid`.
 pub(crate) fn shared_files_of(directory: &Path, content: Content, access: Access, pid: u32) -> io::Result<SharedFiles> {
     shared_files_called(directory, content, access, |name| {
         app_and_pid(name, content).is_some_and(|(_, own)| own == pid)
@@ -243,7 +242,7 @@ impl Iterator for SharedFiles {
         let directory = self.directory.as_ref()?;
         loop {
             let name = self.names.next()?;
-            // One that is gone meanwhile was its owner's to remove.
+            // A file removed meanwhile: its owner may do that.
             let Ok(user) = directory.facts(&name).map(|facts| facts.uid()) else { continue };
             let path = directory.path().join(&name);
             let count = self.others.entry(user).or_insert(0);
@@ -257,7 +256,7 @@ impl Iterator for SharedFiles {
             }
             match directory.open_file(&name, self.access) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // What is open may be another file than a moment ago.
+                // The name may refer to another file than a moment ago.
                 file => {
                     let user =
                         file.as_ref().ok().and_then(|file| file.metadata().ok()).map_or(user, |facts| facts.uid());
@@ -268,13 +267,13 @@ impl Iterator for SharedFiles {
     }
 }
 
-/// Whether what a user puts into a file is as good as ours: root, or we ourselves.
+/// Whether a user's files are as trustworthy as ours: root, or we ourselves.
 pub(crate) fn is_trusted(user: u32) -> bool {
     user == ROOT || user == sys::effective_user()
 }
 
-/// The user whose rights a process has, as this process sees it; `None` where there is no such
-/// process, or none that we may see. Not the owner of its folder in /proc, who is root for a
+/// The user whose rights a process has, as this process sees it; `None` if the process does not
+/// exist or is not visible. The owner of its folder in /proc does not tell: it is root for a
 /// process that may not be traced.
 pub(crate) fn user_of_process(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -283,7 +282,7 @@ pub(crate) fn user_of_process(pid: u32) -> Option<u32> {
     users.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Opens a file that somebody else made, to read it.
+/// Opens a file that another process made, for reading.
 pub(crate) fn open_foreign(path: &Path) -> io::Result<File> {
     const FLAGS: c_int = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(FLAGS).open(path)?;
@@ -293,7 +292,7 @@ pub(crate) fn open_foreign(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes the name of a file that is open, where it is still its name.
+/// Removes the name of an open file, if it still names that file.
 pub(crate) fn remove_foreign(path: &Path, file: &File) {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return };
     if let Ok(directory) = Directory::open(directory) {
@@ -308,12 +307,12 @@ pub(crate) fn is_stale(file: &File) -> bool {
             let _ = file.unlock();
             true
         }
-        // In doubt it lives: a live file is never removed.
+        // If in doubt it lives: a live file is never removed.
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
     }
 }
 
-/// Removes the files with that content that dead processes of `app` left.
+/// Removes the files with that content left by dead processes of `app`.
 fn remove_stale_of(directory: &Directory, app: &str, content: Content) -> io::Result<()> {
     let is_of_app = |name: &str| app_and_pid(name, content).is_some_and(|(own, _)| own == app);
     for name in directory.names(is_of_app)? {
@@ -322,15 +321,15 @@ fn remove_stale_of(directory: &Directory, app: &str, content: Content) -> io::Re
     Ok(())
 }
 
-/// Removes the files of dead processes, also those that were never finished, and says which. What
-/// is not a file of ours by its name and its first word stays.
+/// Removes the files of dead processes, also unfinished ones, and returns their paths. A file that
+/// is not ours by its name and its first word remains.
 pub(super) fn remove_stale(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let directory = match Directory::open(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         opened => opened?,
     };
     let mut removed = directory.names(is_unfinished)?;
-    // One that was never finished may not have its first word yet.
+    // An unfinished file may lack its first word.
     let may_be_ours = |word| word == 0 || Content::ALL.iter().any(|content| word == content.magic());
     removed.retain(|name| remove_if_stale(&directory, name, may_be_ours));
     for content in Content::ALL {
@@ -341,15 +340,15 @@ pub(super) fn remove_stale(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(removed.into_iter().map(|name| directory.path().join(name)).collect())
 }
 
-/// Whether the file was stale, ours by its first word, and has gone. One that belongs to somebody
-/// else and that we may not remove stays.
+/// Whether the file was stale, ours by its first word, and has been removed. A file of another user
+/// that we may not remove remains.
 fn remove_if_stale(directory: &Directory, name: &OsStr, is_ours: impl Fn(u64) -> bool) -> bool {
     directory
         .open_file(name, Access::Read)
         .is_ok_and(|file| is_stale(&file) && first_word(&file).is_ok_and(&is_ours) && directory.remove(name, &file))
 }
 
-/// The first word of a file; zero where it has none yet.
+/// The first word of a file; zero if it has none yet.
 fn first_word(file: &File) -> io::Result<u64> {
     if file.metadata()?.len() == 0 {
         return Ok(0);
@@ -359,8 +358,8 @@ fn first_word(file: &File) -> io::Result<u64> {
     Ok(u64::from_ne_bytes(word))
 }
 
-/// The application and the pid in a file's name, such as `application.pid.counters`; `None` where
-/// it is no such name.
+/// The application and the pid in a file's name, such as `application.pid.counters`; `None` for
+/// other names.
 fn app_and_pid(name: &str, content: Content) -> Option<(&str, u32)> {
     let (app, pid) = name.strip_suffix(content.suffix())?.rsplit_once('.')?;
     let (pid, number) = pid.split_once('-').unwrap_or((pid, "0"));
@@ -369,8 +368,7 @@ fn app_and_pid(name: &str, content: Content) -> Option<(&str, u32)> {
     Some((app, pid.parse().ok()?))
 }
 
-/// Whether a name is one that a file has while it is being made, and for so long that nobody can be
-/// making it still.
+/// Whether a name is that of an unfinished file, so old that no process can still be making it.
 fn is_unfinished(name: &str) -> bool {
     let made = || {
         let (rest, made) = name.strip_prefix('.')?.strip_suffix(HIDDEN_SUFFIX)?.rsplit_once('.')?;

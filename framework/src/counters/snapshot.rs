@@ -1,9 +1,9 @@
 //! The reading side: all values of one process at one time, from its shared file.
 //!
-//! The file is somebody else's and may hold anything. It is read, not mapped (a mapped file that
-//! shrinks would kill the reader), only as far as its published counts say, and everything in it is
-//! checked. The kernel copies an aligned word in one piece, so a value is never half old and half
-//! new; two values may be some microseconds apart.
+//! The file belongs to another process and may hold anything. It is read, not mapped (if a mapped
+//! file shrinks, the reader is killed), only as far as its published counts say, and everything in
+//! it is validated. The kernel copies an aligned word in one piece, so a value is never half old
+//! and half new; two values may be some microseconds apart.
 
 use core::fmt;
 use core::ops::Range;
@@ -22,7 +22,8 @@ use super::printable::printable;
 use super::publish::{self, Content, Shared};
 use super::unit::Unit;
 
-/// Values of other users' processes that a listing holds: some 60 MB, whoever asks for how many.
+/// Maximum number of values of other users' processes in a listing: some 60 MB, however many there
+/// are.
 const SAMPLES_OF_OTHERS_MAX: usize = 1 << 18;
 
 /// The values of one process as they were read.
@@ -30,16 +31,16 @@ const SAMPLES_OF_OTHERS_MAX: usize = 1 << 18;
 pub struct Snapshot {
     /// The application's name.
     pub app: String,
-    /// The process that counts, as it says: by the number that it has for itself.
+    /// The pid of the process, by its own claim: in its own pid namespace.
     pub pid: u32,
-    /// The user whose file it is, where that is neither root nor the one who reads it: all else in
-    /// here is that user's claim. `None` also for a block of one's own.
+    /// The owner of the file, if that is neither root nor the reader: everything else in here is
+    /// that user's claim. `None` also for a block of this process.
     pub user: Option<u32>,
-    /// When it made its counters.
+    /// The time at which it made its counters.
     pub started: SystemTime,
-    /// When they were read.
+    /// The time at which they were read.
     pub taken: Instant,
-    /// The values as a tree: what stands below one scope stands together, in order of registration.
+    /// The values as a tree: values below one scope are adjacent, in order of registration.
     pub samples: Vec<Sample>,
 }
 
@@ -48,37 +49,37 @@ pub struct Snapshot {
 pub struct Sample {
     /// The path, such as `worker0/ethernet/rx_frames`.
     pub name: String,
-    /// What it counts.
+    /// Its unit.
     pub unit: Unit,
     /// The value.
     pub reading: Reading,
 }
 
-/// A value as it was read.
+/// A value that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
     /// A number that only grows.
     Counter(u64),
     /// A number that is set.
     Gauge(u64),
-    /// A text that does not change.
+    /// A constant text.
     Text(String),
     /// A distribution.
     Histogram(Box<Distribution>),
 }
 
-/// What a directory of shared files holds.
+/// The content of a directory of shared files.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// The processes that run, ordered by file name.
+    /// The running processes, ordered by file name.
     pub running: Vec<Snapshot>,
-    /// Files that dead processes left.
+    /// Files left by dead processes.
     pub stale: Vec<PathBuf>,
     /// Files that cannot be read.
     pub unreadable: Vec<ReadError>,
 }
 
-/// How much a counter grew between two snapshots.
+/// The growth of a counter between two snapshots.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// The growth.
@@ -102,10 +103,10 @@ impl Snapshot {
         decoded.map_err(|fault| ReadError { path: path.to_owned(), fault })
     }
 
-    /// Reads the files of all processes that count in `directory`.
+    /// Reads the files of all processes in `directory`.
     ///
     /// # Errors
-    /// The directory cannot be listed. One that is not there holds nothing.
+    /// The directory cannot be listed. A missing directory counts as empty.
     pub fn list(directory: &Path) -> Result<Listing, ReadError> {
         let fault = |path: &Path, error| ReadError { path: path.to_owned(), fault: BlockError::Io(error) };
         let files = publish::shared_files(directory, Content::Counters, Access::Read);
@@ -132,7 +133,7 @@ impl Snapshot {
         Ok(listing)
     }
 
-    /// Removes the files that dead processes left in `directory` and says which.
+    /// Removes the files left by dead processes in `directory` and returns their paths.
     ///
     /// # Errors
     /// The directory cannot be listed.
@@ -141,8 +142,8 @@ impl Snapshot {
             .map_err(|error| ReadError { path: directory.to_owned(), fault: BlockError::Io(error) })
     }
 
-    /// Whether the process may be the one that it says: the file is root's or one's own, or of the
-    /// user who runs that process. Another user can put any number into his files.
+    /// Whether the named process may be genuine: the file belongs to root, to the reader, or to the
+    /// user who runs that process. Other users can put any number into their files.
     pub fn is_credible(&self) -> bool {
         self.user.is_none_or(|user| publish::user_of_process(self.pid) == Some(user))
     }
@@ -152,7 +153,7 @@ impl Snapshot {
         self.samples.iter().find(|sample| sample.name == name)
     }
 
-    /// The number of that name: a counter or a gauge.
+    /// The value of the counter or gauge of that name.
     pub fn count(&self, name: &str) -> Option<u64> {
         match self.sample(name)?.reading {
             Reading::Counter(value) | Reading::Gauge(value) => Some(value),
@@ -168,8 +169,9 @@ impl Snapshot {
         }
     }
 
-    /// How the counter `name` grew since `earlier`, a snapshot of the same process. `None` where it
-    /// is not a counter of both; what an earlier snapshot does not know began at zero in between.
+    /// The growth of the counter `name` since `earlier`, a snapshot of the same process. `None` if
+    /// it is not a counter in both; one that is missing in the earlier snapshot started at zero
+    /// since.
     pub fn change(&self, name: &str, earlier: &Self) -> Option<Change> {
         let Reading::Counter(now) = self.sample(name)?.reading else { return None };
         let before = match earlier.sample(name).map(|sample| &sample.reading) {
@@ -182,14 +184,14 @@ impl Snapshot {
         Some(Change { count, per_second })
     }
 
-    /// The present values of words that a block of this process wrote.
+    /// The current values of words that a block of this process wrote.
     pub(super) fn of_words(words: &[AtomicU64]) -> Self {
         Self::decode(words).expect("a block writes what a snapshot reads")
     }
 
     fn decode(source: &(impl Words + ?Sized)) -> Result<Self, BlockError> {
         let head = Header::read(source)?;
-        // The directory is read after the count that published it.
+        // The directory must be read after the count that published it.
         fence(Acquire);
         let directory = read_words(source, layout::HEADER_WORDS, head.entries * layout::ENTRY_WORDS)?;
         let mut entries = Vec::with_capacity(head.entries);
@@ -258,7 +260,7 @@ impl Header {
     }
 }
 
-/// A checked entry. Its value words lie in the file; a text may still turn out to be none.
+/// A checked entry. Its value words lie in the file; a text may still turn out to be invalid.
 struct Entry {
     name: String,
     unit: Unit,
@@ -268,7 +270,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The entry in `words`, or nothing where anything about it is wrong.
+    /// The entry in `words`, or `None` if any part of it is invalid.
     fn decode(words: &[u64], values_capacity: usize) -> Option<Self> {
         let [kind, unit, name_len, ..] = words[0].to_le_bytes();
         let kind = Kind::from_byte(kind)?;
@@ -285,7 +287,7 @@ impl Entry {
         Some(Self { name, unit: Unit::from_byte(unit)?, kind, value, text_len }).filter(|_| sound)
     }
 
-    /// The entry with its value out of `values`, which reach to the end of the last value at least.
+    /// The entry with its value from `values`, which reach at least to the end of its value.
     fn sample(self, values: &[u64]) -> Option<Sample> {
         let words = values.get(self.value)?;
         let reading = match self.kind {
@@ -294,7 +296,7 @@ impl Entry {
             Kind::Histogram => Reading::Histogram(Box::new(Distribution::new(words.first_chunk()?))),
             Kind::Text => {
                 let text = read_text(words, self.text_len, layout::TEXT_MAX)?;
-                // A control character could do things to the operator's terminal.
+                // A control character could be interpreted by the operator's terminal.
                 Reading::Text(Some(text).filter(|text| !text.contains(char::is_control))?)
             }
         };
@@ -302,7 +304,7 @@ impl Entry {
     }
 }
 
-/// `len` bytes of text from the beginning of `words`, if they are there and are UTF-8.
+/// `len` bytes of text from the start of `words`, if they are present and valid UTF-8.
 pub(crate) fn read_text(words: &[u64], len: u64, len_max: usize) -> Option<String> {
     let len = usize::try_from(len).ok().filter(|len| *len <= len_max)?;
     let words = words.get(..layout::text_words(len))?;
@@ -311,7 +313,7 @@ pub(crate) fn read_text(words: &[u64], len: u64, len_max: usize) -> Option<Strin
     String::from_utf8(bytes).ok()
 }
 
-/// Brings together what stands below one scope. Scopes keep the order in which each was first seen.
+/// Groups the values below each scope. Scopes keep the order of their first appearance.
 fn sort_as_tree(samples: &mut [Sample]) {
     let mut seen = std::collections::HashMap::new();
     for (idx, sample) in samples.iter().enumerate() {
@@ -328,11 +330,11 @@ fn prefixes(path: &str) -> impl Iterator<Item = &str> {
     ends.chain([path.len()]).map(|end| &path[..end])
 }
 
-/// Words to decode: a file's, or our own.
+/// Words to decode: from a file, or our own.
 trait Words {
-    /// How many there are; bytes that make no whole word count as one more.
+    /// Number of words; a trailing partial word counts as one.
     fn len(&self) -> io::Result<u64>;
-    /// Copies words from `first` on. They are there: the length was checked.
+    /// Copies words from `first` on. They exist: the length was checked.
     fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()>;
 }
 
@@ -371,7 +373,7 @@ fn read_words(source: &(impl Words + ?Sized), first: usize, len: usize) -> Resul
     Ok(words)
 }
 
-/// Why a shared file was not read: one sentence through `Display`.
+/// Why a shared file could not be read: one sentence through `Display`.
 #[derive(Debug)]
 pub struct ReadError {
     path: PathBuf,

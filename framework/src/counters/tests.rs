@@ -1,5 +1,5 @@
-//! Shared files as another process finds them: live, stale, damaged, and never ours. Not under
-//! Miri: they are mapped.
+//! Shared files as another process finds them: live, stale, damaged, and foreign. Not under Miri:
+//! they are mapped.
 #![cfg(not(miri))]
 
 use std::fs;
@@ -23,8 +23,8 @@ fn block_in(directory: &Path) -> Block {
     block
 }
 
-/// The file of a block with a text, a counter at 7 and a histogram, after `damage` was done to a
-/// copy of its words.
+/// The file of a block with a text, a counter at 7 and a histogram, after `damage` changed a copy
+/// of its words.
 fn damaged(damage: impl FnOnce(&mut Vec<u64>)) -> (TempDir, PathBuf) {
     let directory = directory();
     let block = block_in(directory.path());
@@ -130,7 +130,7 @@ fn pipe_and_link_are_not_opened() {
     let unreadable: Vec<_> = listing.unreadable.iter().map(ReadError::path).collect();
     assert_eq!(unreadable, [&folder, &link]);
     assert_eq!(listing.running.len(), 1);
-    // Nor where it is named.
+    // Nor if it is named directly.
     assert!([folder, link].iter().all(|path| Snapshot::read(path).is_err()));
 }
 
@@ -185,8 +185,8 @@ fn clean_removes_stale_files_and_no_live_one() {
     assert!(live.path().unwrap().exists());
 }
 
-/// An operator who names the wrong directory, or another user who plants files, has nothing removed
-/// that is not ours.
+/// If an operator names the wrong directory, or another user plants files, only our files are
+/// removed.
 #[test]
 fn clean_removes_nothing_that_is_not_ours() {
     let directory = directory();
@@ -200,7 +200,7 @@ fn clean_removes_nothing_that_is_not_ours() {
         (".vimrc.new", ""),
         (".app.1.2.new", "somebody's letters"),
         (".app.1.two.new", ""),
-        // Somebody is about to take the lock.
+        // A process is about to take the lock.
         (&making, ""),
     ];
     for (name, text) in foreign {
@@ -211,13 +211,13 @@ fn clean_removes_nothing_that_is_not_ours() {
     assert_eq!(Snapshot::clean(directory.path()).unwrap(), [""; 0].map(PathBuf::from));
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), foreign.len() + 1);
     assert!(theirs.exists());
-    // Nor does a process that starts.
+    // Nor does the start of a process remove them.
     let _block = Block::create_in(directory.path(), "oms", CAPACITY).unwrap();
     assert!(foreign.iter().all(|(name, _)| directory.path().join(name).exists()));
 }
 
-/// A second name of a file, which others may give it where the kernel lets them
-/// (`fs.protected_hardlinks`), takes the name and never the file.
+/// A second link to a file, which other users may make if the kernel permits it
+/// (`fs.protected_hardlinks`), costs the name and never the file.
 #[test]
 fn hard_link_costs_the_file_nothing() {
     let (directory, stale) = damaged(|_| {});
@@ -230,7 +230,7 @@ fn hard_link_costs_the_file_nothing() {
     assert_eq!(Snapshot::read(&kept).unwrap().count("worker1/rx_frames"), Some(7));
 }
 
-/// Pids are guessed easily, so somebody could take all the names that a process would give its
+/// Pids are easily guessed, so another user could take all the names that a process would give its
 /// files.
 #[test]
 fn names_that_are_all_taken_do_not_keep_a_process_from_starting() {
@@ -244,13 +244,13 @@ fn names_that_are_all_taken_do_not_keep_a_process_from_starting() {
     let block = block_in(directory.path());
     assert_eq!(Snapshot::read(block.path().unwrap()).unwrap().app, "app");
     assert_eq!(Snapshot::list(directory.path()).unwrap().running.len(), 1);
-    // Nobody takes the names of all times.
+    // No one can take the names of all times.
     let name = block.path().unwrap().file_name().unwrap().to_str().unwrap();
     let number = name.strip_prefix(&format!("app.{pid}-")).and_then(|rest| rest.strip_suffix(".counters")).unwrap();
     assert!(number.parse::<u64>().unwrap() >= before, "{name}");
 }
 
-/// Who opens the file before it is locked could lock it himself and have the start wait for ever.
+/// A process that opens the file before it is locked could lock it and block the start for ever.
 #[test]
 fn file_that_is_being_made_is_for_nobody_else_to_open() {
     let directory = directory();
@@ -263,7 +263,7 @@ fn file_that_is_being_made_is_for_nobody_else_to_open() {
     assert_eq!(mode & 0o722, 0o600, "for everybody to read, as far as the umask lets them");
 }
 
-/// What a file says of its length is compared with the length that it has before anything is read.
+/// The length stated in a file is compared with the file's actual length before anything is read.
 #[test]
 fn sparse_file_of_a_terabyte_is_refused_unread() {
     let (_directory, path) = damaged(|_| {});
@@ -272,7 +272,7 @@ fn sparse_file_of_a_terabyte_is_refused_unread() {
     assert!(said.contains("header's length cannot be right"), "{said}");
 }
 
-/// Files are read and not mapped: one that shrinks while it is read is an error and no SIGBUS.
+/// Files are read and not mapped: one that shrinks during the read is an error and no SIGBUS.
 #[test]
 fn file_that_shrinks_while_it_is_read_is_an_error_at_worst() {
     let (_directory, path) = damaged(|_| {});
@@ -295,7 +295,7 @@ fn file_that_shrinks_while_it_is_read_is_an_error_at_worst() {
     assert!(read + refused > 0);
 }
 
-/// Another user can neither hide our processes behind his files nor have us read without end.
+/// Another user can neither hide our processes behind his files nor make us read endlessly.
 #[test]
 fn files_of_one_other_user_are_looked_at_up_to_a_limit() {
     use std::os::unix::fs::chown;
@@ -314,7 +314,7 @@ fn files_of_one_other_user_are_looked_at_up_to_a_limit() {
     assert_eq!((listing.running.len(), listing.stale.len(), listing.unreadable.len()), (1, 256, 1));
     let said = listing.unreadable[0].to_string();
     assert!(said.contains("user 4711 has more than 256 files there"), "{said}");
-    // And whose a file is says the kernel.
+    // And the owner of a file comes from the kernel.
     assert_eq!(listing.running[0].user, None);
     chown(block.path().unwrap(), Some(SOMEBODY + 1), None).unwrap();
     assert_eq!(Snapshot::list(directory.path()).unwrap().running[0].user, Some(SOMEBODY + 1));

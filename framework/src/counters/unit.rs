@@ -1,9 +1,9 @@
-//! What a number counts, so that a table can say it beside the number.
+//! The unit of a number, so that a table can show it.
 
 use core::fmt;
 
-/// What one step of a value means. Stored as one byte in the shared file: the numbers never change
-/// meaning.
+/// The meaning of one step of a value. Stored as one byte in the shared file: the numbers never
+/// change meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub enum Unit {
     Messages = 5,
     /// Bytes.
     Bytes = 6,
-    /// Anything that happens: retries, restarts, gaps.
+    /// Any event: retries, restarts, gaps.
     Events = 7,
     /// Packet buffers.
     Mbufs = 8,
@@ -34,8 +34,8 @@ pub enum Unit {
     Nanoseconds = 11,
     /// CPU cycles.
     Cycles = 12,
-    /// A point in time: nanoseconds since the origin of the writer's clock. Two readings tell
-    /// whether it moves.
+    /// A point in time: nanoseconds since the origin of the writer's clock. Two readings show
+    /// whether it advances.
     ClockNanoseconds = 13,
 }
 
@@ -57,7 +57,7 @@ impl Unit {
         Self::ClockNanoseconds,
     ];
 
-    /// The unit as it stands in tables and JSON; empty for a plain number.
+    /// The unit as shown in tables and JSON; empty for a plain number.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Number => "",
@@ -77,7 +77,7 @@ impl Unit {
         }
     }
 
-    /// The unit that a byte of a shared file names, if it names one.
+    /// The unit of a byte of a shared file, if it is valid.
     pub(super) fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }

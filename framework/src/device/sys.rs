@@ -1,11 +1,11 @@
-//! The system calls of sockets that several devices make: a new socket, its options, a place in the
-//! NIC's filter.
+//! System calls of sockets that several devices make: creating a socket, setting its options,
+//! adding an entry to the NIC's filter.
 //!
 //! `unsafe`, because libc's functions take addresses.
 //!
 //! Invariants:
 //! 1. Every address comes from a reference that is borrowed until the call has returned, and the
-//!    length beside it is the one of what it points to.
+//!    length passed with it is that of the same object.
 //! 2. A descriptor that the kernel returns is new and has no other owner.
 
 use core::ffi::c_int;
@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use zerocopy::{Immutable, IntoBytes};
 
-/// `struct packet_mreq`: what a packet socket wants of a NIC's filter.
+/// `struct packet_mreq`: an entry for the NIC's filter, requested by a packet socket.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 pub(in crate::device) struct PacketRequest {
@@ -25,7 +25,7 @@ pub(in crate::device) struct PacketRequest {
 }
 
 impl PacketRequest {
-    /// About an Ethernet address.
+    /// A request for an Ethernet address.
     pub(in crate::device) fn new(ifindex: u32, kind: u16, mac: [u8; 6]) -> Self {
         let mut address = [0; 8];
         address[..6].copy_from_slice(&mac);
@@ -33,7 +33,7 @@ impl PacketRequest {
     }
 }
 
-/// A new socket that programs started by us do not inherit.
+/// A new socket that child processes do not inherit.
 pub(in crate::device) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     // SAFETY: no address is passed.
     let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
@@ -58,7 +58,7 @@ pub(in crate::device) fn set<T: IntoBytes + Immutable>(
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), len) }).map(drop)
 }
 
-/// What a call returned, or the error that it left.
+/// The return value of a call, or the error in errno.
 pub(in crate::device) fn check(value: c_int) -> io::Result<c_int> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }

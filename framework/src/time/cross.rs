@@ -1,48 +1,48 @@
-//! How two clocks stand to each other: readings of one between two readings of the other, and the
-//! straight line through them, with what is known of its error.
+//! The relation of two clocks: readings of one between two readings of the other, and the straight
+//! line through them, with an error bound.
 //!
 //! ```text
 //!  ours:   before ────────●──────── after        the other clock was read somewhere in between, at the middle give or
 //!                       other                    take half the bracket
 //! ```
 //!
-//! A line is good at the reading that it goes through, to half that reading's bracket, and worse
-//! the farther from it: by what is not known of the rate, and by [`WANDER_PPB`] for what the rate
-//! may do meanwhile. The error is a bound as long as it does not do more; a clock that is set, or
-//! slewed by more, is noticed at the next reading, and its line begins anew. So is a step of our
-//! own, as where the processor's counter goes back.
+//! A line is exact at its base reading, to half that reading's bracket, and less so the farther
+//! from it: by the uncertainty of the rate, and by [`WANDER_PPB`] for changes of the rate. The
+//! error is a bound as long as the rate changes no faster; if a clock is set, or slewed faster, the
+//! next reading detects it, and the line restarts. So does a step of our own clock, as when the
+//! processor's counter steps back.
 
 use core::fmt;
 
 use super::{Clock, Duration, Instant, UnixTime};
 
-/// Readings that a line is drawn through: with ten a second, of the last six seconds.
+/// Readings kept for a line: at ten per second, those of the last six seconds.
 const READINGS_MAX: usize = 64;
-/// What a rate may be off where only one reading is known, in ns a second: oscillators are within
-/// 100 ppm, and NTP slews by 500 ppm at most (`MAXFREQ` in linux/timex.h).
+/// Maximum error of a rate that is known from only one reading, in ns per second: oscillators are
+/// within 100 ppm, and NTP slews by 500 ppm at most (`MAXFREQ` in linux/timex.h).
 const RATE_MAX_PPB: u64 = 600_000;
-/// How much a rate may change while a line stands, in ns a second: an oscillator that warms up, and
-/// NTP's corrections in its steady state. Too low and errors are understated, too high and they
-/// grow faster than they need to.
+/// Maximum change of a rate during the life of a line, in ns per second: an oscillator that warms
+/// up, and NTP's corrections in its steady state. If it is too low errors are understated, if too
+/// high they grow faster than necessary.
 pub const WANDER_PPB: u64 = 1_000;
-/// Bits behind the binary point of a rate: 1 ppm is 2^20 of them.
+/// Fraction bits of a rate: 1 ppm is 2^20.
 const RATE_BITS: u32 = 40;
 const BILLION: u128 = 1_000_000_000;
 
-/// Another clock, read between two readings of ours: a cross timestamp.
+/// A reading of another clock between two readings of ours: a cross timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrossTimestamp {
     /// Our clock before.
     pub before: Instant,
-    /// The other one.
+    /// The other clock.
     pub other: UnixTime,
     /// Our clock after.
     pub after: Instant,
 }
 
 impl CrossTimestamp {
-    /// Reads `other` so many times between readings of `clock`, and keeps the narrowest bracket:
-    /// the thread was not interrupted in that one, if in any. `None` where `other` cannot be read.
+    /// Reads `other` `tries` times between readings of `clock`, and keeps the narrowest bracket:
+    /// the one most likely free of interruptions. `None` if `other` cannot be read.
     pub fn read(clock: &mut impl Clock, mut other: impl FnMut() -> Option<UnixTime>, tries: usize) -> Option<Self> {
         let mut best: Option<Self> = None;
         for _ in 0..tries.max(1) {
@@ -60,7 +60,7 @@ impl CrossTimestamp {
         self.after.since(self.before).as_nanos()
     }
 
-    /// The middle, and half the bracket, rounded up.
+    /// The middle of the bracket, and half its width, rounded up.
     fn reading(&self) -> Reading {
         let bracket = self.bracket();
         let at = self.before + Duration::from_nanos(bracket / 2);
@@ -69,12 +69,12 @@ impl CrossTimestamp {
     }
 }
 
-/// A time, and how far from it the truth may be to either side.
+/// A time with its maximum error to either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate<T> {
     /// The time.
     pub at: T,
-    /// The truth is at most so much earlier or later.
+    /// The true time is at most this much earlier or later.
     pub error: Duration,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Estimate<UnixTime> {
     }
 }
 
-/// A reading as it is kept.
+/// A stored reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reading {
     at: Instant,
@@ -94,19 +94,19 @@ struct Reading {
     error: u64,
 }
 
-/// How another clock runs by ours. 40 bytes that may be copied anywhere; a conversion is two
+/// The relation of another clock to ours. 40 bytes that may be copied freely; a conversion is two
 /// multiplications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockLine {
     base: Reading,
-    /// What the other clock gains on ours, in units of 2^-40.
+    /// The rate at which the other clock gains on ours, in units of 2^-40.
     gain: i64,
-    /// What the error grows by, in ns a second.
+    /// The growth of the error, in ns per second.
     growth_ppb: u64,
 }
 
 impl ClockLine {
-    /// What the other clock shows at `at` of ours.
+    /// The other clock's time at `at` of ours.
     #[inline]
     pub fn to_other(&self, at: Instant) -> Estimate<UnixTime> {
         let distance = i128::from(at.as_nanos()) - i128::from(self.base.at.as_nanos());
@@ -115,22 +115,22 @@ impl ClockLine {
         Estimate { at: UnixTime::from_nanos(clamp(other)), error: self.error(distance) }
     }
 
-    /// What our clock shows when the other one shows `at`.
+    /// Our clock's time when the other one shows `at`.
     #[inline]
     pub fn to_ours(&self, at: UnixTime) -> Estimate<Instant> {
         let distance = i128::from(at.as_nanos()) - i128::from(self.base.other.as_nanos());
-        // Our distance is that of the other clock over (1 + gain).
+        // A distance in our time is that of the other clock over (1 + gain).
         let ours = (distance << RATE_BITS) / ((1 << RATE_BITS) + i128::from(self.gain)).max(1);
         let instant = i128::from(self.base.at.as_nanos()) + ours;
         Estimate { at: Instant::from_nanos(clamp(instant)), error: elsewhere(self.error(ours)) }
     }
 
-    /// What the other clock gains on ours, in ns a second.
+    /// The rate at which the other clock gains on ours, in ns per second.
     pub fn rate_ppb(&self) -> i64 {
         ((i128::from(self.gain) * 1_000_000_000) >> RATE_BITS) as i64
     }
 
-    /// When the reading was made that the line goes through: its error is least there.
+    /// The time of the base reading: the error is least there.
     pub fn base(&self) -> Instant {
         self.base.at
     }
@@ -140,7 +140,7 @@ impl ClockLine {
         let distance = u64::try_from(distance.unsigned_abs()).unwrap_or(u64::MAX);
         let grown = (u128::from(distance) * u128::from(self.growth_ppb)).div_ceil(BILLION);
         let grown = u64::try_from(grown).unwrap_or(u64::MAX);
-        // One more for what the arithmetic rounds.
+        // One more for rounding.
         Duration::from_nanos(grown.saturating_add(self.base.error).saturating_add(1))
     }
 
@@ -150,14 +150,15 @@ impl ClockLine {
         [at.as_nanos(), other.as_nanos(), error, self.gain.cast_unsigned(), self.growth_ppb]
     }
 
-    /// Of words that [`to_words`](Self::to_words) made.
+    /// The inverse of [`to_words`](Self::to_words).
     pub fn from_words([at, other, error, gain, growth_ppb]: [u64; 5]) -> Self {
         let base = Reading { at: Instant::from_nanos(at), other: UnixTime::from_nanos(other), error };
         Self { base, gain: gain.cast_signed(), growth_ppb }
     }
 }
 
-/// An error by one clock, by another one that may run faster: a thousandth more covers every rate.
+/// Converts an error from one clock to another that may run faster: a thousandth more covers every
+/// rate.
 pub(super) fn elsewhere(error: Duration) -> Duration {
     error + Duration::from_nanos(error.as_nanos().div_ceil(1_000))
 }
@@ -166,7 +167,7 @@ fn clamp(ns: i128) -> u64 {
     ns.clamp(0, i128::from(u64::MAX)) as u64
 }
 
-/// Draws the line through readings as they come. Not for the hot path: a reading costs some hundred
+/// Fits the line through the readings so far. Not for the hot path: a reading costs some hundred
 /// nanoseconds of arithmetic.
 #[derive(Clone, Debug, Default)]
 pub struct ClockTracker {
@@ -182,7 +183,7 @@ impl ClockTracker {
         Self { readings: Vec::with_capacity(READINGS_MAX), line: None, steps: 0 }
     }
 
-    /// Takes a reading, and gives the line as it is from now on.
+    /// Adds a reading, and returns the line from now on.
     pub fn add(&mut self, sample: &CrossTimestamp) -> ClockLine {
         let reading = sample.reading();
         if self.line.is_some_and(|line| contradicts(&line, &reading)) {
@@ -203,20 +204,21 @@ impl ClockTracker {
         self.line
     }
 
-    /// How often the other clock was where it could not be: somebody set it.
+    /// How often a reading of the other clock contradicted the line: it was set.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 }
 
-/// Whether a reading is off the line by more than both their errors.
+/// Whether a reading deviates from the line by more than both their errors.
 fn contradicts(line: &ClockLine, reading: &Reading) -> bool {
     let expected = line.to_other(reading.at);
     let off = expected.at.as_nanos().abs_diff(reading.other.as_nanos());
     off > reading.error.saturating_add(expected.error.as_nanos())
 }
 
-/// The line through the reading that is best now, with the rate to the one that says most about it.
+/// The line through the most accurate current reading, with the rate to the reading that determines
+/// it best.
 fn draw(readings: &[Reading], newest: &Reading) -> ClockLine {
     let aged = |reading: &&Reading| {
         let age = newest.at.since(reading.at).as_nanos();
@@ -229,7 +231,7 @@ fn draw(readings: &[Reading], newest: &Reading) -> ClockLine {
     best.unwrap_or(first)
 }
 
-/// The line through two readings, where they are far enough apart to say anything.
+/// The line through two readings, if they are far enough apart to determine a rate.
 fn through(base: &Reading, far: &Reading) -> Option<ClockLine> {
     let ours = i128::from(far.at.as_nanos()) - i128::from(base.at.as_nanos());
     let other = i128::from(far.other.as_nanos()) - i128::from(base.other.as_nanos());
@@ -250,16 +252,16 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-    /// What the other clock shows at our origin.
+    /// The other clock's time at our origin.
     const ORIGIN: u64 = 1_700_000_000 * SECOND;
 
-    /// What a clock shows that gains `ppb`.
+    /// The time of a clock that gains `ppb`.
     fn other_at(at: u64, ppb: i64) -> u64 {
         let gained = i128::from(at) * i128::from(ppb) / 1_000_000_000;
         (i128::from(ORIGIN + at) + gained) as u64
     }
 
-    /// A reading at `at`, so long before and after it.
+    /// A reading at `at`, with the bracket from `before` to `after` it.
     fn sample(at: u64, (before, after): (u64, u64), ppb: i64) -> CrossTimestamp {
         CrossTimestamp {
             before: Instant::from_nanos(at - before),
@@ -277,7 +279,7 @@ mod tests {
         let line = ClockTracker::new().add(&sample(5 * SECOND, (30, 90), 0));
         let there = line.to_other(Instant::from_nanos(5 * SECOND + 30));
         assert_eq!((there.at.as_nanos(), there.error.as_nanos()), (ORIGIN + 5 * SECOND, 62));
-        // Nobody knows its rate yet.
+        // Its rate is not known yet.
         let later = line.to_other(Instant::from_nanos(6 * SECOND + 30));
         assert_eq!(later.error.as_nanos(), 600_062);
     }
@@ -338,7 +340,8 @@ mod tests {
     }
 
     proptest! {
-        /// The promise: whatever the rate, the brackets and where in them the other clock was read.
+        /// The guarantee: whatever the rate, the brackets and where in them the other clock was
+        /// read.
         #[test]
         fn truth_is_within_the_stated_error(
             ppb in -500_000i64..500_000,

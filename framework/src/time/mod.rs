@@ -1,8 +1,8 @@
-//! Time on the data path: nanoseconds in a `u64`, read once per poll and handed down.
+//! Time on the data path: nanoseconds in a `u64`, read once per poll and passed down.
 //!
-//! `Instant` counts from an origin that its clock chose, so instants of two clocks do not compare.
-//! Nothing below the worker reads a clock: nodes, machines and devices take `now` as an argument,
-//! which is what lets the simulator and a replay run the same code in virtual time.
+//! `Instant` counts from an origin that its clock chose, so instants of two clocks are not
+//! comparable. Nothing below the worker reads a clock: nodes, machines and devices take `now` as an
+//! argument, so that the simulator and a replay run the same code in virtual time.
 
 mod cross;
 mod timeline;
@@ -24,14 +24,14 @@ pub struct Instant(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(u64);
 
-/// A moment by the wall: nanoseconds since the Unix epoch, 1 January 1970 UTC. What a NIC or a
-/// capture stamps a frame with. A type of its own, because it does not compare with an [`Instant`]
-/// of the worker's clock.
+/// Wall clock time: nanoseconds since the Unix epoch, 1 January 1970 UTC. The timestamp of a NIC or
+/// a capture. A separate type, because it is not comparable with an [`Instant`] of the worker's
+/// clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixTime(u64);
 
 impl UnixTime {
-    /// The moment `ns` nanoseconds after the epoch.
+    /// The time `ns` nanoseconds after the epoch.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
@@ -58,7 +58,7 @@ impl Instant {
         self.0
     }
 
-    /// The time from `earlier` to `self`; zero where `earlier` is the later one.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
@@ -141,14 +141,14 @@ impl fmt::Display for Duration {
     }
 }
 
-/// Where the worker gets its `now` from: once per poll, nowhere else.
+/// The source of the worker's `now`: read once per poll, nowhere else.
 pub trait Clock {
-    /// The present. Never goes backwards.
+    /// The current time. Never goes backwards.
     fn now(&mut self) -> Instant;
 }
 
-/// The machine's monotonic clock through the standard library: about 22 ns a read (vDSO), no system
-/// call on hardware with a stable TSC.
+/// The machine's monotonic clock through the standard library: about 22 ns per read (vDSO), no
+/// system call on hardware with a stable TSC.
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicClock {
     origin: std::time::Instant,
@@ -168,19 +168,19 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// A clock that stands still until it is told to move: tests, replays, the simulator.
+/// A clock that advances only when set: for tests, replays, the simulator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ManualClock {
     now: Instant,
 }
 
 impl ManualClock {
-    /// Moves to `now`; a step backwards is ignored, as no clock may go backwards.
+    /// Sets the time to `now`; a step backwards is ignored, as no clock may go backwards.
     pub fn set(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
-    /// Moves on by `span`.
+    /// Advances by `span`.
     pub fn advance(&mut self, span: Duration) {
         self.now += span;
     }

@@ -1,41 +1,41 @@
-//! One timeline: the worker's clock, the wall and the NIC's clock, joined, each conversion with its
-//! error.
+//! The timeline: relates the worker's clock, the wall clock and the NIC's clock, each conversion
+//! with its error.
 
 use super::cross::elsewhere;
 use super::{ClockLine, Estimate, Instant, UnixTime};
 
-/// What is known of other clocks by the worker's: plain numbers, read without a lock, a clock or a
-/// system call. Whoever samples the clocks makes it anew: [`ClockTracker`](super::ClockTracker)
-/// where the caller does, a thread of [`worker::timeline`](../worker/timeline/index.html) where
-/// that does.
+/// The relations of other clocks to the worker's: plain numbers, read without a lock, a clock or a
+/// system call. The sampler of the clocks updates it: a caller with
+/// [`ClockTracker`](super::ClockTracker), or a thread of
+/// [`worker::timeline`](../worker/timeline/index.html).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// The wall: UTC or TAI, as the sampler was told.
+    /// The wall clock: UTC or TAI, as the sampler is configured.
     pub wall: Option<ClockLine>,
     /// The NIC's clock, which stamps frames: its PTP hardware clock.
     pub nic: Option<ClockLine>,
 }
 
 impl Timeline {
-    /// The wall at an instant of the worker's clock.
+    /// The wall clock time at an instant of the worker's clock.
     #[inline]
     pub fn wall_at(&self, at: Instant) -> Option<Estimate<UnixTime>> {
         Some(self.wall?.to_other(at))
     }
 
-    /// When, by the worker's clock, the wall shows `at`.
+    /// The worker's time when the wall clock shows `at`.
     #[inline]
     pub fn instant_of_wall(&self, at: UnixTime) -> Option<Estimate<Instant>> {
         Some(self.wall?.to_ours(at))
     }
 
-    /// When, by the worker's clock, the NIC stamped a frame with `at`.
+    /// The worker's time when the NIC stamped a frame with `at`.
     #[inline]
     pub fn instant_of_nic(&self, at: UnixTime) -> Option<Estimate<Instant>> {
         Some(self.nic?.to_ours(at))
     }
 
-    /// What the wall showed when the NIC stamped a frame with `at`. The errors of both clocks add
+    /// The wall clock time when the NIC stamped a frame with `at`. The errors of both clocks add
     /// up.
     #[inline]
     pub fn wall_of_nic(&self, at: UnixTime) -> Option<Estimate<UnixTime>> {
@@ -56,7 +56,7 @@ impl Timeline {
         words
     }
 
-    /// Of words that [`to_words`](Self::to_words) made.
+    /// The inverse of [`to_words`](Self::to_words).
     pub fn from_words(words: &[u64; 12]) -> Self {
         let line = |half: &[u64; 6]| {
             let [is_there, rest @ ..] = *half;
@@ -74,7 +74,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A clock that shows `origin` at ours, read ten times within 100 ns.
+    /// A clock that shows `origin` at our zero, read ten times within 100 ns.
     fn line(origin: u64) -> ClockLine {
         let mut tracker = ClockTracker::new();
         let sample = |second: u64| CrossTimestamp {

@@ -1,20 +1,19 @@
-//! A clock from the processor's own time stamp counter: about 10 ns a read where the system's takes
-//! 22, which is what an idle turn of the loop spends most of its time on.
+//! A clock from the processor's time stamp counter: about 10 ns per read instead of the system's
+//! 22, the largest part of an idle turn of the loop.
 //!
-//! The counter's rate is measured against the monotonic clock once, at start. It is good to a few
-//! parts in a million, so an hour may be some milliseconds off the wall: right for timers and
+//! The counter's rate is measured against the monotonic clock once, at start. It is accurate to a
+//! few parts in a million, so an hour may deviate by some milliseconds: good for timers and
 //! latencies, not for dates.
 //!
-//! A counter can go back: a virtual machine is moved or restored, a machine wakes from sleep with
-//! its counter at zero. Then the clock asks the system's once, and goes on from what that says:
-//! time neither runs backwards nor stands still, and what passed meanwhile is counted as the system
-//! counts it. The rate stays the one that was measured at start, also where another processor
-//! counts at another: a process that was moved to other hardware is better started anew.
+//! A counter can step back: a virtual machine is moved or restored, a machine wakes from sleep with
+//! its counter at zero. Then the clock reads the system's once, and continues from that: time
+//! neither runs backwards nor stands still, and the time that passed is counted as the system
+//! counts it. The rate remains the one measured at start, even if another processor has another
+//! rate: a process that was moved to other hardware should be restarted.
 //!
-//! Copies of a clock show the same time, whichever of them sees first that the counter went back:
-//! they share the point that time is counted from. Where a copy has shown more than the new point
-//! says, that point moves on for all, so the copies differ until each of them was read once more,
-//! by what the rate was wrong since the start.
+//! Copies of a clock show the same time, whichever of them detects the step first: they share the
+//! base from which time is counted. If a copy has shown more than the new base, the base moves on
+//! for all, so until each copy was read once more they differ by the accumulated error of the rate.
 //!
 //! Invariants:
 //! 1. `rdtsc` is an instruction that every x86-64 has; it reads a counter and touches no memory.
@@ -25,55 +24,54 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use super::{Clock, Duration, Instant};
 
-/// How long the rate is measured. Both ends are uncertain by some 30 ns, so 20 ms give three parts
-/// in a million.
+/// Duration of the rate measurement. Both ends are uncertain by some 30 ns, so 20 ms give three
+/// parts in a million.
 const CALIBRATION: StdDuration = StdDuration::from_millis(20);
 
-/// Bits behind the binary point of the rate.
+/// Fraction bits of the rate.
 const FRACTION_BITS: u32 = 32;
 
-/// As far as the counters of two cores of a machine may differ, and more: 0.2 to 1 ms. A step back
-/// of so little is waited out.
+/// Upper bound of the difference between the counters of two cores of a machine: 0.2 to 1 ms. The
+/// clock waits out so small a step back.
 const SKEW_MAX: u64 = 1 << 20;
 
-/// A clock that counts processor ticks. Its copies ([`Clone`]) have one origin, now and later.
+/// A clock that counts processor ticks. Copies ([`Clone`]) share one origin, now and later.
 #[derive(Clone, Debug)]
 pub struct TscClock {
-    /// The point that this copy counts from.
+    /// The base that this copy counts from.
     base: Base,
-    /// Nanoseconds a tick, with [`FRACTION_BITS`] of fraction.
+    /// Nanoseconds per tick, with [`FRACTION_BITS`] of fraction.
     ns_per_tick: u64,
-    /// The counter as this copy read it last, never before the base.
+    /// The last counter value that this copy read, never before the base.
     last: u64,
-    /// The system's clock at our zero, for when the counter has gone back.
+    /// The system's clock at our zero, for use after a step back.
     zero: StdInstant,
     shared: Arc<Shared>,
 }
 
-/// What the copies of a clock share.
+/// The state that the copies of a clock share.
 #[derive(Debug)]
 struct Shared {
-    /// The number of the base, looked at with each reading.
+    /// The number of the base, checked at each reading.
     number: AtomicU64,
-    /// The point that all count from, as each learns with its next reading.
+    /// The base of all copies; each adopts it at its next reading.
     base: Mutex<Base>,
 }
 
-/// A point that time is counted from.
+/// A base that time is counted from.
 #[derive(Clone, Copy, Debug)]
 struct Base {
-    /// Counts the times that it was moved.
+    /// Incremented at each change of the base.
     number: u64,
-    /// A reading of the counter,
+    /// A counter value,
     ticks: u64,
-    /// and when it was.
+    /// and its time.
     at: Instant,
 }
 
 impl TscClock {
-    /// Measures the rate for 20 ms and starts at zero. `None` where the counter does not run at one
-    /// rate at all times (no invariant TSC), or where this is not x86-64: use
-    /// [`MonotonicClock`](super::MonotonicClock).
+    /// Measures the rate for 20 ms and starts at zero. `None` if the counter's rate is not constant
+    /// (no invariant TSC), or if this is not x86-64: use [`MonotonicClock`](super::MonotonicClock).
     pub fn start() -> Option<Self> {
         if !runs_evenly() {
             return None;
@@ -108,7 +106,7 @@ impl TscClock {
         self.base.number == self.shared.number.load(Ordering::Relaxed)
     }
 
-    /// The counter is behind what it was, or another copy has found it so.
+    /// Handles a counter that has stepped back, or a new base from another copy.
     #[cold]
     fn settle(&mut self, ticks: u64, counter: impl Fn() -> u64, system: impl FnOnce(StdInstant) -> Instant) -> Instant {
         let shown = self.time(self.last);
@@ -117,7 +115,7 @@ impl TscClock {
         }
         // No panic leaves it half written.
         let mut base = self.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
-        // The base may be from behind the step, and the reading that led here from before it.
+        // The base may be from after the step, and the reading that led here from before it.
         let ticks = counter();
         let least = if base.number == self.base.number { self.last } else { base.ticks };
         if least.saturating_sub(ticks) <= SKEW_MAX {
@@ -172,7 +170,7 @@ fn ticks() -> u64 {
     0
 }
 
-/// Whether the counter runs at one rate through all power states: CPUID 0x8000_0007, EDX bit 8
+/// Whether the counter's rate is constant through all power states: CPUID 0x8000_0007, EDX bit 8
 /// (Intel SDM 18.17.1, AMD APM 3, E.4.6).
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn runs_evenly() -> bool {
@@ -206,7 +204,7 @@ mod tests {
         assert!(before > Instant::ZERO);
     }
 
-    /// Two ticks a nanosecond.
+    /// Two ticks per nanosecond.
     fn clock(ticks: u64) -> TscClock {
         TscClock::counting_from(ticks, StdInstant::now(), 1 << 31)
     }
@@ -216,12 +214,12 @@ mod tests {
     }
 
     impl TscClock {
-        /// Reads the clock where the counter stands at `ticks`. The system's clock is not asked.
+        /// Reads the clock at counter value `ticks`. The system's clock is not read.
         fn read(&mut self, ticks: u64) -> u64 {
             self.at(|| ticks, unasked).as_nanos()
         }
 
-        /// The same where the system's clock shows `ns`.
+        /// The same if the system's clock shows `ns`.
         fn read_beside(&mut self, ticks: u64, ns: u64) -> u64 {
             self.at(|| ticks, |_| Instant::from_nanos(ns)).as_nanos()
         }
@@ -243,7 +241,7 @@ mod tests {
         // The machine woke with the counter at 50, and the system has counted 7 µs since the start.
         assert_eq!(clock.read_beside(50, 7_000), 7_000);
         assert_eq!(clock.read(250), 7_100);
-        // Again, and the system's clock is behind ours: ours goes on from where it stood.
+        // Again, and the system's clock is behind ours: ours continues from its last value.
         assert_eq!(clock.read(250 + (1 << 30)), 7_100 + (1 << 29));
         assert_eq!(clock.read_beside(0, 8_000), 7_100 + (1 << 29));
         assert_eq!(clock.read(2), 7_101 + (1 << 29));
@@ -255,11 +253,11 @@ mod tests {
         let mut sampler = worker.clone();
         assert_eq!(sampler.read((1 << 40) + 2_000), 1_000);
         assert_eq!(worker.read((1 << 40) + 8_000), 4_000);
-        // The worker sees it, and the other copy learns of it: the system's clock is asked once.
+        // The worker detects it, and the other copy adopts it: the system's clock is read once.
         assert_eq!(worker.read_beside(50, 7_000), 7_000);
         assert_eq!(sampler.read(250), 7_100);
         assert_eq!(worker.read(250), 7_100);
-        // The copy that sees it has not been read for long, and the system's clock is slow.
+        // The copy that detects it has not been read for long, and the system's clock is slow.
         let (early, late) = (6_975 + (1 << 24), 6_975 + (1 << 29));
         assert_eq!((sampler.read(1 << 25), worker.read(1 << 30)), (early, late));
         assert_eq!(sampler.read_beside(10, 9_000), early);
@@ -267,7 +265,7 @@ mod tests {
         assert_eq!((worker.read(30), sampler.read(30)), (late + 10, late + 10));
     }
 
-    /// A copy that was not read for so long that the counter has passed what it read last.
+    /// A copy that was not read for so long that the counter has passed its last value.
     #[test]
     fn copy_that_cannot_see_that_the_counter_went_back_learns_it() {
         let mut worker = clock(1 << 30);
@@ -286,7 +284,7 @@ mod tests {
             for ticks in readings {
                 let now = clock.read_beside(ticks, 0);
                 proptest::prop_assert!(now >= before);
-                // From here on the counter counts.
+                // From here on the counter advances.
                 let after = clock.read_beside(ticks.saturating_add(2 * SKEW_MAX), 0);
                 proptest::prop_assert!(after > now || ticks > u64::MAX - 2 * SKEW_MAX);
                 before = after;

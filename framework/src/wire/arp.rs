@@ -1,6 +1,6 @@
-//! ARP for IPv4 over Ethernet (RFC 826): 28 bytes that ask for a MAC address or tell one.
+//! ARP for IPv4 over Ethernet (RFC 826): requests and replies of 28 bytes.
 //!
-//! What is learned from a packet, and whether to answer, is the neighbor table's business.
+//! The neighbor table decides what to learn from a packet, and whether to answer.
 
 use core::net::Ipv4Addr;
 
@@ -14,7 +14,7 @@ pub(crate) const PACKET_LEN: usize = 28;
 
 const HARDWARE_ETHERNET: u16 = 1;
 
-/// What a packet wants.
+/// The operation of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArpOperation {
     /// Who has the target address?
@@ -23,7 +23,7 @@ pub enum ArpOperation {
     Reply,
 }
 
-/// A packet as it lies in the frame. One that came from `parse` is known to be Ethernet and IPv4.
+/// A packet as it lies in the frame. A packet from `parse` is known to be Ethernet and IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ArpPacket {
@@ -43,18 +43,18 @@ pub struct ArpPacket {
 pub struct ArpFields {
     /// Request or reply.
     pub operation: ArpOperation,
-    /// Who speaks.
+    /// The sender's MAC address.
     pub sender_mac: MacAddr,
-    /// The speaker's address; unspecified in a probe (RFC 5227 2.1.1).
+    /// The sender's IP address; unspecified in a probe (RFC 5227 2.1.1).
     pub sender_ip: Ipv4Addr,
-    /// Who is meant; zero in a request.
+    /// The target's MAC address; zero in a request.
     pub target_mac: MacAddr,
-    /// The address asked for, or the asker's.
+    /// The target's IP address: in a request the address to resolve, in a reply the requester's.
     pub target_ip: Ipv4Addr,
 }
 
 impl ArpPacket {
-    /// A packet ready to be written.
+    /// A packet with these values.
     pub const fn new(fields: &ArpFields) -> Self {
         Self {
             hardware_type: U16::new(HARDWARE_ETHERNET),
@@ -88,15 +88,14 @@ impl ArpPacket {
         if !matches!(packet.operation.get(), 1 | 2) {
             return Err(ArpError::Operation);
         }
-        // RFC 1812 3.3.2: never believe that a station is at a broadcast or multicast address.
+        // RFC 1812 3.3.2: a station's MAC address is never broadcast or multicast.
         if !packet.sender_mac.is_unicast() {
             return Err(ArpError::SenderMac);
         }
         Ok((packet, padding))
     }
 
-    /// Writes the packet and returns its 28 bytes as a length. Padding to Ethernet's minimum is the
-    /// device's business.
+    /// Writes the packet and returns its length of 28 bytes. The device pads to Ethernet's minimum.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
         self.write_to_prefix(bytes).map_err(|_| EmitError::NoRoom)?;
@@ -109,45 +108,45 @@ impl ArpPacket {
         if self.operation.get() == 1 { ArpOperation::Request } else { ArpOperation::Reply }
     }
 
-    /// Who speaks.
+    /// The sender's MAC address.
     #[inline]
     pub const fn sender_mac(&self) -> MacAddr {
         self.sender_mac
     }
 
-    /// The speaker's address.
+    /// The sender's IP address.
     #[inline]
     pub fn sender_ip(&self) -> Ipv4Addr {
         self.sender_ip.into()
     }
 
-    /// Who is meant.
+    /// The target's MAC address.
     #[inline]
     pub const fn target_mac(&self) -> MacAddr {
         self.target_mac
     }
 
-    /// The address asked for, or the asker's.
+    /// The target's IP address: in a request the address to resolve, in a reply the requester's.
     #[inline]
     pub fn target_ip(&self) -> Ipv4Addr {
         self.target_ip.into()
     }
 
-    /// True for a probe: somebody asks whether an address is free before taking it
-    /// (RFC 5227 2.1.1).
+    /// True for a probe: a host checks whether an address is free before taking it (RFC 5227
+    /// 2.1.1).
     pub fn is_probe(&self) -> bool {
         self.operation() == ArpOperation::Request && self.sender_ip().is_unspecified()
     }
 
-    /// True for an announcement, also called gratuitous: the sender tells its own address
-    /// (RFC 5227 2.3).
+    /// True for an announcement, also called gratuitous: the sender announces its own address (RFC
+    /// 5227 2.3).
     pub fn is_announcement(&self) -> bool {
         self.sender_ip == self.target_ip
     }
 }
 
 reasons! {
-    /// Why bytes are not an ARP packet that we take.
+    /// Why bytes are not a valid ARP packet.
     ArpError {
         /// Fewer than 28 bytes.
         Short => "ARP packet short of 28 bytes",

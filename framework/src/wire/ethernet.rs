@@ -1,12 +1,12 @@
-//! Ethernet II: the 14-byte header, and the walk over it and its VLAN tags.
+//! Ethernet II: the 14-byte header, and parsing of it and its VLAN tags.
 //!
 //! ```text
 //!  0        6        12    14
 //!  | dst    | src    | type | payload …                 untagged
 //!  | dst    | src    | tag(4) | [tag(4)] | type | …     802.1Q, QinQ
 //! ```
-//! The frame check sequence is the device's business and is not in the bytes that arrive here.
-//! Padding is: what the payload says of its own length decides where it ends.
+//! The device handles the frame check sequence, which is not in the bytes here. Padding is
+//! included: the payload's own length field determines where it ends.
 
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -17,7 +17,7 @@ use super::vlan::VlanTags;
 /// Bytes of the header without tags.
 pub const HEADER_LEN: usize = 14;
 
-/// A received frame, taken apart: the header, up to two tags, and what they carry.
+/// A parsed frame: the header, up to two tags, and the payload.
 #[derive(Clone, Copy, Debug)]
 pub struct EthernetFrame<'a> {
     /// The first 14 bytes. In a tagged frame its EtherType is the one of the outer tag: use
@@ -25,14 +25,14 @@ pub struct EthernetFrame<'a> {
     pub header: &'a EthernetHeader,
     /// The tags between the addresses and the final EtherType.
     pub tags: VlanTags,
-    /// What the payload is.
+    /// The payload's type.
     pub ethertype: EtherType,
-    /// All that follows, padding included.
+    /// All bytes that follow, padding included.
     pub payload: &'a [u8],
 }
 
 impl<'a> EthernetFrame<'a> {
-    /// Walks over the header and at most two tags. Untagged IPv4 takes the first branch.
+    /// Parses the header and at most two tags. Untagged IPv4 takes the first branch.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, EthernetError> {
         let (header, payload) = EthernetHeader::parse(bytes)?;
@@ -52,14 +52,14 @@ impl<'a> EthernetFrame<'a> {
         Ok(Self { header, tags, ethertype, payload })
     }
 
-    /// Bytes of the header and its tags: what to advance by to reach the payload.
+    /// Bytes of the header and its tags: the offset of the payload.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN + self.tags.len()
     }
 }
 
-/// The 14 bytes in front of an untagged frame.
+/// The 14-byte header of an untagged frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct EthernetHeader {
@@ -75,24 +75,24 @@ pub struct EthernetFields {
     pub dst: MacAddr,
     /// Source.
     pub src: MacAddr,
-    /// What the payload is.
+    /// The payload's type.
     pub ethertype: EtherType,
 }
 
 impl EthernetHeader {
-    /// A header ready to be written.
+    /// A header with these values.
     #[inline]
     pub const fn new(fields: EthernetFields) -> Self {
         Self { dst: fields.dst, src: fields.src, ethertype: U16::new(fields.ethertype.0) }
     }
 
-    /// The header in front of `bytes`, and the bytes behind it. Does not look at tags.
+    /// The header at the front of `bytes`, and the bytes behind it. Does not parse tags.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), EthernetError> {
         Self::ref_from_prefix(bytes).map_err(|_| EthernetError::Short)
     }
 
-    /// Writes the header and returns its 14 bytes as a length.
+    /// Writes the header and returns its length of 14 bytes.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
         self.write_to_prefix(bytes).map_err(|_| EmitError::NoRoom)?;
@@ -124,7 +124,7 @@ impl EthernetHeader {
         self.src
     }
 
-    /// What follows these 14 bytes: a tag, if the frame has one.
+    /// The type of the bytes that follow: a tag, if the frame has one.
     #[inline]
     pub fn ethertype(&self) -> EtherType {
         EtherType(self.ethertype.get())
@@ -144,7 +144,7 @@ impl EthernetHeader {
 }
 
 reasons! {
-    /// Why bytes are not an Ethernet frame that we take.
+    /// Why bytes are not a valid Ethernet frame.
     EthernetError {
         /// Fewer than 14 bytes.
         Short => "Ethernet header short of 14 bytes",

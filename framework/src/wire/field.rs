@@ -1,5 +1,5 @@
-//! The fields that several formats share: MAC addresses, EtherTypes, IP protocol numbers, and why
-//! an emit can fail.
+//! The fields that several formats share: MAC addresses, EtherTypes, IP protocol numbers, and the
+//! errors of emit.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -17,7 +17,7 @@ pub struct MacAddr(pub [u8; 6]);
 impl MacAddr {
     /// All ones: every station of the segment.
     pub const BROADCAST: Self = Self([0xff; 6]);
-    /// All zeros: what ARP puts where the address is not known yet.
+    /// All zeros: ARP's value for an unknown address.
     pub const ZERO: Self = Self([0; 6]);
 
     /// The address that carries an IPv4 multicast group: 01:00:5e and the low 23 bits
@@ -112,7 +112,7 @@ reasons! {
     }
 }
 
-/// What follows an Ethernet header. Numbers below 0x0600 are lengths of 802.3 frames, not types.
+/// The type of an Ethernet payload. Numbers below 0x0600 are lengths of 802.3 frames, not types.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EtherType(pub u16);
 
@@ -160,7 +160,7 @@ impl fmt::Debug for EtherType {
     }
 }
 
-/// What an IPv4 packet carries.
+/// The protocol of an IPv4 payload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Protocol(pub u8);
 

@@ -1,8 +1,8 @@
-//! ICMP for IPv4 (RFC 792): echo, and the errors that quote the packet they are about.
+//! ICMP for IPv4 (RFC 792): echo, and errors, which quote the packet that caused them.
 //!
-//! Not on the fast path, so `parse` checks the checksum too and hands out one enum; `emit` is its
-//! mirror. Whether an error may be sent at all (never about an error, a broadcast, a later
-//! fragment: RFC 1122 3.2.2) is decided upstairs.
+//! Not on the fast path, so `parse` also checks the checksum and returns one enum; `emit` is its
+//! mirror. The caller decides whether an error may be sent at all (never about an error, a
+//! broadcast, a later fragment: RFC 1122 3.2.2).
 
 use core::net::Ipv4Addr;
 
@@ -13,10 +13,10 @@ use super::checksum::Sum;
 use super::field::{EmitError, Protocol};
 use super::ipv4::{self, Ipv4Packet};
 
-/// Bytes of the header that all messages share.
+/// Bytes of the header, common to all messages.
 pub const HEADER_LEN: usize = 8;
-/// How much of a packet an error should quote, in bytes: as much as keeps the error within 576
-/// (RFC 1812 4.3.2.3).
+/// Maximum bytes of a packet that an error should quote, so that the error stays within 576 (RFC
+/// 1812 4.3.2.3).
 pub const QUOTED_LEN_MAX: usize = 576 - ipv4::HEADER_LEN - HEADER_LEN;
 
 const ECHO_REPLY: u8 = 0;
@@ -25,35 +25,35 @@ const ECHO_REQUEST: u8 = 8;
 const TIME_EXCEEDED: u8 = 11;
 const PARAMETER_PROBLEM: u8 = 12;
 
-/// A message, with what it carries borrowed from the packet.
+/// A message whose data is borrowed from the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icmpv4Message<'a> {
-    /// Somebody asks whether we are there.
+    /// A ping.
     EchoRequest(Echo<'a>),
     /// The answer, with the same identifier, sequence and data.
     EchoReply(Echo<'a>),
     /// A packet did not reach its destination.
     DestinationUnreachable {
-        /// Why.
+        /// The reason.
         code: Unreachable,
-        /// The beginning of that packet.
+        /// The start of that packet.
         quoted: &'a [u8],
     },
-    /// A packet or its fragments took too long.
+    /// The TTL of a packet, or the reassembly of its fragments, has expired.
     TimeExceeded {
-        /// Where.
+        /// Which of the two.
         code: TimeExceeded,
-        /// The beginning of that packet.
+        /// The start of that packet.
         quoted: &'a [u8],
     },
-    /// A header was refused.
+    /// A header was rejected.
     ParameterProblem {
-        /// 0 where the pointer says what is wrong; 1 for a missing option, 2 for a bad length
-        /// (RFC 1108, RFC 4884).
+        /// 0 if the pointer locates the error; 1 for a missing option, 2 for a bad length (RFC
+        /// 1108, RFC 4884).
         code: u8,
-        /// Offset of the refused byte in the quoted packet.
+        /// Offset of the rejected byte in the quoted packet.
         pointer: u8,
-        /// The beginning of that packet.
+        /// The start of that packet.
         quoted: &'a [u8],
     },
     /// Any other type: redirect, timestamp, router discovery.
@@ -62,21 +62,21 @@ pub enum Icmpv4Message<'a> {
         kind: u8,
         /// Code.
         code: u8,
-        /// The second half of the header, whose meaning is the type's.
+        /// The second half of the header, whose meaning depends on the type.
         rest: [u8; 4],
-        /// What is behind the header.
+        /// The bytes behind the header.
         payload: &'a [u8],
     },
 }
 
-/// What echo messages carry.
+/// The content of echo messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo<'a> {
-    /// Chosen by the asker, often one a process.
+    /// Chosen by the requester, often one per process.
     pub identifier: u16,
-    /// Chosen by the asker, often one a request.
+    /// Chosen by the requester, often one per request.
     pub sequence: u16,
-    /// To be sent back unchanged.
+    /// The data to return unchanged.
     pub data: &'a [u8],
 }
 
@@ -90,11 +90,11 @@ pub enum Unreachable {
     Host,
     /// 2: the host does not speak the protocol.
     Protocol,
-    /// 3: nobody listens on the port.
+    /// 3: no socket on the port.
     Port,
     /// 4: too large for the next link, and fragmentation was forbidden.
     FragmentationNeeded {
-        /// MTU of that link in bytes (RFC 1191 4); 0 from routers that do not tell.
+        /// MTU of that link in bytes (RFC 1191 4); 0 from routers that do not report it.
         mtu: u16,
     },
     /// 5: a source route failed.
@@ -119,7 +119,7 @@ pub enum Unreachable {
     HostPrecedence,
     /// 15: the precedence is too low.
     PrecedenceCutoff,
-    /// A code that no standard names.
+    /// An unassigned code.
     Other(u8),
 }
 
@@ -170,14 +170,14 @@ impl Unreachable {
     }
 }
 
-/// Where the time ran out.
+/// The kind of timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimeExceeded {
     /// 0: the TTL reached zero on the way.
     Ttl,
     /// 1: the destination did not get all fragments in time.
     Reassembly,
-    /// A code that no standard names.
+    /// An unassigned code.
     Other(u8),
 }
 
@@ -201,7 +201,7 @@ impl TimeExceeded {
 }
 
 impl<'a> Icmpv4Message<'a> {
-    /// Reads the message that fills `bytes`, an IPv4 packet's payload, and checks its checksum.
+    /// Parses the message that fills `bytes`, an IPv4 packet's payload, and checks its checksum.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Icmpv4Error> {
         let (header, payload) = Icmpv4Header::ref_from_prefix(bytes).map_err(|_| Icmpv4Error::Short)?;
         if !Sum::of(bytes).is_valid() {
@@ -223,8 +223,8 @@ impl<'a> Icmpv4Message<'a> {
         })
     }
 
-    /// Writes the message with its checksum and returns the bytes written. An error quotes all that
-    /// it is given: cut the packet to [`QUOTED_LEN_MAX`] first.
+    /// Writes the message with its checksum and returns the bytes written. An error quotes all
+    /// bytes given: cut the packet to [`QUOTED_LEN_MAX`] first.
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
         let bytes = bytes.get_mut(..self.len()).ok_or(EmitError::NoRoom)?;
         let mut header = self.header();
@@ -246,19 +246,19 @@ impl<'a> Icmpv4Message<'a> {
         false
     }
 
-    /// True for messages about another packet, which must never cause an error themselves
-    /// (RFC 1122 3.2.2). Types that we do not know count as such, which is the safe side; so do
-    /// source quench and redirect.
+    /// True for messages about another packet, which must never cause an error themselves (RFC 1122
+    /// 3.2.2). Unknown types count as errors, which is the safe side; so do source quench and
+    /// redirect.
     pub fn is_error(&self) -> bool {
         match self {
             Self::EchoRequest(_) | Self::EchoReply(_) => false,
             Self::DestinationUnreachable { .. } | Self::TimeExceeded { .. } | Self::ParameterProblem { .. } => true,
-            // 9 and 10 discover routers; 13 to 18 ask and answer for time, information and masks.
+            // 9 and 10 discover routers; 13 to 18 request and return time, information and masks.
             Self::Other { kind, .. } => !matches!(kind, 9 | 10 | 13..=18),
         }
     }
 
-    /// The packet that an error is about; `None` for messages that quote none.
+    /// The packet that caused the error; `None` for messages that quote none.
     pub fn quoted(&self) -> Option<&'a [u8]> {
         match *self {
             Self::DestinationUnreachable { quoted, .. }
@@ -321,8 +321,8 @@ impl Icmpv4Header {
         Echo { identifier, sequence, data }
     }
 
-    /// The quoted packet without the extensions that may follow it: the second byte of the rest is
-    /// its length in words where there are any, and zero otherwise (RFC 4884 4).
+    /// The quoted packet without the extensions that may follow it: if there are any, the second
+    /// byte of the rest is its length in words, otherwise zero (RFC 4884 4).
     fn quoted<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
         match usize::from(self.rest[1]) * 4 {
             0 => payload,
@@ -331,19 +331,18 @@ impl Icmpv4Header {
     }
 }
 
-/// The flow that an ICMP error is about: what finds the socket or the connection that shall hear of
-/// it.
+/// The flow that an ICMP error is about: it identifies the socket or connection to notify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotedFlow {
-    /// Source address of the quoted packet: ours, if the error is honest.
+    /// Source address of the quoted packet: ours, if the error is genuine.
     pub source: Ipv4Addr,
-    /// Where the packet went.
+    /// Destination address of the quoted packet.
     pub destination: Ipv4Addr,
     /// UDP or TCP.
     pub protocol: Protocol,
-    /// Port that sent it.
+    /// Source port.
     pub source_port: u16,
-    /// Port that it went to.
+    /// Destination port.
     pub destination_port: u16,
     /// Bytes 4 to 8 of the transport header: for TCP the sequence number, which a blind forger does
     /// not know (RFC 5927 4.1).
@@ -351,7 +350,7 @@ pub struct QuotedFlow {
 }
 
 impl QuotedFlow {
-    /// Reads the flow; `None` where the quote is too short, carries neither UDP nor TCP, or is a
+    /// Parses the flow; `None` if the quote is too short, carries neither UDP nor TCP, or is a
     /// later fragment.
     pub fn parse(quoted: &[u8]) -> Option<Self> {
         let packet = Ipv4Packet::parse_quoted(quoted).ok()?;

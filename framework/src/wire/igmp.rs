@@ -1,10 +1,10 @@
-//! IGMP versions 1, 2 and 3 (RFC 1112, RFC 2236, RFC 3376): how a host tells the network which
-//! groups it wants.
+//! IGMP versions 1, 2 and 3 (RFC 1112, RFC 2236, RFC 3376): reports of a host's multicast
+//! memberships.
 //!
-//! `parse` checks the checksum and tells the versions apart; all three share the first eight bytes:
-//! `0:1 type, 1:1 maximum response code, 2:2 checksum, 4:4 group`. When to report, and what to
-//! ignore, is decided by the membership machine. Messages travel with TTL 1 and, from version 2 on,
-//! the router alert option of `ipv4`.
+//! `parse` checks the checksum and determines the version; all three share the first eight bytes:
+//! `0:1 type, 1:1 maximum response code, 2:2 checksum, 4:4 group`. The membership machine decides
+//! when to report, and which messages to ignore. Messages have TTL 1 and, from version 2 on, the
+//! router alert option of `ipv4`.
 
 use core::net::Ipv4Addr;
 
@@ -14,11 +14,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::checksum::Sum;
 use super::field::EmitError;
 
-/// All systems: where general queries go.
+/// All systems: the destination of general queries.
 pub const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-/// All routers: where version 2 leaves go (RFC 2236 6).
+/// All routers: the destination of version 2 leaves (RFC 2236 6).
 pub(crate) const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
-/// Where version 3 reports go (RFC 3376 4.2.14).
+/// The destination of version 3 reports (RFC 3376 4.2.14).
 pub(crate) const REPORT_V3_DESTINATION: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 /// Bytes of version 1 and 2 messages, and of a version 3 report without records.
 pub const MESSAGE_LEN: usize = 8;
@@ -33,23 +33,23 @@ const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
 
-/// A message, with its lists borrowed from the packet.
+/// A message whose lists are borrowed from the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgmpMessage<'a> {
-    /// A router asks who wants what.
+    /// A router queries memberships.
     Query(IgmpQuery<'a>),
-    /// A version 1 host wants the group.
+    /// A version 1 host is a member of the group.
     ReportV1(Ipv4Addr),
-    /// A version 2 host wants the group.
+    /// A version 2 host is a member of the group.
     ReportV2(Ipv4Addr),
-    /// A version 2 host does not want the group any more.
+    /// A version 2 host leaves the group.
     Leave(Ipv4Addr),
-    /// A version 3 host tells its state or a change; write one with [`ReportWriter`].
+    /// A version 3 host reports its state or a change; write one with [`ReportWriter`].
     ReportV3(IgmpRecords<'a>),
 }
 
 impl<'a> IgmpMessage<'a> {
-    /// Reads the message that fills `bytes`, an IPv4 packet's payload, and checks its checksum.
+    /// Parses the message that fills `bytes`, an IPv4 packet's payload, and checks its checksum.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, IgmpError> {
         let (header, rest) = IgmpHeader::ref_from_prefix(bytes).map_err(|_| IgmpError::Short)?;
         if !Sum::of(bytes).is_valid() {
@@ -100,7 +100,7 @@ impl IgmpHeader {
     }
 }
 
-/// Which version a router asks in; the host answers in the same (RFC 3376 7.2.1).
+/// The version of a router's queries; the host answers in the same (RFC 3376 7.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IgmpVersion {
     /// RFC 1112.
@@ -114,24 +114,23 @@ pub enum IgmpVersion {
 /// A query. The fields below `max_response_tenths` are version 3's and zero in older ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IgmpQuery<'a> {
-    /// Told by length and response code (RFC 3376 7.1).
+    /// Determined by length and response code (RFC 3376 7.1).
     pub version: IgmpVersion,
-    /// The group asked for; unspecified in a general query.
+    /// The queried group; unspecified in a general query.
     pub group: Ipv4Addr,
-    /// How long an answer may take, in tenths of a second; 100 in version 1, which has no field for
-    /// it.
+    /// Maximum response time, in tenths of a second; 100 in version 1, which has no field for it.
     pub max_response_tenths: u16,
-    /// Routers that hear the query shall not restart their timers (the S flag).
+    /// Other routers must not restart their timers (the S flag).
     pub suppress: bool,
-    /// How many times the querier wants things said (QRV), 0 to 7; 0 means that it does not tell.
+    /// The querier's robustness variable (QRV), 0 to 7; 0 means unspecified.
     pub robustness: u8,
     /// The querier's interval in seconds (from QQIC).
     pub interval_s: u16,
-    /// The sources asked for; none in a general or group query.
+    /// The queried sources; none in a general or group query.
     pub sources: IgmpSources<'a>,
 }
 
-/// What version 1 routers allow for an answer, in tenths of a second (RFC 2236 4).
+/// The maximum response time of version 1, in tenths of a second (RFC 2236 4).
 const MAX_RESPONSE_V1: u16 = 100;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -143,7 +142,7 @@ struct QueryV3 {
 }
 
 impl<'a> IgmpQuery<'a> {
-    /// True where the router asks for all groups.
+    /// True for a general query.
     pub const fn is_general(&self) -> bool {
         self.group.is_unspecified()
     }
@@ -212,7 +211,7 @@ fn decode_float(code: u8) -> u16 {
     u16::from(code & 0x0f | 0x10) << (exponent + 3)
 }
 
-/// The code of the largest value that is not above `value`.
+/// The code of the largest value that is at most `value`.
 fn encode_float(value: u16) -> u8 {
     if value < 128 {
         return value as u8;
@@ -226,7 +225,7 @@ fn encode_float(value: u16) -> u8 {
     0x80 | (exponent as u8) << 4 | mantissa as u8
 }
 
-/// A list of source addresses as it lies in a message.
+/// A list of source addresses, borrowed from a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IgmpSources<'a>(&'a [[u8; 4]]);
 
@@ -244,12 +243,12 @@ impl<'a> IgmpSources<'a> {
         self.0.iter().map(|&address| Ipv4Addr::from(address))
     }
 
-    /// How many there are.
+    /// Number of addresses.
     pub const fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// `count` sources from the front of `bytes`, and what is behind them; `None` where there are
+    /// `count` sources from the front of `bytes`, and the bytes behind them; `None` if there are
     /// fewer.
     fn parse(bytes: &'a [u8], count: u16) -> Option<(Self, &'a [u8])> {
         let (addresses, rest) = <[[u8; 4]]>::ref_from_prefix_with_elems(bytes, usize::from(count)).ok()?;
@@ -257,20 +256,20 @@ impl<'a> IgmpSources<'a> {
     }
 }
 
-/// What a record says of its group (RFC 3376 4.2.12).
+/// The kind of a record (RFC 3376 4.2.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
-    /// Current state: wants the listed sources.
+    /// Current state: receives the listed sources.
     ModeIsInclude,
-    /// Current state: wants all but the listed sources.
+    /// Current state: receives all but the listed sources.
     ModeIsExclude,
-    /// Changed to wanting the listed sources; with none of them, this leaves the group.
+    /// Change: receives the listed sources from now on; with none, this leaves the group.
     ChangeToInclude,
-    /// Changed to wanting all but the listed sources; with none of them, this joins the group.
+    /// Change: receives all but the listed sources from now on; with none, this joins the group.
     ChangeToExclude,
-    /// Wants these sources too.
+    /// Receives these sources in addition.
     AllowNewSources,
-    /// Does not want these sources any more.
+    /// Does not receive these sources any more.
     BlockOldSources,
     /// A kind that must be ignored.
     Other(u8),
@@ -303,14 +302,14 @@ impl RecordKind {
     }
 }
 
-/// What a version 3 report says of one group.
+/// A version 3 report's record of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IgmpRecord<'a> {
     /// State or change.
     pub kind: RecordKind,
     /// The group.
     pub group: Ipv4Addr,
-    /// The sources that the kind speaks of.
+    /// The sources listed.
     pub sources: IgmpSources<'a>,
 }
 
@@ -325,7 +324,7 @@ struct RecordHeader {
 }
 
 /// The records of a version 3 report. Ends at the stated count, at the last byte, or after one
-/// error: each record takes eight bytes or more, so a count that lies costs nothing.
+/// error: each record takes at least eight bytes, so a false count costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IgmpRecords<'a> {
     count: u16,
@@ -346,7 +345,7 @@ impl<'a> Iterator for IgmpRecords<'a> {
 }
 
 impl<'a> IgmpRecords<'a> {
-    /// How many records the header promises. Only the walk tells how many there are.
+    /// The number of records in the header. The actual number is known only after iteration.
     pub const fn stated_count(&self) -> u16 {
         self.count
     }
@@ -366,15 +365,15 @@ impl<'a> IgmpRecords<'a> {
     }
 }
 
-/// Writes the front of a report before its records and fills the checksum; returns the length.
+/// Writes the header of a report before its records and fills in the checksum; returns the length.
 fn emit_report_header(count: u16, bytes: &mut [u8]) -> usize {
     let header = IgmpHeader::new(REPORT_V3, 0, Ipv4Addr::from_bits(u32::from(count)));
     bytes[..MESSAGE_LEN].copy_from_slice(header.as_bytes());
     fill_checksum(bytes)
 }
 
-/// Fills a version 3 report record by record, until the buffer, which the caller sizes by the MTU,
-/// is full.
+/// Fills a version 3 report record by record, until the buffer is full; the caller sizes it by the
+/// MTU.
 #[derive(Debug)]
 pub struct ReportWriter<'a> {
     bytes: &'a mut [u8],
@@ -391,8 +390,7 @@ impl<'a> ReportWriter<'a> {
         Ok(Self { bytes, len: MESSAGE_LEN, count: 0 })
     }
 
-    /// Appends a record. Where it does not fit, the report stays as it was: finish it and begin the
-    /// next.
+    /// Appends a record. If it does not fit, the report is unchanged: finish it and start the next.
     pub fn push<S>(&mut self, kind: RecordKind, group: Ipv4Addr, sources: S) -> Result<(), EmitError>
     where
         S: IntoIterator<Item = Ipv4Addr>,
@@ -419,7 +417,7 @@ impl<'a> ReportWriter<'a> {
         Ok(())
     }
 
-    /// Records so far.
+    /// Number of records so far.
     pub const fn count(&self) -> u16 {
         self.count
     }
@@ -430,7 +428,7 @@ impl<'a> ReportWriter<'a> {
     }
 }
 
-/// Fills the checksum of the message that `bytes` holds, with a zero in the field, and returns its
+/// Fills in the checksum of the message in `bytes`, whose checksum field is zero, and returns its
 /// length.
 fn fill_checksum(bytes: &mut [u8]) -> usize {
     let checksum = Sum::of(bytes).finish();
@@ -439,7 +437,7 @@ fn fill_checksum(bytes: &mut [u8]) -> usize {
 }
 
 reasons! {
-    /// Why bytes are not an IGMP message that we take.
+    /// Why bytes are not a valid IGMP message.
     IgmpError {
         /// Fewer than 8 bytes.
         Short => "IGMP message short of 8 bytes",

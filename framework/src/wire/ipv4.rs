@@ -1,9 +1,9 @@
-//! IPv4 (RFC 791): the header, its options, and where the payload ends.
+//! IPv4 (RFC 791): the header, its options, and the end of the payload.
 //!
-//! `parse` checks version, header length and total length against the bytes at hand, and cuts
-//! Ethernet's padding off: the payload ends at the total length. It does not look at the checksum,
-//! so that a verdict of the NIC can stand for [`Ipv4Packet::verify_checksum`]; nor at addresses,
-//! TTL or fragmentation, which are the node's business.
+//! `parse` checks version, header length and total length against the available bytes, and removes
+//! Ethernet's padding: the payload ends at the total length. It does not verify the checksum, so
+//! that the NIC's checksum status can replace [`Ipv4Packet::verify_checksum`]; nor does it check
+//! addresses, TTL or fragmentation, which the node does.
 
 use core::net::Ipv4Addr;
 
@@ -15,9 +15,9 @@ use super::field::{EmitError, Protocol};
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
-/// The most bytes that options can take: the header length counts to fifteen words.
+/// Maximum bytes of options: the header length counts to fifteen words.
 pub(crate) const OPTIONS_LEN_MAX: usize = 40;
-/// Router alert, which IGMP messages carry (RFC 2113 2.1): routers shall look at the packet.
+/// Router alert, which IGMP messages carry (RFC 2113 2.1): routers must examine the packet.
 pub const ROUTER_ALERT: [u8; 4] = [OPTION_ROUTER_ALERT, 4, 0, 0];
 
 const OPTION_END: u8 = 0;
@@ -29,19 +29,19 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
-/// A received packet, taken apart.
+/// A parsed packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Packet<'a> {
     /// The fixed 20 bytes.
     pub header: &'a Ipv4Header,
     /// The bytes between the fixed header and the payload; read them with [`Ipv4Packet::options`].
     pub options: &'a [u8],
-    /// What the packet carries, ending at the total length.
+    /// The payload, ending at the total length.
     pub payload: &'a [u8],
 }
 
 impl<'a> Ipv4Packet<'a> {
-    /// Takes a packet apart. A header without options takes the first branch.
+    /// Parses a packet. A header without options takes the first branch.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Ipv4Error> {
         let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| Ipv4Error::Short)?;
@@ -67,8 +67,8 @@ impl<'a> Ipv4Packet<'a> {
         Ok(Self { header, options: &bytes[HEADER_LEN..header_len], payload: &bytes[header_len..] })
     }
 
-    /// Takes apart the beginning of a packet that an ICMP error quotes: the payload may end before
-    /// the total length (RFC 792 promises eight bytes of it, and some senders give fewer).
+    /// Parses the start of a packet that an ICMP error quotes: the payload may end before the total
+    /// length (RFC 792 promises eight bytes of it, and some senders give fewer).
     pub fn parse_quoted(bytes: &'a [u8]) -> Result<Self, Ipv4Error> {
         let (header, _) = Ipv4Header::ref_from_prefix(bytes).map_err(|_| Ipv4Error::Short)?;
         let header_len = header.checked_header_len()?;
@@ -97,24 +97,24 @@ impl<'a> Ipv4Packet<'a> {
         Ipv4Options { rest: self.options }
     }
 
-    /// True where the packet asks routers to look at it.
+    /// True if the packet has the router alert option.
     pub fn has_router_alert(&self) -> bool {
         self.options().any(|option| option.is_ok_and(|option| option.kind == OPTION_ROUTER_ALERT))
     }
 
-    /// Bytes of the header and its options: what to advance by to reach the payload.
+    /// Bytes of the header and its options: the offset of the payload.
     #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()
     }
 
-    /// Bytes of the whole packet as parsed: what to trim a padded frame to.
+    /// Bytes of the whole packet, without padding.
     #[inline]
     pub fn total_len(&self) -> usize {
         self.header_len() + self.payload.len()
     }
 
-    /// The pseudo header of the payload, for transports whose length is the payload's.
+    /// The pseudo-header of the payload, for transports whose length is the payload's.
     #[inline]
     pub fn pseudo_header(&self) -> PseudoHeader {
         PseudoHeader {
@@ -126,7 +126,7 @@ impl<'a> Ipv4Packet<'a> {
     }
 }
 
-/// Out of line, so that the check without options is small enough to be copied to where it is used.
+/// Not inlined, so that the check without options is small enough to be inlined.
 #[inline(never)]
 fn verify_with_options(header: &Ipv4Header, options: &[u8]) -> bool {
     Sum::of(header.as_bytes()).append(options).is_valid()
@@ -155,29 +155,29 @@ pub struct Ipv4Fields {
     pub source: Ipv4Addr,
     /// Destination address.
     pub destination: Ipv4Addr,
-    /// What the payload is.
+    /// The payload's protocol.
     pub protocol: Protocol,
-    /// Hops that the packet may take.
+    /// Maximum number of hops.
     pub ttl: u8,
     /// Type of service: DSCP in the upper six bits, ECN in the lower two.
     pub tos: u8,
-    /// Ties the fragments of one packet together (RFC 6864: free in packets that are not
+    /// Identifies the fragments of one packet (RFC 6864: arbitrary in packets that are not
     /// fragmented).
     pub identification: u16,
-    /// Routers shall not fragment.
+    /// Routers must not fragment.
     pub dont_fragment: bool,
     /// Bytes behind the header and its options.
     pub payload_len: usize,
 }
 
 impl Ipv4Header {
-    /// A whole packet's header without options, checksum included.
+    /// A whole packet's header without options, with its checksum.
     #[inline(always)]
     pub fn new(fields: &Ipv4Fields) -> Result<Self, EmitError> {
         Self::before(fields, 0, Sum::EMPTY)
     }
 
-    /// A whole packet's header in front of `options`, which its lengths and its checksum cover.
+    /// A whole packet's header before `options`, which its lengths and its checksum cover.
     pub fn with_options(fields: &Ipv4Fields, options: &[u8]) -> Result<Self, EmitError> {
         if options.len() > OPTIONS_LEN_MAX || !options.len().is_multiple_of(4) {
             return Err(EmitError::Options);
@@ -185,7 +185,7 @@ impl Ipv4Header {
         Self::before(fields, options.len(), Sum::of(options))
     }
 
-    /// A header in front of so many bytes of options, of which that is the sum.
+    /// A header before `options_len` bytes of options with the given sum.
     #[inline(always)]
     fn before(fields: &Ipv4Fields, options_len: usize, options: Sum) -> Result<Self, EmitError> {
         let header_len = HEADER_LEN + options_len;
@@ -214,14 +214,14 @@ impl Ipv4Header {
         })
     }
 
-    /// Writes the fixed header and returns its 20 bytes as a length.
+    /// Writes the fixed header and returns its length of 20 bytes.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
         self.write_to_prefix(bytes).map_err(|_| EmitError::NoRoom)?;
         Ok(HEADER_LEN)
     }
 
-    /// Writes the header and the options that it was made with; returns the bytes written.
+    /// Writes the header and the options that it was made for; returns the bytes written.
     pub fn emit_with_options(&self, options: &[u8], bytes: &mut [u8]) -> Result<usize, EmitError> {
         let header_len = HEADER_LEN + options.len();
         if header_len != self.header_len() {
@@ -233,7 +233,7 @@ impl Ipv4Header {
         Ok(header_len)
     }
 
-    /// Computes the checksum anew, over the header and the options that follow it.
+    /// Computes the checksum, over the header and the options that follow it.
     #[inline]
     pub fn fill_checksum(&mut self, options: &[u8]) {
         self.checksum = U16::ZERO;
@@ -285,44 +285,44 @@ impl Ipv4Header {
         self.tos & 3
     }
 
-    /// Ties the fragments of one packet together.
+    /// Identifies the fragments of one packet.
     #[inline]
     pub fn identification(&self) -> u16 {
         self.identification.get()
     }
 
-    /// True where routers shall not fragment.
+    /// True if routers must not fragment.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         self.flags_offset.get() & DONT_FRAGMENT != 0
     }
 
-    /// True where this is not the last fragment.
+    /// True if this is not the last fragment.
     #[inline]
     pub fn more_fragments(&self) -> bool {
         self.flags_offset.get() & MORE_FRAGMENTS != 0
     }
 
-    /// Where the payload belongs in the whole packet's payload, in bytes.
+    /// Offset of the payload in the whole packet's payload, in bytes.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         (self.flags_offset.get() & OFFSET_MASK) * 8
     }
 
-    /// True for every fragment, the first and the last among them. One test for the whole packet's
-    /// path.
+    /// True for every fragment, including the first and the last. One test detects unfragmented
+    /// packets.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.flags_offset.get() & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
 
-    /// Hops that the packet may still take.
+    /// Remaining hops.
     #[inline]
     pub const fn ttl(&self) -> u8 {
         self.ttl
     }
 
-    /// What the payload is.
+    /// The payload's protocol.
     #[inline]
     pub const fn protocol(&self) -> Protocol {
         Protocol(self.protocol)
@@ -346,7 +346,7 @@ impl Ipv4Header {
         Ipv4Addr::from_octets(self.destination)
     }
 
-    /// Takes one hop off and patches the checksum; false, and nothing changed, where no hop is
+    /// Decrements the TTL and patches the checksum; returns false, without an effect, if no hop is
     /// left.
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
@@ -360,8 +360,8 @@ impl Ipv4Header {
         true
     }
 
-    /// Replaces the length of the whole packet, in bytes, and patches the checksum: a prepared
-    /// header's next packet.
+    /// Replaces the length of the whole packet, in bytes, and patches the checksum: for the next
+    /// packet of a prepared header.
     #[inline]
     pub fn set_total_len(&mut self, total_len: u16) {
         let checksum = checksum::update_u16(self.checksum.get(), self.total_len.get(), total_len);
@@ -378,7 +378,7 @@ impl Ipv4Header {
     }
 
     /// Makes this the header of a fragment and patches the checksum. The offset is in bytes and a
-    /// multiple of 8 (RFC 791 3.1); lower bits are dropped. DF stays as it was.
+    /// multiple of 8 (RFC 791 3.1); lower bits are dropped. DF is unchanged.
     #[inline]
     pub fn set_fragment(&mut self, offset: u16, more_fragments: bool) {
         let old = self.flags_offset.get();
@@ -394,19 +394,19 @@ impl Ipv4Header {
 pub struct Ipv4Option<'a> {
     /// Copied flag, class and number in one byte.
     pub kind: u8,
-    /// What follows the length byte.
+    /// The bytes behind the length byte.
     pub data: &'a [u8],
 }
 
 impl Ipv4Option<'_> {
-    /// True where every fragment carries the option, not the first alone (RFC 791 3.1).
+    /// True if every fragment carries the option, not only the first (RFC 791 3.1).
     pub const fn is_copied(&self) -> bool {
         self.kind & 0x80 != 0
     }
 }
 
 /// The options of a header; no-operations are skipped. Ends at the end-of-list option, at the last
-/// byte, or after one error, so at most forty times.
+/// byte, or after one error: at most forty iterations.
 #[derive(Clone, Debug)]
 pub struct Ipv4Options<'a> {
     rest: &'a [u8],
@@ -424,7 +424,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
         if kind == OPTION_END {
             return None;
         }
-        // The length counts kind and length bytes too, so 0 and 1 are lies.
+        // The length includes kind and length bytes, so 0 and 1 are invalid.
         let len = bytes.get(1).map_or(0, |&len| usize::from(len));
         match bytes.get(2..len) {
             Some(data) => {
@@ -437,7 +437,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
 }
 
 reasons! {
-    /// Why bytes are not an IPv4 packet.
+    /// Why bytes are not a valid IPv4 packet.
     Ipv4Error {
         /// Fewer than 20 bytes.
         Short => "IPv4 header short of 20 bytes",
@@ -447,7 +447,7 @@ reasons! {
         HeaderLength => "IPv4 header length under 20 bytes",
         /// The total length ends inside the header.
         TotalLength => "IPv4 total length ends inside the header",
-        /// The total length is more than the bytes at hand.
+        /// The total length exceeds the available bytes.
         Truncated => "IPv4 packet shorter than its total length",
         /// The header's checksum is wrong.
         Checksum => "IPv4 header checksum wrong",

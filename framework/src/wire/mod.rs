@@ -1,15 +1,15 @@
-//! Wire formats: what the bytes of a frame mean, and how to write them.
+//! Wire formats: parsing and writing the headers of a frame.
 //!
 //! A header here is the bytes themselves under a type: `parse` borrows, checks the lengths and
-//! copies nothing, `emit` is its mirror. Addresses and numbers come out of accessors in host order.
-//! Nothing allocates, nothing panics on input, nothing remembers: which checksum the NIC has
-//! already verified, or which port is bound, is known upstairs.
+//! copies nothing, `emit` is its mirror. Accessors return addresses and numbers in host order.
+//! Nothing allocates, panics on input, or keeps state: callers know which checksum the NIC has
+//! verified, or which port is bound.
 //!
-//! Ethernet, IPv4 with its checksum and UDP are taken apart in 82 instructions, 3 ns, when the
-//! frame is in the cache. That is a measured release build without target flags; the usual case (no
-//! tag, no options) is the first branch.
+//! Ethernet, IPv4 with its checksum and UDP are parsed in 82 instructions, 3 ns, when the frame is
+//! in the cache. That is a measured release build without target flags; the usual case (no tag, no
+//! options) is the first branch.
 //!
-//! Each format has one small error enum, one variant a reason, so that a node counts a refused
+//! Each format has one small error enum, one variant per reason, so that a node counts a rejected
 //! packet by name.
 
 #[macro_use]

@@ -1,8 +1,7 @@
-//! The shape that every error of this floor has: a `Copy` enum whose variants are reasons with
-//! fixed words.
+//! The form of every error of this floor: a `Copy` enum whose variants are reasons with fixed
+//! words.
 
-/// Declares an error enum: each variant carries the words that name it in a counter and in a
-/// message.
+/// Declares an error enum: each variant has the words that name it in a counter and in a message.
 macro_rules! reasons {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident => $words:literal,)+ }) => {
         $(#[$meta])*

@@ -1,8 +1,8 @@
-//! TCP (RFC 9293): the header and its options. What the numbers mean is remembered in `proto`.
+//! TCP (RFC 9293): the header and its options. `proto` keeps the connection state.
 //!
-//! `parse` checks the data offset against the bytes at hand; the checksum is a call of its own,
-//! because a NIC may have verified it. Options are walked by an iterator that ends whatever they
-//! hold, and written by [`TcpOptionList`].
+//! `parse` checks the data offset against the available bytes; the checksum is a separate call,
+//! because a NIC may have verified it. The iterator over options terminates on any content;
+//! [`TcpOptionList`] writes options.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -16,7 +16,7 @@ use super::field::{EmitError, Protocol};
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
-/// The most bytes that options can take: the data offset counts to fifteen words.
+/// Maximum bytes of options: the data offset counts to fifteen words.
 pub(crate) const OPTIONS_LEN_MAX: usize = 40;
 
 const OPTION_END: u8 = 0;
@@ -38,13 +38,13 @@ impl TcpFlags {
     pub const FIN: Self = Self(0x01);
     /// Synchronises sequence numbers.
     pub const SYN: Self = Self(0x02);
-    /// The connection is gone.
+    /// Resets the connection.
     pub const RST: Self = Self(0x04);
-    /// Hand over what is there.
+    /// Deliver the data received so far.
     pub const PSH: Self = Self(0x08);
-    /// The acknowledgment field counts.
+    /// The acknowledgment field is valid.
     pub const ACK: Self = Self(0x10);
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: Self = Self(0x20);
     /// Congestion was experienced (RFC 3168).
     pub const ECE: Self = Self(0x40);
@@ -93,21 +93,21 @@ impl fmt::Debug for TcpFlags {
     }
 }
 
-/// A received segment, taken apart.
+/// A parsed segment.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpSegment<'a> {
     /// The fixed 20 bytes.
     pub header: &'a TcpHeader,
     /// The bytes between the fixed header and the payload; read them with [`TcpSegment::options`].
     pub options: &'a [u8],
-    /// What the segment carries.
+    /// The payload.
     pub payload: &'a [u8],
     /// All three.
     bytes: &'a [u8],
 }
 
 impl<'a> TcpSegment<'a> {
-    /// Takes the segment apart that fills `bytes`, an IPv4 packet's payload.
+    /// Parses the segment that fills `bytes`, an IPv4 packet's payload.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TcpError> {
         let (header, rest) = TcpHeader::ref_from_prefix(bytes).map_err(|_| TcpError::Short)?;
@@ -116,13 +116,13 @@ impl<'a> TcpSegment<'a> {
         Ok(Self { header, options, payload, bytes })
     }
 
-    /// All of it, header and payload.
+    /// The whole segment, header and payload.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Checks the checksum over pseudo header, header, options and payload. The order of the two
+    /// Verifies the checksum over pseudo-header, header, options and payload. The order of the two
     /// addresses does not change a sum.
     #[inline(always)]
     pub fn verify_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Result<(), TcpError> {
@@ -130,8 +130,8 @@ impl<'a> TcpSegment<'a> {
         if pseudo.sum().append(self.bytes).is_valid() { Ok(()) } else { Err(TcpError::Checksum) }
     }
 
-    /// True where the field holds the sum of the pseudo header alone, because the sender's NIC had
-    /// not finished it: see `UdpHeader::has_partial_checksum`.
+    /// True if the field holds only the sum of the pseudo-header, because the sender's NIC had not
+    /// completed it: see `UdpHeader::has_partial_checksum`.
     #[inline]
     pub fn has_partial_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: self.bytes.len() as u16 };
@@ -144,9 +144,9 @@ impl<'a> TcpSegment<'a> {
         TcpOptions { rest: self.options }
     }
 
-    /// Timestamps where they are the only option, behind two no-operations: what nearly every
-    /// segment of a connection with timestamps looks like (RFC 7323 appendix A). One compare;
-    /// `None` sends the caller to the iterator.
+    /// The timestamps if they are the only option, behind two no-operations: the layout of nearly
+    /// every segment of a connection with timestamps (RFC 7323 appendix A). One compare; on `None`
+    /// the caller uses the iterator.
     #[inline]
     pub fn aligned_timestamps(&self) -> Option<Timestamps> {
         let options: &[u8; Timestamps::ALIGNED_LEN] = self.options.try_into().ok()?;
@@ -173,7 +173,7 @@ pub struct TcpHeader {
     urgent_pointer: U16,
 }
 
-/// What [`TcpHeader::likeness`] gives: only good to be compared.
+/// The result of [`TcpHeader::likeness`]: only for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpLikeness {
     ports: u32,
@@ -191,19 +191,19 @@ pub struct TcpFields {
     pub destination_port: u16,
     /// SEG.SEQ of RFC 9293: number of the first byte of the payload, or of the SYN.
     pub seq: u32,
-    /// SEG.ACK: the next number that the sender expects.
+    /// SEG.ACK: the next sequence number that the sender expects.
     pub ack: u32,
     /// Control bits.
     pub flags: TcpFlags,
-    /// SEG.WND as it is sent: not yet scaled.
+    /// SEG.WND as sent: not scaled.
     pub window: u16,
     /// SEG.UP.
     pub urgent_pointer: u16,
 }
 
 impl TcpHeader {
-    /// A header in front of `options`, without a checksum: call [`TcpHeader::fill_checksum`] or
-    /// leave it to the NIC.
+    /// A header before `options`, without a checksum: call [`TcpHeader::fill_checksum`] or leave it
+    /// to the NIC.
     #[inline]
     pub fn new(fields: &TcpFields, options: &[u8]) -> Result<Self, EmitError> {
         if options.len() > OPTIONS_LEN_MAX || !options.len().is_multiple_of(4) {
@@ -222,7 +222,7 @@ impl TcpHeader {
         })
     }
 
-    /// Writes the header and the options that it was made with; returns the bytes written.
+    /// Writes the header and the options that it was made for; returns the bytes written.
     #[inline]
     pub fn emit(&self, options: &[u8], bytes: &mut [u8]) -> Result<usize, EmitError> {
         let header_len = HEADER_LEN + options.len();
@@ -235,7 +235,7 @@ impl TcpHeader {
         Ok(header_len)
     }
 
-    /// Puts the checksum in: `rest` is the sum of the pseudo header, the options and the payload,
+    /// Fills in the checksum: `rest` is the sum of the pseudo-header, the options and the payload,
     /// in that order.
     #[inline(always)]
     pub fn fill_checksum(&mut self, rest: Sum) {
@@ -260,7 +260,7 @@ impl TcpHeader {
         (self.data_offset >> 4) as usize * 4
     }
 
-    /// All values at once.
+    /// All fields at once.
     #[inline]
     pub fn fields(&self) -> TcpFields {
         TcpFields {
@@ -292,7 +292,7 @@ impl TcpHeader {
         self.sequence.get()
     }
 
-    /// SEG.ACK; counts only where the ACK bit is set.
+    /// SEG.ACK; valid only if the ACK bit is set.
     #[inline]
     pub fn ack(&self) -> u32 {
         self.acknowledgment.get()
@@ -304,15 +304,15 @@ impl TcpHeader {
         TcpFlags(self.flags)
     }
 
-    /// SEG.WND as it was sent: not yet scaled.
+    /// SEG.WND as sent: not scaled.
     #[inline]
     pub fn window(&self) -> u16 {
         self.window.get()
     }
 
-    /// What the header says beyond number and checksum, in the words it stands in: those of two
-    /// segments in a row are compared so. Neither PSH nor the urgent pointer makes a difference:
-    /// one says nothing of the segment, the other counts with URG only.
+    /// The header's fields beyond sequence number and checksum, as raw words, to compare two
+    /// consecutive segments. PSH and the urgent pointer make no difference: PSH says nothing about
+    /// the segment, and the pointer is valid only with URG.
     #[inline(always)]
     pub fn likeness(&self) -> TcpLikeness {
         const WITHOUT_PSH: u32 = !u32::from_ne_bytes([0, TcpFlags::PSH.0, 0, 0]);
@@ -330,13 +330,13 @@ impl TcpHeader {
         self.checksum.get()
     }
 
-    /// Replaces the checksum field by what an offload wants to find there.
+    /// Replaces the checksum field by the value that an offload expects there.
     #[inline]
     pub fn set_checksum(&mut self, checksum: u16) {
         self.checksum = U16::new(checksum);
     }
 
-    /// SEG.UP; counts only where the URG bit is set.
+    /// SEG.UP; valid only if the URG bit is set.
     #[inline]
     pub fn urgent_pointer(&self) -> u16 {
         self.urgent_pointer.get()
@@ -346,22 +346,21 @@ impl TcpHeader {
 /// One option of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'a> {
-    /// The largest payload that the sender wants to get, in bytes; in a SYN.
+    /// The largest payload that the sender accepts, in bytes; in a SYN.
     MaximumSegmentSize(u16),
-    /// The sender's windows are to be shifted left by this; in a SYN. Values over 14 mean 14
-    /// (RFC 7323 2.3).
+    /// The shift of the sender's windows; in a SYN. Values over 14 mean 14 (RFC 7323 2.3).
     WindowScale(u8),
-    /// The sender understands SACK; in a SYN.
+    /// The sender supports SACK; in a SYN.
     SackPermitted,
-    /// What has arrived beyond the acknowledgment; one to four blocks.
+    /// The ranges received beyond the acknowledgment; one to four blocks.
     Sack(&'a [SackBlock]),
-    /// The sender's clock and what it last heard of ours.
+    /// The sender's clock and its last value of ours.
     Timestamps(Timestamps),
-    /// Another kind, or one of the above with a length that is not its own, which means nothing.
+    /// Another kind, or one of the above with an invalid length, which is ignored.
     Unknown {
         /// Kind.
         kind: u8,
-        /// What follows the length byte.
+        /// The bytes behind the length byte.
         data: &'a [u8],
     },
 }
@@ -371,17 +370,18 @@ pub enum TcpOption<'a> {
 pub struct Timestamps {
     /// TSval: the sender's clock.
     pub value: u32,
-    /// TSecr: the value that the sender last got; counts only where the ACK bit is set.
+    /// TSecr: the last value that the sender received; valid only if the ACK bit is set.
     pub echo_reply: u32,
 }
 
 impl Timestamps {
     /// Bytes of [`aligned`](Self::aligned).
     pub const ALIGNED_LEN: usize = 12;
-    /// What stands before the values there.
+    /// The bytes before the values there.
     const ALIGNED: [u8; 4] = [OPTION_NO_OPERATION, OPTION_NO_OPERATION, OPTION_TIMESTAMPS, 10];
 
-    /// All options of a segment that has no others: what [`TcpSegment::aligned_timestamps`] reads.
+    /// The option bytes of a segment with timestamps only, as [`TcpSegment::aligned_timestamps`]
+    /// reads them.
     #[inline]
     pub fn aligned(self) -> [u8; Self::ALIGNED_LEN] {
         let mut bytes = [0; Self::ALIGNED_LEN];
@@ -424,7 +424,7 @@ impl SackBlock {
         self.left.get()
     }
 
-    /// The number behind the block.
+    /// The sequence number behind the block.
     #[inline]
     pub fn right(&self) -> u32 {
         self.right.get()
@@ -432,7 +432,7 @@ impl SackBlock {
 }
 
 /// The options of a header; no-operations are skipped. Ends at the end-of-list option, at the last
-/// byte, or after one error, so at most forty times.
+/// byte, or after one error: at most forty iterations.
 #[derive(Clone, Debug)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],
@@ -459,7 +459,7 @@ impl<'a> Iterator for TcpOptions<'a> {
         if kind == OPTION_END {
             return None;
         }
-        // The length counts kind and length bytes too, so 0 and 1 are lies.
+        // The length includes kind and length bytes, so 0 and 1 are invalid.
         let len = bytes.get(1).map_or(0, |&len| usize::from(len));
         match bytes.get(2..len) {
             Some(data) => {
@@ -491,8 +491,8 @@ impl<'a> TcpOption<'a> {
     }
 }
 
-/// Options to be written, at most 40 bytes. Each gets no-operations in front so that it ends on a
-/// word, which is the layout that RFC 7323 appendix A recommends and that receivers expect.
+/// Options to be written, at most 40 bytes. No-operations before each option align its end to a
+/// word, the layout that RFC 7323 appendix A recommends and that receivers expect.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpOptionList {
     bytes: [u8; OPTIONS_LEN_MAX],
@@ -503,7 +503,7 @@ impl TcpOptionList {
     /// No options.
     pub const EMPTY: Self = Self { bytes: [OPTION_NO_OPERATION; OPTIONS_LEN_MAX], len: 0 };
 
-    /// Appends an option. Where it does not fit, the list stays as it was.
+    /// Appends an option. If it does not fit, the list is unchanged.
     #[inline]
     pub fn push(&mut self, option: TcpOption<'_>) -> Result<(), EmitError> {
         match option {
@@ -518,7 +518,7 @@ impl TcpOptionList {
         }
     }
 
-    /// The list as it is written: a multiple of four bytes.
+    /// The bytes of the list: a multiple of four.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -539,13 +539,13 @@ impl TcpOptionList {
 }
 
 reasons! {
-    /// Why bytes are not a TCP segment.
+    /// Why bytes are not a valid TCP segment.
     TcpError {
         /// Fewer than 20 bytes.
         Short => "TCP header short of 20 bytes",
         /// The data offset states fewer than 20 bytes.
         DataOffset => "TCP data offset under 20 bytes",
-        /// The data offset is more than the bytes at hand.
+        /// The data offset exceeds the available bytes.
         Truncated => "TCP segment shorter than its data offset",
         /// The checksum is wrong.
         Checksum => "TCP checksum wrong",

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod peer {
-    //! Random bytes and frames of etherparse's making, read by both.
+    //! Random bytes and frames built by etherparse, parsed by both.
 
     use etherparse::{Ipv4Slice, PacketBuilder, TcpOptionElement, TcpSlice, UdpSlice, VlanId, VlanPcp};
 
@@ -28,7 +28,7 @@ mod peer {
         fn ipv4_verdicts_are_equal(mut bytes in headers(0x43u8..0x52), len: u8) {
             if bytes.len() >= 20 {
                 bytes[2..4].copy_from_slice(&[0, len]);
-                // etherparse also walks into authentication headers.
+                // etherparse also parses authentication headers.
                 prop_assume!(bytes[9] != 51);
             }
             let Ok(theirs) = Ipv4Slice::from_slice(&bytes) else {
@@ -96,7 +96,7 @@ mod peer {
                 urgent_pointer: theirs.urgent_pointer(),
             };
             prop_assert_eq!(ours.header.fields(), fields);
-            // What they compute is what we find right, up to the two zeros of one's complement.
+            // We accept the checksums they compute, up to the two zeros of one's complement.
             let mut fixed = bytes.clone();
             fixed[16..18].copy_from_slice(&theirs.calc_checksum_ipv4(source, destination).unwrap().to_be_bytes());
             let fixed = TcpSegment::parse(&fixed).unwrap();
@@ -217,15 +217,15 @@ mod peer {
 }
 
 mod capture {
-    //! Frames of real exchanges. The folder is not part of the repository, so a test that misses it
-    //! says so.
+    //! Frames of real exchanges. The folder is not part of the repository, so a test prints a
+    //! message if it is missing.
 
     use std::io::Read;
     use std::net::Ipv4Addr;
 
     use super::*;
 
-    /// The frames of a little-endian classic pcap, plain or gzip; `None`, with a word, where the
+    /// The frames of a little-endian classic pcap, plain or gzip; `None`, with a message, if the
     /// file is absent.
     fn frames(test: &str, name: &str) -> Option<Vec<Vec<u8>>> {
         let file = std::fs::read(wirepath_captures::find(test, name)?).unwrap();
@@ -247,7 +247,7 @@ mod capture {
         Some(frames)
     }
 
-    /// What a datagram says of itself.
+    /// The fields of a datagram.
     struct Datagram {
         dst: MacAddr,
         destination: Ipv4Addr,
@@ -255,8 +255,8 @@ mod capture {
         payload_len: usize,
     }
 
-    /// Takes a frame apart in which all must be right, except that its sender's NIC finished the
-    /// UDP checksum later: both captures were made on the host that sent.
+    /// Parses a frame that must be valid, except that its sender's NIC completed the UDP checksum
+    /// later: both captures were made on the sending host.
     fn check(bytes: &[u8]) -> Datagram {
         let frame = EthernetFrame::parse(bytes).unwrap();
         assert_eq!((frame.ethertype, frame.tags.len()), (EtherType::IPV4, 0));
@@ -270,7 +270,7 @@ mod capture {
         Datagram { dst: frame.header.dst(), destination, port: udp.destination_port(), payload_len: payload.len() }
     }
 
-    /// Checksums computed anew are the recorded one for IPv4 and etherparse's for UDP.
+    /// Recomputed checksums equal the recorded one for IPv4 and etherparse's for UDP.
     fn check_rewritten(bytes: &[u8], packet: &Ipv4Packet<'_>, udp: &UdpHeader, payload: &[u8]) {
         let mut header = *packet.header;
         header.fill_checksum(packet.options);

@@ -1,8 +1,8 @@
 //! UDP (RFC 768): eight bytes in front of a datagram.
 //!
-//! `parse` checks the length field against the bytes at hand and cuts the payload there: an IP
-//! payload may be longer, and what is behind is not the datagram. The checksum is a call of its
-//! own, because a NIC may have verified it.
+//! `parse` checks the length field against the available bytes and cuts the payload there: an IP
+//! payload may be longer, and the bytes behind are not part of the datagram. The checksum is a
+//! separate call, because a NIC may have verified it.
 
 use core::net::Ipv4Addr;
 
@@ -51,7 +51,7 @@ impl UdpHeader {
         })
     }
 
-    /// The header in front of `bytes`, and its payload: as much as the length field says.
+    /// The header at the front of `bytes`, and its payload, as long as the length field says.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), UdpError> {
         let (header, _) = Self::ref_from_prefix(bytes).map_err(|_| UdpError::Short)?;
@@ -63,9 +63,9 @@ impl UdpHeader {
         Ok((header, payload))
     }
 
-    /// Checks the checksum over pseudo header, header and payload, as `parse` returned it. A zero
-    /// field is a sender that computed none, and passes. The order of the two addresses does not
-    /// change a sum.
+    /// Verifies the checksum over pseudo-header, header and payload, as `parse` returned it. A zero
+    /// field means that the sender computed none, and passes. The order of the two addresses does
+    /// not change a sum.
     #[inline]
     pub fn verify_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr, payload: &[u8]) -> Result<(), UdpError> {
         if self.checksum == U16::ZERO || self.sum(source, destination).append(payload).is_valid() {
@@ -74,17 +74,16 @@ impl UdpHeader {
         Err(UdpError::Checksum)
     }
 
-    /// True where the field holds the sum of the pseudo header alone: the datagram was taken on the
-    /// sender's host before its NIC finished the checksum, as in most captures made there and on
-    /// virtual links with offloads. It proves nothing about the payload, but it tells such a
-    /// datagram from a damaged one.
+    /// True if the field holds only the sum of the pseudo-header: the datagram was captured on the
+    /// sender's host before its NIC completed the checksum, as in most captures made there and on
+    /// virtual links with offloads. It proves nothing about the payload, but it distinguishes such
+    /// a datagram from a damaged one.
     #[inline]
     pub fn has_partial_checksum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         self.checksum() == self.pseudo_header(source, destination).sum().fold()
     }
 
-    /// Computes the checksum anew. A sum that happens to be zero is sent as all ones, because zero
-    /// means none.
+    /// Computes the checksum. A result of zero is sent as all ones, because zero means none.
     #[inline]
     pub fn fill_checksum(&mut self, source: Ipv4Addr, destination: Ipv4Addr, payload: &[u8]) {
         self.checksum = U16::ZERO;
@@ -92,7 +91,7 @@ impl UdpHeader {
         self.checksum = U16::new(if checksum == 0 { 0xffff } else { checksum });
     }
 
-    /// The sum of pseudo header and header: for payloads in several pieces.
+    /// The sum of pseudo-header and header: for payloads in several pieces.
     #[inline]
     pub fn sum(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Sum {
         self.pseudo_header(source, destination).sum().append(self.as_bytes())
@@ -103,7 +102,7 @@ impl UdpHeader {
         PseudoHeader { source, destination, protocol: Protocol::UDP, len: self.length() }
     }
 
-    /// Writes the header and returns its 8 bytes as a length.
+    /// Writes the header and returns its length of 8 bytes.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, EmitError> {
         self.write_to_prefix(bytes).map_err(|_| EmitError::NoRoom)?;
@@ -134,13 +133,13 @@ impl UdpHeader {
         self.checksum.get()
     }
 
-    /// Replaces the checksum field: zero for none, or what an offload wants to find there.
+    /// Replaces the checksum field: zero for none, or the value that an offload expects there.
     #[inline]
     pub fn set_checksum(&mut self, checksum: u16) {
         self.checksum = U16::new(checksum);
     }
 
-    /// Replaces the length, in bytes with the header: a prepared header's next datagram.
+    /// Replaces the length, in bytes with the header: for the next datagram of a prepared header.
     #[inline]
     pub fn set_length(&mut self, length: u16) {
         self.length = U16::new(length);
@@ -148,13 +147,13 @@ impl UdpHeader {
 }
 
 reasons! {
-    /// Why bytes are not a UDP datagram.
+    /// Why bytes are not a valid UDP datagram.
     UdpError {
         /// Fewer than 8 bytes.
         Short => "UDP header short of 8 bytes",
         /// The length field states fewer than 8 bytes.
         Length => "UDP length under 8 bytes",
-        /// The length field is more than the bytes at hand.
+        /// The length field exceeds the available bytes.
         Truncated => "UDP datagram shorter than its length",
         /// The checksum is wrong.
         Checksum => "UDP checksum wrong",

@@ -1,4 +1,4 @@
-//! VLAN tags: 802.1Q and, for two of them, 802.1ad (QinQ).
+//! VLAN tags: 802.1Q and, for a second tag, 802.1ad (QinQ).
 //!
 //! A tag is four bytes between the source address and the EtherType:
 //! `0:2 tag protocol identifier (0x8100 or 0x88a8)`,
@@ -12,8 +12,8 @@ use super::field::EtherType;
 
 /// Bytes of one tag.
 pub(crate) const TAG_LEN: usize = 4;
-/// More tags than these are refused: a provider bridge adds one to the customer's one (802.1ad),
-/// and the walk is bounded.
+/// Maximum number of tags: a provider bridge adds one to the customer's one (802.1ad), and parsing
+/// is bounded.
 pub(crate) const TAGS_MAX: usize = 2;
 
 /// One tag as it lies in the frame.
@@ -43,7 +43,7 @@ impl VlanTag {
         Self { tci: U16::new(self.tci() & 0x1fff | u16::from(pcp & 7) << 13), ..self }
     }
 
-    /// The VLAN, 0 to 4095. 0 is a tag that carries a priority only.
+    /// The VLAN, 0 to 4095. A tag with 0 carries only a priority.
     #[inline]
     pub fn vid(&self) -> u16 {
         self.tci() & 0x0fff

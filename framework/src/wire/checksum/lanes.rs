@@ -1,51 +1,52 @@
-//! Sums of many bytes in registers of 256 bits, where the CPU has them: a third of the
-//! instructions, and of the time, that 64-bit words take. Which it is, is asked of what the
-//! standard library remembers of the CPU: a load and a test a call.
+//! Sums of many bytes in 256-bit registers, if the CPU has AVX2: a third of the instructions, and
+//! of the time, that 64-bit words take. The standard library caches the CPU's features: the check
+//! is a load and a test per call.
 //!
 //! ```text
 //!   16 words of a line, as signed numbers: each less 0x8000 ─▶ products with one, pairs added ─▶ 8 lanes of 32 bits
 //! ```
-//! There is an instruction that adds neighboring words into 32 bits, and it takes them as signed.
-//! So the words are moved down by half of their range, which turning the highest bit does, and what
-//! was taken off each is given back to the sum of all.
+//! One instruction adds neighboring 16-bit words into 32 bits, but treats them as signed. So half
+//! of their range is subtracted from the words, by flipping the highest bit, and added back to the
+//! total at the end.
 //!
 //! Invariants:
-//! 1. A function that is compiled for AVX2 is called only where the CPU was found to have it.
-//! 2. A line has as many bytes as a register, and may begin anywhere.
+//! 1. A function that is compiled for AVX2 is called only if the CPU has it.
+//! 2. A line has as many bytes as a register, and may have any alignment.
 
-/// Bytes of a line: a register.
+/// Bytes of a line, the size of a register.
 pub(super) const LINE_LEN: usize = 32;
 
-/// Fewer bytes are summed sooner without a call.
+/// For fewer bytes the word sum is faster, as it needs no call.
 pub(super) const LEN_MIN: usize = 256;
 
-/// So many lines at most, half a mebibyte: each adds at most 2 times 2^15 to a lane, either way.
+/// Maximum number of lines, half a mebibyte: each adds at most 2 times 2^15 to a lane, in either
+/// direction.
 #[cfg(any(test, target_arch = "x86_64"))]
 pub(super) const LINES_MAX: usize = 1 << 14;
 
-/// The sum of the 16-bit words of all lines, in machine order; `None` where the CPU has no wide
-/// registers, or there are too many lines.
+/// The sum of the 16-bit words of all lines, in machine order; `None` if the CPU lacks AVX2, or
+/// there are too many lines.
 #[inline]
 pub(super) fn sum(lines: &[[u8; LINE_LEN]]) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && lines.len() <= LINES_MAX {
-        // SAFETY: the CPU has it (1). Safe code cannot call what is compiled for another CPU than
-        // the rest.
+        // SAFETY: the CPU has AVX2 (1). Safe code cannot call a function that is compiled for
+        // another CPU.
         return Some(unsafe { avx2::sum(lines) });
     }
     let _ = lines;
     None
 }
 
-/// Copies all lines, and says their sum. `None`, and nothing is copied, as above. Panics where `to`
-/// is not as long as `from`.
+/// Copies all lines, and returns their sum. `None`, without a copy, as for `sum`. Panics if the
+/// lengths of `to` and `from` differ.
 #[inline]
 pub(super) fn copy(to: &mut [[u8; LINE_LEN]], from: &[[u8; LINE_LEN]]) -> Option<u64> {
     assert!(to.len() == from.len(), "a copy is as long as what is copied");
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && from.len() <= LINES_MAX {
-        // SAFETY: the CPU has it (1). Safe code cannot call what is compiled for another CPU than
-        // the rest.
+        // SAFETY: the CPU has AVX2 (1). Safe code cannot call a function that is compiled for
+        // another CPU.
         return Some(unsafe { avx2::copy(to, from) });
     }
     None
@@ -74,8 +75,8 @@ mod avx2 {
         empty(lanes, lines.len())
     }
 
-    /// Each byte is read once: a block is in registers when it is written, and summed from there.
-    /// Told line by line, the compiler makes a copy of it and reads it again, which takes a fifth
+    /// Reads each byte once: a block is in registers when it is written, and is summed from there.
+    /// Written line by line, the compiler would emit a copy and read it again, which takes a fifth
     /// longer.
     #[target_feature(enable = "avx2")]
     #[inline(never)]
@@ -90,7 +91,7 @@ mod avx2 {
             store(to_d, d);
             lanes.add(block);
         }
-        // Three at most, which a loop would make a call of.
+        // At most three lines: for a loop the compiler would emit a call.
         let ((to_pair, to_last), (pair, last)) = (to_rest.as_chunks_mut::<2>(), rest.as_chunks::<2>());
         if let ([to_a, to_b], [[a, b]]) = (to_pair.as_flattened_mut(), pair) {
             let (a, b) = (load(a), load(b));
@@ -107,7 +108,7 @@ mod avx2 {
         empty(lanes, from.len())
     }
 
-    /// Two sums side by side, as an addition waits for the one before it.
+    /// Two independent sums, as an addition depends on the one before it.
     struct Lanes(__m256i, __m256i);
 
     impl Lanes {
@@ -131,7 +132,7 @@ mod avx2 {
         }
     }
 
-    /// The words of a line, each moved down, in pairs.
+    /// The words of a line with the offset subtracted, added in pairs.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn pairs(words: __m256i) -> __m256i {
@@ -142,20 +143,20 @@ mod avx2 {
     #[target_feature(enable = "avx2")]
     #[inline]
     fn load(line: &[u8; LINE_LEN]) -> __m256i {
-        // SAFETY: a line is as long as a register (2). Safe code loads numbers, and of these the
-        // compiler makes a second load where they are added.
+        // SAFETY: a line is as long as a register (2). In safe code, which loads integers, the
+        // compiler emits a second load for the addition.
         unsafe { _mm256_loadu_si256(line.as_ptr().cast()) }
     }
 
     #[target_feature(enable = "avx2")]
     #[inline]
     fn store(line: &mut [u8; LINE_LEN], words: __m256i) {
-        // SAFETY: a line is as long as a register (2). There is no safe way from a register to
-        // bytes.
+        // SAFETY: a line is as long as a register (2). There is no safe conversion from a register
+        // to bytes.
         unsafe { _mm256_storeu_si256(line.as_mut_ptr().cast(), words) }
     }
 
-    /// What the lanes hold of so many lines, and what was taken off each word.
+    /// The total of the lanes after so many lines, with the subtracted offsets added back.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn empty(lanes: Lanes, lines: usize) -> u64 {
