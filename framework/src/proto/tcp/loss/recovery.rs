@@ -154,7 +154,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if pipe == 0 || connection.has(LossFlags::PROBE_DUE) { room.max(mss) } else { room }
     }
 
-    /// A chunk has left: `snd_nxt` is behind it.
+    /// A chunk has left: SND.NXT is behind it.
     #[inline(always)]
     pub(in crate::proto::tcp) fn on_sent(&mut self, idx: u32, is_resent: bool) {
         self.mark_sent(idx, is_resent);

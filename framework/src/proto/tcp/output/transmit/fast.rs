@@ -3,9 +3,9 @@
 //! in the queue, if only for a moment, and leaves by `data`.
 //!
 //! How much may leave so is found out once (`find_room_at_once`) and remembered
-//! (`Connection::fast_send_room`): then an order asks for one number instead of twenty. What has left
-//! takes its part of it. Segments that bring nothing but what is expected leave it, as they only
-//! open windows, but where the peer's closes (`update_window`) or a round trip ends
+//! (`SendQueue::fast_send_room`): then an order asks for one number instead of twenty. What has
+//! left takes its part of it. Segments that bring nothing but what is expected leave it, as they
+//! only open windows, but where the peer's closes (`update_window`) or a round trip ends
 //! (`begin_round`). All else that happens to a connection begins with a turn, whose first act is to
 //! forget it (`Tcp::turn`), or puts data into the queue (`Context::queue`). Whether the window that
 //! we show stays as it is (`OutputFlags::WINDOW_STAYS`) is found out, and forgotten, with it.

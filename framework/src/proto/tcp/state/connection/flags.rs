@@ -1,10 +1,11 @@
 //! Booleans of a connection: a set for each room that writes them, and all sets in one word, so
 //! that the fast path asks for those of several rooms in one test.
 //!
-//! In the first line. Each set is written by its room only: [`InputFlags`] by `input`,
-//! [`OutputFlags`] by `output` and by what has a connection looked at when the burst ends
-//! (`machine`), [`LossFlags`] by `loss`, [`AppFlags`] by the app's side (`calls`, `machine`), and
-//! where a connection begins and ends (`input::arrival`). All read all.
+//! In the first line. [`InputFlags`] are written by `input`, [`LossFlags`] by `loss`, [`AppFlags`]
+//! by the app's side (`calls`, `machine`, `state::room`) and where a connection begins and ends
+//! (`input::arrival`), [`OutputFlags`] by `output` and by whom it waits for: `machine`, which has a
+//! connection looked at when the burst ends, `route_watch`, `timers` and other options where the
+//! rate is another, `loss` where the peer is to hear of a reduced window. All read all.
 
 use core::ops::BitOr;
 
@@ -98,7 +99,7 @@ set_of_a_room! {
     WINDOW_SCALE = 3,
     /// ECE is set in what we send until the peer's CWR (RFC 3168 6.1.3).
     ECE_OWED = 4,
-    /// The peer's FIN came, perhaps before data that is missing: its number is `rcv_fin`.
+    /// The peer's FIN came, perhaps before data that is missing: its number is `rare_rcv.fin`.
     FIN_SEEN = 5,
     /// Full segments are tried again that timeouts had shortened, and none has arrived yet.
     MSS_PROBE = 6,
@@ -122,7 +123,7 @@ set_of_a_room! {
     /// Each segment shows the window of the last, and the field says it exactly. True as long as
     /// `fast_send_room` is.
     WINDOW_STAYS = 13,
-    /// The numbers from `snd_nxt` on are somebody else's to send.
+    /// The numbers from SND.NXT on are somebody else's to send.
     DELEGATED = 14,
 }
 
@@ -141,7 +142,7 @@ set_of_a_room! {
     CWND_WAS_LIMITED = 19,
     /// Segments were seen out of order (RFC 8985 6.2 step 3).
     REORDERING_SEEN = 20,
-    /// A duplicate was reported in this round: `round_end` is RACK.dsack_round (RFC 8985 6.2 step
+    /// A duplicate was reported in this round: `round.end` is RACK.dsack_round (RFC 8985 6.2 step
     /// 4).
     DSACK_ROUND = 21,
     /// What the recovery took can be given back.

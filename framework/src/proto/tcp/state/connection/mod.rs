@@ -1,6 +1,18 @@
 //! What is remembered of a connection: the variables of RFC 9293 3.3.1 under their names, and those
-//! of the RFCs around it. What a segment of an established connection needs stands first, so that
-//! it is in the first cache lines.
+//! of the RFCs around it, in parts. The head of each part says which rooms write it; the others
+//! read it, or call a verb. What a segment of an established connection needs stands first, so that
+//! it is in the first cache lines; what of a part is rarely asked for stands behind, as `rare_`.
+//!
+//! ```text
+//!  line 1   flow, state   rcv        what came            shown    what the peer was shown of it
+//!                         ts         timestamps           rtt      the round trip, and the timeout
+//!       2   consumer      snd        what left            send     what waits
+//!       3                 clock      deadlines            sack     what became of what was sent
+//!       4   out_of_order  options    what the app wants   tally    counts
+//!       5   dsack         round      the round trip, of acknowledgments only
+//!                         rack       what arrived last    congestion  how much may be on its way
+//!  behind   listener      loss, reordering                path     how long a segment may be
+//! ```
 
 mod clock;
 mod congestion;
@@ -101,7 +113,9 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) flow: Flow,
     pub(in crate::proto::tcp) generation: u32,
     pub(in crate::proto::tcp) flags: Flags,
+    /// Moved by `input` and `calls`.
     pub(in crate::proto::tcp) state: State,
+    /// Moved by `loss`.
     pub(in crate::proto::tcp) recovery: Recovery,
     taken: Taken,
     pub(in crate::proto::tcp) pending: u8,
@@ -116,15 +130,16 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) send: SendQueue,
     pub(in crate::proto::tcp) consumer: ConsumerId,
 
-    // Third line: when; the round trip (RFC 6298); whether anything is missing.
+    // Third line: when; whether anything is missing.
     pub(in crate::proto::tcp) clock: Clock,
     /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: who sends after a pause asks
     /// how long it was.
     pub(in crate::proto::tcp) rack_xmit_ts: Instant,
     pub(in crate::proto::tcp) sack: Scoreboard,
 
-    // Fourth line: what waits that came out of order, options, and counts: but for bytes
-    // acknowledged, which begin the fifth.
+    // Fourth line: the last of the scoreboard; what waits that came out of order, options, and
+    // counts: but for bytes acknowledged, which begin the fifth.
+    /// Chunks beyond a hole: `input` keeps them, by their numbers and without overlap.
     pub(in crate::proto::tcp) out_of_order: Queue,
     pub(in crate::proto::tcp) options: StoredOptions,
     pub(in crate::proto::tcp) tally: ConnectionTally,

@@ -1,8 +1,8 @@
 //! What comes: the receive sequence space (RFC 9293 3.3.1).
 //!
-//! [`ReceiveVariables`] is in the first line, [`RareReceive`] behind all that segments ask for. Written by
-//! `input`; `in_order` by `machine` and `calls` as well, where the app takes what waits for it. What
-//! the peer was shown is in [`Shown`](super::Shown).
+//! [`ReceiveVariables`] is in the first line, [`RareReceive`] behind all that segments ask for.
+//! Written by `input`; `in_order` by `machine` and `calls` as well, where the app takes what waits
+//! for it. What the peer was shown is in [`Shown`](super::Shown).
 
 use crate::proto::tcp::segment::Range;
 use crate::proto::tcp::seq::Seq;

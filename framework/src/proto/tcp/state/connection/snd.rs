@@ -1,7 +1,7 @@
 //! What leaves: the send sequence space (RFC 9293 3.3.1).
 //!
-//! [`SendVariables`] is in the second line, [`RareSend`] behind all that segments ask for. Written by
-//! `input`, which hears what the peer has and has room for, and `output`, which moves `nxt` and
+//! [`SendVariables`] is in the second line, [`RareSend`] behind all that segments ask for. Written
+//! by `input`, which hears what the peer has and has room for, and `output`, which moves `nxt` and
 //! `small` (and `state`, where other options end what `small` is for). Chunks that wait are in
 //! [`SendQueue`](super::SendQueue).
 

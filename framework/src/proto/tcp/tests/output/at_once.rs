@@ -1,4 +1,4 @@
-//! What may leave at once, and how long it is remembered: `Connection::fast_send_room`.
+//! What may leave at once, and how long it is remembered: `SendQueue::fast_send_room`.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
