@@ -1,4 +1,4 @@
-//! The build script of each program: `--version` says which commit was built, as
+//! The build script of each program: it makes `--version` print the commit that was built, as
 //! `0.1.0 (3b7b8f0a1b2c)`.
 //!
 //! In a clone git supplies the commit, in a `cargo package` `.cargo_vcs_info.json` does; in a
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Digits of a commit: enough to be found in any repository.
+/// Digits of a commit: enough to identify it in any repository.
 const DIGITS: usize = 12;
 
 fn main() {

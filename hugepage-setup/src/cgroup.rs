@@ -1,5 +1,5 @@
-//! The hugetlb limits of the control groups this process is in: pages that the machine has and we
-//! may not have.
+//! The hugetlb limits of this process's control groups: pages that the machine has but this process
+//! may not use.
 //!
 //! Sources: Documentation/admin-guide/cgroup-v2.rst "HugeTLB",
 //! Documentation/admin-guide/cgroup-v1/hugetlb.rst.
@@ -16,13 +16,13 @@ pub struct CgroupLimit {
     pub page_size: u64,
     /// Bytes that the group may use.
     pub max: u64,
-    /// The file that says so.
+    /// The file with the limit.
     pub path: PathBuf,
 }
 
-/// The tightest limit of each page size, in this process's groups and all above them. No entry is
-/// no limit in sight: inside a container the groups above are hidden, and their limits show only
-/// when mapping fails.
+/// The tightest limit of each page size, in this process's groups and all above them. No entry
+/// means that no limit is visible: inside a container the groups above are hidden, and their limits
+/// show only when mapping fails.
 pub(crate) fn read_limits(roots: &Roots, page_sizes: &[u64]) -> Result<Vec<CgroupLimit>, SysfsError> {
     let groups = sysfs::read_if_present(&roots.proc.join("self/cgroup"))?.unwrap_or_default();
     let mut limits: Vec<CgroupLimit> = Vec::new();
@@ -41,8 +41,8 @@ pub(crate) fn read_limits(roots: &Roots, page_sizes: &[u64]) -> Result<Vec<Cgrou
     Ok(limits)
 }
 
-/// The folders that one line of /proc/self/cgroup stands for, from the group up to the root:
-/// `0::/a/b` is version 2, `9:hugetlb:/a/b` version 1.
+/// The folders for one line of /proc/self/cgroup, from the group up to the root: `0::/a/b` is
+/// version 2, `9:hugetlb:/a/b` version 1.
 fn folders(roots: &Roots, line: &str) -> Vec<PathBuf> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else {
@@ -58,16 +58,16 @@ fn folders(roots: &Roots, line: &str) -> Vec<PathBuf> {
     hierarchies.iter().flat_map(|hierarchy| group.ancestors().map(|group| hierarchy.join(group))).collect()
 }
 
-/// What is charged when a page is touched, and what is charged when a mapping reserves it; version
-/// 2 and version 1 names.
+/// The limits charged at the first touch of a page, and at the reservation by a mapping; version 2
+/// and version 1 names.
 fn files(folder: &Path, page_size: u64) -> [PathBuf; 4] {
     let size = format_option(page_size);
     ["max", "rsvd.max", "limit_in_bytes", "rsvd.limit_in_bytes"]
         .map(|name| folder.join(format!("hugetlb.{size}B.{name}")))
 }
 
-/// `None` where there is no file or no limit. Version 1 writes "no limit" as the largest page count
-/// in bytes.
+/// `None` if there is no file or no limit. Version 1 writes "no limit" as the largest page count in
+/// bytes.
 fn read_limit(path: &Path) -> Result<Option<u64>, SysfsError> {
     const VERSION_1_UNLIMITED: u64 = 1 << 62;
     let Some(text) = sysfs::read_if_present(path)? else {

@@ -1,4 +1,5 @@
-//! Hugepages for programs that take all their memory at start: discover, reserve, map, bind, lock.
+//! Hugepages for programs that allocate all their memory at start: discover, reserve, map, bind,
+//! lock.
 //!
 //! ```no_run
 //! use hugepages::{MapRequest, Mapping};
@@ -42,6 +43,6 @@ pub use sysfs::{Limit, Machine, Memory, Mount, Pool, Roots, SysfsError, Transpar
 
 /// 2 MiB in bytes: the hugepage that every x86-64 has.
 pub const TWO_MIB: u64 = 2 << 20;
-/// 1 GiB in bytes: the hugepage that servers have; best reserved at boot, when memory is not yet in
-/// pieces.
+/// 1 GiB in bytes: the hugepage size of servers; best reserved at boot, before memory is
+/// fragmented.
 pub const ONE_GIB: u64 = 1 << 30;

@@ -1,7 +1,7 @@
-//! `hugepage-setup`: says what hugepages a machine has, what it should have, and does what is
-//! missing.
+//! `hugepage-setup`: shows the hugepages that a machine has, compares them with the target, and
+//! reserves the missing ones.
 //!
-//! Exit codes: 0 it is so, 1 it is not, 2 the command line is wrong.
+//! Exit codes: 0 success, 1 failure, 2 wrong command line.
 
 mod report;
 
@@ -88,14 +88,14 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // Where even standard error is closed, the exit code has to do.
+            // If even standard error is closed, only the exit code remains.
             let _ = writeln!(io::stderr(), "hugepage-setup: {why}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Prints the table and what would be done. Fails where applying would be refused.
+/// Prints the table and the planned step. Fails if applying would be refused.
 fn plan(roots: &Roots, change: &Change) -> Result<(), String> {
     let machine = discover(roots)?;
     print(&report::machine(&machine))?;
@@ -118,7 +118,7 @@ fn plan(roots: &Roots, change: &Change) -> Result<(), String> {
     }
 }
 
-/// Prints the table, does the step, says what came of it, and makes it last if asked.
+/// Prints the table, performs the step, prints the outcome, and makes it persistent on request.
 fn apply(roots: &Roots, change: &Change, target: &Target) -> Result<(), String> {
     let refused = |error| match error {
         ReserveError::NotRoot(_) => format!("{error}; run: sudo {}", change.command(target)),
@@ -141,13 +141,13 @@ fn apply(roots: &Roots, change: &Change, target: &Target) -> Result<(), String> 
 }
 
 /// Counts, then maps one page and touches it: the count alone does not show a cgroup's limit or
-/// that all are taken.
+/// that all pages are in use.
 fn check(roots: &Roots, amount: &Amount) -> Result<(), String> {
     let machine = discover(roots)?;
     let target = amount.of(amount.count().unwrap_or(1), Bound::AtLeast);
     let pool = machine.pool(target.page_size, target.node).copied().unwrap_or_default();
     if pool.total < target.pages {
-        // A page size or node that does not exist is the better explanation.
+        // A missing page size or node is the better explanation.
         hugepages::decide(&machine, &target).map_err(|error| error.to_string())?;
         let (total, command) = (pool.total, target.command());
         return Err(format!("{target} asked for, {total} reserved; reserve them with: {command}"));
@@ -166,7 +166,7 @@ impl Change {
         self.amount.count().map(|pages| self.amount.of(pages, bound))
     }
 
-    /// The command line that does it.
+    /// The command line that performs it.
     fn command(&self, target: &Target) -> String {
         target.command() + if self.persist { " --persist" } else { "" }
     }
@@ -197,10 +197,10 @@ fn discover(roots: &Roots) -> Result<Machine, String> {
     Machine::discover(roots).map_err(|error| error.to_string())
 }
 
-/// A reader that has gone (`| head`) is no reason to fail; a full disk is.
+/// A reader that has exited (`| head`) is no failure; a full disk is.
 fn print(text: &str) -> Result<(), String> {
-    // Names of mounts and control groups are others' to choose, and a terminal obeys what it does
-    // not show.
+    // Names of mounts and control groups are untrusted, and a terminal interprets control
+    // characters.
     let text = text.replace(|letter: char| letter.is_control() && letter != '\n', "?");
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -1,4 +1,4 @@
-//! NUMA nodes: which CPUs and how much memory each has, and on which one a CPU or a NIC sits.
+//! NUMA nodes: the CPUs and memory of each, and the node of a CPU or a NIC.
 
 use std::path::Path;
 
@@ -22,11 +22,11 @@ pub fn node_of_cpu(machine: &Machine, cpu: u32) -> Option<u32> {
     machine.nodes.iter().find(|node| node.cpus.contains(&cpu)).map(|node| node.id)
 }
 
-/// The node that network interface `name` is plugged into. `None` for a virtual one, or where the
-/// firmware does not say (the kernel then writes -1).
+/// The node of network interface `name`. `None` for a virtual one, or if the firmware does not
+/// report it (the kernel then writes -1).
 ///
 /// # Errors
-/// The kernel's file is there but unreadable, or holds no number.
+/// The kernel's file exists but is unreadable, or holds no number.
 pub fn node_of_interface(roots: &Roots, name: &str) -> Result<Option<u32>, SysfsError> {
     let path = roots.sys.join("class/net").join(name).join("device/numa_node");
     let Some(text) = sysfs::read_if_present(&path)? else {
@@ -59,8 +59,8 @@ fn read_node(folder: &Path, id: u32) -> Result<Node, SysfsError> {
     Ok(Node {
         id,
         cpus,
-        // The kernel gives no MemAvailable by node. File pages and reclaimable slab can be dropped,
-        // as it reckons itself.
+        // The kernel has no MemAvailable per node. Page cache and reclaimable slab can be dropped,
+        // as in its own estimate.
         memory: Memory {
             total: bytes("MemTotal:"),
             available: bytes("MemFree:") + bytes("Active(file):") + bytes("Inactive(file):") + bytes("SReclaimable:"),
@@ -71,7 +71,7 @@ fn read_node(folder: &Path, id: u32) -> Result<Node, SysfsError> {
 
 /// `0-3,8,10-11`. An empty list is a node without CPUs.
 fn parse_cpulist(text: &str) -> Option<Vec<u32>> {
-    // More CPUs than Linux can have (NR_CPUS is 8192 at most): a range beyond it is not a CPU list.
+    // More CPUs than Linux supports (NR_CPUS is 8192 at most): a range beyond it is not a CPU list.
     const CPUS_MAX: u32 = 8192;
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {

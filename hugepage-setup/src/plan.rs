@@ -1,4 +1,4 @@
-//! What should be, and the one step that leads there. Decides; touches nothing.
+//! The target, and the one step to reach it. Decides; touches nothing.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::size::format_option;
 use crate::sysfs::{Machine, Memory, Pool};
 use crate::{ONE_GIB, TWO_MIB, format_size};
 
-/// A reservation as it should be.
+/// The target of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Bytes of one page.
@@ -15,9 +15,9 @@ pub struct Target {
     /// On this node; `None` is the whole machine, where the kernel spreads the pages over its
     /// nodes.
     pub node: Option<u32>,
-    /// Pages altogether, those in use included.
+    /// Total number of pages, including those in use.
     pub pages: u64,
-    /// Whether more pages than that are fine.
+    /// Whether more pages are acceptable.
     pub bound: Bound,
 }
 
@@ -38,23 +38,23 @@ impl Target {
     }
 }
 
-/// How a [`Target`]'s number is meant.
+/// The meaning of a [`Target`]'s number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// That many or more: nothing is ever taken away.
+    /// At least that many: nothing is ever released.
     AtLeast,
-    /// That many: pages are given back too, but only if nobody uses any of the pool.
+    /// Exactly that many: surplus pages are released, but only if no page of the pool is in use.
     Exactly,
 }
 
-/// The step from what is to what should be.
+/// The step from the current state to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It is as it should be.
+    /// The target is reached.
     Nothing,
-    /// Reserve so many more pages.
+    /// Reserve this many more pages.
     Raise(u64),
-    /// Give back so many pages, of which none is in use.
+    /// Release this many pages, none of them in use.
     Lower(u64),
 }
 
@@ -68,10 +68,10 @@ impl fmt::Display for Step {
     }
 }
 
-/// What has to be done on `machine` to reach `target`.
+/// Determines the step from `machine` to `target`.
 ///
 /// # Errors
-/// There is no such page size or node, the memory does not suffice, or pages should be given back
+/// There is no such page size or node, the memory does not suffice, or pages should be released
 /// while some are in use.
 pub fn decide(machine: &Machine, target: &Target) -> Result<Step, ReserveError> {
     let pool = find_pool(machine, target)?;
@@ -85,7 +85,7 @@ pub fn decide(machine: &Machine, target: &Target) -> Result<Step, ReserveError> 
     if target.pages == now || target.bound == Bound::AtLeast {
         return Ok(Step::Nothing);
     }
-    // The kernel counts promised pages for the whole machine only, so one promise anywhere protects
+    // The kernel counts promised pages only for the whole machine, so one promise anywhere protects
     // every node.
     let promised = machine.pool(target.page_size, None).map_or(0, |pool| pool.reserved);
     match pool.in_use().max(promised) {
@@ -94,9 +94,9 @@ pub fn decide(machine: &Machine, target: &Target) -> Result<Step, ReserveError> 
     }
 }
 
-/// What the machine must keep for everything else: a sixteenth, at most 1 GiB. With less, page
-/// cache and kernel buffers are squeezed until the out-of-memory killer chooses somebody; hugepages
-/// are never given back under pressure.
+/// Memory that the machine must keep for everything else: a sixteenth, at most 1 GiB. With less,
+/// page cache and kernel buffers are squeezed until the out-of-memory killer acts; hugepages are
+/// never reclaimed under pressure.
 pub fn memory_kept(memory: Memory) -> u64 {
     (memory.total / 16).min(ONE_GIB)
 }
@@ -117,7 +117,7 @@ fn check_memory(machine: &Machine, target: &Target, pool: &Pool) -> Result<(), R
     let memory = machine.memory_of(target.node);
     let wanted = target.pages.saturating_sub(pool.total).saturating_mul(target.page_size);
     let kept = memory_kept(memory);
-    // A total of 0: this kernel does not say, so it must judge for itself.
+    // A total of 0: this kernel does not report it, so it must decide itself.
     if memory.total > 0 && wanted > memory.available.saturating_sub(kept) {
         return Err(ReserveError::Memory { target: target.clone(), wanted, available: memory.available, kept });
     }

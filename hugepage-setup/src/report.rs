@@ -1,4 +1,4 @@
-//! What a person reads: the machine, the table, and what came of it.
+//! The output for the operator: the machine, the table, and the outcome.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use hugepages::{
     Limit, Machine, Memory, Node, Outcome, Persistence, Pool, ReserveError, Step, Target, TransparentMode, format_size,
 };
 
-/// The step and the target it leads to, or why there is none.
+/// The step and its target, or the error.
 type Decision<'a> = (&'a Target, &'a Result<Step, ReserveError>);
 
-/// What the machine has beside its pools, one line a subject.
+/// The machine's properties beside its pools, one line per subject.
 pub(crate) fn machine(machine: &Machine) -> String {
     let mut text = String::new();
     let mut line = |subject: String, words: String| {
@@ -41,8 +41,7 @@ pub(crate) fn machine(machine: &Machine) -> String {
     text
 }
 
-/// One row for each page size and node: what is, what should be, what to do. "All" is the whole
-/// machine.
+/// One row for each page size and node: current state, target, step. "All" is the whole machine.
 pub(crate) fn table(machine: &Machine, decision: Option<Decision<'_>>) -> String {
     let mut rows = vec![
         ["page size", "node", "pages", "free", "in use", "surplus", "should be", "to do"].map(str::to_owned).to_vec(),
@@ -90,7 +89,7 @@ fn describe_step(target: &Target, step: &Result<Step, ReserveError>) -> String {
     }
 }
 
-/// Numbers to the right, words to the left; the last column is words.
+/// Right-aligns numbers and left-aligns words; the last column is words.
 fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> =
@@ -109,7 +108,7 @@ fn align(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// What came of apply.
+/// The outcome of apply.
 pub(crate) fn outcome(target: &Target, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Unchanged { total } => {
@@ -137,7 +136,7 @@ pub(crate) fn outcome(target: &Target, outcome: &Outcome) -> String {
     }
 }
 
-/// How the reservation outlives a reboot; `wrote` is the verb, "wrote" or "would write".
+/// How the reservation survives a reboot; `wrote` is the verb, "wrote" or "would write".
 pub(crate) fn persistence(persistence: &Persistence, wrote: &str) -> String {
     match persistence {
         Persistence::KernelCommandLine(words) => format!(
@@ -156,7 +155,7 @@ pub(crate) fn persistence(persistence: &Persistence, wrote: &str) -> String {
     }
 }
 
-/// What a passed check has seen.
+/// The findings of a passed check.
 pub(crate) fn checked(target: &Target, pool: &Pool) -> String {
     let (total, free) = (pool.total, pool.available());
     let mut text = format!("ok: {target} asked for, {total} reserved, {free} free; one was mapped and touched\n");

@@ -1,5 +1,5 @@
-//! What a program asks of [`crate::Mapping`], and the words in which it is told what it did not
-//! get.
+//! A program's request to [`crate::Mapping`], and the messages about the parts that were not
+//! granted.
 
 use std::fmt;
 use std::io;
@@ -8,20 +8,20 @@ use crate::plan::{Bound, Target};
 use crate::sysfs::{Limit, Machine, Memory, Pool, TransparentMode};
 use crate::{ONE_GIB, format_size};
 
-/// A wish for memory.
+/// A request for memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapRequest {
-    /// Bytes wanted; rounded up to whole pages.
+    /// Requested bytes; rounded up to whole pages.
     pub len: usize,
-    /// Which pages.
+    /// The kind of pages.
     pub page: PageChoice,
-    /// Only memory of this NUMA node; `None` is wherever the kernel finds it.
+    /// Only memory of this NUMA node; `None` leaves the choice to the kernel.
     pub node: Option<u32>,
-    /// Never swapped out. Hugepages never are; small pages are locked with `mlock`, which has a
-    /// limit.
+    /// Lock the memory against swap. Hugepages are never swapped; small pages are locked with
+    /// `mlock`, which has a limit.
     pub lock: bool,
-    /// Small pages are touched now rather than in the middle of a burst. Hugepages are always
-    /// touched now: see [`crate::Mapping::map`].
+    /// Touch small pages now rather than in the middle of a burst. Hugepages are always touched
+    /// now: see [`crate::Mapping::map`].
     pub populate: bool,
 }
 
@@ -32,7 +32,7 @@ impl MapRequest {
     }
 }
 
-/// Which pages to use.
+/// The kind of pages to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PageChoice {
     /// 1 GiB pages if the request nearly fills them and they are free, else 2 MiB pages, else small
@@ -43,46 +43,46 @@ pub enum PageChoice {
     TwoMiB,
     /// 1 GiB pages or an error.
     OneGiB,
-    /// 4 KiB pages, and no transparent hugepages in their place: what a comparison needs.
+    /// 4 KiB pages, without transparent hugepages in their place: for comparisons.
     Small,
 }
 
 impl PageChoice {
     /// Whether `len` bytes fill 1 GiB pages well enough. One sixteenth may be left over: a pool's
     /// size is a sum of many parts and never a round number, and a smaller allowance would in
-    /// practice choose 2 MiB always; a larger one takes from the machine what nobody uses (64 MiB a
-    /// page is about what a worker's pool needs).
+    /// practice choose 2 MiB always; a larger one wastes memory (64 MiB per page is about what a
+    /// worker's pool needs).
     pub(crate) fn fills_one_gib(len: u64) -> bool {
         let waste = (ONE_GIB - len % ONE_GIB) % ONE_GIB;
         waste <= len / 16
     }
 }
 
-/// Why there is no mapping.
+/// Why the mapping failed.
 #[derive(Debug)]
 pub enum MapError {
-    /// A request for no bytes.
+    /// A request for zero bytes.
     Empty,
-    /// Rounded up to whole pages, the length passes what an address can hold.
+    /// Rounded up to whole pages, the length exceeds the address range.
     TooLong {
-        /// Bytes asked for.
+        /// Requested bytes.
         len: usize,
     },
     /// The machine has no such node.
     NoSuchNode {
-        /// The node asked for.
+        /// The requested node.
         node: u32,
-        /// The nodes there are.
+        /// The existing nodes.
         nodes: Vec<u32>,
     },
-    /// Too few hugepages, and the request did not allow others.
+    /// Too few hugepages, and the request did not permit others.
     Shortage(Shortage),
-    /// Small pages beyond what the machine or node has left. Refused before touching, because the
+    /// Small pages beyond the free memory of machine or node. Refused before touching, because the
     /// kernel would make room by killing a process.
     Memory {
-        /// Bytes wanted.
+        /// Requested bytes.
         wanted: u64,
-        /// What there is.
+        /// The memory there is.
         memory: Memory,
         /// On this node only.
         node: Option<u32>,
@@ -91,7 +91,7 @@ pub enum MapError {
     System {
         /// Its name.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         why: io::Error,
     },
 }
@@ -125,7 +125,7 @@ impl fmt::Display for MapError {
 
 impl std::error::Error for MapError {}
 
-/// Hugepages that were wanted and not had. Counts are pages.
+/// Hugepages that were requested and not granted. Counts are pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
     /// Bytes of one page.
@@ -134,23 +134,22 @@ pub struct Shortage {
     pub node: Option<u32>,
     /// Pages the request needed.
     pub wanted: u64,
-    /// Pages that were free and promised to nobody.
+    /// Pages that were free and not promised.
     pub available: u64,
-    /// Pages there are altogether.
+    /// Pages in the pool.
     pub total: u64,
-    /// What stood in the way.
+    /// The cause.
     pub cause: ShortageCause,
 }
 
-/// What stood in the way of a hugepage mapping.
+/// The cause of a failed hugepage mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShortageCause {
     /// Too few are reserved or free.
     TooFew,
     /// This kernel or CPU has no pages of that size.
     NoSuchSize,
-    /// Enough are free, and the kernel refused all the same, with this errno: a limit of the cgroup
-    /// or cpuset.
+    /// Enough are free, but the kernel refused with this errno: a limit of the cgroup or cpuset.
     Refused(i32),
 }
 
@@ -158,7 +157,7 @@ impl Shortage {
     /// Looks up the counters that explain why the kernel refused with `why`.
     pub(crate) fn explain(machine: &Machine, page_size: u64, node: Option<u32>, wanted: u64, why: &io::Error) -> Self {
         let pool = machine.pool(page_size, node).copied();
-        // A node counts pages as free that are promised somewhere on the machine.
+        // A node also counts pages as free that are promised elsewhere on the machine.
         let anywhere = machine.pool(page_size, None).map_or(u64::MAX, Pool::available);
         let (available, total) = pool.map_or((0, 0), |pool| (pool.available().min(anywhere), pool.total));
         let cause = match pool {
@@ -169,7 +168,7 @@ impl Shortage {
         Self { page_size, node, wanted, available, total, cause }
     }
 
-    /// The command that mends it: it asks for as many pages as make the wanted number free.
+    /// The remedy: a command that requests as many pages as make the wanted number free.
     pub fn command(&self) -> String {
         let pages = match self.cause {
             ShortageCause::TooFew => self.total + self.wanted.saturating_sub(self.available),
@@ -204,20 +203,20 @@ fn place(node: Option<u32>) -> String {
     node.map_or_else(|| "this machine".to_owned(), |node| format!("NUMA node {node}"))
 }
 
-/// A mapping of small pages where hugepages were wanted: why, and what it costs. Print it where the
+/// A mapping of small pages in place of hugepages: the reason, and the cost. Print it where the
 /// operator looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fallback {
-    /// What was missing.
+    /// The missing hugepages.
     pub shortage: Shortage,
-    /// Whether the kernel put transparent hugepages in their place.
+    /// Whether the kernel used transparent hugepages instead.
     pub transparent: Transparent,
 }
 
 impl Fallback {
-    /// The price in one sentence. The two figures are from a Zen 4 machine: a random cache line
-    /// among 8192 pages, 17.9 ns with 2 MiB pages and 22.2 ns with 4 KiB pages, the difference
-    /// being TLB misses.
+    /// The cost in one sentence. The two figures are from a Zen 4 machine: a random cache line
+    /// among 8192 pages, 17.9 ns with 2 MiB pages and 22.2 ns with 4 KiB pages; the difference is
+    /// TLB misses.
     pub const COST: &str = "a random access among 8192 pages takes about 22 ns instead of 18 ns (on a Zen 4), the memory may move and \
         a NIC needs a translation entry for every 4 KiB of it instead of every 2 MiB";
 }
@@ -228,13 +227,13 @@ impl fmt::Display for Fallback {
     }
 }
 
-/// What became of `MADV_HUGEPAGE` on a mapping that fell back.
+/// The result of `MADV_HUGEPAGE` on a mapping that fell back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transparent {
-    /// The kernel has none or has them switched off.
+    /// The kernel lacks them or has them switched off.
     Off(TransparentMode),
-    /// Asked for, and the kernel has put that many bytes in transparent 2 MiB pages so far; it may
-    /// take them back.
+    /// Requested, and the kernel has put that many bytes in transparent 2 MiB pages so far; it may
+    /// revert that.
     Advised {
         /// Bytes in such pages; 0 as long as the memory is not touched.
         bytes: u64,
@@ -261,15 +260,15 @@ impl fmt::Display for Transparent {
     }
 }
 
-/// Memory that was to be locked and is not: the kernel may swap it out. The mapping is good
+/// Memory that should have been locked and is not: the kernel may swap it out. The mapping is valid
 /// otherwise.
 #[derive(Debug)]
 pub struct LockWarning {
-    /// Bytes that were to be locked.
+    /// Bytes to lock.
     pub len: u64,
     /// RLIMIT_MEMLOCK.
     pub limit: Limit,
-    /// What the kernel said.
+    /// The kernel's error.
     pub why: io::Error,
 }
 
@@ -286,7 +285,7 @@ impl std::error::Error for LockWarning {}
 pub struct LockAllError {
     /// RLIMIT_MEMLOCK.
     pub limit: Limit,
-    /// What the kernel said, to the lock itself or to a try beyond the limit.
+    /// The kernel's error, of the lock itself or of the test beyond the limit.
     pub why: io::Error,
 }
 

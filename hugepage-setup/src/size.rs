@@ -1,13 +1,13 @@
-//! Sizes as people write them: `512M`, `1G`, `2 MiB`. Units are powers of two, as in the kernel's
-//! own options.
+//! Sizes in human notation: `512M`, `1G`, `2 MiB`. Units are powers of two, as in the kernel's own
+//! options.
 
 use std::fmt;
 
-/// Reads a size in bytes: a whole number and K, M, G or T (with or without `B` or `iB`), or plain
+/// Parses a size in bytes: a whole number and K, M, G or T (with or without `B` or `iB`), or plain
 /// bytes.
 ///
 /// # Errors
-/// Names what is wrong with the text and what a good one looks like.
+/// Names the error in the text and shows a valid example.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let error = |fault| SizeError { text: text.to_owned(), fault };
     let trimmed = text.trim();
@@ -31,8 +31,8 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     number.checked_mul(1 << shift).ok_or_else(|| error(SizeFault::TooLarge))
 }
 
-/// Writes a size the way people read it: the largest unit that leaves a whole number, else one
-/// digit after the point.
+/// Formats a size for people: the largest unit that leaves a whole number, else one digit after the
+/// point.
 pub fn format_size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let Some((unit, scale)) = UNITS.into_iter().find(|(_, scale)| bytes >= *scale) else {
@@ -44,13 +44,13 @@ pub fn format_size(bytes: u64) -> String {
     format!("{:.1} {unit}", bytes as f64 / scale as f64)
 }
 
-/// Writes a page size as an option of this tool, of the kernel and of its file names: `2M`, `1G`,
-/// `64K`.
+/// Formats a page size as in the options of this tool, of the kernel and of its file names: `2M`,
+/// `1G`, `64K`.
 pub(crate) fn format_option(page_size: u64) -> String {
     format_size(page_size).replace(' ', "").replace("iB", "")
 }
 
-/// A size that could not be read, with the text as it was given.
+/// A size that could not be parsed, with the original text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeError {
     text: String,

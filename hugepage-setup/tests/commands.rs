@@ -1,4 +1,4 @@
-//! The binary on made-up machines: what it prints, what it writes, how it exits.
+//! The binary on made-up machines: its output, its files, its exit codes.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
 use std::fs::{self, File};
@@ -167,9 +167,9 @@ fn persist_writes_the_file_also_when_nothing_is_missing() {
 #[test]
 fn without_root_the_command_is_named() {
     let machine = fake_machine(12);
-    // The made-up files are this user's: only another user is refused.
+    // The made-up files belong to this user: only another user is refused.
     let binary = machine.path().join("hugepage-setup");
-    // By a process of its own: while we hold a file open for writing, a test that forks beside us
+    // In a separate process: while we hold a file open for writing, a test that forks beside us
     // makes it "busy" to execute.
     assert!(Command::new("cp").arg(BINARY).arg(&binary).status().unwrap().success());
     fs::set_permissions(machine.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,8 +1,8 @@
-//! The library and the binary on this machine's real hugepages. Needs root to reserve; says so
-//! where it is not.
+//! The library and the binary on this machine's real hugepages. Reserving needs root; without it a
+//! test prints a message.
 //!
-//! Others use the machine: at most 16 pages are reserved beyond what is there, and they are given
-//! back afterwards only if the count is still ours and nobody uses any.
+//! Other processes use the machine: at most 16 pages are reserved beyond the existing ones, and
+//! they are released afterwards only if the count is still ours and none is in use.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
 use std::fmt::Display;
@@ -21,8 +21,8 @@ use tempfile::TempDir;
 const BINARY: &str = env!("CARGO_BIN_EXE_hugepage-setup");
 const NOBODY: u32 = 65534;
 
-/// So many more free pages than there were; given back on drop. Only one test at a time has one,
-/// across processes too.
+/// This many more free pages than before; released on drop. Only one test at a time has one, across
+/// processes too.
 struct Reservation {
     before: u64,
     now: u64,
@@ -30,7 +30,7 @@ struct Reservation {
 }
 
 impl Reservation {
-    /// `None` after saying why.
+    /// `None` after printing the reason.
     fn take(test: &str, pages: u64) -> Option<Self> {
         assert!(pages <= 16, "others use this machine");
         // A lock on the kernel's folder leaves nothing behind; reserve() itself locks a file
@@ -54,7 +54,7 @@ impl Reservation {
         None
     }
 
-    /// Maps reserved pages. `None` after saying that another process was faster to take them.
+    /// Maps reserved pages. `None` after printing that another process took them first.
     fn map(&self, test: &str, request: &MapRequest) -> Option<Mapping> {
         match Mapping::map(&MapRequest { page: PageChoice::TwoMiB, ..request.clone() }) {
             Ok(mapping) => Some(mapping),
@@ -103,7 +103,7 @@ fn mapped_hugepages_are_huge_zeroed_bound_and_locked() {
     assert!(mapping.as_ptr().addr().get().is_multiple_of(TWO_MIB as usize));
     assert!(mapping.as_mut_slice().iter().all(|byte| *byte == 0));
     mapping.as_mut_slice().fill(7);
-    // What the kernel says of this range: three huge pages, bound to node 0, all there.
+    // The kernel's view of this range: three huge pages, bound to node 0, all present.
     let numa_maps = fs::read_to_string("/proc/self/numa_maps").unwrap();
     let line = numa_maps.lines().find(|line| line.starts_with(&format!("{:x} ", mapping.as_ptr().addr()))).unwrap();
     assert!(line.contains("bind:0") && line.contains(" huge ") && line.contains("N0=3"), "{line}");
@@ -132,7 +132,7 @@ fn pages_in_use_cannot_be_given_back() {
 
 #[test]
 fn missing_hugepages_fall_back_loudly() {
-    // More than there are altogether, whoever gives some back or takes some meanwhile.
+    // More than exist, whatever other processes release or take meanwhile.
     let wanted = pool().total + 32;
     let len = wanted * TWO_MIB;
     if len > ONE_GIB / 2 {
@@ -178,17 +178,17 @@ fn child_process_does_not_inherit_the_mapping() {
     assert!(flags.unwrap().contains(" dc "), "the kernel's mark for \"do not copy on fork\": {flags:?}");
 }
 
-/// True in the process that [`again`] started.
+/// True in the process started by [`again`].
 fn is_again() -> bool {
     std::env::var_os("AGAIN").is_some()
 }
 
-/// Runs the test `name` of this file in a process of its own, which `change` may give another user.
+/// Runs the test `name` of this file in a separate process, which `change` may give another user.
 fn again(name: &str, change: impl FnOnce(&mut Command) -> &mut Command) {
     let folder = TempDir::new().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("machine");
-    // By a process of its own: while we hold a file open for writing, a test that forks beside us
+    // In a separate process: while we hold a file open for writing, a test that forks beside us
     // makes it "busy" to execute.
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap().success());
     let mut command = Command::new(copy);
@@ -208,7 +208,7 @@ fn again(name: &str, change: impl FnOnce(&mut Command) -> &mut Command) {
     }
 }
 
-/// A user with a limit on locked memory, and without the right to pass it.
+/// A user with a limit on locked memory, and without the privilege to exceed it.
 fn as_nobody(command: &mut Command) -> &mut Command {
     command.uid(NOBODY).gid(NOBODY)
 }
@@ -229,7 +229,7 @@ fn refused_lock_is_a_warning_with_the_limit() {
     for part in ["RLIMIT_MEMLOCK", "ulimit -l", "/etc/security/limits.conf", "LimitMEMLOCK"] {
         assert!(warning.contains(part), "{part} is not in: {warning}");
     }
-    // A single page can be locked, so it was the limit.
+    // A single page can be locked, so the limit was the cause.
     let mapping = Mapping::map(&MapRequest { lock: true, ..request(PageChoice::Small, 4096) }).unwrap();
     assert!(mapping.locked());
 }
@@ -255,7 +255,7 @@ fn process_under_a_limit_can_allocate_after_lock_all() {
     let test = "process_under_a_limit_can_allocate_after_lock_all";
     if !is_again() {
         // With one thread and one heap the process has less memory than the usual limit of 8 MiB,
-        // so the kernel itself would lock all of it, and then refuse what comes later.
+        // so the kernel itself would lock all of it, and then refuse later allocations.
         return again(test, |command| as_nobody(command.env("MALLOC_ARENA_MAX", "1").arg("--test-threads=1")));
     }
     let limit = Machine::discover(&Roots::default()).unwrap().memlock.soft;

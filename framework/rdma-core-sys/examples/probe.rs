@@ -1,6 +1,6 @@
-//! Lists the devices, opens each, and makes one of every kind of object on it:
-//! `cargo run -p wirepath-rdma-core-sys --example probe`. What a device refuses is said, and
-//! nothing stays behind.
+//! Lists the devices, opens each, and creates one object of every kind on it: `cargo run -p
+//! wirepath-rdma-core-sys --example probe`. It prints what a device refuses, and leaves nothing
+//! behind.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

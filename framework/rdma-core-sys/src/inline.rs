@@ -1,19 +1,19 @@
-//! What <infiniband/verbs.h> and <infiniband/mlx5dv.h> define as inline functions: they have no
-//! symbol, so they are written again here, under their names and with their conventions (null and
-//! errno, or the errno itself).
+//! The inline functions of <infiniband/verbs.h> and <infiniband/mlx5dv.h>: they have no symbol, so
+//! they are reimplemented here, under their names and with their conventions (null and errno, or
+//! the errno itself).
 //!
 //! Each goes through a table of function pointers that the provider filled. The one in
-//! `ibv_context` has a fixed shape; the one in `verbs_context`, which stands before the
-//! `ibv_context` in memory, grows at its front, and `sz` says how far it goes.
+//! `ibv_context` has a fixed layout; the one in `verbs_context`, which stands before the
+//! `ibv_context` in memory, grows at its front, and `sz` gives its size.
 //!
 //! Invariants, which the callers of all functions here keep:
-//! 1. Objects come from libibverbs and have not been destroyed; all that a request points at is
-//!    valid until the call returns.
-//! 2. Of objects whose rings the caller drives himself, the data path's functions (`ibv_poll_cq`,
+//! 1. Objects come from libibverbs and have not been destroyed; everything that a request points to
+//!    is valid until the call returns.
+//! 2. For objects whose rings the caller drives himself, the data path's functions (`ibv_poll_cq`,
 //!    `ibv_post_send`, `ibv_post_recv`, `ibv_req_notify_cq`) are not called.
 //! 3. An `ibv_context` whose `abi_compat` is all ones is the last field of a `verbs_context`, of
-//!    which `sz` bytes are there.
-//! 4. No reference to an object or table is formed: each field is read on its own.
+//!    which `sz` bytes exist.
+//! 4. No reference to an object or table is formed: each field is read individually.
 
 use core::ffi::c_int;
 use core::mem::offset_of;
@@ -22,8 +22,8 @@ use core::ptr::null_mut;
 use crate::bindings::*;
 use crate::load::Verbs;
 
-/// The provider's function `$op` of a context, or `None` where the library or the provider has
-/// none: `verbs_get_ctx_op`.
+/// The provider's function `$op` of a context, or `None` if the library or the provider lacks it:
+/// `verbs_get_ctx_op`.
 macro_rules! extended_op {
     ($context:expr, $op:ident) => {{
         let extended = verbs_get_ctx($context);
@@ -32,12 +32,12 @@ macro_rules! extended_op {
     }};
 }
 
-/// The extended context around `context`, or null where there is none.
+/// The extended context around `context`, or null if there is none.
 ///
 /// # Safety
-/// `context` is as invariant 1 says.
+/// `context` satisfies invariant 1.
 pub unsafe fn verbs_get_ctx(context: *mut ibv_context) -> *mut verbs_context {
-    // SAFETY: 1, 3: where the mark is there, so is the structure around it.
+    // SAFETY: 1, 3: with the mark, the structure around it exists.
     unsafe {
         if (*context).abi_compat.addr() != usize::MAX {
             return null_mut();
@@ -46,7 +46,7 @@ pub unsafe fn verbs_get_ctx(context: *mut ibv_context) -> *mut verbs_context {
     }
 }
 
-/// Takes completions: how many, or a negative number.
+/// Polls completions: returns how many, or a negative number.
 ///
 /// # Safety
 /// Invariants 1 and 2; `completions` has room for `count`.
@@ -61,7 +61,7 @@ pub unsafe fn ibv_poll_cq(cq: *mut ibv_cq, count: c_int, completions: *mut ibv_w
     }
 }
 
-/// Asks for an event at the next completion.
+/// Requests an event at the next completion.
 ///
 /// # Safety
 /// Invariants 1 and 2.
@@ -78,7 +78,7 @@ pub unsafe fn ibv_req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int
 /// Posts a list of packets to send.
 ///
 /// # Safety
-/// Invariants 1 and 2; the memory that requests name may be read by the NIC until they complete.
+/// Invariants 1 and 2; the NIC may read the memory of the requests until they complete.
 #[inline]
 pub unsafe fn ibv_post_send(qp: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
     // SAFETY: 1, 2.
@@ -93,7 +93,7 @@ pub unsafe fn ibv_post_send(qp: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut 
 /// Posts a list of buffers to receive into.
 ///
 /// # Safety
-/// Invariants 1 and 2; the memory that requests name may be written by the NIC until they complete.
+/// Invariants 1 and 2; the NIC may write the memory of the requests until they complete.
 #[inline]
 pub unsafe fn ibv_post_recv(qp: *mut ibv_qp, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
     // SAFETY: 1, 2.
@@ -120,7 +120,7 @@ pub unsafe fn ibv_post_wq_recv(wq: *mut ibv_wq, first: *mut ibv_recv_wr, bad: *m
     }
 }
 
-/// The state of a port. Old libraries fill a shorter structure, hence the zeroes.
+/// The state of a port. Old libraries fill a shorter structure, so the rest is zeroed.
 ///
 /// # Safety
 /// Invariant 1.
@@ -142,7 +142,7 @@ pub unsafe fn ibv_query_port(
     }
 }
 
-/// What the device can do; where the extended call is not there, the first part of it.
+/// The capabilities of the device; without the extended call, only their first part.
 ///
 /// # Safety
 /// Invariant 1.
@@ -178,7 +178,7 @@ pub unsafe fn ibv_query_rt_values_ex(context: *mut ibv_context, values: *mut ibv
     }
 }
 
-/// A completion queue with more than the standard fields.
+/// Creates a completion queue with extended options.
 ///
 /// # Safety
 /// Invariant 1.
@@ -192,7 +192,7 @@ pub unsafe fn ibv_create_cq_ex(context: *mut ibv_context, request: *mut ibv_cq_i
     }
 }
 
-/// Changes how many completions or microseconds an event waits for.
+/// Sets the event moderation of a CQ, in completions or microseconds.
 ///
 /// # Safety
 /// Invariant 1.
@@ -206,7 +206,7 @@ pub unsafe fn ibv_modify_cq(cq: *mut ibv_cq, change: *mut ibv_modify_cq_attr) ->
     }
 }
 
-/// A queue pair with options.
+/// Creates a queue pair with extended options.
 ///
 /// # Safety
 /// Invariant 1.
@@ -227,7 +227,7 @@ pub unsafe fn ibv_create_qp_ex(
     }
 }
 
-/// A thread domain.
+/// Allocates a thread domain.
 ///
 /// # Safety
 /// Invariant 1.
@@ -241,7 +241,7 @@ pub unsafe fn ibv_alloc_td(context: *mut ibv_context, request: *mut ibv_td_init_
     }
 }
 
-/// Gives a thread domain back.
+/// Frees a thread domain.
 ///
 /// # Safety
 /// Invariant 1, for the last time.
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn ibv_dealloc_td(td: *mut ibv_td) -> c_int {
     }
 }
 
-/// A protection domain together with a thread domain. `ibv_dealloc_pd` gives it back.
+/// Combines a protection domain with a thread domain. `ibv_dealloc_pd` frees it.
 ///
 /// # Safety
 /// Invariant 1.
@@ -272,7 +272,7 @@ pub unsafe fn ibv_alloc_parent_domain(
     }
 }
 
-/// Sets how fast a QP sends.
+/// Sets the rate limit of a QP.
 ///
 /// # Safety
 /// Invariant 1.
@@ -286,13 +286,13 @@ pub unsafe fn ibv_modify_qp_rate_limit(qp: *mut ibv_qp, limit: *mut ibv_qp_rate_
     }
 }
 
-/// A receiving work queue.
+/// Creates a receive work queue.
 ///
 /// # Safety
 /// Invariant 1.
 pub unsafe fn ibv_create_wq(context: *mut ibv_context, request: *mut ibv_wq_init_attr) -> *mut ibv_wq {
-    // SAFETY: 1; the mutex and the condition are ours to make, as in the header, and nobody knows
-    // them yet.
+    // SAFETY: 1; this call must initialise the mutex and the condition, as in the header, and
+    // nothing refers to them yet.
     unsafe {
         let Some(create_wq) = extended_op!(context, create_wq) else { return unsupported() };
         let wq = create_wq(context, request);
@@ -334,7 +334,7 @@ pub unsafe extern "C" fn ibv_destroy_wq(wq: *mut ibv_wq) -> c_int {
     }
 }
 
-/// A table that spreads what arrives over work queues.
+/// Creates a table that spreads received packets over work queues.
 ///
 /// # Safety
 /// Invariant 1.
@@ -379,7 +379,7 @@ pub unsafe fn ibv_create_flow(qp: *mut ibv_qp, rule: *mut ibv_flow_attr) -> *mut
     }
 }
 
-/// Steers no longer.
+/// Removes a steering rule.
 ///
 /// # Safety
 /// Invariant 1, for the last time.
@@ -393,9 +393,9 @@ pub unsafe extern "C" fn ibv_destroy_flow(flow: *mut ibv_flow) -> c_int {
     }
 }
 
-/// Nanoseconds of the kernel's clock for a device's time stamp (`mlx5dv_ts_to_ns` of mlx5dv.h). A
-/// stamp that is more than half the counter's range ahead is taken for an old one, so `clock` must
-/// be younger than `max_clock_info_update_nsec`.
+/// Nanoseconds of the kernel's clock for a device's timestamp (`mlx5dv_ts_to_ns` of mlx5dv.h). A
+/// stamp that is more than half the counter's range ahead counts as an old one, so `clock` must be
+/// younger than `max_clock_info_update_nsec`.
 ///
 /// Wraps as the C function does: a device may send any stamp.
 pub fn mlx5dv_ts_to_ns(clock: &mlx5dv_clock_info, stamp: u64) -> u64 {
@@ -409,8 +409,7 @@ pub fn mlx5dv_ts_to_ns(clock: &mlx5dv_clock_info, stamp: u64) -> u64 {
     }
 }
 
-/// How a function that gives objects says that there is none of its kind: null, and the reason in
-/// errno.
+/// The error of an unsupported function that creates objects: null, and the reason in errno.
 fn unsupported<T>() -> *mut T {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() = libc::EOPNOTSUPP };
@@ -429,7 +428,7 @@ mod tests {
         let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
         let qp = QueuePair::create(&QpRequest::new(&pd, &cq, &cq)).unwrap();
         fake::calls();
-        // SAFETY: 1, 2: of the fake, which does not look at what it is given.
+        // SAFETY: 1, 2: objects of the fake, which does not read its arguments.
         unsafe {
             let mut first: ibv_send_wr = core::mem::zeroed();
             let mut bad = null_mut();
@@ -483,7 +482,7 @@ mod tests {
 
     #[test]
     fn stamps_are_converted_forwards_and_backwards_and_over_the_wrap() {
-        // 250 MHz: 4 ns a cycle, a counter of 32 bits.
+        // 250 MHz: 4 ns per cycle, a counter of 32 bits.
         let clock = |last_cycles, frac| mlx5dv_clock_info {
             nsec: 1_000_000,
             last_cycles,
@@ -502,7 +501,7 @@ mod tests {
         check(0x0a, 0, 0xffff_fff0, 999_896);
         check(100, 1023, 101, 1_000_004);
         check(100, 1024, 101, 1_000_005);
-        // Whatever the device and the page say, no panic.
+        // No panic, whatever the device and the page contain.
         let wild =
             mlx5dv_clock_info { nsec: 0, last_cycles: 1, frac: u64::MAX, mult: u32::MAX, shift: 77, mask: u64::MAX };
         mlx5dv_ts_to_ns(&wild, 0);

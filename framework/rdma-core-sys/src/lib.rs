@@ -1,16 +1,16 @@
-//! libibverbs and libmlx5 of rdma-core, looked up at run time: a program that uses this crate
-//! builds and starts on any machine, and says "rdma-core is not installed: …" where somebody asks
-//! for a device that needs it.
+//! libibverbs and libmlx5 of rdma-core, loaded at run time: a program that uses this crate builds
+//! and starts on any machine, and reports "rdma-core is not installed: …" if a device that needs it
+//! is requested.
 //!
 //! - [`bindings`]: types, constants and signatures, generated from the headers of rdma-core 44 and
 //!   checked in.
 //! - [`load`]: the libraries and their symbols.
-//! - [`inline`]: what the C headers define as inline functions, and what has no symbol therefore.
-//! - [`verbs`]: owned handles, made of the three. An object keeps its parents, so things are
-//!   destroyed in the right order whatever the order is in which the handles go.
+//! - [`inline`]: the inline functions of the C headers, which therefore have no symbol.
+//! - [`verbs`]: owned handles, built on the three. An object keeps its parents alive, so objects
+//!   are destroyed in the right order whatever the order in which the handles are dropped.
 //!
-//! It sets up. No function of `verbs` is meant for each packet: a driver takes the addresses of
-//! [`verbs::QpRings`] and its sisters, and never comes back.
+//! It is for set-up. No function of `verbs` is meant to be called per packet: a driver takes the
+//! addresses of [`verbs::QpRings`] and the other rings, and makes no further calls.
 #![deny(unsafe_code)]
 
 #[allow(missing_docs, non_camel_case_types, non_snake_case, unreachable_pub, unused_qualifications, clippy::all)]

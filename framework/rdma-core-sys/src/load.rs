@@ -1,17 +1,16 @@
-//! The libraries and their symbols. Enters: nothing but the linker's search path. Leaves: tables of
+//! The libraries and their symbols. Input: only the linker's search path. Output: tables of
 //! function pointers, valid as long as the process lives.
 //!
-//! A symbol has several versions in libibverbs (`ibv_open_device@IBVERBS_1.0` has other structs
-//! than `@@IBVERBS_1.1`); `dlsym` gives the default one, which is the one that the headers
-//! describe.
+//! A symbol may have several versions in libibverbs (`ibv_open_device@IBVERBS_1.0` has other
+//! structs than `@@IBVERBS_1.1`); `dlsym` returns the default one, which the headers describe.
 //!
 //! Invariants:
-//! 1. The libraries are rdma-core's: they carry its names, or stand in the folder that the operator
-//!    named in `RDMA_CORE_LIB_DIR`. So their initialisers are harmless, and a symbol has the
-//!    signature that the headers say. Where the program's file gives it rights, whoever starts it
-//!    may be no operator, and is not asked.
-//! 2. A library that was opened is never closed: function pointers stay valid, also those that the
-//!    library gave to others.
+//! 1. The libraries are rdma-core's: they have its names, or are in the folder that the operator
+//!    set in `RDMA_CORE_LIB_DIR`. So their initialisers are harmless, and a symbol has the
+//!    signature in the headers. If the program's file gives it privileges, its user may not be the
+//!    operator, and the variable is ignored.
+//! 2. A library that was opened is never closed: function pointers stay valid, including those that
+//!    the library passed to others.
 
 use core::fmt;
 use std::path::{Path, PathBuf};
@@ -22,21 +21,21 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::bindings;
 use crate::verbs::{Device, DeviceList, VerbsError};
 
-/// A folder to take libibverbs.so.1 and libmlx5.so.1 from, instead of the linker's search path: for
-/// an rdma-core that was built by hand.
+/// The variable for a folder with libibverbs.so.1 and libmlx5.so.1, instead of the linker's search
+/// path: for an rdma-core that was built by hand.
 pub const FOLDER_VARIABLE: &str = "RDMA_CORE_LIB_DIR";
 
-/// The folder that the operator has named. Code is run from there, so not where the program has
-/// rights that whoever set the variable need not have (getauxval(3), AT_SECURE): the linker does
-/// not look at `LD_LIBRARY_PATH` then, either.
+/// The folder that the operator has set. Code is loaded from there, so it is ignored if the program
+/// has privileges that the user who set the variable may lack (getauxval(3), AT_SECURE): the linker
+/// ignores `LD_LIBRARY_PATH` then, too.
 fn folder() -> Option<PathBuf> {
-    // SAFETY: a number out of the vector that the kernel gave to the process; no address is passed.
+    // SAFETY: a number from the vector that the kernel passed to the process; no address is passed.
     let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
     std::env::var_os(FOLDER_VARIABLE).filter(|_| !is_privileged).map(PathBuf::from)
 }
 
-/// Writes the table of a library: a function pointer for each symbol, with the signature that the
-/// headers give it.
+/// Generates the table of a library: a function pointer per symbol, with its signature in the
+/// headers.
 macro_rules! symbols {
     ($(#[$attribute:meta])* $table:ident of $library:literal { $($symbol:ident: $signature:ident,)* }) => {
         $(#[$attribute])*
@@ -65,7 +64,7 @@ macro_rules! symbols {
 }
 
 symbols! {
-    /// What libibverbs exports.
+    /// The exported functions of libibverbs.
     Verbs of "libibverbs.so.1" {
         ibv_get_device_list: ibv_get_device_list_fn,
         ibv_free_device_list: ibv_free_device_list_fn,
@@ -95,7 +94,7 @@ symbols! {
 }
 
 symbols! {
-    /// What libmlx5 exports: the direct verbs.
+    /// The exported functions of libmlx5: the direct verbs.
     Mlx5dv of "libmlx5.so.1" {
         mlx5dv_is_supported: mlx5dv_is_supported_fn,
         mlx5dv_query_device: mlx5dv_query_device_fn,
@@ -107,7 +106,7 @@ symbols! {
     }
 }
 
-/// Both libraries: where all begins. Cheap to clone.
+/// Both libraries: the entry point. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RdmaCore(Arc<(Verbs, Mlx5dv)>);
 
@@ -115,7 +114,7 @@ impl RdmaCore {
     /// Loads both libraries.
     ///
     /// # Errors
-    /// One is missing, or is too old.
+    /// A library is missing, or is too old.
     pub fn load() -> Result<Self, LoadError> {
         Ok(Self::of(Verbs::load()?, Mlx5dv::load()?))
     }
@@ -124,10 +123,11 @@ impl RdmaCore {
         Self(Arc::new((verbs, mlx5)))
     }
 
-    /// The devices that this process can see now. None at all is no error: see [`DeviceList`].
+    /// The devices currently visible to this process. An empty list is no error: see
+    /// [`DeviceList`].
     ///
     /// # Errors
-    /// The kernel was asked and refused to say.
+    /// The kernel refused the query.
     pub fn devices(&self) -> Result<DeviceList, VerbsError> {
         Device::list(self)
     }
@@ -141,18 +141,17 @@ impl RdmaCore {
     }
 }
 
-/// Why the libraries cannot be used. Its text is one sentence that ends with the command that
-/// helps.
+/// Why the libraries cannot be used. Its text is one sentence that ends with the command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
     /// The linker did not find the library, or could not load it.
     Library {
         /// Its file name.
         library: &'static str,
-        /// What the linker said; it names the file.
+        /// The linker's message; it names the file.
         reason: String,
     },
-    /// The library has not all that we need.
+    /// The library lacks a symbol that we need.
     Symbol {
         /// Its file name.
         library: &'static str,
@@ -177,11 +176,10 @@ impl fmt::Display for LoadError {
 
 impl core::error::Error for LoadError {}
 
-/// Opens a library for ever.
+/// Opens a library permanently.
 fn open(library: &'static str, folder: Option<&Path>) -> Result<&'static Library, LoadError> {
     let path = folder.map_or_else(|| library.into(), |folder| folder.join(library));
-    // SAFETY: rdma-core's (1). RTLD_NOW: what is missing shows here, and not in the middle of a
-    // run.
+    // SAFETY: rdma-core's (1). RTLD_NOW: missing symbols show here, and not in the middle of a run.
     let opened = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
     match opened {
         // Never closed (2).
@@ -190,7 +188,7 @@ fn open(library: &'static str, folder: Option<&Path>) -> Result<&'static Library
     }
 }
 
-/// What the linker said: libloading keeps it behind its own words.
+/// The linker's message: libloading hides it behind its own text.
 fn words_of(error: &libloading::Error) -> String {
     core::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -214,7 +212,7 @@ mod tests {
 
     #[test]
     fn library_without_a_symbol_is_too_old() {
-        // Some library that has none of the symbols, and is there wherever tests run.
+        // Some library without these symbols that exists wherever tests run.
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let Some(libc) =
             maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.ends_with("libc.so.6"))

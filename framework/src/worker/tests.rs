@@ -33,7 +33,7 @@ impl App for Echo {
     }
 }
 
-/// Keeps what it hears, and counts its ticks.
+/// Keeps the received datagrams, and counts its ticks.
 #[derive(Default)]
 struct Client {
     heard: Vec<Vec<u8>>,
@@ -70,7 +70,7 @@ fn host(own: Ipv4Addr, neighbor: Ipv4Addr) -> Host {
     host
 }
 
-/// A worker with `app` at `own`, who has bound the port.
+/// A worker with `app` at `own`, which has bound the port.
 fn party<A: App>(queue: MemoryQueue, own: Ipv4Addr, neighbor: Ipv4Addr, app: A, block: &Block) -> Party<A> {
     let scope = block.scope(&own.to_string());
     let pool = Pool::heap(256).unwrap();

@@ -1,17 +1,18 @@
-//! Anonymous memory from the kernel: hugepages or small ones, bound to a node, touched, locked,
-//! given back on drop.
+//! Anonymous memory from the kernel: hugepages or small pages, bound to a node, touched, locked,
+//! unmapped on drop.
 //!
-//! The only file of this crate with `unsafe`: the memory calls have no safe form in std. Its
+//! The only file of this crate with `unsafe`: std has no safe form of the memory calls. Its
 //! invariants:
 //!
-//! 1. A `Pages` owns `start..start + len`: one range that `mmap` gave us, page-aligned, readable
-//!    and writable, of which nobody else knows. It is unmapped once, on drop.
-//! 2. The kernel hands anonymous pages out zeroed, so every byte is initialised from the start.
+//! 1. A `Pages` owns `start..start + len`: one range returned by `mmap`, page-aligned, readable and
+//!    writable, with no other owner. It is unmapped once, on drop.
+//! 2. The kernel zeroes anonymous pages, so every byte is initialised from the start.
 //! 3. After [`Mapping::map`] returned, touching any byte cannot raise SIGBUS: hugepages were all
-//!    faulted in, and a refusal became an error; anonymous small pages have no file behind them
-//!    that could be missing.
+//!    faulted in, and a refusal became an error; anonymous small pages have no backing file that
+//!    could be missing.
 //! 4. The calls made on a range (mbind, madvise, mlock) get exactly the range of a living `Pages`
-//!    and change neither its bytes nor its addresses. `MADV_DONTNEED` and its like are not used.
+//!    and change neither its bytes nor its addresses. `MADV_DONTNEED` and similar advice are not
+//!    used.
 //!
 //! It is not for Miri, which has neither hugepages nor mbind.
 
@@ -24,14 +25,14 @@ use crate::request::{Fallback, LockAllError, LockWarning, MapError, MapRequest, 
 use crate::sysfs::{Machine, Roots, TransparentMode};
 use crate::{ONE_GIB, TWO_MIB};
 
-/// x86-64 and the usual arm64; a kernel of 16 or 64 KiB pages rounds up further by itself.
+/// x86-64 and most arm64; a kernel with 16 or 64 KiB pages rounds up further by itself.
 const SMALL: u64 = 4096;
 
-/// A range of zeroed memory. It may move between threads and be shared; who writes where is the
-/// owner's business.
+/// A range of zeroed memory. It may move between threads and be shared; the owner governs who
+/// writes where.
 ///
-/// A child process does not get it (`MADV_DONTFORK`): copy-on-write would otherwise move the
-/// parent's pages away under a NIC that writes to them.
+/// A child process does not inherit it (`MADV_DONTFORK`): copy-on-write would otherwise replace the
+/// parent's pages under a NIC that writes to them.
 #[derive(Debug)]
 pub struct Mapping {
     pages: Pages,
@@ -49,20 +50,20 @@ enum Lock {
 }
 
 impl Mapping {
-    /// Maps what `request` says. The kernel zeroes the pages, which takes 0.1 s for each GiB, and
-    /// seconds where a hypervisor has to find the memory first.
+    /// Maps the pages of `request`. The kernel zeroes them, which takes 0.1 s per GiB, and seconds
+    /// if a hypervisor has to find the memory first.
     ///
     /// Hugepages are always touched here, also without `populate`: on a node, in a cpuset or under
-    /// a cgroup's limit the reservation that `mmap` makes does not bind, and the first touch would
-    /// end the process with SIGBUS.
+    /// a cgroup's limit the reservation that `mmap` makes does not guarantee them, and the first
+    /// touch would kill the process with SIGBUS.
     ///
     /// # Errors
     /// See [`MapError`]. With [`PageChoice::Best`] a lack of hugepages is no error but a
-    /// [`Fallback`] in the mapping; a refused lock is never one but a [`LockWarning`] in the
+    /// [`Fallback`] in the mapping; a refused lock is never an error but a [`LockWarning`] in the
     /// mapping.
     pub fn map(request: &MapRequest) -> Result<Self, MapError> {
-        // The counters only explain; where /sys is hidden (some containers) mapping works without
-        // them.
+        // The counters are only for explanations; if /sys is hidden (some containers) mapping works
+        // without them.
         let machine = Machine::discover(&Roots::default()).unwrap_or_default();
         if request.len == 0 {
             return Err(MapError::Empty);
@@ -86,14 +87,14 @@ impl Mapping {
         self.pages.start
     }
 
-    /// Bytes: the length asked for, rounded up to whole pages. All of them may be used.
+    /// Length in bytes: the request, rounded up to whole pages. All of them may be used.
     #[allow(clippy::len_without_is_empty)] // an empty mapping is an error, so the question never arises
     pub fn len(&self) -> usize {
         self.pages.len
     }
 
-    /// All bytes, zero at first. Safe code's way in; who hands [`Mapping::as_ptr`] to a device
-    /// keeps away from it.
+    /// All bytes, initially zero, for safe code; a caller that passes [`Mapping::as_ptr`] to a
+    /// device must not use it.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: invariants 1 and 2: we own the range and its bytes are initialised; 3: touching
         // it is defined; the borrow of self is exclusive.
@@ -106,18 +107,18 @@ impl Mapping {
         self.page_size as usize
     }
 
-    /// The node that the memory is bound to, if one was asked for.
+    /// The node that the memory is bound to, if requested.
     pub fn node(&self) -> Option<u32> {
         self.node
     }
 
     /// Whether the memory can never be swapped out: hugepages always, small pages if the lock was
-    /// asked for and granted.
+    /// requested and granted.
     pub fn locked(&self) -> bool {
         matches!(self.lock, Lock::Locked)
     }
 
-    /// Why the lock that was asked for was refused.
+    /// Why the requested lock was refused.
     pub fn lock_warning(&self) -> Option<&LockWarning> {
         match &self.lock {
             Lock::Refused(warning) => Some(warning),
@@ -125,7 +126,7 @@ impl Mapping {
         }
     }
 
-    /// Why these are small pages though better ones were asked for. An operator wants to read this.
+    /// Why these are small pages although better ones were requested. Report it to the operator.
     pub fn fallback(&self) -> Option<&Fallback> {
         self.fallback.as_ref()
     }
@@ -150,16 +151,16 @@ impl Mapping {
         };
         let pages = Pages::map(len, huge_flags(page_size)).map_err(shortage)?;
         pages.bind(request.node, machine)?;
-        // The kernel answers EFAULT where a touch would have raised SIGBUS: too few pages on the
-        // node, or a cgroup's limit.
+        // The kernel returns EFAULT if a touch would have raised SIGBUS: too few pages on the node,
+        // or a cgroup's limit.
         pages.populate().map_err(shortage)?;
-        // Hugepages are never swapped out, so there is nothing to lock (mlock would only measure
-        // them by its limit).
+        // Hugepages are never swapped out, so there is nothing to lock (mlock would only count them
+        // towards its limit).
         Ok(Self { pages, page_size, node: request.node, lock: Lock::Locked, fallback: None })
     }
 
-    /// Small pages. Where they stand in for hugepages they are aligned for transparent ones, and
-    /// those are asked for.
+    /// Small pages. As a substitute for hugepages they are aligned for transparent ones, and those
+    /// are requested.
     fn map_small(request: &MapRequest, machine: &Machine, shortage: Option<Shortage>) -> Result<Self, MapError> {
         let align = if shortage.is_some() { TWO_MIB } else { SMALL };
         let len = round_up(request.len, align)?;
@@ -188,12 +189,12 @@ impl Mapping {
     }
 }
 
-/// Locks all memory that the process has and will have, so that no page of code or data is ever
-/// fetched from a disk.
+/// Locks all current and future memory of the process, so that no page of code or data is ever read
+/// from disk.
 ///
-/// Refused where RLIMIT_MEMLOCK binds this process: from then on every new allocation would count
-/// towards it, and the first one beyond (a thread's stack, a pool) would end the process instead of
-/// leaving it unlocked.
+/// Refused if RLIMIT_MEMLOCK binds this process: from then on every new allocation would count
+/// towards it, and the first one beyond (a thread's stack, a pool) would kill the process instead
+/// of leaving it unlocked.
 ///
 /// # Errors
 /// The kernel's refusal, with the limit and the ways to raise it. Nothing is locked then.
@@ -207,28 +208,28 @@ pub fn lock_all() -> Result<(), LockAllError> {
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }).map_err(refused)
 }
 
-/// Whether this process may lock more than `limit` bytes. It is tried, because a capability listed
-/// in /proc may be one of a container's user namespace, which the kernel does not ask here. The
-/// addresses have no memory behind them.
+/// Tests whether this process may lock more than `limit` bytes. It tries, because a capability
+/// listed in /proc may be one of a container's user namespace, which the kernel does not accept
+/// here. The addresses have no memory behind them.
 fn lock_beyond(limit: u64) -> io::Result<()> {
     let len = limit.saturating_add(SMALL) as usize;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: without an address and without MAP_FIXED the kernel picks a free range, so nothing of
-    // ours is replaced.
+    // SAFETY: without an address and without MAP_FIXED the kernel picks a free range, so no mapping
+    // of ours is replaced.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: exactly the range above; ONFAULT touches nothing.
     let result = check(unsafe { libc::mlock2(start, len, libc::MLOCK_ONFAULT) });
-    // SAFETY: exactly the range above, of which nobody else knows; a failure would leave addresses
+    // SAFETY: exactly the range above, which has no other owner; a failure would leave addresses
     // unused.
     unsafe { libc::munmap(start, len) };
     result
 }
 
-/// Refuses what would bring the out-of-memory killer: it ends somebody else's process rather than
-/// fail ours.
+/// Refuses a mapping that would invoke the out-of-memory killer, which may kill another process
+/// rather than fail ours.
 fn check_memory(wanted: u64, node: Option<u32>, machine: &Machine) -> Result<(), MapError> {
     let memory = machine.memory_of(node);
     if memory.total > 0 && wanted > memory.available {
@@ -283,8 +284,8 @@ unsafe impl Sync for Pages {}
 impl Pages {
     fn map(len: usize, extra_flags: libc::c_int) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | extra_flags;
-        // SAFETY: without an address and without MAP_FIXED the kernel picks a free range, so
-        // nothing of ours is replaced.
+        // SAFETY: without an address and without MAP_FIXED the kernel picks a free range, so no
+        // mapping of ours is replaced.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -295,8 +296,8 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Maps `align` bytes more than wanted and gives back what lies before and after the aligned
-    /// part.
+    /// Maps `align` bytes more than requested and unmaps the parts before and after the aligned
+    /// range.
     fn map_aligned(len: usize, align: usize) -> io::Result<Self> {
         let wide = Self::map(len + align, 0)?;
         let before = wide.start.as_ptr().align_offset(align);
@@ -315,8 +316,8 @@ impl Pages {
         (Self { start: whole.start, len: at }, Self { start: middle, len: whole.len - at })
     }
 
-    /// Binds the range to a node before its first touch. On a machine with that one node there is
-    /// nothing to bind, so a kernel without NUMA or a container without the right (seccomp forbids
+    /// Binds the range to a node before its first touch. On a machine with only that node there is
+    /// nothing to bind, so a kernel without NUMA or a container without permission (seccomp forbids
     /// mbind) is no obstacle there.
     fn bind(&self, node: Option<u32>, machine: &Machine) -> Result<(), MapError> {
         const MASK_WORDS: usize = 16; // 1024 nodes, the most that Linux can be built for (CONFIG_NODES_SHIFT 10)
@@ -342,7 +343,7 @@ impl Pages {
         }
     }
 
-    /// Touches every page for writing; where a touch would raise SIGBUS this is an error instead.
+    /// Touches every page for writing; returns an error where a touch would raise SIGBUS.
     fn populate(&self) -> io::Result<()> {
         match self.advise(libc::MADV_POPULATE_WRITE) {
             // Linux before 5.14 does not know the advice.
@@ -351,7 +352,7 @@ impl Pages {
         }
     }
 
-    /// mlock touches all pages as well and reports errors, at the price of RLIMIT_MEMLOCK.
+    /// mlock touches all pages as well and reports errors, but is subject to RLIMIT_MEMLOCK.
     fn populate_by_lock(&self) -> io::Result<()> {
         self.lock()?;
         // SAFETY: invariant 4.
@@ -363,8 +364,8 @@ impl Pages {
         check(unsafe { libc::mlock(self.start.as_ptr().cast(), self.len) })
     }
 
-    /// One advice that keeps bytes and addresses (invariant 4). Signals interrupt a long
-    /// population: it goes on.
+    /// Gives one advice that preserves bytes and addresses (invariant 4). If a signal interrupts a
+    /// long population, it continues.
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         let keeps = [libc::MADV_POPULATE_WRITE, libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE, libc::MADV_DONTFORK];
         assert!(keeps.contains(&advice), "advice {advice} is not known to keep the memory's contents");
@@ -377,8 +378,8 @@ impl Pages {
         }
     }
 
-    /// How many bytes of the range lie in transparent hugepages right now, by /proc/self/smaps; 0
-    /// where that is hidden.
+    /// Bytes of the range in transparent hugepages right now, by /proc/self/smaps; 0 if that is
+    /// hidden.
     fn transparent_bytes(&self) -> u64 {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         let (start, end) = (self.start.addr().get(), self.start.addr().get() + self.len);
@@ -391,7 +392,7 @@ impl Pages {
                 bytes += crate::sysfs::meminfo_bytes(line, "AnonHugePages:").unwrap_or(0);
             }
         }
-        // The kernel may show us and a neighbor as one range.
+        // The kernel may show this and an adjacent mapping as one range.
         bytes.min(self.len as u64)
     }
 }
@@ -401,7 +402,7 @@ impl Drop for Pages {
         if self.len == 0 {
             return;
         }
-        // SAFETY: invariant 1: the range is ours and this is its one end.
+        // SAFETY: invariant 1: the range is ours and this is the only unmap.
         let result = check(unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) });
         debug_assert!(result.is_ok(), "munmap of our own range failed: {result:?}");
     }

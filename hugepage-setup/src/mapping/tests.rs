@@ -1,4 +1,4 @@
-//! These run on this machine's real memory and need no reservation; those that need one are in
+//! These tests use this machine's real memory and need no reservation; those that need one are in
 //! tests/machine.rs.
 
 use super::*;
@@ -43,7 +43,7 @@ fn more_hugepages_than_memory_are_a_shortage() {
 fn touch_that_would_raise_sigbus_is_an_error() {
     // Without a reservation mmap promises more pages than the kernel has; the first touch beyond
     // them raises SIGBUS. A node's or a cgroup's limit has the same effect on reserved pages, and
-    // this one needs no other machine.
+    // this case needs no special machine.
     let machine = Machine::discover(&Roots::default()).unwrap();
     let Some(pool) = machine.pool(TWO_MIB, None) else {
         println!("SKIPPED touch_that_would_raise_sigbus_is_an_error: this kernel has no hugepages");

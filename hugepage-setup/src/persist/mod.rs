@@ -1,9 +1,9 @@
-//! Makes a reservation outlive a reboot: a file for sysctl where that is enough, else words for the
-//! kernel's command line.
+//! Makes a reservation persistent across reboots: by a sysctl file if that suffices, else by
+//! parameters on the kernel's command line.
 //!
-//! sysctl's `vm.nr_hugepages` knows only the default page size and no nodes, and runs when memory
-//! may already be in pieces; so 1 GiB pages and single nodes go on the command line, which only the
-//! operator can change (each boot loader has its own way).
+//! sysctl's `vm.nr_hugepages` supports only the default page size and no nodes, and runs when
+//! memory may already be fragmented; so 1 GiB pages and single nodes need the command line, which
+//! only the operator can change (each boot loader has its own way).
 
 use std::fs;
 use std::io::Write;
@@ -15,33 +15,33 @@ use crate::sysfs::{self, Machine, Roots, SysfsError};
 use crate::{ONE_GIB, format_size};
 
 /// Our file below `/etc/sysctl.d`. Files are read in the order of their names, the last one wins:
-/// 60 is after a distribution's (10 to 50) and before an operator's last word (99).
+/// 60 is after a distribution's (10 to 50) and before an operator's override (99).
 const FILE: &str = "sysctl.d/60-hugepage-setup.conf";
 
-/// How a reservation will outlive a reboot.
+/// How a reservation survives a reboot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Persistence {
     /// By this file.
     File {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Its whole text.
+        /// Its content.
         text: String,
-        /// Pages it asks for; more than the target where an earlier file asked for more and giving
-        /// back was not asked for.
+        /// The pages it sets; more than the target if an earlier file set more and shrinking was
+        /// not requested.
         pages: u64,
         /// Other files that set the same value; the last in the order of names wins.
         rivals: Vec<PathBuf>,
     },
-    /// By these words on the kernel's command line.
+    /// By these parameters on the kernel's command line.
     KernelCommandLine(String),
 }
 
 impl Persistence {
-    /// What would make `target` last. Reads, writes nothing.
+    /// Determines how to make `target` persistent. Reads, writes nothing.
     ///
     /// # Errors
-    /// A file below `/etc` that is there and cannot be read.
+    /// A file below `/etc` exists and cannot be read.
     pub fn plan(roots: &Roots, machine: &Machine, target: &Target) -> Result<Self, SysfsError> {
         let by_sysctl =
             target.node.is_none() && target.page_size < ONE_GIB && machine.default_page_size == Some(target.page_size);
@@ -63,8 +63,8 @@ impl Persistence {
         Ok(Self::File { rivals: find_rivals(roots, &path)?, path, text, pages })
     }
 
-    /// Writes the file, or does nothing where there is none to write. The file is replaced as a
-    /// whole: a reader sees the old text or the new one.
+    /// Writes the file, or does nothing if there is none to write. The file is replaced atomically:
+    /// a reader sees the old text or the new one.
     ///
     /// # Errors
     /// Not root, a read-only `/etc`, a full disk.

@@ -1,7 +1,7 @@
-//! Changes the kernel's reservation, and believes only what it reads back.
+//! Changes the kernel's reservation, and verifies it by reading it back.
 //!
-//! A write to `nr_hugepages` always succeeds, with as many pages as the kernel could find; so
-//! success is the number that stands there afterwards
+//! A write to `nr_hugepages` always succeeds, with as many pages as the kernel could find; so only
+//! the number read afterwards shows success
 //! (Documentation/admin-guide/mm/hugetlbpage.rst).
 
 use std::fmt;
@@ -14,35 +14,36 @@ use crate::size::format_option;
 use crate::sysfs::{self, Machine, Roots, SysfsError};
 use crate::{ONE_GIB, TWO_MIB, format_size};
 
-/// What came of a reservation that was tried.
+/// The outcome of an attempted reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was as it should be; nothing was written.
+    /// The target was reached already; nothing was written.
     Unchanged {
-        /// Pages there are.
+        /// Pages in the pool.
         total: u64,
     },
-    /// It is now as it should be.
+    /// The target is reached.
     Done {
         /// Pages before.
         before: u64,
         /// Pages now.
         now: u64,
     },
-    /// The kernel found only some of the pages. It keeps those; nothing was taken back.
+    /// The kernel found only some of the pages. It keeps those; nothing was released.
     Partial {
-        /// Pages altogether that were asked for.
+        /// Total pages requested.
         asked: u64,
         /// Pages before.
         before: u64,
-        /// Pages altogether that the kernel gave.
+        /// Total pages granted.
         granted: u64,
-        /// What may find the others, most promising first.
+        /// Remedies that may find the others, most promising first.
         advice: Vec<Advice>,
     },
-    /// Pages were to be given back, and somebody took some of them in the meantime: those stay.
+    /// Pages were to be released, and another process took some of them in the meantime: those
+    /// stay.
     Kept {
-        /// Pages altogether that were to remain.
+        /// Total pages that were to remain.
         asked: u64,
         /// Pages before.
         before: u64,
@@ -51,14 +52,14 @@ pub enum Outcome {
     },
 }
 
-/// What may help a kernel that does not find enough memory in one piece.
+/// Remedies for a kernel that does not find enough contiguous memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Advice {
-    /// Drop the page cache, which lies scattered over memory.
+    /// Drop the page cache, which is scattered over memory.
     DropCaches,
-    /// Push what is in use together.
+    /// Compact memory in use.
     Compact,
-    /// Reserve at boot, while memory is in one piece, with these words on the kernel's command
+    /// Reserve at boot, before memory is fragmented, with these parameters on the kernel's command
     /// line.
     Boot(String),
 }
@@ -76,16 +77,16 @@ impl fmt::Display for Advice {
 }
 
 /// Brings the reservation to `target`: reads, decides ([`plan::decide`]), writes and reads back,
-/// while other users of this library wait. Takes up to seconds where the kernel has to move memory.
+/// while other users of this library wait. Takes up to seconds if the kernel has to move memory.
 ///
 /// # Errors
-/// See [`ReserveError`]. Fewer pages than asked for is no error but [`Outcome::Partial`].
+/// See [`ReserveError`]. Fewer pages than requested are no error but [`Outcome::Partial`].
 pub fn reserve(roots: &Roots, target: &Target) -> Result<Outcome, ReserveError> {
     reserve_through(roots, target, write_count)
 }
 
 /// As [`reserve`], with the write to the kernel's file as an argument: a test's kernel grants what
-/// the test says.
+/// the test decides.
 fn reserve_through(
     roots: &Roots,
     target: &Target,
@@ -98,8 +99,8 @@ fn reserve_through(
     let path = pool_folder(roots, target).join("nr_hugepages");
     let failed = |why| ReserveError::from_write(&path, why);
     let guard = File::options().write(true).open(&path).map_err(failed)?;
-    // Two of us that both read 0 and then write 8 and 4 would together shrink. The lock ends with
-    // the guard.
+    // Two processes that both read 0 and then write 8 and 4 would together shrink. The lock ends
+    // with the guard.
     guard.lock().map_err(failed)?;
     let step = plan::decide(&Machine::discover(roots)?, target)?;
     let before = read_persistent(roots, target)?;
@@ -117,7 +118,7 @@ fn reserve_through(
     }
 }
 
-/// The words on the kernel's command line that reserve `target` at boot
+/// The parameters on the kernel's command line that reserve `target` at boot
 /// (Documentation/admin-guide/kernel-parameters.txt, hugepagesz= and hugepages=; by node since
 /// Linux 5.16).
 pub fn boot_parameters(target: &Target) -> String {
@@ -130,8 +131,8 @@ pub fn boot_parameters(target: &Target) -> String {
 
 fn advise(target: &Target) -> Vec<Advice> {
     let boot = Advice::Boot(boot_parameters(target));
-    // A free gibibyte in one piece is rare on a machine that has run for a day, whatever is dropped
-    // or moved.
+    // A contiguous free gibibyte is rare on a machine that has run for a day, whatever is dropped
+    // or compacted.
     match target.page_size >= ONE_GIB {
         true => vec![boot, Advice::Compact, Advice::DropCaches],
         false => vec![Advice::DropCaches, Advice::Compact, boot],
@@ -155,44 +156,44 @@ fn pool_folder(roots: &Roots, target: &Target) -> PathBuf {
     parent.join(format!("hugepages-{}kB", target.page_size >> 10))
 }
 
-/// Why a reservation was not tried, or not at all granted. Nothing has changed then.
+/// Why a reservation was not attempted, or nothing was granted. Nothing has changed then.
 #[derive(Debug)]
 pub enum ReserveError {
     /// The kernel has no pages of that size.
     NoSuchPageSize {
-        /// Bytes of the page asked for.
+        /// Requested page size in bytes.
         page_size: u64,
-        /// The sizes it has.
+        /// The supported sizes.
         page_sizes: Vec<u64>,
     },
     /// The machine has no such node.
     NoSuchNode {
-        /// The node asked for.
+        /// The requested node.
         node: u32,
-        /// The nodes there are.
+        /// The existing nodes.
         nodes: Vec<u32>,
     },
     /// Too little would be left for everything else.
     Memory {
-        /// What was asked for.
+        /// The request.
         target: Target,
         /// Bytes it needs beyond what is reserved.
         wanted: u64,
         /// Bytes that are available there.
         available: u64,
-        /// Bytes that have to stay.
+        /// Bytes that must remain.
         kept: u64,
     },
-    /// Pages should be given back and somebody uses the pool.
+    /// Pages should be released while the pool is in use.
     InUse {
-        /// What was asked for.
+        /// The request.
         target: Target,
         /// Pages in the pool.
         total: u64,
         /// Pages that are held or promised.
         in_use: u64,
     },
-    /// Only root may write here.
+    /// Only root may write this file.
     NotRoot(PathBuf),
     /// The file system is mounted read-only, as in a container.
     ReadOnly(PathBuf),
@@ -203,7 +204,7 @@ pub enum ReserveError {
 }
 
 impl ReserveError {
-    /// Sorts a failed write by what the operator can do about it.
+    /// Classifies a failed write by its remedy.
     pub(crate) fn from_write(path: &Path, why: io::Error) -> Self {
         match why.kind() {
             io::ErrorKind::PermissionDenied => Self::NotRoot(path.to_owned()),

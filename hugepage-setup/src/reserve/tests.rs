@@ -13,7 +13,7 @@ fn at(name: &str, machine: &FakeMachine) -> String {
 
 const TOTAL: &str = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
-/// A kernel that finds memory for `most` pages altogether.
+/// A kernel with memory for at most `most` pages.
 fn kernel_with(most: u64) -> impl Fn(&Path, u64) -> io::Result<()> {
     move |path, pages| write_count(path, pages.min(most))
 }
@@ -82,8 +82,8 @@ fn another_raise_while_waiting_is_not_undone() {
     holder.lock().unwrap();
     let roots = machine.roots();
     let waiting = std::thread::spawn(move || reserve(&roots, &target(4)));
-    // Long enough that the other thread has read 0 and waits; were it slower, it would read 8,
-    // which must give the same.
+    // Long enough that the other thread has read 0 and waits; if it were slower, it would read 8,
+    // which must give the same result.
     std::thread::sleep(std::time::Duration::from_millis(50));
     fs::write(machine.path(TOTAL), "8\n").unwrap();
     holder.unlock().unwrap();

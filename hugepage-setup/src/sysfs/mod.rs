@@ -1,4 +1,4 @@
-//! What the kernel says about hugepages, read once into plain values.
+//! The kernel's hugepage state, read once into plain values.
 //!
 //! Sources: Documentation/admin-guide/mm/hugetlbpage.rst (the counters),
 //! Documentation/ABI/testing/sysfs-kernel-mm-hugepages, proc(5) (meminfo, limits, mounts). Nothing
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::{self, CgroupLimit};
 use crate::numa::{self, Node};
 
-/// Where the machine's files hang. [`Roots::default`] is this machine; tests hang a made-up one
-/// below a directory.
+/// The root folders of the machine's files. [`Roots::default`] is this machine; tests put a made-up
+/// one below a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// `/sys`
@@ -37,34 +37,34 @@ impl Default for Roots {
     }
 }
 
-/// All that matters for hugepages on one machine, at one moment.
+/// The hugepage state of one machine at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     /// One pool for each page size the kernel offers, smallest first. Empty when it offers none.
     pub pools: Vec<Pool>,
     /// NUMA nodes in order. Empty when the kernel was built without NUMA.
     pub nodes: Vec<Node>,
-    /// The page size that `vm.nr_hugepages` means, in bytes.
+    /// The page size that `vm.nr_hugepages` refers to, in bytes.
     pub default_page_size: Option<u64>,
     /// Memory of the whole machine.
     pub memory: Memory,
     /// RLIMIT_MEMLOCK of this process.
     pub memlock: Limit,
-    /// Mounted hugetlbfs file systems. Anonymous mappings, as [`crate::Mapping`] makes them, need
+    /// Mounted hugetlbfs file systems. Anonymous mappings, as made by [`crate::Mapping`], need
     /// none.
     pub mounts: Vec<Mount>,
-    /// Limits on hugepages by the control groups this process is in.
+    /// Limits on hugepages by the control groups of this process.
     pub cgroup: Vec<CgroupLimit>,
-    /// What the kernel does with `MADV_HUGEPAGE`.
+    /// The kernel's handling of `MADV_HUGEPAGE`.
     pub transparent: TransparentMode,
 }
 
 impl Machine {
-    /// Reads the trees. A file or folder that is absent means "this kernel has none of it"; what is
-    /// there must make sense.
+    /// Reads the trees. An absent file or folder means that this kernel lacks the feature; a
+    /// present one must be valid.
     ///
     /// # Errors
-    /// A file that is present but unreadable, or whose number is not one.
+    /// A file is present but unreadable, or does not hold a number.
     pub fn discover(roots: &Roots) -> Result<Self, SysfsError> {
         let meminfo = read_if_present(&roots.proc.join("meminfo"))?.unwrap_or_default();
         let limits = read_if_present(&roots.proc.join("self/limits"))?.unwrap_or_default();
@@ -101,9 +101,9 @@ impl Machine {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// The memory of one node, or of the whole machine. Where one node is the whole machine, the
-    /// kernel's own reckoning of what is available holds for both; it is the better one, and
-    /// hypervisors that add memory late only keep that up.
+    /// The memory of one node, or of the whole machine. If one node is the whole machine, the
+    /// kernel's own estimate of available memory applies to both; it is the better one, and
+    /// hypervisors that add memory late update only that one.
     pub fn memory_of(&self, node: Option<u32>) -> Memory {
         match node.and_then(|id| self.node(id)) {
             Some(node) if self.nodes.len() > 1 => node.memory,
@@ -119,12 +119,12 @@ pub struct Pool {
     pub page_size: u64,
     /// Pages the pool holds, surplus included (`nr_hugepages`).
     pub total: u64,
-    /// Pages that no process has touched yet (`free_hugepages`).
+    /// Pages not touched by any process yet (`free_hugepages`).
     pub free: u64,
-    /// Free pages that are promised to a mapping (`resv_hugepages`). The kernel does not count
-    /// these by node: 0 there.
+    /// Free pages promised to a mapping (`resv_hugepages`). The kernel does not count these per
+    /// node: 0 there.
     pub reserved: u64,
-    /// Pages beyond the reservation, which go back to the system when they become free
+    /// Pages beyond the reservation, which return to the system when they become free
     /// (`surplus_hugepages`).
     pub surplus: u64,
 }
@@ -135,12 +135,12 @@ impl Pool {
         self.free.saturating_sub(self.reserved)
     }
 
-    /// Pages that somebody holds or was promised.
+    /// Pages that are held or promised.
     pub fn in_use(&self) -> u64 {
         self.total.saturating_sub(self.available())
     }
 
-    /// Pages that stay when their user leaves: what a write to `nr_hugepages` sets.
+    /// Pages that remain when their user exits: a write to `nr_hugepages` sets this number.
     pub fn persistent(&self) -> u64 {
         self.total.saturating_sub(self.surplus)
     }
@@ -149,26 +149,25 @@ impl Pool {
 /// Bytes of memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// All of it; 0 if the kernel does not say.
+    /// All of it; 0 if the kernel does not report it.
     pub total: u64,
-    /// What could be had without swapping: free, and caches that can be dropped.
+    /// Memory available without swapping: free, and caches that can be dropped.
     pub available: u64,
 }
 
-/// A resource limit in bytes; `None` is unlimited, and what a machine without `/proc` is taken to
-/// have.
+/// A resource limit in bytes; `None` is unlimited, and the default without `/proc`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// What the kernel enforces.
+    /// The limit that the kernel enforces.
     pub soft: Option<u64>,
-    /// How far the process itself may raise it.
+    /// The limit up to which the process itself may raise it.
     pub hard: Option<u64>,
 }
 
 /// A mounted hugetlbfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it is mounted.
+    /// Its mount point.
     pub path: PathBuf,
     /// Bytes of its pages; `None` is the kernel's default size.
     pub page_size: Option<u64>,
@@ -179,7 +178,7 @@ pub struct Mount {
 pub enum TransparentMode {
     /// Wherever they fit.
     Always,
-    /// Where a program asks with `MADV_HUGEPAGE`.
+    /// On request by `MADV_HUGEPAGE`.
     OnAdvice,
     /// Switched off.
     Never,
@@ -188,12 +187,12 @@ pub enum TransparentMode {
     Absent,
 }
 
-/// A file of the kernel that could not be read or understood.
+/// A file of the kernel that could not be read or parsed.
 #[derive(Debug)]
 pub enum SysfsError {
     /// Present, but reading it failed.
     Unreadable(PathBuf, io::Error),
-    /// Read, but it does not hold what belongs there.
+    /// Read, but its content is invalid.
     Garbage(PathBuf, String),
 }
 
@@ -215,8 +214,7 @@ impl fmt::Display for SysfsError {
 
 impl std::error::Error for SysfsError {}
 
-/// The pools in one `hugepages` folder. Entries that are not called `hugepages-<n>kB` are somebody
-/// else's.
+/// The pools in one `hugepages` folder. Entries that are not called `hugepages-<n>kB` are ignored.
 pub(crate) fn read_pools(folder: &Path) -> Result<Vec<Pool>, SysfsError> {
     let mut pools = Vec::new();
     for name in list(folder)? {
@@ -229,8 +227,8 @@ pub(crate) fn read_pools(folder: &Path) -> Result<Vec<Pool>, SysfsError> {
     Ok(pools)
 }
 
-/// One pool. The first two counters must be there; the kernel leaves the others out of a node's
-/// folder or of old versions.
+/// One pool. The first two counters must exist; the kernel omits the others in a node's folder or
+/// in old versions.
 pub(crate) fn read_pool(folder: &Path, page_size: u64) -> Result<Pool, SysfsError> {
     let optional = |name: &str| match folder.join(name) {
         path if path.exists() => read_number(&path),
@@ -304,7 +302,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
     Some(Mount { path: path.into(), page_size: page_size.and_then(|text| crate::parse_size(text).ok()) })
 }
 
-/// `always [madvise] never`: the word in brackets is the one that holds.
+/// `always [madvise] never`: the word in brackets is the current setting.
 fn parse_transparent(enabled: Option<&str>) -> TransparentMode {
     match enabled {
         None => TransparentMode::Absent,

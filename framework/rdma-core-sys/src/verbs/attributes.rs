@@ -1,11 +1,11 @@
-//! What a device and its ports say of themselves, as plain numbers. Nothing is assumed: what a
-//! device does not tell is zero, `false` or `None`, and whoever needs it refuses with a reason.
+//! The attributes that a device and its ports report, as plain numbers. Nothing is assumed: an
+//! unreported one is zero, `false` or `None`, and code that needs it refuses with a reason.
 
 use core::ffi::{CStr, c_char, c_int};
 
 use crate::bindings::*;
 
-/// What a device can do (`ibv_query_device_ex`).
+/// The capabilities of a device (`ibv_query_device_ex`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceAttributes {
     /// Version of the firmware: `16.35.2000`.
@@ -18,78 +18,78 @@ pub struct DeviceAttributes {
     pub part_id: u32,
     /// Revision.
     pub hardware_version: u32,
-    /// Ports.
+    /// Number of ports.
     pub port_count: u8,
-    /// Queue pairs.
+    /// Maximum number of queue pairs.
     pub qp_count_max: u32,
-    /// Requests in a ring of a QP.
+    /// Maximum number of requests in a ring of a QP.
     pub qp_wr_max: u32,
-    /// Pieces of a request.
+    /// Maximum number of data segments of a request.
     pub sge_max: u32,
-    /// Completion queues.
+    /// Maximum number of completion queues.
     pub cq_count_max: u32,
-    /// Entries of a completion queue.
+    /// Maximum number of entries of a completion queue.
     pub cqe_max: u32,
-    /// Memory regions.
+    /// Maximum number of memory regions.
     pub mr_count_max: u32,
-    /// Bytes of a memory region.
+    /// Maximum bytes of a memory region.
     pub mr_len_max: u64,
-    /// Receiving work queues; 0 where there are none.
+    /// Maximum number of receive work queues; 0 without support.
     pub wq_count_max: u32,
-    /// Whether flow rules can be made.
+    /// Whether flow rules are supported.
     pub flow_steering: bool,
-    /// Whether checksums of raw packets are made and checked.
+    /// Whether checksum offload for raw packets is supported.
     pub raw_checksum: bool,
-    /// What raw-packet QPs can beyond that.
+    /// Further capabilities of raw-packet QPs.
     pub raw_packet: RawPacketCaps,
-    /// Bytes that one TSO request may send by a raw-packet QP; 0 where there is no TSO.
+    /// Maximum bytes of one TSO request on a raw-packet QP; 0 without TSO.
     pub tso_len_max: u32,
-    /// Spreading over work queues, where raw packets can be.
+    /// RSS over work queues, if supported for raw packets.
     pub rss: Option<Rss>,
-    /// Pacing of raw-packet QPs, where there is.
+    /// Rate limits of raw-packet QPs, if supported.
     pub pacing: Option<Pacing>,
-    /// Which bits of a time stamp count; 0 where there are no stamps.
+    /// The valid bits of a timestamp; 0 without timestamps.
     pub timestamp_mask: u64,
-    /// Cycles of the clock behind time stamps, in kHz; 0 where it is not told.
+    /// Frequency of the timestamp clock, in kHz; 0 if not reported.
     pub core_clock_khz: u64,
-    /// Completions and microseconds that a CQ's events may wait for.
+    /// Maximum moderation of a CQ's events, in completions and microseconds.
     pub cq_moderation_max: (u16, u16),
 }
 
-/// What raw-packet queues can do.
+/// The capabilities of raw-packet queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawPacketCaps {
-    /// Take the VLAN tag off.
+    /// Strips the VLAN tag.
     pub cvlan_stripping: bool,
-    /// Hand over the frame check sequence.
+    /// Delivers the frame check sequence.
     pub scatter_fcs: bool,
-    /// Make and check checksums.
+    /// Computes and verifies checksums.
     pub ip_checksum: bool,
-    /// Hold the wire rather than drop when a ring is empty.
+    /// Delays packets rather than dropping them when a ring is empty.
     pub delay_drop: bool,
-    /// Write whole cache lines.
+    /// Pads writes to whole cache lines.
     pub pci_write_end_padding: bool,
 }
 
-/// Spreading of what arrives over work queues.
+/// RSS: spreading of received packets over work queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rss {
-    /// Tables.
+    /// Maximum number of tables.
     pub table_count_max: u32,
-    /// Entries of a table.
+    /// Maximum number of entries of a table.
     pub table_len_max: u32,
-    /// Fields that the hash may take: `IBV_RX_HASH_*`.
+    /// Supported hash fields: `IBV_RX_HASH_*`.
     pub fields: u64,
-    /// Whether the hash may be Toeplitz.
+    /// Whether the Toeplitz hash is supported.
     pub toeplitz: bool,
 }
 
-/// Pacing of a queue.
+/// Rate limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
-    /// The slowest rate, kbit/s.
+    /// The lowest rate, kbit/s.
     pub min_kbps: u32,
-    /// The fastest.
+    /// The highest rate, kbit/s.
     pub max_kbps: u32,
 }
 
@@ -145,54 +145,54 @@ impl RawPacketCaps {
     }
 }
 
-/// What libmlx5 says of a device (`mlx5dv_query_device`).
+/// The attributes that libmlx5 reports (`mlx5dv_query_device`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mlx5Attributes {
-    /// CQEs name queues by user index.
+    /// CQEs identify queues by user index.
     pub cqe_version_1: bool,
-    /// WQEs of several packets.
+    /// Multi-packet WQEs.
     pub multi_packet_wqe: bool,
-    /// WQEs of several packets of any length and with inline data (mlx5.md 2.6).
+    /// Multi-packet WQEs with packets of any length and with inline data (mlx5.md 2.6).
     pub enhanced_multi_packet_wqe: bool,
     /// CQEs of 128 bytes can be compressed.
     pub compressed_cqe_128: bool,
     /// CQEs of 64 bytes can be written padded to 128.
     pub padded_cqe_128: bool,
-    /// Time stamps can be seconds and nanoseconds.
+    /// Timestamps can be seconds and nanoseconds.
     pub real_time_timestamps: bool,
-    /// Mini-CQEs of a compressed session; 0 where nothing is compressed.
+    /// Maximum number of mini-CQEs of a compressed session; 0 without compression.
     pub compression_entries_max: u32,
-    /// What mini-CQEs can carry: bits of [`super::Compression::bit`].
+    /// Supported formats of mini-CQEs: bits of [`super::Compression::bit`].
     pub compression_formats: u32,
-    /// Receive queues of several packets a buffer, where raw packets can have them.
+    /// Striding receive queues, if supported for raw packets.
     pub striding: Option<Striding>,
     /// Software parser: `MLX5DV_SW_PARSING*`, for raw packets.
     pub software_parsing: u32,
-    /// Tunnels whose inner headers are seen.
+    /// Tunnels whose inner headers are parsed.
     pub tunnel_offloads: u32,
     /// UARs that can be allocated on demand.
     pub dynamic_uar_count_max: u32,
-    /// How old a [`super::ClockInfo`] may become, nanoseconds; 0 where it is not told.
+    /// Maximum age of a [`super::ClockInfo`], nanoseconds; 0 if not reported.
     pub clock_info_age_ns_max: u64,
-    /// Ports behind a bond; 0 where there is none.
+    /// Ports behind a bond; 0 without one.
     pub lag_port_count: u8,
 }
 
 /// Bounds of a striding receive queue, each as log2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Striding {
-    /// Bytes of a stride, at least.
+    /// Minimum stride length.
     pub stride_len_log_min: u8,
-    /// Bytes of a stride, at most.
+    /// Maximum stride length.
     pub stride_len_log_max: u8,
-    /// Strides of a WQE, at least.
+    /// Minimum number of strides per WQE.
     pub stride_count_log_min: u8,
-    /// Strides of a WQE, at most.
+    /// Maximum number of strides per WQE.
     pub stride_count_log_max: u8,
 }
 
 impl Mlx5Attributes {
-    /// What is asked for; the library clears the bits that it does not know.
+    /// The requested attributes; the library clears the bits that it does not know.
     pub(super) const WANTED: u64 = (MLX5DV_CONTEXT_MASK_CQE_COMPRESION
         | MLX5DV_CONTEXT_MASK_SWP
         | MLX5DV_CONTEXT_MASK_STRIDING_RQ
@@ -244,11 +244,11 @@ impl Mlx5Attributes {
 pub struct PortAttributes {
     /// Whether it has a link.
     pub state: PortState,
-    /// What runs on it.
+    /// Its link layer.
     pub link_layer: LinkLayer,
-    /// Bytes of a RoCE payload, 256 to 4096. For raw packets the interface's MTU counts.
+    /// MTU of RoCE, 256 to 4096. For raw packets the interface's MTU applies.
     pub active_mtu: u16,
-    /// Gigabits a second; 0 where the port's words are not known.
+    /// Gigabits per second; 0 if the port's codes are unknown.
     pub speed_gbps: f32,
     /// 5: the physical link is up, 3: it is down.
     pub physical_state: u8,
@@ -259,24 +259,25 @@ pub struct PortAttributes {
 pub enum PortState {
     /// No link.
     Down,
-    /// Between down and up.
+    /// Initializing.
     Initializing,
-    /// Nearly up.
+    /// Armed: the last state before active.
     Armed,
     /// Up.
     Active,
-    /// Another one, by its number in `enum ibv_port_state`.
+    /// Another state, by its number in `enum ibv_port_state`.
     Other(u32),
 }
 
-/// What runs on a port.
+/// The link layer of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
-    /// What raw packets need.
+    /// Ethernet, as needed for raw packets.
     Ethernet,
-    /// `mlxconfig -d DEVICE set LINK_TYPE_P1=2` makes Ethernet of it, where the card can.
+    /// InfiniBand. `mlxconfig -d DEVICE set LINK_TYPE_P1=2` turns the port into Ethernet, if the
+    /// card supports it.
     InfiniBand,
-    /// The port does not say.
+    /// Not reported.
     Unspecified,
 }
 
@@ -317,7 +318,7 @@ fn lanes(width: u8) -> f32 {
     }
 }
 
-/// Gigabits a second of a lane, by its code.
+/// Gigabits per second of a lane, by its code.
 fn lane_gbps(speed: u8) -> f32 {
     match speed {
         1 => 2.5,
@@ -331,12 +332,12 @@ fn lane_gbps(speed: u8) -> f32 {
     }
 }
 
-/// Whether a capability holds for raw-packet QPs.
+/// Whether a capability applies to raw-packet QPs.
 fn for_raw(qp_types: u32) -> bool {
     qp_types & (1 << IBV_QPT_RAW_PACKET) != 0
 }
 
-/// Counts are signed in C; a negative one is none.
+/// Counts are signed in C; a negative one counts as zero.
 fn count(value: c_int) -> u32 {
     value.try_into().unwrap_or_default()
 }

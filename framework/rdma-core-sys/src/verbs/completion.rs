@@ -1,10 +1,10 @@
-//! Completion queues, and channels that tell of completions to those who sleep.
+//! Completion queues, and channels that signal completions to threads that sleep.
 //!
 //! Invariants:
 //! 1. A queue's handle stands before its channel and its context, a channel's before its context.
 //! 2. Requests are plain C data: zeroes are a valid value of each.
 //! 3. `struct ibv_cq` is the first part of `struct ibv_cq_ex`.
-//! 4. A queue that a channel tells of is valid until the event is acknowledged, which happens
+//! 4. A queue named by a channel event is valid until the event is acknowledged, which happens
 //!    before the function returns.
 
 use core::mem::zeroed;
@@ -19,7 +19,7 @@ use super::work_queue::init_obj;
 use crate::bindings::*;
 use crate::inline;
 
-/// Tells of completions through a descriptor. A worker that polls needs none. Cheap to clone.
+/// Signals completions through a descriptor. A worker that polls needs none. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct CompletionChannel(Arc<ChannelInner>);
 
@@ -30,7 +30,7 @@ struct ChannelInner {
 }
 
 impl CompletionChannel {
-    /// A new channel, which does not block.
+    /// A new, non-blocking channel.
     ///
     /// # Errors
     /// No more descriptors, or the device is gone.
@@ -46,14 +46,14 @@ impl CompletionChannel {
         Ok(channel)
     }
 
-    /// Readable when an event waits.
+    /// Readable when an event is pending.
     pub fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel owns the descriptor and closes it at its end.
         unsafe { BorrowedFd::borrow_raw((*self.0.handle.as_ptr()).fd) }
     }
 
-    /// The [`CompletionQueue::handle`] of the next queue with news, if one waits: a system call.
-    /// The queue has to be armed again.
+    /// The [`CompletionQueue::handle`] of the next queue with an event, if one is pending: a system
+    /// call. The queue must be armed again.
     ///
     /// # Errors
     /// The device is gone.
@@ -73,7 +73,7 @@ impl CompletionChannel {
     }
 }
 
-/// What mini-CQEs carry beside the length (mlx5.md 2.10).
+/// The content of mini-CQEs beside the length (mlx5.md 2.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// The RSS hash.
@@ -95,41 +95,41 @@ impl Compression {
     }
 }
 
-/// What a completion queue may have.
+/// Options of a completion queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CqOptions {
-    /// Time stamps in the device's cycles. ConnectX writes one into each CQE anyway; this asks for
-    /// it officially.
+    /// Timestamps in the device's cycles. ConnectX writes one into each CQE anyway; this requests
+    /// them officially.
     pub timestamps: bool,
-    /// Time stamps as seconds and nanoseconds, where the device has a real-time clock. Not with
+    /// Timestamps as seconds and nanoseconds, if the device has a real-time clock. Not with
     /// `timestamps`.
     pub wallclock: bool,
-    /// Compressed CQEs: for those who read the ring themselves.
+    /// Compressed CQEs: for drivers that read the ring themselves.
     pub compression: Option<Compression>,
-    /// Bytes of an entry, 64 or 128; `None` leaves it to libmlx5, which takes the CPU's cache line.
+    /// Bytes of an entry, 64 or 128; `None` leaves it to libmlx5, which uses the CPU's cache line.
     pub entry_len: Option<u16>,
-    /// Entries of 64 bytes are written as 128, padded: whole cache lines where those have 128
-    /// bytes.
+    /// Entries of 64 bytes are padded to 128: whole cache lines on CPUs with lines of 128 bytes.
     pub pad_to_128: bool,
-    /// The device does not look whether the queue is full. For those who know that it never is.
+    /// The device does not check for overrun. For callers that guarantee that the queue never
+    /// overruns.
     pub ignore_overrun: bool,
 }
 
-/// A completion queue to be made.
+/// The attributes of a new completion queue.
 #[derive(Clone, Copy, Debug)]
 pub struct CqRequest<'a> {
-    /// Entries wanted. The queue gets the next power of two above.
+    /// Requested number of entries, rounded up to a power of two.
     pub entry_count: u32,
-    /// Where to tell of completions.
+    /// The channel to signal.
     pub channel: Option<&'a CompletionChannel>,
-    /// Which interrupt tells the channel: less than [`Context::vector_count`].
+    /// The interrupt vector of the channel: less than [`Context::vector_count`].
     pub vector: u32,
-    /// Beyond the standard.
+    /// Extended options.
     pub options: CqOptions,
 }
 
 impl CqRequest<'_> {
-    /// A queue to be polled, without options.
+    /// A polled queue, without options.
     pub const fn new(entry_count: u32) -> Self {
         let options = CqOptions {
             timestamps: false,
@@ -143,7 +143,7 @@ impl CqRequest<'_> {
     }
 }
 
-/// Where completions come. Cheap to clone.
+/// A completion queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct CompletionQueue(Arc<CqInner>);
 
@@ -155,11 +155,10 @@ struct CqInner {
 }
 
 impl CompletionQueue {
-    /// A new queue, by the plainest call that has the options.
+    /// Creates a queue, by the simplest call that supports the options.
     ///
     /// # Errors
-    /// The device cannot do what the options say (`is_unsupported`, `EINVAL`), has no more queues,
-    /// or is gone.
+    /// The device lacks an option (`is_unsupported`, `EINVAL`), has no more queues, or is gone.
     pub fn create(context: &Context, request: &CqRequest<'_>) -> Result<Self, VerbsError> {
         let (core, options) = (context.core(), &request.options);
         let channel = request.channel.map_or(null_mut(), |channel| channel.0.handle.as_ptr());
@@ -188,22 +187,22 @@ impl CompletionQueue {
         Ok(Self(Arc::new(CqInner { handle, _channel: request.channel.cloned(), context: context.clone() })))
     }
 
-    /// Its number among the context's queues: what events name it by.
+    /// Its number among the context's queues, which identifies it in events.
     pub fn handle(&self) -> u32 {
         // SAFETY: a living queue.
         unsafe { (*self.as_ptr()).handle }
     }
 
-    /// The largest number of completions that fit.
+    /// The maximum number of completions in the queue.
     pub fn entry_count(&self) -> u32 {
         // SAFETY: a living queue.
         unsafe { (*self.as_ptr()).cqe }.try_into().unwrap_or_default()
     }
 
-    /// Sets after how many completions or microseconds the channel is told.
+    /// Sets the event moderation of the channel, in completions or microseconds.
     ///
     /// # Errors
-    /// The device cannot.
+    /// The device does not support it.
     pub fn set_moderation(&self, count: u16, period_us: u16) -> Result<(), VerbsError> {
         let moderate = ibv_moderate_cq { cq_count: count, cq_period: period_us };
         let mut change = ibv_modify_cq_attr { attr_mask: IBV_CQ_ATTR_MODERATE, moderate };
@@ -211,8 +210,8 @@ impl CompletionQueue {
         VerbsError::check("ibv_modify_cq", unsafe { inline::ibv_modify_cq(self.as_ptr(), &raw mut change) })
     }
 
-    /// Where the ring lies. From now on the queue is the caller's to consume: libmlx5 no longer
-    /// keeps its index.
+    /// The address of the ring. From now on the caller consumes the queue: libmlx5 no longer keeps
+    /// its index.
     ///
     /// # Errors
     /// The queue is not libmlx5's (`is_unsupported`).
@@ -239,19 +238,18 @@ impl CompletionQueue {
         })
     }
 
-    /// The device that it is of.
+    /// Its device.
     pub fn context(&self) -> &Context {
         &self.0.context
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
-    /// is.
+    /// The raw object, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_cq {
         self.0.handle.as_ptr()
     }
 }
 
-/// Where the ring of a completion queue lies (mlx5.md 1.2). Valid as long as a clone of the
+/// The ring of a completion queue (mlx5.md 1.2). Valid as long as a clone of the
 /// [`CompletionQueue`] is.
 #[derive(Clone, Copy, Debug)]
 pub struct CqRings {
@@ -269,7 +267,7 @@ pub struct CqRings {
     pub number: u32,
 }
 
-/// The request in terms of `ibv_create_cq_ex`.
+/// The arguments of `ibv_create_cq_ex`.
 fn extended_request(request: &CqRequest<'_>, channel: *mut ibv_comp_channel) -> ibv_cq_init_attr_ex {
     let options = &request.options;
     // SAFETY: 2.
@@ -290,7 +288,7 @@ fn extended_request(request: &CqRequest<'_>, channel: *mut ibv_comp_channel) -> 
     wanted
 }
 
-/// What `mlx5dv_create_cq` takes beyond that.
+/// The further arguments of `mlx5dv_create_cq`.
 fn direct_request(options: &CqOptions) -> mlx5dv_cq_init_attr {
     let mut direct = mlx5dv_cq_init_attr { comp_mask: 0, cqe_comp_res_format: 0, flags: 0, cqe_size: 0 };
     if let Some(compression) = options.compression {

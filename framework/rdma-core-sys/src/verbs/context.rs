@@ -1,13 +1,11 @@
-//! An open device: what it can do, its ports, its clock, and the events that come outside of
-//! completion queues.
+//! An open device: its capabilities, its ports, its clock, and its asynchronous events.
 //!
 //! Invariants:
-//! 1. `Inner::handle` is an open context. Its clones are its children's parents: it is closed after
+//! 1. `Inner::handle` is an open context. Child objects hold clones of it, so it is closed after
 //!    them.
 //! 2. Structures that calls fill are plain C data: zeroes are a valid value of each.
-//! 3. An object that an event names is valid until the event is acknowledged: destroying it waits
-//!    for that. Events are acknowledged before the function that took them returns, so no
-//!    destruction waits for us.
+//! 3. An object named by an event is valid until the event is acknowledged: destroying it waits for
+//!    that. Each function acknowledges an event before it returns, so no destruction waits for us.
 
 use core::ffi::c_int;
 use core::mem::zeroed;
@@ -22,8 +20,8 @@ use crate::bindings::*;
 use crate::inline;
 use crate::load::RdmaCore;
 
-/// An open device. Cheap to clone; closed when the last clone and the last object made of it are
-/// gone.
+/// An open device. Cheap to clone; closed when the last clone and the last child object are
+/// dropped.
 #[derive(Clone, Debug)]
 pub struct Context(Arc<Inner>);
 
@@ -39,19 +37,19 @@ impl Context {
         // SAFETY: the device is of a living list.
         let raw = unsafe { (verbs.ibv_open_device)(device.as_ptr()) };
         let raw = VerbsError::check_object("ibv_open_device", raw)?;
-        // SAFETY: new, and nothing else has to live longer but the device, which stands behind it.
+        // SAFETY: new, and only the device, which stands behind it, must live longer.
         let handle = unsafe { Handle::new(raw, verbs.ibv_close_device) };
         let context = Self(Arc::new(Inner { handle, device: device.clone() }));
         context.do_not_block()?;
         Ok(context)
     }
 
-    /// The device that is open.
+    /// The open device.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// What the device can do.
+    /// The capabilities of the device.
     ///
     /// # Errors
     /// The device is gone.
@@ -65,7 +63,7 @@ impl Context {
         Ok(DeviceAttributes::of(&attributes))
     }
 
-    /// What libmlx5 says beyond that.
+    /// The further attributes that libmlx5 reports.
     ///
     /// # Errors
     /// The device is not libmlx5's (`is_unsupported`), or is gone.
@@ -94,11 +92,11 @@ impl Context {
         Ok(PortAttributes::of(&attributes))
     }
 
-    /// How the device's clock stands to the kernel's, to convert time stamps with. Read from memory
-    /// that the kernel keeps current: some tens of nanoseconds, no system call.
+    /// The relation of the device's clock to the kernel's, to convert timestamps. Read from memory
+    /// that the kernel updates: some tens of nanoseconds, no system call.
     ///
     /// # Errors
-    /// The device or its kernel tells nothing of the kind.
+    /// The device or its kernel does not provide it.
     pub fn clock_info(&self) -> Result<ClockInfo, VerbsError> {
         // SAFETY: 1, 2.
         let (answer, clock) = unsafe {
@@ -112,7 +110,7 @@ impl Context {
     /// The device's clock now, in its cycles: a read over PCIe, about a microsecond.
     ///
     /// # Errors
-    /// The device or its kernel does not show its clock.
+    /// The device or its kernel does not expose the clock.
     pub fn device_clock(&self) -> Result<u64, VerbsError> {
         // SAFETY: 1, 2.
         let (answer, values) = unsafe {
@@ -121,23 +119,23 @@ impl Context {
             (inline::ibv_query_rt_values_ex(self.as_ptr(), &raw mut values), values)
         };
         VerbsError::check("ibv_query_rt_values_ex", answer)?;
-        // mlx5 puts all 64 bits of the counter where the nanoseconds would be.
+        // mlx5 returns all 64 bits of the counter in the nanoseconds field.
         Ok(values.raw_clock.tv_nsec.cast_unsigned())
     }
 
-    /// Completion vectors: interrupts that completion queues can be spread over.
+    /// Number of completion vectors: interrupts to distribute completion queues over.
     pub fn vector_count(&self) -> u32 {
         // SAFETY: 1.
         unsafe { (*self.as_ptr()).num_comp_vectors }.try_into().unwrap_or_default()
     }
 
-    /// Readable when an event waits. It does not block.
+    /// Readable when an event is pending. Non-blocking.
     pub fn async_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: 1: the context owns the descriptor and closes it at its end.
         unsafe { BorrowedFd::borrow_raw((*self.as_ptr()).async_fd) }
     }
 
-    /// The next event, if one waits: a system call.
+    /// The next event, if one is pending: a system call.
     ///
     /// # Errors
     /// The device is gone.
@@ -160,19 +158,18 @@ impl Context {
         self.0.device.core()
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
-    /// is.
+    /// The raw object, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_context {
         self.0.handle.as_ptr()
     }
 
-    /// Nobody here waits for an event.
+    /// Makes the event descriptor non-blocking.
     fn do_not_block(&self) -> Result<(), VerbsError> {
         set_nonblocking("ibv_open_device", &self.async_fd())
     }
 }
 
-/// Makes reads of a descriptor return at once.
+/// Makes reads of a descriptor non-blocking.
 pub(super) fn set_nonblocking(call: &'static str, fd: &BorrowedFd<'_>) -> Result<(), VerbsError> {
     // SAFETY: numbers only, and the descriptor is borrowed.
     let answer: c_int = unsafe {
@@ -182,7 +179,7 @@ pub(super) fn set_nonblocking(call: &'static str, fd: &BorrowedFd<'_>) -> Result
     if answer < 0 { Err(VerbsError::last(call)) } else { Ok(()) }
 }
 
-/// What an event is about, by number: the object itself belongs to its handle.
+/// The object of an event, by number: the object itself belongs to its handle.
 ///
 /// # Safety
 /// `event` was taken and has not been acknowledged.
@@ -212,16 +209,16 @@ unsafe fn element_of(event: &ibv_async_event) -> Element {
     }
 }
 
-/// Something that happened outside of completion queues.
+/// An asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// What.
+    /// Its kind.
     pub kind: EventKind,
-    /// To what.
+    /// Its object.
     pub element: Element,
 }
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// The device as a whole.
@@ -236,12 +233,12 @@ pub enum Element {
     WorkQueue(u32),
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A completion queue overran, or the device could not write to it.
     CqError,
-    /// A QP is in error and cannot say so by completions.
+    /// A QP is in error and cannot report it by completions.
     QpFatal,
     /// The device refused a WQE.
     QpRequestError,
@@ -255,9 +252,9 @@ pub enum EventKind {
     PortDown,
     /// The device is gone, or has to be reset.
     DeviceFatal,
-    /// Addresses of the port changed; of no meaning to raw packets.
+    /// The port's addresses have changed; irrelevant to raw packets.
     GidChange,
-    /// Another one, by its number in `enum ibv_event_type`.
+    /// Another kind, by its number in `enum ibv_event_type`.
     Other(u32),
 }
 
@@ -278,23 +275,23 @@ impl EventKind {
     }
 }
 
-/// How the device's clock stands to the kernel's at one moment.
+/// The relation of the device's clock to the kernel's at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockInfo(mlx5dv_clock_info);
 
 impl ClockInfo {
-    /// A clock by its numbers, for those who test conversions.
+    /// From raw numbers, for tests of conversions.
     pub const fn new(clock: mlx5dv_clock_info) -> Self {
         Self(clock)
     }
 
-    /// Nanoseconds of the kernel's clock for a time stamp of a CQE. Right as long as the clock is
+    /// Nanoseconds of the kernel's clock for a timestamp of a CQE. Valid as long as the clock is
     /// younger than [`super::Mlx5Attributes::clock_info_age_ns_max`].
     pub fn to_ns(&self, stamp: u64) -> u64 {
         inline::mlx5dv_ts_to_ns(&self.0, stamp)
     }
 
-    /// The numbers themselves.
+    /// The raw numbers.
     pub const fn raw(&self) -> &mlx5dv_clock_info {
         &self.0
     }

@@ -1,12 +1,12 @@
-//! The devices that libibverbs can see. Enters: the libraries. Leaves: names, GUIDs, folders in
-//! sysfs, and open contexts. What stands in those folders (PCI address, network interfaces) is for
-//! the caller to read.
+//! The devices that libibverbs finds. Input: the libraries. Output: names, GUIDs, folders in sysfs,
+//! and open contexts. The caller reads the content of those folders (PCI address, network
+//! interfaces).
 //!
 //! Invariants:
-//! 1. `List::raw` is what `ibv_get_device_list` gave. It is given back once, when the last `Device`
-//!    of it goes; until then all devices in it are valid.
-//! 2. A device's texts are arrays of the structure that end with a zero byte; they do not change
-//!    after the list was made.
+//! 1. `List::raw` is the result of `ibv_get_device_list`. It is freed once, when its last `Device`
+//!    is dropped; until then all devices in it are valid.
+//! 2. A device's texts are zero-terminated arrays of the structure; they do not change after the
+//!    list was made.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt;
@@ -22,10 +22,10 @@ use super::error::VerbsError;
 use crate::bindings::ibv_device;
 use crate::load::RdmaCore;
 
-/// The devices at one moment.
+/// The devices at the time of the call.
 ///
-/// An empty list is a clear case, not an error: [`DeviceList::kernel_has_rdma`] tells a machine
-/// without such a NIC from one whose kernel has not even the modules loaded.
+/// An empty list is a valid result, not an error: [`DeviceList::kernel_has_rdma`] distinguishes a
+/// machine without such a NIC from one whose kernel modules are not loaded.
 #[derive(Debug)]
 pub struct DeviceList {
     devices: Vec<Device>,
@@ -33,12 +33,12 @@ pub struct DeviceList {
 }
 
 impl DeviceList {
-    /// Whether the kernel knows of RDMA at all. If not: `modprobe ib_uverbs mlx5_ib`.
+    /// Whether the kernel supports RDMA at all. If not: `modprobe ib_uverbs mlx5_ib`.
     pub fn kernel_has_rdma(&self) -> bool {
         self.kernel_has_rdma
     }
 
-    /// The device of that name, such as `mlx5_0`.
+    /// The device of this name, such as `mlx5_0`.
     pub fn by_name(&self, name: &str) -> Option<&Device> {
         self.devices.iter().find(|device| device.name() == name)
     }
@@ -59,7 +59,7 @@ pub struct Device {
     list: Arc<List>,
 }
 
-/// What `ibv_get_device_list` gave.
+/// The result of `ibv_get_device_list`.
 struct List {
     raw: NonNull<*mut ibv_device>,
     core: RdmaCore,
@@ -69,20 +69,20 @@ struct List {
 unsafe impl Send for List {}
 // SAFETY: 1, 2: read only.
 unsafe impl Sync for List {}
-// SAFETY: 1, 2: read only; libibverbs counts who uses a device under a lock.
+// SAFETY: 1, 2: read only; libibverbs counts the users of a device under a lock.
 unsafe impl Send for Device {}
 // SAFETY: 1, 2: as above.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// All devices now.
+    /// All current devices.
     pub(crate) fn list(core: &RdmaCore) -> Result<DeviceList, VerbsError> {
         let mut count: c_int = 0;
         // SAFETY: `count` is ours.
         let raw = unsafe { (core.verbs().ibv_get_device_list)(&raw mut count) };
         let raw = match VerbsError::check_object("ibv_get_device_list", raw) {
             Ok(raw) => raw,
-            // What the library says where /sys/class/infiniband_verbs is not there.
+            // The library returns this if /sys/class/infiniband_verbs does not exist.
             Err(error) if error.errno() == libc::ENOSYS => {
                 return Ok(DeviceList { devices: Vec::new(), kernel_has_rdma: false });
             }
@@ -103,14 +103,14 @@ impl Device {
         self.text(unsafe { &raw const (*self.raw.as_ptr()).name }).to_str().unwrap_or_default()
     }
 
-    /// Its folder in sysfs: `/sys/class/infiniband/mlx5_0`. There `device` leads to the PCI device,
-    /// and `device/net` to interfaces.
+    /// Its folder in sysfs: `/sys/class/infiniband/mlx5_0`. There `device` links to the PCI device,
+    /// and `device/net` lists the interfaces.
     pub fn ibdev_path(&self) -> &Path {
         // SAFETY: 1.
         self.path(unsafe { &raw const (*self.raw.as_ptr()).ibdev_path })
     }
 
-    /// The node through which it is opened: `/dev/infiniband/uverbs0`.
+    /// The device node: `/dev/infiniband/uverbs0`.
     pub fn node_path(&self) -> PathBuf {
         // SAFETY: 1.
         let name = self.path(unsafe { &raw const (*self.raw.as_ptr()).dev_name });
@@ -132,7 +132,7 @@ impl Device {
     /// Opens it.
     ///
     /// # Errors
-    /// The node is missing, or closed to us.
+    /// The node is missing, or access is denied.
     pub fn open(&self) -> Result<Context, VerbsError> {
         Context::open(self)
     }
@@ -151,7 +151,7 @@ impl Device {
 
     /// `text` is a field of our device.
     fn text<const LEN: usize>(&self, text: *const [c_char; LEN]) -> &CStr {
-        // SAFETY: a field of a valid device, `LEN` bytes that nobody changes (1, 2).
+        // SAFETY: a field of a valid device, `LEN` bytes that do not change (1, 2).
         let bytes = unsafe { core::slice::from_raw_parts(text.cast::<u8>(), LEN) };
         CStr::from_bytes_until_nul(bytes).unwrap_or_default()
     }
@@ -165,7 +165,7 @@ impl fmt::Debug for Device {
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: 1: the last device of the list is going.
+        // SAFETY: 1: the last device of the list is being dropped.
         unsafe { (self.core.verbs().ibv_free_device_list)(self.raw.as_ptr()) };
     }
 }

@@ -1,12 +1,11 @@
-//! What a refused call says: its name and the errno, and nothing that could be guessed wrong.
+//! The error of a call: its name and the errno, without further interpretation.
 
 use core::ffi::c_int;
 use core::fmt;
 use core::ptr::NonNull;
 use std::io;
 
-/// A call of libibverbs or libmlx5 that was refused:
-/// `ibv_create_flow: No space left on device (28)`.
+/// A call of libibverbs or libmlx5 that failed: `ibv_create_flow: No space left on device (28)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerbsError {
     call: &'static str,
@@ -14,7 +13,7 @@ pub struct VerbsError {
 }
 
 impl VerbsError {
-    /// A call and the reason that it gave.
+    /// A call and its errno.
     pub const fn new(call: &'static str, errno: c_int) -> Self {
         Self { call, errno }
     }
@@ -24,28 +23,28 @@ impl VerbsError {
         self.call
     }
 
-    /// The reason, of errno.h. 0 where the call gave none.
+    /// The errno. 0 if the call gave none.
     pub const fn errno(&self) -> c_int {
         self.errno
     }
 
-    /// Whether device, kernel or library does not know how, as opposed to: not now, not you.
+    /// Whether device, kernel or library lack the feature, rather than resources or permission.
     pub const fn is_unsupported(&self) -> bool {
         matches!(self.errno, libc::EOPNOTSUPP | libc::ENOSYS | libc::EPROTONOSUPPORT)
     }
 
-    /// The reason that the last call of this thread left in errno.
+    /// The errno of this thread's last call.
     pub(super) fn last(call: &'static str) -> Self {
         Self::new(call, io::Error::last_os_error().raw_os_error().unwrap_or_default())
     }
 
-    /// For calls that answer with an object, or with null and errno.
+    /// For calls that return an object, or null and errno.
     pub(super) fn check_object<T>(call: &'static str, object: *mut T) -> Result<NonNull<T>, Self> {
         NonNull::new(object).ok_or_else(|| Self::last(call))
     }
 
-    /// For calls that answer with 0 or a reason. The reason is an errno; a few calls say -1 and set
-    /// errno, and a few of the providers' say -errno.
+    /// For calls that return 0 or an errno; a few return -1 and set errno, and a few of the
+    /// providers' return -errno.
     pub(super) fn check(call: &'static str, answer: c_int) -> Result<(), Self> {
         match answer {
             0 => Ok(()),

@@ -1,11 +1,11 @@
-//! A libibverbs for tests: it makes empty objects, writes down each call with what matters of it,
-//! and refuses on request.
+//! A fake libibverbs for tests: it makes empty objects, records each call with its relevant
+//! arguments, and fails on request.
 //!
 //! Invariants:
-//! 1. Each object is a `Box` that was made here, and is given back to `Box` by the call that
-//!    destroys its kind. A context is the last field of a boxed `verbs_context`.
+//! 1. Each object is a `Box` that was made here, and is freed by the call that destroys its kind. A
+//!    context is the last field of a boxed `verbs_context`.
 //! 2. All objects are plain C data: zeroes are a valid value of each.
-//! 3. What is written down belongs to a thread, and each test has one.
+//! 3. Records belong to a thread, and each test has one.
 
 use core::cell::RefCell;
 use core::ffi::{c_int, c_uint, c_void};
@@ -37,7 +37,7 @@ pub(crate) fn core_without_devices() -> RdmaCore {
     RdmaCore::of(VERBS, MLX5)
 }
 
-/// An open device with a protection domain. What was written down is forgotten.
+/// An open device with a protection domain. Earlier records are cleared.
 pub(crate) fn open() -> (Context, ProtectionDomain) {
     let core = core_without_devices();
     STATE.with_borrow_mut(|state| state.devices = 1);
@@ -47,28 +47,28 @@ pub(crate) fn open() -> (Context, ProtectionDomain) {
     (context, pd)
 }
 
-/// The calls since the last look.
+/// The calls since the last call of this.
 pub(crate) fn calls() -> Vec<String> {
     STATE.with_borrow_mut(|state| core::mem::take(&mut state.calls))
 }
 
-/// From now on `call` is refused.
+/// From now on `call` fails.
 pub(crate) fn refuse(call: &'static str, errno: c_int) {
     STATE.with_borrow_mut(|state| state.refusals.push((call, errno)));
 }
 
-/// An event waits. `number` is of the port, or of a queue that lives as long as the event.
+/// Makes an event pending. `number` is of the port, or of a queue that lives as long as the event.
 pub(crate) fn raise(kind: ibv_event_type, number: u32) {
     STATE.with_borrow_mut(|state| state.events.push_back((kind, number)));
 }
 
-/// The library is of a day when `verbs_context` had only the fields behind `rest_from`.
+/// Imitates an older library, whose `verbs_context` has only the fields behind `rest_from`.
 pub(crate) fn shorten(context: &Context, rest_from: usize) {
     // SAFETY: 1.
     unsafe { (*inline::verbs_get_ctx(context.as_ptr())).sz = size_of::<verbs_context>() - rest_from };
 }
 
-/// The library is of a day when there was no `verbs_context`.
+/// Imitates a library without `verbs_context`.
 pub(crate) fn make_plain(context: &Context, is_plain: bool) {
     // SAFETY: 1.
     unsafe {
@@ -114,7 +114,7 @@ const MLX5: Mlx5dv = Mlx5dv {
     mlx5dv_get_clock_info: get_clock_info,
 };
 
-/// Writes a call down; the reason why it is refused, or 0.
+/// Records a call; returns its errno, or 0.
 fn note(call: &str, words: &str) -> c_int {
     STATE.with_borrow_mut(|state| {
         state.calls.push([call, words].join(" ").trim_end().to_owned());
@@ -136,7 +136,7 @@ fn make<T>(call: &str, words: &str, fill: impl FnOnce(&mut T)) -> *mut T {
     Box::into_raw(object)
 }
 
-/// Gives an object back, unless that is refused.
+/// Frees an object, unless the call is to fail.
 unsafe fn destroy<T>(call: &str, object: *mut T) -> c_int {
     let errno = note(call, "");
     if errno == 0 {
@@ -287,7 +287,7 @@ unsafe extern "C" fn get_async_event(_: *mut ibv_context, event: *mut ibv_async_
         unsafe { *libc::__errno_location() = libc::EAGAIN };
         return -1;
     };
-    // SAFETY: the caller's; objects that events name are given back when they are acknowledged.
+    // SAFETY: the caller's; objects named by events are released when the events are acknowledged.
     unsafe {
         (*event).event_type = kind;
         match kind {
@@ -328,7 +328,7 @@ unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     unsafe { destroy("dealloc_td", td) }
 }
 
-/// Tells from others by its handle.
+/// Marks a parent domain by its handle.
 const PARENT: u32 = 1;
 
 unsafe extern "C" fn alloc_parent_domain(
@@ -388,7 +388,7 @@ unsafe extern "C" fn get_cq_event(_: *mut ibv_comp_channel, _: *mut *mut ibv_cq,
 unsafe extern "C" fn ack_cq_events(_: *mut ibv_cq, _: c_uint) {}
 
 fn new_cq(call: &str, words: &str, context: *mut ibv_context, count: u32) -> *mut ibv_cq_ex {
-    // The larger of the two, as the library does: it is given back as such.
+    // The larger of the two, as in the library: it is freed as such.
     make(call, words, |cq: &mut ibv_cq_ex| {
         cq.context = context;
         cq.handle = 5;
@@ -450,7 +450,7 @@ unsafe extern "C" fn req_notify_cq(_: *mut ibv_cq, solicited_only: c_int) -> c_i
 }
 
 fn new_qp(call: &str, words: &str, context: *mut ibv_context, request: &mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    // The device gives a little more than was asked for.
+    // The device grants a little more than was requested.
     request.cap.max_inline_data += 12;
     make(call, words, |qp: &mut ibv_qp| {
         qp.context = context;
@@ -607,7 +607,7 @@ unsafe extern "C" fn is_supported(_: *mut ibv_device) -> bool {
 unsafe extern "C" fn direct_query_device(_: *mut ibv_context, attributes: *mut mlx5dv_context) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        // This library knows of nothing but striding.
+        // This library supports only striding.
         (*attributes).comp_mask &= u64::from(MLX5DV_CONTEXT_MASK_STRIDING_RQ);
         (*attributes).flags = MLX5DV_CONTEXT_FLAGS_ENHANCED_MPW.into();
         (*attributes).cqe_comp_caps.max_num = 64;
@@ -623,7 +623,7 @@ unsafe extern "C" fn direct_query_device(_: *mut ibv_context, attributes: *mut m
 }
 
 unsafe extern "C" fn init_obj(what: *mut mlx5dv_obj, kind: u64) -> c_int {
-    // Addresses that nobody follows.
+    // Addresses that are never dereferenced.
     let at = core::ptr::without_provenance_mut::<c_void>;
     // SAFETY: the caller's.
     unsafe {
@@ -644,7 +644,7 @@ unsafe extern "C" fn init_obj(what: *mut mlx5dv_obj, kind: u64) -> c_int {
                 (out.buf, out.dbrec, out.cq_uar) = (at(0x4000), at(0x5000).cast(), at(0x6000));
                 (out.cqe_cnt, out.cqe_size, out.cqn) = (1024, 64, 0x99);
             }
-            // A queue whose ring the library does not tell.
+            // A queue whose ring the library does not export.
             MLX5DV_OBJ_RWQ => (*what.rwq.out).wqe_cnt = 8,
             _ => return libc::EINVAL,
         }

@@ -1,9 +1,9 @@
-//! A flow rule that stands in the device.
+//! A flow rule installed in the device.
 //!
 //! Invariants:
 //! 1. A flow's handle stands before its QP.
-//! 2. The bytes of a rule are an `ibv_flow_attr` and as many specifications as it says, aligned to
-//!    eight.
+//! 2. The bytes of a rule are an `ibv_flow_attr` and as many specifications as it states, aligned
+//!    to eight.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::rule::FlowRule;
 use crate::bindings::ibv_flow;
 use crate::inline;
 
-/// A rule that stands: what it names comes to its QP until the last clone is dropped.
+/// An installed rule: matching packets go to its QP until the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Flow(Arc<Inner>);
 
@@ -25,12 +25,12 @@ struct Inner {
 }
 
 impl Flow {
-    /// Puts a rule into the device. It takes effect before the call returns, some tens of
+    /// Installs a rule in the device. It takes effect before the call returns, some tens of
     /// microseconds to milliseconds later.
     ///
     /// # Errors
-    /// The table is full (`ENOSPC`, `ENOMEM`), the device cannot match so (`is_unsupported`,
-    /// `EINVAL`), or no right to (`EPERM`: CAP_NET_RAW).
+    /// The table is full (`ENOSPC`, `ENOMEM`), the device cannot match these fields
+    /// (`is_unsupported`, `EINVAL`), or permission is missing (`EPERM`: CAP_NET_RAW).
     pub fn create(qp: &QueuePair, rule: &FlowRule) -> Result<Self, VerbsError> {
         let mut words = rule.encode();
         // SAFETY: the QP lives; 2.
@@ -41,12 +41,12 @@ impl Flow {
         Ok(Self(Arc::new(Inner { handle, qp: qp.clone() })))
     }
 
-    /// Where its packets go.
+    /// The QP that receives its packets.
     pub fn qp(&self) -> &QueuePair {
         &self.0.qp
     }
 
-    /// The object itself. Valid as long as a clone of this handle is.
+    /// The raw object. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_flow {
         self.0.handle.as_ptr()
     }

@@ -1,13 +1,13 @@
-//! An object that libibverbs made, and how it is given back. All handles are made of this one.
+//! An object made by libibverbs, with the call that destroys it. All handles are based on this one.
 //!
 //! Invariants:
-//! 1. `raw` came from the call that makes such objects, and `destroy` is the call that gives them
-//!    back. It is made once, on drop.
-//! 2. Whoever holds a `Handle` declares it before the parents that the object needs: fields are
-//!    dropped in the order in which they stand, so a parent goes after its child.
-//! 3. libibverbs and its providers lock what their set-up calls share; an object is bound to no
-//!    thread.
-//! 4. Nobody in this crate forms a reference to an object: the library may write to it at any time.
+//! 1. `raw` came from the call that creates such objects, and `destroy` is the call that destroys
+//!    them. It is called once, on drop.
+//! 2. A struct with a `Handle` declares it before the parents that the object needs: fields are
+//!    dropped in order of declaration, so a parent is destroyed after its child.
+//! 3. libibverbs and its providers lock the state that their set-up calls share; an object is bound
+//!    to no thread.
+//! 4. This crate never forms a reference to an object: the library may write to it at any time.
 
 use core::ffi::c_int;
 use core::fmt;
@@ -16,9 +16,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
-/// How many objects of this process could not be destroyed: the device went, or somebody else still
-/// uses them. They stay in the kernel until their context is closed, at the latest when the process
-/// ends.
+/// The number of objects of this process that could not be destroyed: the device was removed, or
+/// they are still in use. They stay in the kernel until their context is closed, at the latest when
+/// the process ends.
 pub fn failed_destructions() -> usize {
     FAILED.load(Ordering::Relaxed)
 }
@@ -30,10 +30,10 @@ pub(super) struct Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// Takes an object over.
+    /// Takes ownership of an object.
     ///
     /// # Safety
-    /// As invariant 1 says; and the field must stand as invariant 2 says.
+    /// Invariant 1; and the field must be declared in the order of invariant 2.
     pub(super) unsafe fn new(raw: NonNull<T>, destroy: unsafe extern "C" fn(*mut T) -> c_int) -> Self {
         Self { raw, destroy }
     }

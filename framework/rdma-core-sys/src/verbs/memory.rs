@@ -1,12 +1,12 @@
-//! Protection domains, and memory that the NIC may reach.
+//! Protection domains, and memory registered with the NIC.
 //!
-//! Registering is safe, because nothing is reached by it. The kernel pins the pages, so that they
-//! stay the NIC's even if the range is unmapped under it; no access from afar is granted, so bytes
-//! move only when a WQE names them. Writing WQEs is where `unsafe` is due.
+//! Registering is safe, because it accesses no bytes. The kernel pins the pages, so that they
+//! remain the NIC's even if the range is unmapped; remote access is not granted, so bytes move only
+//! when a WQE names them. Writing WQEs is what needs `unsafe`.
 //!
 //! Invariants:
 //! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's
-//!    before the domains that it is of, and those before its context.
+//!    before the domains that it was made of, and those before its context.
 //! 2. The range is never read or written here.
 //! 3. Requests are plain C data, and what they point at lives until the call returns.
 
@@ -21,10 +21,10 @@ use super::handle::Handle;
 use crate::bindings::*;
 use crate::inline;
 
-/// Who owns memory: it stays as it is until the keeper is dropped.
+/// The owner of memory: it remains valid until the keeper is dropped.
 pub type Keeper = Arc<dyn Any + Send + Sync>;
 
-/// What belongs together: a QP reaches only memory of its own domain. Cheap to clone.
+/// A protection domain: a QP can access only memory of its own domain. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain(Arc<PdInner>);
 
@@ -50,11 +50,11 @@ impl ProtectionDomain {
         Ok(Self(Arc::new(PdInner { handle, _parents: None, context: context.clone() })))
     }
 
-    /// The same domain for the queues of one thread: they reach the memory of `pd`, and ring on the
-    /// register of `thread`.
+    /// The same domain for the queues of one thread: they access the memory of `pd`, and use the
+    /// doorbell register of `thread`.
     ///
     /// # Errors
-    /// The library or the provider is too old for it (`is_unsupported`).
+    /// The library or the provider is too old (`is_unsupported`).
     pub fn for_thread(pd: &ProtectionDomain, thread: &ThreadDomain) -> Result<Self, VerbsError> {
         let context = pd.context();
         // SAFETY: the context is open, both domains live; 3.
@@ -70,21 +70,20 @@ impl ProtectionDomain {
         Ok(Self(Arc::new(PdInner { handle, _parents: parents, context: context.clone() })))
     }
 
-    /// The device that it is of.
+    /// Its device.
     pub fn context(&self) -> &Context {
         &self.0.context
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
-    /// is.
+    /// The raw object, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_pd {
         self.0.handle.as_ptr()
     }
 }
 
-/// A promise that one thread at a time uses what is made of it; libmlx5 gives it a doorbell
-/// register that nobody else rings on. Queues outside share registers as soon as there are some
-/// more of them, and only libmlx5 knows the locks. Cheap to clone.
+/// A promise that only one thread at a time uses its objects; libmlx5 gives it a dedicated doorbell
+/// register. Other queues share registers as soon as there are more than some, and only libmlx5
+/// knows the locks. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ThreadDomain(Arc<TdInner>);
 
@@ -112,20 +111,19 @@ impl ThreadDomain {
         Ok(Self(Arc::new(TdInner { handle, _context: context.clone() })))
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
-    /// is.
+    /// The raw object, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_td {
         self.0.handle.as_ptr()
     }
 }
 
-/// What the NIC may do with a region beyond reading it.
+/// The NIC's access to a region beyond reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Write to it. Without, it is for sending only.
+    /// Write access. Without it, the region is for sending only.
     pub local_write: bool,
-    /// Its writes may pass one another on PCIe, which some machines need for full speed. The CQE is
-    /// still written last.
+    /// The NIC's writes may pass one another on PCIe, which some machines need for full speed. The
+    /// CQE is still written last.
     pub relaxed_ordering: bool,
 }
 
@@ -135,7 +133,7 @@ impl Default for Access {
     }
 }
 
-/// Memory that the NIC can reach. Cheap to clone.
+/// Memory registered with the NIC. Cheap to clone.
 #[derive(Clone)]
 pub struct MemoryRegion(Arc<MrInner>);
 
@@ -147,7 +145,7 @@ struct MrInner {
 
 impl MemoryRegion {
     /// Registers `len` bytes from `start`, which `keeper` owns. Takes as long as the kernel needs
-    /// to pin the pages: hugepages are quick.
+    /// to pin the pages: hugepages are fast.
     ///
     /// # Errors
     /// The limit of locked memory is too small (`ENOMEM`: `ulimit -l`), or the range is not mapped
@@ -161,8 +159,8 @@ impl MemoryRegion {
     ) -> Result<Self, VerbsError> {
         let verbs = pd.context().core().verbs();
         let write = if access.local_write { IBV_ACCESS_LOCAL_WRITE } else { 0 };
-        // SAFETY: the domain is valid, the range is only named (2). Optional access needs the newer
-        // call, as in the header.
+        // SAFETY: the domain is valid, the range is not accessed (2). Optional access flags need
+        // the newer call, as in the header.
         let raw = unsafe {
             let address = start.as_ptr();
             if access.relaxed_ordering {
@@ -178,18 +176,18 @@ impl MemoryRegion {
         Ok(Self(Arc::new(MrInner { handle, pd: pd.clone(), _keeper: keeper })))
     }
 
-    /// The key that WQEs name the region by.
+    /// The region's key in WQEs.
     pub fn lkey(&self) -> u32 {
         // SAFETY: a living region.
         unsafe { (*self.as_ptr()).lkey }
     }
 
-    /// The domain that it is of.
+    /// Its domain.
     pub fn pd(&self) -> &ProtectionDomain {
         &self.0.pd
     }
 
-    /// The object itself. Valid as long as a clone of this handle is.
+    /// The raw object. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_mr {
         self.0.handle.as_ptr()
     }

@@ -1,6 +1,6 @@
-//! Owned handles for the objects of verbs. A handle is cheap to clone, keeps its parents, and
-//! destroys its object when the last clone goes: flow before QP, QP before indirection table, table
-//! before WQ, WQ before CQ, then memory region, protection domain, context.
+//! Owned handles for verbs objects. A handle is cheap to clone, keeps its parents alive, and
+//! destroys its object when the last clone is dropped: flow before QP, QP before indirection table,
+//! table before WQ, WQ before CQ, then memory region, protection domain, context.
 //!
 //! ```no_run
 //! use rdma_core_sys::RdmaCore;
@@ -19,9 +19,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! All handles are `Send` and `Sync`: the set-up calls of libibverbs may come from any thread. Who
-//! writes into rings at the addresses that [`QpRings`], [`CqRings`] and [`WqRing`] tell needs
-//! `unsafe`, and a rule of its own for who does.
+//! All handles are `Send` and `Sync`: the set-up calls of libibverbs may come from any thread.
+//! Writing into rings at the addresses in [`QpRings`], [`CqRings`] and [`WqRing`] needs `unsafe`,
+//! and a rule about the only writer.
 
 mod attributes;
 #[allow(unsafe_code)]

@@ -1,10 +1,10 @@
-//! Raw-packet queue pairs: with rings of their own, or spreading over a table of work queues.
+//! Raw-packet queue pairs: with rings of their own, or with RSS over a table of work queues.
 //!
 //! Invariants:
-//! 1. A QP's handle stands before what it uses: its table or its completion queues, then its
+//! 1. A QP's handle stands before its dependencies: its table or its completion queues, then its
 //!    protection domain.
 //! 2. Requests are plain C data: zeroes are a valid value of each.
-//! 3. What a request points at is borrowed until the call returns.
+//! 3. Objects that a request points to are borrowed until the call returns.
 
 use core::mem::zeroed;
 use core::ptr::{NonNull, null_mut};
@@ -18,77 +18,77 @@ use super::work_queue::{IndirectionTable, init_obj};
 use crate::bindings::*;
 use crate::inline;
 
-/// How large the rings of a QP are. The device may give more; 0 is none.
+/// The ring sizes of a QP. The device may grant more; 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpCaps {
-    /// Packets in the sending ring.
+    /// Packets in the send ring.
     pub send_wr_max: u32,
-    /// Buffers in the receiving ring.
+    /// Buffers in the receive ring.
     pub receive_wr_max: u32,
-    /// Pieces of a packet to send. With `inline_len_max` it decides how many 64-byte blocks libmlx5
-    /// gives for each packet.
+    /// Data segments of a packet to send. With `inline_len_max` it determines how many 64-byte
+    /// blocks libmlx5 allocates per packet.
     pub send_sge_max: u32,
-    /// Pieces of a buffer to receive into: a WQE has 16 bytes for each.
+    /// Data segments of a receive buffer: a WQE has 16 bytes for each.
     pub receive_sge_max: u32,
-    /// Bytes of a packet that may stand in the WQE.
+    /// Maximum inline bytes of a packet.
     pub inline_len_max: u32,
 }
 
-/// What a QP may have.
+/// Options of a QP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpOptions {
-    /// Bytes of headers that a TSO request may have; 0 is no TSO.
+    /// Maximum header bytes of a TSO request; 0 disables TSO.
     pub tso_header_len_max: u16,
-    /// VLAN tags are taken off and told in the CQE.
+    /// VLAN tags are stripped and reported in the CQE.
     pub cvlan_stripping: bool,
-    /// The frame check sequence is handed over.
+    /// The frame check sequence is delivered.
     pub scatter_fcs: bool,
-    /// Whole cache lines are written.
+    /// Writes are padded to whole cache lines.
     pub pci_write_end_padding: bool,
-    /// Multicast that this QP sends does not come back to it.
+    /// Multicast that this QP sends is not looped back to it.
     pub block_self_multicast: bool,
-    /// Unicast that is sent on this port comes back to this QP too.
+    /// Unicast that is sent on this port is looped back to this QP.
     pub self_loopback_unicast: bool,
-    /// Multicast likewise.
+    /// As `self_loopback_unicast`, for multicast.
     pub self_loopback_multicast: bool,
-    /// Headers inside tunnels are seen.
+    /// Headers inside tunnels are parsed.
     pub tunnel_offloads: bool,
 }
 
-/// A QP with rings of its own, to be made.
+/// The attributes of a new QP with rings of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct QpRequest<'a> {
-    /// Where its memory is registered.
+    /// The domain of its memory.
     pub pd: &'a ProtectionDomain,
-    /// Where what was sent completes.
+    /// The CQ for sends.
     pub send_cq: &'a CompletionQueue,
-    /// Where what was received completes.
+    /// The CQ for receives.
     pub receive_cq: &'a CompletionQueue,
-    /// How large.
+    /// The ring sizes.
     pub caps: QpCaps,
-    /// Beyond the standard.
+    /// Extended options.
     pub options: QpOptions,
 }
 
 impl<'a> QpRequest<'a> {
-    /// A QP without rings and options, to be written over.
+    /// A QP without rings and options, as a base.
     pub fn new(pd: &'a ProtectionDomain, send_cq: &'a CompletionQueue, receive_cq: &'a CompletionQueue) -> Self {
         Self { pd, send_cq, receive_cq, caps: QpCaps::default(), options: QpOptions::default() }
     }
 }
 
-/// A QP that spreads what it receives over work queues, to be made. It has no rings, and no states.
+/// The attributes of a new QP with RSS over work queues. It has no rings, and no states.
 #[derive(Clone, Copy, Debug)]
 pub struct RssRequest<'a> {
     /// The work queues' domain.
     pub pd: &'a ProtectionDomain,
-    /// Which work queue for which hash.
+    /// Maps hashes to work queues.
     pub table: &'a IndirectionTable,
     /// Toeplitz key: 40 bytes.
     pub key: &'a [u8],
-    /// Fields that the hash takes: `IBV_RX_HASH_*`. 0 spreads nothing: all goes to the first entry.
+    /// Hash fields: `IBV_RX_HASH_*`. 0 disables hashing: all packets go to the first entry.
     pub fields: u64,
-    /// Beyond the standard. `tso_header_len_max` means nothing here.
+    /// Extended options. `tso_header_len_max` has no effect here.
     pub options: QpOptions,
 }
 
@@ -103,9 +103,9 @@ pub enum QpState {
     Rtr,
     /// Receives and sends.
     Rts,
-    /// The sending side drains.
+    /// The send side drains.
     Sqd,
-    /// The sending side is in error.
+    /// The send side is in error.
     Sqe,
     /// In error: everything completes with a flush.
     Err,
@@ -134,14 +134,14 @@ impl QpState {
     }
 }
 
-/// How fast a QP sends.
+/// The rate limit of a QP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Kilobits a second; 0 is no limit.
+    /// Kilobits per second; 0 is no limit.
     pub kbps: u32,
-    /// Bytes that may go at once; 0 is the device's choice.
+    /// Bytes that may leave back to back; 0 is the device's default.
     pub burst_len_max: u32,
-    /// Bytes of a usual packet; 0 is the device's choice.
+    /// Bytes of a typical packet; 0 is the device's default.
     pub packet_len_typical: u16,
 }
 
@@ -162,8 +162,8 @@ impl QueuePair {
     /// A raw-packet QP with rings of its own, in state `Reset`.
     ///
     /// # Errors
-    /// No right to raw packets (`EPERM`: CAP_NET_RAW), rings that are too large (`EINVAL`,
-    /// `ENOMEM`), or an option that the device does not have.
+    /// No permission for raw packets (`EPERM`: CAP_NET_RAW), rings that are too large (`EINVAL`,
+    /// `ENOMEM`), or an option that the device lacks.
     pub fn create(request: &QpRequest<'_>) -> Result<Self, VerbsError> {
         let mut wanted = extended_request(request.pd, &request.options);
         wanted.send_cq = request.send_cq.as_ptr();
@@ -183,10 +183,10 @@ impl QueuePair {
         Self::make(wanted, &request.options, request.pd, None, Some(queues))
     }
 
-    /// A raw-packet QP that spreads over work queues.
+    /// A raw-packet QP with RSS over work queues.
     ///
     /// # Errors
-    /// The device cannot hash so, or has no more.
+    /// The device does not support this hash, or has no more QPs.
     pub fn create_rss(request: &RssRequest<'_>) -> Result<Self, VerbsError> {
         let mut wanted = extended_request(request.pd, &request.options);
         // The library reads the key and does not write it.
@@ -236,12 +236,12 @@ impl QueuePair {
         Ok(Self(Arc::new(Inner { handle, caps, _table: table, _queues: queues, pd: pd.clone() })))
     }
 
-    /// Moves it to another state. `Init` binds it to `port` (from 1), other states do not look at
-    /// it. The way up is `Reset`, `Init`, `Rtr`, `Rts`; `Reset` and `Err` can be reached from
-    /// anywhere.
+    /// Moves it to another state. `Init` binds it to `port` (from 1), other states ignore it. The
+    /// sequence is `Reset`, `Init`, `Rtr`, `Rts`; `Reset` and `Err` can be reached from any state.
     ///
     /// # Errors
-    /// There is no such way from the present state, no such port, or the QP has no states (RSS).
+    /// There is no such transition from the current state, no such port, or the QP has no states
+    /// (RSS).
     pub fn to_state(&self, state: QpState, port: u8) -> Result<(), VerbsError> {
         // SAFETY: 2.
         let mut change: ibv_qp_attr = unsafe { zeroed() };
@@ -253,9 +253,9 @@ impl QueuePair {
         VerbsError::check("ibv_modify_qp", answer)
     }
 
-    /// Empties it, whatever state the device has put it into. The kernel commands this step from
-    /// the states of both halves that it remembers. An error on the data path does not change
-    /// those, but asking does, also where the answer is that they do not fit together (linux
+    /// Resets it, whatever its state in the device. The kernel derives the firmware commands for
+    /// this from the states of both halves that it has cached. An error on the data path does not
+    /// update the cache, but a query does, even if it fails because the states do not match (linux
     /// drivers/infiniband/hw/mlx5/qp.c, `modify_raw_packet_qp`, `query_raw_packet_qp_state`).
     ///
     /// # Errors
@@ -265,7 +265,7 @@ impl QueuePair {
         self.to_state(QpState::Reset, 0)
     }
 
-    /// Its state, as the device sees it.
+    /// Its state in the device.
     ///
     /// # Errors
     /// The QP has no states (RSS), or the device is gone.
@@ -280,10 +280,10 @@ impl QueuePair {
         Ok(QpState::of(seen.qp_state))
     }
 
-    /// Sets how fast it sends. In state `Rts`.
+    /// Sets its rate limit. In state `Rts`.
     ///
     /// # Errors
-    /// The device has no pacing, or not this rate.
+    /// The device lacks rate limits, or does not support this rate.
     pub fn set_rate_limit(&self, limit: RateLimit) -> Result<(), VerbsError> {
         let mut limit = ibv_qp_rate_limit_attr {
             rate_limit: limit.kbps,
@@ -296,7 +296,7 @@ impl QueuePair {
         VerbsError::check("ibv_modify_qp_rate_limit", answer)
     }
 
-    /// Where the rings lie.
+    /// The addresses of the rings.
     ///
     /// # Errors
     /// The QP is not libmlx5's (`is_unsupported`).
@@ -326,24 +326,23 @@ impl QueuePair {
         })
     }
 
-    /// What control segments name it by, and events.
+    /// Its number in control segments and events.
     pub fn number(&self) -> u32 {
         // SAFETY: a living QP.
         unsafe { (*self.as_ptr()).qp_num }
     }
 
-    /// What the device gave of what was asked for.
+    /// The granted ring sizes.
     pub fn caps(&self) -> QpCaps {
         self.0.caps
     }
 
-    /// The domain that it is of.
+    /// Its domain.
     pub fn pd(&self) -> &ProtectionDomain {
         &self.0.pd
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
-    /// is.
+    /// The raw object, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_qp {
         self.0.handle.as_ptr()
     }
@@ -353,23 +352,23 @@ impl QueuePair {
     }
 }
 
-/// Where the rings of a QP lie (mlx5.md 1.2). Valid as long as a clone of the [`QueuePair`] is.
+/// The rings of a QP (mlx5.md 1.2). Valid as long as a clone of the [`QueuePair`] is.
 #[derive(Clone, Copy, Debug)]
 pub struct QpRings {
-    /// Two big-endian words: the receiving ring's producer index, the sending ring's.
+    /// Two big-endian words: the receive ring's producer index, the send ring's.
     pub doorbell: NonNull<[u32; 2]>,
-    /// The sending ring: its stride is the basic block of 64 bytes.
+    /// The send ring: its stride is the basic block of 64 bytes.
     pub send: Option<Ring>,
-    /// The receiving ring.
+    /// The receive ring.
     pub receive: Option<Ring>,
     /// The UAR register.
     pub uar: Option<NonNull<u8>>,
-    /// Bytes of a BlueFlame half, between which the doorbell toggles; 0 where only eight bytes may
-    /// be written.
+    /// Bytes of a BlueFlame half, between which the doorbell toggles; 0 if only eight bytes may be
+    /// written.
     pub blueflame_len: u32,
-    /// The device's number for the sending side, where libmlx5 tells.
+    /// The device's number for the send side, if libmlx5 reports it.
     pub send_number: Option<u32>,
-    /// The device's number for the receiving side, where libmlx5 tells.
+    /// The device's number for the receive side, if libmlx5 reports it.
     pub receive_number: Option<u32>,
 }
 
@@ -385,13 +384,13 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// `None` where a QP has no such ring.
+    /// `None` if a QP has no such ring.
     fn of(start: *mut u8, count: u32, stride: u32) -> Option<Self> {
         NonNull::new(start).filter(|_| count != 0).map(|start| Self { start, count, stride })
     }
 }
 
-/// What both kinds of QP have in common.
+/// The arguments that both kinds of QP share.
 fn extended_request(pd: &ProtectionDomain, options: &QpOptions) -> ibv_qp_init_attr_ex {
     // SAFETY: 2.
     let mut wanted: ibv_qp_init_attr_ex = unsafe { zeroed() };
@@ -413,7 +412,7 @@ fn extended_request(pd: &ProtectionDomain, options: &QpOptions) -> ibv_qp_init_a
     wanted
 }
 
-/// The options that only `mlx5dv_create_qp` takes.
+/// The options that only `mlx5dv_create_qp` supports.
 fn direct_flags(options: &QpOptions) -> u32 {
     [
         (options.self_loopback_unicast, MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC),

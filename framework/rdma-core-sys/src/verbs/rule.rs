@@ -1,24 +1,24 @@
-//! Flow rules as verbs write them: an attribute, then specifications in the order of the headers
-//! (mlx5.md 1.3). Enters: what a frame must carry. Leaves: bytes for `ibv_create_flow`.
+//! Flow rules in verbs' format: an attribute, then specifications in the order of the headers
+//! (mlx5.md 1.3). Input: the fields of a frame to match. Output: bytes for `ibv_create_flow`.
 //!
-//! A field is a value and a mask; bits outside the mask may be anything. Numbers are in the host's
-//! order here, and in the network's in the bytes.
+//! A field is a value and a mask; bits outside the mask match anything. Numbers are in host order
+//! here, and in network order in the bytes.
 
 use core::mem::offset_of;
 
 use crate::bindings::*;
 
-/// Which traffic a rule is about.
+/// The kind of traffic that a rule matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowKind {
-    /// What its specifications name.
+    /// Traffic that matches its specifications.
     #[default]
     Normal,
-    /// All that no other rule names; the kernel gets nothing of it.
+    /// All traffic that no other rule matches; the kernel receives none of it.
     AllDefault,
-    /// All multicast that no other rule names.
+    /// All multicast that no other rule matches.
     MulticastDefault,
-    /// A copy of all, in both directions.
+    /// A copy of all traffic, in both directions.
     Sniffer,
 }
 
@@ -29,9 +29,9 @@ pub struct EthernetMatch {
     pub destination: Option<[u8; 6]>,
     /// Source.
     pub source: Option<[u8; 6]>,
-    /// EtherType, behind the VLAN tag where there is one.
+    /// EtherType, behind a VLAN tag if there is one.
     pub ethertype: Option<u16>,
-    /// VLAN identifier, 12 bits: the rest of the tag may be anything.
+    /// VLAN identifier, 12 bits: the rest of the tag matches anything.
     pub vlan: Option<u16>,
 }
 
@@ -42,8 +42,8 @@ pub struct Ipv4Match {
     pub source: Option<[u8; 4]>,
     /// Destination.
     pub destination: Option<[u8; 4]>,
-    /// Protocol. Needs the extended specification, which older devices lack: leave it to
-    /// [`FlowRule::udp`] and [`FlowRule::tcp`] where possible.
+    /// Protocol. Needs the extended specification, which older devices lack: prefer
+    /// [`FlowRule::udp`] and [`FlowRule::tcp`].
     pub protocol: Option<u8>,
 }
 
@@ -56,7 +56,7 @@ pub struct PortsMatch {
     pub destination: Option<u16>,
 }
 
-/// A rule to be made, on one port.
+/// A new rule, on one port.
 ///
 /// ```
 /// use rdma_core_sys::verbs::{EthernetMatch, FlowRule, Ipv4Match, PortsMatch};
@@ -77,24 +77,24 @@ pub struct FlowRule {
 }
 
 impl FlowRule {
-    /// A rule on a port (from 1) that names nothing yet. Specifications are added in the order of
-    /// the headers.
+    /// A rule on a port (from 1) without match fields. Specifications are added in the order of the
+    /// headers.
     pub const fn new(port: u8) -> Self {
         Self { port, kind: FlowKind::Normal, priority: 0, dont_trap: false, specs: Vec::new(), spec_count: 0 }
     }
 
-    /// A rule about traffic as a whole.
+    /// A rule for a whole kind of traffic.
     pub fn of_kind(port: u8, kind: FlowKind) -> Self {
         Self { kind, ..Self::new(port) }
     }
 
-    /// Among rules that name a frame, the one of the lowest number gets it.
+    /// Of several rules that match a frame, the one with the lowest number wins.
     #[must_use]
     pub fn priority(self, priority: u16) -> Self {
         Self { priority, ..self }
     }
 
-    /// The frame goes on to other rules too. Not every device can.
+    /// The frame continues to other rules too. Not every device supports it.
     #[must_use]
     pub fn dont_trap(self) -> Self {
         Self { dont_trap: true, ..self }
@@ -178,7 +178,7 @@ impl FlowRule {
         self.ports(IBV_FLOW_SPEC_TCP, ports)
     }
 
-    /// A number that the CQE of each packet carries: 24 bits reach it.
+    /// A tag in the CQE of each packet, of which 24 bits are delivered.
     #[must_use]
     pub fn tag(self, tag: u32) -> Self {
         self.spec(IBV_FLOW_SPEC_ACTION_TAG, size_of::<ibv_flow_spec_action_tag>(), |spec| {
@@ -186,7 +186,7 @@ impl FlowRule {
         })
     }
 
-    /// The device drops what the rule names.
+    /// The device drops matching packets.
     #[must_use]
     pub fn drop_packets(self) -> Self {
         self.spec(IBV_FLOW_SPEC_ACTION_DROP, size_of::<ibv_flow_spec_action_drop>(), |_| {})
@@ -207,7 +207,7 @@ impl FlowRule {
         })
     }
 
-    /// Adds a specification: kind and length stand first in each.
+    /// Adds a specification, which starts with kind and length.
     fn spec(mut self, kind: ibv_flow_spec_type, len: usize, fill: impl FnOnce(&mut [u8])) -> Self {
         let start = self.specs.len();
         self.specs.resize(start + len, 0);
@@ -220,7 +220,7 @@ impl FlowRule {
         self
     }
 
-    /// The attribute and what follows it, in words so that it is aligned.
+    /// The attribute and the specifications, in words for alignment.
     pub(super) fn encode(&self) -> Vec<u64> {
         let head_len = size_of::<ibv_flow_attr>();
         let len = head_len + self.specs.len();

@@ -1,4 +1,4 @@
-//! The handles over a library that writes down what it is asked.
+//! The handles over a library that records its calls.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use core::any::Any;
@@ -139,7 +139,7 @@ fn thread_domain_that_is_refused_leaves_nothing() {
     fake::calls();
     drop(thread);
     assert_eq!(fake::calls(), ["dealloc_td"]);
-    // All up to pacing is there; domains of threads came later.
+    // Everything up to pacing is present; thread domains came later.
     fake::shorten(&context, offset_of!(verbs_context, modify_cq));
     assert!(ThreadDomain::allocate(&context).unwrap_err().is_unsupported());
     fake::shorten(&context, 0);
@@ -265,7 +265,7 @@ fn old_library_is_asked_the_old_way() {
 #[test]
 fn function_that_the_library_is_too_old_for_is_not_called() {
     let (context, _pd) = fake::open();
-    // All from query_device_ex on is there; query_port and create_cq_ex came later.
+    // Everything from query_device_ex on is present; query_port and create_cq_ex came later.
     fake::shorten(&context, offset_of!(verbs_context, query_device_ex));
     fake::calls();
     assert_eq!(context.attributes().unwrap().qp_count_max, 8);
@@ -372,8 +372,8 @@ fn qp_is_reset_from_the_state_that_the_device_has_put_it_into() {
     qp.reset().unwrap();
     let expected = ["ibv_query_qp mask 0x1", "ibv_modify_qp state 0 port 0 mask 0x1"];
     assert_eq!(fake::calls(), expected);
-    // Halves in states that do not fit together have no name, and are known to the kernel all the
-    // same.
+    // Halves in mismatched states have no common state, but the query updates the kernel's cache
+    // all the same.
     fake::refuse("ibv_query_qp", libc::EINVAL);
     qp.reset().unwrap();
     assert_eq!(fake::calls(), expected);

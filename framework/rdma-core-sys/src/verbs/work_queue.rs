@@ -1,4 +1,4 @@
-//! Work queues that receive, tables that spread over them, and the call that tells where rings lie.
+//! Receive work queues, indirection tables over them, and the call that returns ring addresses.
 //!
 //! Invariants:
 //! 1. A queue's handle stands before its completion queue and its domain, a table's before its
@@ -17,23 +17,23 @@ use crate::bindings::*;
 use crate::inline;
 use crate::load::RdmaCore;
 
-/// What a work queue may have.
+/// Options of a work queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WqOptions {
-    /// VLAN tags are taken off and told in the CQE.
+    /// VLAN tags are stripped and reported in the CQE.
     pub cvlan_stripping: bool,
-    /// The frame check sequence is handed over.
+    /// The frame check sequence is delivered.
     pub scatter_fcs: bool,
-    /// The wire is held rather than a packet dropped when the ring is empty.
+    /// Packets are delayed rather than dropped when the ring is empty.
     pub delay_drop: bool,
-    /// Whole cache lines are written.
+    /// Writes are padded to whole cache lines.
     pub pci_write_end_padding: bool,
-    /// Several packets a buffer.
+    /// Several packets per buffer.
     pub striding: Option<StridingRequest>,
 }
 
-/// The shape of a striding (multi-packet) queue: a WQE is a buffer of strides, a packet takes as
-/// many as it needs.
+/// The shape of a striding (multi-packet) queue: a WQE is a buffer of strides, and a packet takes
+/// as many as it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StridingRequest {
     /// Bytes of a stride, as log2.
@@ -44,18 +44,18 @@ pub struct StridingRequest {
     pub two_byte_shift: bool,
 }
 
-/// A work queue to be made.
+/// The attributes of a new work queue.
 #[derive(Clone, Copy, Debug)]
 pub struct WqRequest<'a> {
-    /// Where its memory is registered.
+    /// The domain of its memory.
     pub pd: &'a ProtectionDomain,
-    /// Where what was received completes.
+    /// The CQ for receives.
     pub cq: &'a CompletionQueue,
     /// Buffers in the ring.
     pub wr_max: u32,
-    /// Pieces of a buffer.
+    /// Data segments of a buffer.
     pub sge_max: u32,
-    /// Beyond the standard.
+    /// Extended options.
     pub options: WqOptions,
 }
 
@@ -80,7 +80,7 @@ impl WqState {
     }
 }
 
-/// A receiving work queue. Cheap to clone.
+/// A receive work queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WorkQueue(Arc<WqInner>);
 
@@ -95,7 +95,7 @@ impl WorkQueue {
     /// A new queue, in state `Reset`.
     ///
     /// # Errors
-    /// An option that the device does not have, too large a ring, or no more queues.
+    /// An option that the device lacks, too large a ring, or no more queues.
     pub fn create(request: &WqRequest<'_>) -> Result<Self, VerbsError> {
         let context = request.pd.context();
         let mut wanted = plain_request(request);
@@ -124,22 +124,21 @@ impl WorkQueue {
     /// Moves it to another state.
     ///
     /// # Errors
-    /// There is no such way from the present one, or the device is gone.
+    /// There is no such transition from the current state, or the device is gone.
     pub fn to_state(&self, state: WqState) -> Result<(), VerbsError> {
         self.step(None, state)
     }
 
-    /// Empties it, whatever state the device has put it into; `likely` is what that may be. A WQ's
-    /// state cannot be asked for, the kernel does not hear of an error on the data path, and the
-    /// device takes the step only from the state that it is named as the present one (linux
-    /// drivers/infiniband/hw/mlx5/qp.c, `mlx5_ib_modify_wq`). So both states that there can be are
-    /// tried.
+    /// Resets it, whatever its state in the device; `likely` is the probable one. A WQ's state
+    /// cannot be queried, the kernel does not learn of an error on the data path, and the device
+    /// accepts the transition only with its actual state as the current one (linux
+    /// drivers/infiniband/hw/mlx5/qp.c, `mlx5_ib_modify_wq`). So this tries both possible states.
     ///
     /// # Errors
     /// The device is gone.
     pub fn reset(&self, likely: WqState) -> Result<(), VerbsError> {
-        // SAFETY: a living queue. What libibverbs remembers is right of this state: nobody else
-        // leads there, or out of it.
+        // SAFETY: a living queue. libibverbs' cached state is right about `Reset`: only this handle
+        // enters or leaves it.
         if unsafe { (*self.as_ptr()).state } == IBV_WQS_RESET {
             return Ok(());
         }
@@ -147,7 +146,7 @@ impl WorkQueue {
         self.step(Some(likely), WqState::Reset).or_else(|_| self.step(Some(other), WqState::Reset))
     }
 
-    /// Moves it from a state, or from the one that the kernel remembers.
+    /// Moves it from a given state, or from the one that the kernel has cached.
     fn step(&self, from: Option<WqState>, to: WqState) -> Result<(), VerbsError> {
         // SAFETY: 2.
         let mut change: ibv_wq_attr = unsafe { zeroed() };
@@ -161,7 +160,7 @@ impl WorkQueue {
         VerbsError::check("ibv_modify_wq", unsafe { inline::ibv_modify_wq(self.as_ptr(), &raw mut change) })
     }
 
-    /// Where the ring lies.
+    /// The address of the ring.
     ///
     /// # Errors
     /// The queue is not libmlx5's (`is_unsupported`).
@@ -181,21 +180,19 @@ impl WorkQueue {
         Ok(WqRing { start: start.cast(), wqe_count: out.wqe_cnt, stride: out.stride, doorbell: doorbell.cast() })
     }
 
-    /// The device's number for it: what events name it by.
+    /// The device's number for it, which identifies it in events.
     pub fn number(&self) -> u32 {
         // SAFETY: a living queue.
         unsafe { (*self.as_ptr()).wq_num }
     }
 
-    /// The object itself, for calls of [`crate::inline`]. Valid as long as a clone of this handle
-    /// is.
+    /// The raw object, for calls of [`crate::inline`]. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_wq {
         self.0.handle.as_ptr()
     }
 }
 
-/// Where the ring of a work queue lies (mlx5.md 1.2). Valid as long as a clone of the [`WorkQueue`]
-/// is.
+/// The ring of a work queue (mlx5.md 1.2). Valid as long as a clone of the [`WorkQueue`] is.
 #[derive(Clone, Copy, Debug)]
 pub struct WqRing {
     /// The first WQE.
@@ -208,7 +205,7 @@ pub struct WqRing {
     pub doorbell: NonNull<u32>,
 }
 
-/// Which work queue for which hash. Cheap to clone.
+/// An RSS indirection table. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct IndirectionTable(Arc<TableInner>);
 
@@ -219,10 +216,10 @@ struct TableInner {
 }
 
 impl IndirectionTable {
-    /// A table of these entries: a power of two of them, in which a queue may stand several times.
+    /// A table of these entries: a power of two of them; a queue may occur several times.
     ///
     /// # Errors
-    /// Not a power of two (`EINVAL`), longer than the device can, or no more tables.
+    /// Not a power of two (`EINVAL`), longer than the device supports, or no more tables.
     pub fn create(entries: &[WorkQueue]) -> Result<Self, VerbsError> {
         const CALL: &str = "ibv_create_rwq_ind_table";
         let Some(first) = entries.first().filter(|_| entries.len().is_power_of_two()) else {
@@ -240,13 +237,13 @@ impl IndirectionTable {
         Ok(Self(Arc::new(TableInner { handle, _queues: entries.to_vec() })))
     }
 
-    /// The object itself. Valid as long as a clone of this handle is.
+    /// The raw object. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_rwq_ind_table {
         self.0.handle.as_ptr()
     }
 }
 
-/// The request in terms of `ibv_create_wq`.
+/// The arguments of `ibv_create_wq`.
 fn plain_request(request: &WqRequest<'_>) -> ibv_wq_init_attr {
     let options = &request.options;
     // SAFETY: 2.
@@ -270,10 +267,10 @@ fn plain_request(request: &WqRequest<'_>) -> ibv_wq_init_attr {
     wanted
 }
 
-/// Asks libmlx5 where the rings of an object lie.
+/// Queries libmlx5 for the ring addresses of an object.
 ///
 /// # Safety
-/// The member of `what` that `kind` names points to a living object and to a structure to be
+/// The member of `what` that `kind` selects points to a living object and to a structure to be
 /// filled.
 pub(super) unsafe fn init_obj(core: &RdmaCore, what: &mut mlx5dv_obj, kind: mlx5dv_obj_type) -> Result<(), VerbsError> {
     // SAFETY: the caller's.

@@ -1,5 +1,5 @@
 //! The bindings against the headers of the distribution: a C program prints sizes, alignments,
-//! offsets and constants, and they are compared with ours. SKIPPED, aloud, where there is no
+//! offsets and constants, and the test compares them with ours. It prints SKIPPED if there is no
 //! compiler or no libibverbs-dev.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -10,10 +10,10 @@ use std::process::Command;
 
 use rdma_core_sys::bindings::*;
 
-/// The rdma-core that the bindings were generated from.
+/// The rdma-core version that the bindings were generated from.
 const GENERATED_FROM: u32 = 44;
 
-/// A struct or union, and what Rust thinks of it.
+/// A struct or union, with its layout in Rust.
 struct Layout {
     c_type: &'static str,
     len: usize,
@@ -91,8 +91,7 @@ fn each_struct_of_the_bindings_is_compared() {
     let mut missing = Vec::new();
     for definition in bindings.split("#[repr(C").skip(1) {
         let name = definition.split("\npub ").nth(1).unwrap().split_whitespace().nth(1).unwrap();
-        // Nested ones are compared within those around them; of opaque ones there is nothing to
-        // compare.
+        // Nested ones are compared within those around them; opaque ones have no fields to compare.
         let has_fields = !definition.contains("_address: u8")
             && !definition.contains("_unused: ")
             && !definition.contains("_bindgen_opaque_blob");
@@ -126,8 +125,8 @@ fn c_program() -> String {
     text + "}\n"
 }
 
-/// `.wr.rdma.rkey` without the names that bindgen gave: to what has none in C, and to what has a
-/// keyword of Rust.
+/// `.wr.rdma.rkey` without the names that bindgen made up: for members without a name in C, and for
+/// keywords of Rust.
 fn name_in_c(field: &str) -> String {
     let parts = field.split('.').filter(|part| !part.is_empty() && !part.starts_with("__bindgen_anon"));
     parts.map(|part| part.strip_suffix('_').unwrap_or(part)).collect::<Vec<_>>().join(".")

@@ -1,5 +1,5 @@
-//! Bonds in active-backup, from the kernel's bytes to the worker. No kernel at hand has bonding, so
-//! nothing here was sent by one: the messages are put together after linux/rtnetlink.h,
+//! Bonds in active-backup mode, from the kernel's bytes to the worker. No available kernel has
+//! bonding, so these messages were not sent by one: they are built from linux/rtnetlink.h,
 //! linux/if_link.h and linux/if_bonding.h, attribute by attribute as bond_fill_info
 //! (drivers/net/bonding/bond_netlink.c) writes them.
 
@@ -48,14 +48,14 @@ impl Scene {
         scene
     }
 
-    /// What the worker knows after a datagram of the kernel's.
+    /// The worker's link state after a datagram of the kernel.
     fn hear(&mut self, datagram: &[u8]) -> LinkState {
         self.tell(datagram);
         while self.follower.catch_up(&mut self.host) > 0 {}
         self.follower.link()
     }
 
-    /// Has the mirror hear a datagram of the kernel's, and pass it on.
+    /// Passes a datagram of the kernel through the mirror.
     fn tell(&mut self, datagram: &[u8]) {
         let mut undecoded = 0;
         let NetlinkEvents::Changes(changes) = read(datagram, &mut undecoded) else { panic!("a gap") };
@@ -67,7 +67,7 @@ impl Scene {
         self.host_sync.update(&view, |_| false).unwrap();
     }
 
-    /// A turn of the worker: whether its host has a link.
+    /// One turn of the worker; returns whether its host has a link.
     fn turn(&mut self) -> bool {
         self.follower.catch_up(&mut self.host);
         self.host.is_up()
@@ -106,7 +106,7 @@ fn failover_is_one_turn_without_a_link_so_that_nodes_tell_the_other_switch_port_
     assert_eq!([scene.turn(), scene.turn(), scene.turn()], [false, true, true]);
     scene.tell(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
     assert!(scene.turn(), "nothing has changed");
-    // There and back before anybody looked.
+    // A failover and back before the worker has polled.
     scene.tell(&bond(ACTIVE_BACKUP, Some(LEFT), 0));
     scene.tell(&bond(ACTIVE_BACKUP, Some(RIGHT), 0));
     assert_eq!([scene.turn(), scene.turn()], [false, true]);
@@ -154,12 +154,12 @@ struct Legs {
     pool: Pool,
     rx: BondRx<MemoryRx>,
     switch: Vec<MemoryTx>,
-    // Its other halves keep the wires open.
+    // The far ends keep the wires open.
     _ends: (Vec<MemoryRx>, crate::device::bond::BondTx<MemoryTx>),
 }
 
 impl Legs {
-    /// Steered by the follower of the scene.
+    /// The scene's follower sets its active leg.
     fn new(scene: &mut Scene) -> Self {
         let (pool, block) = (Pool::heap(64).unwrap(), Block::heap());
         let (near, far): (Vec<_>, Vec<_>) = [0; 2].map(|_| pair("leg", MemoryConfig::default())).into_iter().unzip();
@@ -173,8 +173,8 @@ impl Legs {
         Self { block, pool, rx, switch, _ends: (rxs, tx) }
     }
 
-    /// Floods a frame to both legs; by which ones it was received, and how many frames the standby
-    /// legs have dropped.
+    /// Floods a frame to both legs; returns the legs that received it, and how many frames the
+    /// standby legs have dropped.
     fn flood(&mut self) -> (Vec<u32>, u64) {
         for (tx, leg) in self.switch.iter_mut().zip([LEFT, RIGHT]) {
             let frame = self.pool.alloc_copy(&[leg as u8; 60]).unwrap();

@@ -1,7 +1,6 @@
-//! From rtnetlink messages to [`Change`]s: which attributes matter, and what they mean for IPv4.
-//!
-//! What is not about IPv4 on this host (IPv6, bridge tables, clones in the routing cache) is no
-//! change. The bytes themselves are the library's work.
+//! Decodes rtnetlink messages into [`Change`]s: selects the attributes that matter for IPv4.
+//! Messages about anything else (IPv6, bridge tables, clones in the routing cache) yield no change.
+//! The library parses the bytes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,7 +20,7 @@ use super::tables::{
 use crate::proto::Ipv4Prefix;
 use crate::wire::MacAddr;
 
-/// What a message says; None where it says nothing about IPv4. `flags` are those of its netlink
+/// The change in a message; None if it does not concern IPv4. `flags` are those of its netlink
 /// header.
 pub(super) fn change(message: &RouteNetlinkMessage, flags: u16) -> Option<Change> {
     match message {
@@ -46,8 +45,8 @@ pub(super) fn change(message: &RouteNetlinkMessage, flags: u16) -> Option<Change
     }
 }
 
-/// Bridges tell of their ports with link messages of a family of their own: a port that leaves a
-/// bridge is not gone.
+/// Bridges report their ports in link messages of another family: a port that leaves a bridge still
+/// exists.
 fn is_plain(message: &LinkMessage) -> bool {
     message.header.interface_family == AddressFamily::Unspec
 }
@@ -81,7 +80,7 @@ fn link(message: &LinkMessage) -> Option<Link> {
 }
 
 /// A bond sends IFLA_BOND_ACTIVE_SLAVE while it has an active leg, in the modes that have one. In
-/// active-backup it drops what arrives on the others, but for `all_slaves_active`
+/// active-backup it drops frames that arrive on the others, unless `all_slaves_active` is set
 /// (bond_handle_frame in drivers/net/bonding/bond_main.c).
 fn read_bond(info: &[LinkInfo], link: &mut Link) {
     let bond = info.iter().find_map(|info| match info {
@@ -110,8 +109,8 @@ fn address(message: &AddressMessage) -> Option<Ipv4Prefix> {
         }
     }
     let own = local.or(peer)?;
-    // Between two stations the network is the peer's; ours is the address alone, and a route leads
-    // to the peer.
+    // On a point-to-point link the network is the peer's; our own prefix is the address alone, and
+    // a route leads to the peer.
     let len = if peer.is_some_and(|peer| peer != own) { 32 } else { message.header.prefix_len };
     Ipv4Prefix::new(own, len)
 }
@@ -150,9 +149,9 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
     Some(route)
 }
 
-/// One way out: its interface is in the leg's own header, or among the attributes of a route with
-/// one leg. None where there is no interface, and where the router speaks IPv6 only (RTA_VIA),
-/// which needs a neighbor table of IPv6.
+/// One next hop: its interface is in the leg's own header, or among the attributes of a route with
+/// one leg. None without an interface, and if the router has only an IPv6 address (RTA_VIA), which
+/// needs an IPv6 neighbor table.
 fn leg(link: Option<u32>, attributes: &[RouteAttribute]) -> Option<RouteNextHop> {
     let (mut link, mut gateway) = (link, None);
     for attribute in attributes {
@@ -175,8 +174,7 @@ fn route_kind(kind: RouteType) -> RouteKind {
     }
 }
 
-/// A dump lists routes in their order; an event without NLM_F_APPEND is a route put before its
-/// equals, or without any.
+/// A dump lists routes in order; an event without NLM_F_APPEND inserts the route before its equals.
 fn place(flags: u16) -> Place {
     match flags {
         _ if flags & NLM_F_MULTIPART != 0 => Place::Last,
@@ -213,7 +211,7 @@ fn rule(message: &RuleMessage) -> Option<Rule> {
             RuleAttribute::Oifname(name) => rule.bound_to = Some(name.clone()),
             RuleAttribute::FwMark(value) => mark = *value,
             RuleAttribute::FwMask(value) => mask = *value,
-            // What the host itself sends counts as coming in at the loopback interface.
+            // The kernel treats the host's own packets as received on the loopback interface.
             RuleAttribute::Iifname(name) => rule.special |= name != "lo",
             RuleAttribute::L3MDev(on) => rule.special |= on,
             // The kernel sends -1 for none.
@@ -276,8 +274,8 @@ mod tests {
     use super::*;
 
     /// The message of a bond: link 24, mode 1 (active-backup), active leg 7. Its header and kind
-    /// are as a kernel sent them (the recording in netlink-packet-route's tests, a bond without a
-    /// leg); the rest is put together after linux/if_link.h, because no kernel at hand has bonding.
+    /// are from a real kernel (the recording in netlink-packet-route's tests, a bond without a
+    /// leg); the rest is built from linux/if_link.h, because no available kernel has bonding.
     const BOND: [u8; 92] = [
         0, 0, 1, 0, 24, 0, 0, 0, 0x43, 0x14, 1, 0, 0, 0, 0, 0, // ifinfomsg: link 24, up, lower up
         10, 0, 3, 0, b'b', b'o', b'n', b'd', b'0', 0, 0, 0, // IFLA_IFNAME
@@ -319,7 +317,7 @@ mod tests {
         assert_eq!(bond(&bytes).active_leg, Some(8));
         bytes[ACTIVE_LEG] = 0;
         assert_eq!(bond(&bytes).active_leg, None);
-        // Without any working leg the kernel leaves the attribute out: here its type becomes
+        // Without a working leg the kernel omits the attribute: here its type becomes
         // IFLA_BOND_UPDELAY.
         bytes[ACTIVE_LEG - 2] = 4;
         assert_eq!(bond(&bytes).active_leg, None);

@@ -1,5 +1,5 @@
-//! The worker's end: takes what the mirror found out and applies it to the worker's [`Host`], and
-//! says whose MAC addresses it wants to be known.
+//! The worker's end: applies the mirror's updates to the worker's [`Host`], and requests MAC
+//! addresses of neighbors.
 
 use std::net::Ipv4Addr;
 
@@ -8,41 +8,39 @@ use crate::device::bond::ActiveLeg;
 use crate::proto::{Host, HostEvent};
 use crate::worker::spsc::lossless::{Consumer, Producer};
 
-/// HostUpdate that one turn applies at most: about 10 ns each (neighbors, ring in cache), so that a
-/// dump of hundreds of them does not hold up a packet for longer than some 0.2 µs.
+/// Updates that one turn applies at most: about 10 ns each (neighbors, ring in cache), so that a
+/// dump of hundreds of them does not delay a packet by more than some 0.2 µs.
 const UPDATES_PER_TURN: usize = 16;
 
-/// Legs of a bond that a [`LinkState`] names: two is what there is, four has room for an unusual
-/// one.
+/// Legs of a bond in a [`LinkState`]: bonds usually have two, four has room for an unusual one.
 pub(crate) const LEGS_MAX: usize = 4;
 
-/// What the mirror tells a worker.
+/// An update from the mirror to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostUpdate {
-    /// Something that the host takes.
+    /// A change of the host's tables.
     Host(HostEvent),
     /// The interface itself changed.
     Link(LinkState),
 }
 
-/// The interface, as the kernel sees it.
+/// The state of the interface in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkState {
-    /// Its number; None while there is no such interface. Another number than before: it was gone
-    /// and is back, and whoever has a socket on the old one has to open it again.
+    /// The interface index; None while there is no such interface. A changed index means that the
+    /// interface was removed and created again, and sockets on the old one must be reopened.
     pub idx: Option<u32>,
     /// Set up by the operator, and with a carrier.
     pub up: bool,
-    /// How often the carrier came up, as the kernel counts it: moves also where it went and came
-    /// back before anybody looked. The switch has forgotten our memberships then.
+    /// The kernel's count of carrier-up events: it shows a carrier loss that was over before the
+    /// next poll. The switch has lost our memberships then.
     pub carrier_ups: u32,
-    /// The number of the active leg of a bond; None where no leg works, and for all that is no
-    /// bond.
+    /// The index of the active leg of a bond; None if no leg works, and for other interfaces.
     pub active_leg: Option<u32>,
-    /// The numbers of a bond's legs (and of a bridge's ports), in ascending order, then zeros. What
-    /// is beyond the fourth is left out.
+    /// The indices of a bond's legs (and of a bridge's ports), in ascending order, then zeros. Legs
+    /// beyond the fourth are left out.
     pub legs: [u32; LEGS_MAX],
-    /// A bond in active-backup: what arrives on another leg than the active one is not for us.
+    /// A bond in active-backup: frames on legs other than the active one must be dropped.
     pub one_leg: bool,
 }
 
@@ -53,23 +51,21 @@ impl LinkState {
         &self.legs[..count]
     }
 
-    /// Whether there may be another switch port at the other end than `before`, that knows nothing
-    /// of us.
+    /// Whether the link may now lead to another switch port than `before`, with no knowledge of us.
     fn is_renewed(&self, before: &Self) -> bool {
         (self.idx, self.carrier_ups, self.active_leg) != (before.idx, before.carrier_ups, before.active_leg)
     }
 
-    /// Whether what arrives on interface number `own` is to be counted and dropped: this is a bond
-    /// in active-backup, and `own` is another interface than the active leg, or no leg works. A
-    /// switch floods to the standby leg what it sends to the active one, and both would be
-    /// delivered.
+    /// Whether frames that arrive on interface number `own` must be counted and dropped: this is a
+    /// bond in active-backup, and `own` is not the active leg, or no leg works. A switch floods
+    /// frames to the standby leg too, and both copies would be delivered.
     #[inline]
     pub fn is_standby(&self, own: u32) -> bool {
         self.one_leg && self.active_leg != Some(own) && self.idx != Some(own)
     }
 }
 
-/// The reading end of one interface's updates. Give it to the worker that owns the interface
+/// The receiving end of one interface's updates. Pass it to the worker that owns the interface
 /// ([`Worker::follow`](crate::worker::Worker::follow)), or call [`catch_up`](Self::catch_up) in a
 /// loop of one's own.
 pub struct Follower {
@@ -78,21 +74,22 @@ pub struct Follower {
     icmp_errors: Option<KernelIcmpErrors>,
     link: LinkState,
     link_changes: u64,
-    /// The link carries again, or another leg does, and the host is told so in the next turn.
+    /// The carrier has returned, or the active leg has changed; the host learns it in the next
+    /// turn.
     is_renewed: bool,
     refused: u64,
     bond: Option<Bond>,
 }
 
-/// What is told which leg of a bond is active.
+/// The bond device whose active leg is set.
 struct Bond {
     active: ActiveLeg,
-    /// The interface numbers of its legs, in its own order.
+    /// The interface indices of its legs, in its own order.
     legs: Vec<u32>,
 }
 
 impl Bond {
-    /// No leg where the kernel has none, or one that is not ours.
+    /// Sets no leg if the kernel has none, or one that is not ours.
     fn set(&self, link: LinkState) {
         let place = link.active_leg.and_then(|active| self.legs.iter().position(|leg| *leg == active));
         self.active.set(place.unwrap_or(usize::MAX));
@@ -113,14 +110,14 @@ impl Follower {
         }
     }
 
-    /// Applies what is new, 16 updates at most, and returns how many. About 1 ns where there are
-    /// none; no allocation, no system call. Where the carrier came back or a bond moved to another
-    /// leg, the host has no link until the next call, so that nodes, which look once a turn, tell
-    /// the switch anew of our groups and addresses, however short it was.
+    /// Applies new updates, at most 16, and returns how many. About 1 ns if there are none; no
+    /// allocation, no system call. If the carrier has returned or a bond has failed over, the host
+    /// has no link until the next call, so that nodes, which check once per turn, announce our
+    /// groups and addresses to the switch again, however short the loss was.
     #[inline]
     pub fn catch_up(&mut self, host: &mut Host) -> usize {
         if core::mem::take(&mut self.is_renewed) {
-            // A link needs no room.
+            // A link update needs no room.
             let _ = host.apply(HostEvent::Link { is_up: self.link.up });
         }
         let Self { updates, link, link_changes, is_renewed, refused, bond, .. } = self;
@@ -135,16 +132,16 @@ impl Follower {
         })
     }
 
-    /// Has a [`BondDevice`](crate::device::bond::BondDevice) use the leg that the kernel reports,
-    /// now and with each change that [`catch_up`](Self::catch_up) applies. `legs` are the interface
-    /// numbers of its legs, in its own order. While the kernel reports none of them (no leg works,
-    /// or the bond is in a mode without an active one), all that arrives is dropped by name and
-    /// nothing can be sent.
+    /// Makes a [`BondDevice`](crate::device::bond::BondDevice) use the active leg that the kernel
+    /// reports, now and after each change that [`catch_up`](Self::catch_up) applies. `legs` are the
+    /// interface indices of its legs, in its own order. While the kernel reports none of them (no
+    /// leg works, or the bond is in a mode without an active leg), received frames are dropped by
+    /// name and none can be sent.
     ///
     /// ```no_run
     /// # use wirepath::device::{DeviceError, af_xdp::{AfXdpConfig, AfXdpDevice}, bond::BondDevice};
     /// # use wirepath::worker::kernel::{Follower, Link};
-    /// /// The legs are those that `Mirror::legs` names, and the follower is that of the bond.
+    /// /// The legs are those of `Mirror::legs`, and the follower is that of the bond.
     /// fn open(bond: &Link, legs: &[&Link], follower: &mut Follower) -> Result<BondDevice<AfXdpDevice>, DeviceError> {
     ///     let ports = legs.iter().map(|leg| AfXdpDevice::open(&AfXdpConfig::new(&leg.name)));
     ///     let device = BondDevice::new(&*bond.name, ports.collect::<Result<_, _>>()?)?;
@@ -158,11 +155,11 @@ impl Follower {
         self.bond = Some(bond);
     }
 
-    /// Wants the MAC address of a next hop: the mirror asks the kernel for it within 10 to 20 ms,
-    /// and the answer comes as any other updates. Repeated for as long as a neighbor is in use,
-    /// each 30 s for instance, it keeps the kernel from forgetting it; a second wish within a
-    /// second waits until that is over. False where the ring is full, or the mirror is gone: wish
-    /// again later.
+    /// Requests the MAC address of a next hop: the mirror asks the kernel to resolve it within 10
+    /// to 20 ms, and the answer arrives like other updates. A request repeated while a neighbor is
+    /// in use, each 30 s for instance, keeps the kernel's entry alive; a second request within a
+    /// second is delayed until the second is over. False if the ring is full, or the mirror is
+    /// gone: repeat the request later.
     ///
     /// ```
     /// # use wirepath::{pipeline::Egress, worker::kernel::Follower};
@@ -180,37 +177,37 @@ impl Follower {
         !self.requests.is_closed() && self.requests.push(next_hop).is_ok()
     }
 
-    /// Hears what comes to the kernel about our flows, from now on.
+    /// Receives the kernel's copies of ICMP errors about our flows, from now on.
     pub fn listen(&mut self, icmp_errors: KernelIcmpErrors) {
         self.icmp_errors = Some(icmp_errors);
     }
 
-    /// The next packet that came to the kernel, which the worker's pipeline is to see too. About 1
-    /// ns where there is none.
+    /// The next ICMP error that the kernel received, for the worker's pipeline. About 1 ns if there
+    /// is none.
     #[inline]
     pub fn next_icmp_error(&mut self) -> Option<KernelIcmpError> {
         self.icmp_errors.as_mut()?.next()
     }
 
-    /// The interface, as last told. Without an index until the first updates.
+    /// The last known state of the interface. Without an index until the first updates.
     pub fn link(&self) -> LinkState {
         self.link
     }
 
-    /// Moves with each change of [`link`](Self::link): whoever has to act on one compares this
-    /// number, once a turn.
+    /// Incremented with each change of [`link`](Self::link): compare this number once per turn to
+    /// react to changes.
     #[inline]
     pub fn link_changes(&self) -> u64 {
         self.link_changes
     }
 
-    /// HostUpdate that the host refused: neighbors for which it has no room beside those that
-    /// others told it. What can never fit is not sent, and is in the mirror's counters.
+    /// Updates that the host refused: neighbors for which its table has no room beside those from
+    /// other sources. Updates that can never fit are not sent, and counted by the mirror.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The mirror has ended: what the host knows gets old from now on.
+    /// The mirror has ended: the host's tables are no longer updated.
     pub fn is_orphaned(&self) -> bool {
         self.updates.is_closed()
     }

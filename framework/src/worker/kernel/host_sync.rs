@@ -1,7 +1,7 @@
-//! The mirror's end of one worker's ring. It holds a model of the worker's [`Host`] as the updates
-//! sent so far make it; what it sends is the difference between that model and the view. So nothing
-//! is lost where the ring is full: what was not sent is still a difference the next time, and what
-//! has changed back meanwhile is none any more.
+//! The mirror's end of one worker's ring. It keeps a model of the worker's [`Host`] after all
+//! updates sent so far, and sends the difference between that model and the view. So a full ring
+//! loses nothing: an update that was not sent is still a difference the next time, and a change
+//! that was reverted meanwhile is none.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -14,11 +14,11 @@ use crate::time::Instant;
 use crate::worker::random_seed;
 use crate::worker::spsc::lossless::Producer;
 
-/// Until when a neighbor that was heard is believed. The kernel says when it is not any more; the
-/// last instant of all would mean that it was configured.
+/// The expiry of a learned neighbor: the kernel reports when it expires. The last instant of all
+/// would mean a static entry.
 const UNTIL_TOLD_OTHERWISE: Instant = Instant::from_nanos(u64::MAX - 1);
 
-/// The ring has no room: the rest is sent when it has.
+/// The ring has no room: the rest is sent once it has.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RingFull;
 
@@ -34,8 +34,8 @@ pub(super) struct HostSync {
 }
 
 impl HostSync {
-    /// For a worker whose host is made with the same `config`, so that the model refuses what the
-    /// host would.
+    /// For a worker whose host is made with the same `config`, so that the model refuses the same
+    /// updates as the host.
     pub(super) fn new(config: HostConfig, ring: Producer<HostUpdate>) -> Result<Self, HostError> {
         let model = Host::new(config, random_seed())?;
         Ok(Self {
@@ -48,9 +48,9 @@ impl HostSync {
         })
     }
 
-    /// Sends what differs. In an order in which each step is possible: what goes away first, then
-    /// addresses, the networks on the link, the routes over them. Where the host has no room for
-    /// all neighbors, those that the worker `wants` come first.
+    /// Sends the differences, in an order in which each step is possible: removals first, then
+    /// addresses, the networks on the link, the routes over them. If the host has no room for all
+    /// neighbors, those that the worker `wants` come first.
     pub(super) fn update(&mut self, view: &View, wants: impl Fn(Ipv4Addr) -> bool) -> Result<(), RingFull> {
         self.refused.clear();
         self.update_link(view)?;
@@ -61,7 +61,7 @@ impl HostSync {
         self.learn_neighbors(&neighbors)
     }
 
-    /// What the last update could not make the worker's host take, and why.
+    /// The updates of the last call that do not fit the worker's host, and why.
     pub(super) fn refused(&self) -> &[HostError] {
         &self.refused
     }
@@ -95,8 +95,7 @@ impl HostSync {
         Ok(())
     }
 
-    /// Compares with the model as the addresses have made it: they bring routes along, and take
-    /// them away.
+    /// Compares with the model after the addresses were applied: they add routes, and remove them.
     fn update_routes(&mut self, wanted: &[Route]) -> Result<(), RingFull> {
         let wanted = &one_for_each(wanted)[..];
         let stays = |held: &Route| wanted.iter().any(|wanted| is_same(held, wanted));
@@ -110,8 +109,8 @@ impl HostSync {
         Ok(())
     }
 
-    /// As many as the host holds: first who is wanted, then who was configured, then who is there
-    /// already.
+    /// As many as the host can hold: first requested ones, then static ones, then those it already
+    /// has.
     fn choose_neighbors(&mut self, view: &View, wants: impl Fn(Ipv4Addr) -> bool) -> Neighbors {
         let excess = view.neighbors.len().saturating_sub(self.neighbors_max);
         if excess == 0 {
@@ -126,8 +125,8 @@ impl HostSync {
     }
 
     fn forget_neighbors(&mut self, wanted: &Neighbors) -> Result<(), RingFull> {
-        // What was configured and is now only heard has to be forgotten first, or the host would
-        // hold on to it.
+        // A static entry that is now only learned must be removed first, or the host would keep it
+        // as static.
         let ends = |address: &Ipv4Addr, held: &KernelNeighbor| {
             wanted.get(address).is_none_or(|now| held.trust == Trust::Configured && now.trust == Trust::NetlinkEvents)
         };
@@ -156,8 +155,8 @@ impl HostSync {
         Ok(())
     }
 
-    /// Sends an event that the model takes, and says whether it did. The ring is asked first: a
-    /// model that is ahead of what was sent would never send it.
+    /// Sends an event that the model accepts, and returns whether it did. The ring is checked
+    /// first: if the model were ahead of the sent updates, the event would never be sent.
     fn send(&mut self, event: HostEvent) -> Result<bool, RingFull> {
         if self.ring.is_full() {
             return Err(RingFull);
@@ -176,8 +175,8 @@ fn difference<T: Copy + PartialEq>(from: &[T], without: &[T]) -> Vec<T> {
     from.iter().filter(|item| !without.contains(item)).copied().collect()
 }
 
-/// A host has one route to a network by each metric. Of several that are wanted it is the one on
-/// the link, over which others may lead; and those on the link come first.
+/// A host has one route to a network per metric. Of several this selects the one on the link, over
+/// which others may lead; and routes on the link are listed first.
 fn one_for_each(wanted: &[Route]) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::with_capacity(wanted.len());
     let (on_link, behind): (Vec<_>, Vec<_>) = wanted.iter().partition(|route| route.gateway.is_none());

@@ -1,5 +1,5 @@
-//! Damaged rtnetlink messages, from the bytes to the worker's host: whatever is said, what is kept
-//! is bounded by what was said, and the worker ends with an interface that it can send on.
+//! Damaged rtnetlink messages, from the bytes to the worker's host: for any content, the state kept
+//! is bounded by the input, and the worker ends with an interface that it can send on.
 
 use netlink_packet_core::{NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -23,7 +23,7 @@ use crate::worker::spsc::lossless;
 const IDX: u32 = 2;
 const NAME: &str = "eth1";
 
-/// One message of each kind, and both that take one back.
+/// One message of each kind, and both kinds of removal.
 fn messages() -> Vec<RouteNetlinkMessage> {
     vec![
         RouteNetlinkMessage::NewLink(link()),
@@ -158,7 +158,7 @@ impl Scene {
     fn hear(&mut self, datagram: &[u8]) {
         let mut undecoded = 0;
         let NetlinkEvents::Changes(changes) = read(datagram, &mut undecoded) else { return };
-        // Each message begins with a header of 16 bytes, and says one thing.
+        // Each message has a header of 16 bytes and at most one change.
         assert!(changes.len() + undecoded as usize <= datagram.len() / 16);
         self.told += changes.len();
         for change in changes {
@@ -167,7 +167,7 @@ impl Scene {
         assert!(self.tables.held() <= self.told, "{} things are kept of {}", self.tables.held(), self.told);
     }
 
-    /// Lets the worker follow, until there is nothing more to tell.
+    /// Runs the mirror and the worker until no updates are left.
     fn settle(&mut self) {
         let view = View::of(&self.tables, self.tables.link_named(NAME).map(|link| link.idx));
         for _ in 0..1_000 {
@@ -183,7 +183,7 @@ impl Scene {
     }
 }
 
-/// Which message, and the bytes of it that are others.
+/// The message, and the bytes that are changed in it.
 type Damaged = (Index, Vec<(Index, u8)>);
 
 fn any_damaged() -> impl Strategy<Value = Damaged> {

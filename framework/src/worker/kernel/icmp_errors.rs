@@ -1,7 +1,7 @@
-//! What reaches the kernel and is about our flows: on an interface that is the kernel's too, no
-//! rule can tell an ICMP error about a flow of ours from one about the kernel's, so all of them go
-//! to the kernel. A raw socket gets a copy of each (raw(7)), and a thread passes the part that
-//! matters on to the workers, where it goes the way of a received frame.
+//! ICMP errors about our flows that the kernel receives: on an interface shared with the kernel, no
+//! rule can distinguish an ICMP error about our flows from one about the kernel's, so all of them
+//! go to the kernel. A raw socket gets a copy of each (raw(7)), and a thread forwards the relevant
+//! part to the workers, which process it like a received frame.
 
 use std::io;
 use std::net::UdpSocket;
@@ -18,16 +18,15 @@ use crate::worker::spsc::lossless::{self, Consumer, Producer};
 /// Bytes kept of an ICMP message: its header, the longest IPv4 header that it may quote, and the
 /// quoted ports (RFC 792).
 const MESSAGE_LEN_MAX: usize = 8 + 60 + 8;
-/// Bytes of a packet that is passed on.
+/// Maximum length of a forwarded packet.
 pub(crate) const ICMP_ERROR_LEN_MAX: usize = ipv4::HEADER_LEN + MESSAGE_LEN_MAX;
-/// Packets that wait for a worker: a burst of errors about a flow says the same thing again and
-/// again.
+/// Ring length of a worker: in a burst of errors about a flow all say the same.
 const RING_LEN: usize = 64;
-/// How long the thread listens before it looks whether it is to stop.
+/// Interval between two checks of the thread's stop flag.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// An IPv4 packet with an ICMP error that came to the kernel, cut behind the quoted ports and put
-/// in order again.
+/// An IPv4 packet with an ICMP error that the kernel received, cut behind the quoted ports, with
+/// lengths and checksums adjusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelIcmpError {
     len: u8,
@@ -35,10 +34,10 @@ pub struct KernelIcmpError {
 }
 
 impl KernelIcmpError {
-    /// Cuts what a raw socket got. None for what is no whole IPv4 packet or no error.
+    /// Cuts a packet from the raw socket. None if it is no whole IPv4 packet or no error.
     fn cut(packet: &[u8]) -> Option<Self> {
         let packet = Ipv4Packet::parse(packet).ok().filter(|packet| packet.header.protocol() == Protocol::ICMP)?;
-        // A checksum that was wrong is not made right by cutting.
+        // Cutting must not turn a wrong checksum into a right one.
         if packet.payload.len() < 8 || checksum(packet.payload) != 0 {
             return None;
         }
@@ -75,14 +74,14 @@ impl KernelIcmpError {
 pub struct KernelIcmpErrors(Consumer<KernelIcmpError>);
 
 impl KernelIcmpErrors {
-    /// The next packet. About 1 ns where there is none.
+    /// The next packet. About 1 ns if there is none.
     #[inline]
     pub(super) fn next(&mut self) -> Option<KernelIcmpError> {
         self.0.pop()
     }
 }
 
-/// The thread that listens. Dropping it stops the thread and waits for it, 100 ms at most.
+/// The listening thread. Dropping this stops the thread and waits for it, at most 100 ms.
 #[derive(Debug)]
 pub(crate) struct IcmpErrorListener {
     stop: StopFlag,
@@ -90,8 +89,8 @@ pub(crate) struct IcmpErrorListener {
 }
 
 impl IcmpErrorListener {
-    /// Listens on `socket`, a raw ICMP socket of the interface, for so many workers. A worker that
-    /// is slow to hear misses repetitions.
+    /// Listens on `socket`, a raw ICMP socket of the interface, for so many workers. A slow worker
+    /// misses repetitions.
     pub(crate) fn start(socket: UdpSocket, workers: usize) -> io::Result<(Self, Vec<KernelIcmpErrors>)> {
         socket.set_read_timeout(Some(PATIENCE))?;
         let rings = (0..workers).map(|_| lossless::ring(RING_LEN).expect("a power of two"));
@@ -108,13 +107,13 @@ impl IcmpErrorListener {
     }
 }
 
-/// Waits for one packet and passes it on.
+/// Waits for one packet and forwards it.
 fn hear(socket: &UdpSocket, workers: &mut [Producer<KernelIcmpError>]) {
     let mut bytes = [0; 2048];
     let len = match socket.recv(&mut bytes) {
         Ok(len) => len,
         Err(error) => {
-            // An error that stays would have the thread spin beside the workers.
+            // A persistent error would make the thread spin beside the workers.
             if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
                 thread::sleep(PATIENCE);
             }
@@ -123,7 +122,7 @@ fn hear(socket: &UdpSocket, workers: &mut [Producer<KernelIcmpError>]) {
     };
     if let Some(error) = KernelIcmpError::cut(&bytes[..len]) {
         for worker in workers {
-            // Full: the worker has others of this burst to hear.
+            // Full: the worker has others of this burst to process.
             let _ = worker.push(error);
         }
     }
@@ -133,7 +132,7 @@ impl Drop for IcmpErrorListener {
     fn drop(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic of it was printed when it happened.
+            // Its panic was printed when it happened.
             let _ = thread.join();
         }
     }

@@ -1,29 +1,29 @@
-//! The kernel's routing policy as one list for one interface: rules name tables, the first table
-//! that knows a destination decides; a [`Host`](crate::proto::Host) knows one list, in which the
-//! longest prefix decides.
+//! Flattens the kernel's policy routing into one list for one interface: rules select tables, and
+//! the first table with a route to the destination decides; a [`Host`](crate::proto::Host) has one
+//! list, in which the longest prefix decides.
 //!
-//! The list answers as the kernel would for a socket that is bound to the interface and to the
-//! address it sends from, without mark and with type of service zero; except that the kernel takes
-//! a destination without a route to be on the link of such a socket, and here it has no route. A
-//! route of a later table is left out where a route of an earlier one covers it, and longer ones
-//! win by themselves: networks either contain each other or have nothing in common. Where the
-//! kernel has a hole (blackhole, unreachable, prohibit), the routes around it are cut into the
-//! networks that remain.
+//! The list gives the kernel's result for a socket that is bound to the interface and to the
+//! address it sends from, without mark and with type of service zero; except that for such a socket
+//! the kernel considers a destination without a route to be on the link, and here it has no route.
+//! A route of a later table is left out if a route of an earlier one covers it, and longer ones win
+//! by themselves: networks either contain each other or are disjoint. If the kernel has a hole
+//! (blackhole, unreachable, prohibit), the routes around it are split into the networks that
+//! remain.
 //!
-//! Left out: rules that ask for a mark, a port, a user or an input interface, VRFs, and the host's
-//! addresses on other interfaces, to which the kernel would deliver without a wire.
+//! Left out: rules that match a mark, a port, a user or an input interface, VRFs, and the host's
+//! addresses on other interfaces, to which the kernel would deliver locally.
 
 use std::net::Ipv4Addr;
 
 use super::tables::{KernelRoute, LinkIdx, RouteKind, RouteNextHop, Rule, RuleAction, Tables};
 use crate::proto::{Ipv4Prefix, Route};
 
-/// Networks that one route may be cut into. Each hole makes up to 32; a host whose holes would make
-/// more gets no route there, which sends too little instead of into a hole.
+/// Networks that one route may be split into. Each hole makes up to 32; a host whose holes would
+/// make more gets no route there, which sends too little rather than into a hole.
 const PIECES_MAX: usize = 1024;
 
-/// The routes out of the interface, in no order. `name` is the interface's, `own` its addresses,
-/// the first one first.
+/// The routes out of the interface, in any order. `name` is the interface's, `own` its addresses,
+/// the primary one first.
 pub(super) fn routes(tables: &Tables, link: LinkIdx, name: &str, own: &[Ipv4Prefix]) -> Vec<Route> {
     let mut seen = Vec::new();
     let rules = tables.rules();
@@ -33,9 +33,8 @@ pub(super) fn routes(tables: &Tables, link: LinkIdx, name: &str, own: &[Ipv4Pref
         let Some(rule) = &about_addresses(rule, name) else { continue };
         match rule.action {
             RuleAction::Nothing => {}
-            // A target is always behind, or the kernel would not have taken the rule. Where it is
-            // none (a rule with a condition on addresses), the jump depends on the packet, and is
-            // not taken.
+            // A target is always behind, or the kernel would have refused the rule. If the rule has
+            // a condition on addresses, the jump depends on the packet, and is not taken.
             RuleAction::Goto(priority) if is_unconditional(rule) => {
                 idx = idx.max(rules.partition_point(|held| held.priority < priority));
             }
@@ -54,21 +53,22 @@ pub(super) fn routes(tables: &Tables, link: LinkIdx, name: &str, own: &[Ipv4Pref
     seen.into_iter().filter_map(|entry| entry.way.map(|way| Route { network: entry.network, ..way })).collect()
 }
 
-/// A network, and the way there; None for a hole.
+/// A network, and its route; None for a hole.
 #[derive(Clone, Copy)]
 struct Entry {
     network: Ipv4Prefix,
     way: Option<Route>,
 }
 
-/// What remains of a rule once all that does not depend on addresses is decided; None where it
-/// means none of our packets.
+/// The part of a rule that depends on addresses, once all other conditions are decided; None if the
+/// rule matches none of our packets.
 fn about_addresses(rule: &Rule, name: &str) -> Option<Rule> {
     let fits = !rule.special && rule.bound_to.as_deref().is_none_or(|bound| bound == name);
     match (fits, rule.inverted) {
         (true, false) => Some(rule.clone()),
         (false, false) => None,
-        // `not` turns the whole of it around: true for all where one part never fits.
+        // `not` inverts the whole condition: a part that never matches makes the rule match
+        // everything.
         (false, true) => Some(Rule { from: None, to: None, inverted: false, ..rule.clone() }),
         (true, true) => (!is_unconditional(rule)).then(|| rule.clone()),
     }
@@ -78,19 +78,19 @@ fn is_unconditional(rule: &Rule) -> bool {
     rule.from.is_none() && rule.to.is_none()
 }
 
-/// Whether a rule means packets from `source`. One with `not` and a destination is about the
+/// Whether a rule matches packets from `source`. A rule with `not` and a destination depends on the
 /// destination.
 fn sends_from(rule: &Rule, source: Ipv4Addr) -> bool {
     let Some(from) = rule.from else { return true };
     if rule.inverted && rule.to.is_some() { true } else { from.contains(source) != rule.inverted }
 }
 
-/// Whether a rule's holes are ours: they have no source, so the first address speaks for all.
+/// Whether a rule's holes apply to us: they have no source, so the primary address decides for all.
 fn means_us(rule: &Rule, own: &[Ipv4Prefix]) -> bool {
     own.first().is_some_and(|first| sends_from(rule, first.address()))
 }
 
-/// The part of the entries that a rule's destination leaves.
+/// The entries restricted to a rule's destination.
 fn rule_networks(rule: &Rule, entries: Vec<Entry>) -> Vec<Entry> {
     let Some(to) = rule.to else { return entries };
     if rule.inverted {
@@ -98,7 +98,7 @@ fn rule_networks(rule: &Rule, entries: Vec<Entry>) -> Vec<Entry> {
             |entry: Entry| without(entry.network, &[to]).into_iter().map(move |network| Entry { network, ..entry });
         return entries.into_iter().filter(|entry| !covers(to, entry.network)).flat_map(cut).collect();
     }
-    // Inside it as they are; of those around it the longest, which then goes no further than `to`.
+    // Entries inside it are kept; of those around it the longest is kept, restricted to `to`.
     let around = entries.iter().filter(|entry| covers(entry.network, to)).map(|entry| entry.network.len()).max();
     let clip = |entry: Entry| match entry.network {
         network if network.len() > to.len() && covers(to, network) => Some(entry),
@@ -108,8 +108,8 @@ fn rule_networks(rule: &Rule, entries: Vec<Entry>) -> Vec<Entry> {
     entries.into_iter().filter_map(clip).collect()
 }
 
-/// What a table says about packets out of this interface, its holes and what it throws to the next
-/// one cut out.
+/// The entries of a table for packets out of this interface, without its holes and without the
+/// networks that it throws to the next table.
 fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &[Ipv4Prefix]) -> Vec<Entry> {
     let (mut entries, mut gaps) = (Vec::new(), Vec::new());
     for routes in tables.networks(table) {
@@ -117,8 +117,8 @@ fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &
         if rule.suppressed_len.is_some_and(|len| network.len() <= len) {
             continue;
         }
-        // The smallest metric wins, and of equal ones the first. The others stay here until they
-        // win: the worker has no use for them.
+        // The smallest metric wins, and of equal ones the first. The others stay in the tables here
+        // until they win: the worker does not need them.
         let mut by_metric: Vec<&KernelRoute> = routes.iter().filter(|route| route.tos == 0).collect();
         by_metric.sort_by_key(|route| route.metric);
         for route in by_metric {
@@ -147,7 +147,7 @@ fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &
     cut(&entries, &gaps)
 }
 
-/// The way that a route means out of this interface.
+/// The next hop of a route out of this interface.
 fn way(tables: &Tables, route: &KernelRoute, link: LinkIdx, own: &[Ipv4Prefix]) -> Option<Route> {
     let RouteNextHop { gateway, .. } = *route.legs.iter().find(|leg| leg.link == link)?;
     let source = match route.source {
@@ -157,14 +157,14 @@ fn way(tables: &Tables, route: &KernelRoute, link: LinkIdx, own: &[Ipv4Prefix]) 
     Some(Route { network: route.network, gateway, source, metric: route.metric })
 }
 
-/// Of our addresses the one that shares a network with the router, or else the first
+/// The one of our addresses that shares a network with the router, or else the first
 /// (inet_select_addr).
 fn source_towards(gateway: Option<Ipv4Addr>, own: &[Ipv4Prefix]) -> Option<Ipv4Addr> {
     let near = gateway.and_then(|gateway| own.iter().find(|own| own.contains(gateway)));
     near.or(own.first()).map(|own| own.address())
 }
 
-/// Adds what a later rule finds to what earlier ones decided.
+/// Adds a later rule's entries to those that earlier ones decided.
 fn add_layer(seen: &mut Vec<Entry>, layer: Vec<Entry>) {
     let holes: Vec<_> = seen.iter().filter(|known| known.way.is_none()).map(|known| known.network).collect();
     let mut new = cut(&layer, &holes);
@@ -172,8 +172,8 @@ fn add_layer(seen: &mut Vec<Entry>, layer: Vec<Entry>) {
     seen.extend(new);
 }
 
-/// Entries of one table without the gaps inside their networks. A piece that remains can be as long
-/// as an entry inside the network it was cut from, which knows better.
+/// Cuts the gaps out of one table's entries. A remaining piece can have the length of an entry
+/// inside the network it was cut from; that entry has precedence.
 fn cut(entries: &[Entry], gaps: &[Ipv4Prefix]) -> Vec<Entry> {
     let mut remaining = Vec::new();
     for entry in entries {
@@ -193,7 +193,7 @@ fn cut(entries: &[Entry], gaps: &[Ipv4Prefix]) -> Vec<Entry> {
     remaining
 }
 
-/// What remains of a network without some that lie inside it, as few networks as can be.
+/// The rest of a network without some networks inside it, as few networks as possible.
 fn without(network: Ipv4Prefix, holes: &[Ipv4Prefix]) -> Vec<Ipv4Prefix> {
     let mut pieces = vec![network];
     for hole in holes {
@@ -202,7 +202,7 @@ fn without(network: Ipv4Prefix, holes: &[Ipv4Prefix]) -> Vec<Ipv4Prefix> {
             continue;
         };
         let around = pieces.swap_remove(idx);
-        // Along the path from the network down to the hole, the other half of each step remains.
+        // Along the path from the network down to the hole, the other half at each step remains.
         for len in around.len() + 1..=hole.len() {
             let other = hole.address().to_bits() ^ 1 << (32 - u32::from(len));
             pieces.extend(Ipv4Prefix::new(Ipv4Addr::from_bits(other), len).map(Ipv4Prefix::network));

@@ -1,9 +1,9 @@
-//! The mirror: tables, the sockets that keep them current, and an [`HostSync`] for each interface
-//! that a worker owns.
+//! The mirror: the kernel's tables, the sockets that keep them current, and a [`HostSync`] for each
+//! interface that a worker owns.
 //!
-//! It follows an interface by its number as long as that exists: a new name changes nothing. When
-//! the interface is gone, its worker's host loses all addresses, routes and neighbors, and the
-//! mirror waits for one with the name that was asked for.
+//! It follows an interface by its index as long as it exists: a rename changes nothing. When the
+//! interface is gone, its worker's host loses all addresses, routes and neighbors, and the mirror
+//! waits for an interface with the configured name.
 
 use core::fmt;
 use std::io;
@@ -22,25 +22,25 @@ use crate::proto::{HostConfig, HostError, Ipv4Prefix};
 use crate::worker::StopFlag;
 use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 
-/// How long the thread waits for events before it looks what the workers wish, and whether it is to
-/// stop. The kernel rounds it up to its ticks (17 ms measured at 250 Hz). A datagram to a neighbor
-/// that is not known waits as long, so shorter is better; each look costs two system calls and a
-/// wake-up, 25 µs on a machine whose cores are all busy, together 0.15 % of one core.
+/// Maximum wait for events before the thread checks the workers' requests and the stop flag. The
+/// kernel rounds it up to its ticks (17 ms measured at 250 Hz). A datagram to an unknown neighbor
+/// waits as long, so shorter is better; each check costs two system calls and a wake-up, 25 µs on a
+/// machine whose cores are all busy, together 0.15 % of one core.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// How long it waits while a worker's ring is full, or after a dump failed.
+/// The wait while a worker's ring is full, or after a dump failed.
 const PATIENCE_BEHIND: Duration = Duration::from_millis(5);
-/// Datagrams of events read before workers are told, so that a storm of events does not keep all of
-/// it from them.
+/// Datagrams of events read before workers are updated, so that a storm of events does not delay
+/// all updates.
 const DATAGRAMS_PER_TURN: usize = 1024;
 
-/// The kernel's view of its interfaces, and those who follow one. Made before the workers;
-/// [`start`](Self::start) then gives it a thread.
+/// The kernel's state of its interfaces, and the followers. Made before the workers;
+/// [`start`](Self::start) then moves it to a thread.
 pub struct Mirror {
     events: Events,
     requests: Requests,
     tables: Tables,
     known: Known,
-    /// Something has changed that not all workers have been told.
+    /// There are changes that some workers have not received.
     has_news: bool,
     followed: Vec<Followed>,
     counters: Counters,
@@ -69,10 +69,10 @@ struct Counters {
 }
 
 impl Mirror {
-    /// Dumps the tables of the network namespace that the calling thread is in, and follows them
-    /// from then on. Needs no privilege. Counters are registered in `scope`.
+    /// Dumps the tables of the calling thread's network namespace, and follows them from then on.
+    /// Needs no privilege. Counters are registered in `scope`.
     pub fn open(scope: &Scope) -> Result<Self, MirrorError> {
-        // Events first: what changes during the dump is heard after it.
+        // The event socket is opened first, so that changes during the dump are received after it.
         let events = Events::open().map_err(MirrorError::Socket)?;
         let mut requests = Requests::open().map_err(MirrorError::Socket)?;
         let tables = requests.tables().map_err(MirrorError::Dump)?;
@@ -81,26 +81,26 @@ impl Mirror {
         Ok(Self { events, requests, tables, known: Known::All, has_news: false, followed: Vec::new(), counters })
     }
 
-    /// The interface of this name: the MAC address and MTU for a [`HostConfig`], its number for a
+    /// The interface of this name: the MAC address and MTU for a [`HostConfig`], its index for a
     /// socket.
     pub fn link(&self, name: &str) -> Option<&Link> {
         self.tables.link_named(name)
     }
 
-    /// The legs of a bond (and the ports of a bridge), those of lower numbers first.
+    /// The legs of a bond (and the ports of a bridge), in order of their indices.
     pub fn legs(&self, link: &Link) -> Vec<&Link> {
         self.tables.legs(link.idx).filter_map(|idx| self.tables.link(idx)).collect()
     }
 
-    /// The IPv4 addresses of an interface, those of lower numbers first.
+    /// The IPv4 addresses of an interface, in order of their indices.
     pub fn addresses(&self, link: &Link) -> impl Iterator<Item = Ipv4Prefix> {
         self.tables.addresses(link.idx)
     }
 
-    /// Whether the kernel asks for neighbors when we say so, which needs CAP_NET_ADMIN. Without it
-    /// a worker's [wishes](Follower::want) come to nothing but a count, `resolves_refused`.
+    /// Checks that the kernel resolves neighbors on our request, which needs CAP_NET_ADMIN. Without
+    /// it a worker's [requests](Follower::want) have no effect but a count, `resolves_refused`.
     pub fn may_resolve(&mut self) -> Result<(), MirrorError> {
-        // Who may do it hears that there is no such interface: numbers are below 2^31.
+        // With permission the error is that there is no such interface: indices are below 2^31.
         match self.requests.use_neighbor(i32::MAX as u32, Ipv4Addr::new(192, 0, 2, 1)) {
             Err(error) if error.raw_os_error() != Some(libc::ENODEV) => Err(MirrorError::Resolve(error)),
             _ => Ok(()),
@@ -108,9 +108,9 @@ impl Mirror {
     }
 
     /// Follows the interface `name` for one worker. `config` is that of the worker's host, and
-    /// `capacity` (a power of two) is how many updates its ring holds. All that is known now is in
-    /// the ring already, as far as it fits. The ring of wishes has room for one about each of
-    /// `neighbors_max` neighbors.
+    /// `capacity` (a power of two) is how many updates its ring holds. The current state is put
+    /// into the ring at once, as far as it fits. The ring of requests has room for one about each
+    /// of `neighbors_max` neighbors.
     pub fn follow(&mut self, name: &str, config: HostConfig, capacity: usize) -> Result<Follower, MirrorError> {
         let Some(link) = self.link(name) else { return Err(MirrorError::NoSuchInterface(name.to_owned())) };
         let idx = Some(link.idx);
@@ -125,7 +125,7 @@ impl Mirror {
         Ok(Follower::new(consumer, wishing))
     }
 
-    /// Goes on on a thread of its own until `stop`, or until the [`MirrorThread`] is dropped.
+    /// Continues on a thread of its own until `stop`, or until the [`MirrorThread`] is dropped.
     pub fn start(self, stop: &StopFlag) -> Result<MirrorThread, MirrorError> {
         let own = StopFlag::new();
         let (all, mine) = (stop.clone(), own.clone());
@@ -140,19 +140,19 @@ impl Mirror {
         Ok(MirrorThread { stop: own, thread: Some(thread) })
     }
 
-    /// One turn, for those who have a thread already: waits for events, `patience` at most, tells
-    /// the workers what has changed, and asks the kernel for the neighbors they want. True where
-    /// something could not be done yet, and the next turn is wanted soon.
+    /// One turn, for callers with a thread of their own: waits for events, at most `patience`,
+    /// sends the workers their updates, and asks the kernel for the neighbors they request. True if
+    /// some work is left, and the next turn should follow soon.
     ///
-    /// Compares all routes out of each interface that is followed with each other: made for hosts
-    /// with tens or hundreds of routes, not for a full table of the Internet.
+    /// Compares all routes out of each followed interface with each other: made for hosts with tens
+    /// or hundreds of routes, not for a full table of the Internet.
     pub fn turn(&mut self, patience: Duration) -> bool {
         let first = self.events.wait(patience);
         self.hear(first);
         if self.known == Known::NotAll {
             self.resync();
-            // What happened during the dump may be in it, or not: told twice does no harm, told to
-            // a worker in between might.
+            // An event during the dump may be in it, or not: applying it twice is harmless, but a
+            // worker must not see the state in between.
             let next = self.events.next();
             self.hear(next);
         }
@@ -165,7 +165,7 @@ impl Mirror {
         self.known == Known::NotAll || self.has_news
     }
 
-    /// Takes what was heard and all that is waiting behind it.
+    /// Processes an event and all that are queued behind it.
     fn hear(&mut self, first: io::Result<NetlinkEvents>) {
         let mut heard = first;
         for _ in 0..DATAGRAMS_PER_TURN {
@@ -190,7 +190,7 @@ impl Mirror {
         }
     }
 
-    /// Reads everything anew. Where that fails the old tables stay, and the next turn tries again.
+    /// Dumps everything again. On failure the old tables remain, and the next turn tries again.
     fn resync(&mut self) {
         self.counters.dumps.inc();
         let dumped = self.events.discard().and_then(|()| self.requests.tables());
@@ -200,8 +200,8 @@ impl Mirror {
         }
     }
 
-    /// Takes the workers' wishes. Whom a worker wants may be known already, and have found no room
-    /// in its host.
+    /// Collects the workers' requests. A requested neighbor may be known already, but not have fit
+    /// the worker's host.
     fn listen(&mut self, now: Instant) {
         for followed in &mut self.followed {
             let collected = followed.requests.collect(now);
@@ -211,7 +211,7 @@ impl Mirror {
         }
     }
 
-    /// Sends each worker what is different for it. Where a ring is full, the news stays news.
+    /// Sends each worker its differences. If a ring is full, they remain to be sent.
     fn tell(&mut self) {
         if !std::mem::take(&mut self.has_news) {
             return;
@@ -228,10 +228,10 @@ impl Mirror {
         self.counters.refused.set(refused);
     }
 
-    /// Asks the kernel for the neighbors that workers want, and counts who does not answer.
+    /// Asks the kernel for the neighbors that workers request, and counts those that do not answer.
     fn ask(&mut self, now: Instant) {
         for Followed { idx, requests, .. } in &mut self.followed {
-            // Nobody hears a request on an interface that is down: it waits until that is up.
+            // On an interface that is down no request leaves: it waits until the interface is up.
             let link = idx.and_then(|idx| self.tables.link(idx)).filter(|link| link.up).map(|link| link.idx);
             let Some(link) = link else { continue };
             self.counters.unanswered.add(requests.unanswered(|address| self.tables.knowledge(link, address)));
@@ -247,7 +247,7 @@ impl Mirror {
     }
 }
 
-/// Keeps the interface while it exists, whatever it is called; looks for the name when it is gone.
+/// Keeps the interface while it exists, whatever its name; searches by name when it is gone.
 fn find(name: &str, idx: &mut Option<LinkIdx>, tables: &Tables) {
     if idx.is_none_or(|idx| tables.link(idx).is_none()) {
         *idx = tables.link_named(name).map(|link| link.idx);
@@ -273,8 +273,8 @@ impl Counters {
     }
 }
 
-/// The mirror's thread. Dropping it stops the thread and waits for it: some 10 ms, and the time of
-/// a dump that is under way.
+/// The mirror's thread. Dropping this stops the thread and waits for it: some 10 ms, and the rest
+/// of a dump in progress.
 #[derive(Debug)]
 pub struct MirrorThread {
     stop: StopFlag,
@@ -285,30 +285,29 @@ impl Drop for MirrorThread {
     fn drop(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic of it was printed when it happened; the followers see that their mirror is
-            // gone.
+            // Its panic was printed when it happened; the followers see that their mirror is gone.
             let _ = thread.join();
         }
     }
 }
 
-/// Why there is no mirror, or nobody can follow it.
+/// Why the mirror could not be opened, or an interface not be followed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MirrorError {
-    /// No netlink socket.
+    /// The netlink socket failed.
     Socket(io::Error),
-    /// The kernel did not tell its tables.
+    /// The kernel did not dump its tables.
     Dump(io::Error),
-    /// The kernel does not ask for neighbors.
+    /// The kernel refuses to resolve neighbors.
     Resolve(io::Error),
     /// No interface has this name.
     NoSuchInterface(String),
-    /// The ring cannot have this capacity.
+    /// The capacity of the ring is invalid.
     Capacity(CapacityError),
-    /// No host can be made so.
+    /// The configuration of the host is invalid.
     Host(HostError),
-    /// No thread.
+    /// The thread could not be started.
     Thread(io::Error),
 }
 

@@ -1,10 +1,10 @@
-//! What the kernel knows of an interface, mirrored for the worker that owns it.
+//! Mirrors the kernel's state of an interface for the worker that owns it.
 //!
 //! A [`Mirror`] dumps links, addresses, routes, rules and neighbors over rtnetlink and follows the
-//! kernel's events, on a thread beside the workers. What an interface should look like is compared
-//! with what its worker was last told, and the difference travels as `HostUpdate` over a lossless
-//! ring to the worker's [`Follower`]. No worker waits for the mirror and the mirror waits for no
-//! worker: where a ring is full, the difference stays, and is sent later.
+//! kernel's events, on a thread beside the workers. It compares the state of an interface with the
+//! state last sent to its worker, and sends the difference as `HostUpdate` over a lossless ring to
+//! the worker's [`Follower`]. Neither waits for the other: if a ring is full, the difference
+//! remains, and is sent later.
 //!
 //! ```text
 //!  kernel --messages--> decode --changes--> Tables --view of one interface--> HostSync ==ring==> Follower --> Host
@@ -12,12 +12,11 @@
 //!    +----requests for neighbors--------------------------------- NeighborRequests <==ring== wishes -----+
 //! ```
 //!
-//! The kernel answers and asks by ARP on its interfaces, so our frames find the neighbors that it
-//! knows. It asks for those that a worker [wants](Follower::want).
+//! The kernel sends and answers ARP on its interfaces, so our frames use the neighbors in its
+//! table. It resolves those that a worker [requests](Follower::want).
 //!
-//! Of other interfaces nothing reaches a worker but an address that one of its own routes sends
-//! from: a packet to another address of the host is the kernel's to answer, and VRFs are not looked
-//! into.
+//! Of other interfaces a worker learns only the addresses that its own routes send from: the kernel
+//! answers packets to other addresses of the host, and VRFs are ignored.
 
 mod decode;
 mod follower;

@@ -1,4 +1,4 @@
-//! Wishes for neighbors, without a kernel: the test is its clock and its answers.
+//! Neighbor requests, without a kernel: the test supplies the clock and the answers.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const NOBODY: [Ipv4Addr; 0] = [];
 const PEER: Ipv4Addr = peer(9);
 const HEARD: Knowledge = Knowledge::Known(Trust::NetlinkEvents);
 
-/// A worker that has room for two neighbors, the mirror's list, and what the kernel knows of every
+/// A worker that has room for two neighbors, the mirror's list, and the kernel's state of every
 /// neighbor.
 struct Scene {
     ring: Producer<Ipv4Addr>,
@@ -40,7 +40,7 @@ impl Scene {
         requests.into_iter().for_each(|request| self.ring.push(request).unwrap());
     }
 
-    /// A turn of the mirror so much later: whom it asks for.
+    /// One turn of the mirror `ms` later; returns the neighbors that it asks the kernel for.
     fn turn_after(&mut self, ms: u64) -> Vec<Ipv4Addr> {
         self.now += Duration::from_millis(ms);
         self.list.collect(self.now);

@@ -1,8 +1,8 @@
-//! The two rtnetlink sockets: one hears events, the other asks for dumps and for neighbors. Each
-//! message leaves as a [`Change`].
+//! The two rtnetlink sockets: one receives events, the other requests dumps and neighbors. Each
+//! message becomes a [`Change`].
 //!
-//! A thread may wait here; a worker never comes here. What the kernel could not deliver (its buffer
-//! of events overran) and what changed without being told is [`NetlinkEvents::Gap`].
+//! These calls may block, so workers never make them. [`NetlinkEvents::Gap`] stands for events that
+//! the kernel could not deliver (its event buffer overran) and for changes without an event.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -43,30 +43,30 @@ const RTM_DELNEXTHOP: u16 = 105;
 /// net/netlink/af_netlink.c).
 const MESSAGE_LEN_MAX: usize = 64 * 1024;
 
-/// Room for some thousands of events, so that a burst of them needs no dump. The kernel cuts it to
-/// rmem_max.
+/// Buffer for some thousands of events, so that a burst of them needs no dump. The kernel limits it
+/// to rmem_max.
 const EVENTS_LEN: i32 = 4 * 1024 * 1024;
 
-/// More datagrams than the buffer of events has room for: whoever reads so many reads new ones.
+/// More datagrams than the event buffer can hold: after so many reads only new ones are read.
 const DATAGRAMS_WAITING_MAX: usize = 100_000;
 
-/// An answer comes at once; a kernel that is silent for so long will not answer.
+/// An answer arrives at once; a kernel that is silent for so long will not answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A dump during which something changed is repeated, at most so often.
+/// Maximum number of repetitions of a dump during which something changed.
 const DUMP_ATTEMPTS: usize = 8;
 
-/// What the socket of events said.
+/// The result of reading the event socket.
 pub(super) enum NetlinkEvents {
     Changes(Vec<Change>),
-    /// Something was lost, or changed without a word.
+    /// Events were lost, or there were changes without an event.
     Gap,
     Nothing,
 }
 
 pub(super) struct Events {
     socket: Socket,
-    /// The same socket under a type that can set how long to wait.
+    /// The same socket under a type that can set its timeout.
     timeout: UdpSocket,
     buffer: Vec<u8>,
     undecoded: u64,
@@ -80,12 +80,12 @@ impl Events {
         for group in GROUPS {
             socket.add_membership(group)?;
         }
-        // An older kernel has no such group, and no such objects.
+        // An older kernel has neither this group nor such objects.
         let _ = socket.add_membership(GROUP_NEXTHOP);
         Ok(Self { timeout: timeout_of(&socket)?, socket, buffer: Vec::with_capacity(MESSAGE_LEN_MAX), undecoded: 0 })
     }
 
-    /// Waits for events, for `patience` at most.
+    /// Waits for events, at most `patience`.
     pub(super) fn wait(&mut self, patience: Duration) -> io::Result<NetlinkEvents> {
         self.timeout.set_read_timeout(Some(patience))?;
         self.receive(0)
@@ -96,9 +96,8 @@ impl Events {
         self.receive(libc::MSG_DONTWAIT)
     }
 
-    /// Throws away what is waiting: a dump that starts afterwards knows it. After an overrun the
-    /// kernel drops all further events until the socket is empty (netlink_rcv_wake in
-    /// net/netlink/af_netlink.c).
+    /// Discards queued events: a later dump includes them. After an overrun the kernel drops all
+    /// further events until the socket is empty (netlink_rcv_wake in net/netlink/af_netlink.c).
     pub(super) fn discard(&mut self) -> io::Result<()> {
         for _ in 0..DATAGRAMS_WAITING_MAX {
             if matches!(self.receive(libc::MSG_DONTWAIT)?, NetlinkEvents::Nothing) {
@@ -108,7 +107,7 @@ impl Events {
         Err(io::Error::other("events come faster than they can be read"))
     }
 
-    /// Messages that could not be read since the last call.
+    /// Messages since the last call that could not be decoded.
     pub(super) fn take_undecoded(&mut self) -> u64 {
         std::mem::take(&mut self.undecoded)
     }
@@ -116,7 +115,7 @@ impl Events {
     fn receive(&mut self, flags: i32) -> io::Result<NetlinkEvents> {
         self.buffer.clear();
         match self.socket.recv_from(&mut self.buffer, flags | libc::MSG_TRUNC) {
-            // A truncated message is a lost one.
+            // A truncated message counts as lost.
             Ok((len, _)) if len > self.buffer.len() => Ok(NetlinkEvents::Gap),
             // Only the kernel has port 0; another process may send here as well.
             Ok((_, sender)) if sender.port_number() != 0 => Ok(NetlinkEvents::Changes(Vec::new())),
@@ -130,7 +129,7 @@ impl Events {
     }
 }
 
-/// What a datagram of events says.
+/// Decodes a datagram of events.
 pub(super) fn read(datagram: &[u8], undecoded: &mut u64) -> NetlinkEvents {
     let mut changes = Vec::new();
     for message in messages(datagram) {
@@ -163,12 +162,12 @@ impl Requests {
         Ok(Self { socket, sequence_number: 0, undecoded: 0 })
     }
 
-    /// All that the kernel knows, in tables of their own.
+    /// Dumps the kernel's whole state into tables.
     pub(super) fn tables(&mut self) -> io::Result<Tables> {
         let mut tables = Tables::default();
         for request in requests() {
             let changes = match self.dump(&request) {
-                // A kernel without policy routing has the three tables of old, and no list of
+                // A kernel without policy routing has the three classic tables, and no list of
                 // rules.
                 Err(error) if is_rules(&request) && is_unsupported(&error) => default_rules(),
                 dumped => dumped?,
@@ -180,9 +179,9 @@ impl Requests {
         Ok(tables)
     }
 
-    /// Makes the kernel ask for a neighbor that it does not know, or check one that it has not
-    /// heard of for long: what a packet that it sends there would do (NTF_USE, neigh_event_send in
-    /// net/core/neighbor.c). Its answer is an event. Needs CAP_NET_ADMIN.
+    /// Makes the kernel resolve an unknown neighbor, or check one that it has not heard from for
+    /// long: the effect of a packet sent there by the kernel (NTF_USE, neigh_event_send in
+    /// net/core/neighbor.c). The answer is an event. Needs CAP_NET_ADMIN.
     pub(super) fn use_neighbor(&mut self, link: LinkIdx, address: Ipv4Addr) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -206,7 +205,7 @@ impl Requests {
         Err(io::Error::other("the kernel's tables change faster than they can be read"))
     }
 
-    /// One dump; None where something changed meanwhile, so that it is not of one moment.
+    /// One dump; None if something changed meanwhile, so that it is not consistent.
     fn attempt(&mut self, request: &RouteNetlinkMessage) -> io::Result<Option<Vec<Change>>> {
         self.send(request, NLM_F_DUMP)?;
         let (mut changes, mut whole) = (Vec::new(), true);
@@ -214,7 +213,7 @@ impl Requests {
         loop {
             self.receive(&mut buffer)?;
             for message in messages(&buffer) {
-                // The end of an earlier dump, which was given up.
+                // The end of an earlier dump, which was abandoned.
                 if message.sequence_number() != self.sequence_number {
                     continue;
                 }
@@ -235,7 +234,7 @@ impl Requests {
         }
     }
 
-    /// Waits for the kernel's word that a request was done.
+    /// Waits for the kernel's acknowledgment of a request.
     fn acknowledged(&mut self) -> io::Result<()> {
         let mut buffer = Vec::with_capacity(MESSAGE_LEN_MAX);
         loop {
@@ -252,7 +251,7 @@ impl Requests {
         }
     }
 
-    /// The next datagram of the kernel's.
+    /// The next datagram from the kernel.
     fn receive(&self, buffer: &mut Vec<u8>) -> io::Result<()> {
         loop {
             buffer.clear();
@@ -279,7 +278,7 @@ impl Requests {
     }
 }
 
-/// Links first: what follows names them.
+/// Links first: the later dumps refer to them.
 fn requests() -> [RouteNetlinkMessage; 5] {
     let mut address = AddressMessage::default();
     address.header.family = AddressFamily::Inet;
@@ -306,7 +305,7 @@ fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT))
 }
 
-/// What `ip rule` shows on a fresh host: local, main, default.
+/// The output of `ip rule` on a fresh host: local, main, default.
 pub(super) fn default_rules() -> Vec<Change> {
     let rule = |(priority, table)| {
         let action = RuleAction::Table(table);
@@ -316,7 +315,7 @@ pub(super) fn default_rules() -> Vec<Change> {
     [(0, 255), (32_766, 254), (32_767, 253)].map(rule).into()
 }
 
-/// The messages of one datagram. One whose length is not true ends it.
+/// The messages of one datagram. An invalid length ends the iteration.
 fn messages(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -328,8 +327,7 @@ fn messages(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
     })
 }
 
-/// The same open socket as one of the standard library, whose only use is its safe call for
-/// SO_RCVTIMEO.
+/// The same socket as one of the standard library, only for its safe call of SO_RCVTIMEO.
 fn timeout_of(socket: &Socket) -> io::Result<UdpSocket> {
     let duplicate: OwnedFd = socket.as_fd().try_clone_to_owned()?;
     Ok(UdpSocket::from(duplicate))

@@ -1,10 +1,9 @@
-//! What the kernel said, in words of our own: links, addresses, routes, rules and neighbors of all
+//! The kernel's tables in our own types: links, addresses, routes, rules and neighbors of all
 //! interfaces, IPv4 only.
 //!
-//! What enters are [`Change`]s, from a dump or from an event; a change that is told twice changes
-//! nothing the second time. This file knows no sockets and no bytes. Where a change does not fit
-//! what is known, or where the kernel is known to change more than it tells, [`Tables::apply`] says
-//! so, and somebody has to dump again.
+//! The input is [`Change`]s, from a dump or from an event; a repeated change has no effect. This
+//! file is independent of sockets and bytes. If a change contradicts the tables, or the kernel is
+//! known to change more than it reports, [`Tables::apply`] says so, and the caller must dump again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -12,15 +11,15 @@ use std::net::Ipv4Addr;
 use crate::proto::Ipv4Prefix;
 use crate::wire::MacAddr;
 
-/// The kernel's number of an interface. A new interface never gets one that is in use; a renamed
-/// one keeps its own.
+/// The kernel's index of an interface. A new interface never gets one that is in use; a renamed one
+/// keeps its own.
 pub(super) type LinkIdx = u32;
 
 /// An interface, as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The kernel's number; stays when the interface is renamed, and is another one when it was
-    /// gone and is back.
+    /// The interface index; it survives a rename, and differs after the interface was removed and
+    /// created again.
     pub idx: u32,
     /// Its name now.
     pub name: String,
@@ -30,32 +29,32 @@ pub struct Link {
     pub mtu: usize,
     /// Set up by the operator, and with a carrier.
     pub up: bool,
-    /// How often the carrier came up; zero before Linux 4.16, which does not tell.
+    /// The kernel's count of carrier-up events; zero before Linux 4.16, which does not report it.
     pub carrier_ups: u32,
-    /// The number of the bond or bridge that this is a part of.
+    /// The index of the bond or bridge that this is a part of.
     pub controller: Option<u32>,
-    /// The number of the active leg of a bond in a mode that has one; None for all others and where
-    /// no leg works.
+    /// The index of the active leg of a bond in a mode that has one; None for all others and if no
+    /// leg works.
     pub active_leg: Option<u32>,
-    /// A bond in active-backup that takes only what arrives on its active leg, as bonds do by
-    /// default (`all_slaves_active`).
+    /// A bond in active-backup that accepts frames only on its active leg, as bonds do by default
+    /// (`all_slaves_active`).
     pub one_leg: bool,
 }
 
-/// What to do with packets to a network.
+/// The handling of packets to a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RouteKind {
-    /// Send them on one of the legs.
+    /// Send to one of the next hops.
     Unicast,
-    /// Not at all: blackhole, unreachable, prohibit.
+    /// Drop: blackhole, unreachable, prohibit.
     Hole,
-    /// Look into the next table.
+    /// Continue with the next table.
     Throw,
     /// Local, broadcast and multicast entries: not ours to send.
     Other,
 }
 
-/// One way out of a route; more than one where the kernel shares the load.
+/// A next hop of a route; several if the kernel balances the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RouteNextHop {
     pub(super) link: LinkIdx,
@@ -73,7 +72,7 @@ pub(super) struct KernelRoute {
     pub(super) legs: Vec<RouteNextHop>,
 }
 
-/// Where a new route stands among those to the same network with the same metric; the first one is
+/// The place of a new route among those to the same network with the same metric; the first one is
 /// used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -98,30 +97,30 @@ pub(super) struct Rule {
     pub(super) to: Option<Ipv4Prefix>,
     /// The name of the interface that the sender must be bound to.
     pub(super) bound_to: Option<String>,
-    /// It also asks for something that no plain packet of ours has: a mark, a port, a user, an
-    /// input interface.
+    /// It also matches a property that our packets never have: a mark, a port, a user, an input
+    /// interface.
     pub(super) special: bool,
     pub(super) inverted: bool,
-    /// Routes with a prefix of at most this length do not count.
+    /// Routes with a prefix of at most this length are ignored.
     pub(super) suppressed_len: Option<u8>,
 }
 
-/// How far the kernel trusts a neighbor.
+/// The source of the kernel's neighbor entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Set by the operator, or in no need of ARP.
+    /// Static, or without need of ARP.
     Configured,
-    /// Heard: reachable, stale, or being asked right now. The kernel says when that ends.
+    /// Learned: reachable, stale, or being resolved right now. The kernel reports its expiry.
     NetlinkEvents,
 }
 
-/// What the kernel knows of one neighbor.
+/// The kernel's state of one neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
     Known(Trust),
-    /// Never asked, or being asked.
+    /// Never resolved, or being resolved.
     Unknown,
-    /// It was asked, and has not answered.
+    /// Resolution failed: it has not answered.
     Silent,
 }
 
@@ -131,7 +130,7 @@ pub(super) struct KernelNeighbor {
     pub(super) trust: Trust,
 }
 
-/// What one message says.
+/// The change in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Link(Link),
@@ -144,16 +143,16 @@ pub(super) enum Change {
     RuleGone(Rule),
     Neighbor(LinkIdx, Ipv4Addr, KernelNeighbor),
     NeighborGone(LinkIdx, Ipv4Addr),
-    /// The kernel asked, and nobody answered.
+    /// The kernel tried to resolve it without an answer.
     NeighborSilent(LinkIdx, Ipv4Addr),
 }
 
-/// What is known after a change.
+/// Whether the tables are complete after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// All that the kernel knows.
+    /// The tables have the kernel's whole state.
     All,
-    /// More has changed than was told: dump again.
+    /// More has changed than was reported: dump again.
     NotAll,
 }
 
@@ -185,7 +184,7 @@ impl Tables {
             }
             Change::AddressGone(link, address) => {
                 self.addresses.retain(|held| *held != (link, address));
-                // The routes that send from it go without a word (fib_sync_down_addr in
+                // The routes that send from it disappear without an event (fib_sync_down_addr in
                 // net/ipv4/fib_semantics.c).
                 return Known::NotAll;
             }
@@ -217,8 +216,7 @@ impl Tables {
         Known::All
     }
 
-    /// The kernel was asked for a neighbor: it is not silent any more, and the kernel does not say
-    /// so.
+    /// Records that the kernel was asked for a neighbor: its failed state ends, without an event.
     pub(super) fn ask(&mut self, link: LinkIdx, address: Ipv4Addr) {
         self.silent.remove(&(link, address));
     }
@@ -231,7 +229,7 @@ impl Tables {
         self.links.values().find(|link| link.name == name)
     }
 
-    /// The numbers of the interfaces that are parts of a bond or bridge, in ascending order.
+    /// The indices of the interfaces that are parts of a bond or bridge, in ascending order.
     pub(super) fn legs(&self, bond: LinkIdx) -> impl Iterator<Item = LinkIdx> {
         self.links.values().filter(move |link| link.controller == Some(bond)).map(|link| link.idx)
     }
@@ -240,7 +238,7 @@ impl Tables {
         self.addresses.iter().filter(move |(of, _)| *of == link).map(|(_, address)| *address)
     }
 
-    /// Whether an address is the host's own, on whichever interface.
+    /// Whether an address is the host's own, on any interface.
     pub(super) fn is_own(&self, address: Ipv4Addr) -> bool {
         self.addresses.iter().any(|(_, own)| own.address() == address)
     }
@@ -249,7 +247,7 @@ impl Tables {
         &self.rules
     }
 
-    /// The routes of one table, those to one network together.
+    /// The routes of one table, grouped by network.
     pub(super) fn networks(&self, table: u32) -> impl Iterator<Item = &[KernelRoute]> {
         self.routes.range((table, 0, 0)..=(table, u32::MAX, u8::MAX)).map(|(_, routes)| routes.as_slice())
     }
@@ -259,7 +257,7 @@ impl Tables {
         self.neighbors.range(range).map(|((_, address), neighbor)| (*address, *neighbor))
     }
 
-    /// What is known of one neighbor.
+    /// The state of one neighbor.
     pub(super) fn knowledge(&self, link: LinkIdx, address: Ipv4Addr) -> Knowledge {
         match self.neighbors.get(&(link, address)) {
             Some(neighbor) => Knowledge::Known(neighbor.trust),
@@ -268,7 +266,7 @@ impl Tables {
         }
     }
 
-    /// How many things are kept.
+    /// The number of entries.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let routes: usize = self.routes.values().map(Vec::len).sum();
@@ -278,7 +276,7 @@ impl Tables {
 
     fn set_link(&mut self, link: Link) -> Known {
         let held = self.links.insert(link.idx, link.clone());
-        // With the link its routes go, and no message names them (fib_disable_ip in
+        // When the link goes down its routes disappear, without an event (fib_disable_ip in
         // net/ipv4/fib_frontend.c).
         let went_down = held.is_some_and(|held| held.up) && !link.up;
         if went_down { Known::NotAll } else { Known::All }

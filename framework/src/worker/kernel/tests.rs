@@ -80,7 +80,7 @@ fn neighbor(trust: Trust) -> KernelNeighbor {
     KernelNeighbor { mac: PEER, trust }
 }
 
-/// A worker's host, which the kernel corrects in MAC address and MTU.
+/// A worker's host, whose MAC address and MTU the kernel's state replaces.
 pub(super) fn config() -> HostConfig {
     HostConfig {
         interface: InterfaceId(0),
@@ -131,7 +131,7 @@ impl Scene {
         self.say(routes.into_iter().map(|route| Change::Route(route, Place::First)));
     }
 
-    /// Lets the mirror tell and the worker listen, until both have nothing more to do.
+    /// Runs mirror and worker until both are idle.
     fn settle(&mut self) {
         let view = View::of(&self.tables, Some(IDX));
         loop {
@@ -144,7 +144,7 @@ impl Scene {
         assert_eq!(self.follower.refused(), 0, "the worker's host refused what the model took");
     }
 
-    /// Where a packet goes: the next hop without a known MAC address, "-" for nowhere.
+    /// The next hop of a packet without a known MAC address, "-" for no route.
     fn next_hop(&mut self, destination: &str) -> String {
         self.settle();
         match self.host.resolve(ip(destination), Instant::ZERO) {
@@ -376,7 +376,7 @@ fn rules_that_no_plain_packet_meets_are_passed_over() {
     scene.say(others.map(Change::Rule));
     scene.say_routes([route_in(100, "0.0.0.0/0", "10.0.0.3", 0), route("0.0.0.0/0", "10.0.0.4")]);
     scene.check(&[("8.8.8.8", "10.0.0.4")]);
-    // What WireGuard sets up: `not fwmark X lookup 100`, and before it main without its default
+    // The rules of WireGuard: `not fwmark X lookup 100`, and before it main without its default
     // route.
     scene.say([Change::Rule(Rule { suppressed_len: Some(0), ..rule(80, MAIN) })]);
     scene.say([Change::Rule(Rule { special: true, inverted: true, ..rule(93, 100) })]);

@@ -1,4 +1,4 @@
-//! What one interface should look like to its worker, read from the tables.
+//! The target state of one interface for its worker, read from the tables.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ use crate::wire::MacAddr;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) link: LinkState,
-    /// None while there is no interface, or where it has none (loopback, tunnels).
+    /// None while there is no interface, or if it has no MAC address (loopback, tunnels).
     pub(super) mac: Option<MacAddr>,
     pub(super) mtu: Option<usize>,
     pub(super) addresses: Vec<Ipv4Prefix>,
@@ -21,7 +21,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// The interface with this number; an empty view where it is gone.
+    /// The interface with this index; an empty view if it is gone.
     pub(super) fn of(tables: &Tables, idx: Option<LinkIdx>) -> Self {
         let Some(link) = idx.and_then(|idx| tables.link(idx)) else { return Self::default() };
         let mut addresses: Vec<_> = tables.addresses(link.idx).collect();
@@ -48,8 +48,8 @@ fn link_state(link: &Link, tables: &Tables) -> LinkState {
     LinkState { idx: Some(idx), up, carrier_ups, active_leg, legs, one_leg }
 }
 
-/// Routes to routers that are on the link though no network says so (`onlink`): the kernel asks for
-/// them there, and a [`Host`](crate::proto::Host) wants to see a network.
+/// Routes to routers that are on the link although no network says so (`onlink`): the kernel
+/// resolves them there, and a [`Host`](crate::proto::Host) requires a network.
 fn links_to_gateways(routes: &[Route]) -> Vec<Route> {
     let mut missing: Vec<Route> = Vec::new();
     for route in routes {
@@ -64,9 +64,9 @@ fn links_to_gateways(routes: &[Route]) -> Vec<Route> {
     missing
 }
 
-/// A route may send from an address that the kernel has on another interface, a loopback address of
-/// the host for instance. To the worker it is an own address too, as it is to the kernel, which
-/// answers for it everywhere.
+/// A route may send from an address of another interface, a loopback address of the host for
+/// instance. The worker treats it as an own address too, like the kernel, which answers for it on
+/// every interface.
 fn borrow_sources(addresses: &mut Vec<Ipv4Prefix>, routes: &[Route]) {
     for route in routes {
         if !addresses.iter().any(|own| own.address() == route.source) {

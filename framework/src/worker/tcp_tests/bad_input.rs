@@ -1,5 +1,5 @@
-//! What is wrong from the outside: each call says so by a typed error, nothing is lost, and nothing
-//! is sent twice.
+//! Invalid calls from outside: each returns a typed error, nothing is lost, and nothing is sent
+//! twice.
 
 use super::frames::{SegmentEnds, frame};
 use super::*;
@@ -8,9 +8,9 @@ use crate::mem::{Burst, Mbuf};
 use crate::pipeline::{Egress, Node, VlanInterface, VlanTrunk};
 use crate::wire::{TcpFields, TcpFlags};
 
-/// An address on the link where nobody is.
+/// An address on the link without a station.
 const NOBODY: SocketAddrV4 = SocketAddrV4::new(address(77), 80);
-/// Behind a router, of which none is known.
+/// An address behind a router, for which there is no route.
 const FAR: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
@@ -18,7 +18,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A worker that asks for its neighbors, with a wire at whose other end nobody answers.
+/// A worker that resolves its neighbors, on a wire without answers.
 fn lonely() -> (End, MemoryDevice, Block, Instant) {
     let (left, right) = pair("tcp", MemoryConfig::default());
     let block = Block::heap();
@@ -27,8 +27,8 @@ fn lonely() -> (End, MemoryDevice, Block, Instant) {
     (end, right, block, Instant::ZERO + seconds(1))
 }
 
-/// Turns each millisecond until the connection is closed, 600 s at most; says how, and after how
-/// long.
+/// Polls each millisecond until the connection is closed, at most 600 s; returns the reason and the
+/// time.
 fn outcome(end: &mut End, begin: Instant) -> (CloseReason, Duration) {
     for ms in 0..600_000 {
         let now = begin + Duration::from_millis(ms);
@@ -51,7 +51,7 @@ fn no_route_is_told_at_once_and_takes_no_place() {
     line.close();
 }
 
-/// The connection that stands goes on: each byte once, both ways.
+/// Checks that the open connection still works: each byte once, both ways.
 fn goes_on(mut line: Line) {
     let bytes = pattern(5_000);
     send_all(&mut line, &bytes);
@@ -97,8 +97,8 @@ fn option_out_of_range_is_told_and_all_stays_as_it_was() {
     goes_on(line);
 }
 
-/// Who calls while the backlog is full is not refused: a cookie makes the connection, and what
-/// follows it comes once.
+/// A SYN during a full backlog is not refused: a cookie makes the connection, and its data arrives
+/// once.
 #[test]
 fn full_backlog_turns_nobody_away_and_nothing_comes_twice() {
     let mut line = Line::connected(Wanted::default());
@@ -250,7 +250,7 @@ fn neighbour_that_never_answers_ends_a_call_when_its_user_says() {
     rest(&mut end, now + after);
 }
 
-/// What waited for the neighbor goes, and every buffer is home.
+/// Checks that frames that waited for the neighbor leave, and every buffer is free.
 fn rest(end: &mut End, now: Instant) {
     for second in 0..10 {
         end.poll_once(now + seconds(second));
@@ -393,8 +393,7 @@ fn trunk_is_given_no_tcp() {
     });
 }
 
-/// Who has the place of a connection that is gone, and another peer: its first frame must not go
-/// where the last one's did.
+/// A connection in a reused slot with another peer: its first frame must not go to the former peer.
 #[test]
 fn frames_of_a_place_that_is_used_again_go_to_the_new_peer() {
     let (left, mut right) = pair("tcp", MemoryConfig::default());
@@ -439,7 +438,7 @@ fn syn_to(destination: Ipv4Addr, station: MacAddr, flaw: u8) -> Vec<u8> {
     frame
 }
 
-/// Listens for `address(3)`, whose station is known, and whoever else calls.
+/// Listens for `address(3)`, whose station is known, and other callers.
 fn listen(end: &mut End, options: &ListenOptions, now: Instant) {
     end.with_app(now, |_, cx| {
         cx.host.apply(HostEvent::NeighborSet { address: address(3), mac: mac(3) }).unwrap();
@@ -518,8 +517,8 @@ fn all_chunks_may_wait_where_the_pool_has_a_buffer_for_each_and_for_all_others()
     assert_eq!(limit(2_000, None), 1_000 - 62);
 }
 
-/// More may wait than there are buffers: what is sent and what is not taken would else keep all of
-/// them, and no acknowledgment could come.
+/// More data may be queued than there are buffers: unsent and unread data would otherwise occupy
+/// all of them, and no acknowledgment could be received.
 #[test]
 fn pool_smaller_than_the_chunks_is_not_used_up_and_all_arrives() {
     let mut line = Line::connected(Wanted { buffers: Some(48), ..Wanted::default() });

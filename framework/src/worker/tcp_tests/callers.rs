@@ -1,5 +1,5 @@
-//! Callers on our own network, whose stations are still to be asked for: who is there gets in,
-//! however many call in the name of addresses where nobody is.
+//! Callers on our own network, whose MAC addresses must be resolved first: genuine callers are
+//! accepted, however many SYNs arrive from unused addresses.
 
 use super::frames::{SegmentEnds, frame};
 use super::silence::asking_with;
@@ -8,24 +8,23 @@ use crate::device::{Offload, RxQueue, TxQueue};
 use crate::mem::Burst;
 use crate::wire::{TcpFields, TcpFlags};
 
-/// Callers who are there: 10.0.1.1 and the next.
+/// Genuine callers: 10.0.1.1 and the next.
 const TRUE_CALLERS: u8 = 8;
-/// From a question on the wire to its answer, in turns.
+/// Turns from an ARP request on the wire to its reply.
 const ANSWER_TURNS: usize = 4;
-/// Who calls.
+/// The callers.
 #[derive(Clone, Copy)]
 struct Crowd {
-    /// From one turn of the worker to the next.
+    /// Time between two turns of the worker.
     turn: Duration,
     turns: usize,
-    /// SYNs a second from addresses where nobody is.
+    /// SYNs per second from unused addresses.
     flood_per_second: u64,
-    /// How many such addresses there are.
+    /// The number of such addresses.
     silent: u64,
-    /// ARP requests a second from made-up senders.
+    /// ARP requests per second from made-up senders.
     questions_per_second: u64,
-    /// Whether true callers ask for our MAC address before they call; else they have it from
-    /// before.
+    /// Whether genuine callers request our MAC address before they call; else they have it already.
     asks_first: bool,
 }
 
@@ -49,7 +48,7 @@ fn caller(idx: u8) -> (Ipv4Addr, MacAddr) {
     (Ipv4Addr::new(10, 0, 1, idx), MacAddr([2, 0, 0, 0, 1, idx]))
 }
 
-/// An ARP packet of `from` to us: 1 asks, 2 answers.
+/// An ARP packet of `from` to us: 1 requests, 2 replies.
 fn arp(operation: u8, from: (Ipv4Addr, MacAddr)) -> Vec<u8> {
     let kind = [0, 1, 8, 0, 6, 4, 0, operation];
     let (us, them) = (address(1).octets(), from.0.octets());
@@ -64,17 +63,17 @@ fn segment(from: (Ipv4Addr, MacAddr), port: u16, flags: TcpFlags, ack: u32) -> V
     frame(&SegmentEnds { from, to: (address(1), mac(1)) }, &fields, &[], &[])
 }
 
-/// What came of a crowd.
+/// The result for a crowd.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
-    /// True callers who were let in.
+    /// Genuine callers that were accepted.
     let_in: u64,
-    /// ARP requests that all stations of the network had to look at.
+    /// ARP requests that all stations of the network received.
     questions: u64,
 }
 
-/// What comes of a crowd where each true caller calls when more than half of the time is over, and
-/// again after a second.
+/// Runs a crowd in which each genuine caller calls after half of the time, and again after a
+/// second.
 fn run(crowd: Crowd) -> Outcome {
     let (left, mut right) = pair("tcp", MemoryConfig { slots: 1024, ..MemoryConfig::default() });
     let block = Block::heap();
@@ -128,7 +127,7 @@ fn run(crowd: Crowd) -> Outcome {
     Outcome { let_in: end.tcp().tally().established, questions: asked }
 }
 
-/// How many of the true callers are let in, without and with a question of their own before.
+/// The number of genuine callers accepted, without and with an ARP request of their own before.
 fn let_in(crowd: Crowd) -> [u64; 2] {
     [false, true].map(|asks_first| run(Crowd { asks_first, ..crowd }).let_in)
 }
@@ -138,7 +137,7 @@ fn is_question(frame: &[u8]) -> bool {
     frame[..6] == MacAddr::BROADCAST.0 && frame[12..14] == [8, 6] && frame[21] == 1
 }
 
-/// A host on a network of 65,534 addresses, which knows none of them.
+/// A host on a network of 65,534 addresses with an empty neighbor table.
 fn crowded_host() -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),
@@ -154,7 +153,7 @@ fn crowded_host() -> Host {
     host
 }
 
-/// What a true caller says to a frame of ours.
+/// A genuine caller's answer to a frame of ours.
 fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     let callers = || (1..=TRUE_CALLERS).map(caller);
     match &frame[12..14] {
@@ -176,8 +175,8 @@ fn callers_who_are_there_get_in_while_nobody_else_calls() {
     assert_eq!(let_in(SLOW), [8, 8]);
 }
 
-/// A hundred SYNs a second were enough to lock everybody out, as open questions kept their places
-/// for seven seconds.
+/// A hundred SYNs per second were enough to lock everyone out, as pending requests kept their
+/// entries for seven seconds.
 #[test]
 fn slow_flood_from_250_silent_addresses_locks_nobody_out() {
     assert_eq!(let_in(Crowd { flood_per_second: 100, ..SLOW }), [8, 8]);
@@ -190,19 +189,19 @@ fn fast_flood_from_a_whole_network_locks_nobody_out() {
     }
 }
 
-/// What is learned from who asks for us takes no place from those that we ask for.
+/// Neighbors learned from incoming requests do not take entries from those being resolved.
 #[test]
 fn flood_of_questions_with_made_up_senders_locks_nobody_out() {
     assert_eq!(let_in(Crowd { flood_per_second: 30_000, questions_per_second: 30_000, ..FAST }), [8, 8]);
 }
 
-/// Each SYN from another address had us ask all stations of the network for it.
+/// Each SYN from another address made us broadcast an ARP request.
 #[test]
 fn flood_from_a_whole_network_has_us_ask_at_a_limited_rate() {
     let crowd = Crowd { flood_per_second: 90_000, silent: 60_000, ..FAST };
     for asks_first in [false, true] {
         let Outcome { let_in, questions } = run(Crowd { asks_first, ..crowd });
-        // 300 at once, 1,000 a second for a quarter of one, and those for true callers'
+        // 300 at once, 1,000 per second for a quarter of one, and those for the genuine callers'
         // connections.
         assert!(let_in == 8 && (250..=300 + 250 + 8).contains(&questions), "{questions} questions, {let_in} let in");
     }

@@ -1,9 +1,9 @@
-//! An echo that works as `examples/tcp_echo.rs` does: what it cannot send back now it owes, it
-//! stops taking meanwhile, and nothing but `Writable` has it go on.
+//! An echo that works as `examples/tcp_echo.rs` does: it keeps the bytes that it cannot send back
+//! yet, stops reading meanwhile, and resumes only on `Writable`.
 
 use super::*;
 
-/// Of a peer that writes first, until nothing more is taken, and reads later.
+/// For a peer that writes first, until nothing more is accepted, and reads later.
 fn echoes_to_who_reads_later(faults: Faults, buffers: [u32; 2]) {
     let [send_buffer, receive_buffer] = buffers;
     let options = ConnectionOptions { send_buffer, receive_buffer, ..ConnectionOptions::default() };

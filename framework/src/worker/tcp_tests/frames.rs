@@ -1,4 +1,4 @@
-//! Segments in frames, as a peer makes them that the test speaks for.
+//! Segments in frames, as built by a peer that the test simulates.
 
 use zerocopy::IntoBytes;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::wire::checksum::PseudoHeader;
 use crate::wire::{EtherType, EthernetFields, EthernetHeader, Ipv4Fields, Ipv4Header, Protocol, TcpFields, TcpHeader};
 
-/// Where a segment comes from and goes to.
+/// The source and destination of a segment.
 pub(super) struct SegmentEnds {
     pub(super) from: (Ipv4Addr, MacAddr),
     pub(super) to: (Ipv4Addr, MacAddr),

@@ -1,4 +1,4 @@
-//! The end of a worker that is told to stop.
+//! The end of a worker that is stopped.
 
 use super::*;
 use crate::device::TxQueue;
@@ -39,13 +39,13 @@ fn frames_that_nobody_receives_are_not_waited_for_for_ever() {
     assert!(line.client.tx_mut().in_flight() > 0);
 }
 
-/// All buffers of the client's pool that are free.
+/// Takes all free buffers of the client's pool.
 fn hoard(line: &Line) -> Vec<crate::mem::Mbuf> {
     core::iter::from_fn(|| line.client.pool().alloc()).collect()
 }
 
-/// The resets of the first find no buffer; what the last has still to send is dropped with it, and
-/// gives one back.
+/// The resets of the first connections find no buffer; the last connection's unsent data is dropped
+/// with it, which frees one.
 #[test]
 fn peers_learn_it_where_the_pool_is_empty_for_the_first_rounds() {
     let mut line = connected(3);

@@ -34,24 +34,24 @@ type End = Worker<FaultRx<MemoryRx>, FaultTx<MemoryTx>, Stack, Talker>;
 
 const SERVER: SocketAddrV4 = SocketAddrV4::new(address(2), 80);
 
-/// Keeps what comes, and sends it back where it is asked to.
+/// Keeps received data, and sends it back if configured.
 #[derive(Default)]
 struct Talker {
     echoes: bool,
-    /// Where the peer takes no more of it, it takes no more of the peer's, and goes on when it is
-    /// told of room.
+    /// While the peer accepts no more data, it reads no more of the peer's, and resumes on
+    /// `Writable`.
     holds_back: bool,
     received: Vec<u8>,
     events: Vec<TcpEvent>,
     id: Option<ConnectionId>,
-    /// What could not be sent back yet.
+    /// Data that could not be sent back yet.
     owed: Vec<u8>,
-    /// So often, it does not wait for a way: it aborts the call, and calls again.
+    /// This many times it aborts the call instead of waiting for a route, and calls again.
     calls_left: usize,
 }
 
 impl Talker {
-    /// Sends what is owed; true where nothing is left.
+    /// Sends the pending data; true if none is left.
     fn pay(&mut self, cx: &mut Cx<'_>) -> bool {
         if let (Some(id), false) = (self.id, self.owed.is_empty()) {
             let sent = cx.tcp().send(id, &self.owed).unwrap_or(0);
@@ -94,11 +94,11 @@ struct Line {
     server: End,
     now: Instant,
     block: Block,
-    /// Buffers that each end's wire keeps for itself, to send frames twice.
+    /// Buffers that each end's wire keeps for duplicate frames.
     stock: [usize; 2],
 }
 
-/// What a test wants of a line.
+/// The options of a line.
 #[derive(Clone, Copy, Default)]
 struct Wanted {
     faults: Faults,
@@ -107,16 +107,16 @@ struct Wanted {
     /// As `Talker::holds_back`.
     holds_back: bool,
     options: ConnectionOptions,
-    /// Asks for neighbors, where they are not configured.
+    /// Resolves neighbors, instead of using static ones.
     asks: bool,
-    /// Buffers of each pool, where 2048 are too many.
+    /// Buffers of each pool, if not 2048.
     buffers: Option<usize>,
-    /// Bytes that a buffer holds, where the ports cut what is longer than a segment.
+    /// Bytes of a buffer, for ports with segmentation.
     cuts: Option<usize>,
 }
 
 impl Line {
-    /// Connected by a listener at the server.
+    /// Connected through a listener at the server.
     fn connected(wanted: Wanted) -> Self {
         let (left, right) = pair("tcp", MemoryConfig { segments: wanted.cuts.is_some(), ..MemoryConfig::default() });
         let block = Block::heap();
@@ -136,7 +136,7 @@ impl Line {
         line
     }
 
-    /// Lets the client's app act.
+    /// Runs the client's app.
     fn ask<T>(&mut self, act: impl FnOnce(&mut Talker, &mut Cx<'_>) -> T) -> T {
         self.client.with_app(self.now, act)
     }
@@ -151,7 +151,7 @@ impl Line {
         (0..count).for_each(|_| self.turn());
     }
 
-    /// Turns until it is so, for 100 s at most.
+    /// Polls until the condition holds, at most 100 s.
     fn turn_until(&mut self, is_so: impl Fn(&Self) -> bool) {
         for _ in 0..1_000_000 {
             if is_so(self) {
@@ -170,7 +170,7 @@ impl Line {
         self.block.snapshot().count(name).unwrap()
     }
 
-    /// Closes both sides; then every buffer is home.
+    /// Closes both sides; then every buffer is free.
     fn close(mut self) {
         let id = self.id();
         self.ask(|_, cx| cx.tcp().shutdown(id).unwrap());
@@ -252,7 +252,7 @@ fn host(number: u8, seed: HashSeed) -> Host {
     host
 }
 
-/// What leaves a place where the MTU has shrunk fits, without a loss that says so.
+/// After the MTU has shrunk, retransmissions fit it, without a loss that reveals it.
 #[test]
 fn interface_whose_mtu_shrinks_has_shorter_segments_of_connections_that_stand() {
     let mut line = Line::connected(Wanted::default());
@@ -274,12 +274,12 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|idx| (idx.wrapping_mul(2_654_435_761) >> 17) as u8).collect()
 }
 
-/// Sends all of `bytes` and waits until they are there.
+/// Sends all of `bytes` and waits until they have arrived.
 fn send_all(line: &mut Line, bytes: &[u8]) {
     send_all_from(line, bytes, 0);
 }
 
-/// The same where so many of them were taken already.
+/// The same if `sent` bytes were already accepted.
 fn send_all_from(line: &mut Line, bytes: &[u8], mut sent: usize) {
     let id = line.id();
     for _ in 0..1_000_000 {
@@ -344,7 +344,7 @@ fn what_the_ports_cut_is_echoed_over_good_wires_and_bad_ones() {
     }
 }
 
-/// A segment of what left as one stands in a buffer with the others, which is nobody's to write:
+/// A lost segment of a larger send shares its buffer with the others, so it cannot be written:
 /// headers and a view of it would take two buffers, headers and a copy take one.
 #[test]
 fn one_free_buffer_is_enough_to_send_a_part_of_a_buffer_again() {
@@ -353,7 +353,7 @@ fn one_free_buffer_is_enough_to_send_a_part_of_a_buffer_again() {
     line.ask(|_, cx| assert_eq!(cx.tcp().send(id, &bytes), Ok(3_000)));
     let pool = line.client.pool();
     let hoard: Vec<_> = (1..pool.available()).filter_map(|_| pool.alloc()).collect();
-    // The server hears nothing.
+    // The server receives nothing.
     for _ in 0..10_000 {
         line.now += Duration::from_micros(100);
         line.client.poll_once(line.now);
@@ -388,7 +388,7 @@ fn segments_that_a_paused_app_has_no_room_for_are_counted_by_name() {
     let (id, now) = (line.id(), line.now);
     line.server.with_app(now, |app, cx| cx.tcp().pause(app.id.unwrap()).unwrap());
     for _ in 0..40 {
-        // A segment each.
+        // One segment each.
         let _ = line.ask(|_, cx| cx.tcp().send(id, &[7; 600]));
         line.turns(5);
     }
@@ -398,8 +398,8 @@ fn segments_that_a_paused_app_has_no_room_for_are_counted_by_name() {
     line.close();
 }
 
-/// A window in bytes cannot say that buffers run out: a peer that had sent into it would hear
-/// nothing, and send again ever later.
+/// A window in bytes cannot express that buffers run out: a peer that had sent into it would get no
+/// answer, and retransmit ever later.
 #[test]
 fn small_segments_that_wait_for_a_paused_app_share_buffers() {
     let mut line = Line::connected(Wanted { buffers: Some(64), ..Wanted::default() });
@@ -407,7 +407,7 @@ fn small_segments_that_wait_for_a_paused_app_share_buffers() {
     line.server.with_app(now, |app, cx| cx.tcp().pause(app.id.unwrap()).unwrap());
     let before = line.server.pool().available();
     for message in bytes.chunks(40) {
-        // A segment each.
+        // One segment each.
         assert_eq!(line.ask(|_, cx| cx.tcp().send(id, message)), Ok(message.len()));
         line.turns(5);
     }

@@ -5,7 +5,7 @@ use crate::device::{Offload, RxQueue};
 
 /// An order of 62 bytes: with headers it is a frame of 128.
 const ORDER: &[u8; 62] = b"8=FIX.4.2|9=42|35=D|49=US|56=THEM|34=00000000|38=100|44=12.50|";
-/// Where its number stands: at an odd place.
+/// The offset of its sequence number, an odd one.
 const NUMBER_AT: usize = 37;
 
 fn numbered(number: u32) -> Vec<u8> {
@@ -31,7 +31,7 @@ fn fire_a_thousand(wanted: Wanted) -> Line {
     for number in 0..1_000 {
         order.patch(NUMBER_AT, format!("{number:08}").as_bytes()).unwrap();
         assert_eq!(order.payload(), numbered(number));
-        // Where much is lost, more of them may wait than a connection's share.
+        // Under heavy loss, more of them may be queued than a connection's share.
         while fire(&mut line, &mut order).is_err_and(|error| error == SendError::NoChunk) {
             line.turn();
         }
@@ -56,7 +56,7 @@ fn template_without_timestamps_is_fired_a_thousand_times() {
     fire_a_thousand(Wanted { options, ..Wanted::default() }).close();
 }
 
-/// What was fired is sent again as it was, though the template was patched since.
+/// A fired order is retransmitted unchanged, though the template was patched since.
 #[test]
 fn fired_orders_that_are_lost_are_sent_again() {
     for seed in 0..8 {
@@ -102,7 +102,7 @@ fn fired_between_sends_stays_in_order() {
     line.close();
 }
 
-/// Whether the server hears of what the client posts before the client's turn is over.
+/// Whether the server receives the client's frames before the client's turn is over.
 fn leaves_before_the_turn_ends(line: &mut Line, act: impl FnOnce(&mut Cx<'_>) -> Result<Sent, SendError>) -> bool {
     let Line { client, server, now, .. } = line;
     let before = server.app().received.len();
@@ -133,7 +133,7 @@ fn fired_order_does_not_wait_for_the_end_of_the_turn() {
     line.close();
 }
 
-/// Orders that were posted before leave with the one that is fired, in the order of the calls.
+/// Orders posted before leave with the one that is fired, in the order of the calls.
 #[test]
 fn fired_order_takes_those_along_that_were_posted_before_it() {
     let mut line = Line::connected(Wanted::default());
@@ -153,14 +153,13 @@ fn fired_order_takes_those_along_that_were_posted_before_it() {
     line.close();
 }
 
-/// An order that goes the way of `send`, as its segment has to say more than the usual, rings all
-/// the same.
+/// An order that takes the path of `send`, as its segment has unusual options, rings all the same.
 #[test]
 fn fired_order_that_goes_the_long_way_does_not_wait_either() {
     let mut line = Line::connected(Wanted::default());
     let (mut order, id) = (template(&mut line, ORDER), line.id());
-    // What the server sends first is lost, and the next one leaves a hole, of which the order's
-    // segment tells.
+    // The server's first segment is lost, and the next one leaves a hole, which the order's segment
+    // reports by SACK.
     let now = line.now;
     line.server.with_app(now, |app, cx| cx.tcp().send(app.id.unwrap(), b"lost").unwrap());
     discard_what_comes(&mut line.client, now);
@@ -176,7 +175,7 @@ fn fired_order_that_goes_the_long_way_does_not_wait_either() {
     line.close();
 }
 
-/// Frames that came are lost on the way to the pipeline.
+/// Drops received frames before the pipeline.
 fn discard_what_comes(end: &mut End, now: Instant) {
     let (mut burst, pool) = (crate::mem::Burst::new(), Pool::heap(32).unwrap());
     assert!(end.rx_mut().receive(&mut burst, 32, &pool, now) > 0);
@@ -271,12 +270,12 @@ fn order_follows_a_neighbour_that_moves() {
     line.close();
 }
 
-/// What the client's host hears.
+/// Applies an event to the client's host.
 fn hear(line: &mut Line, event: HostEvent) {
     line.ask(|_, cx| cx.host.apply(event).unwrap());
 }
 
-/// Bytes that the client's machine says to have sent.
+/// Bytes sent, by the client's counters.
 fn bytes_sent(line: &mut Line) -> u64 {
     let id = line.id();
     line.ask(|_, cx| cx.tcp().info(id).unwrap().bytes_sent)
@@ -314,7 +313,7 @@ fn order_behind_one_that_got_lost_with_the_link_leaves_when_the_link_is_up() {
     hear(&mut line, HostEvent::Link { is_up: true });
     line.turns(10);
     assert_eq!(line.server.app().received, b"first ");
-    // The peer is silent for a while, and so is the link: the timer has backed off far.
+    // Peer and link are silent for a while: the timer has backed off far.
     assert_eq!(fire(&mut line, &mut order), Ok(Sent::Posted));
     hear(&mut line, HostEvent::Link { is_up: false });
     let now = line.now;
@@ -431,7 +430,7 @@ fn order_after_shutdown_is_refused() {
     line.close();
 }
 
-/// Sends what was delegated, as a program on the NIC does: past the machine.
+/// Sends delegated data, as a program on the NIC does: without the connection's state machine.
 fn send_delegated(line: &mut Line, delegation: &Delegation, offset: usize, payload: &[u8]) {
     line.ask(|_, cx| {
         let mut frame = [0; 1514];
@@ -465,7 +464,7 @@ fn delegated_bytes_count_as_sent_when_they_are_reported() {
     for (idx, payload) in bytes.chunks(delegation.segment_len_max()).enumerate() {
         send_delegated(&mut line, &delegation, idx * delegation.segment_len_max(), payload);
     }
-    // The first buffer has more than a segment.
+    // The first buffer holds more than a segment.
     report(&mut line, &bytes[..1_500]).unwrap();
     report(&mut line, &bytes[1_500..]).unwrap();
     assert_eq!(line.ask(|_, cx| cx.tcp().send(id, b" and more")), Ok(9));

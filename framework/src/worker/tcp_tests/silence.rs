@@ -1,5 +1,5 @@
-//! A peer that falls silent, whose station may be another by now: the neighbor is asked, and asked
-//! at the station that was believed in.
+//! A peer that falls silent, whose MAC address may have changed: the neighbor is resolved again,
+//! with a unicast request to the former MAC address.
 
 use super::frames::{SegmentEnds, frame};
 use super::*;
@@ -10,7 +10,7 @@ use crate::wire::{TcpFields, TcpFlags};
 
 pub(super) type Asking = Worker<MemoryRx, MemoryTx, Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Arp>, Talker>;
 
-/// A worker that knows no neighbor and hears answers.
+/// A worker with an empty neighbor table that receives replies.
 fn asking(port: MemoryDevice, block: &Block) -> Asking {
     let machine = TcpConfig { connections_max: 4, chunks_max: 64, ..TcpConfig::default() };
     let mut host = host(1, HashSeed::new(1, 7));
@@ -18,7 +18,7 @@ fn asking(port: MemoryDevice, block: &Block) -> Asking {
     asking_with(port, machine, host, block)
 }
 
-/// The same with so much TCP, on that host.
+/// The same with this TCP configuration, on that host.
 pub(super) fn asking_with(mut port: MemoryDevice, machine: TcpConfig, host: Host, block: &Block) -> Asking {
     let (scope, seed) = (block.scope("1"), HashSeed::new(1, 7));
     let pool = Pool::heap(1024).unwrap();
@@ -46,7 +46,7 @@ pub(super) fn asking_with(mut port: MemoryDevice, machine: TcpConfig, host: Host
     Worker::new(parts, &scope).with_tcp(TcpSockets::new(&sockets, &scope).unwrap())
 }
 
-/// The answer of `mac(2)` to the question who has `address(2)`.
+/// The ARP reply of `mac(2)` for `address(2)`.
 fn arp_reply() -> Vec<u8> {
     let kind = [0, 1, 8, 0, 6, 4, 0, 2];
     let (us, them) = (address(1).octets(), address(2).octets());
@@ -69,7 +69,7 @@ fn syn_ack(syn: &[u8]) -> Vec<u8> {
     frame(&SegmentEnds { from: (address(2), mac(2)), to: (address(1), mac(1)) }, &fields, &[], &[])
 }
 
-/// RFC 9293 3.8.3 (MUST-20 a): whoever routes is told, and asks.
+/// RFC 9293 3.8.3 (MUST-20 a): the IP layer is notified, and resolves the neighbor again.
 #[test]
 fn neighbour_is_asked_anew_after_three_retransmissions_to_it() {
     let (left, mut right) = pair("tcp", MemoryConfig::default());
@@ -92,7 +92,7 @@ fn neighbour_is_asked_anew_after_three_retransmissions_to_it() {
             let bytes = mbuf.bytes().to_vec();
             mbuf.free();
             let answer = match (&bytes[12..14], bytes.get(47)) {
-                // It says its own address as well.
+                // It announces its own address as well.
                 ([8, 6], _) if bytes[38..42] != address(2).octets() => None,
                 ([8, 6], _) => {
                     asked.push((bytes[..6].to_vec(), data));

@@ -1,11 +1,11 @@
-//! When orders, segments and datagrams left: told to whoever asked, by its token.
+//! Transmit timestamps of orders, segments and datagrams, reported by the token of the request.
 
 use super::orders::{fire, template};
 use super::*;
 use crate::pipeline::tcp::Sent;
 use crate::pipeline::{TxTime, UdpFlow, UdpOptions};
 
-/// Everything that has been told by now.
+/// All timestamps reported so far.
 fn told(line: &mut Line) -> Vec<(u64, u64)> {
     line.ask(|_, cx| {
         let next = || cx.take_timestamp().map(|TxTime { token, at }| (token, at.as_nanos()));
@@ -29,7 +29,7 @@ fn order_that_asks_is_told_when_it_left() {
     line.turns(3);
     assert_eq!(told(&mut line), [(7, left)]);
 
-    // What does not ask is not told of, and takes no number from those that do.
+    // A send without a request is not reported, and takes no number from those with one.
     fire(&mut line, &mut order).unwrap();
     let id = line.id();
     let (sent, frames) = line.ask(|_, cx| cx.timestamped(8, |cx| cx.tcp().send(id, b"by send")));
@@ -74,7 +74,7 @@ fn what_waits_is_not_stamped_when_it_leaves() {
     assert_eq!(told(&mut line), []);
 }
 
-/// Of a neighbor that nobody has asked for, or that was given up, the send itself asks.
+/// If the neighbor was never resolved, or was given up, the send itself triggers the ARP request.
 #[test]
 fn question_for_a_neighbor_is_not_stamped_as_what_waits_for_the_answer() {
     let mut line = stamping(Wanted { asks: true, ..Wanted::default() });
@@ -101,7 +101,7 @@ fn question_for_a_neighbor_is_not_stamped_as_what_waits_for_the_answer() {
     assert_eq!(told(&mut line), []);
 }
 
-/// One that is due leaves with the call, where no data can carry it.
+/// A due acknowledgment leaves with the call, if no data can carry it.
 #[test]
 fn acknowledgment_is_not_stamped_as_the_order_that_waits() {
     let options = ConnectionOptions { nodelay: false, ..ConnectionOptions::default() };
@@ -114,7 +114,7 @@ fn acknowledgment_is_not_stamped_as_the_order_that_waits() {
     line.turns(100);
     let now = line.now;
     line.ask(|_, cx| cx.tcp().send(id, b"first").unwrap());
-    // The server has not heard of it when it sends, so the next small segment waits (Nagle).
+    // The server has not received it when it sends, so the next small segment waits (Nagle).
     line.server.with_app(now, |app, cx| cx.tcp().send(app.id.unwrap(), b"quote").unwrap());
     line.client.poll_once(line.now);
     assert_eq!(line.client.app().received[plenty.len()..], *b"quote");

@@ -1,6 +1,5 @@
-//! Segments in a row, as they come in a burst or merged by the device: whatever they say, and
-//! whatever the app does between two of them, the same comes of it as of segments that are looked
-//! at one by one.
+//! Consecutive segments, in a burst or merged by the device: whatever their content, and whatever
+//! the app does between two of them, the result is the same as for segments processed one by one.
 
 use super::frames::{SegmentEnds, frame};
 use super::*;
@@ -9,16 +8,16 @@ use crate::mem::{Burst, ChecksumStatus, Mbuf, RxInfo};
 use crate::wire::tcp::Timestamps;
 use crate::wire::{TcpFields, TcpFlags, TcpOption, TcpSegment};
 
-/// A wire whose other end is the test: what is to come, and what was sent.
+/// A wire whose other end is the test: the frames to receive, and the frames sent.
 #[derive(Default)]
 struct Wire {
     coming: Vec<Coming>,
 }
 
-/// A frame that comes, and how.
+/// A frame to be received, and its form.
 struct Coming {
     frame: Vec<u8>,
-    /// The lengths of the buffers that it comes over, the last one for all that is left.
+    /// The lengths of its buffers, the last one for the rest.
     buffers: Vec<usize>,
     verdict: ChecksumStatus,
 }
@@ -50,7 +49,7 @@ fn over_buffers(pool: &Pool, bytes: &[u8], buffers: &[usize]) -> Mbuf {
     mbuf
 }
 
-/// What was sent.
+/// The frames sent.
 #[derive(Default)]
 struct Outbox(Vec<Vec<u8>>);
 
@@ -78,7 +77,7 @@ impl TxQueue for Outbox {
     fn refresh_counters(&mut self) {}
 }
 
-/// What the app does when it is given data.
+/// The app's action when it receives data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Deed {
     Nothing,
@@ -102,7 +101,7 @@ const DEEDS: [Deed; 8] = [
     Deed::AckAtOnce,
 ];
 
-/// Writes down what it is given, and does something at the second time.
+/// Records its data, and acts at the second call.
 struct Listener {
     deed: Deed,
     given: Vec<(ConnectionId, Vec<u8>)>,
@@ -164,8 +163,7 @@ struct Said {
     flaw: u8,
 }
 
-/// How options are laid out. What is not aligned is never taken for one of a train, and means the
-/// same.
+/// The layout of options. Unaligned ones are never merged into a train, and have the same meaning.
 #[derive(Clone, Copy, PartialEq)]
 enum Layout {
     Aligned,
@@ -198,7 +196,7 @@ impl Said {
     }
 }
 
-/// A server, and peers that the test speaks for.
+/// A server, and peers that the test simulates.
 struct Stage {
     server: Worker<Wire, Outbox, Stack, Listener>,
     peers: [Peer; 2],
@@ -208,8 +206,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Two connections, of which nothing was said yet. Without timestamps where `timestamps` is
-    /// false.
+    /// Two connections without data yet. `timestamps` selects the option.
     fn new(deed: Deed, layout: Layout, timestamps: bool, burst_len: usize) -> Self {
         let (block, seed) = (Block::heap(), HashSeed::new(2, 7));
         let (scope, pool) = (block.scope("2"), Pool::heap(256).unwrap());
@@ -258,7 +255,7 @@ impl Stage {
         assert_eq!(self.server.app().events.len(), peer + 1, "connected");
     }
 
-    /// What a peer says next: its numbers are not moved.
+    /// A peer's next segment; its sequence numbers do not advance.
     fn said(&self, peer: usize, payload: &[u8]) -> Said {
         let Peer { seq, ack, ts_value, ts_echo, .. } = self.peers[peer];
         let timestamps = Some((ts_value, ts_echo));
@@ -294,7 +291,7 @@ impl Stage {
         }
     }
 
-    /// What came of it all, until nothing is left to be done.
+    /// The result, once there is nothing left to do.
     fn outcome(mut self) -> Outcome {
         (0..400).for_each(|_| {
             self.now += Duration::from_millis(1);
@@ -320,7 +317,7 @@ impl Stage {
 #[derive(Debug, PartialEq)]
 struct Outcome {
     given: Vec<(ConnectionId, Vec<u8>)>,
-    /// What the app saw of the connection each time that it was given something.
+    /// The app's view of the connection at each call.
     seen: Vec<TcpInfo>,
     events: Vec<(ConnectionId, TcpEvent)>,
     infos: Vec<Option<TcpInfo>>,
@@ -330,7 +327,7 @@ struct Outcome {
     sent: Vec<Vec<u8>>,
 }
 
-/// One segment of six is another than those around it.
+/// One segment of six differs from those around it.
 type Twist = (&'static str, fn(&mut Vec<Said>));
 
 const TWISTS: &[Twist] = &[
@@ -382,7 +379,7 @@ fn outcome(deed: Deed, twist: &Twist, layout: Layout, timestamps: bool, burst_le
         said.iter_mut().for_each(|said| said.timestamps = None);
     }
     (twist.1)(&mut said);
-    // Each connection has numbers of its own.
+    // Each connection has its own sequence numbers.
     for said in said.iter_mut().filter(|said| said.peer == 1) {
         (said.ack, said.timestamps) = (stage.peers[1].ack, said.timestamps.map(|_| (100, stage.peers[1].ts_echo)));
     }
@@ -403,7 +400,7 @@ fn train_comes_to_what_its_segments_come_to_one_by_one() {
     }
 }
 
-/// Without options there is no layout to tell the two apart by: the bytes say whether all is well.
+/// Without options there is no layout to distinguish the two: the bytes show the result.
 #[test]
 fn train_without_timestamps_delivers_each_byte_once() {
     for twist in TWISTS {
@@ -431,11 +428,11 @@ fn two_trains_that_take_turns_are_told_apart() {
     }
 }
 
-/// RFC 5681 4.2: for every second full segment at least, at the end of the burst that brings it.
+/// RFC 5681 4.2: at least every second full segment, at the end of its burst.
 #[test]
 fn burst_of_a_train_is_acknowledged_at_its_end_once() {
     let mut stage = Stage::new(Deed::Nothing, Layout::Aligned, true, 32);
-    // Behind the first segments, which are acknowledged each.
+    // After the first segments, each of which is acknowledged.
     let said = stage.stream(0, &pattern(60_000), 1_000);
     for (burst, acked) in [(0..30, 30_000), (30..32, 32_000), (32..33, 32_000), (33..60, 60_000)] {
         let before = stage.server.tx_mut().0.len();
@@ -457,15 +454,14 @@ fn answer_from_within_a_train_acknowledges_what_the_app_has_seen() {
     assert_eq!(acks, [8 + 2_000, 8 + 6_000], "with the answer, and at the end of the burst");
 }
 
-/// What a device that merges hands over: the segments of a train as one, over buffers of any
-/// length.
+/// The output of a device with LRO: the segments of a train as one, in buffers of any length.
 fn merged(stage: &Stage, bytes: &[u8], buffers: &[usize], verdict: ChecksumStatus) -> Coming {
     let said = stage.said(0, bytes);
     Coming { frame: said.frame(5_000, Layout::Aligned), buffers: buffers.to_vec(), verdict }
 }
 
-/// Buffers that a merged segment may come over: the headers alone, cut through, with some bytes,
-/// and a few that are full.
+/// Buffers of a merged segment: only the headers, split headers, headers with some bytes, and
+/// several full ones.
 const BUFFERS: [&[usize]; 6] = [
     &[66, 1_448, 1_448, 1_448],
     &[1_514, 1_448, 1_448],
@@ -481,7 +477,7 @@ fn merged_segment_is_shown_where_it_lies_whatever_buffers_it_came_over() {
     for buffers in BUFFERS {
         for verdict in [ChecksumStatus::Good, ChecksumStatus::Unknown] {
             if verdict == ChecksumStatus::Good && buffers[0] < 66 {
-                // Who verifies has parsed: its first buffer has the headers.
+                // A checksum can be verified only if the first buffer has the headers.
                 continue;
             }
             let mut stage = Stage::new(Deed::Nothing, Layout::Aligned, true, 32);
@@ -536,8 +532,7 @@ fn merged_segment_that_was_partly_seen_comes_late_or_is_the_last_is_put_where_it
         let frame = said.frame(5_000, Layout::Aligned);
         Coming { frame, buffers: BUFFERS[1].to_vec(), verdict: ChecksumStatus::Good }
     };
-    // Beyond a hole, with the end of all; before it; over both, where whole buffers bring nothing
-    // new.
+    // Beyond a hole, with the end of all; before it; across both, where whole buffers are old data.
     stage.take(vec![part(&stage, 5_000, 9_000, true)]);
     assert!(stage.server.app().given.is_empty());
     stage.take(vec![part(&stage, 0, 3_100, false)]);

@@ -1,14 +1,14 @@
-//! An app that answers each event with a call that makes the next.
+//! An app that answers each event with a call that causes the next.
 
 use super::*;
 
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 const CALLS: usize = 10_000;
-/// Events that one turn without a frame may tell, by far.
+/// A generous limit for the events of one turn without a frame.
 const EVENTS_A_TURN_MAX: usize = 1_000;
 
 impl Talker {
-    /// Aborts what finds no way, and calls again when that is closed.
+    /// Aborts a connection without a route, and calls again when it is closed.
     pub(super) fn call_again(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         match event {
             _ if self.calls_left == 0 => (),
@@ -40,13 +40,13 @@ fn turn_ends_while_an_app_calls_again_and_again_without_a_link() {
         told = events;
     }
     line.turns(1);
-    // Nothing of it was lost, and nothing is out of order.
+    // No event was lost, and none is out of order.
     let (closed, no_route) = (TcpEvent::Closed(CloseReason::Aborted), TcpEvent::NoRoute);
     let mut expected = vec![closed];
     (1..CALLS).for_each(|_| expected.extend([no_route, closed]));
     expected.push(no_route);
     assert!(line.client.app().events == expected, "{:?}", &line.client.app().events[told - 10..]);
-    // The last one stays, and finds a way.
+    // The last one remains, and finds a route.
     line.ask(|_, cx| cx.host.apply(HostEvent::Link { is_up: true }).unwrap());
     line.turn_until(|line| line.client.app().events.last() == Some(&TcpEvent::Connected { listener: None }));
 }
