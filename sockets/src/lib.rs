@@ -6,13 +6,15 @@
 //!   stack          whose turn it is: a call that would block polls the worker until it need not
 //!   descriptors    numbers, what dup shares, close-on-exec
 //!   epoll          who waits for which socket: level, edge, one shot
+//!   live           from the name of an interface to a stack on it
 //!   table          the worker's app: sockets by connection and by consumer, and their calls
+//!   steering       which frames the port gives to the worker
 //!   socket         one stream, one listener, one datagram socket
 //!   options, errno, ready    the words of the calls
 //! ```
-//! An arrow points down, and only down. Nothing here is a system call, reads a clock but the one
-//! that it was given, or knows a device: a [`Stack`] runs over any [`Worker`], over plain memory
-//! in virtual time as over a NIC.
+//! An arrow points down, and only down. But for `live`, nothing here is a system call, reads a clock
+//! but the one that it was given, or knows a device: a [`Stack`] runs over any [`Worker`], over
+//! plain memory in virtual time as over a NIC.
 //!
 //! [`Worker`]: wirepath::worker::Worker
 //!
@@ -37,8 +39,8 @@
 //! let client = Stack::over(client.build(Sockets::new(64), &block.scope("client"))?, MonotonicClock::start());
 //! let server = Worker::builder(&mut right)?.address("192.0.2.2/24".parse()?).tcp(TcpConfig::default());
 //! let server = Stack::over(server.build(Sockets::new(64), &block.scope("server"))?, MonotonicClock::start());
-//! client.when_idle({ let server = server.clone(); move || _ = server.turn() });
-//! server.when_idle({ let client = client.clone(); move || _ = client.turn() });
+//! client.when_idle({ let server = server.clone(); move |_| _ = server.turn() });
+//! server.when_idle({ let client = client.clone(); move |_| _ = client.turn() });
 //!
 //! let listener = TcpListener::bind(&server, "192.0.2.2:80".parse()?)?;
 //! let mut ours = TcpStream::connect(&client, "192.0.2.2:80".parse()?)?;
@@ -54,11 +56,13 @@
 mod descriptors;
 mod epoll;
 mod errno;
+mod live;
 pub mod net;
 mod options;
 mod ready;
 mod socket;
 mod stack;
+mod steering;
 mod table;
 
 pub use descriptors::{Closed, Descriptors, File, OpenFile};
@@ -68,4 +72,5 @@ pub use options::{Options, Shutdown};
 pub use ready::Ready;
 pub use socket::datagram::DatagramInfo;
 pub use stack::{Drive, PollSocket, Stack};
+pub use steering::Steering;
 pub use table::{Kind, SocketId, Sockets};

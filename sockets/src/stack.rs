@@ -53,20 +53,20 @@ struct Inner {
     driver: Box<dyn Drive>,
     clock: Box<dyn Clock>,
     /// Done when a turn brought nothing and a call still waits.
-    idle: Rc<dyn Fn()>,
+    idle: Rc<dyn Fn(u32)>,
 }
 
 impl Stack {
     /// The sockets of `worker`, in the time of `clock`. A call that waits spins, unless
     /// [`when_idle`](Self::when_idle) says otherwise.
     pub fn over(worker: impl Drive + 'static, clock: impl Clock + 'static) -> Self {
-        let idle = Rc::new(core::hint::spin_loop);
+        let idle = Rc::new(|_| core::hint::spin_loop());
         Self(Rc::new(RefCell::new(Inner { driver: Box::new(worker), clock: Box::new(clock), idle })))
     }
 
     /// What a call does that waits and found nothing in a turn: yield, sleep, or move the other end
-    /// of a wire of plain memory.
-    pub fn when_idle(&self, idle: impl Fn() + 'static) {
+    /// of a wire of plain memory. It is told how many such turns this call has made before.
+    pub fn when_idle(&self, idle: impl Fn(u32) + 'static) {
         self.0.borrow_mut().idle = Rc::new(idle);
     }
 
@@ -98,7 +98,7 @@ impl Stack {
         timeout: Option<Duration>,
         mut act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let mut deadline = None;
+        let (mut deadline, mut idle_turns) = (None, 0);
         loop {
             match self.call(&mut act) {
                 Err(Errno::EAGAIN) => (),
@@ -109,7 +109,7 @@ impl Stack {
             if until.is_some_and(|until| now >= until) {
                 return Err(Errno::EAGAIN);
             }
-            self.wait();
+            self.wait(&mut idle_turns);
         }
     }
 
@@ -142,11 +142,12 @@ impl Stack {
     }
 
     /// A turn, and what is done where it brought nothing.
-    fn wait(&self) {
+    fn wait(&self, idle_turns: &mut u32) {
         if self.turn() == 0 {
             // Outside of the borrow: it may turn another stack, which waits for this one.
             let idle = self.0.borrow().idle.clone();
-            idle();
+            idle(*idle_turns);
+            *idle_turns = idle_turns.saturating_add(1);
         }
     }
 }

@@ -8,6 +8,7 @@ use wirepath::pipeline::tcp::{Accept, ConnectionId, ListenOptions, ListenerId, T
 use wirepath::pipeline::{App, Cx, Datagram, IcmpError};
 use wirepath::proto::{ConsumerId, Flow, Group, InterfaceId, Sharing};
 use wirepath::time::Duration;
+use wirepath::worker::live::FlowSpec;
 
 use crate::epoll::{Epoll, EpollEvent, Interest, Watch};
 use crate::errno::{self, Errno};
@@ -17,6 +18,7 @@ use crate::socket::datagram::{DatagramInfo, DatagramSocket, Membership};
 use crate::socket::listener::Listener;
 use crate::socket::stream::{Phase, Stream};
 use crate::socket::{Socket, State, UNBOUND};
+use crate::steering::{Flows, Steering, flow_from, flows_to};
 
 /// No socket.
 const NONE: u32 = u32::MAX;
@@ -52,11 +54,17 @@ pub struct Sockets {
     by_connection: Vec<u32>,
     listeners: Vec<(ListenerId, SocketId)>,
     sets: Vec<Option<Epoll>>,
+    flows: Flows,
 }
 
 impl Sockets {
-    /// Room for so many sockets, accepted ones included.
+    /// Room for so many sockets, accepted ones included, on a port whose frames are all ours.
     pub fn new(sockets_max: usize) -> Self {
+        Self::steered(sockets_max, ())
+    }
+
+    /// The same on a port that gives the worker what its sockets name.
+    pub fn steered(sockets_max: usize, steering: impl Steering + 'static) -> Self {
         Self {
             slots: vec![Slot { generation: 0, socket: None }],
             free: Vec::new(),
@@ -64,6 +72,7 @@ impl Sockets {
             by_connection: Vec::new(),
             listeners: Vec::new(),
             sets: Vec::new(),
+            flows: Flows::new(Box::new(steering)),
         }
     }
 
@@ -96,25 +105,15 @@ impl Sockets {
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`; `EINVAL`: bound already.
     pub fn bind(&mut self, id: SocketId, local: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
-        let consumer = id.consumer();
         let socket = self.find(id)?;
         if socket.local != UNBOUND {
             return Err(Errno::EINVAL);
         }
-        match &mut socket.state {
-            State::Datagram(datagrams) => {
-                let local = bind_datagrams(consumer, local, &socket.options, cx)?;
-                socket.local = local;
-                for membership in &datagrams.memberships {
-                    join_port(consumer, *membership, local.port(), cx)?;
-                }
-                Ok(())
-            }
+        match &socket.state {
+            State::Datagram(_) => self.bind_datagrams(id, local, cx),
             // The machine finds out at `listen` or `connect` whether the port is free.
             State::Stream(_) => {
-                if !local.ip().is_unspecified() && !cx.host.is_own(*local.ip()) {
-                    return Err(Errno::EADDRNOTAVAIL);
-                }
+                check_own(local, cx)?;
                 socket.local = local;
                 Ok(())
             }
@@ -173,6 +172,9 @@ impl Sockets {
         socket.local = local;
         socket.state = State::Listener(Listener::new(listener, backlog));
         self.listeners.push((listener, id));
+        self.need(id, flows_to(local, cx.host, FlowSpec::tcp)).inspect_err(|_| {
+            cx.tcp().close_listener(listener);
+        })?;
         self.wake(id);
         Ok(())
     }
@@ -246,10 +248,17 @@ impl Sockets {
             }
         }
         match socket.state {
-            State::Datagram(_) => _ = cx.sockets.close(id.consumer()),
-            State::Stream(stream) => self.end(&stream, &socket.options, cx),
+            State::Datagram(_) => {
+                cx.sockets.close(id.consumer());
+                self.flows.release(&socket.flows);
+            }
+            State::Stream(stream) => {
+                self.end(&stream, &socket.options, cx);
+                self.flows.release_later(socket.flows, cx.now);
+            }
             State::Listener(listener) => {
                 cx.tcp().close_listener(listener.id);
+                self.flows.release(&socket.flows);
                 self.listeners.retain(|(other, _)| *other != listener.id);
                 self.end_unaccepted(listener, cx);
             }
@@ -292,10 +301,9 @@ impl Sockets {
         remote: SocketAddrV4,
         cx: &mut Cx<'_>,
     ) -> Result<usize, Errno> {
-        let consumer = id.consumer();
         let socket = self.find(id)?;
         socket.report_error()?;
-        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EISCONN) };
+        let State::Datagram(datagrams) = &socket.state else { return Err(Errno::EISCONN) };
         if datagrams.is_write_shut {
             return Err(Errno::EPIPE);
         }
@@ -306,9 +314,11 @@ impl Sockets {
             return Err(Errno::EACCES);
         }
         if socket.local == UNBOUND {
-            socket.local = bind_datagrams(consumer, UNBOUND, &socket.options, cx)?;
+            self.bind_datagrams(id, UNBOUND, cx)?;
         }
-        datagrams.send(socket.local, remote, bytes, &socket.options, cx)?;
+        let Socket { state, local, options, .. } = self.find(id)?;
+        let State::Datagram(datagrams) = state else { return Err(Errno::EISCONN) };
+        datagrams.send(*local, remote, bytes, options, cx)?;
         Ok(bytes.len())
     }
 
@@ -481,11 +491,19 @@ impl Sockets {
         if datagrams.memberships.contains(&membership) {
             return Err(Errno::EADDRINUSE);
         }
-        if socket.local != UNBOUND {
-            join_port(consumer, membership, socket.local.port(), cx)?;
-        }
         datagrams.memberships.push(membership);
-        Ok(())
+        if socket.local == UNBOUND {
+            return Ok(());
+        }
+        let port = socket.local.port();
+        let joined =
+            join_port(consumer, membership, port, cx).and_then(|()| self.need(id, vec![flow_of(membership, port)]));
+        if joined.is_err()
+            && let Ok(Socket { state: State::Datagram(datagrams), .. }) = self.find(id)
+        {
+            datagrams.memberships.retain(|other| *other != membership);
+        }
+        joined
     }
 
     /// `IP_DROP_MEMBERSHIP`, and with a source `IP_DROP_SOURCE_MEMBERSHIP`.
@@ -509,7 +527,13 @@ impl Sockets {
         if socket.local == UNBOUND {
             return Ok(());
         }
-        let group = Group { group, port: socket.local.port(), interface };
+        let port = socket.local.port();
+        let flow = flow_of(membership, port);
+        if let Some(place) = socket.flows.iter().position(|held| *held == flow) {
+            socket.flows.remove(place);
+            self.flows.release(&[flow]);
+        }
+        let group = Group { group, port, interface };
         match source {
             Some(source) => cx.sockets.leave_source(consumer, group, source)?,
             None => cx.sockets.leave(consumer, group)?,
@@ -634,18 +658,54 @@ impl Sockets {
         if let Some(info) = cx.tcp().info(connection) {
             socket.local = info.local;
         }
+        let local = socket.local;
         socket.state = State::Stream(Stream::connecting(connection, remote));
         self.attach(connection, id);
+        // The SYN leaves when the call returns: what answers it comes to us by then.
+        if let Err(error) = self.need(id, vec![flow_from(remote, local)]) {
+            self.refuse(connection, cx);
+            self.find(id)?.state = State::Stream(Stream::new());
+            return Err(error);
+        }
         Err(Errno::EINPROGRESS)
     }
 
-    fn connect_datagrams(&mut self, id: SocketId, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
+    /// Binds a unicast address for datagrams. A group is not bound: it is enough to join it with
+    /// its port, and datagrams to other destinations then do not reach the socket.
+    fn bind_datagrams(&mut self, id: SocketId, local: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let consumer = id.consumer();
         let socket = self.find(id)?;
-        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
-        if socket.local == UNBOUND {
-            socket.local = bind_datagrams(consumer, UNBOUND, &socket.options, cx)?;
+        let local = if local.ip().is_multicast() {
+            local
+        } else {
+            check_own(local, cx)?;
+            let shared = socket.options.reuse_address || socket.options.reuse_port;
+            let sharing = if shared { Sharing::Shared } else { Sharing::Exclusive };
+            cx.sockets.bind(consumer, local, sharing)?
+        };
+        socket.local = local;
+        let State::Datagram(datagrams) = &socket.state else { return Err(Errno::EINVAL) };
+        let mut flows = if local.ip().is_multicast() { Vec::new() } else { flows_to(local, cx.host, FlowSpec::udp) };
+        for membership in &datagrams.memberships {
+            join_port(consumer, *membership, local.port(), cx)?;
+            flows.push(flow_of(*membership, local.port()));
         }
+        self.need(id, flows)
+    }
+
+    /// Has the port give a socket's flows to the worker.
+    fn need(&mut self, id: SocketId, flows: Vec<FlowSpec>) -> Result<(), Errno> {
+        self.flows.hold(&flows)?;
+        self.find(id)?.flows.extend(flows);
+        Ok(())
+    }
+
+    fn connect_datagrams(&mut self, id: SocketId, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        if self.find(id)?.local == UNBOUND {
+            self.bind_datagrams(id, UNBOUND, cx)?;
+        }
+        let socket = self.find(id)?;
+        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
         // Made now, so that `getsockname` names the address of the route.
         datagrams.forget_flows();
         datagrams.prepare(socket.local, remote, &socket.options, cx)?;
@@ -678,10 +738,13 @@ impl Sockets {
         let at = self.listeners.iter().find(|(other, _)| *other == listener).map(|(_, id)| *id);
         let info = cx.tcp().info(connection);
         let (Some(at), Some(info)) = (at, info) else { return self.refuse(connection, cx) };
-        let Ok(options) = self.options(at) else { return self.refuse(connection, cx) };
+        let Ok(Socket { options, flows, .. }) = self.get(at) else { return self.refuse(connection, cx) };
+        let (options, flows) = (*options, flows.clone());
         let mut socket = Socket::new(State::Stream(Stream::accepted(connection, info.remote)), options);
         socket.local = info.local;
         let Ok(id) = self.insert(socket) else { return self.refuse(connection, cx) };
+        // They are the listener's, and in place: only one more needs them.
+        let _ = self.need(id, flows);
         self.attach(connection, id);
         if let Ok(Socket { state: State::Listener(listener), .. }) = self.find(at) {
             listener.push(id);
@@ -753,23 +816,19 @@ fn socket_of(slots: &[Slot], id: SocketId) -> Option<&Socket> {
     slot.and_then(|slot| slot.socket.as_ref())
 }
 
-/// Binds a unicast address for datagrams. A group is not bound: to be joined with its port is
-/// enough, and datagrams to other destinations then do not reach the socket.
-fn bind_datagrams(
-    consumer: ConsumerId,
-    local: SocketAddrV4,
-    options: &Options,
-    cx: &mut Cx<'_>,
-) -> Result<SocketAddrV4, Errno> {
-    if local.ip().is_multicast() {
-        return Ok(local);
+/// An address that a socket is bound to is the host's.
+fn check_own(local: SocketAddrV4, cx: &Cx<'_>) -> Result<(), Errno> {
+    let is_ours = local.ip().is_unspecified() || cx.host.is_own(*local.ip());
+    if is_ours { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) }
+}
+
+/// Datagrams to a group, from its one source where there is one.
+fn flow_of(membership: Membership, port: u16) -> FlowSpec {
+    let flow = FlowSpec::udp(membership.group, port);
+    match membership.source {
+        Some(source) => flow.from(&[source]),
+        None => flow,
     }
-    if !local.ip().is_unspecified() && !cx.host.is_own(*local.ip()) {
-        return Err(Errno::EADDRNOTAVAIL);
-    }
-    let shared = options.reuse_address || options.reuse_port;
-    let sharing = if shared { Sharing::Shared } else { Sharing::Exclusive };
-    Ok(cx.sockets.bind(consumer, local, sharing)?)
 }
 
 fn join_port(consumer: ConsumerId, membership: Membership, port: u16, cx: &mut Cx<'_>) -> Result<(), Errno> {
@@ -804,6 +863,10 @@ fn listen_at(
 }
 
 impl App for Sockets {
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.flows.tick(cx.now);
+    }
+
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
         let slot = datagram.consumer.0;
         let Some(place) = self.slots.get_mut(slot as usize) else { return };

@@ -8,6 +8,7 @@ pub(crate) mod stream;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::mem::Held;
+use wirepath::worker::live::FlowSpec;
 
 use self::datagram::DatagramSocket;
 use self::listener::Listener;
@@ -32,6 +33,8 @@ pub(crate) struct Socket {
     pub(crate) local: SocketAddrV4,
     /// `SO_ERROR`: reported once, by whichever call comes first.
     pub(crate) error: Option<Errno>,
+    /// What the port gives to the worker for it.
+    pub(crate) flows: Vec<FlowSpec>,
     /// The epoll sets that it is in.
     pub(crate) watches: Vec<Watch>,
 }
@@ -45,7 +48,7 @@ pub(crate) enum State {
 
 impl Socket {
     pub(crate) fn new(state: State, options: Options) -> Self {
-        Self { state, options, local: UNBOUND, error: None, watches: Vec::new() }
+        Self { state, options, local: UNBOUND, error: None, flows: Vec::new(), watches: Vec::new() }
     }
 
     /// What `poll` reports (Linux `tcp_poll`, `datagram_poll`).

@@ -50,7 +50,7 @@ pub(crate) fn wire() -> Wire {
     let (left, right) = (host(&mut near, "192.0.2.1/24", "left"), host(&mut far, "192.0.2.2/24", "right"));
     let moves = |other: &Stack| {
         let (other, clock) = (other.clone(), clock.clone());
-        move || {
+        move |_: u32| {
             other.turn();
             clock.advance(Duration::from_micros(10));
         }
