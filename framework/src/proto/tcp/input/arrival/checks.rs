@@ -76,9 +76,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     #[cold]
     fn refuse(&mut self, segment: &Segment) {
-        if !segment.has(TcpFlags::RST) {
-            self.answer_unacceptable(segment);
+        if segment.has(TcpFlags::RST) {
+            return;
         }
+        if self.connection.had_of_late(segment) {
+            self.note_arrival(&segment.plain());
+        }
+        self.answer_unacceptable(segment);
     }
 
     /// "An acknowledgment should be sent in reply": at once to what carries data, and at a limited
@@ -147,6 +151,19 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
+    /// Whether a segment is data of the last window that has come again: our acknowledgment was
+    /// lost or late, and the peer will measure its round trip by the time that the next one echoes.
+    /// RFC 7323 4.3 (2) has this segment's echoed, and 5.3 R2 has no look at it. With that of the
+    /// first one, what the peer measures is how long it has waited, and its timeout is seconds after
+    /// a few losses. Linux takes it where the segment is the last that was acknowledged
+    /// (`tcp_sequence`, which compares with `rcv_wup`). Who guesses must have hit the windows of
+    /// both directions.
+    fn had_of_late(&self, segment: &Segment) -> bool {
+        let age = self.rcv.nxt - segment.seq;
+        let is_ours = age <= self.rcv_wnd() && u64::from(age) <= self.tally.bytes_received;
+        segment.len != 0 && is_ours && segment.has(TcpFlags::ACK) && self.believes_ack(segment.ack)
+    }
+
     /// Whether an acknowledgment is but late: others have overtaken it on the way. What it says of
     /// segments that have arrived is true, and where more are missing than a SACK option has blocks
     /// for, perhaps nobody else says it (Linux: `tcp_disordered_ack`, which has the same limit for
