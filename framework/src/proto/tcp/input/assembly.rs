@@ -14,7 +14,7 @@ use super::super::machine::{Context, Shared};
 use super::super::payload::{Output, Payload};
 use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
-use super::super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, pending};
+use super::super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, pending};
 use super::super::state::queue::Chunk;
 use super::super::state::stored::switch;
 use super::arrival::TcpDrop;
@@ -385,7 +385,9 @@ impl Connection {
             return;
         }
         let was_disorder = self.is_on(switch::DISORDER);
-        self.options.switches &= !(switch::DISORDER | switch::DISORDER_BEFORE);
+        self.options.switches &= !switch::DISORDERLY;
+        // How much room is held back depends on it.
+        self.clear(OutputFlags::WINDOW_STAYS);
         if was_disorder {
             self.options.switches |= switch::DISORDER_BEFORE;
         }

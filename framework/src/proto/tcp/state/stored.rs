@@ -49,8 +49,10 @@ pub(in crate::proto::tcp) mod switch {
     /// before it.
     pub(crate) const DISORDER: u8 = 1 << 6;
     pub(crate) const DISORDER_BEFORE: u8 = 1 << 7;
+    /// Something was lost of late.
+    pub(crate) const DISORDERLY: u8 = DISORDER | DISORDER_BEFORE;
     /// What has each segment acknowledged at once.
-    pub(crate) const QUICKLY: u8 = QUICKACK | DISORDER | DISORDER_BEFORE;
+    pub(crate) const QUICKLY: u8 = QUICKACK | DISORDERLY;
     /// What a SYN offers.
     pub(crate) const OFFERED: u8 = TIMESTAMPS | SACK | ECN;
 }

@@ -19,6 +19,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return self.try_again();
         }
         self.note_header_sent(&outgoing);
+        if self.connection.is_on(switch::DISORDERLY) {
+            self.aside().tell_again_later();
+        }
     }
 
     /// An acknowledgment that tells a peer where we are, so that a true one can go on and a false

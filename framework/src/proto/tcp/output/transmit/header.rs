@@ -4,7 +4,7 @@ use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload};
 use super::super::super::segment::{Outgoing, Range, SACK_BLOCKS_MAX};
 use super::super::super::seq::Seq;
-use super::super::super::state::connection::{Connection, InputFlags, OutputFlags};
+use super::super::super::state::connection::{AckOwed, Connection, InputFlags, OutputFlags};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
@@ -36,8 +36,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A segment that left has told the peer what we owed it.
     #[inline]
     pub(crate) fn note_header_sent(&mut self, outgoing: &Outgoing) {
+        let again_at = self.connection.sacks_again_at(outgoing);
         self.note_ack_sent(outgoing.ack);
         let connection = &mut *self.connection;
+        if let Some(at) = again_at {
+            connection.clock.owe_ack(AckOwed::Delayed, at);
+        }
         if outgoing.sack_count != 0 && !connection.dsack.is_empty() {
             connection.dsack = Range::default();
             self.shared.tally.dsacks_out += 1;
@@ -90,13 +94,20 @@ impl Connection {
 
     /// Room for data that the peer has been shown and has not used.
     #[inline]
-    fn shown_window(&self) -> u32 {
+    pub(super) fn shown_window(&self) -> u32 {
         if self.shown.adv.is_after(self.rcv.nxt) { self.shown.adv - self.rcv.nxt } else { 0 }
     }
 
+    /// What there is room for.
+    #[inline]
+    pub(super) fn whole_room(&self) -> u32 {
+        self.options.receive_buffer.saturating_sub(self.rcv.in_order_len)
+    }
+
+    /// What the peer may be shown of it.
     #[inline]
     fn room(&self) -> u32 {
-        self.options.receive_buffer.saturating_sub(self.rcv.in_order_len)
+        self.whole_room().saturating_sub(self.held_back())
     }
 
     /// The room for data is another, and so may be the window that is shown next.
@@ -106,7 +117,7 @@ impl Connection {
 
     /// The least that the right edge is moved by (RFC 9293 3.8.6.2.2).
     #[inline]
-    fn window_step(&self) -> u32 {
+    pub(super) fn window_step(&self) -> u32 {
         u32::from(self.rcv.mss).min(self.options.receive_buffer / 2)
     }
 

@@ -3,12 +3,14 @@
 //! ```text
 //!  a call of the app, or the end of a burst ─▶ transmit ─▶ data: what is lost, then what is new, as the windows allow
 //!        │                                         └─────▶ control: the acknowledgment, where no data carried it
+//!        │                                                   again: once more, where the peer is silent behind a loss
 //!        └─▶ at_once: new data with nothing before it
 //! ```
 //!
 //! What cannot leave now stays as it was, and its connection is looked at again with the next tick.
 //! Which data is lost, and how much the network bears, is known in `recovery`.
 
+mod again;
 mod control;
 mod data;
 mod fast;
@@ -84,8 +86,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.send.next_unsent != NIL || connection.sack.lost_len != 0 {
             self.send_data();
         }
-        if self.is_ack_due() {
-            self.send_ack();
+        match self.connection.clock.ack_owed {
+            AckOwed::Now => self.send_ack(),
+            AckOwed::Delayed if self.connection.clock.ack_at <= self.now => self.send_late_ack(),
+            AckOwed::Delayed | AckOwed::No => (),
         }
         self.arm();
     }
