@@ -44,7 +44,7 @@ const PARTS: [(&str, &str); 8] = [
     ("live", "AF_XDP on a veth pair, and live-tcp"),
     ("live-tcp", "TCP to a kernel over a veth pair"),
     ("live-orders", "of that orders behind a burst"),
-    ("live-echo", "TCP over a wire that loses much, a quarter of an hour; only where it is asked for"),
+    ("live-echo", "TCP over a wire that loses much, ten minutes; only where it is asked for"),
 ];
 
 fn main() -> ExitCode {

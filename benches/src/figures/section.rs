@@ -62,9 +62,7 @@ impl Section {
                 "A kernel's client or sender in the other namespace, a kernel in our place in the same run. As root, \
                  `PART=live-tcp`; of it the orders alone: `PART=live-orders`."
             }
-            Self::LiveEcho => {
-                "A quarter of an hour, so it is measured only where it is asked for. As root, `PART=live-echo`."
-            }
+            Self::LiveEcho => "Ten minutes, so it is measured only where it is asked for. As root, `PART=live-echo`.",
         }
     }
 

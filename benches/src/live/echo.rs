@@ -12,8 +12,8 @@
 //! sends 2 MB as some forty frames instead of 1,400, and would lose correspondingly few.
 //!
 //! Both ends run before other programs (SCHED_RR), and sleep for some microseconds while idle: a
-//! worker that spins would keep the core from the kernel's timers, which its peer needs. Frames of
-//! the handshake are lost too, but not counted: a repeated SYN takes a second (RFC 6298 2.1) in
+//! worker that spins would keep the core from the kernel's timers, which its peer needs. SYNs are
+//! not dropped: a handshake is not counted, and a repeated SYN takes a second (RFC 6298 2.1) in
 //! either stack.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -37,10 +37,8 @@ use super::port::{self, Place};
 use super::round_trip::begin;
 use super::sys;
 
-/// Bytes each way.
-pub const LEN: usize = 2 << 20;
 /// A longer echo counts as this.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(120);
 const PORT: u16 = 7_000;
 /// Our port, for which the program on the interface has a rule.
 const ASKING_PORT: u16 = 7_001;
@@ -61,6 +59,15 @@ pub enum Stack {
     Kernel(&'static str),
     /// A worker of ours, with CUBIC.
     Ours,
+}
+
+/// What is asked of both.
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    /// So many frames of a thousand are lost, each way.
+    pub per_mille: u32,
+    /// Bytes each way.
+    pub len: usize,
 }
 
 /// The two ends, and the router between them.
@@ -86,7 +93,7 @@ impl LossyPair {
             mid.ip(&["neigh", "replace", &address, "lladdr", &station, "dev", before.interface])?;
             let rule = format!(
                 "table netdev {0} {{ chain in {{ type filter hook ingress device \"{0}\" priority 0; \
-                 numgen random mod 1000 < {per_mille} drop; }}; }}",
+                 tcp flags & syn != syn numgen random mod 1000 < {per_mille} drop; }}; }}",
                 before.interface
             );
             run(&mid, "nft", &[&rule])?;
@@ -101,13 +108,12 @@ impl LossyPair {
     }
 }
 
-/// Seconds that an echo takes, [`LIMIT`] at most, where so many frames of a thousand are lost each
-/// way.
+/// Seconds that an echo takes, [`LIMIT`] at most.
 ///
 /// # Errors
 /// Why it could not be measured.
-pub fn echo(cores: [usize; 2], client: Stack, server: Stack, per_mille: u32) -> Result<f64, String> {
-    let LossyPair { near, far, _mid } = &LossyPair::new(per_mille)?;
+pub fn echo(cores: [usize; 2], client: Stack, server: Stack, task: Task) -> Result<f64, String> {
+    let LossyPair { near, far, _mid } = &LossyPair::new(task.per_mille)?;
     let (ready, stopping) = (AtomicBool::new(false), AtomicBool::new(false));
     let took = thread::scope(|scope| {
         let serving = scope.spawn(|| {
@@ -127,8 +133,8 @@ pub fn echo(cores: [usize; 2], client: Stack, server: Stack, per_mille: u32) -> 
         let took = near.run(|| {
             begin(cores[0]);
             match client {
-                Stack::Kernel(congestion) => ask_by_kernel(congestion),
-                Stack::Ours => ask(),
+                Stack::Kernel(congestion) => ask_by_kernel(congestion, task.len),
+                Stack::Ours => ask(task.len),
             }
         });
         stopping.store(true, Ordering::Relaxed);
@@ -180,13 +186,13 @@ fn prepared(stream: TcpStream, congestion: &str) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-fn ask_by_kernel(congestion: &str) -> Result<Duration, String> {
+fn ask_by_kernel(congestion: &str, len: usize) -> Result<Duration, String> {
     let stream = TcpStream::connect(address()).map_err(|error| format!("{}: {error}", address()))?;
     let (mut stream, start) = (prepared(stream, congestion)?, Instant::now());
     let (mut bytes, mut sent, mut heard) = (vec![7; CHUNK_LEN], 0, 0);
-    while heard < LEN && start.elapsed() < LIMIT {
+    while heard < len && start.elapsed() < LIMIT {
         let before = sent + heard;
-        sent += stream.write(&bytes[..CHUNK_LEN.min(LEN - sent)]).unwrap_or(0);
+        sent += stream.write(&bytes[..CHUNK_LEN.min(len - sent)]).unwrap_or(0);
         match stream.read(&mut bytes) {
             Ok(len) => heard += len,
             Err(error) if error.kind() == ErrorKind::WouldBlock => (),
@@ -214,16 +220,16 @@ fn answer(ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
     Ok(())
 }
 
-fn ask() -> Result<Duration, String> {
+fn ask(len: usize) -> Result<Duration, String> {
     let place =
         Place { ours: NEAR, peer: End { mac: MIDS[0].mac, ..FAR }, mode: Mode::Native, ring_len: port::RING_LEN };
-    let mut port =
-        port::open_tcp(place, ASKING_PORT, Asker { bytes: vec![7; CHUNK_LEN], sent: 0, heard: 0, since: None })?;
+    let asker = Asker { bytes: vec![7; CHUNK_LEN], len, sent: 0, heard: 0, since: None };
+    let mut port = port::open_tcp(place, ASKING_PORT, asker)?;
     let local = SocketAddrV4::new(NEAR.address, ASKING_PORT);
     port.with_app(|_, cx| cx.tcp().connect(local, address(), &ConnectionOptions::default(), ConsumerId(0)))
         .map_err(|error| format!("{}: {error}", address()))?;
     let start = Instant::now();
-    let is_over = |asker: &Asker| asker.heard >= LEN || asker.since.unwrap_or(start).elapsed() > LIMIT;
+    let is_over = |asker: &Asker| asker.heard >= len || asker.since.unwrap_or(start).elapsed() > LIMIT;
     while !is_over(port.app()) {
         if port.turn() == 0 {
             pause();
@@ -239,9 +245,10 @@ fn ask() -> Result<Duration, String> {
     Ok(took)
 }
 
-/// Sends [`LEN`] bytes as fast as the connection accepts them, and counts those that come back.
+/// Sends `len` bytes as fast as the connection accepts them, and counts those that come back.
 struct Asker {
     bytes: Vec<u8>,
+    len: usize,
     sent: usize,
     heard: usize,
     since: Option<Instant>,
@@ -255,7 +262,7 @@ impl App for Asker {
             self.since = Some(Instant::now());
         }
         if matches!(event, TcpEvent::Connected { .. } | TcpEvent::Writable) {
-            while let Ok(len @ 1..) = cx.tcp().send(id, &self.bytes[..CHUNK_LEN.min(LEN - self.sent)]) {
+            while let Ok(len @ 1..) = cx.tcp().send(id, &self.bytes[..CHUNK_LEN.min(self.len - self.sent)]) {
                 self.sent += len;
             }
         }
