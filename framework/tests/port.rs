@@ -50,6 +50,26 @@ fn capture(name: &str, count: u64) -> PathBuf {
 }
 
 #[test]
+fn pool_on_small_pages_is_told_with_its_price_and_the_remedy() {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let reserved = meminfo.lines().find_map(|line| line.strip_prefix("HugePages_Total:")?.trim().parse().ok());
+    let reserved: usize = reserved.unwrap_or(0);
+    if reserved > 64 {
+        return println!(
+            "SKIPPED pool_on_small_pages_is_told: a pool beyond {reserved} hugepages takes too much memory"
+        );
+    }
+    // Of more than 1 KiB each: more pages than there are.
+    let buffers = (reserved + 1) * 2048;
+    let (stop, (lines, told)) = (StopFlag::new(), mpsc::channel());
+    stop.stop();
+    let port = Port::open("memory:small-pages").unwrap().named("port-test").stop_by(&stop).held(buffers);
+    port.log(move |line| lines.send(line.to_owned()).unwrap()).run(|_worker| ()).unwrap();
+    let told: Vec<_> = told.iter().filter(|line| line.starts_with("note: FALLBACK to 4 KiB pages")).collect();
+    assert!(told.len() == 1 && told[0].contains("hugepage-setup"), "{told:?}");
+}
+
+#[test]
 fn capture_is_replayed_to_its_end_and_what_is_subscribed_comes() {
     let path = capture("port.pcap", 50);
     let (count, stop) = (Arc::new(AtomicU64::new(0)), StopFlag::new());

@@ -31,7 +31,10 @@ pub(super) enum Command {
 /// An answer of a worker.
 pub(super) enum Answer {
     /// Its app has started.
-    Ready,
+    Ready {
+        /// Why its pool is on small pages, if it is.
+        fallback: Option<String>,
+    },
     /// The command is done, or was refused without an effect.
     Done(Result<()>),
 }
@@ -100,10 +103,11 @@ impl Control {
     }
 
     /// Serves requests until all workers have ended.
-    pub(super) fn serve(mut self, steering: &mut impl Steering) {
+    pub(super) fn serve(mut self, steering: &mut impl Steering, log: &mut dyn FnMut(&str)) {
         for peer in &mut self.peers {
-            // A worker that could not start has stopped the others.
-            let _ = peer.answer();
+            if let Some(fallback) = peer.started() {
+                log(&format!("note: {fallback}"));
+            }
         }
         self.serve_waiting(steering);
         self.peers.iter_mut().for_each(|peer| peer.tell(Command::Go));
@@ -158,6 +162,19 @@ impl Control {
 }
 
 impl Peer {
+    /// Waits for the worker's start, and returns why its pool is on small pages, if it is. A worker
+    /// that could not start has stopped the others.
+    fn started(&mut self) -> Option<String> {
+        loop {
+            match self.answers.pop() {
+                Some(Answer::Ready { fallback }) => return fallback,
+                Some(Answer::Done(_)) => return None,
+                None if self.answers.is_drained() => return None,
+                None => thread::sleep(ANSWER_PERIOD),
+            }
+        }
+    }
+
     fn tell(&mut self, command: Command) {
         // One change is made at a time, so the ring has room; a worker that has ended receives
         // nothing.
@@ -180,7 +197,7 @@ impl Peer {
         loop {
             match self.answers.pop() {
                 Some(Answer::Done(done)) => return done,
-                Some(Answer::Ready) => return Ok(()),
+                Some(Answer::Ready { .. }) => return Ok(()),
                 None if self.answers.is_drained() => return Err(Error::Ended),
                 None => thread::sleep(ANSWER_PERIOD),
             }

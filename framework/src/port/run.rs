@@ -329,7 +329,7 @@ fn start(
 ) -> Result<()> {
     let group = WorkerGroup::start(specs, stop)?;
     group.report().at_least(Severity::Warning).for_each(|finding| log(&finding.to_string()));
-    control.serve(steering);
+    control.serve(steering, log);
     group.join()?.into_iter().collect()
 }
 

@@ -30,7 +30,8 @@ pub(super) fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
         control.subscriptions.iter().try_for_each(|subscription| opened.open(subscription, cx))?;
         app.on_start(cx).map_err(Error::App)
     })?;
-    control.say(Answer::Ready);
+    let fallback = worker.pool().region().mapping().and_then(|mapping| mapping.fallback());
+    control.say(Answer::Ready { fallback: fallback.map(ToString::to_string) });
     while !context.stop.is_stopping() {
         match control.commands.pop() {
             Some(Command::Go) => break,
