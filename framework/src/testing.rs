@@ -42,6 +42,13 @@ pub mod proto {
 }
 
 #[doc(hidden)]
+pub mod roster {
+    //! The file between a worker and its guardian, as above.
+    pub use crate::pipeline::tcp::roster::layout::*;
+    pub use crate::pipeline::tcp::roster::reader::*;
+}
+
+#[doc(hidden)]
 pub mod tcp {
     //! The machine of TCP by itself, as above.
     pub use crate::proto::tcp::*;

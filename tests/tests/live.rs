@@ -8,10 +8,10 @@ use std::time::{Duration, Instant as Moment};
 
 use wirepath::counters::{Block, default_directory};
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
-use wirepath::pipeline::tcp::roster::Rostered;
 use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions, TcpConfig, TcpData};
 use wirepath::pipeline::{App, Cx, Datagram, IcmpError, SendToError, UdpOptions, send_to};
 use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
+use wirepath::testing::roster::Rostered;
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::icmpv4::Unreachable;
 use wirepath::worker::StopFlag;

@@ -9,7 +9,7 @@ use crate::wire::{EtherType, EthernetError, EthernetFrame, EthernetHeader, MacAd
 
 crate::drop_reasons! {
     /// Why the Ethernet node drops a frame.
-    pub enum EthernetDrop {
+    pub(crate) enum EthernetDrop {
         /// Fewer than 14 bytes.
         TooShort => "too_short",
         /// The frame ends inside a VLAN tag.

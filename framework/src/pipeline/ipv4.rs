@@ -24,7 +24,7 @@ use crate::wire::{Ipv4Error, Ipv4Header, Ipv4Packet, Protocol, ipv4};
 
 crate::drop_reasons! {
     /// Why the IPv4 node drops a packet.
-    pub enum Ipv4Drop {
+    pub(crate) enum Ipv4Drop {
         /// Fewer than 20 bytes.
         TooShort => "too_short",
         /// The version is not 4.

@@ -36,15 +36,15 @@ mod unhandled;
 mod vlan_trunk;
 
 pub use app::{App, AppError};
-pub use arp::node::{Arp, ArpConfig, ArpDrop};
+pub use arp::node::{Arp, ArpConfig};
 pub use egress::{Egress, EgressConfig};
 pub use either::Either;
-pub use ethernet::{Ethernet, EthernetDrop, Vlans};
+pub use ethernet::{Ethernet, Vlans};
 pub use icmp::echo::send_echo;
 pub use icmp::error::{UnsentError, tell_port_unreachable, tell_sender};
-pub use icmp::node::{EchoReply, Icmp, IcmpConfig, IcmpDrop, IcmpError};
-pub use igmp::{Igmp, IgmpConfig, IgmpDrop};
-pub use ipv4::{Accept, Ipv4, Ipv4Config, Ipv4Drop, Ipv4Successors};
+pub use icmp::node::{EchoReply, Icmp, IcmpConfig, IcmpError};
+pub use igmp::{Igmp, IgmpConfig};
+pub use ipv4::{Accept, Ipv4, Ipv4Config, Ipv4Successors};
 pub use node::{Cx, Node, discard};
 pub use outline::Outline;
 pub use several_apps::{ForConsumers, for_consumers};
@@ -52,7 +52,7 @@ pub use stack::{HostStack, HostStackConfig, StackConfig, UdpStack, host_stack, u
 pub use timestamps::{NoTxTimestamps, TxTime};
 pub use udp::datagram::Datagram;
 pub use udp::flow::{Checksum, ConnectError, SendError, SendToError, Sent, UdpFlow, UdpOptions, send_to};
-pub use udp::node::{ChecksumPolicy, Udp, UdpConfig, UdpDrop};
+pub use udp::node::{ChecksumPolicy, Udp, UdpConfig};
 pub use unhandled::Unhandled;
 pub use vlan_trunk::{VlanInterface, VlanTrunk};
 

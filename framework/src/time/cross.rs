@@ -24,7 +24,7 @@ const RATE_MAX_PPB: u64 = 600_000;
 /// Maximum change of a rate during the life of a line, in ns per second: an oscillator that warms
 /// up, and NTP's corrections in its steady state. If it is too low errors are understated, if too
 /// high they grow faster than necessary.
-pub const WANDER_PPB: u64 = 1_000;
+pub(crate) const WANDER_PPB: u64 = 1_000;
 /// Fraction bits of a rate: 1 ppm is 2^20.
 const RATE_BITS: u32 = 40;
 const BILLION: u128 = 1_000_000_000;

@@ -9,7 +9,7 @@ mod timeline;
 #[allow(unsafe_code)]
 mod tsc;
 
-pub use cross::{ClockLine, ClockTracker, CrossTimestamp, Estimate, WANDER_PPB};
+pub use cross::{ClockLine, ClockTracker, CrossTimestamp, Estimate};
 pub use timeline::Timeline;
 pub use tsc::TscClock;
 

@@ -175,7 +175,7 @@ pub struct TcpHeader {
 
 /// The result of [`TcpHeader::likeness`]: only for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpLikeness {
+pub(crate) struct TcpLikeness {
     ports: u32,
     ack: u32,
     /// Data offset, flags, window.
@@ -314,7 +314,7 @@ impl TcpHeader {
     /// consecutive segments. PSH and the urgent pointer make no difference: PSH says nothing about
     /// the segment, and the pointer is valid only with URG.
     #[inline(always)]
-    pub fn likeness(&self) -> TcpLikeness {
+    pub(crate) fn likeness(&self) -> TcpLikeness {
         const WITHOUT_PSH: u32 = !u32::from_ne_bytes([0, TcpFlags::PSH.0, 0, 0]);
         let [ports, _, ack, rest, _]: [[u8; 4]; HEADER_LEN / 4] = zerocopy::transmute!(*self);
         TcpLikeness {

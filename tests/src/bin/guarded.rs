@@ -10,8 +10,9 @@ use std::io::BufRead;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use wirepath::pipeline::tcp::roster::{OpenConnection, Roster};
+use wirepath::pipeline::tcp::roster::Roster;
 use wirepath::proto::{Flow, InterfaceId};
+use wirepath::testing::roster::OpenConnection;
 use wirepath::wire::ethernet::{EthernetFields, EthernetFrame, EthernetHeader};
 use wirepath::wire::ipv4::Ipv4Header;
 use wirepath::wire::tcp::TcpHeader;

@@ -23,7 +23,7 @@ use crate::wire::{ArpError, ArpFields, ArpOperation, ArpPacket, EtherType, VlanT
 
 crate::drop_reasons! {
     /// Why the ARP node drops a packet.
-    pub enum ArpDrop {
+    pub(crate) enum ArpDrop {
         /// Fewer than 28 bytes.
         TooShort => "too_short",
         /// Not about IPv4 over Ethernet, or neither request nor reply.

@@ -29,7 +29,7 @@ use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Protocol, ch
 
 crate::drop_reasons! {
     /// Why the ICMP node drops a message.
-    pub enum IcmpDrop {
+    pub(crate) enum IcmpDrop {
         /// Fewer than 8 bytes.
         TooShort => "too_short",
         /// The checksum is wrong.

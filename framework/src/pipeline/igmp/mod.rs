@@ -33,7 +33,7 @@ use crate::wire::{
 
 crate::drop_reasons! {
     /// Why the IGMP node drops a message.
-    pub enum IgmpDrop {
+    pub(crate) enum IgmpDrop {
         /// Fewer than 8 bytes.
         TooShort => "too_short",
         /// The checksum is wrong.

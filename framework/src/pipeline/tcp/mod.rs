@@ -84,7 +84,7 @@ pub use crate::proto::tcp::{
     State, TcpConfig, TcpConfigError, TcpDrop, TcpEvent, TcpInfo, TcpTally, TimerFault,
 };
 pub use delegation::Delegation;
-pub use node::{Tcp, TcpData, TcpNodeConfig, TcpNodeDrop};
+pub use node::{Tcp, TcpData, TcpNodeConfig};
 pub use path::Unreachable;
 pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};
 pub use template::{Sent, Template, TemplateError};

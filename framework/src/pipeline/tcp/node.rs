@@ -26,7 +26,7 @@ use core::net::SocketAddrV4;
 
 crate::drop_reasons! {
     /// Why the TCP node drops a segment.
-    pub enum TcpNodeDrop {
+    pub(crate) enum TcpNodeDrop {
         /// Fewer than 20 bytes.
         TooShort => "too_short",
         /// The data offset states fewer than 20 bytes, or more than there are.

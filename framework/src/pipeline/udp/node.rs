@@ -17,7 +17,7 @@ use crate::wire::{Ipv4Header, UdpError, UdpHeader, ipv4, udp};
 
 crate::drop_reasons! {
     /// Why the UDP node drops a datagram.
-    pub enum UdpDrop {
+    pub(crate) enum UdpDrop {
         /// Fewer than 8 bytes.
         TooShort => "too_short",
         /// The length field states fewer than 8 bytes.

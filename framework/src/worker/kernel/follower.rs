@@ -178,14 +178,14 @@ impl Follower {
     }
 
     /// Receives the kernel's copies of ICMP errors about our flows, from now on.
-    pub fn listen(&mut self, icmp_errors: KernelIcmpErrors) {
+    pub(crate) fn listen(&mut self, icmp_errors: KernelIcmpErrors) {
         self.icmp_errors = Some(icmp_errors);
     }
 
     /// The next ICMP error that the kernel received, for the worker's pipeline. About 1 ns if there
     /// is none.
     #[inline]
-    pub fn next_icmp_error(&mut self) -> Option<KernelIcmpError> {
+    pub(crate) fn next_icmp_error(&mut self) -> Option<KernelIcmpError> {
         self.icmp_errors.as_mut()?.next()
     }
 

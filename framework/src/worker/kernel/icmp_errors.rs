@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// An IPv4 packet with an ICMP error that the kernel received, cut behind the quoted ports, with
 /// lengths and checksums adjusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelIcmpError {
+pub(crate) struct KernelIcmpError {
     len: u8,
     bytes: [u8; ICMP_ERROR_LEN_MAX],
 }
@@ -65,13 +65,13 @@ impl KernelIcmpError {
     }
 
     /// The packet, from its IPv4 header on.
-    pub fn packet(&self) -> &[u8] {
+    pub(crate) fn packet(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
 /// A worker's end: part of its [`Follower`](super::Follower).
-pub struct KernelIcmpErrors(Consumer<KernelIcmpError>);
+pub(crate) struct KernelIcmpErrors(Consumer<KernelIcmpError>);
 
 impl KernelIcmpErrors {
     /// The next packet. About 1 ns if there is none.

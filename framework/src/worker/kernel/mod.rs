@@ -30,9 +30,7 @@ mod tables;
 mod view;
 
 pub use follower::{Follower, LinkState};
-pub(crate) use icmp_errors::ICMP_ERROR_LEN_MAX;
-pub(crate) use icmp_errors::IcmpErrorListener;
-pub use icmp_errors::{KernelIcmpError, KernelIcmpErrors};
+pub(crate) use icmp_errors::{ICMP_ERROR_LEN_MAX, IcmpErrorListener, KernelIcmpError};
 pub use mirror::{Mirror, MirrorError, MirrorThread};
 pub use tables::Link;
 

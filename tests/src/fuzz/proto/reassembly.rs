@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use wirepath::proto::{HashSeed, ReassemblyCapacity, ReassemblyDrop};
+use wirepath::proto::{HashSeed, ReassemblyCapacity};
 use wirepath::testing::proto::{DATAGRAM_PAYLOAD_MAX, EXPIRED_PER_TICK_MAX};
-use wirepath::testing::proto::{Fragment, FragmentKey, Outcome, Reassembly, Released};
+use wirepath::testing::proto::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyDrop, Released};
 use wirepath::time::{Duration, Instant};
 
 use crate::fuzz::Input;

@@ -182,7 +182,7 @@ impl PlainRq {
 }
 
 /// The memory key of plain rings.
-pub const PLAIN_LKEY: u32 = 0x1234;
+pub(crate) const PLAIN_LKEY: u32 = 0x1234;
 
 /// The configuration of a plain queue.
 #[derive(Clone, Copy, Debug)]

@@ -19,9 +19,9 @@ use crate::device::DeviceError;
 use crate::mem::Pool;
 
 /// The number of a plain send queue.
-pub const PLAIN_SQ_NUMBER: u32 = 0x00ab_cdef;
+pub(crate) const PLAIN_SQ_NUMBER: u32 = 0x00ab_cdef;
 /// The key of the pool's region.
-pub const PLAIN_TX_LKEY: u32 = 0x0a0b_0c0d;
+pub(crate) const PLAIN_TX_LKEY: u32 = 0x0a0b_0c0d;
 
 const BLOCK_LEN: usize = 64;
 

@@ -11,10 +11,10 @@
 //! the lock is free: no one reads while the worker writes, so plain stores in order are enough. An
 //! entry that a killed writer left half written is not open.
 
-mod layout;
-mod reader;
+pub(crate) mod layout;
+pub(crate) mod reader;
 mod writer;
 
-pub use layout::{LINK_LEN_MAX, OpenConnection, process_started};
-pub use reader::Rostered;
+pub(crate) use layout::{LINK_LEN_MAX, OpenConnection, process_started};
+pub(crate) use reader::Rostered;
 pub use writer::Roster;
