@@ -362,16 +362,16 @@ pub enum DeviceError {
     NoQueue {
         /// The device.
         device: String,
-        /// The queue asked for.
+        /// The requested queue.
         idx: u16,
-        /// How many there are.
+        /// The number of queues.
         queues: u16,
     },
     /// Another worker has the queue.
     QueueTaken {
         /// The device.
         device: String,
-        /// The queue asked for.
+        /// The requested queue.
         idx: u16,
     },
     /// The pool's buffers are too small for the device's frames.

@@ -237,7 +237,7 @@ impl Fields {
         self.0 & other.0 == other.0
     }
 
-    /// How many fields are in the set.
+    /// The number of fields in the set.
     pub const fn count(self) -> u32 {
         self.0.count_ones()
     }
@@ -288,12 +288,12 @@ pub enum SteerError {
     },
     /// The device has no such queue.
     NoQueue {
-        /// The queue asked for.
+        /// The requested queue.
         idx: u16,
     },
     /// The rule is not in place.
     NoRule {
-        /// The rule asked for.
+        /// The requested rule.
         id: RuleId,
     },
     /// The process lacks the privilege to steer.

@@ -1,15 +1,15 @@
-//! When frames left that asked for it: a short list, oldest first, until somebody takes them.
+//! Transmit timestamps of frames that asked for one: a short queue, oldest first.
 
 use std::collections::VecDeque;
 
-/// The number of a frame, and when it left, as its device writes it.
+/// The sequence number of a frame, and its timestamp in the device's format.
 pub(in crate::device) type Departure = (u64, u64);
 
-/// TxTimestamps that wait to be taken. Who asks for times takes them every turn, and a turn
-/// completes fewer; who never takes them costs no more than this.
+/// Maximum number of pending timestamps. An application that requests them takes them every turn,
+/// and a turn completes fewer; one that never takes them costs no more than this.
 const WAITING_MAX: usize = 256;
 
-/// TxTimestamps that wait, and the number of the next frame that asks.
+/// Pending timestamps, and the sequence number of the next frame that asks for one.
 pub(in crate::device) struct TxTimestamps {
     sequence: u64,
     waiting: VecDeque<Departure>,
@@ -20,24 +20,24 @@ impl TxTimestamps {
         Self { sequence: 0, waiting: VecDeque::with_capacity(WAITING_MAX) }
     }
 
-    /// Frames that asked so far.
+    /// Number of frames so far that asked for a timestamp.
     pub(in crate::device) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Back to an earlier number: those since then were not meant.
+    /// Returns to an earlier number: the requests since then are void.
     pub(in crate::device) fn set_sequence(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
 
-    /// The number of a frame that asks.
+    /// Assigns a sequence number to a frame that asks for a timestamp.
     pub(in crate::device) fn next_sequence(&mut self) -> u64 {
         let sequence = self.sequence;
         self.sequence += 1;
         sequence
     }
 
-    /// Notes that a frame left; `false`, and it is forgotten, where too many wait.
+    /// Adds a timestamp; `false`, and it is lost, if too many are pending.
     pub(in crate::device) fn push(&mut self, departure: Departure) -> bool {
         if self.waiting.len() == WAITING_MAX {
             return false;
@@ -46,7 +46,7 @@ impl TxTimestamps {
         true
     }
 
-    /// The oldest.
+    /// The oldest timestamp.
     pub(in crate::device) fn pop(&mut self) -> Option<Departure> {
         self.waiting.pop_front()
     }

@@ -53,7 +53,7 @@ impl Mbuf {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let meta = self.meta();
-        // SAFETY: `data .. data + len` is inside the buffer and initialised (2); nobody writes
+        // SAFETY: `data .. data + len` is inside the buffer and initialised (2); nothing writes
         // while `self` is borrowed (4).
         unsafe { slice::from_raw_parts(meta.data.as_ptr(), meta.len as usize) }
     }

@@ -367,7 +367,7 @@ impl Metadata {
         self.home.mark();
     }
 
-    /// Where the bytes of a view begin.
+    /// Address of the first byte of a view.
     #[cold]
     pub(super) fn view_start(&self) -> usize {
         self.view.as_ref().map_or(self.data, |held| held.data).as_ptr() as usize

@@ -27,7 +27,7 @@ use super::region::Region;
 /// Bytes of a cache line.
 pub(crate) const CACHE_LINE: usize = 64;
 
-/// How a region is cut into buffers.
+/// The division of a region into buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     stride: usize,
@@ -105,7 +105,7 @@ pub struct Pool {
     inner: NonNull<PoolInner>,
 }
 
-/// What the pool and, through their metadata, all its buffers point to.
+/// The state that the pool and, through their metadata, all its buffers point to.
 pub(super) struct PoolInner {
     free: Box<[Cell<NonNull<Metadata>>]>,
     top: Cell<usize>,
@@ -285,7 +285,7 @@ impl Pool {
         self.inner().exhausted.get()
     }
 
-    /// How the buffers are laid out.
+    /// The layout of the buffers.
     pub fn layout(&self) -> Layout {
         self.inner().layout
     }
@@ -417,7 +417,7 @@ pub enum PoolError {
     Stride(usize),
     /// No memory for so many buffers.
     NoMemory {
-        /// Buffers asked for.
+        /// Requested number of buffers.
         buffers: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! The front door: a port by its name, what it subscribes to, and an app for each of its workers.
+//! The port API: a port by its name, its subscriptions, and an app for each of its workers.
 //!
 //! ```no_run
 //! use wirepath::prelude::*;

@@ -2,7 +2,7 @@
 //! bypass the kernel's stack and go to our queues; the kernel receives all others as before.
 //!
 //! ```text
-//!  NIC ─▶ program ── a rule names it ──▶ rx ring ─▶ AfXdpRx      AfXdpTx ─▶ tx ring ─▶ NIC
+//!  NIC ─▶ program ── a rule matches ───▶ rx ring ─▶ AfXdpRx      AfXdpTx ─▶ tx ring ─▶ NIC
 //!            └────── no rule ──▶ kernel   fill ring ◀── pool ──▶            completion ring
 //! ```
 //!

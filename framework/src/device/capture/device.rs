@@ -19,14 +19,14 @@ pub struct CaptureConfig {
     /// The file for queue 0. Queue 3 of `day.pcap` goes to `day.q3.pcap`: each worker writes its
     /// own.
     pub path: PathBuf,
-    /// Which frames.
+    /// The directions to capture.
     pub directions: Directions,
     /// Unix time in ns at the origin of the worker's clock, added to `now` for frames without a
     /// timestamp; 0 writes `now` unchanged.
     pub epoch_ns: u64,
 }
 
-/// Which frames are captured.
+/// The frames to capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Directions {

@@ -9,10 +9,10 @@
 //!   consumer                    producer (private)
 //!   head ──▶ [read] [read] ──▶ tail ──▶ [written, not yet published] ──▶ posted
 //!
-//!   [ long │ where ] ──▶ the bytes of an mbuf in `lent`, which goes home when the slot was given back
+//!   [ long │ address ] ──▶ the bytes of an mbuf in `lent`, which is freed once the slot was returned
 //!
-//!   [ headers, long │ where ] ─┐
-//!   [ headers, long │ where ] ─┴▶ the bytes of one mbuf in `lent`, at the last slot of those that were cut from it
+//!   [ headers, long │ address ] ─┐
+//!   [ headers, long │ address ] ─┴▶ the bytes of one mbuf in `lent`, at the last slot of its segments
 //! ```
 //!
 //! A producer that is dropped copies its lent frames into the slots, with exclusive access to the

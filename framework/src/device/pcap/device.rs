@@ -185,7 +185,7 @@ impl Queue for PcapQueue {
     }
 
     fn buffers(&self) -> Sizing {
-        // A frame is read when there is a buffer for it, and what is sent is written at once.
+        // A frame is read once there is a buffer for it, and a sent frame is written at once.
         Sizing::new().part("reserve", BURST_MAX, "for receiving, however much waits")
     }
 }

@@ -1,11 +1,11 @@
 //! The shared file of a tapped queue, version 1, in words of 64 bits in host byte order.
 //!
 //! ```text
-//! word 0     who writes: magic, version, process, queue, length of the ring, names
-//! word 32    written by listeners: that one is there, and how much of a frame it wants
-//! word 48    written by the worker: how far the ring is
+//! word 0     the writer: magic, version, process, queue, length of the ring, names
+//! word 32    written by listeners: the beat of one, and the bytes requested of a frame
+//! word 48    written by the worker: positions of the ring
 //! word 64    marks: where a record begins in each 64th of the ring
-//! word 128   the ring, a power of two of words: one record after the other, as `ring.rs` says
+//! word 128   the ring, a power of two of words: one record after the other, see `ring.rs`
 //! ```
 //!
 //! Words of different writers are two cache lines apart: x86 fetches lines in pairs.

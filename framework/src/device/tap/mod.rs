@@ -23,8 +23,8 @@
 //!
 //! ```text
 //!   worker                         /dev/shm/wirepath/feed-handler.4711.tap             wirepath capture
-//!   TapRx, TapTx ──frames──▶ | who | beat | claimed written rx tx | marks | ring | ──▶ Listener
-//!        ▲────── is somebody there, and what time is it ──┘◀───────── beat ─────────────┘
+//!   TapRx, TapTx ──frames──▶ | id | beat  | claimed written rx tx | marks | ring | ──▶ Listener
+//!        ▲──────── is a listener there, and the time ─────┘◀───────── beat ─────────────┘
 //! ```
 //!
 //! Measured on a wire in memory (callgrind, release build without target flags): without a listener

@@ -2,9 +2,9 @@
 //! overrun and know by how much.
 //!
 //! ```text
-//!   record: | kept, original len | what it is | when | rx before | tx before | the frame's bytes, in words |
+//!   record: | kept, original len | kind | time | rx before | tx before | the frame's bytes, in words |
 //!   CLAIMED ── raised before a record is written: everything older than CLAIMED - capacity may be overwritten
-//!   WRITTEN ── raised behind it: everything before it is whole
+//!   WRITTEN ── raised after it: every record before WRITTEN is whole
 //! ```
 //!
 //! Positions count words since the ring was made and only grow; position p stands at p modulo the

@@ -115,9 +115,9 @@ pub enum Occasion {
 impl Guardian {
     /// Finds the process and opens everything needed; from here on its end is not missed.
     ///
+    /// # Errors
     /// No such process, or more than one; or this user may not inspect it, or may not send frames
     /// at all, even if none are to be sent yet.
-    /// also where none are to be sent yet.
     pub fn new(directory: &Path, target: &Target) -> Result<Self, GuardError> {
         let pid = match target {
             Target::Pid(pid) => *pid,

@@ -5,9 +5,9 @@
 //! sends the RSTs:
 //!
 //! ```text
-//!  worker ──Roster──▶ shared file ◀──looks for new ones── Guardian ◀──pidfd── the kernel: it has died
+//!  worker ──Roster──▶ shared file ◀──scans for new ones── Guardian ◀──pidfd── the kernel: it has died
 //!                        └──open connections──▶ Resets ──RST, probe──▶ packet socket ──▶ peers
-//!                                                  ▲────what they answer────────┘
+//!                                                  ▲───────their answers────────┘
 //! ```
 //!
 //! It acts if a roster has lost its writer with connections open: the process was killed, has

@@ -8,8 +8,8 @@
 //!
 //! ```text
 //!  kernel --messages--> decode --changes--> Tables --view of one interface--> HostSync ==ring==> Follower --> Host
-//!    ^                                        ^ a dump, where a message was lost                   |
-//!    +----requests for neighbors--------------------------------- NeighborRequests <==ring== wishes -----+
+//!    ^                                        ^ a dump after the loss of a message                 |
+//!    +----requests for neighbors--------------------------------- NeighborRequests <==ring== requests ---+
 //! ```
 //!
 //! The kernel sends and answers ARP on its interfaces, so our frames use the neighbors in its

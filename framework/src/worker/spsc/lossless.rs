@@ -338,7 +338,7 @@ impl<T> Drop for Ring<T> {
         let mut position = self.consumer.0.index.load(Ordering::Acquire);
         while position != tail {
             self.slot(position).with_mut(|slot| {
-                // SAFETY: nobody else is left (4), and head..tail is initialised (2); each position
+                // SAFETY: both ends are gone (4), and head..tail is initialised (2); each position
                 // is dropped once.
                 unsafe { (*slot).assume_init_drop() };
             });

@@ -6,7 +6,7 @@
 //! ```text
 //!  Ethernet ─▶ tags ─▶ IPv4 ─▶ ports ─▶ [rules with ports] ─▶ [with addresses] ─▶ [with link fields] ─▶ [any] ─▶ kernel
 //!     └───────────┴──────┴──── does not parse: enters further right ──┴───────────────────┘
-//!                                                    a hit anywhere ─▶ socket of the queue, or kernel where none is open
+//!                                                    a hit anywhere ─▶ socket of the queue, or kernel if none is open
 //! ```
 //!
 //! Values from the packet are loaded where they are used and not kept, so the verifier tracks few

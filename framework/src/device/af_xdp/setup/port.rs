@@ -44,7 +44,7 @@ const LINKS_SINCE: (u32, u32) = (5, 9);
 /// A program on an interface.
 pub(in crate::device::af_xdp) struct Port {
     pub(in crate::device::af_xdp) interface: Interface,
-    /// Where it runs: never [`Mode::Auto`].
+    /// The mode in use: never [`Mode::Auto`].
     pub(in crate::device::af_xdp) mode: Mode,
     /// Why it does not run in the driver, if that was preferred.
     pub(in crate::device::af_xdp) fallback: Option<String>,

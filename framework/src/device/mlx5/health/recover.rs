@@ -3,7 +3,7 @@
 //! owns the ring counts the frame by its reason, and recovers:
 //!
 //! ```text
-//!  error CQE ──▶ reset: the NIC lets go ──▶ CQ read dry, mbufs home, indices 0 ──▶ ready: the NIC takes it up empty
+//!  error CQE ──▶ reset: the NIC releases it ──▶ CQ drained, mbufs freed, indices 0 ──▶ ready: the NIC owns it again, empty
 //! ```
 //!
 //! Send and receive have separate objects, so one continues while the other recovers. Repeated

@@ -2,7 +2,7 @@
 //! per burst.
 //!
 //! ```text
-//!  CQEs that are ours, in order ──▶ barrier ──▶ each: length checked, mbuf made of the slot's buffer, a fresh one posted
+//!  CQEs owned by us, in order   ──▶ barrier ──▶ each: length checked, mbuf made of the slot's buffer, a fresh one posted
 //!  anything else: one at a time, by its name                                   └──▶ consumer index, then producer index
 //! ```
 //!

@@ -18,6 +18,7 @@
 //! 1. The parts of a queue are correct ([`Keeper`](super::super::setup::parts::Keeper)): at
 //!    `register` there are twice `blueflame_len` bytes to be written in aligned words of eight or
 //!    in blocks, or eight bytes if `blueflame_len` is zero, as long as the keeper lives.
+//! 2. `offset` is zero or `blueflame_len`, a multiple of 64, and at most `blueflame_len` bytes are
 //!    written behind it.
 //! 3. If `blueflame_len` is not zero, only one queue writes to the register: set-up obtained a
 //!    dedicated one. A plain doorbell may share its register with others: each of them writes the

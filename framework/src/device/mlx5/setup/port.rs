@@ -332,7 +332,7 @@ impl<M: Clone> Group<M> {
     }
 
     /// Queue `idx` ends: it is removed here first, then `close` removes the rules, and then it may
-    /// be destroyed. If its send half remains, it need not wait for answers that it does not want.
+    /// be destroyed. If its send half remains, it may go on sending: it expects no answers.
     fn leave(&mut self, idx: u16, close: impl FnOnce()) {
         self.hearing[usize::from(idx)].store(true, Ordering::Release);
         let member = self.members[usize::from(idx)].take();

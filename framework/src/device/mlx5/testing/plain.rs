@@ -212,9 +212,9 @@ pub struct PlainConfig {
 pub enum PlainStamps {
     /// None.
     Off,
-    /// Ticks as they are.
+    /// Raw ticks.
     Ticks,
-    /// Ticks of a nanosecond since the epoch.
+    /// Ticks of one nanosecond since the epoch.
     Wall,
     /// Seconds and nanoseconds.
     RealTime,
@@ -247,22 +247,22 @@ impl Default for PlainConfig {
     }
 }
 
-/// A ConnectX of one receiving queue that does nothing on its own.
+/// A ConnectX with one receive queue that does nothing on its own.
 pub struct PlainNic {
     /// Its completion queue.
     pub cq: PlainCq,
     /// Its ring.
     pub rq: PlainRq,
-    /// The index of the WQE that it fills next.
+    /// The index of the next WQE to fill.
     pub wqe_idx: u32,
-    /// Of a striding ring the stride that it fills next, and where frames land.
+    /// On a striding ring the next stride to fill, and the ring's buffer.
     pub stride: u32,
     landing: Option<(Arc<Region>, u32, u32)>,
-    /// What set-up's objects were asked for, and what they answer.
+    /// The calls that set-up's objects received, and their answers.
     pub objects: Rc<PlainObjects>,
 }
 
-/// What stands for verbs objects.
+/// Fake verbs objects.
 #[derive(Debug, Default)]
 pub struct PlainObjects {
     /// Calls of `reset`.
@@ -271,9 +271,9 @@ pub struct PlainObjects {
     pub readies: Cell<u32>,
     /// Calls of `reset` that fail from now on.
     pub failing: Cell<u32>,
-    /// Calls of `ready` that do.
+    /// Calls of `ready` that fail from now on.
     pub failing_readies: Cell<u32>,
-    /// Frames that found no buffer, to be told.
+    /// Frames that found no buffer, to be reported.
     pub out_of_buffer: Cell<u64>,
     /// Fell into error without a CQE.
     pub has_failed: Cell<bool>,
@@ -304,7 +304,7 @@ impl Objects for Fake {
     }
 }
 
-/// A clock of a nanosecond a tick that began at the epoch.
+/// A clock with ticks of one nanosecond that started at the epoch.
 const RELATION: Relation = Relation { ns: 0, ticks: 0, fraction: 0, mult: 1 << 20, shift: 20, mask: (1 << 62) - 1 };
 
 impl QueueStatus for Fake {
@@ -329,7 +329,7 @@ impl QueueStatus for Fake {
     }
 }
 
-/// A receiving half over plain memory, and the NIC's side of it.
+/// A receive half over plain memory, and the NIC's side of it.
 pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, PlainNic) {
     let (cq, nic_cq) = PlainCq::new(config.cqes, config.cqe_len);
     let (rq, nic_rq) = PlainRq::new(config.wqes, config.stride, config.striding);
@@ -366,12 +366,12 @@ pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, Pla
 }
 
 impl PlainNic {
-    /// WQEs that were posted and not filled.
+    /// WQEs that were posted and are not filled.
     pub fn room(&self) -> u32 {
         self.rq.producer_index().wrapping_sub(self.wqe_idx) & 0xffff
     }
 
-    /// Of a striding ring: who keeps the memory where frames land.
+    /// On a striding ring: the number of keepers of its buffer.
     pub fn landing_keepers(&self) -> usize {
         self.landing.as_ref().map_or(0, |(region, ..)| Arc::strong_count(region))
     }
@@ -388,8 +388,8 @@ impl PlainNic {
         self.wqe_idx = idx.wrapping_add(1);
     }
 
-    /// Completes the next WQEs with frames of these lengths in one session; hashes, if that is what
-    /// its entries carry, count from 1.
+    /// Completes the next WQEs with frames of these lengths in one session; hashes, if its entries
+    /// carry them, count from 1.
     pub fn session(&mut self, lens: &[u32], fill: impl FnOnce(&mut [u8; 64])) {
         let idx = self.wqe_idx;
         let mini = |(hash, len): (u32, &u32)| u64::to_be_bytes(u64::from(hash) << 32 | u64::from(*len));
@@ -401,9 +401,9 @@ impl PlainNic {
         self.wqe_idx = idx.wrapping_add(lens.len() as u32);
     }
 
-    /// Of a striding ring: writes a frame where the next one belongs, behind a filler if it does
-    /// not fit the rest of its WQE, and returns its mini entry with its WQE and stride. Nothing is
-    /// told yet but the filler.
+    /// On a striding ring: writes the next frame into its strides, behind a filler if it does not
+    /// fit the rest of its WQE, and returns its mini CQE with its WQE and stride. Only the filler is
+    /// completed here.
     fn land(&mut self, frame: &[u8]) -> (u32, u32, [u8; 8]) {
         let (stride_len, strides) = self.shape();
         let needed = (frame.len() as u32).div_ceil(stride_len).max(1);
@@ -430,7 +430,7 @@ impl PlainNic {
         self.landing.as_ref().map_or((1, 1), |(_, stride_log, strides_log)| (1 << stride_log, 1 << strides_log))
     }
 
-    /// Of a striding ring: completes a frame.
+    /// On a striding ring: completes a frame.
     pub fn strided(&mut self, frame: &[u8], fill: impl FnOnce(&mut [u8; 64])) {
         let (wqe, first, mini) = self.land(frame);
         self.cq.complete(2, 0, |cqe| {
@@ -440,8 +440,7 @@ impl PlainNic {
         });
     }
 
-    /// Of a striding ring: completes frames in one session, which may go over the end of a WQE
-    /// where that is full.
+    /// On a striding ring: completes frames in one session, which may span WQEs as they fill up.
     pub fn strided_session(&mut self, frames: &[&[u8]]) {
         let landed: Vec<_> = frames.iter().map(|frame| self.land(frame)).collect();
         let minis: Vec<_> = landed.iter().map(|(.., mini)| *mini).collect();

@@ -5,7 +5,7 @@ use super::ledger::Load;
 use super::multi::Multi;
 use crate::device::mlx5::send::wqe::Opcode;
 
-/// How far a dry run of sending goes ([`Mlx5Tx::warm`](super::super::super::Mlx5Tx::warm)).
+/// The depth of a dry run of sending ([`Mlx5Tx::warm`](super::super::super::Mlx5Tx::warm)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WarmUp {

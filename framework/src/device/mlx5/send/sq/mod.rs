@@ -2,12 +2,12 @@
 //! that are freed when they complete.
 //!
 //! ```text
-//!   done            rung                        posted
-//!   ──▶ [the NIC's] ──▶ [written, not yet told] ──▶ [free] ──▶ done + blocks        positions count blocks of 64 bytes
-//!                                                 └ the open multi-packet WQE
+//!   done            rung                           posted
+//!   ──▶ [the NIC's] ──▶ [written, no doorbell yet] ──▶ [free] ──▶ done + blocks        positions count blocks of 64 bytes
+//!                                                    └ the open multi-packet WQE
 //! ```
 //!
-//! The caller decides the content of a WQE: he writes its units behind the control segment, then
+//! The caller decides the content of a WQE: it writes the units behind the control segment, then
 //! posts it. A WQE begins at a block and may wrap around the end of the ring. A WQE is signaled
 //! every some blocks, and before a doorbell if mbufs wait for the last WQE, so that no mbuf remains
 //! in a ring that falls silent.

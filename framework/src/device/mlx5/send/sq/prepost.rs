@@ -2,8 +2,8 @@
 //! decided on all but some of its bytes. To fire it, the caller writes these bytes, and rings.
 //!
 //! ```text
-//!   rung          posted
-//!   ──▶ [not told] ──▶ [the WQE that stands] free ..       nothing is booked of it
+//!   rung             posted
+//!   ──▶ [no doorbell] ──▶ [preposted WQE] free ..           not in the ledger
 //! ```
 //!
 //! Its index, its signal and its blocks are those of the next WQE, so any other post overwrites it
