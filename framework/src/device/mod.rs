@@ -157,7 +157,7 @@ pub enum RxState {
 /// | `memory` | a store |
 /// | `mlx5` | two writes: one to memory, one to the NIC's register, which BlueFlame makes the frame itself |
 /// | `af_xdp` with copies | a sendto(2), within which the kernel sends all that the ring holds |
-/// | `af_xdp` without copies | the same call where the driver sleeps and asks for it, else a store |
+/// | `af_xdp` without copies | the same call if the driver sleeps and needs a wakeup, else a store |
 /// | `pcap` | the frames are written as with a doorbell |
 pub trait TxQueue {
     /// Posts a frame, linear or a chain of segments, with its offloads. A full ring returns the

@@ -265,7 +265,7 @@ impl Mbuf {
         Held { buffer: self.0, data: meta.data, len: meta.len, rest_len: meta.rest_len }
     }
 
-    /// As [`hold`](Self::hold), of `len` bytes from `offset`. Panics where they are not inside the
+    /// As [`hold`](Self::hold), of `len` bytes from `offset`. Panics if they are not inside the
     /// first segment.
     #[inline(always)]
     pub fn hold_part(&self, offset: usize, len: usize) -> Held {

@@ -415,7 +415,7 @@ pub enum PoolError {
     /// A stride that is no multiple of a cache line, too small for metadata and headroom, or over
     /// 64 KiB.
     Stride(usize),
-    /// No memory for so many buffers.
+    /// No memory for this number of buffers.
     NoMemory {
         /// Requested number of buffers.
         buffers: usize,

@@ -112,7 +112,7 @@ impl fmt::Debug for Region {
 pub enum RegionError {
     /// The kernel refused the mapping.
     Map(hugepages::MapError),
-    /// The heap cannot allocate so many bytes.
+    /// The heap cannot allocate this number of bytes.
     TooLarge(usize),
 }
 

@@ -134,7 +134,7 @@ impl EtherType {
         matches!(self, Self::VLAN | Self::QINQ)
     }
 
-    /// True where the number is the length of an 802.3 frame (IEEE 802.3 3.2.6).
+    /// True if the number is the length of an 802.3 frame (IEEE 802.3 3.2.6).
     #[inline]
     pub const fn is_length(self) -> bool {
         self.0 < 0x0600

@@ -116,7 +116,7 @@ const OVERHEARD_PER_TURN: usize = 4;
 /// Turns without progress after which `hang_up` gives up on the device.
 const HANG_UP_TURNS: u32 = 1 << 16;
 
-/// Every so many publications one reads the counters that the device does not keep itself, each
+/// Once per this many publications it reads the counters that the device does not keep itself, each
 /// some tens of milliseconds at full speed: a system call on AF_XDP, none on mlx5.
 const REFRESH_PUBLICATIONS: u64 = 4_096;
 

@@ -182,7 +182,7 @@ pub(super) fn tag(first: &[u8], vlan: Option<u16>, to: &mut [u8]) -> usize {
     first.len() + TAG_LEN
 }
 
-/// The first bytes. Panics where there are fewer.
+/// The first `N` bytes. Panics if there are fewer.
 #[inline(always)]
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let Some(array) = bytes.first_chunk() else { panic!("a header is as long as was checked") };

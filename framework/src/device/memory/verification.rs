@@ -2,7 +2,7 @@
 //! those with a correct checksum as good.
 //!
 //! ```text
-//!  [ link, IPv4 │ TCP │ payload ········· ]   in the ring, or where it was cut from
+//!  [ link, IPv4 │ TCP │ payload ········· ]   in the ring, or in the segmented packet's buffer
 //!      copied    └─ copied and summed ───┘    the payload is read once
 //! ```
 //!
@@ -80,7 +80,7 @@ mod tests {
     use crate::wire::Ipv4Fields;
     use crate::wire::tcp::{self, TcpFields, TcpFlags, TcpHeader};
 
-    /// A frame with a correct checksum and so many bytes of payload.
+    /// A frame with a correct checksum and `payload_len` bytes of payload.
     fn frame(payload_len: usize) -> Vec<u8> {
         let payload: Vec<u8> = (0..payload_len).map(|at| (at * 7 + (at >> 8)) as u8).collect();
         let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));

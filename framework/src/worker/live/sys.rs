@@ -13,8 +13,8 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// Bytes of a `struct sockaddr_storage`, and where it begins in the requests: behind the
-/// interface's number, aligned.
+/// Bytes of a `struct sockaddr_storage`, and its offset in the requests: behind the interface
+/// index, aligned.
 const ADDRESS_LEN: usize = size_of::<libc::sockaddr_storage>();
 const FIRST_ADDRESS: usize = 8;
 /// linux/in.h
@@ -23,10 +23,10 @@ const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
 /// linux/icmp.h
 const ICMP_FILTER: libc::c_int = 1;
 
-/// Makes `socket` a member of `group` on interface number `interface`, for one source or for all.
-/// It is one until it is closed.
+/// Joins `socket` to `group` on interface number `interface`, for one source or for all, until the
+/// socket is closed.
 pub(super) fn join(socket: &UdpSocket, interface: u32, group: Ipv4Addr, source: Option<Ipv4Addr>) -> io::Result<()> {
-    // `struct group_source_req`, of which `struct group_req` is the front.
+    // `struct group_source_req`, which starts like `struct group_req`.
     let mut request = [0; FIRST_ADDRESS + 2 * ADDRESS_LEN];
     request[..4].copy_from_slice(&interface.to_ne_bytes());
     put_address(&mut request[FIRST_ADDRESS..], group);
@@ -39,7 +39,7 @@ pub(super) fn join(socket: &UdpSocket, interface: u32, group: Ipv4Addr, source: 
     }
 }
 
-/// A socket that gets a copy of each ICMP error that comes to the kernel on an interface (raw(7)).
+/// A socket that gets a copy of each ICMP error that the kernel receives on an interface (raw(7)).
 pub(super) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
     // SAFETY: no address is passed.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
@@ -48,8 +48,7 @@ pub(super) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
     }
     // SAFETY: the descriptor is new and has no other owner (2).
     let socket = unsafe { UdpSocket::from_raw_fd(fd) };
-    // A bit for each type that is not wanted: all but unreachable, time exceeded and parameter
-    // problem.
+    // A set bit filters a type out: all but unreachable, time exceeded and parameter problem.
     let unwanted: u32 = !(1 << 3 | 1 << 11 | 1 << 12);
     set(&socket, libc::SOL_RAW, ICMP_FILTER, &unwanted.to_ne_bytes())?;
     set(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, interface.as_bytes())?;

@@ -82,8 +82,8 @@ impl Machine {
         is_interface_name(name) && self.path(&format!("sys/class/net/{name}")).exists()
     }
 
-    /// The NUMA node of a network interface's device. `None` for virtual interfaces, and where the
-    /// firmware does not say (the kernel writes -1).
+    /// The NUMA node of a network interface's device. `None` for virtual interfaces, and if the
+    /// firmware does not report it (the kernel writes -1).
     pub fn node_of_interface(&self, name: &str) -> Option<usize> {
         if !is_interface_name(name) {
             return None;

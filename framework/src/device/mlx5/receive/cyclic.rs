@@ -14,9 +14,9 @@ use super::rq;
 use super::rq::Rq;
 use crate::mem::{Burst, Pool, RxMeta, RxMetaMinimal};
 
-/// Vacant WQEs that get buffers per turn: a pool that recovers beside a long ring must not keep the
-/// worker from its other work. More than a burst, so that the ring fills however fast frames
-/// arrive; each is some 20 ns.
+/// Maximum number of vacant WQEs refilled per turn, at some 20 ns each: after an exhausted pool has
+/// recovered, a long ring must not keep the worker from its other work. More than a burst, so that
+/// the ring fills however fast frames arrive.
 const REFILL_MAX: u32 = 64;
 
 /// Receives up to `limit` frames of any kind into `burst`.

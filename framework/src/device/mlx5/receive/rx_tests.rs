@@ -648,7 +648,7 @@ fn index_that_an_old_libmlx5_wrote_into_the_record_is_put_right() {
     assert_eq!(rig.lens(64).len(), 40);
     rig.nic.cq.complete(14, 0, |cqe| cqe[55] = 1);
     rig.lens(64);
-    // `mlx5_cq_clean` counts from an index of its own, where it does not know that the CQ is ours.
+    // `mlx5_cq_clean` counts from an index of its own, unless it knows that we own the CQ.
     rig.nic.cq.set_consumer_index(1);
     rig.later();
     rig.lens(64);

@@ -116,8 +116,8 @@ impl Doorbell {
     #[inline(always)]
     fn write_block(&mut self, idx: usize, block: &Block) {
         // SAFETY: inside the half (1, 2), of which BlueFlame writes at most `blueflame_len` bytes;
-        // it reads 64 bytes of ours, and clobbers four named registers. The compiler could split an
-        // intrinsic.
+        // it reads 64 bytes of ours, and clobbers four named registers. Not an intrinsic, as the
+        // compiler could split its store.
         unsafe {
             core::arch::asm!(
                 "ld1 {{v0.16b, v1.16b, v2.16b, v3.16b}}, [{block}]",

@@ -9,8 +9,8 @@
 //!
 //! The caller decides the content of a WQE: it writes the units behind the control segment, then
 //! posts it. A WQE begins at a block and may wrap around the end of the ring. A WQE is signaled
-//! every some blocks, and before a doorbell if mbufs wait for the last WQE, so that no mbuf remains
-//! in a ring that falls silent.
+//! at a fixed interval of blocks, and before a doorbell if mbufs wait for the last WQE, so that no
+//! mbuf remains in a ring that falls silent.
 
 mod dry_run;
 mod ledger;
@@ -36,7 +36,7 @@ use prepost::Standing;
 pub(in crate::device::mlx5) const BLOCKS_MIN: u32 = 8;
 /// Most blocks of a ring: a WQE index has 16 bits, and `posted - done` must be less than that.
 pub(in crate::device::mlx5) const BLOCKS_MAX: u32 = 32_768;
-/// A WQE is signaled after a quarter of the ring, and after so many blocks: a CQE costs the NIC a
+/// A WQE is signaled at least every quarter of the ring, and every 64 blocks: a CQE costs the NIC a
 /// write over PCIe, and mbufs that are freed late are cold.
 const SIGNAL_BLOCKS_MAX: u32 = 64;
 
