@@ -38,8 +38,8 @@ pub struct PathMtuConfig {
     /// report costs a packet. By default 64.
     pub destinations_max: usize,
     /// Bytes; smaller claims are raised to this. Linux uses 552 (`min_pmtu`): a forger cannot make
-    /// us send tiny packets, and no link of today has less. Above the MTU of a link on the path, all
-    /// full packets are lost there. By default 552.
+    /// us send tiny packets, and no link of today has less. Above the MTU of a link on the path,
+    /// all full packets are lost there. By default 552.
     pub mtu_min: u16,
     /// How long a claim is valid. RFC 1191 6.3 recommends ten minutes, and forbids trying a larger
     /// one before five; longer keeps packets small after the path has changed. By default ten

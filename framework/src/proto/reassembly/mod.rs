@@ -46,8 +46,8 @@ pub const PIECES_PER_DATAGRAM_MAX: usize = 64;
 /// counted here, so the pool needs [`pieces`](Self::pieces) buffers for reassembly.
 #[derive(Clone, Copy, Debug)]
 pub struct ReassemblyCapacity {
-    /// Incomplete datagrams, about 64 bytes each and 128 to 256 of table; one at least. Fragments of
-    /// further ones are dropped until one is complete or times out.
+    /// Incomplete datagrams, about 64 bytes each and 128 to 256 of table; one at least. Fragments
+    /// of further ones are dropped until one is complete or times out.
     pub datagrams: usize,
     /// Pieces of all of them together, 16 bytes and a handle each, and as many buffers of the pool.
     /// At least `pieces_per_datagram`.
