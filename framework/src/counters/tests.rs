@@ -217,7 +217,7 @@ fn clean_removes_nothing_that_is_not_ours() {
 }
 
 /// A second link to a file, which other users may make if the kernel permits it
-/// (`fs.protected_hardlinks`), costs the name and never the file.
+/// (`fs.protected_hardlinks`), is removed like the first; a link elsewhere keeps the file.
 #[test]
 fn hard_link_costs_the_file_nothing() {
     let (directory, stale) = damaged(|_| {});

@@ -409,7 +409,7 @@ fn release_held(buffer: NonNull<Metadata>) {
     meta.refs.set(1);
 }
 
-/// The same for a buffer with several further handles or none, with a chain now or before, or for a
+/// The same for every other marked buffer: with several more handles, with none, with a chain, or a
 /// view.
 #[inline(never)]
 fn release_other(buffer: NonNull<Metadata>) {

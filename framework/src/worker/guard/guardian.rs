@@ -500,7 +500,7 @@ pub enum GuardError {
     },
     /// No running process has a roster in this directory.
     NoRoster(PathBuf),
-    /// More than one process has: their names.
+    /// Several processes have a roster: their names.
     Several(Vec<String>),
     /// Only processes of other users match: their names.
     OfOthers(Vec<String>),
@@ -745,8 +745,7 @@ mod tests {
         check(&outside, 1, false);
     }
 
-    /// Any user can choose a name, so a name alone does not make anyone guard another user's
-    /// process.
+    /// Any user can choose a name, so another user's process is never guarded by its name.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn process_of_another_user_is_guarded_only_by_its_number() {

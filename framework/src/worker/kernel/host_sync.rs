@@ -109,8 +109,8 @@ impl HostSync {
         Ok(())
     }
 
-    /// As many as the host can hold: first requested ones, then static ones, then those it already
-    /// has.
+    /// Selects the neighbors that fit the host: first requested ones, then static ones, then those
+    /// it already has.
     fn choose_neighbors(&mut self, view: &View, wants: impl Fn(Ipv4Addr) -> bool) -> Neighbors {
         let excess = view.neighbors.len().saturating_sub(self.neighbors_max);
         if excess == 0 {
