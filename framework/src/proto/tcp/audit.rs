@@ -1,9 +1,9 @@
-//! Whether all is well with the timers, for tests and simulators, which ask between two calls: a
-//! timer that is lost shows in nothing else but a connection that falls silent, perhaps, once,
-//! after minutes.
+//! Checks the timers, for tests and simulators, between two calls: a lost timer shows only as a
+//! connection that falls silent, perhaps, once, after minutes.
 //!
-//! The rules stand here once more, apart from the code that keeps them, so that one mistake does
-//! not hide another. It changes nothing and walks over all connections: nothing that runs asks.
+//! The rules are written here a second time, apart from the code that follows them, so that one
+//! mistake does not hide another. It changes nothing and walks over all connections: production
+//! code does not call it.
 
 use core::fmt;
 
@@ -15,14 +15,14 @@ use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
-/// Steps of the wheel in one tick that a connection takes at most: to be sorted in on each level,
-/// taken and looked for, and a bit more.
+/// Steps of the wheel in one tick that a connection takes at most: moved down on each level, taken
+/// and searched for, and a few more.
 const STEPS_OF_ONE: usize = 10;
 
-/// A timer that is lost, or one that nobody has set.
+/// A lost timer, or a deadline without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerFault {
-    /// The place of the connection and its state, where it has one; none where it is the wheel.
+    /// The connection's slot and state, where it has one; none for the wheel.
     pub place: Option<(u32, Option<State>)>,
     /// What is wrong.
     pub what: &'static str,
@@ -39,9 +39,9 @@ impl fmt::Display for TimerFault {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Whether each connection that waits for a moment will be looked at by then, and each that has
-    /// something to do at all; and whether what was due at `ticked_at`, the last
-    /// [`tick`](Self::tick), was done then. Walks over all connections and deadlines: for tests.
+    /// Whether each connection with a deadline or with other work will be processed by then; and
+    /// whether what was due at `ticked_at`, the last [`tick`](Self::tick), was done then. Walks
+    /// over all connections and deadlines: for tests.
     pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), TimerFault> {
         if self.is_empty() && self.shared.wheel.is_empty() {
             return Ok(());
@@ -72,7 +72,7 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P> Shared<P> {
-    /// What is owed at the end of the burst.
+    /// Work that is due at the end of the burst.
     fn check_flush(&self, slot: u32, connection: &Connection) -> Result<(), &'static str> {
         let is_listed = connection.has(OutputFlags::IN_FLUSH);
         let waits = connection.send.next_unsent != NIL || connection.sack.lost_len != 0;
@@ -92,8 +92,8 @@ impl<P> Shared<P> {
 }
 
 impl Connection {
-    /// One entry of the wheel, which is what the connection thinks it is, and not behind the
-    /// earliest deadline.
+    /// The wheel has one entry for the connection, with the tick that the connection records, and
+    /// no later than its earliest deadline.
     fn check_wheel(&self, slot: u32, wheel: &Wheel) -> Result<(), &'static str> {
         let earliest = self.deadlines().into_iter().min().unwrap_or(Instant::MAX);
         let Some(due) = wheel.due(slot) else {
@@ -103,7 +103,7 @@ impl Connection {
             ];
             return first_broken(&rules);
         };
-        // What was due already when it was set stands at the next tick.
+        // A deadline that had passed when it was set is entered at the next tick.
         let is_behind = |tick: u32| (due.wrapping_sub(tick) as i32) > 0 && !wheel.is_next(due);
         let rules = [
             (self.clock.wheel_tick == NIL, "the wheel comes by, and it does not know"),
@@ -113,7 +113,7 @@ impl Connection {
         first_broken(&rules)
     }
 
-    /// All moments that something is to happen at, as RFC 9293 3.8 and the options ask for them.
+    /// All deadlines that RFC 9293 3.8 and the options require.
     fn deadlines(&self) -> [Instant; 5] {
         let only = |counts: bool, at: Instant| if counts { at } else { Instant::MAX };
         let user_timeout = Duration::from_millis(self.options.user_timeout_ms.into());
@@ -129,13 +129,13 @@ impl Connection {
         ]
     }
 
-    /// A rate holds back until its moment comes, and nobody after it.
+    /// A rate holds a connection back until its time, and no longer.
     fn check_pace(&self, ticked_at: Option<Instant>) -> Result<(), &'static str> {
         let is_over = ticked_at.is_some_and(|at| self.rare_clock.pace_at + Duration::from_nanos(Wheel::TICK_NS) <= at);
         first_broken(&[(self.has(OutputFlags::PACED) && is_over, "its rate holds back, and the moment is over")])
     }
 
-    /// Who waits for something has set a time for it.
+    /// A connection that waits for an event has a deadline for it.
     fn check_deadlines(&self) -> Result<(), &'static str> {
         let sends = (State::Established..=State::LastAck).contains(&self.state);
         let is_silent = self.clock.timer_at == Instant::MAX;

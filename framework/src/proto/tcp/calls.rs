@@ -1,4 +1,4 @@
-//! What an app may ask of the machine (RFC 9293 3.10.1 to 3.10.6).
+//! The app's calls of the machine (RFC 9293 3.10.1 to 3.10.6).
 
 use core::net::SocketAddrV4;
 
@@ -23,8 +23,9 @@ impl<P: Payload> Tcp<P> {
         self.listeners.open(local, options)
     }
 
-    /// Listens no more. Handshakes that are not done are forgotten, their peers told when they go
-    /// on; connections stay. False where there is no such listener. Walks over all connections.
+    /// Closes a listener. Handshakes that are not done are removed, and their peers reset when they
+    /// continue; connections stay. False where there is no such listener. Walks over all
+    /// connections.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
         if self.listeners.get_mut(id).is_none() {
             return false;
@@ -38,8 +39,8 @@ impl<P: Payload> Tcp<P> {
         self.listeners.close(id)
     }
 
-    /// Begins a connection; `Connected` or `Closed` tells what became of it. Local port 0 takes a
-    /// free one.
+    /// Opens a connection; `Connected` or `Closed` reports the outcome. Local port 0 takes a free
+    /// one.
     pub fn connect<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -60,7 +61,7 @@ impl<P: Payload> Tcp<P> {
         if !makes_room && !self.can_make_room() {
             return Err(ConnectError::TooMany { limit: self.shared.config.connections_max });
         }
-        // Nothing refuses any more: what is in the way may go.
+        // Nothing can fail any more: an old connection in the way is removed.
         if let Some(last) = last {
             self.give_up(last, now, output);
         }
@@ -78,7 +79,7 @@ impl<P: Payload> Tcp<P> {
         Ok(ConnectionId { slot, generation: cx.connection.generation })
     }
 
-    /// The ends of a connection that is to be begun. Changes nothing yet.
+    /// The ends of a connection that is to be opened. Changes nothing yet.
     fn claim(&mut self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
         match flow.local.port() {
             0 => self.choose_port(flow, options, now).ok_or(ConnectError::NoPort { remote: flow.remote }),
@@ -86,10 +87,10 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The same where the local port is named. Whoever names it again means what has it still and
-    /// goes on unheard: that would be in the way for as long as a silent peer is tried, and the app
-    /// has been told that nobody waits for it. Linux refuses (`__inet_check_established`), but
-    /// gives an orphan up sooner.
+    /// The same with a named local port. An app that names a port again gives up the closed
+    /// connection that still lingers there: it would block the port for as long as a silent peer is
+    /// retried, and the app has been told that its result is not reported. Linux refuses
+    /// (`__inet_check_established`), but gives an orphan up sooner.
     fn claim_named(&self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
         match self.flows.get(flow.into()).map(|&slot| (slot, &self.connections[slot])) {
             Some((slot, last)) if last.is_unheard() => {
@@ -122,7 +123,7 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The ends of a connection that is over, or goes on unheard, are free.
+    /// Frees the ends of a connection that is over, or lingers after `close`.
     fn give_up<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
         match self.connections[slot].state {
             State::TimeWait => self.end_time_wait(slot, now, output),
@@ -131,15 +132,15 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Ends a connection that goes on unheard, and its place is free.
+    /// Ends a connection that lingers after `close`, and frees its slot.
     fn end_unheard<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
         self.context(slot, output, now).abort();
         self.release(slot);
     }
 
-    /// How long the ends of a connection in TIME-WAIT are not to be had for another. With
-    /// timestamps that is until ours have certainly moved on: late segments are known by them
-    /// (RFC 6191 2, RFC 7323 5; Linux: `tcp_tw_reuse`).
+    /// How long the ends of a connection in TIME-WAIT cannot be reused. With timestamps that is
+    /// until ours have certainly advanced: late segments are recognized by them (RFC 6191 2, RFC
+    /// 7323 5; Linux: `tcp_tw_reuse`).
     fn wait_for_reuse(&self, last: &Connection, options: &ConnectionOptions, now: Instant) -> Duration {
         let mut free_at = last.rare_clock.idle_at;
         if options.timestamps && last.has(InputFlags::TIMESTAMPS) {
@@ -149,22 +150,22 @@ impl<P: Payload> Tcp<P> {
     }
 }
 
-/// The ends of a connection in TIME-WAIT may be those of another after so long, where both have
+/// Time after which the ends of a connection in TIME-WAIT may be reused, where both sides have
 /// timestamps.
 const REUSE_AFTER: Duration = Duration::from_secs(1);
 
-/// Ends that are to be had.
+/// Ends that may be used.
 pub(super) struct Claim {
     pub(super) flow: Flow,
-    /// Who has them still, and is over.
+    /// The connection that still has them, and is over.
     pub(super) last: Option<u32>,
-    /// Where our numbers begin at least.
+    /// The lowest initial sequence number.
     pub(super) iss_min: Option<Seq>,
 }
 
 /// Sending.
 impl<P: Payload> Tcp<P> {
-    /// Sends data; it comes back where it is not taken.
+    /// Sends data; returns it where it is refused.
     pub fn send<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -190,10 +191,10 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Sends a copy of `bytes`, or of as many from the front as there is room for, and says how
-    /// many. They go into the last buffer that was not sent yet, as far as it has room, and then
-    /// into those that `make` gives: each with as many as it takes of the piece that it is shown,
-    /// which is a segment, or several where the device cuts them.
+    /// Sends a copy of `bytes`, or of as many from the front as fit, and returns their number. They
+    /// go into the last unsent buffer, as far as it has room, and then into those that `make`
+    /// supplies: each takes as much as it holds of the piece that it is passed, which is a segment,
+    /// or several where the device cuts them.
     pub fn send_copy<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -207,7 +208,7 @@ impl<P: Payload> Tcp<P> {
         let room = (cx.connection.options.send_buffer - cx.connection.send.len) as usize;
         let wanted = &bytes[..bytes.len().min(room)];
         let mss = usize::from(cx.connection.snd.mss);
-        // What the device cuts leaves as one.
+        // Data for the device to cut leaves as one frame.
         let is_cut = wanted.len() > mss && cx.gathers();
         let (piece_len, at_once_max) = if is_cut { (cx.piece_len(), 0) } else { (mss, SEGMENTS_MAX) };
         let mut taken = cx.append_to_tail(wanted, piece_len);
@@ -221,8 +222,8 @@ impl<P: Payload> Tcp<P> {
         while let Some(payload) = next {
             let len = payload.len();
             next = if cx.has_chunks_for_two() { make_from(taken + len) } else { None };
-            // What is taken ends here: PSH is set with it (RFC 9293 MUST-61), and not before, as
-            // peers that merge segments stop at each that has it.
+            // The call's data ends here: PSH is set (RFC 9293 MUST-61), and not before, as peers
+            // that merge segments stop at each PSH.
             let ends_call = if next.is_none() { PUSH } else { 0 };
             if at_once < at_once_max && cx.may_send_fast(len) {
                 cx.send_fast(payload, ends_call);
@@ -250,24 +251,24 @@ impl<P: Payload> Tcp<P> {
 
 /// Closing, pausing.
 impl<P: Payload> Tcp<P> {
-    /// We send no more: a FIN follows what was handed over. What the peer sends still comes. Again
+    /// We send no more: a FIN follows the queued data. The peer's data still arrives. A second call
     /// is no error.
     pub fn shutdown<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         self.context(slot, output, now).shut_down()
     }
 
-    /// We neither send nor want more: as `shutdown`, and data that still comes is answered by a
-    /// reset (RFC 9293 3.6.1), as is data that came and was not taken (RFC 2525 2.17). Numbers that
-    /// are delegated end it by a reset, too. `ConnectionOptions::linger` says how long `Closed`
-    /// waits for ours. `Closed` ends it.
+    /// We neither send nor receive more: as `shutdown`, and data that still arrives is answered by
+    /// a reset (RFC 9293 3.6.1), as is data that the app has not read (RFC 2525 2.17). Delegated
+    /// numbers also end it by a reset. `ConnectionOptions::linger` limits how long `Closed` waits
+    /// for our data. `Closed` is the last event.
     pub fn close<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let mut cx = self.context(slot, output, now);
         let is_unread = cx.connection.rcv.in_order_len > 0;
         let linger_ms = cx.connection.rare_options.linger_ms;
-        // Numbers that somebody else may still send are a gap before our FIN, which nobody would
-        // fill any more.
+        // Numbers that another sender may still use are a gap before our FIN, which would never be
+        // filled.
         let is_delegated = cx.connection.has(OutputFlags::DELEGATED);
         if !cx.connection.state.is_synchronized() || is_unread || is_delegated || linger_ms == 0 {
             cx.abort();
@@ -282,8 +283,8 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Ends it at once: what waits is dropped, and the peer hears a reset. `Closed` follows; not
-    /// where it was told already, with `LingerTimedOut`, as the connection went on.
+    /// Ends the connection at once: queued data is dropped, and the peer receives a reset. `Closed`
+    /// follows, unless it was reported already with `LingerTimedOut` while the connection went on.
     pub fn abort<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         if let Some(mut cx) = self.context_of(id, output, now) {
             cx.abort();
@@ -297,9 +298,10 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Sends the resets that found no room before, then aborts those connections of places `first`
-    /// and behind whose peers may believe in them, `limit` at most, as long as their resets could
-    /// wait. Says how many, and where to go on: `None` where no peer is left who is to hear of it.
+    /// Sends the resets that found no room before, then aborts connections from slot `first` on
+    /// whose peers may still have them open, `limit` at most, as long as their resets could be
+    /// queued. Returns their number, and the slot to go on at: `None` where no peer is left to be
+    /// reset.
     pub fn abort_from<O: Output<P>>(
         &mut self,
         first: u32,
@@ -323,9 +325,9 @@ impl<P: Payload> Tcp<P> {
         (count, (!self.shared.owed_resets.is_empty()).then_some(end))
     }
 
-    /// The app wants no data now: it waits, and the window closes when the receive buffer is full.
-    /// Where the connection ends otherwise than by `Finished`, what waits comes all the same, and
-    /// `Closed` behind it.
+    /// The app accepts no data now: data waits, and the window closes when the receive buffer is
+    /// full. Where the connection ends otherwise than by `Finished`, the waiting data is still
+    /// delivered, and `Closed` after it.
     pub fn pause(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let connection = &mut self.connections[slot];
@@ -335,7 +337,7 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// The app wants data again: `Readable` tells of what has come meanwhile.
+    /// The app accepts data again: `Readable` reports data that has arrived meanwhile.
     pub fn resume(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let connection = &mut self.connections[slot];
@@ -351,22 +353,22 @@ impl<P: Payload> Tcp<P> {
 
 /// Options.
 impl<P: Payload> Tcp<P> {
-    /// The options of a connection as they were set. Whether the SYNs have agreed on them is in its
-    /// [`info`](Self::info): the peer may have refused.
+    /// The options of a connection as they were set. Whether the handshake has negotiated them is
+    /// in its [`info`](Self::info): the peer may have refused.
     pub fn options(&self, id: ConnectionId) -> Option<ConnectionOptions> {
         let connection = &self.connections[self.find(id)?];
         Some(connection.options())
     }
 
-    /// Moves whenever options of a connection change: what was prepared with them is to be prepared
-    /// anew.
+    /// Increments whenever options of a connection change: headers prepared with them must be
+    /// prepared again.
     #[inline]
     pub fn option_changes(&self) -> u64 {
         self.shared.option_changes
     }
 
-    /// Sets the options of a connection. What the handshake has settled, or what our SYN offers
-    /// meanwhile, stays as it is: timestamps, SACK, ECN and the window's scale.
+    /// Sets the options of a connection. What the handshake has negotiated, or our SYN has offered,
+    /// stays as it is: timestamps, SACK, ECN and the window's scale.
     pub fn set_options<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -399,25 +401,25 @@ impl<P: Payload> Tcp<P> {
         }
         // Nagle's algorithm may be off now.
         cx.flush_later();
-        // The user timeout may be over sooner than the wheel comes by, or be over.
+        // The user timeout may expire before the wheel's entry, or have expired.
         cx.arm();
         Ok(())
     }
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Whether one more piece of data may be kept: no connection takes those of the others.
+    /// Whether one more chunk may be kept: no connection takes those of the others.
     #[inline(always)]
     pub(super) fn has_chunk(&self) -> bool {
         self.shared.has_share(self.connection.send.queue.count)
     }
 
-    /// Whether two more pieces may be kept.
+    /// Whether two more chunks may be kept.
     fn has_chunks_for_two(&self) -> bool {
         self.shared.has_share(self.connection.send.queue.count + 2)
     }
 
-    /// Whether `len` bytes may be handed over now.
+    /// Whether `len` bytes may be queued now.
     fn check_room(&mut self, len: usize) -> Result<(), SendError> {
         let connection = &mut *self.connection;
         if !connection.state.is_synchronized() {
@@ -437,7 +439,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// Appends to what waits.
+    /// Appends to the queued data.
     pub(super) fn queue(&mut self, payload: P, flags: u8) -> Result<(), P> {
         if !self.has_chunk() {
             return Err(payload);
@@ -451,7 +453,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn queue_chunk(&mut self, len: u32, flags: u8, payload: Option<P>) -> Result<(), Option<P>> {
         let connection = &mut *self.connection;
         let behind = self.shared.chunks.get(connection.send.queue.tail).map(Chunk::end);
-        // What comes later goes behind it.
+        // Later data goes behind it.
         connection.send.forget_room();
         let mut chunk = Chunk::new(behind.unwrap_or(connection.snd.nxt), len, payload);
         chunk.flags = flags;
@@ -460,7 +462,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// Copies into the last buffer where it was not sent yet, as far as its piece has room.
+    /// Copies into the last unsent buffer, as far as its piece has room.
     fn append_to_tail(&mut self, bytes: &[u8], piece_len: usize) -> usize {
         let connection = &mut *self.connection;
         if connection.send.next_unsent == NIL {
@@ -475,7 +477,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         taken
     }
 
-    /// RFC 9293 3.10.4: the FIN stands behind all that waits, and the state moves with the call.
+    /// RFC 9293 3.10.4: the FIN follows all queued data, and the call changes the state.
     fn shut_down(&mut self) -> Result<(), CallError> {
         let next = match self.connection.state {
             State::SynSent | State::SynReceived => return Err(CallError::NotConnected),
@@ -499,23 +501,22 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// RFC 9293 3.10.5: a peer that knows of the connection, and has not ended it as well, hears of
-    /// it.
+    /// RFC 9293 3.10.5: a peer that knows of the connection, and has not ended it too, gets a
+    /// reset.
     pub(super) fn abort(&mut self) {
         let state = self.connection.state;
         if !matches!(state, State::SynSent | State::TimeWait | State::Closed) {
             self.send_reset();
         }
         if self.connection.rcv.in_order_len > 0 {
-            // "All that it sent was delivered" is what the peer's end would say, and it would not
-            // be true.
+            // The peer's end would mean "all its data was delivered", which would be wrong.
             self.connection.pending &= !(pending::PEER_CLOSED | pending::READABLE);
             self.connection.close_reason = CloseReason::Aborted;
         }
         self.connection.rare_rcv.in_order.clear(&mut self.shared.chunks);
         self.connection.set_in_order_len(0);
         if matches!(state, State::TimeWait | State::Closed) {
-            // How it ended may have waited behind the data.
+            // The close event may have waited behind the data.
             self.connection.set(AppFlags::IN_READY);
             self.shared.ready.push(self.slot);
             return;

@@ -1,4 +1,4 @@
-//! How much the machine holds. All of it is taken at the start.
+//! The capacities of the machine. All of it is allocated at the start.
 
 use core::fmt;
 
@@ -19,22 +19,22 @@ use crate::time::Duration;
 pub struct TcpConfig {
     /// Connections at the same time, those in TIME-WAIT included. By default 1,024.
     pub connections_max: usize,
-    /// How many of them callers may not take, so that an order session can be called again whoever
-    /// fills the table. Those in TIME-WAIT take none of the rest, as they make way. None: a
+    /// Connections that remote callers may not use, so that an order session can be opened again
+    /// whoever fills the table. Those in TIME-WAIT take none of the rest, as they make way. None: a
     /// sixteenth. By default `None`.
     pub active_open_reserve: Option<usize>,
     /// Listeners at the same time. By default 16.
     pub listeners_max: usize,
-    /// Pieces of data that wait in all connections together: to be acknowledged, or out of order.
-    /// Each is a buffer of the pool. Two at least, as a payload that is longer than a segment is
-    /// split when it leaves. By default 16,384.
+    /// Chunks of data that wait in all connections together: unacknowledged, or out of order. Each
+    /// is a buffer of the pool. Two at least, as a payload that is longer than a segment is split
+    /// when it leaves. By default 16,384.
     pub chunks_max: usize,
-    /// Pieces out of order that one connection may hold. By default 1,024.
+    /// Chunks out of order that one connection may hold. By default 1,024.
     pub reassembly_max: u32,
-    /// Ports that `connect` takes where none is asked for. By default 49152 to 65535 (RFC 6335).
+    /// Ephemeral ports of `connect`. By default 49152 to 65535 (RFC 6335).
     pub ports: PortRange,
-    /// How long a closed connection is remembered, so that late segments do not reach the next
-    /// (RFC 9293 3.4.1 says four minutes, Linux one). By default one minute.
+    /// How long a closed connection is kept, so that late segments do not reach the next (RFC 9293
+    /// 3.4.1 says four minutes, Linux one). By default one minute.
     pub time_wait: Duration,
     /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up.
     /// RFC 9293 3.8.3 wants three minutes of them, which are seven. By default 7.
@@ -42,13 +42,13 @@ pub struct TcpConfig {
     /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2), which is no
     /// sooner than they would take with a timeout of 200 ms: nine minutes. By default 15.
     pub retries: u8,
-    /// Challenge ACKs a second at most, over all connections (RFC 5961 7); in each second another
-    /// number down to half of it, so that nobody can count by what is left. Of one connection ten.
-    /// By default 1,000.
+    /// Challenge ACKs a second at most, over all connections (RFC 5961 7); the limit of each second
+    /// is another number down to half of it, so that no one can count what is left. Ten for one
+    /// connection. By default 1,000.
     pub challenge_acks_per_second: u32,
-    /// Resets a second that answer segments of no connection, at most; in each second another
-    /// number down to half of it, and a quarter of them to one address, so that nobody can tell by
-    /// his own how many others had (CVE-2016-5696). By default 1,000.
+    /// Resets a second that answer segments of no connection, at most; the limit of each second is
+    /// another number down to half of it, and a quarter of it for one address, so that no host can
+    /// infer others' resets from its own (CVE-2016-5696). By default 1,000.
     pub resets_per_second: u32,
 }
 
@@ -71,40 +71,40 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// Bytes that the machine takes for payloads of type `P`: the sum of its parts.
+    /// Bytes that the machine allocates for payloads of type `P`: the sum of its parts.
     pub fn bytes<P>(&self) -> usize {
         let sources = Sources::bytes(self.connections_max) - self.connections_max * Sources::ENTRY_LEN;
         self.connections_max * Self::connection_len() + self.chunks_max * size_of::<Chunk<P>>() + sources
     }
 
-    /// Places that callers may not take.
+    /// Connections that remote callers may not use.
     pub fn active_open_reserve(&self) -> usize {
         self.active_open_reserve.unwrap_or(self.connections_max / 16)
     }
 
-    /// Bytes of a connection that is established and idle, those of the way out included: the
+    /// Bytes of a connection that is established and idle, those of the output included: the
     /// promise is 640 at most.
     pub const fn connection_len() -> usize {
         let variables = size_of::<Slot<Connection>>();
-        // A bucket of the flow table holds four keys of 12 bytes and four places of 4, and is a
+        // A bucket of the flow table holds four keys of 12 bytes and four slots of 4, and is a
         // quarter full at most.
         let flow = 64;
         let lists = Wheel::ENTRY_LEN + SlotList::ENTRY_LEN + SlotFifo::ENTRY_LEN;
         variables + flow + lists + Sources::ENTRY_LEN + Self::PATH_LEN
     }
 
-    /// Bytes that the way out remembers of a connection: its prepared link header, and when that
-    /// was true.
+    /// Bytes that the output keeps for a connection: its prepared link header, and the host's
+    /// change count for it.
     pub const PATH_LEN: usize = 32;
 
-    /// How long `retries` take with the usual least timeout of 200 ms, and so at least: nine
-    /// minutes where they are 15. Linux reckons so, too (`retransmits_timed_out`).
+    /// How long `retries` take with the usual minimum timeout of 200 ms, which is the least: nine
+    /// minutes where they are 15. Linux computes it so, too (`retransmits_timed_out`).
     pub(super) fn patience(&self) -> Duration {
         let span = |retry: u8| Duration::from_millis(200 << retry.min(20)).min(RTO_MAX);
         (0..=self.retries).fold(Duration::ZERO, |sum, retry| sum + span(retry))
     }
 
-    /// Whether the kernel grants the memory: it is asked before anything is taken.
+    /// Whether the kernel grants the memory: checked before anything is allocated.
     pub(super) fn check_memory<P>(&self) -> Result<(), TcpConfigError> {
         let (connections, chunks, bytes) = (self.connections_max, self.chunks_max, self.bytes::<P>());
         if is_allocatable(bytes) { Ok(()) } else { Err(TcpConfigError::NoMemory { connections, chunks, bytes }) }
@@ -114,16 +114,16 @@ impl TcpConfig {
     pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);
 
     /// Whether a pool of so many buffers has one for each chunk, and as many as the device and a
-    /// burst take, `others`. A smaller one is no danger, nor is one of whose others nobody said how
-    /// many they are (`TcpSockets::leave`): half of it may wait in connections; data that comes
-    /// beyond is refused, to come again, and `send` says `NoChunk`. An app that wants to be sure of
-    /// its memory asks here.
+    /// burst take, `others`. A smaller pool is safe, and so is one without a given number of
+    /// `others` (`TcpSockets::leave`): half of it may wait in connections; data beyond is refused,
+    /// so that the peer sends it again, and `send` returns `NoChunk`. An app that must be sure of
+    /// its memory calls this.
     pub fn check_pool(&self, buffers: usize, others: usize) -> Result<(), TcpConfigError> {
         let needed = self.chunks_max + others;
         if buffers < needed { Err(TcpConfigError::PoolTooSmall { buffers, needed }) } else { Ok(()) }
     }
 
-    /// Whether the limits add up.
+    /// Whether the limits are consistent.
     pub fn check(&self) -> Result<(), TcpConfigError> {
         const LIMIT: usize = 1 << 28;
         let counts = [
@@ -157,22 +157,22 @@ impl TcpConfig {
 
 const _: () = assert!(TcpConfig::connection_len() <= 640);
 
-/// Why a configuration is none.
+/// Why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TcpConfigError {
-    /// A number that cannot be.
+    /// A number out of range.
     OutOfRange {
         /// The field.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: usize,
-        /// The least that it may be.
+        /// The minimum.
         min: usize,
-        /// The most.
+        /// The maximum.
         max: usize,
     },
-    /// Too short to be waited for, or longer than the standard wants.
+    /// Too short to be useful, or longer than the standard's.
     TimeWait(Duration),
     /// More memory than the kernel grants.
     NoMemory {
@@ -180,14 +180,14 @@ pub enum TcpConfigError {
         connections: usize,
         /// `TcpConfig::chunks_max`.
         chunks: usize,
-        /// What they take: [`TcpConfig::bytes`].
+        /// The memory for these: [`TcpConfig::bytes`].
         bytes: usize,
     },
     /// Fewer buffers than may be kept.
     PoolTooSmall {
-        /// What the pool has.
+        /// The pool's buffers.
         buffers: usize,
-        /// What it should have.
+        /// The required buffers.
         needed: usize,
     },
 }

@@ -1,11 +1,11 @@
-//! What a connection tells its app, and what it answers to calls.
+//! The events of a connection for its app, and the results of calls.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::time::Duration;
 
-/// Names a connection until its [`Closed`](TcpEvent::Closed) was taken; the same place then has
+/// Names a connection until its [`Closed`](TcpEvent::Closed) was delivered; the slot then gets
 /// another generation, so that a name that was kept too long finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
@@ -14,20 +14,19 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// The place in the table, below `TcpConfig::connections_max`: for tables of the app's own.
-    /// Used again by later connections.
+    /// The slot in the table, below `TcpConfig::connections_max`: for tables of the app's own.
+    /// Later connections reuse it.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
 }
 
-/// Names a listener: its place, and which of those that had it, so that a name that was kept too
-/// long finds nothing.
+/// Names a listener: its slot and generation, so that a name that was kept too long finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub(super) u32);
 
 impl ListenerId {
-    /// There are no more than 2^16 places.
+    /// There are no more than 2^16 slots.
     pub(super) fn new(slot: u32, generation: u16) -> Self {
         Self(u32::from(generation) << 16 | slot)
     }
@@ -37,25 +36,25 @@ impl ListenerId {
     }
 }
 
-/// What happened to a connection. Data comes beside these, in order with them.
+/// An event of a connection. Data is delivered beside these, in order with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TcpEvent {
-    /// The handshake is done: of one that we asked for, or that a listener accepted.
+    /// The handshake is done, of a connection that we opened or that a listener accepted.
     Connected {
         /// The listener that accepted it.
         listener: Option<ListenerId>,
     },
-    /// A call of ours has not left: the link is down, or no route leads to the peer any more. It
-    /// leaves by itself when there is a way.
+    /// Our SYN has not left: the link is down, or no route leads to the peer. It leaves by itself
+    /// when there is a path.
     NoRoute,
-    /// Data waits that was not handed over when it came: take it with `next_data`.
+    /// Data waits that was not delivered on arrival: take it with `next_data`.
     Readable,
     /// A send was refused for lack of room, and there is room again.
     Writable,
-    /// The peer sends no more; all that it sent was delivered.
+    /// The peer sends no more; all its data was delivered.
     PeerClosed,
-    /// The connection is gone, and so is its name after this.
+    /// The connection is gone, and its name is invalid after this.
     Closed(CloseReason),
 }
 
@@ -63,29 +62,29 @@ pub enum TcpEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// Both sides sent all they had, and it was acknowledged.
+    /// Both sides sent all their data, and it was acknowledged.
     Finished,
     /// We aborted it.
     Aborted,
     /// The peer reset it.
     Reset,
-    /// Nobody listens there: the first segment was answered by a reset.
+    /// The port is closed: the first segment was answered by a reset.
     Refused,
-    /// No way led to the peer when our call was given up: the link was down, or the route gone.
+    /// No path led to the peer when our SYN was given up: the link was down, or the route gone.
     NoRoute,
-    /// Nobody answered our SYN: its retransmissions, or the user timeout, ran out.
+    /// Our SYN was not answered: its retransmissions, or the user timeout, ran out.
     NoAnswer,
     /// The peer did not acknowledge for too long: retransmissions, or the user timeout, ran out.
     TimedOut,
     /// The peer did not answer keepalive probes.
     KeepaliveTimedOut,
-    /// A router said that there is no way, while the handshake was open (RFC 5461 4.1).
+    /// A router reported the peer unreachable during the handshake (RFC 5461 4.1).
     Unreachable,
-    /// The peer, or the router to it, did not answer ARP while the handshake was open.
+    /// The peer, or the router to it, did not reply to ARP during the handshake.
     NoNeighbor,
-    /// What was handed over was not acknowledged within the time to linger. It goes on in the
-    /// background, and nobody hears how it ends. The name is good for `abort` alone, which ends it,
-    /// as a call from the same port to the same peer does.
+    /// Queued data was not acknowledged within the linger time. The connection goes on in the
+    /// background, and its end is not reported. The name is valid only for `abort`, which ends it,
+    /// as a new connection from the same port to the same peer does.
     LingerTimedOut,
 }
 
@@ -114,15 +113,15 @@ impl fmt::Display for CloseReason {
     }
 }
 
-/// Why a listener cannot be had.
+/// Why a listener cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Somebody listens at the address already.
+    /// Another listener has the address.
     AddressInUse(SocketAddrV4),
     /// The address is not ours.
     NotOurs(NotOurs),
-    /// As many listeners as the configuration allows.
+    /// The configuration's limit of listeners is reached.
     TooMany {
         /// `TcpConfig::listeners_max`.
         limit: usize,
@@ -133,7 +132,7 @@ pub enum ListenError {
     NoTcp,
 }
 
-/// Why a connection cannot be begun.
+/// Why a connection cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -143,7 +142,7 @@ pub enum ConnectError {
         local: SocketAddrV4,
         /// The peer's.
         remote: SocketAddrV4,
-        /// So long.
+        /// The remaining time.
         wait: Duration,
     },
     /// There is such a connection already.
@@ -153,12 +152,12 @@ pub enum ConnectError {
         /// The peer's.
         remote: SocketAddrV4,
     },
-    /// All ports of the range are taken for this peer.
+    /// All ports of the range are in use for this peer.
     NoPort {
         /// The peer.
         remote: SocketAddrV4,
     },
-    /// As many connections as the configuration allows.
+    /// The configuration's limit of connections is reached.
     TooMany {
         /// `TcpConfig::connections_max`.
         limit: usize,
@@ -180,22 +179,22 @@ pub enum ConnectError {
 /// A local address that the worker's host does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOurs {
-    /// Which was asked for.
+    /// The requested address.
     pub address: Ipv4Addr,
     /// The first of ours, where there is one.
     pub ours: Option<Ipv4Addr>,
 }
 
-/// Which option is out of range.
+/// The option that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionError {
     /// Its name.
     pub option: &'static str,
-    /// What it may be.
+    /// Its range.
     pub range: &'static str,
 }
 
-/// Why data is not taken. It comes back to the caller.
+/// Why data is refused. It is returned to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
@@ -205,23 +204,23 @@ pub enum SendError {
     NotConnected,
     /// We have closed our side, or the connection ended.
     Closed,
-    /// The send buffer is full: `Writable` tells when there is room.
+    /// The send buffer is full: `Writable` reports when there is room.
     Full,
-    /// More bytes than the send buffer ever takes.
+    /// More bytes than the send buffer holds.
     TooLong {
-        /// The most.
+        /// The maximum.
         limit: usize,
     },
-    /// No buffer of the pool is free: `Writable` tells when one is.
+    /// No buffer of the pool is free: `Writable` reports when one is.
     PoolEmpty,
-    /// An mbuf without a byte, or of several buffers: only linear ones are sent as they are.
+    /// An mbuf without a byte, or of several buffers: only linear ones can be sent without a copy.
     NotLinear,
-    /// As many pieces of data wait as the configuration allows, in all connections, or in this one
-    /// for its share: `Writable` tells when there is room.
+    /// The configured number of chunks waits in all connections, or this connection's share:
+    /// `Writable` reports when there is room.
     NoChunk,
 }
 
-/// Why a call about a connection does nothing.
+/// Why a call on a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
@@ -229,8 +228,8 @@ pub enum CallError {
     NotFound,
     /// The handshake is not done.
     NotConnected,
-    /// No place for the FIN: as many pieces of data wait in all connections as the configuration
-    /// allows. `Writable` tells when there is one.
+    /// No room for the FIN: the configured number of chunks waits in all connections. `Writable`
+    /// reports when there is room.
     NoChunk,
     /// An option out of range.
     Option(OptionError),
@@ -241,14 +240,14 @@ pub enum CallError {
 pub enum IcmpRefusal {
     /// No such connection.
     NoConnection,
-    /// The quoted segment is not one that is on its way (RFC 5927 4.1).
+    /// The quoted segment is not in flight (RFC 5927 4.1).
     NotInFlight,
     /// Our segments are as small already.
     NotSmaller,
-    /// Larger ones got through: it is believed when the segment that it is about is missed
-    /// (RFC 5927 7.2).
+    /// Larger segments passed: the claim is accepted once the quoted segment is lost (RFC 5927
+    /// 7.2).
     NotYet,
-    /// The handshake is done: the route may come back (RFC 5927 5.2).
+    /// The handshake is done: the route may recover (RFC 5927 5.2).
     Soft,
 }
 

@@ -1,11 +1,11 @@
-//! What a connection is like now: the fields of Linux's `TCP_INFO` (`struct tcp_info` in
+//! The state of a connection: the fields of Linux's `TCP_INFO` (`struct tcp_info` in
 //! `linux/tcp.h`), by our names for them.
 //!
-//! Not there: what would have to be measured with each segment and nothing here uses
+//! Not included: fields that each segment would have to update and nothing here uses
 //! (`tcpi_delivery_rate`, `tcpi_delivered`, `tcpi_busy_time`, `tcpi_rwnd_limited`,
 //! `tcpi_sndbuf_limited`, `tcpi_rcv_ooopack`, `tcpi_last_data_sent`), the state of mechanisms that
 //! we do not have (`tcpi_rcv_ssthresh`, `tcpi_rcv_rtt` and `tcpi_rcv_space` of buffers that tune
-//! themselves, `tcpi_fackets`, Fast Open), and what follows from others (`tcpi_pmtu`,
+//! themselves, `tcpi_fackets`, Fast Open), and fields that follow from others (`tcpi_pmtu`,
 //! `tcpi_data_segs_out`).
 
 use core::net::SocketAddrV4;
@@ -30,10 +30,10 @@ pub struct TcpInfo {
     pub recovering: bool,
     /// Timeouts in a row (`tcpi_backoff`).
     pub backoff: u8,
-    /// Probes without an answer (`tcpi_probes`): keepalive's, of a closed window, and of a tail,
-    /// but for the first.
+    /// Probes without an answer (`tcpi_probes`): of keepalive, of a closed window, and of a tail
+    /// except the first.
     pub probes: u8,
-    /// What the SYNs agreed on (`tcpi_options`).
+    /// Negotiated by the SYNs (`tcpi_options`).
     pub timestamps: bool,
     /// As above.
     pub sack: bool,
@@ -43,9 +43,9 @@ pub struct TcpInfo {
     pub snd_wscale: u8,
     /// The shift of ours (`tcpi_rcv_wscale`).
     pub rcv_wscale: u8,
-    /// Payload of our segments at most (`tcpi_snd_mss`).
+    /// Largest payload of our segments (`tcpi_snd_mss`).
     pub snd_mss: u16,
-    /// Payload of the peer's at most (`tcpi_advmss`).
+    /// Largest payload of the peer's (`tcpi_advmss`).
     pub rcv_mss: u16,
     /// (`tcpi_rto`).
     pub rto: Duration,
@@ -53,7 +53,7 @@ pub struct TcpInfo {
     pub srtt: Duration,
     /// (`tcpi_rttvar`).
     pub rttvar: Duration,
-    /// The least of late (`tcpi_min_rtt`).
+    /// The recent minimum (`tcpi_min_rtt`).
     pub rtt_min: Duration,
     /// The congestion control.
     pub congestion: Congestion,
@@ -61,7 +61,7 @@ pub struct TcpInfo {
     pub cwnd: u32,
     /// Bytes; `u32::MAX` before the first loss (`tcpi_snd_ssthresh`).
     pub ssthresh: u32,
-    /// Bytes a second that are sent at most; `None` for no limit (`tcpi_pacing_rate`).
+    /// Limit in bytes a second; `None` for no limit (`tcpi_pacing_rate`).
     pub pacing_rate: Option<u64>,
     /// The peer's window in bytes (`tcpi_snd_wnd`).
     pub snd_wnd: u32,
@@ -69,17 +69,17 @@ pub struct TcpInfo {
     pub rcv_wnd: u32,
     /// Bytes sent and not acknowledged (`tcpi_unacked`).
     pub unacked_len: u32,
-    /// Of these: the peer has them (`tcpi_sacked`).
+    /// Of these: received by the peer (`tcpi_sacked`).
     pub sacked_len: u32,
-    /// Of these: taken for lost (`tcpi_lost`).
+    /// Of these: considered lost (`tcpi_lost`).
     pub lost_len: u32,
-    /// Of these: sent again, and on their way (`tcpi_retrans`).
+    /// Of these: retransmitted, and in flight (`tcpi_retrans`).
     pub resent_len: u32,
-    /// Bytes handed over and never sent yet (`tcpi_notsent_bytes`).
+    /// Bytes queued and never sent yet (`tcpi_notsent_bytes`).
     pub unsent_len: u32,
-    /// Bytes in order that the app has not taken.
+    /// Bytes in order that the app has not read.
     pub unread_len: u32,
-    /// Since something acceptable came (`tcpi_last_data_recv`, `tcpi_last_ack_recv`).
+    /// Since an acceptable segment arrived (`tcpi_last_data_recv`, `tcpi_last_ack_recv`).
     pub silence: Duration,
     /// Bytes sent for the first time (`tcpi_bytes_sent`, less `tcpi_bytes_retrans`).
     pub bytes_sent: u64,
@@ -93,19 +93,19 @@ pub struct TcpInfo {
     pub segments_in: u64,
     /// (`tcpi_total_retrans`), 2^32 - 1 at most.
     pub resent_segments: u32,
-    /// Segments that the peer had twice (`tcpi_dsack_dups`), 2^32 - 1 at most.
+    /// Segments that the peer got twice (`tcpi_dsack_dups`), 2^32 - 1 at most.
     pub dsacks: u32,
     /// Retransmission timeouts (`tcpi_total_rto`), 65,535 at most.
     pub timeouts: u32,
     /// Segments were seen out of order (`tcpi_reord_seen`).
     pub reordering_seen: bool,
-    /// ICMP errors about segments of ours that end no connection: a route that is being mended, or
-    /// a lie (RFC 9293 3.9.2.2; `IP_RECVERR`), 255 at most.
+    /// ICMP errors about our segments that end no connection: a route that is converging, or a
+    /// forgery (RFC 9293 3.9.2.2; `IP_RECVERR`), 255 at most.
     pub soft_errors: u32,
 }
 
 impl<P> Tcp<P> {
-    /// What a connection is like; `None` where the name is void.
+    /// The state of a connection; `None` where the name is invalid.
     pub fn info(&self, id: ConnectionId, now: Instant) -> Option<TcpInfo> {
         let connection = self.connections.get(id.slot).filter(|connection| connection.generation == id.generation)?;
         let flight = connection.snd.flight();
@@ -137,7 +137,7 @@ impl<P> Tcp<P> {
             sacked_len: connection.sack.sacked_len,
             lost_len: connection.sack.lost_len,
             resent_len: connection.sack.resent_len,
-            // A FIN or SYN on its way counts as a number, but is no byte.
+            // A FIN or SYN in flight takes a sequence number, but is no byte.
             unsent_len: connection.send.len.saturating_sub(flight),
             unread_len: connection.rcv.in_order_len,
             silence: now.since(connection.clock.last_received_at),

@@ -7,9 +7,9 @@
 //!             send, …    └────────────────────────────┘
 //! ```
 //!
-//! Nothing is sent behind the caller's back: a call sends what it must send at once (data that the
-//! app hands over, what is out of order, a handshake), and what may wait for the end of the burst
-//! (acknowledgments above all) waits for [`Tcp::tick`].
+//! Segments leave only within calls: a call sends at once what must not wait (the app's data,
+//! acknowledgments of data out of order, a handshake), and the rest (acknowledgments above all)
+//! waits for [`Tcp::tick`].
 
 use super::config::{TcpConfig, TcpConfigError};
 use super::event::{ConnectionId, ListenerId, TcpEvent};
@@ -31,13 +31,13 @@ use crate::proto::wheel::Wheel;
 use crate::proto::{ConsumerId, Flow, HashSeed, Madvise, PeerLimit, without_madvise};
 use crate::time::Instant;
 
-/// TCP without I/O and without a clock. `P` is what payloads are kept as.
+/// TCP without I/O and without a clock. `P` is the type of stored payloads.
 pub struct Tcp<P> {
     pub(super) connections: Slab<Connection>,
-    /// Connections that there ever were: the generation of the last.
+    /// Connections created so far: the generation of the last.
     pub(super) generation: u32,
     pub(super) flows: Table<FlowKey, u32>,
-    /// Whose segment was looked for last: the next is most often of the same connection. `NIL`
+    /// The connection that was looked up last: the next segment most often belongs to it too. `NIL`
     /// where there was none.
     pub(super) recent: u32,
     pub(super) listeners: Listeners,
@@ -49,28 +49,27 @@ const FLOWS: u64 = 101;
 const LISTENERS: u64 = 102;
 const RESETS: u64 = 103;
 
-/// What is not a connection's own: a turn has it beside the connection that it works on.
+/// State that connections share: a context has it beside the connection that it works on.
 pub(super) struct Shared<P> {
     pub(super) config: TcpConfig,
     pub(super) chunks: Chunks<P>,
-    /// So many chunks stay free: see [`chunk_reserve`].
+    /// Chunks that stay free: see [`chunk_reserve`].
     pub(super) chunk_reserve: usize,
     pub(super) wheel: Wheel,
-    /// Whether somebody found no way out.
+    /// Whether a connection found no path.
     pub(super) route_watch: RouteWatch,
-    /// Connections that have something to send at the end of the burst, or could not send it.
+    /// Connections that have a segment to send at the end of the burst, or could not send it.
     pub(super) flush: SlotFifo,
-    /// Connections with events; aside of them those in TIME-WAIT that have none any more, the
-    /// oldest first.
+    /// Connections with events; aside of them those in TIME-WAIT without events, the oldest first.
     pub(super) ready: SlotList,
     pub(super) secret: Secret,
-    /// RFC 6056 3.3.3: counts the ports given.
+    /// RFC 6056 3.3.3: counts the allocated ports.
     pub(super) next_ephemeral: u32,
-    /// How often options of any connection have changed.
+    /// Number of changes of any connection's options.
     pub(super) option_changes: u64,
-    /// Numbers that somebody else may send.
+    /// Numbers that another sender may use.
     pub(super) delegations: Delegations,
-    /// What callers have of the places.
+    /// The counts of remote callers' connections.
     pub(super) admission: Admission,
     pub(super) challenges: Challenges,
     pub(super) resets: PeerLimit,
@@ -78,7 +77,7 @@ pub(super) struct Shared<P> {
     pub(super) tally: TcpTally,
 }
 
-/// What the machine has done since it was made.
+/// Statistics of the machine since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct TcpTally {
@@ -156,14 +155,14 @@ impl Key for FlowKey {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// A machine without connections. Takes all memory: [`TcpConfig::bytes`]; an error where the
-    /// kernel does not grant so much. `seed` must be secret, or sequence numbers, ports and cookies
-    /// can be guessed.
+    /// A machine without connections. Allocates all its memory here: [`TcpConfig::bytes`]; an error
+    /// where the kernel does not grant it. `seed` must be secret, or sequence numbers, ports and
+    /// cookies can be guessed.
     pub fn new(config: TcpConfig, seed: HashSeed) -> Result<Self, TcpConfigError> {
         Self::with_madvise(config, seed, without_madvise)
     }
 
-    /// The same where `advise` hears of the tables that are read at random.
+    /// The same with `advise` called for the tables with random access.
     pub fn with_madvise(config: TcpConfig, seed: HashSeed, advise: Madvise) -> Result<Self, TcpConfigError> {
         config.check()?;
         config.check_memory::<P>()?;
@@ -195,24 +194,23 @@ impl<P: Payload> Tcp<P> {
         })
     }
 
-    /// Says how many buffers there are: no more chunks wait than that, so that some are left for
-    /// what comes. Without being told, the machine believes in one for each of
-    /// `TcpConfig::chunks_max`.
+    /// Sets the number of buffers: no more chunks wait than that, so that some are left for
+    /// received frames. By default the machine assumes one for each of `TcpConfig::chunks_max`.
     pub fn limit_buffers(&mut self, buffers: usize) {
         self.shared.chunk_reserve = chunk_reserve(self.shared.config.chunks_max, buffers);
     }
 
-    /// What it was made with.
+    /// Its configuration.
     pub fn config(&self) -> &TcpConfig {
         &self.shared.config
     }
 
-    /// Pieces of data that may wait in all connections together.
+    /// Chunks of data that may wait in all connections together.
     pub fn chunks_limit(&self) -> usize {
         self.shared.config.chunks_max - self.shared.chunk_reserve
     }
 
-    /// What the machine has done.
+    /// The statistics.
     pub fn tally(&self) -> &TcpTally {
         &self.shared.tally
     }
@@ -227,7 +225,7 @@ impl<P: Payload> Tcp<P> {
         self.len() == 0
     }
 
-    /// Pieces of data that wait in all connections together.
+    /// Chunks of data that wait in all connections together.
     pub fn chunks(&self) -> usize {
         self.shared.chunks.len()
     }
@@ -238,15 +236,15 @@ impl<P: Payload> Tcp<P> {
         !self.shared.ready.is_empty()
     }
 
-    /// Whose a connection is.
+    /// The consumer of a connection.
     #[inline]
     pub fn consumer(&self, id: ConnectionId) -> ConsumerId {
         let connection = self.connections.get(id.slot).filter(|connection| connection.generation == id.generation);
         connection.map_or(ConsumerId::default(), |connection| connection.consumer)
     }
 
-    /// The next event of any connection: which, whose, and what. After `Closed` the name is void,
-    /// but for `abort` after `LingerTimedOut`.
+    /// The next event of any connection, with its name and consumer. After `Closed` the name is
+    /// invalid, except for `abort` after `LingerTimedOut`.
     pub fn next_event(&mut self) -> Option<(ConnectionId, ConsumerId, TcpEvent)> {
         loop {
             let slot = self.shared.ready.first()?;
@@ -267,8 +265,8 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The next data in order of a connection that [`next_event`](Self::next_event) or a resumed
-    /// app asks for.
+    /// The next data in order of a connection, after [`next_event`](Self::next_event) or by a
+    /// resumed app.
     pub fn next_data(&mut self, id: ConnectionId) -> Option<P> {
         let connection =
             self.connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
@@ -291,7 +289,8 @@ impl<P: Payload> Tcp<P> {
         chunk.payload
     }
 
-    /// Who was never told of, or is told nothing more, is gone when it is closed.
+    /// A connection that the app never knew of, or gets no more events from, is removed when it is
+    /// closed.
     fn forget_untold(&mut self, slot: u32) -> bool {
         let connection = &self.connections[slot];
         let is_untold = connection.has(AppFlags::EMBRYONIC | AppFlags::ORPHANED);
@@ -314,10 +313,11 @@ impl<P: Payload> Tcp<P> {
             return Some(TcpEvent::NoRoute);
         }
         if readable {
-            // The app's turn: what comes after the data waits until it is taken, and one that is
-            // paused hears of it when it resumes.
+            // The app's part: events after the data wait until the data is taken, and a paused app
+            // gets them when it resumes.
             let is_news = take(connection, pending::READABLE) && !connection.has(AppFlags::PAUSED);
-            // Room to send does not: who pauses until the answers are sent waits for just that.
+            // Room to send is reported anyway: an app that pauses until its answers are sent waits
+            // for just that.
             let is_room = !is_news && take(connection, pending::WRITABLE);
             return if is_room { Some(TcpEvent::Writable) } else { is_news.then_some(TcpEvent::Readable) };
         }
@@ -330,9 +330,9 @@ impl<P: Payload> Tcp<P> {
         take(connection, pending::WRITABLE).then_some(TcpEvent::Writable)
     }
 
-    /// The app knows that a connection is gone, or waits for its end no longer: so is its place,
-    /// where it is closed. One in TIME-WAIT makes way when places are few, and one whose time to
-    /// linger is over goes on.
+    /// The app knows that a connection is gone, or no longer waits for its end: the slot is freed,
+    /// where it is closed. One in TIME-WAIT makes way when slots are few, and one whose linger time
+    /// is over goes on.
     fn told_closed(&mut self, slot: u32) {
         let connection = &mut self.connections[slot];
         connection.set(AppFlags::ORPHANED);
@@ -345,7 +345,7 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Forgets a connection: all that it held goes home.
+    /// Removes a connection and frees everything that it held.
     pub(super) fn release(&mut self, slot: u32) {
         self.detach(slot);
         if self.connections.get(slot).is_some_and(|connection| connection.has(AppFlags::EMBRYONIC)) {
@@ -364,7 +364,7 @@ impl<P: Payload> Tcp<P> {
         self.shared.ready.remove(slot);
     }
 
-    /// Segments of the flow find the connection no more.
+    /// Segments of the flow no longer find the connection.
     pub(super) fn detach(&mut self, slot: u32) {
         let Some(flow) = self.connections.get(slot).map(|connection| FlowKey::from(connection.flow)) else { return };
         if self.flows.get(flow) == Some(&slot) {
@@ -373,13 +373,12 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// Whether there is room for another connection, or [`make_room`](Self::make_room) would make
-    /// some. Who may still say no asks before.
+    /// some. Callers that may still refuse check this first.
     pub(super) fn can_make_room(&self) -> bool {
         self.connections.free_count() > 0 || self.shared.ready.first_aside().is_some()
     }
 
-    /// Whether there is room for another connection: the oldest that only waits in TIME-WAIT makes
-    /// way.
+    /// Whether there is room for another connection: the oldest in TIME-WAIT makes way.
     pub(super) fn make_room(&mut self) -> bool {
         if self.connections.free_count() > 0 {
             return true;
@@ -390,7 +389,7 @@ impl<P: Payload> Tcp<P> {
         true
     }
 
-    /// Enters a connection; `None` where there is none, or the flow is taken.
+    /// Adds a connection; `None` where there is no room, or the flow is in use.
     pub(super) fn insert(&mut self, mut connection: Connection) -> Option<u32> {
         let flow = connection.flow;
         if self.connections.free_count() == 0 || self.flows.get(flow.into()).is_some() {
@@ -403,15 +402,15 @@ impl<P: Payload> Tcp<P> {
         Some(slot)
     }
 
-    /// The place of a connection that is still that of the name.
+    /// The slot of the connection of that name, where it still exists.
     #[inline]
     pub(super) fn find(&self, id: ConnectionId) -> Option<u32> {
         let connection = self.connections.get(id.slot)?;
         (connection.generation == id.generation && !connection.has(AppFlags::ORPHANED)).then_some(id.slot)
     }
 
-    /// A turn for the connection of that name, where it is still there. What could leave at once is
-    /// found out anew.
+    /// A context for the connection of that name, where it still exists. Clears the known room for
+    /// an immediate send.
     #[inline(always)]
     pub(super) fn context_of<'a, O: Output<P>>(
         &'a mut self,
@@ -424,7 +423,7 @@ impl<P: Payload> Tcp<P> {
         Some(Context { connection, slot: id.slot, shared: &mut self.shared, output, now })
     }
 
-    /// A turn for the connection at `slot`. What could leave at once is found out anew.
+    /// A context for the connection at `slot`. Clears the known room for an immediate send.
     #[inline(always)]
     pub(super) fn context<'a, O: Output<P>>(
         &'a mut self,
@@ -439,15 +438,15 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// The same turn for what is rare and out of line: as long as nobody there sees where this one
-    /// is kept, it is kept in registers.
+    /// The same context for rare, out-of-line code: as long as no such code takes this one's
+    /// address, it is kept in registers.
     #[inline(always)]
     pub(super) fn aside(&mut self) -> Context<'_, P, O> {
         let Self { connection, slot, shared, output, now } = self;
         Context { connection, slot: *slot, shared, output, now: *now }
     }
 
-    /// Has the connection looked at when the burst ends.
+    /// Queues the connection for the end of the burst.
     #[inline]
     pub(super) fn flush_later(&mut self) {
         if !self.connection.has(OutputFlags::IN_FLUSH) {
@@ -456,7 +455,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Tells the app something.
+    /// Queues an event for the app.
     #[inline]
     pub(super) fn tell(&mut self, what: u8) {
         if self.connection.has(AppFlags::ORPHANED) {
@@ -470,15 +469,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 }
 
-/// Chunks that nothing waits in. A chunk that is longer than may leave at once is split when it
-/// leaves, which takes one more: were all taken by what waits, none of it could ever go. Where
-/// there are fewer buffers than chunks they are what counts: what waits for acknowledgments must
-/// leave some for these.
+/// Chunks that stay free. A chunk that is longer than may leave at once is split when it leaves,
+/// which takes one more: if all were in use by waiting data, none of it could ever leave. Where
+/// there are fewer buffers than chunks the buffers count: unacknowledged data must leave some for
+/// these.
 fn chunk_reserve(chunks: usize, buffers: usize) -> usize {
     (chunks / 16).clamp(1, 64).max(chunks.saturating_sub(buffers))
 }
 
-/// The connection of that name, where it is still there.
+/// The connection of that name, where it still exists.
 #[inline(always)]
 pub(super) fn named(connections: &mut Slab<Connection>, id: ConnectionId) -> Option<&mut Connection> {
     let is_its =
@@ -486,7 +485,7 @@ pub(super) fn named(connections: &mut Slab<Connection>, id: ConnectionId) -> Opt
     connections.get_mut(id.slot).filter(is_its)
 }
 
-/// Takes something that the app is to be told.
+/// Takes a pending event.
 fn take(connection: &mut Connection, what: u8) -> bool {
     let is_set = connection.pending & what != 0;
     connection.pending &= !what;

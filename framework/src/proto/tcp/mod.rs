@@ -1,9 +1,8 @@
 //! TCP (RFC 9293) as a machine without I/O and without a clock.
 //!
-//! What enters: segments, time, and calls of the app. What leaves: data in order, events, and
-//! segments through the [`Output`] that each call brings. Payloads are of the caller's type; the
-//! machine keeps them until they are acknowledged or delivered, in a store that is taken at the
-//! start.
+//! Segments, time, and calls of the app enter; data in order, events, and segments leave, the
+//! latter through the [`Output`] of each call. Payloads are of the caller's type; the machine keeps
+//! them until they are acknowledged or delivered, in a store that is allocated at the start.
 //!
 //! ```text
 //!   arrival ─▶ acknowledgment ─▶ recovery, congestion        calls ─▶ transmit ◀─ timers

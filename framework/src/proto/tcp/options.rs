@@ -1,37 +1,37 @@
-//! How a connection behaves, by the names of the socket options.
+//! The options of a connection, named after the socket options.
 
 use crate::time::Duration;
 
-/// What decides how much may be on its way (the congestion control).
+/// The congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Congestion {
-    /// RFC 9438: what Linux does by default.
+    /// RFC 9438: Linux's default.
     #[default]
     Cubic,
     /// RFC 5681 with NewReno's window.
     Reno,
-    /// Nothing but the peer's window: a private line that is ours alone.
+    /// Only the peer's window: for a private line without other traffic.
     None,
 }
 
-/// Probes of a peer that says nothing (`SO_KEEPALIVE`, RFC 9293 3.8.4). Linux answers one probe in
-/// 500 ms (`tcp_invalid_ratelimit`): where all come sooner, a peer that lives may seem dead.
+/// Probes of a silent peer (`SO_KEEPALIVE`, RFC 9293 3.8.4). Linux answers one probe in 500 ms
+/// (`tcp_invalid_ratelimit`): with shorter intervals a live peer may seem dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// How long the peer says nothing before the first probe (`TCP_KEEPIDLE`).
+    /// Silence of the peer before the first probe (`TCP_KEEPIDLE`).
     pub idle: Duration,
     /// From one probe to the next (`TCP_KEEPINTVL`).
     pub interval: Duration,
-    /// Probes without an answer until the connection is given up (`TCP_KEEPCNT`).
+    /// Unanswered probes until the connection is given up (`TCP_KEEPCNT`).
     pub count: u8,
 }
 
 impl Keepalive {
-    /// For a session that must not be dead for long: after 15 s, every 5 s, three times. A peer
-    /// that is gone is known after half a minute, where nothing is on its way to it. What is on its
-    /// way asks for itself, and for ten minutes where `ConnectionOptions::user_timeout` does not
-    /// say less: set both.
+    /// For a session whose death must be detected soon: after 15 s, every 5 s, three times. A dead
+    /// peer is detected after half a minute, where no data is in flight. Data in flight is
+    /// retransmitted instead, for ten minutes unless `ConnectionOptions::user_timeout` says less:
+    /// set both.
     pub const SESSION: Self = Self { idle: Duration::from_secs(15), interval: Duration::from_secs(5), count: 3 };
 }
 
@@ -43,19 +43,19 @@ impl Default for Keepalive {
     }
 }
 
-/// What closing a connection does with data that is not acknowledged (`SO_LINGER`).
+/// The handling of unacknowledged data on close (`SO_LINGER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linger {
     /// It is sent, in the background.
     #[default]
     Background,
-    /// As well, but `Closed` comes after so long at the latest, as `close` of a socket returns:
+    /// As well, but `Closed` follows after this time at the latest, as a socket's `close` returns:
     /// then with `LingerTimedOut`, and the rest goes on in the background until it is acknowledged,
     /// given up or aborted. Zero resets at once.
     For(Duration),
 }
 
-/// The options of a connection; those of a listener are inherited by what it accepts.
+/// The options of a connection; accepted connections inherit their listener's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// Send small segments at once (`TCP_NODELAY`). Off is Nagle's algorithm (RFC 9293 3.7.4). By
@@ -63,30 +63,28 @@ pub struct ConnectionOptions {
     pub nodelay: bool,
     /// Acknowledge at the end of each burst (`TCP_QUICKACK`, but it stays). By default off.
     pub quickack: bool,
-    /// How long an acknowledgment may wait for company (RFC 9293 3.8.6.3 forbids 500 ms). By
-    /// default 1 ms.
+    /// The delayed-ACK time (RFC 9293 3.8.6.3 forbids 500 ms). By default 1 ms.
     pub ack_delay: Duration,
-    /// Probes of a silent peer. By default `None`; of a listener after two hours.
+    /// Probes of a silent peer. By default `None`; for a listener after two hours.
     pub keepalive: Option<Keepalive>,
-    /// How long data may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). None: as long as
-    /// retransmissions are tried. By default `None`.
+    /// How long data may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). None: until the
+    /// retransmissions run out. By default `None`.
     pub user_timeout: Option<Duration>,
-    /// What closing does. By default [`Linger::Background`].
+    /// The behavior on close. By default [`Linger::Background`].
     pub linger: Linger,
     /// The congestion control (`TCP_CONGESTION`). By default [`Congestion::Cubic`].
     pub congestion: Congestion,
-    /// The least retransmission timeout. RFC 6298 2.4 says 1 s, Linux 200 ms; a private line stands
-    /// far less. By default 200 ms.
+    /// The minimum retransmission timeout. RFC 6298 2.4 says 1 s, Linux 200 ms; a private line
+    /// allows far less. By default 200 ms.
     pub rto_min: Duration,
     /// Bytes a second at most (`SO_MAX_PACING_RATE`). By default `None`: no limit.
     pub pacing_rate: Option<u64>,
-    /// Bytes that wait to be sent or acknowledged, at most (`SO_SNDBUF`). By default 256 KiB.
+    /// The most bytes that wait, unsent or unacknowledged (`SO_SNDBUF`). By default 256 KiB.
     pub send_buffer: u32,
-    /// Bytes that the peer may have on their way, at most (`SO_RCVBUF`): what the window shows. By
-    /// default 256 KiB.
+    /// The most bytes that the peer may have in flight (`SO_RCVBUF`): the window. By default 256
+    /// KiB.
     pub receive_buffer: u32,
-    /// No segment carries more payload (`TCP_MAXSEG`); what the path allows otherwise. By default
-    /// `None`.
+    /// Limit of a segment's payload (`TCP_MAXSEG`); otherwise by the path. By default `None`.
     pub mss_max: Option<u16>,
     /// Offer timestamps (RFC 7323). By default on.
     pub timestamps: bool,
@@ -94,7 +92,7 @@ pub struct ConnectionOptions {
     pub sack: bool,
     /// Offer ECN (RFC 3168). By default off.
     pub ecn: bool,
-    /// Hops (`IP_TTL`). By default 64.
+    /// TTL (`IP_TTL`). By default 64.
     pub ttl: u8,
     /// Type of service (`IP_TOS`); the ECN bits are the connection's own. By default 0.
     pub tos: u8,

@@ -1,5 +1,5 @@
-//! What the machine needs of the bytes that it keeps, and of the way out. Both are the caller's:
-//! the machine never sees a buffer, a header or a device.
+//! The machine's interface to stored bytes, and to the output. Both are the caller's: the machine
+//! never sees a buffer, a header or a device.
 
 use core::net::Ipv4Addr;
 
@@ -9,9 +9,9 @@ use super::seq::Seq;
 use crate::proto::Flow;
 
 /// Bytes of a segment: a buffer of the NIC's, a held slice of one, a `Vec` in a test. Dropping one
-/// is its good end.
+/// is its normal end.
 pub trait Payload: Sized {
-    /// Bytes.
+    /// Number of bytes.
     fn len(&self) -> usize;
 
     /// Whether there is none.
@@ -25,30 +25,29 @@ pub trait Payload: Sized {
     /// Keeps the first `len` bytes. Panics on more than there are.
     fn trim_to(&mut self, len: usize);
 
-    /// Parts with what is behind the first `at` bytes; `None`, and nothing changes, where that
-    /// cannot be had now (no buffer for the second handle). Panics where `at` is more than there
-    /// are.
+    /// Splits off the bytes behind the first `at`; `None` without a change where that is not
+    /// possible now (no buffer for the second handle). Panics where `at` is more than there are.
     fn split_off(&mut self, at: usize) -> Option<Self>;
 
-    /// Appends a copy of as many of `bytes` as there is room for in the same buffer, and says how
-    /// many. Only before the payload was sent for the first time.
+    /// Appends a copy of as many of `bytes` as fit the same buffer, and returns their number. Only
+    /// before the payload was sent for the first time.
     fn append(&mut self, bytes: &[u8]) -> usize;
 
-    /// Appends a copy of the bytes of `next`, all of them, also after both were sent. False, and
-    /// nothing changes, where there is no room in the buffer or somebody else still reads it.
+    /// Appends a copy of all bytes of `next`, also after both were sent. False without a change
+    /// where there is no room in the buffer or another handle still reads it.
     fn join(&mut self, next: &Self) -> bool;
 }
 
-/// Where segments leave.
+/// The output of segments.
 pub trait Output<P> {
-    /// Sends a segment. `slot` is the connection's place, below `TcpConfig::connections_max`, or
+    /// Sends a segment. `slot` is the connection's slot, below `TcpConfig::connections_max`, or
     /// `None` for a segment that belongs to none. The payload stays with the machine until it is
-    /// acknowledged, so the way out holds the bytes a second time while the NIC reads them. Where
-    /// nothing can be sent now, nothing has changed, and the machine tries again.
+    /// acknowledged, so the output holds the bytes a second time while the NIC reads them. Where
+    /// nothing can be sent now, nothing may change, and the machine tries again.
     fn send(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut P>) -> Result<(), Unsent>;
 
-    /// Bytes of the longest IPv4 packet that goes to `remote` in one piece, as far as is known: for
-    /// the MSS that we tell, and the one that we send by.
+    /// Bytes of the longest IPv4 packet to `remote`, as far as is known: for the MSS that we
+    /// announce, and the one that we send with.
     fn mtu(&self, remote: Ipv4Addr) -> usize;
 
     /// Bytes of the longest payload that the device cuts into segments; 0 where it does not.
@@ -56,19 +55,18 @@ pub trait Output<P> {
         0
     }
 
-    /// Bytes that a buffer for data has room for, where the device cuts what is longer than a
-    /// segment.
+    /// Bytes that a data buffer holds, where the device cuts payloads longer than a segment.
     fn buffer_len_max(&self) -> usize {
         0
     }
 
-    /// Segments to `remote` were sent again so often that the way may be dead: whoever knows the
-    /// neighbors may look (RFC 9293 3.8.3, negative advice).
+    /// Segments to `remote` were retransmitted so often that the path may be dead: the resolver may
+    /// check the neighbor (RFC 9293 3.8.3, negative advice).
     fn doubt(&mut self, remote: Ipv4Addr) {
         let _ = remote;
     }
 
-    /// Whether a buffer for data can be had.
+    /// Whether a data buffer is available.
     fn has_buffer(&self) -> bool {
         true
     }
@@ -81,21 +79,21 @@ pub trait Output<P> {
     }
 
     /// As [`send`](Self::send), for several payloads that are one segment, to be cut by the device
-    /// into segments of `segment_len`, which is where the payloads meet. Only asked for where
-    /// [`pieces_max`](Self::pieces_max) says so. They stay with the machine, each for itself.
+    /// into segments of `segment_len`, at the borders of the payloads. Only called where
+    /// [`pieces_max`](Self::pieces_max) allows it. The machine keeps each of them.
     fn send_run(&mut self, slot: u32, segment: &Outgoing, run: &mut Run<'_, P>) -> Result<(), Unsent> {
         let _ = (slot, segment, run);
         debug_assert!(false, "this way out takes each payload alone");
         Err(Unsent::Busy)
     }
 
-    /// The handshake of the connection at `slot` is done: from now on the peer believes in it.
+    /// The handshake of the connection at `slot` is done: from now on the peer has it open.
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
         let _ = (slot, flow, snd_nxt, rcv_nxt);
     }
 
-    /// Both ends know that the connection at `slot` has ended, or one does and cannot tell the
-    /// other. Said where none was open, too.
+    /// Both ends know that the connection at `slot` has ended, or one does and cannot notify the
+    /// other. Also called where none was open.
     fn closed(&mut self, slot: u32) {
         let _ = slot;
     }
@@ -104,15 +102,15 @@ pub trait Output<P> {
 /// Why a segment cannot be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// The ring is full, or no buffer is free: soon.
+    /// The ring is full, or no buffer is free: try again soon.
     Busy,
-    /// No route, the link is down, the neighbor is not known: when
-    /// [`Tcp::follow_routes`](super::Tcp::follow_routes) says that ways may have changed, and now
-    /// and then before.
+    /// No route, the link is down, the neighbor is not known: try again when
+    /// [`Tcp::follow_routes`](super::Tcp::follow_routes) reports changed paths, and now and then
+    /// before.
     NoRoute,
 }
 
-/// The way out of a call that sends nothing.
+/// The output of a call that sends nothing.
 pub(super) struct NoOutput;
 
 impl<P> Output<P> for NoOutput {

@@ -1,16 +1,16 @@
-//! RouteWatch out that are lost and found again: link down, no route, a neighbor that is not known.
+//! Lost paths and their return: link down, no route, a neighbor that is not known.
 //!
-//! What finds no way has not left, and nothing has changed: data stays unsent, or lost, where it
-//! stands. Its timer runs on, so that a connection without a way is given up as one whose peer is
-//! silent. But who waits is not left to a timer that has backed off to a minute: the caller says
-//! when ways may be others ([`Tcp::follow_routes`]), and all that found none are tried again with
-//! the same tick.
+//! A segment without a path does not leave, and nothing changes: data stays queued, unsent or lost.
+//! Its timer runs on, so that a connection without a path is given up like one with a silent peer.
+//! But it need not wait for a timer that has backed off to a minute: the caller reports when paths
+//! may have changed ([`Tcp::follow_routes`]), and all connections without one are retried with the
+//! same tick.
 //!
-//! Who waits has a flag and stands in no list, as ways are lost by the link, for nearly all at
-//! once, or never.
+//! A waiting connection has a flag and is in no list, as paths are lost with the link, for nearly
+//! all connections at once, or never.
 //!
-//! The same look finds whose segments have become too long, where the MTU of our own interface is
-//! less than it was.
+//! The same walk finds connections whose segments have become too long, where the MTU of our own
+//! interface has shrunk.
 
 use super::event::{CloseReason, ConnectionId};
 use super::input::arrival::{less_options, receive_mss};
@@ -21,19 +21,19 @@ use crate::proto::Flow;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 
-/// Places that one tick looks at for connections that found no way, or whose segments are too long.
+/// Slots that one tick checks for connections without a path, or with too long segments.
 const LOOKS_MAX: u32 = 1024;
 
-/// Whether somebody found no way, and how far they were looked for since ways may have changed.
+/// Whether a connection found no path, and the progress of the walk since paths may have changed.
 #[derive(Debug)]
 pub(super) struct RouteWatch {
-    /// What the caller said last.
+    /// The caller's last change count.
     seen: u64,
-    /// Somebody found none since the last look began.
+    /// A connection found none since the last walk began.
     is_missed: bool,
     /// The interface's MTU at the last change; 0 before the first.
     link_mtu: usize,
-    /// The next place to be looked at; `NIL` while nobody is looked for.
+    /// The next slot to check; `NIL` while no walk is under way.
     next: u32,
 }
 
@@ -47,10 +47,9 @@ impl RouteWatch {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Says before a tick how often ways may have changed by now. Where that is more often than at
-    /// the last, what found no way is tried again, and where the interface takes only shorter
-    /// packets than it did, whose segments are too long has them shortened. A compare where it is
-    /// not.
+    /// Reports before a tick the number of changes of paths. Where it has increased, segments
+    /// without a path are tried again, and where the interface's MTU has shrunk, too long segments
+    /// are shortened. A compare where it has not.
     #[inline(always)]
     pub fn follow_routes(&mut self, changes: u64, link_mtu: impl FnOnce() -> usize) {
         if self.shared.route_watch.seen != changes {
@@ -63,7 +62,7 @@ impl<P: Payload> Tcp<P> {
         Some(self.connections[self.find(id)?].flow)
     }
 
-    /// The ends of a connection, where bytes of it wait as no way leads from one to the other.
+    /// The ends of a connection, where bytes of it wait as no path leads from one to the other.
     pub fn waits_for_route(&self, id: ConnectionId) -> Option<Flow> {
         let connection = &self.connections[self.find(id)?];
         connection.has(OutputFlags::NO_ROUTE).then_some(connection.flow)
@@ -80,8 +79,8 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Looks for those that found no way, and those whose segments the interface does not take any
-    /// more, some with each tick.
+    /// Walks over connections without a path, and those whose segments exceed the interface's MTU,
+    /// some with each tick.
     #[cold]
     pub(super) fn retry_unreachable<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         let begin = self.shared.route_watch.next;
@@ -101,15 +100,15 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// A segment found no way.
+    /// A segment found no path.
     #[cold]
     pub(super) fn miss_way(&mut self) {
         self.connection.set(OutputFlags::NO_ROUTE);
         self.shared.route_watch.is_missed = true;
     }
 
-    /// Our call waits for a way. Who made it hears so once: most often it is the cable, and nobody
-    /// finds that by waiting for an answer.
+    /// Our SYN waits for a path. The app is told once: most often the cable is unplugged, which
+    /// waiting for an answer does not reveal.
     #[cold]
     pub(super) fn tell_no_route(&mut self) {
         let is_call = self.connection.state == State::SynSent;
@@ -119,9 +118,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// There may be a way again. That nothing was answered meanwhile says nothing of the network:
-    /// the timer that has backed off begins anew, but one step behind, as of what left before
-    /// nobody knows which transmission is answered.
+    /// There may be a path again. Silence meanwhile shows nothing about the network: the backed-off
+    /// timer starts again, but one step later, as data that left before may be answered for either
+    /// transmission.
     fn try_way_again(&mut self) {
         let connection = &mut *self.connection;
         connection.clear(OutputFlags::NO_ROUTE);
@@ -135,7 +134,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether our segments may be longer than `mss` allows; of a call, whether what we offer is.
+    /// Whether our segments may be longer than `mss` allows; for a connection attempt, whether our
+    /// offer is.
     fn takes_more_than(&self, mss: u16) -> bool {
         match self.state {
             State::Closed | State::TimeWait => false,
@@ -144,7 +144,7 @@ impl Connection {
         }
     }
 
-    /// Why a call came to nothing that nobody answered.
+    /// Why an unanswered connection attempt ended.
     pub(super) fn unanswered(&self) -> CloseReason {
         if self.has(OutputFlags::NO_ROUTE) { CloseReason::NoRoute } else { CloseReason::NoAnswer }
     }

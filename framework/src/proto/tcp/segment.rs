@@ -1,5 +1,5 @@
-//! Segments as the machine sees them: what came, taken out of its header and options once, and what
-//! is to leave.
+//! Segments as the machine sees them: received ones, parsed from header and options once, and those
+//! to be sent.
 
 use super::seq::Seq;
 use crate::proto::Flow;
@@ -31,7 +31,7 @@ impl Range {
     }
 }
 
-/// What a received segment says; its payload travels beside it.
+/// The fields of a received segment; its payload travels beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// SEG.SEQ.
@@ -46,17 +46,17 @@ pub struct Segment {
     pub len: u32,
     /// Options of every segment.
     pub timestamps: Option<Timestamps>,
-    /// The SACK option: so many of `sacks` count.
+    /// The SACK option: the number of valid `sacks`.
     pub sack_count: u8,
-    /// Blocks as they came: hostile until compared with what was sent.
+    /// Blocks as they arrived: untrusted until compared with sent data.
     pub sacks: [Range; SACK_BLOCKS_MAX],
     /// Options that count in a SYN only.
     pub syn: SynOptions,
-    /// The ECN field of the IPv4 header says that congestion was experienced (RFC 3168 5).
+    /// The ECN field of the IPv4 header marks congestion experienced (RFC 3168 5).
     pub ce: bool,
 }
 
-/// What every segment of a connection says, and nearly all of them nothing else.
+/// The fields of every segment of a connection; nearly all have no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain {
     /// SEG.SEQ.
@@ -72,8 +72,8 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// What a segment says that says nothing else: no flag but ACK, and PSH, which means nothing to
-    /// us; no option but timestamps where they usually stand. `None` for all others.
+    /// The fields of a segment without others: no flag but ACK, and PSH, which is ignored; no
+    /// option but timestamps in their usual position. `None` for all others.
     #[inline(always)]
     pub fn of(parsed: &TcpSegment<'_>) -> Option<Self> {
         let header = parsed.header;
@@ -95,7 +95,7 @@ impl Plain {
     }
 }
 
-/// Whether the flags say that a segment acknowledges, and nothing else that counts.
+/// Whether the flags mean an acknowledgment, and nothing else that counts.
 #[inline]
 fn is_plain(flags: TcpFlags) -> bool {
     flags.0 | TcpFlags::PSH.0 == (TcpFlags::ACK | TcpFlags::PSH).0
@@ -104,7 +104,7 @@ fn is_plain(flags: TcpFlags) -> bool {
 /// Options of a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SynOptions {
-    /// Largest payload that the sender takes.
+    /// Largest payload that the sender accepts.
     pub mss: Option<u16>,
     /// Shift of the sender's windows, 14 at most (RFC 7323 2.3).
     pub window_scale: Option<u8>,
@@ -113,8 +113,7 @@ pub struct SynOptions {
 }
 
 impl Segment {
-    /// Takes what counts out of a parsed segment. An option list that is broken counts up to where
-    /// it breaks.
+    /// The relevant fields of a parsed segment. A broken option list counts up to the break.
     #[inline]
     pub fn new(parsed: &TcpSegment<'_>, ce: bool) -> Self {
         let header = parsed.header;
@@ -158,21 +157,21 @@ impl Segment {
         }
     }
 
-    /// What it says as every segment does.
+    /// The fields that every segment has.
     #[inline]
     pub fn plain(&self) -> Plain {
         let Self { seq, ack, wnd, len, timestamps, .. } = *self;
         Plain { seq, ack, wnd, len, timestamps }
     }
 
-    /// Whether it says nothing else. What the IPv4 header says of congestion counts only for who
-    /// has agreed on ECN.
+    /// Whether it has no others. The congestion mark of the IPv4 header counts only where ECN was
+    /// negotiated.
     #[inline]
     pub fn is_plain(&self) -> bool {
         is_plain(self.flags) && self.sack_count == 0
     }
 
-    /// SEG.LEN: the numbers that the segment takes, SYN and FIN included.
+    /// SEG.LEN: the sequence numbers that the segment takes, SYN and FIN included.
     #[inline]
     pub fn seq_len(&self) -> u32 {
         self.len + u32::from(self.has(TcpFlags::SYN)) + u32::from(self.has(TcpFlags::FIN))
@@ -184,7 +183,7 @@ impl Segment {
         self.seq + self.seq_len()
     }
 
-    /// The segment without its SYN: what comes behind it, one number on.
+    /// The segment without its SYN: its data, one number on.
     pub(super) fn behind_syn(&self) -> Self {
         Self { seq: self.seq + 1, flags: TcpFlags(self.flags.0 & !TcpFlags::SYN.0), ..*self }
     }
@@ -205,7 +204,7 @@ impl Segment {
 /// A segment that is to leave; its payload travels beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Whose it is: `local` sends to `remote`.
+    /// Its flow: `local` sends to `remote`.
     pub flow: Flow,
     /// SEG.SEQ.
     pub seq: Seq,
@@ -217,7 +216,7 @@ pub struct Outgoing {
     pub wnd: u16,
     /// The timestamps option.
     pub timestamps: Option<Timestamps>,
-    /// So many of `sacks` are sent.
+    /// The number of `sacks` to send.
     pub sack_count: u8,
     /// The SACK option.
     pub sacks: [Range; SACK_BLOCKS_MAX],
@@ -225,11 +224,11 @@ pub struct Outgoing {
     pub syn: Option<SynOptions>,
     /// Mark the packet as one of a transport that understands ECN: ECT(0) (RFC 3168 6.1).
     pub ect: bool,
-    /// Hops.
+    /// TTL.
     pub ttl: u8,
     /// Type of service; the ECN bits are ours.
     pub tos: u8,
-    /// Bytes of a segment where the payload is longer than one, and the device is to cut it.
+    /// Bytes of a segment where the payload is longer than one, for the device to cut it.
     pub segment_len: u16,
 }
 

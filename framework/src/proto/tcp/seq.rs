@@ -71,7 +71,7 @@ impl Sub<u32> for Seq {
 
 impl Sub for Seq {
     type Output = u32;
-    /// Numbers from `other` up to `self`, of which the caller knows that it is not before.
+    /// Numbers from `other` up to `self`, which must not be before it.
     #[inline(always)]
     fn sub(self, other: Self) -> u32 {
         self.0.wrapping_sub(other.0)

@@ -1,9 +1,9 @@
-//! Fifth phase of a segment's arrival: what the peer acknowledges (RFC 9293 3.10.7.4), and how much
-//! it lets us send.
+//! Fifth phase of a segment's arrival: the acknowledgment (RFC 9293 3.10.7.4) and the peer's
+//! window.
 //!
-//! Nearly all acknowledgments find nothing missing and say nothing of it: they take the short way,
-//! which frees what is acknowledged, takes a sample of the round trip, lets the window grow and
-//! moves the timer. The others go through `scoreboard` and `recovery`.
+//! Nearly all acknowledgments arrive while nothing is missing and report no loss: they take the
+//! fast path, which frees acknowledged chunks, takes an RTT sample, grows the window and moves the
+//! timer. The others go through `scoreboard` and `recovery`.
 
 use super::super::loss::recovery::{Newest, News};
 use super::super::machine::Context;
@@ -18,7 +18,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Takes the acknowledgment and the window of a segment. The caller has found its sequence
+    /// Processes the acknowledgment and the window of a segment. The caller has found its sequence
     /// number acceptable.
     #[inline]
     pub(in crate::proto::tcp) fn process_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
@@ -59,9 +59,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// Outside of SND.UNA to SND.NXT. An old one is a duplicate that came late: it changes nothing,
-    /// but its data counts, and what it says of duplicates (RFC 2883). One of what was never sent,
-    /// or too old to be of this peer, is answered and dropped (RFC 5961 5.2).
+    /// Outside of SND.UNA to SND.NXT. An old one is a late duplicate: it changes nothing, but its
+    /// data counts, and so do its reports of duplicates (RFC 2883). An acknowledgment of unsent
+    /// data, or one too old for this peer, is answered and dropped (RFC 5961 5.2).
     #[cold]
     fn unacceptable_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         if self.connection.has(OutputFlags::DELEGATED) {
@@ -81,20 +81,20 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// An acknowledgment that others have overtaken, with SACK blocks: number and window are old,
-    /// and so is what it says of congestion (Linux as well, `tcp_ack`: `old_ack`).
+    /// An acknowledgment that others have overtaken, with SACK blocks: its number, its window and
+    /// its congestion marks are out of date (Linux as well, `tcp_ack`: `old_ack`).
     pub(in crate::proto::tcp) fn take_overtaken_ack(&mut self, segment: &Segment) {
         let flags = TcpFlags(segment.flags.0 & !TcpFlags::ECE.0);
         self.slow_path_ack(&Segment { flags, ..*segment }, 0, true);
     }
 
-    /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Says
-    /// whether the window is another.
+    /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Returns
+    /// whether the window has changed.
     ///
-    /// What the peer sends again has an old number, but no older segment acknowledges more than any
-    /// before: its window belongs to what it acknowledges, as on Linux (`tcp_may_update_window`).
-    /// With the window of before, SND.UNA would take the right edge along to where the peer has no
-    /// room: it drops what comes there, and may not even look at the acknowledgment in it.
+    /// A retransmission of the peer has an old number, but no older segment acknowledges more than
+    /// any before: its window belongs to its acknowledgment, as on Linux (`tcp_may_update_window`).
+    /// With the previous window, SND.UNA would move the right edge to where the peer has no room:
+    /// it drops segments there, and may ignore even their acknowledgment.
     #[inline(always)]
     pub(in crate::proto::tcp) fn update_window(&mut self, segment: &Plain) -> bool {
         let connection = &mut *self.connection;
@@ -113,7 +113,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let has_grown = wnd > connection.snd.wnd;
         if (segment.ack + wnd).is_before(connection.snd.una + connection.snd.wnd) {
-            // It ends earlier than before. Most of those that are smaller are so by what has
+            // The right edge is lower than before. Most smaller windows are so by the data that
             // arrived.
             connection.send.forget_room();
         }
@@ -139,7 +139,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm_by(self.connection.clock.timer_at);
     }
 
-    /// What was sent from `oldest` to `newest` has arrived.
+    /// Data sent from `oldest` to `newest` has arrived.
     #[inline(always)]
     fn take_sample(&mut self, acked: u32, oldest: Instant, newest: Instant) {
         let now = self.now;
@@ -155,8 +155,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.clock.forget_backoff();
     }
 
-    /// Lets go of all that waits: nothing is left to be linked anew. As after each order, and each
-    /// answer.
+    /// Frees all chunks at once, so that no link has to be updated. The usual case after each
+    /// order, and each answer.
     #[inline(always)]
     fn free_all(&mut self) -> Option<(Instant, Instant)> {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
@@ -173,8 +173,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Some((oldest, newest))
     }
 
-    /// Lets go of what SND.UNA has passed, where nothing of it is marked: when the first and the
-    /// last of it were sent.
+    /// Frees the chunks that SND.UNA has passed, where none is marked; returns when the first and
+    /// the last of them were sent.
     #[inline(always)]
     fn free_in_order(&mut self) -> Option<(Instant, Instant)> {
         let connection = &mut *self.connection;
@@ -185,8 +185,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         (dropped.count != 0).then_some((dropped.oldest, dropped.newest))
     }
 
-    /// The same where SND.UNA is within what the device cut into segments: those before it have
-    /// arrived as well.
+    /// The same where SND.UNA is within a chunk that the device cut into segments: those before it
+    /// have arrived as well.
     #[cold]
     fn free_part(&mut self, dropped: &Dropped) -> Option<(Instant, Instant)> {
         self.cut_first(&mut News::default());
@@ -194,14 +194,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Some((if dropped.count == 0 { newest } else { dropped.oldest }, newest))
     }
 
-    /// SND.UNA has moved: there may be room for what waits.
+    /// SND.UNA has moved: there may be room for queued data.
     #[inline(always)]
     fn note_progress(&mut self) {
         let head = self.shared.chunks.get(self.connection.send.queue.head).filter(|head| head.has(SENT));
         let since = match head {
             None => Instant::MAX,
-            // When it was sent first is not known any more where it was sent again; that something
-            // arrived is.
+            // The time of the first transmission is not kept after a retransmission; some
+            // transmission has arrived now.
             Some(head) if head.resent != 0 => self.now,
             Some(head) => head.sent_at,
         };
@@ -215,8 +215,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Neither data nor window nor number: a duplicate acknowledgment (RFC 5681 2). With SACK it
-    /// would say more, if there was more.
+    /// Neither data nor window nor number is new: a duplicate acknowledgment (RFC 5681 2). With
+    /// SACK it would carry blocks, if there were any.
     #[cold]
     fn take_duplicate(&mut self, segment: &Segment) {
         if self.connection.snd.flight() != 0 && !self.connection.has(InputFlags::SACK) {
@@ -224,7 +224,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Something is missing, was missing until now, or is said to be.
+    /// Something is missing, was missing until now, or is reported missing.
     #[inline(never)]
     fn slow_path_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
         let connection = &mut *self.connection;
@@ -258,8 +258,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm();
     }
 
-    /// The round trip, where something tells it; says whether one has passed. Karn: what was sent
-    /// again measures nothing, but by the echo of its time (RFC 6298 3, RFC 7323 4.1).
+    /// Takes an RTT sample, where there is one; returns whether a round trip has passed. Karn:
+    /// retransmitted data gives no sample, except by the echo of its timestamp (RFC 6298 3, RFC
+    /// 7323 4.1).
     fn measure(&mut self, segment: &Segment, news: &News) -> bool {
         let (connection, now) = (&mut *self.connection, self.now);
         let is_new_round = news.advanced && connection.passes_round();
@@ -272,8 +273,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let by_time = || connection.echoed_rtt(segment.timestamps.filter(|_| news.echo.is_some()), now);
         let sample: Option<Duration> = match news.oldest_sent_at {
-            // What waited at the peer for something that was sent again says how long that took,
-            // not how long the way is.
+            // Data that waited at the peer for a retransmission measures that wait, not the path.
             Some(sent_at) if !news.resent => Some(now.since(sent_at)),
             _ => by_time(),
         };
@@ -286,10 +286,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         is_new_round
     }
 
-    /// Within a recovery an acknowledgment was perhaps lost, and what it tells of has arrived long
-    /// ago: the oldest, and the time that the peer echoes, would measure how long it was silent,
-    /// and each silence would make the next one longer. What was sent last has just arrived, as far
-    /// as it was sent once, or the peer echoes its time. Blocks of SACK measure as well.
+    /// Within a recovery an acknowledgment may have been lost, and the data it covered has arrived
+    /// long ago: the oldest data, and the echoed timestamp, would measure the silence, and each
+    /// silence would lengthen the next timeout. The data sent last has just arrived, if it was sent
+    /// once or the peer echoes its timestamp. SACK blocks give samples as well.
     fn measure_newest(&mut self, news: &News, is_new_round: bool) {
         let (connection, now) = (&mut *self.connection, self.now);
         let Newest { sent_at, is_known } = news.newest;
@@ -311,7 +311,7 @@ impl super::super::state::connection::Connection {
         self.snd.nxt - ack <= self.snd.flight() + self.rare_snd.wnd_max
     }
 
-    /// Whether nothing is missing as far as we know, and the segment does not say otherwise.
+    /// Whether nothing is missing as far as we know, and the segment does not report otherwise.
     #[inline]
     fn is_calm(&self, segment: &Segment) -> bool {
         self.is_untroubled()
@@ -320,7 +320,7 @@ impl super::super::state::connection::Connection {
             && !(segment.has(TcpFlags::ECE) && self.has(InputFlags::ECN))
     }
 
-    /// Whether nothing waits, neither to be acknowledged nor to be sent.
+    /// Whether nothing is queued, neither unacknowledged nor unsent.
     #[inline]
     fn has_all_acknowledged(&self) -> bool {
         self.snd.flight() == 0 && self.send.next_unsent == NIL

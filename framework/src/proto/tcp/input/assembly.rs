@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Out of order data is bounded three ways: by the window, by `reassembly_max`, and by a share of
-//! the store that shrinks as the store fills, so that no peer can take the room of the others. What
-//! does not fit is dropped, and comes again.
+//! the store that shrinks as the store fills, so that no peer can take the room of the others. Data
+//! that does not fit is dropped, and the peer sends it again.
 
 use super::super::machine::{Context, Shared};
 use super::super::payload::{Output, Payload};
@@ -22,15 +22,15 @@ use crate::proto::slab::NIL;
 use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;
 
-/// So many bytes at the beginning of a connection are acknowledged at once: a sender in slow start
-/// waits for each acknowledgment. Linux acknowledges sixteen segments so.
+/// The first bytes of a connection, which are acknowledged at once: a sender in slow start waits
+/// for each acknowledgment. Linux does so for sixteen segments.
 const QUICK_LEN: u64 = 16 * 1460;
 
-/// Bytes of a stretch, of which one and the rest of another are acknowledged at once behind
-/// disorder, as a power of two: Linux counts sixteen segments.
+/// Bytes of a stretch, as a power of two: after disorder, its rest and the next stretch are
+/// acknowledged at once. Linux counts sixteen segments.
 const STRETCH_BITS: u32 = 14;
 
-/// Data that was found to be new, and in the window.
+/// Data that is new, and in the window.
 struct Piece<P> {
     seq: Seq,
     len: u32,
@@ -44,8 +44,8 @@ impl<P> Piece<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Takes the data of a segment that was found acceptable. What is next in order comes back;
-    /// what is refused is not acknowledged, and the reason is for a counter.
+    /// Processes the data of an acceptable segment. Returns data that is next in order; refused
+    /// data is not acknowledged, and the reason is for a counter.
     #[inline]
     pub(in crate::proto::tcp) fn take_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
@@ -63,7 +63,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(Some(payload))
     }
 
-    /// The next bytes have come, and are on their way to the app.
+    /// The next bytes have arrived, and are being delivered to the app.
     #[inline]
     pub(in crate::proto::tcp) fn take_next_in_order(&mut self, len: u32) {
         self.connection.rcv.nxt += len;
@@ -100,12 +100,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.owe_ack(if is_due { AckOwed::Now } else { AckOwed::Delayed });
     }
 
-    /// A segment that is refused as old: what it brought again is reported with the acknowledgment
-    /// that answers it (RFC 2883 4).
+    /// A segment that is refused as old: the data that it repeated is reported with the
+    /// acknowledgment that answers it (RFC 2883 4).
     pub(in crate::proto::tcp) fn note_old_data(&mut self, segment: &Segment) {
         let connection = &mut *self.connection;
         let right = (segment.seq + segment.len).min(connection.rcv.nxt);
-        // What is from before the first byte is not of this stream.
+        // Numbers before the first byte do not belong to this stream.
         let age = connection.rcv.nxt - segment.seq;
         let is_ours = u64::from(age) <= connection.tally.bytes_received;
         let is_its = segment.has(TcpFlags::ACK) && connection.believes_ack(segment.ack);
@@ -116,7 +116,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Data that is not simply next, or that the app cannot take now.
+    /// Data that is not next in order, or that the app cannot accept now.
     #[inline(never)]
     fn slow_path_data(&mut self, segment: &Segment, payload: P) -> Result<Option<P>, TcpDrop> {
         if segment.len == 0 || payload.is_empty() {
@@ -126,7 +126,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.connection.note_congestion(segment);
         }
         let Some(piece) = self.trim(segment, payload) else {
-            // RFC 9293 3.10.7.4: what is old or beyond the window is answered.
+            // RFC 9293 3.10.7.4: data that is old or beyond the window is answered.
             self.acknowledge_at_once(segment);
             return Err(TcpDrop::NotAcceptable);
         };
@@ -139,9 +139,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         kept.map(|()| None)
     }
 
-    /// RFC 5681 4.2: at once, and each, as they are counted; but "MUST NOT generate more than one
-    /// ACK for every incoming segment": where there is a FIN to be looked at, `check_fin` answers
-    /// for both.
+    /// RFC 5681 4.2: at once, and for each, as they are counted; but "MUST NOT generate more than
+    /// one ACK for every incoming segment": where the segment has a FIN, `check_fin` answers for
+    /// both.
     fn acknowledge_at_once(&mut self, segment: &Segment) {
         self.connection.options.switches |= switch::DISORDER;
         if segment.has(TcpFlags::FIN) || self.connection.has(InputFlags::FIN_SEEN) {
@@ -151,7 +151,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Cuts off what came before and what is beyond the window.
+    /// Trims data that came before or is beyond the window.
     fn trim(&mut self, segment: &Segment, mut payload: P) -> Option<Piece<P>> {
         let connection = &mut *self.connection;
         let (mut seq, mut len) = (segment.seq, segment.len);
@@ -176,7 +176,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Some(Piece { seq, len, payload })
     }
 
-    /// Data that is next in order: to the caller, or behind what waits for the app.
+    /// Data that is next in order: returned to the caller, or queued behind data that waits for the
+    /// app.
     fn take_next(&mut self, segment: &Segment, piece: Piece<P>) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
         let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.head != NIL);
@@ -184,7 +185,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.rare_rcv.in_order.head == NIL && !connection.has(AppFlags::HOLDS) {
             delivered = Some(piece.payload);
         } else if !self.keep_in_order(piece) {
-            // Not acknowledged, so it comes again.
+            // Not acknowledged, so the peer sends it again.
             return Err(TcpDrop::NoRoom);
         }
         let connection = &mut *self.connection;
@@ -204,11 +205,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(delivered)
     }
 
-    /// Has data wait for the app. It is copied behind what waits last where that buffer has room
-    /// for it. So two neighbors never fit one buffer, and a connection takes two chunks at most for
-    /// each buffer's length of its window. Otherwise short segments would use up chunks and pool
-    /// long before the window, which is in bytes and cannot be taken back (RFC 9293 3.8.6). False
-    /// where there is no room.
+    /// Queues data for the app. It is copied into the last waiting buffer where that has room. So
+    /// two neighbors never fit one buffer, and a connection takes two chunks at most for each
+    /// buffer's length of its window. Otherwise short segments would use up chunks and pool long
+    /// before the window, which is in bytes and cannot be taken back (RFC 9293 3.8.6). False where
+    /// there is no room.
     fn keep_in_order(&mut self, piece: Piece<P>) -> bool {
         let (connection, len) = (&mut *self.connection, piece.len);
         if !connection.rare_rcv.in_order.append_to_last(&mut self.shared.chunks, &piece.payload, len) {
@@ -222,7 +223,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         true
     }
 
-    /// Moves what is in order now to the data that waits for the app.
+    /// Moves data that is now in order to the data that waits for the app.
     fn join(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         while let Some(head) = chunks.get(connection.out_of_order.head) {
@@ -257,7 +258,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 self.shared.tally.duplicates += 1;
                 return Err(TcpDrop::Duplicate);
             }
-            // What is left may begin where the next chunk does.
+            // The rest may begin where the next chunk does.
             let next = self.shared.chunks.get(before).map_or(NIL, |chunk| chunk.next);
             match self.shared.chunks.get(next) {
                 Some(chunk) if chunk.seq == piece.seq => before = next,
@@ -312,7 +313,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         idx
     }
 
-    /// Cuts off what the chunk before has already. False where that is all.
+    /// Trims what the chunk before has already. False where that is all.
     fn cut_front(&mut self, before: u32, piece: &mut Piece<P>) -> bool {
         let Some(end) = self.shared.chunks.get(before).map(Chunk::end).filter(|end| end.is_after(piece.seq)) else {
             return true;
@@ -329,8 +330,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         true
     }
 
-    /// Takes the place of chunks that the piece has whole, and ends before one that it has a part
-    /// of.
+    /// Replaces chunks that the piece covers, and trims its end where the next chunk overlaps it.
     fn cut_back(&mut self, before: u32, piece: &mut Piece<P>) {
         loop {
             let connection = &mut *self.connection;
@@ -355,8 +355,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
 impl<P> Shared<P> {
     /// Whether a queue of `count` chunks, to be sent or received, may take one more: none has more
-    /// than there are free (Choudhury and Hahne 1998), so that the store is never empty and those
-    /// who have little get something.
+    /// than there are free (Choudhury and Hahne 1998), so that the store is never empty and
+    /// connections with few chunks get some.
     #[inline(always)]
     pub(in crate::proto::tcp) fn has_share(&self, count: u32) -> bool {
         self.chunks.free_count() > self.chunk_reserve + count as usize
@@ -364,9 +364,9 @@ impl<P> Shared<P> {
 }
 
 impl Connection {
-    /// Whether data is acknowledged at once, of which so many bytes have come: as the app wants it,
-    /// or as segments were missing of late. Where they are, acknowledgments may be, too, and a
-    /// sender with a window of few segments that hears of none of them waits for its timeout.
+    /// Whether data is acknowledged at once, after so many bytes: by the app's option, or as
+    /// segments were missing recently. Then acknowledgments may be lost too, and a sender with a
+    /// window of few segments that gets none of them waits for its timeout.
     #[inline(always)]
     fn is_quick(&mut self, len: u32) -> bool {
         let is_quick = self.is_on(switch::QUICKLY);
@@ -376,8 +376,8 @@ impl Connection {
         is_quick
     }
 
-    /// Where the last `len` bytes end a stretch of the peer's bytes, disorder is that of the one
-    /// before, and what was before is forgotten.
+    /// Where the last `len` bytes end a stretch of the peer's bytes, the disorder of the current
+    /// stretch becomes that of the previous one.
     #[cold]
     pub(in crate::proto::tcp) fn end_stretch(&mut self, len: u32) {
         let received = self.tally.bytes_received;
@@ -393,7 +393,7 @@ impl Connection {
         }
     }
 
-    /// So many bytes wait in order for the app now, and the room is another.
+    /// Sets the number of bytes that wait in order for the app, which changes the window.
     pub(in crate::proto::tcp) fn set_in_order_len(&mut self, len: u32) {
         self.rcv.in_order_len = len;
         self.forget_window();
@@ -409,9 +409,8 @@ impl Connection {
         }
     }
 
-    /// A range that came twice: the next acknowledgment reports the first such, to the end of what
-    /// is contiguous (RFC 2883 4 (3)). It comes in pieces where the chunks out of order have it in
-    /// pieces.
+    /// A range that came twice: the next acknowledgment reports the first such, to its contiguous
+    /// end (RFC 2883 4 (3)). It is in pieces where the chunks out of order are in pieces.
     fn note_duplicate(&mut self, range: Range) {
         if !self.has(InputFlags::SACK) {
             return;
@@ -424,7 +423,7 @@ impl Connection {
         }
     }
 
-    /// A range that came out of order stands first, with what it touches (RFC 2018 4).
+    /// A range that came out of order is first, merged with those it touches (RFC 2018 4).
     fn note_range(&mut self, mut range: Range) {
         let mut kept = [Range::default(); 4];
         let mut count = 1;

@@ -1,6 +1,6 @@
-//! What routers say of our segments (RFC 9293 3.9.2.2), believed as far as RFC 5927 lets us: the
-//! quoted number must be on its way, which somebody off the path does not know; a path that larger
-//! segments went through is narrower only where one of them is missed; and no message ends a
+//! Routers' reports about our segments (RFC 9293 3.9.2.2), accepted as far as RFC 5927 allows: the
+//! quoted number must be in flight, which a host off the path does not know; a path that larger
+//! segments passed has become narrower only where one of them is lost; and no message ends a
 //! connection whose handshake is done.
 
 use super::super::event::{CloseReason, IcmpRefusal};
@@ -14,15 +14,15 @@ use crate::proto::Flow;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 
-/// No link has less: a claim of less is taken as this (Linux: `min_pmtu`).
+/// No link has less: smaller claims are raised to this (Linux: `min_pmtu`).
 const MTU_MIN: u16 = 552;
-/// How long a router is believed: ten minutes (RFC 1191 6.3), as by the host.
+/// How long a router's claim holds: ten minutes (RFC 1191 6.3), as in the host.
 const MTU_AGE_S: u16 = ((600 * 1_000_000_000_u64) >> 30) as u16;
 
 impl<P: Payload> Tcp<P> {
-    /// A router says that a segment with the number `seq` was too large, and that `mtu` bytes of
-    /// packet go through. What is too large and on its way counts as lost, without blame for the
-    /// network (RFC 1191 6.4). Walks over what is on its way where it is believed.
+    /// A router reports that a segment with the number `seq` was too large, and that `mtu` bytes of
+    /// packet pass. Segments in flight that are too large count as lost, without a congestion
+    /// response (RFC 1191 6.4). Walks over the segments in flight where the claim is accepted.
     pub fn path_mtu<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -47,8 +47,9 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// A router, or the peer's host, says that a segment with the number `seq` did not get there. A
-    /// call that is still open ends (RFC 5461 4.1), the rest may be a route that is being mended.
+    /// A router, or the peer's host, reports that a segment with the number `seq` was not
+    /// delivered. A connection attempt ends (RFC 5461 4.1); for an established connection the route
+    /// may be converging.
     pub fn unreachable<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -59,8 +60,8 @@ impl<P: Payload> Tcp<P> {
         self.end_call(flow, seq, CloseReason::Unreachable, now, output)
     }
 
-    /// The next hop was asked for, and did not answer; so a segment with the number `seq` did not
-    /// leave. A call that is still open ends, as the sender of that segment is told on Linux.
+    /// The next hop did not reply to ARP; so a segment with the number `seq` did not leave. A
+    /// connection attempt ends, as the sender of that segment is told on Linux.
     pub fn no_neighbor<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -105,7 +106,7 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// From now on segments carry `mss` less the options of each at most, as the app wants it.
+    /// From now on segments carry at most `mss` less their options, by the app's choice.
     pub(in crate::proto::tcp) fn limit_mss(&mut self, mss: u16) {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;
@@ -113,7 +114,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.snd.mss = connection.snd.mss.min(mss);
     }
 
-    /// The same as a router wants it, which is for a while.
+    /// The same by a router's claim, for a while.
     fn lower_mss(&mut self, mss: u16) {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;
@@ -123,8 +124,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.end_trial();
     }
 
-    /// The same because full segments do not arrive, and nobody says why. It may have been chance,
-    /// so they are tried again soon, and ever later where it was not.
+    /// The same because full segments do not arrive, without a report. It may have been chance, so
+    /// they are tried again soon, and later each time where it was not.
     pub(in crate::proto::tcp) fn avoid_black_hole(&mut self, mss: u16) {
         let connection = &mut *self.connection;
         if connection.path.lowered_at_s == 0 {
@@ -136,21 +137,21 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.congestion.make_room_for(mss);
     }
 
-    /// The same as our own interface wants it. What is on its way has passed it, or is found lost
-    /// and sent again in shorter segments. That it takes longer ones again is found out as it is of
-    /// a router.
+    /// The same for our own interface's MTU. Segments in flight have passed it, or are found lost
+    /// and sent again in shorter ones. Whether longer ones pass again is probed as after a router's
+    /// claim.
     #[cold]
     pub(in crate::proto::tcp) fn fit_link(&mut self, mss: u16) {
         if self.connection.state == State::SynSent {
-            // No segment is agreed on to be longer than what we take ourselves.
+            // No segment is agreed on to be longer than our own receive MSS.
             self.connection.rcv.mss = mss;
         } else {
             self.lower_mss(mss);
         }
     }
 
-    /// The retransmission timer has run out: it may have been right, who claimed that a segment was
-    /// too large.
+    /// The retransmission timer has expired: the claim that a segment was too large may have been
+    /// true.
     pub(in crate::proto::tcp) fn believe_claim(&mut self) {
         let (mss, seq) = (self.connection.path.claimed_mss, self.connection.path.claimed_seq);
         let is_on_its_way = seq.is_at_least(self.connection.snd.una) && seq.is_before(self.connection.snd.nxt);
@@ -160,8 +161,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.path.claimed_mss = 0;
     }
 
-    /// The path may be another by now: what the SYNs agreed on is tried again, and a router that
-    /// minds says so.
+    /// The path may have changed: the negotiated size is tried again, and a router reports if it is
+    /// too large.
     #[cold]
     pub(in crate::proto::tcp) fn raise_mss(&mut self) {
         let now_s = mss_lowered_stamp(self.now);
@@ -175,7 +176,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.snd.mss = connection.snd.mss.max(mss);
         connection.congestion.make_room_for(connection.snd.mss);
         if connection.path.holes != 0 {
-            // From now on each acknowledgment is looked at closely.
+            // From now on each acknowledgment takes the slow path.
             connection.set(InputFlags::MSS_PROBE);
             (connection.path.claimed_mss, connection.path.claimed_seq) = (0, connection.snd.nxt);
         }
@@ -190,17 +191,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Whether segments with a payload of more than `mss` have arrived for certain: with less in
-    /// each, those that were sent could not have carried all that was acknowledged.
+    /// Whether segments with a payload of more than `mss` have certainly arrived: the segments sent
+    /// could not have carried all acknowledged bytes with less in each.
     fn has_carried_more(&self, mss: u16) -> bool {
         let tally = &self.connection.tally;
         tally.bytes_acked > tally.segments_out * u64::from(mss)
     }
 
-    /// Whether the segment with the number `seq` was found lost, or was sent again. Walks over what
-    /// is on its way as far as there, but only where something of that was: the first who is missed
-    /// is believed, and the next claims are old. So a route that becomes narrower under a thousand
-    /// segments costs no walk for each of the thousand messages that say so.
+    /// Whether the segment with the number `seq` was found lost, or was retransmitted. Walks over
+    /// the segments in flight up to it, but only where some of them are lost: the first claim about
+    /// a lost one is accepted, and the next claims are old. So a route that narrows under a
+    /// thousand segments costs no walk for each of the thousand messages.
     fn is_missed(&self, seq: Seq) -> bool {
         if self.connection.sack.lost_len == 0 && self.connection.sack.resent_len == 0 {
             return false;
@@ -212,7 +213,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.chunks.get(idx).is_some_and(|chunk| chunk.has(LOST) || chunk.resent != 0)
     }
 
-    /// What was sent in segments that do not get through. Walks over what is on its way.
+    /// Marks data lost that was sent in too large segments. Walks over the segments in flight.
     fn lose_too_large(&mut self) {
         let mut idx = self.connection.send.queue.head;
         while idx != NIL && idx != self.connection.send.next_unsent {
@@ -228,8 +229,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// How long shorter segments last until full ones are tried again: ten minutes, where they are
-    /// for a reason that somebody gave.
+    /// How long shorter segments last until full ones are tried again: ten minutes, where a router
+    /// reported the reason.
     fn mss_age_s(&self) -> u16 {
         match self.path.holes {
             0 => MTU_AGE_S,
@@ -237,7 +238,7 @@ impl Connection {
         }
     }
 
-    /// Full segments arrive, or it is told why they do not.
+    /// Full segments arrive, or a router reports why they do not.
     fn end_trial(&mut self) {
         self.clear(InputFlags::MSS_PROBE);
         self.path.holes = 0;

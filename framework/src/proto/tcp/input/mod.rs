@@ -1,5 +1,5 @@
-//! What a segment does when it arrives (RFC 9293 3.10.7): checks, acknowledgment, reassembly of its
-//! text, and ICMP errors about a connection.
+//! Processing of received segments (RFC 9293 3.10.7): checks, acknowledgment, reassembly of their
+//! data, and ICMP errors about a connection.
 
 pub(super) mod acknowledgment;
 pub(super) mod arrival;

@@ -1,9 +1,9 @@
-//! Where a segment's connection stands, told before the segment comes: with a million of them each
-//! is in no cache, and who asks for the memory of a whole burst at once waits once instead of once
-//! a segment. In two steps, as the bucket of the flow says where the rest is.
+//! The addresses of a segment's connection, for a prefetch before the segment is processed: with a
+//! million connections each is in no cache, and prefetching a whole burst waits for memory once
+//! instead of once a segment. In two steps, as the flow's bucket contains the address of the rest.
 //!
-//! Addresses go out, nothing else; and a place may come back as the one where the next segment's
-//! connection is looked for first. What was found wrongly costs a load.
+//! It only returns addresses, and accepts a slot as a hint for the next segment's lookup. A wrong
+//! hint costs a load.
 
 use super::super::machine::{FlowKey, Tcp};
 use super::super::state::connection::Connection;
@@ -13,7 +13,7 @@ use crate::proto::table::Key;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// A flow that is looked up soon.
+/// A flow that will be looked up soon.
 #[derive(Clone, Copy, Debug)]
 pub struct LookupKey {
     hash: u64,
@@ -21,34 +21,34 @@ pub struct LookupKey {
 }
 
 impl<P> Tcp<P> {
-    /// What a lookup of the flow needs. None where no connection can be of it.
+    /// The inputs for a lookup of the flow. `None` where no connection can have it.
     #[inline]
     pub fn lookup_key(&self, flow: Flow) -> Option<LookupKey> {
         let key = FlowKey::from(flow);
         (key.ports() != FlowKey::EMPTY.ports()).then(|| LookupKey { hash: self.flows.hash(key), ports: key.ports() })
     }
 
-    /// Where the lookup begins to read.
+    /// The address at which the lookup begins to read.
     #[inline]
     pub fn bucket(&self, key: &LookupKey) -> *const u8 {
         self.flows.address(key.hash)
     }
 
-    /// The connection's place. Of a hundred one is not found here, and is where the lookup looks
-    /// further. It is known by its ports: of those in its bucket hardly one has the same.
+    /// The connection's slot. One in a hundred is not found here, and is found by the full lookup.
+    /// It is recognized by its ports: hardly another flow in its bucket has the same.
     #[inline(always)]
     pub fn likely_slot(&self, key: &LookupKey) -> Option<u32> {
         self.flows.guess_at_home(key.hash, key.ports, FlowKey::ports).copied()
     }
 
-    /// The next segment is probably of the connection at that place.
+    /// The next segment probably belongs to the connection at that slot.
     #[inline]
     pub fn expect(&mut self, slot: u32) {
         self.recent = slot;
     }
 
-    /// The lines that a segment of the connection at a place touches: its own, and its links in the
-    /// wheel.
+    /// The cache lines that a segment of the connection at a slot touches: its own, and its links
+    /// in the wheel.
     #[inline]
     pub fn lines(&self, slot: u32) -> [*const u8; Connection::HOT_LINES + 1] {
         let mut lines = [self.connections.address(slot); Connection::HOT_LINES + 1];

@@ -1,6 +1,6 @@
-//! How many connections callers may have: of all listeners together, so that places are left for
-//! calls of our own; of one listener; and from one address. Counted where a connection begins and
-//! where it ends, and by no segment between.
+//! Limits for remote callers: for all listeners together, so that slots are left for our own
+//! connections; for one listener; and for one address. Counted where a connection begins and where
+//! it ends, and by no segment in between.
 //!
 //! ```text
 //!  SYN ─▶ handshake ─▶ established ─▶ TIME-WAIT ─▶ gone
@@ -8,8 +8,8 @@
 //!                      └─ a session ┘   of a listener, from an address
 //! ```
 //!
-//! A handshake is nobody's session: anybody may begin one in another's name. One in TIME-WAIT takes
-//! neither, as it makes way for whoever comes.
+//! A handshake is not counted as a session: its sender may be forged. A connection in TIME-WAIT
+//! counts for neither, as it makes way for new ones.
 
 use core::net::Ipv4Addr;
 
@@ -22,13 +22,13 @@ use super::listener::Listener;
 use super::secret::Secret;
 use crate::proto::slab::NIL;
 
-/// What a connection is counted as.
+/// The way in which a connection is counted.
 pub(in crate::proto::tcp) mod counted {
     pub(crate) const PLACE: u8 = 1 << 0;
     pub(crate) const SESSION: u8 = 1 << 1;
 }
 
-/// Those whom listeners have taken.
+/// The counts of accepted connections.
 #[derive(Debug)]
 pub(in crate::proto::tcp) struct Admission {
     places: usize,
@@ -37,7 +37,7 @@ pub(in crate::proto::tcp) struct Admission {
     sources: Sources,
 }
 
-/// The sessions of the listener that has the place now, or had it last.
+/// The sessions of the listener that uses the slot now, or used it last.
 #[derive(Clone, Copy, Debug)]
 struct Sessions {
     listener: ListenerId,
@@ -45,7 +45,7 @@ struct Sessions {
 }
 
 impl Admission {
-    /// Takes all memory.
+    /// Allocates all its memory here.
     pub(in crate::proto::tcp) fn new(places_max: usize, listeners_max: usize, connections_max: usize) -> Self {
         let nobody = Sessions { listener: ListenerId(NIL), count: 0 };
         Self {
@@ -56,7 +56,7 @@ impl Admission {
         }
     }
 
-    /// Places that callers may still take, as far as they are free.
+    /// Slots that remote callers may still take, as far as they are free.
     pub(in crate::proto::tcp) fn left(&self) -> usize {
         self.places_max - self.places
     }
@@ -77,20 +77,20 @@ impl Admission {
 }
 
 impl<P: Payload> Shared<P> {
-    /// A caller's handshake begins.
+    /// A remote caller's handshake begins.
     pub(in crate::proto::tcp) fn count_place(&mut self, connection: &mut Connection) {
         connection.counted |= counted::PLACE;
         self.admission.places += 1;
     }
 
-    /// A caller's handshake is done.
+    /// A remote caller's handshake is done.
     pub(in crate::proto::tcp) fn count_session(&mut self, connection: &mut Connection) {
         connection.counted |= counted::SESSION;
         *self.admission.of_listener(ListenerId(connection.listener)) += 1;
         self.admission.sources.add(&self.secret, *connection.flow.remote.ip());
     }
 
-    /// A connection is over, whoever began it.
+    /// A connection is over, whoever opened it.
     pub(in crate::proto::tcp) fn count_out(&mut self, connection: &mut Connection) {
         let was = core::mem::take(&mut connection.counted);
         if was & counted::PLACE != 0 {
@@ -108,7 +108,7 @@ impl<P: Payload> Shared<P> {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Whether a listener takes one more session, and from that address.
+    /// Whether the limits of a listener, and of that address, allow one more session.
     pub(in crate::proto::tcp) fn check_limits(&mut self, listener: u32, source: Ipv4Addr) -> Result<(), TcpDrop> {
         let Listener { id, options, .. } = &self.listeners.slots[listener];
         let Shared { admission, secret, .. } = &mut self.shared;
@@ -121,23 +121,23 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Whether there is room for another caller, or
+    /// Whether there is room for another remote caller, or
     /// [`make_room_for_caller`](Self::make_room_for_caller) would make some.
     pub(in crate::proto::tcp) fn can_take_caller(&self) -> bool {
         self.shared.admission.left() > 0 && self.can_make_room()
     }
 
-    /// Whether there is room for another caller; as [`make_room`](Self::make_room), but not where
-    /// the rest is for calls.
+    /// Whether there is room for another remote caller; as [`make_room`](Self::make_room), but not
+    /// where the rest is reserved.
     pub(in crate::proto::tcp) fn make_room_for_caller(&mut self) -> bool {
         self.shared.admission.left() > 0 && self.make_room()
     }
 }
 
-/// How many sessions there are from an address. Each counts in one counter of each row, which it
-/// shares with others: the least of the four is its count, and too high only where it meets others
-/// in all of them. So the memory is that of the counters, whoever calls, and the places are chosen
-/// by a hash that nobody can aim.
+/// Sessions by address. Each counts in one counter of each row, which it shares with others: the
+/// minimum of the four is its count, and too high only where it collides in all of them. So the
+/// memory depends only on the counters, and a keyed hash chooses them, so that collisions cannot be
+/// chosen.
 #[derive(Debug)]
 pub(in crate::proto::tcp) struct Sources {
     counters: Box<[u32]>,
@@ -146,10 +146,10 @@ pub(in crate::proto::tcp) struct Sources {
 }
 
 const ROWS: usize = 4;
-/// With a thousand connections of as many addresses, one address of a thousand is counted as if it
-/// had four more than it has, and with a hundred of a hundred none in a million. In large tables,
-/// which have an eighth of a counter for each connection, one of a hundred million is counted as if
-/// it had sixteen more: their limits are larger as well.
+/// With a thousand connections of as many addresses, one address of a thousand is counted four too
+/// high, and with a hundred of a hundred none in a million. In large tables, which have an eighth
+/// of a counter for each connection, one of a hundred million is counted sixteen too high: their
+/// limits are larger as well.
 const ROW_LEN_MIN: usize = 1_024;
 
 impl Sources {
@@ -161,7 +161,7 @@ impl Sources {
         Self { counters: vec![0; ROWS * row_len].into_boxed_slice(), row_len }
     }
 
-    /// The bytes that `new(connections_max)` takes.
+    /// The bytes that `new(connections_max)` allocates.
     pub(in crate::proto::tcp) fn bytes(connections_max: usize) -> usize {
         ROWS * Self::row_len(connections_max) * size_of::<u32>()
     }

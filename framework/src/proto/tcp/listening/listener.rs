@@ -1,4 +1,4 @@
-//! Who is listened for: local ends, with a backlog and a rate each.
+//! Listeners: local ends, with a backlog and a rate each.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -9,44 +9,43 @@ use crate::proto::table::{Key, Table};
 use crate::proto::{ConsumerId, HashSeed, TokenBucket};
 use crate::time::Instant;
 
-/// How a listener takes connections.
+/// The options of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenOptions {
     /// Handshakes that may be open at the same time; beyond, the answer is a SYN cookie. By default
     /// 128.
     pub backlog: u32,
-    /// SYNs a second, and as many at once; more are dropped before anything else of them is looked
-    /// at, so that a flood leaves the worker its time for the connections that stand. While there
-    /// are more, who calls gets in by luck and SYN cookies help nobody; they are for a full
-    /// backlog. None: no limit, and all are answered. By default 100,000.
+    /// SYNs a second, and as many at once; more are dropped before any other check, so that a flood
+    /// leaves the worker its time for established connections. Beyond the rate a caller succeeds by
+    /// chance and SYN cookies do not help; they are for a full backlog. None: no limit, and all are
+    /// answered. By default 100,000.
     pub syns_per_second: Option<u32>,
-    /// Connections that it has at the same time: those in TIME-WAIT not counted, nor handshakes,
-    /// which `backlog` limits. The SYN of one more is dropped, and `drop/listener_full` counts it.
-    /// None: as many as there are places for callers. By default `None`.
+    /// Connections at the same time: without those in TIME-WAIT and without handshakes, which
+    /// `backlog` limits. The SYN of one more is dropped, and `drop/listener_full` counts it. None:
+    /// as many as there are slots for callers. By default `None`.
     pub connections_max: Option<u32>,
-    /// Connections from one address at the same time, those that other listeners have taken
-    /// included. The SYN of one more is dropped, and `drop/source_full` counts it: one host that
-    /// holds connections and says nothing leaves the others their places. They are counted by a
-    /// keyed hash: where a thousand addresses are connected, a limit of less than eight now and
-    /// then hits one that has fewer. None: no limit, for who has all peers behind one address. By
-    /// default 256.
+    /// Connections from one address at the same time, those of other listeners included. The SYN of
+    /// one more is dropped, and `drop/source_full` counts it: one host with many silent connections
+    /// leaves the others their slots. They are counted by a keyed hash: where a thousand addresses
+    /// are connected, a limit of less than eight now and then hits one that has fewer. None: no
+    /// limit, for peers that are all behind one address. By default 256.
     pub connections_per_source: Option<u32>,
-    /// What accepted connections inherit. By default those of a connection, with keepalive after
-    /// two hours.
+    /// Options that accepted connections inherit. By default those of a connection, with keepalive
+    /// after two hours.
     pub connection: ConnectionOptions,
-    /// Whose the accepted connections are. By default consumer 0.
+    /// The consumer of accepted connections. By default consumer 0.
     pub consumer: ConsumerId,
 }
 
 impl Default for ListenOptions {
-    /// Keepalive is on, as whoever calls may be gone without a word and would have his place for
-    /// ever; RFC 9293 3.8.4 (MUST-25) wants it off until somebody asks for it, and two hours before
-    /// the first probe (MUST-28), which they are.
+    /// Keepalive is on, as a caller may vanish silently and would keep its slot for ever; RFC 9293
+    /// 3.8.4 (MUST-25) wants it off by default, and two hours before the first probe (MUST-28),
+    /// which these are.
     fn default() -> Self {
         Self {
             backlog: 128,
-            // A SYN that is answered costs 0.3 µs: some thirtieth of a core, and more new
-            // connections than any server of orders has.
+            // Answering a SYN costs 0.3 µs: some thirtieth of a core, and more new connections than
+            // any server of orders has.
             syns_per_second: Some(100_000),
             connections_max: None,
             // A quarter of the default table.
@@ -57,15 +56,15 @@ impl Default for ListenOptions {
     }
 }
 
-/// What a listener's app says of a peer that wants to connect.
+/// The decision of a listener's app about a peer that wants to connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accept {
     /// Yes.
     #[default]
     Yes,
-    /// No, and it is told: a reset.
+    /// No, with a reset.
     Refuse,
-    /// No, and it hears nothing.
+    /// No, without an answer.
     Ignore,
 }
 
@@ -76,12 +75,12 @@ pub(in crate::proto::tcp) struct Listener {
     pub(in crate::proto::tcp) rate: Option<TokenBucket>,
     /// Handshakes that are open.
     pub(in crate::proto::tcp) embryonic: u32,
-    /// Until then a SYN cookie may come back.
+    /// Until when a SYN cookie may come back.
     pub(in crate::proto::tcp) cookies_until: Instant,
 }
 
 impl Listener {
-    /// Whether as many handshakes are open as may be.
+    /// Whether the backlog is full.
     pub(in crate::proto::tcp) fn is_full(&self) -> bool {
         self.embryonic >= self.options.backlog
     }
@@ -91,12 +90,12 @@ pub(in crate::proto::tcp) struct Listeners {
     by_local: Table<LocalKey, u32>,
     pub(in crate::proto::tcp) slots: Slab<Listener>,
     refusal: Refusal,
-    /// Of the last that was opened. Never all ones, which is what no listener's id begins with.
+    /// Generation of the last that was opened. Never all ones, with which no listener's id begins.
     generation: u16,
 }
 
-/// No SYN to `local` is taken before `until`. Each SYN of a flood asks, and nearly all of them the
-/// same: so they ask once in a token's time.
+/// No SYN to `local` is accepted before `until`. Nearly all SYNs of a flood have the same
+/// destination: so the bucket is read once in a token's interval.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     local: LocalKey,
@@ -129,8 +128,8 @@ impl Listeners {
         Self { by_local, slots, refusal: Refusal::NONE, generation: 0 }
     }
 
-    /// Listens at `local`; the unspecified address stands for all of ours that nobody listens at by
-    /// name.
+    /// Listens at `local`; the unspecified address stands for all of ours without a listener of
+    /// their own.
     pub(in crate::proto::tcp) fn open(
         &mut self,
         local: SocketAddrV4,
@@ -166,7 +165,7 @@ impl Listeners {
         let listener = Listener { id, local, options: *options, rate, embryonic: 0, cookies_until: Instant::ZERO };
         let slot = self.slots.insert(listener).map_err(|_| ListenError::TooMany { limit })?;
         assert!(self.by_local.insert(key(local), slot), "the table has room for as many as the slab");
-        // The new one may be nearer to where another refuses.
+        // The new one may match more closely than another that refuses.
         self.refusal = Refusal::NONE;
         self.generation = (self.generation + 1) % u16::MAX;
         let id = ListenerId::new(slot, self.generation);
@@ -174,12 +173,12 @@ impl Listeners {
         Ok(id)
     }
 
-    /// The listener that is still that of the name.
+    /// The listener of that name, where it still exists.
     pub(in crate::proto::tcp) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
         self.slots.get_mut(id.slot()).filter(|listener| listener.id == id)
     }
 
-    /// Listens no more. Connections that it accepted stay.
+    /// Closes a listener. Connections that it accepted stay.
     pub(in crate::proto::tcp) fn close(&mut self, id: ListenerId) -> bool {
         let Some(local) = self.get_mut(id).map(|listener| listener.local) else { return false };
         self.refusal = Refusal::NONE;
@@ -188,7 +187,7 @@ impl Listeners {
         true
     }
 
-    /// Whether who listens at `local` has no time for a SYN. Takes no token.
+    /// Whether the listener at `local` is over its rate. Takes no token.
     #[inline]
     pub(in crate::proto::tcp) fn refuses(&mut self, local: SocketAddrV4, now: Instant) -> bool {
         self.refusal.local == key(local) && now < self.refusal.until || self.begins_to_refuse(local, now)
@@ -202,7 +201,7 @@ impl Listeners {
         now < self.refusal.until
     }
 
-    /// Who listens at `local`.
+    /// The listener at `local`.
     pub(in crate::proto::tcp) fn find(&self, local: SocketAddrV4) -> Option<u32> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
         self.by_local.get(key(local)).or_else(|| self.by_local.get(key(any))).copied()

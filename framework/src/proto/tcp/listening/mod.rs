@@ -1,5 +1,5 @@
-//! Who may connect: listeners, admission, SYN cookies, ports, and the secrets behind initial
-//! sequence numbers.
+//! Passive opens: listeners, admission, SYN cookies, ports, and the secrets behind initial sequence
+//! numbers.
 
 pub(super) mod admission;
 pub(super) mod listener;

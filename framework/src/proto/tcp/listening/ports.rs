@@ -1,6 +1,5 @@
-//! Which local port a connection gets that does not ask for one (RFC 6056 3.3.3, algorithm 3): each
-//! peer sees ports rise from a place of its own, and none can tell from its ports which ones
-//! another peer sees.
+//! The ephemeral port of a connection (RFC 6056 3.3.3, algorithm 3): each peer sees ports rise from
+//! an offset of its own, and none can infer which ones another peer sees.
 
 use core::net::SocketAddrV4;
 
@@ -27,8 +26,7 @@ impl<P: Payload> Tcp<P> {
             let step = offset.wrapping_add(self.shared.next_ephemeral);
             self.shared.next_ephemeral = self.shared.next_ephemeral.wrapping_add(1);
             let local = SocketAddrV4::new(*flow.local.ip(), range.nth(step));
-            // A listener's port would do, but whoever looks at a capture would take one for the
-            // other.
+            // A listener's port would work, but a reader of a capture would confuse the two.
             if self.listeners.find(local).is_some() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Numbers that nobody may guess: initial sequence numbers, ports, the origin of timestamps.
+//! Numbers that must not be guessed: initial sequence numbers, ports, the origin of timestamps.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -7,8 +7,7 @@ use crate::time::Instant;
 
 use super::super::seq::Seq;
 
-/// The machine's secrets, a key for each use: whatever somebody finds out by the numbers of one, he
-/// knows nothing of another.
+/// The machine's secrets, a key for each use: the numbers of one use reveal nothing about another.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proto::tcp) struct Secret {
     isn: HashSeed,
@@ -31,28 +30,28 @@ impl Secret {
         Seq((now.as_nanos() / 4_096) as u32) + hash(&self.isn, flow) as u32
     }
 
-    /// Where the search for a port begins (RFC 6056 3.3.3): F(localip, remoteip, remoteport,
+    /// The offset of the search for a port (RFC 6056 3.3.3): F(localip, remoteip, remoteport,
     /// secretkey).
     pub(in crate::proto::tcp) fn port_offset(&self, flow: Flow) -> u32 {
         hash(&self.port, flow) as u32
     }
 
-    /// What is added to our clock in timestamps (RFC 7323 7.1).
+    /// The offset of our clock in timestamps (RFC 7323 7.1).
     pub(in crate::proto::tcp) fn timestamp_offset(&self, flow: Flow) -> u32 {
         hash(&self.timestamp, flow) as u32
     }
 
-    /// What authenticates a SYN cookie: `said` is all that it stands for (RFC 4987 3.6).
+    /// The authentication of a SYN cookie: `said` is all that it encodes (RFC 4987 3.6).
     pub(in crate::proto::tcp) fn cookie(&self, flow: Flow, said: u64) -> u64 {
         self.cookie.sip(&[word(flow.local), word(flow.remote), said])
     }
 
-    /// A number that nobody knows before its time.
+    /// A number that is unpredictable before its second.
     pub(in crate::proto::tcp) fn noise(&self, second: u32) -> u32 {
         self.noise.sip(&[second.into()]) as u32
     }
 
-    /// Where the connections of an address are counted.
+    /// The counters of an address's connections.
     pub(in crate::proto::tcp) fn source(&self, address: Ipv4Addr) -> u64 {
         self.source.sip(&[address.to_bits().into()])
     }
@@ -75,8 +74,8 @@ mod tests {
         remote: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 50_000),
     };
 
-    /// A guess at one of the numbers that a peer sees is no guess at another, and none at where its
-    /// flow stands.
+    /// A guess at one of the numbers that a peer sees is no guess at another, and none at its
+    /// flow's bucket.
     #[test]
     fn each_use_has_a_key_of_its_own() {
         let secret = Secret::new(HashSeed::new(1, 2));

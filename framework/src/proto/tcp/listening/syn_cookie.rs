@@ -1,17 +1,16 @@
-//! SYN cookies (RFC 4987 3.6): where all handshakes that a listener may have open are open, the
-//! next peer's SYN is remembered by nobody. All that must be known later is in the number of our
-//! SYN-ACK, which the peer's acknowledgment brings back; the options stand in the low bits of our
-//! timestamp, as Linux has them, where the peer has timestamps. A peer without them gets neither
-//! scale nor SACK.
+//! SYN cookies (RFC 4987 3.6): where a listener's backlog is full, the next peer's SYN is not
+//! stored. All state for later is in the number of our SYN-ACK, which the peer's acknowledgment
+//! brings back; the options stand in the low bits of our timestamp, as Linux has them, where the
+//! peer has timestamps. A peer without them gets neither scale nor SACK.
 //!
 //! ```text
 //!  number     31 ─ hash + peer's number, 24 bits ─ 8 │ 7 ── time, 5 bits ── 3 │ 2 ─ MSS ─ 0
 //!  timestamp  31 ────────── our clock ──────────── 6 │ 5 ECN │ 4 SACK │ 3 ── scale ── 0
 //! ```
 //!
-//! Whoever guesses hits with one number in 2^24, and only while cookies are given. The peer's
-//! number is added to the hash, as Linux has it, so that of a segment behind the one that brings
-//! the cookie back, which is late or lost, can be told that it may be one.
+//! A guess succeeds with one number in 2^24, and only while cookies are sent. The peer's number is
+//! added to the hash, as in Linux, so that a segment that follows a late or lost one with the
+//! cookie can be recognized as possibly belonging to it.
 
 use super::super::segment::SynOptions;
 use super::super::seq::Seq;
@@ -19,17 +18,18 @@ use super::secret::Secret;
 use crate::proto::Flow;
 use crate::time::{Duration, Instant};
 
-/// What a peer's MSS is rounded down to: Ethernet, less tunnels, jumbo frames, and what must be.
+/// The values that a peer's MSS is rounded down to: Ethernet, less tunnels, jumbo frames, and the
+/// minimum.
 const MSS: [u16; 8] = [64, 536, 1220, 1360, 1400, 1440, 1460, 8960];
 /// Nanoseconds of a step of the cookie's time, as a power of two: 69 s. A cookie is good for this
 /// step and the next.
 const STEP_SHIFT: u32 = 36;
 const STEP_BITS: u32 = 5;
-/// So long after the last cookie was given one may come back.
+/// How long after the last cookie was sent one may come back.
 pub(in crate::proto::tcp) const LIFETIME: Duration = Duration::from_nanos(2 << STEP_SHIFT);
 
-/// What a peer may send before it hears more of us than the cookie: the window that came with it,
-/// which no scale applies to.
+/// Bytes that a peer may send on the cookie alone: the window that came with it, which is not
+/// scaled.
 const WINDOW_MAX: u32 = 65_535;
 
 /// "No scale" in a timestamp.
@@ -44,7 +44,7 @@ pub(in crate::proto::tcp) fn bake(secret: &Secret, flow: Flow, peer_isn: Seq, ms
     seal(secret, flow, peer_isn, step(now) << 3 | mss_idx)
 }
 
-/// The MSS that a cookie stands for, if it is one of ours, for this peer, and not old.
+/// The MSS that a cookie encodes, if it is ours, for this peer, and not old.
 pub(in crate::proto::tcp) fn check(
     secret: &Secret,
     flow: Flow,
@@ -56,9 +56,8 @@ pub(in crate::proto::tcp) fn check(
     (is_young(low, now) && seal(secret, flow, peer_isn, low) == cookie).then(|| MSS[(low & 7) as usize])
 }
 
-/// Whether a peer that was given `cookie` may have got as far as to `seq`: what it sends then is on
-/// trial until the segment comes that brings the cookie back. Of others one in 4,000 looks like
-/// that.
+/// Whether a peer that was sent `cookie` may have reached `seq`: its data is unconfirmed until the
+/// segment with the cookie arrives. One in 4,000 random numbers passes.
 pub(in crate::proto::tcp) fn may_be_before(secret: &Secret, flow: Flow, seq: Seq, cookie: Seq, now: Instant) -> bool {
     let low = cookie.0 & 0xff;
     let sent = (seal(secret, flow, seq, low).0 >> 8).wrapping_sub(cookie.0 >> 8) & 0x00ff_ffff;
@@ -78,7 +77,7 @@ fn seal(secret: &Secret, flow: Flow, peer_isn: Seq, low: u32) -> Seq {
     Seq(hash.wrapping_add(peer_isn.0) << 8 | low)
 }
 
-/// Our timestamp with a peer's options in it: at most 64 ms before `clock`, so that what follows is
+/// Our timestamp with a peer's options in it: at most 64 ms before `clock`, so that later ones are
 /// newer.
 pub(in crate::proto::tcp) fn stamp(clock: u32, options: &SynOptions, ecn: bool) -> u32 {
     let scale = options.window_scale.map_or(SCALE_NONE, |shift| u32::from(shift.min(14)));

@@ -1,5 +1,5 @@
-//! What was lost, and how much may be in flight: SACK scoreboard, RACK-TLP, F-RTO, the RTT
-//! estimate, congestion control.
+//! Losses, and the limit of data in flight: SACK scoreboard, RACK-TLP, F-RTO, the RTT estimate,
+//! congestion control.
 
 pub(super) mod congestion;
 pub(super) mod rack;

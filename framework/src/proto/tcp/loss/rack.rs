@@ -1,12 +1,12 @@
-//! RACK-TLP (RFC 8985): what was sent well before something that has arrived is lost, and where
-//! nothing arrives any more a probe asks.
+//! RACK-TLP (RFC 8985): a segment that was sent well before one that has arrived is lost, and where
+//! nothing arrives any more a probe is sent.
 //!
-//! What enters: each chunk that arrived, by when it was sent; D-SACKs; time. What leaves: marks of
-//! LOST, and the deadline of the retransmission timer. Only with SACK; without it `recovery` counts
+//! Each chunk that arrived, by its time of sending, D-SACKs and time enter; LOST marks and the
+//! deadline of the retransmission timer leave. Only with SACK; without it `recovery` counts
 //! duplicate acknowledgments.
 //!
-//! The chunks in flight stand in a lane by the time of their transmission, so that looking for
-//! losses costs what is lost and one look more (RFC 8985 6.2 step 5 walks through all).
+//! The chunks in flight are in a lane by the time of their transmission, so that detecting losses
+//! costs the lost chunks and one more (RFC 8985 6.2 step 5 walks over all).
 
 use super::super::machine::Context;
 use super::super::output::transmit::Sending;
@@ -21,8 +21,8 @@ use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
-/// Segments that must have arrived before their turn until the first is lost without further
-/// waiting (RFC 5681 3.2).
+/// Segments that must have arrived out of order until the first is lost without further waiting
+/// (RFC 5681 3.2).
 const DUPLICATE_THRESHOLD: u32 = 3;
 /// Recoveries without a D-SACK until the reordering window is a quarter of a round trip again
 /// (RFC 8985 6.2 step 4).
@@ -31,12 +31,12 @@ const PERSIST: u8 = 16;
 const PROBE_TIMEOUT_INITIAL: Duration = Duration::from_secs(1);
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// A chunk that ends there has arrived (RFC 8985 6.2, steps 1 to 3).
+    /// A chunk with that end has arrived (RFC 8985 6.2, steps 1 to 3).
     #[inline]
     pub(in crate::proto::tcp) fn hear_of(&mut self, end: Seq, sent_at: Instant, resent: u8, news: &mut News) {
         let connection = &mut *self.connection;
-        // Only what was known before: an acknowledgment tells of several in the order of its
-        // blocks.
+        // Compares with the state before this acknowledgment: it reports several in the order of
+        // its blocks.
         if resent == 0 && end.is_at_most(news.fack) {
             connection.set(LossFlags::REORDERING_SEEN);
         }
@@ -45,8 +45,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             news.originals = true;
         }
         let rtt = self.now.since(sent_at);
-        // Which of its transmissions was it? Not the last, where the peer echoes an older time, or
-        // the answer is too fast.
+        // Not the last transmission, where the peer echoes an older timestamp, or the answer is too
+        // fast.
         let is_older = |echo: u32| (echo.wrapping_sub(connection.ts.now(sent_at)) as i32) < 0;
         let echoes_older = resent != 0 && news.echo.is_some_and(is_older);
         if sent_at >= news.newest.sent_at {
@@ -62,7 +62,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Adapts the reordering window to what the peer says (RFC 8985 6.2 step 4).
+    /// Adapts the reordering window to the peer's reports (RFC 8985 6.2 step 4).
     pub(in crate::proto::tcp) fn adapt_reordering(&mut self, has_dsack: bool) {
         let connection = &mut *self.connection;
         if has_dsack && !connection.has(LossFlags::DSACK_ROUND) {
@@ -74,8 +74,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Marks what is lost, and says by when what is still missing will be, too (RFC 8985 6.2 step
-    /// 5).
+    /// Marks lost chunks, and records by when those still missing will be lost too (RFC 8985 6.2
+    /// step 5).
     pub(in crate::proto::tcp) fn detect_losses(&mut self, news: &mut News) {
         let wait = self.connection.rack.rtt.span() + self.connection.reordering_window().span();
         loop {
@@ -89,7 +89,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 return;
             }
             if chunk.sent_at + wait > self.now {
-                // All that was sent before what has arrived is lost by then.
+                // All chunks sent before one that has arrived are lost by then.
                 news.lost_by = Some(xmit_ts + wait);
                 return;
             }
@@ -98,7 +98,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The reordering that there may have been is over (RFC 8985 6.3).
+    /// The time allowed for reordering is over (RFC 8985 6.3).
     pub(in crate::proto::tcp) fn on_reordering(&mut self) {
         let mut news = News::default();
         self.detect_losses(&mut news);
@@ -106,15 +106,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.enter_recovery();
         }
         if self.connection.recovery == Recovery::Fast {
-            // The first retransmission goes now; the others as acknowledgments come.
+            // The first retransmission goes now; the others with acknowledgments.
             self.reduce_window(&news);
         }
         self.reset_timer(&news);
         self.flush_later();
     }
 
-    /// The time has come that the probe was set for. Data that has left since has moved it away,
-    /// and nobody has looked at it until now.
+    /// The probe's original deadline. Data that was sent since has moved it, which is computed only
+    /// now.
     pub(in crate::proto::tcp) fn on_probe_time(&mut self, at: Instant) {
         let due = self.probe_due(at);
         if self.connection.has(LossFlags::PROBE_OUT) || due <= self.now {
@@ -123,7 +123,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.clock.start(RetransmitTimer::Probe, due);
     }
 
-    /// Nothing was heard for two round trips: one segment more makes the peer speak (RFC 8985 7.3).
+    /// No acknowledgment for two round trips: one more segment makes the peer answer (RFC 8985
+    /// 7.3).
     pub(in crate::proto::tcp) fn on_probe(&mut self) {
         if self.connection.snd.flight() == 0 {
             return;
@@ -134,7 +135,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.connection.clock.forget_probes();
         }
         let connection = &mut *self.connection;
-        // The timeout comes after it in any case.
+        // The timeout follows in any case.
         connection.clock.start(RetransmitTimer::Timeout, self.now + connection.backed_off(connection.clock.backoff));
         connection.set(LossFlags::PROBE_DUE);
         let sent = connection.snd.nxt;
@@ -150,9 +151,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Nor was the probe answered, which a peer that hears it does at once: something is lost, by
-    /// the time alone, which is to be taken for congestion, and the next wait is twice as long
-    /// (RFC 8961 4 (3) and (4)).
+    /// The probe was not answered either, and a peer answers one at once: something is lost,
+    /// detected by time alone, which is to be taken for congestion, and the next wait is twice as
+    /// long (RFC 8961 4 (3) and (4)).
     #[cold]
     fn take_silence(&mut self) {
         self.enter_recovery();
@@ -162,8 +163,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.clock.count_probe();
     }
 
-    /// The way out had no room for the probe: it is tried again as soon as the wheel comes by,
-    /// while the timeout of the oldest has not come.
+    /// The output had no room for the probe: it is retried with the next tick of the wheel, until
+    /// the timeout of the oldest data.
     #[cold]
     fn probe_again(&mut self) {
         let connection = &mut *self.connection;
@@ -174,12 +175,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// There is nothing new that could be sent: the last segment again.
+    /// There is no new data to send: the last segment again.
     fn resend_last(&mut self) -> Sending {
         let connection = &mut *self.connection;
         let last = match connection.send.next_unsent {
-            // What was sent again in a recovery may be the only one that the peer lacks: the newest
-            // on its way.
+            // A retransmission in a recovery may be the only segment that the peer lacks: the
+            // newest in flight.
             _ if connection.is_recovering() => connection.send.in_flight.tail,
             NIL => connection.send.queue.tail,
             next => self.shared.chunks[next].prev,
@@ -188,7 +189,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let (len, mss) = (chunk.len, u32::from(connection.snd.mss).max(1));
         let mut idx = last;
         if len > mss {
-            // What the device cut: its last segment.
+            // Of a chunk that the device cut: its last segment.
             if !self.cut(last, (len - 1) / mss * mss) {
                 return Sending::Busy;
             }
@@ -197,7 +198,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.resend(idx)
     }
 
-    /// A chunk has left while a probe is due: that is the probe.
+    /// A chunk has left while a probe is due: it is the probe.
     #[cold]
     pub(in crate::proto::tcp) fn note_probe(&mut self, is_resent: bool) {
         let connection = &mut *self.connection;
@@ -210,15 +211,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.tally.tail_loss_probes += 1;
     }
 
-    /// What became of the probe (RFC 8985 7.4.2).
+    /// The outcome of the probe (RFC 8985 7.4.2).
     pub(in crate::proto::tcp) fn end_probe(&mut self, segment: &Segment, news: &News) {
         let connection = &mut *self.connection;
         let end = connection.rack.probe_end;
         if news.delivered > 0 {
             connection.clock.forget_probes();
             if connection.is_recovering() {
-                // The peer speaks again, which is all that was wanted: the window was reduced
-                // before.
+                // The peer answers again, which was the aim: the window was reduced before.
                 connection.settle_probe();
             }
         }
@@ -231,12 +231,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !connection.has(LossFlags::PROBE_IS_RESENT) || is_reported {
             connection.settle_probe();
         } else if segment.ack.is_after(end) {
-            // The segment was lost, and the probe took its place: nobody else tells the congestion
-            // control of it.
+            // The segment was lost, and the probe replaced it: no other signal reaches the
+            // congestion control.
             connection.settle_probe();
             if connection.recovery == Recovery::Open && !connection.is_unlimited() {
-                // What was on its way then has arrived, and what is by now was sent since: as Linux
-                // does, all that was allowed.
+                // The data in flight then has arrived, and the current flight was sent since: as
+                // Linux does, all that was allowed.
                 connection.lower_ssthresh(connection.congestion.cwnd);
                 connection.congestion.cwnd = connection.congestion.cwnd.min(connection.congestion.ssthresh);
             }
@@ -245,8 +245,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Something has arrived, or was found lost: the retransmission timer is for something else, or
-    /// runs anew.
+    /// Data has arrived, or was found lost: the retransmission timer changes its purpose, or
+    /// restarts.
     pub(in crate::proto::tcp) fn reset_timer(&mut self, news: &News) {
         let connection = &mut *self.connection;
         if let Some(at) = news.lost_by {
@@ -257,9 +257,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let is_over = match connection.clock.timer {
             RetransmitTimer::Off | RetransmitTimer::Reordering => true,
-            // What has arrived ends the silence that the probe was to ask about.
+            // An arrival ends the silence that the probe was for.
             RetransmitTimer::Probe => !may_ask || connection.is_recovering() && news.delivered > 0,
-            // A recovery has begun behind a probe.
+            // A recovery has begun after a probe.
             RetransmitTimer::Timeout => may_ask && news.delivered > 0,
             RetransmitTimer::Persist => false,
         };
@@ -268,7 +268,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Sets the retransmission timer for what is on its way: a probe where there may be one, or the
+    /// Sets the retransmission timer for the data in flight: a probe where one is allowed, or the
     /// timeout (RFC 6298 5.3, RFC 8985 7.2).
     #[inline(always)]
     pub(in crate::proto::tcp) fn set_timer(&mut self) {
@@ -284,13 +284,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.run_timer(self.is_alone(), self.now);
     }
 
-    /// Whether silence is asked about before the timeout, now.
+    /// Whether a probe precedes the timeout, now.
     fn may_ask(&self) -> bool {
         self.connection.may_probe() || self.connection.may_ask_again(self.is_alone())
     }
 
-    /// When the probe is due that was set for `at`: it waits for the data that was sent last, but
-    /// not beyond the timeout of the oldest (RFC 8985 7.2).
+    /// The deadline of a probe that was set for `at`: it follows the data sent last, but not beyond
+    /// the timeout of the oldest (RFC 8985 7.2).
     fn probe_due(&self, at: Instant) -> Instant {
         let connection = &*self.connection;
         let Some(last) = self.shared.chunks.get(connection.send.in_flight.tail) else { return at };
@@ -298,7 +298,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         (last.sent_at + connection.probe_timeout(self.is_alone())).min(timeout)
     }
 
-    /// The lone segment on its way has company, and the peer has no reason to be late any more.
+    /// A second segment is in flight, so the peer has no reason to delay its acknowledgment any
+    /// more.
     #[cold]
     pub(in crate::proto::tcp) fn hasten_probe(&mut self) {
         if self.connection.has(LossFlags::PROBE_OUT) {
@@ -308,14 +309,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.clock.move_timer(due);
     }
 
-    /// Whether just two segments are on their way.
+    /// Whether just two segments are in flight.
     #[inline(always)]
     pub(in crate::proto::tcp) fn has_company(&self) -> bool {
         let Lane { head, tail } = self.connection.send.in_flight;
         self.shared.chunks.get(tail).is_some_and(|last| last.earlier == head)
     }
 
-    /// Whether a single segment is on its way.
+    /// Whether a single segment is in flight.
     #[inline(always)]
     fn is_alone(&self) -> bool {
         let in_flight = self.connection.send.in_flight;
@@ -324,7 +325,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// All before SND.UNA has arrived, and nothing is missing: what was sent last of it left at
+    /// All data before SND.UNA has arrived, and nothing is missing: the last of it was sent at
     /// `sent_at`, and took `rtt` (RFC 8985 6.2, steps 1 to 3).
     #[inline(always)]
     pub(in crate::proto::tcp) fn hear_in_order(&mut self, sent_at: Instant, rtt: Micros) {
@@ -333,7 +334,7 @@ impl Connection {
         (self.rack.end_seq, self.rack.fack, self.rack.rtt) = (end, end, rtt);
     }
 
-    /// RACK.reo_wnd (RFC 8985 6.2 step 4): how long what was sent earlier may come later.
+    /// RACK.reo_wnd (RFC 8985 6.2 step 4): how much later an earlier segment may arrive.
     fn reordering_window(&self) -> Micros {
         if !self.has(LossFlags::REORDERING_SEEN) {
             let is_enough = self.sack.sacked_count >= DUPLICATE_THRESHOLD
@@ -353,8 +354,7 @@ impl Connection {
         }
     }
 
-    /// Has the retransmission timer run from now on; whether a single segment is on its way the
-    /// caller knows.
+    /// Starts the retransmission timer now; the caller knows whether a single segment is in flight.
     #[inline(always)]
     pub(in crate::proto::tcp) fn run_timer(&mut self, is_alone: bool, now: Instant) {
         let (timer, at) = match self.may_probe() {
@@ -364,8 +364,8 @@ impl Connection {
         self.clock.start(timer, at);
     }
 
-    /// The timer where a probe is out, or there is to be none: the next probe, while it comes well
-    /// before the timeout, or that.
+    /// The timer where a probe was sent, or none is allowed: the next probe, while it is well
+    /// before the timeout, or the timeout.
     #[cold]
     fn without_first_probe(&self, is_alone: bool, now: Instant) -> (RetransmitTimer, Instant) {
         match self.may_ask_again(is_alone) {
@@ -374,10 +374,9 @@ impl Connection {
         }
     }
 
-    /// Whether silence is asked about before the timeout (RFC 8985 7.2). Within a recovery the RFC
-    /// leaves it to RACK to find a retransmission that is lost, by what was sent after it and has
-    /// arrived; where that is nothing, as with a window of few segments often, nobody would know
-    /// before the timeout.
+    /// Whether a probe precedes the timeout (RFC 8985 7.2). Within a recovery the RFC leaves it to
+    /// RACK to detect a lost retransmission, by later data that has arrived; where there is none,
+    /// as often with a window of few segments, it would be detected only by the timeout.
     #[inline(always)]
     fn may_probe(&self) -> bool {
         let is_time = match self.recovery {
@@ -387,36 +386,36 @@ impl Connection {
         is_time && self.has(InputFlags::SACK) && self.clock.backoff == 0 && !self.has(LossFlags::PROBE_OUT)
     }
 
-    /// Whether a probe that was not answered is followed by another: each after twice the wait, as
-    /// in QUIC (RFC 9002 6.2.1), so that there are few of them, and none is near the timeout, which
-    /// remains for a path that is dead or full.
+    /// Whether an unanswered probe is followed by another: each after twice the wait, as in QUIC
+    /// (RFC 9002 6.2.1), so that there are few of them, and none is near the timeout, which remains
+    /// for a dead or congested path.
     fn may_ask_again(&self, is_alone: bool) -> bool {
         let is_soon = || 2 * self.next_probe_timeout(is_alone) <= u64::from(self.rtt.rto.0);
         self.has(LossFlags::PROBE_OUT) && self.clock.backoff == 0 && self.rtt.srtt != Micros::ZERO && is_soon()
     }
 
-    /// How long the answer to a probe is waited for, in microseconds.
+    /// Timeout of the answer to a probe, in microseconds.
     fn next_probe_timeout(&self, is_alone: bool) -> u64 {
         let first = (2 * u64::from(self.rtt.srtt.0)).max(GRANULARITY_US);
         (first << (u32::from(self.clock.probes) + 1).min(24)) + self.answer_delay(is_alone)
     }
 
-    /// How late a peer may answer what is on its way. A lone segment is acknowledged as late as the
-    /// least timeout, as on Linux, but not where it fills a hole (RFC 5681 4.2), or where something
-    /// else is to be sent again with which it makes two.
+    /// How late a peer may acknowledge the data in flight. A lone segment is acknowledged as late
+    /// as the minimum timeout, as on Linux, but not where it fills a hole (RFC 5681 4.2), or where
+    /// a retransmission makes it two.
     #[inline(always)]
     fn answer_delay(&self, is_alone: bool) -> u64 {
         let has_hole = || self.sack.sacked_len != 0 || self.snd.flight() > u32::from(self.snd.mss);
         if is_alone && !(self.is_recovering() && has_hole()) { self.options.rto_min_us.into() } else { 0 }
     }
 
-    /// It is known what became of the probe.
+    /// The outcome of the probe is known.
     fn settle_probe(&mut self) {
         self.clear(LossFlags::PROBE_OUT);
         self.clock.forget_probes();
     }
 
-    /// Whether something was found lost, and is not yet known to have arrived.
+    /// Whether a loss was found, and its data is not yet known to have arrived.
     #[inline]
     pub(in crate::proto::tcp) fn is_recovering(&self) -> bool {
         matches!(self.recovery, Recovery::Fast | Recovery::Loss | Recovery::Probing)

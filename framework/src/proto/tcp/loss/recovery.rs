@@ -1,5 +1,4 @@
-//! What is done about losses: who may send how much while something is missing, and when that is
-//! over.
+//! Loss recovery: how much may be sent while data is missing, and when the recovery is over.
 //!
 //! ```text
 //!            losses, duplicates                   RTO
@@ -8,10 +7,10 @@
 //!    │ ECE ─▶ Reduced                              ◀──── recovery_point ──────┘
 //! ```
 //!
-//! With SACK `rack` finds losses and proportional rate reduction (RFC 6937) meters what is sent;
-//! without it NewReno (RFC 6582) does both. A recovery that turns out to have been for nothing is
-//! taken back: by timestamps (Eifel, RFC 3522 and RFC 4015), by duplicates that the peer reports
-//! (RFC 3708), by F-RTO (RFC 5682).
+//! With SACK `rack` finds losses and proportional rate reduction (RFC 6937) paces the sending;
+//! without it NewReno (RFC 6582) does both. A spurious recovery is undone: detected by timestamps
+//! (Eifel, RFC 3522 and RFC 4015), by duplicates that the peer reports (RFC 3708), by F-RTO (RFC
+//! 5682).
 
 use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
@@ -24,31 +23,31 @@ use super::super::state::queue::{RESENT, SACKED, SENT};
 use crate::proto::slab::NIL;
 use crate::time::{Duration, Instant};
 
-/// Retransmissions in a row until the way is doubted (RFC 9293 3.8.3: three at least).
+/// Retransmissions in a row until the path is doubted (RFC 9293 3.8.3: three at least).
 const R1: u8 = 3;
 /// Timeouts in a row until full segments are suspected to be too long for the path (RFC 4821 7.7,
 /// RFC 8899 4.3).
 const BLACK_HOLE_TIMEOUTS: u8 = 3;
-/// What is tried then, one after the other (RFC 4821 7.2, and what each host takes:
+/// The sizes that are tried then, one after the other (RFC 4821 7.2, and what each host accepts:
 /// RFC 1122 3.3.3), options included.
 const SAFE_MSS: [u16; 2] = [1024, 512];
 
-/// What an acknowledgment brought.
+/// The news in an acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proto::tcp) struct News {
     /// SND.UNA has moved.
     pub(in crate::proto::tcp) advanced: bool,
     /// Bytes that arrived, by number or by SACK.
     pub(in crate::proto::tcp) delivered: u32,
-    /// Bytes acknowledged by number, whether SACK told of them before or not.
+    /// Bytes acknowledged by number, whether SACK reported them before or not.
     pub(in crate::proto::tcp) acked: u32,
-    /// It says nothing but what was said before, and carries nothing (RFC 5681 2).
+    /// It repeats an earlier acknowledgment, and has no data (RFC 5681 2).
     pub(in crate::proto::tcp) is_duplicate: bool,
     /// Bytes found lost.
     pub(in crate::proto::tcp) lost: u32,
-    /// By then what is still missing from before is lost, too.
+    /// Data from before that is still missing by then is lost too.
     pub(in crate::proto::tcp) lost_by: Option<Instant>,
-    /// Something arrived that was sent only once, and before the recovery began.
+    /// Data arrived that was sent only once, and before the recovery began.
     pub(in crate::proto::tcp) originals: bool,
     /// When the first of those acknowledged by number was sent.
     pub(in crate::proto::tcp) oldest_sent_at: Option<Instant>,
@@ -66,12 +65,12 @@ pub(in crate::proto::tcp) struct News {
     pub(in crate::proto::tcp) resends_were_needless: bool,
 }
 
-/// Of what an acknowledgment tells to have arrived, what was sent last.
+/// The data that was sent last, of that which an acknowledgment reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proto::tcp) struct Newest {
     pub(in crate::proto::tcp) sent_at: Instant,
-    /// Whether it is known which of its transmissions has arrived: the only one, or that of which
-    /// the peer echoes the time.
+    /// Whether the transmission that arrived is known: the only one, or the one whose timestamp the
+    /// peer echoes.
     pub(in crate::proto::tcp) is_known: bool,
 }
 
@@ -107,12 +106,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn next_lost(&mut self) -> Option<u32> {
         let connection = &*self.connection;
         let idx = connection.loss.lost.head;
-        // F-RTO sends new data, before what may not be lost at all (RFC 5682 2.1 step 2b).
+        // F-RTO sends new data first, as the old may not be lost at all (RFC 5682 2.1 step 2b).
         if idx == NIL || connection.recovery == Recovery::Probing && connection.has(LossFlags::FRTO_ADVANCED) {
             return None;
         }
         let len = self.shared.chunks[idx].seq_len().min(connection.snd.mss.into());
-        // NewReno sends the one that it knows of whatever the window is (RFC 6582 3.2).
+        // NewReno retransmits the one that it knows of, whatever the window is (RFC 6582 3.2).
         let is_unmetered = connection.recovery == Recovery::Fast && !connection.has(InputFlags::SACK);
         (is_unmetered || len <= self.cwnd_room()).then_some(idx)
     }
@@ -126,7 +125,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return u32::MAX;
         }
         let is_usual = connection.has(InputFlags::SACK) && !connection.has(LossFlags::PROBE_DUE);
-        // RFC 5681 4.1 asks of one that was idle for how long.
+        // RFC 5681 4.1 needs the idle time.
         if is_usual && (pipe != 0 || self.now.since(connection.rack_xmit_ts) <= connection.rtt.rto.span()) {
             return connection.congestion.cwnd.saturating_sub(pipe);
         }
@@ -137,7 +136,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn unusual_room(&mut self, pipe: u32) -> u32 {
         let mss = u32::from(self.connection.snd.mss);
         let connection = &mut *self.connection;
-        // RFC 5681 4.1: what was idle for a timeout begins anew.
+        // RFC 5681 4.1: after a timeout's time of idleness the window restarts.
         let idle = self.now.since(connection.rack_xmit_ts);
         if connection.snd.flight() == 0 && connection.rack_xmit_ts != Instant::ZERO && idle > connection.rtt.rto.span()
         {
@@ -146,8 +145,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let mut window = connection.congestion.cwnd;
         if !connection.has(InputFlags::SACK) && connection.recovery == Recovery::Open {
-            // RFC 3042: the first two duplicates let a new segment go each. With SACK they leave
-            // the pipe.
+            // RFC 3042: each of the first two duplicates lets a new segment leave. With SACK they
+            // leave the pipe.
             window = window.saturating_add(connection.sack.sacked_count.min(2) * mss);
         }
         let room = window.saturating_sub(pipe);
@@ -162,7 +161,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.on_its_way(seq_len, is_resent);
     }
 
-    /// A chunk of so many numbers is marked as one that was sent: what else there is to it.
+    /// A chunk of so many numbers was marked as sent: the rest of the bookkeeping.
     #[inline(always)]
     pub(in crate::proto::tcp) fn on_its_way(&mut self, seq_len: u32, is_resent: bool) {
         let connection = &mut *self.connection;
@@ -175,7 +174,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         match self.connection.clock.timer {
             RetransmitTimer::Probe if self.has_company() => self.hasten_probe(),
-            // RFC 8985 7.2 has new data move the probe away. It is moved when its time comes
+            // RFC 8985 7.2 moves the probe with new data. It is moved when its time comes
             // (`on_probe_time`).
             RetransmitTimer::Probe => (),
             // RFC 6298 5.1.
@@ -199,8 +198,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// What an acknowledgment means for a sender that misses something, or has just learned that it
-    /// does.
+    /// Processes an acknowledgment while something is missing, or is found missing by it.
     pub(in crate::proto::tcp) fn recover(&mut self, segment: &Segment, news: &mut News, is_congested: bool) {
         let was = self.connection.recovery;
         if news.resends_were_needless || self.is_echo_of_original(news) {
@@ -218,7 +216,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.count_duplicates(news);
             self.finish_recovery();
         }
-        // What was lost within a recovery and waits at its end begins another.
+        // A loss during a recovery that is still unsent at its end begins another.
         if news.lost > 0 || self.connection.loss.lost.head != NIL {
             self.enter_recovery();
         }
@@ -238,7 +236,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// All that was on its way when the recovery began has arrived.
+    /// All data in flight at the beginning of the recovery has arrived.
     fn finish_recovery(&mut self) {
         let connection = &mut *self.connection;
         if connection.recovery == Recovery::Open || connection.snd.una.is_before(connection.loss.recovery_point) {
@@ -272,8 +270,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.tally.fast_recoveries += 1;
     }
 
-    /// The network marked what we sent (RFC 3168 6.1.2): as for a loss, but there is nothing to
-    /// send again.
+    /// The network marked our packets (RFC 3168 6.1.2): as for a loss, but nothing is sent again.
     fn enter_reduced(&mut self) {
         let connection = &mut *self.connection;
         connection.begin_reduction(false);
@@ -300,25 +297,25 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let allowed = share.div_ceil(u64::from(prr.recover_fs.max(1))).min(u64::from(u32::MAX)) as u32;
             allowed.saturating_sub(prr.out)
         } else {
-            // Slow start back to ssthresh, where nothing more was lost; what arrives, where there
-            // was.
+            // Slow start back to ssthresh, where nothing more was lost; otherwise by the delivered
+            // bytes.
             let limit = prr.delivered.saturating_sub(prr.out).max(news.delivered);
             let more = if news.advanced && news.lost == 0 { mss } else { 0 };
             (ssthresh - pipe).min(limit + more)
         };
-        // The first retransmission is not metered, nor is one with nothing before it, which no
+        // The first retransmission is not limited, nor is one with an empty pipe, which no
         // acknowledgment would allow.
         let count = if prr.out == 0 || pipe == 0 { count.max(mss) } else { count };
         connection.congestion.cwnd = pipe + count;
     }
 
-    /// Duplicate acknowledgments, where there is no SACK to say what they stand for (RFC 5681 3.2,
-    /// RFC 6582 3.2).
+    /// Duplicate acknowledgments, where there is no SACK to say what they report (RFC 5681 3.2, RFC
+    /// 6582 3.2).
     fn count_duplicates(&mut self, news: &mut News) {
         let connection = &mut *self.connection;
         if news.advanced {
             connection.sack.sacked_count = 0;
-            // A partial acknowledgment: what is now the first is lost as well.
+            // A partial acknowledgment: the new first segment is lost as well.
             if connection.recovery == Recovery::Fast && connection.snd.una.is_before(connection.loss.recovery_point) {
                 self.mark_first_lost();
             }
@@ -359,7 +356,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let rare = &mut connection.rare_tally;
         rare.timeouts = rare.timeouts.saturating_add(1);
         if self.shared.chunks.get(connection.send.queue.head).is_some_and(|first| first.has(SACKED)) {
-            // The peer said that it has what it now does not acknowledge (RFC 2018 8).
+            // The peer discarded data that it had reported by SACK (RFC 2018 8).
             self.forget_sacks();
         }
         self.enter_loss();
@@ -374,7 +371,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.flush_later();
     }
 
-    /// From R1 retransmissions on the way is doubted (RFC 9293 3.8.3).
+    /// From R1 retransmissions on the path is doubted (RFC 9293 3.8.3).
     pub(in crate::proto::tcp) fn doubt_way(&mut self) {
         if self.connection.clock.backoff >= R1 {
             self.shared.tally.negative_advice += 1;
@@ -384,9 +381,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     fn enter_loss(&mut self) {
         let connection = &mut *self.connection;
-        // RFC 5681 3.1: a segment that the timer has sent again before does not lower ssthresh
-        // again. RFC 5682 2.1 step 1: nor is asked about then whether it was for nothing, nor where
-        // more than the first segment was sent again.
+        // RFC 5681 3.1: a second timeout of the same segment does not lower ssthresh again. RFC
+        // 5682 2.1 step 1: F-RTO does not apply then either, nor where more than the first segment
+        // was retransmitted.
         let is_first = connection.clock.backoff == 0;
         let is_silence = connection.is_silence_alone();
         let may_be_spurious = matches!(connection.recovery, Recovery::Open | Recovery::Reduced) || is_silence;
@@ -405,12 +402,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Full segments that never arrive, while the path may well carry shorter ones: they become
-    /// shorter (RFC 4821 7.7), for a while. `transmit` cuts what was sent before.
+    /// Full segments never arrive, while the path may carry shorter ones: they become shorter (RFC
+    /// 4821 7.7), for a while. `transmit` cuts those that were sent before.
     fn suspect_black_hole(&mut self) {
         let connection = &*self.connection;
         let mss = connection.snd.mss;
-        // Where it was a black hole before, once is enough.
+        // After an earlier black hole once is enough.
         let patience = if connection.has(InputFlags::MSS_PROBE) { 1 } else { BLACK_HOLE_TIMEOUTS };
         let is_full = self.shared.chunks.get(connection.send.queue.head).is_some_and(|chunk| chunk.len >= mss.into());
         let Some(nth) = connection.clock.backoff.saturating_add(1).checked_sub(patience).filter(|_| is_full) else {
@@ -425,30 +422,29 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn judge_timeout(&mut self, news: &News) {
         let connection = &mut *self.connection;
         if connection.snd.una.is_at_least(connection.loss.recovery_point) {
-            // All of it at once says nothing.
+            // All of it at once is inconclusive.
             connection.recovery = Recovery::Loss;
         } else if connection.has(LossFlags::FRTO_ADVANCED) {
-            // Step 3: only the first segment was sent again, so more than that came from before.
+            // Step 3: only the first segment was retransmitted, so the rest is from before.
             if news.originals {
                 return self.undo();
             }
             connection.recovery = Recovery::Loss;
             if !connection.is_unlimited() {
-                // Step 3a. The two new segments are on their way: with less there would be no room
-                // for what is lost.
+                // Step 3a. The two new segments are in flight: with less there would be no room for
+                // lost data.
                 connection.congestion.cwnd = 3 * u32::from(connection.snd.mss);
             }
         } else if news.advanced && self.open_for_new_data() {
-            // Step 2b: two new segments, and see.
+            // Step 2b: send two new segments.
             self.connection.set(LossFlags::FRTO_ADVANCED);
         } else {
             self.connection.recovery = Recovery::Loss;
         }
     }
 
-    /// Opens the window by two segments for what was never sent. False, and nothing has changed,
-    /// where nothing of it could leave: to wait for its acknowledgment would be to wait for the
-    /// next timeout.
+    /// Opens the window by two segments for unsent data. False without a change where none of it
+    /// could leave: waiting for its acknowledgment would be waiting for the next timeout.
     fn open_for_new_data(&mut self) -> bool {
         let connection = &mut *self.connection;
         let cwnd = connection.pipe() + 2 * u32::from(connection.snd.mss);
@@ -460,8 +456,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         may_leave
     }
 
-    /// The peer echoes a time before the first retransmission: what it acknowledges is the original
-    /// (RFC 3522 3.2).
+    /// The peer echoes a timestamp from before the first retransmission: it acknowledges the
+    /// original (RFC 3522 3.2).
     fn is_echo_of_original(&self, news: &News) -> bool {
         let connection = &*self.connection;
         let undo = &connection.loss.undo;
@@ -474,7 +470,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             && news.echo.is_some_and(is_before)
     }
 
-    /// The recovery was for nothing: back to where it began (RFC 4015 3.2).
+    /// The recovery was spurious: back to its beginning (RFC 4015 3.2).
     fn undo(&mut self) {
         self.unmark_lost();
         let connection = &mut *self.connection;
@@ -484,7 +480,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.forget_epoch();
         connection.recovery = Recovery::Open;
         connection.clock.forget_backoff();
-        // What seemed lost was late.
+        // The data was not lost but late.
         connection.set(LossFlags::REORDERING_SEEN);
         connection.clear(LossFlags::UNDO | LossFlags::FRTO_ADVANCED);
         if !connection.has(InputFlags::SACK) {
@@ -495,14 +491,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether the recovery began by a probe that was not answered, and nothing has been heard
-    /// since: the window was reduced for it, and whatever was sent may still be late.
+    /// Whether the recovery began by an unanswered probe, and nothing has arrived since: the window
+    /// was reduced for it, and the data may still be late.
     fn is_silence_alone(&self) -> bool {
         self.recovery == Recovery::Fast && self.sack.lost_len == 0 && self.snd.una == self.loss.undo.marker
     }
 
-    /// Takes the window down for a loss or a mark, and remembers what it was where that may have
-    /// been for nothing.
+    /// Reduces the window for a loss or a mark, and stores the earlier values where that may be
+    /// undone.
     fn begin_reduction(&mut self, may_undo: bool) {
         if self.has(InputFlags::ECN) {
             // RFC 3168 6.1.2: whatever the reason.
@@ -518,14 +514,14 @@ impl Connection {
         self.lower_ssthresh(self.snd.flight());
     }
 
-    /// NewReno's window (RFC 6582 3.2): the duplicates that came are segments that left.
+    /// NewReno's window (RFC 6582 3.2): each duplicate means that a segment has left the network.
     fn inflate_window(&mut self, news: &News, mss: u32) {
         if news.lost > 0 {
             self.congestion.cwnd = self.congestion.ssthresh.saturating_add(3 * mss);
         } else if news.is_duplicate {
             self.congestion.cwnd = self.congestion.cwnd.saturating_add(mss);
         } else if news.advanced {
-            // Step 5: by what was acknowledged less, and one more where that was a segment.
+            // Step 5: less the acknowledged bytes, and one more where that was a segment.
             let more = if news.delivered >= mss { mss } else { 0 };
             self.congestion.cwnd = (self.congestion.cwnd.saturating_sub(news.delivered) + more).max(mss);
         }

@@ -1,18 +1,17 @@
-//! How long a round trip takes, and how long the sender waits for an acknowledgment (RFC 6298). All
-//! in microseconds.
+//! The RTT estimate and the retransmission timeout (RFC 6298). All in microseconds.
 
 use super::super::state::connection::{Connection, Micros, coarse_seconds};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::Timestamps;
 
-/// How long the least round trip is believed: as on Linux five minutes, so that a path that became
-/// longer is noticed in the end.
+/// How long the minimum RTT holds: as on Linux five minutes, so that a longer path is noticed
+/// eventually.
 const RTT_MIN_AGE_S: u32 = ((300 * 1_000_000_000_u64) >> 30) as u32;
-/// G of RFC 6298 2.3: what the timers are late by.
+/// G of RFC 6298 2.3: the granularity of the timers.
 pub(in crate::proto::tcp) const GRANULARITY_US: u64 = 262;
-/// RFC 6298 2.5 allows 60 s as the least maximum.
+/// RFC 6298 2.5 allows a maximum of at least 60 s.
 const RTO_MAX_US: u64 = 60_000_000;
-/// A timestamp that is older than this is not of this world.
+/// An older timestamp is not credible.
 const ECHO_AGE_MAX_MS: u32 = 600_000;
 
 impl Connection {
@@ -50,11 +49,10 @@ impl Connection {
         Micros(rto.min(RTO_MAX_US) as u32)
     }
 
-    /// Something has arrived that measures nothing: the backed-off timeout is the timeout until
-    /// there is a sample (RFC 6298 5). Where a peer echoes no times and much is lost, that may be
-    /// never, and the timeouts of each loss would add to those of the ones before, up to a minute.
-    /// So a round trip in which none ran out halves it: too short, it runs out, and is doubled
-    /// again.
+    /// Data has arrived without a sample: the backed-off timeout stays until there is one (RFC 6298
+    /// 5). Where a peer echoes no timestamps and much is lost, that may be never, and the timeouts
+    /// of each loss would add up, to a minute. So a round trip without a timeout halves it: if it
+    /// is too short, it expires, and is doubled again.
     #[cold]
     pub(in crate::proto::tcp) fn keep_timeout(&mut self, is_new_round: bool) {
         self.rtt.rto = match self.clock.backoff {
@@ -63,7 +61,7 @@ impl Connection {
         };
     }
 
-    /// The least round trip of late: how long the path takes where nothing waits in it.
+    /// The recent minimum RTT: the path without queues.
     #[inline]
     fn take_rtt_min(&mut self, sample: u32, now: Instant) {
         let now_s = coarse_seconds(now);
@@ -74,16 +72,16 @@ impl Connection {
         }
     }
 
-    /// RTTM (RFC 7323 4.1): for data that was sent more than once, where only the peer's echo says
-    /// which of them it acknowledges. Coarse: our timestamps are milliseconds.
+    /// RTTM (RFC 7323 4.1): for retransmitted data, where only the peer's echo shows which
+    /// transmission it acknowledges. Coarse: our timestamps are milliseconds.
     pub(in crate::proto::tcp) fn echoed_rtt(&self, timestamps: Option<Timestamps>, now: Instant) -> Option<Duration> {
         let echo = timestamps?.echo_reply;
         let ms = self.ts.now(now).wrapping_sub(echo);
         (echo != 0 && ms <= ECHO_AGE_MAX_MS).then(|| Duration::from_millis(u64::from(ms).max(1)))
     }
 
-    /// Whether another round trip has passed: the first acknowledgment of something that was sent
-    /// behind the last such.
+    /// Whether another round trip has passed: the first acknowledgment of data that was sent after
+    /// the last such one.
     #[inline]
     pub(in crate::proto::tcp) fn passes_round(&mut self) -> bool {
         if !self.snd.una.is_after(self.round.end) {

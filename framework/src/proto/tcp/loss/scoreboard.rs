@@ -1,5 +1,5 @@
-//! What became of each chunk that was sent, as far as the peer tells: SACK's marks (RFC 2018,
-//! RFC 6675), reports of duplicates (RFC 2883), and the byte sums that follow from the marks.
+//! The scoreboard of sent chunks: SACK's marks (RFC 2018, RFC 6675), reports of duplicates (RFC
+//! 2883), and the byte sums that follow from the marks.
 //!
 //! ```text
 //!  send queue    [ sent ][ SACKED ][ SACKED ][ LOST ][ RESENT ][ sent ] … never sent …
@@ -8,13 +8,13 @@
 //!  lost       ──────────────────────────────────┘                        to be sent again, lowest first
 //! ```
 //!
-//! What an acknowledgment costs does not depend on what is on its way. Each chunk is marked once;
-//! runs of SACKED chunks know both their ends, so that a walk takes a run in one step; a look for a
-//! block begins at the nearest of three places, one of them where the last look ended, and all
-//! looks of an acknowledgment together take [`STEPS_MAX`] steps. Where those do not suffice the
-//! block is left for the next acknowledgment, which begins where this one stopped. Chunks are cut
-//! at borders of whole segments only, so a peer cannot make more chunks than there would be
-//! segments.
+//! The cost of an acknowledgment does not depend on the data in flight. Each chunk is marked once;
+//! runs of SACKED chunks store both their ends, so that a walk takes a run in one step; the search
+//! for a block begins at the nearest of three positions, one of them the end of the last search,
+//! and all searches of an acknowledgment together take [`STEPS_MAX`] steps. Where those do not
+//! suffice the block is left for the next acknowledgment, which begins where this one stopped.
+//! Chunks are cut at borders of whole segments only, so a peer cannot make more chunks than there
+//! would be segments.
 //!
 //! Nothing here decides what is lost (`rack`, `recovery` do) or sends.
 
@@ -27,13 +27,13 @@ use super::super::state::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in
 use super::recovery::News;
 use crate::proto::slab::NIL;
 
-/// Steps of a look for SACK blocks, in one acknowledgment. More than the segments between two
-/// acknowledgments of an honest peer.
+/// Steps of the searches for SACK blocks, in one acknowledgment. More than the segments between two
+/// acknowledgments of a correct peer.
 pub(in crate::proto::tcp) const STEPS_MAX: u32 = 128;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Takes the SACK option: marks what has arrived, and says so in `news`. Blocks that were never
-    /// sent are ignored.
+    /// Applies the SACK option: marks chunks that have arrived, and records them in `news`. Blocks
+    /// of unsent data are ignored.
     pub(in crate::proto::tcp) fn apply_sacks(&mut self, segment: &Segment, news: &mut News) {
         let mut blocks = segment.sacks();
         if let Some(duplicate) = duplicate(blocks, segment.ack) {
@@ -42,8 +42,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let mut steps = STEPS_MAX;
         for &block in blocks {
-            // What SND.UNA is in, or what ends before it, is old; what ends behind SND.NXT, or
-            // before it begins, is made up.
+            // A block that contains SND.UNA, or ends before it, is old; one that ends behind
+            // SND.NXT, or before it begins, is forged.
             let connection = &*self.connection;
             let is_ours = block.left.is_after(connection.snd.una) && block.right.is_at_most(connection.snd.nxt);
             if is_ours && block.right.is_after(block.left) {
@@ -52,7 +52,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The peer got something twice (RFC 2883 4): our retransmission was for nothing.
+    /// The peer got data twice (RFC 2883 4): our retransmission was needless.
     fn take_dsack(&mut self, range: Range, news: &mut News) {
         let connection = &mut *self.connection;
         let oldest = connection.snd.una - connection.rare_snd.wnd_max.max(connection.congestion.cwnd);
@@ -62,8 +62,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.rare_tally.dsacks = connection.rare_tally.dsacks.saturating_add(1);
         self.shared.tally.dsacks_in += 1;
         news.dsack = Some(range);
-        // Of what was sent behind the recovery a probe may have been for nothing, or the network
-        // has made a copy.
+        // Data from after the recovery may have been repeated by a needless probe, or by the
+        // network.
         let is_of_recovery = range.left.is_at_least(connection.loss.undo.marker)
             && range.right.is_at_most(connection.loss.recovery_point);
         if connection.has(LossFlags::UNDO) && is_of_recovery && connection.loss.undo.resent != 0 {
@@ -125,8 +125,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         NIL
     }
 
-    /// Cuts out what a block covers of a chunk that is longer than a segment, at borders of
-    /// segments; `NIL` where that is nothing.
+    /// Splits a chunk that is longer than a segment at the borders of a block, rounded to segments;
+    /// `NIL` where nothing is left.
     #[cold]
     fn cut_out(&mut self, idx: u32, block: Range) -> u32 {
         let mss = u32::from(self.connection.snd.mss).max(1);
@@ -172,7 +172,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.hear_of(end, sent_at, resent, news);
     }
 
-    /// Makes one run of a chunk and those of its neighbors that are SACKED.
+    /// Merges the runs of a chunk and its SACKED neighbors.
     fn join_runs(&mut self, idx: u32) {
         let chunks = &mut self.shared.chunks;
         let (prev, next) = (chunks[idx].prev, chunks[idx].next);
@@ -200,7 +200,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             connection.sack.lost_len += len;
         }
         chunk.flags = chunk.flags & !RESENT | LOST;
-        // What was sent first is found lost first, so the order is that of the numbers but for
+        // Chunks sent first are found lost first, so the order is that of the numbers, except for
         // retransmissions that are lost again.
         let is_first = chunks.get(connection.loss.lost.head).is_some_and(|head| seq.is_before(head.seq));
         if is_first {
@@ -210,15 +210,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// All that the peer is not known to have counts as lost, in the order of the numbers.
+    /// All chunks that are not SACKED count as lost, in the order of the numbers.
     pub(in crate::proto::tcp) fn mark_all_lost(&mut self) {
         let mut idx = self.connection.send.queue.head;
         while let Some(chunk) = self.shared.chunks.get(idx).filter(|chunk| chunk.has(SENT)) {
             let (flags, next) = (chunk.flags, chunk.next);
             if flags & SACKED == 0 {
                 self.mark_lost(idx);
-                // It goes to its place among the others, the first of which may not be at theirs
-                // yet.
+                // Moved to its position by number; the first of the others may not be in order yet.
                 self.connection.loss.lost.remove(&mut self.shared.chunks, idx);
                 self.connection.loss.lost.push_back(&mut self.shared.chunks, idx);
             }
@@ -226,9 +225,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// What waits to be sent again was not lost after all. The work is what waits, once in a
-    /// recovery; from the last to the first, as most stand before all that was sent since, and each
-    /// is looked for beside the one before.
+    /// Chunks that wait for a retransmission were not lost after all. The work is their number,
+    /// once in a recovery; from the last to the first, as most were sent before all that is in
+    /// flight, and each is searched for beside the one before.
     pub(in crate::proto::tcp) fn unmark_lost(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let mut near = NIL;
@@ -243,7 +242,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Forgets what SACK told: the peer has thrown it away (RFC 2018 8).
+    /// Clears SACK's marks: the peer has discarded the data (RFC 2018 8).
     pub(in crate::proto::tcp) fn forget_sacks(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let mut idx = connection.send.queue.head;
@@ -289,7 +288,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.send.in_flight.push_back(chunks, idx);
     }
 
-    /// Lets go of what SND.UNA has passed, where marks may stand.
+    /// Frees chunks that SND.UNA has passed, where some may be marked.
     pub(in crate::proto::tcp) fn free_marked(&mut self, news: &mut News) {
         while let Some(first) = self.shared.chunks.get(self.connection.send.queue.head) {
             if !first.has(SENT) || first.end().is_after(self.connection.snd.una) {
@@ -342,14 +341,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Whether SND.UNA stands in the middle of the first chunk.
+    /// Whether SND.UNA is in the middle of the first chunk.
     #[inline(always)]
     pub(in crate::proto::tcp) fn is_first_cut(&self) -> bool {
         let first = self.shared.chunks.get(self.connection.send.queue.head);
         first.is_some_and(|first| first.has(SENT) && first.seq.is_before(self.connection.snd.una))
     }
 
-    /// The bytes before SND.UNA are let go.
+    /// Frees the bytes before SND.UNA.
     #[cold]
     pub(in crate::proto::tcp) fn cut_first(&mut self, news: &mut News) {
         let connection = &mut *self.connection;
@@ -387,8 +386,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Cuts a chunk in two, the second of which stands behind the first wherever that stands.
-    /// False, and nothing has changed, where that cannot be done now.
+    /// Splits a chunk in two; the second follows the first in the same lane. False without a change
+    /// where that is not possible now.
     pub(in crate::proto::tcp) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
         let Some(rest) = self.send.queue.split(chunks, idx, at) else { return false };
         if let Some(lane) = self.lane_of(chunks[idx].flags) {
@@ -397,8 +396,8 @@ impl Connection {
         true
     }
 
-    /// Makes the chunk behind the one at `idx` a part of it, where both wait to be sent again.
-    /// False, and nothing has changed, where that cannot be done now.
+    /// Merges the next chunk into the one at `idx`, where both wait to be sent again. False without
+    /// a change where that is not possible now.
     pub(in crate::proto::tcp) fn join<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32) -> bool {
         let next = chunks[idx].next;
         let is_joined = self.send.queue.join(chunks, idx, &mut self.loss.lost);
@@ -408,13 +407,13 @@ impl Connection {
         is_joined
     }
 
-    /// Nothing is on its way any more.
+    /// Nothing is in flight any more.
     pub(in crate::proto::tcp) fn forget_losses(&mut self) {
         (self.sack, self.loss.lost) = (Scoreboard::CLEAR, Lane::default());
         self.clear(LossFlags::PROBE_DUE | LossFlags::PROBE_OUT);
     }
 
-    /// Where a chunk with such flags stands beside the queue.
+    /// The lane of a chunk with such flags.
     fn lane_of(&mut self, flags: u8) -> Option<&mut Lane> {
         let is_waiting = flags & (LOST | RESENT) == LOST;
         let lane = if is_waiting { &mut self.loss.lost } else { &mut self.send.in_flight };
@@ -422,7 +421,7 @@ impl Connection {
     }
 }
 
-/// Tells both ends of a run where it begins and ends.
+/// Stores the ends of a run at both of them.
 fn set_run<P>(chunks: &mut Chunks<P>, first: u32, last: u32) {
     for end in [first, last] {
         let chunk = &mut chunks[end];
@@ -430,8 +429,8 @@ fn set_run<P>(chunks: &mut Chunks<P>, first: u32, last: u32) {
     }
 }
 
-/// Where to begin a look for `left`: the first chunk, the last that was sent, or where the last
-/// look ended. All of them are ends of runs, or in none.
+/// The start of a search for `left`: the first chunk, the last that was sent, or the end of the
+/// last search. All of them are ends of runs, or in none.
 fn nearest<P>(connection: &Connection, chunks: &Chunks<P>, left: Seq) -> u32 {
     let last_sent = match connection.send.next_unsent {
         NIL => connection.send.queue.tail,

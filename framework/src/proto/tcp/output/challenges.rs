@@ -1,20 +1,19 @@
-//! How many challenge ACKs there are (RFC 5961 7): of each connection a few in a second, so that
-//! who asks for one connection's takes none of another's; and of all together, so that a flood is
-//! not answered by one.
+//! Limits of challenge ACKs (RFC 5961 7): a few in a second for each connection, so that an attack
+//! on one connection takes none of another's; and one for all together, so that a flood is not
+//! answered by a flood.
 //!
-//! How many of all is another number in each second. Were it known, whoever has a connection of his
-//! own could count what others are sent by what is left for him, and so find their sequence numbers
-//! (CVE-2016-5696).
+//! The total limit is another number in each second. If it were known, an attacker with a
+//! connection of his own could count the challenges of others by what is left for him, and so find
+//! their sequence numbers (CVE-2016-5696).
 
 use super::super::listening::secret::Secret;
 use super::super::state::connection::{Connection, coarse_seconds};
 use crate::time::Instant;
 
-/// Of one connection in a second, with answers to a SYN that comes again. A peer that restarted
-/// needs one.
+/// For one connection in a second, including answers to a repeated SYN. A restarted peer needs one.
 const OF_A_CONNECTION: u16 = 10;
-/// Bits of `RareTally::challenges` that count; the others are the second, as far as twelve bits
-/// tell: more than an hour.
+/// Bits of `RareTally::challenges` for the count; the others are the second, modulo 2^12: more than
+/// an hour.
 const COUNT: u16 = 0xf;
 
 /// Challenge ACKs of all connections.

@@ -1,5 +1,5 @@
-//! Numbers that somebody else sends: an FPGA, a program on the NIC. They get the headers for the
-//! next bytes, send when they see fit, and the app says afterwards what they sent.
+//! Sequence numbers for another sender: an FPGA, a program on the NIC. It gets the headers for the
+//! next bytes, sends when it decides to, and the app reports afterwards what was sent.
 //!
 //! ```text
 //!  SND.UNA ── sent ──▶ SND.NXT ── delegated, not reported ──▶ ... what the app hands over meanwhile waits
@@ -7,9 +7,9 @@
 //!                                 `withdraw`: the numbers are ours again
 //! ```
 //!
-//! Until then nothing new of ours leaves, as nobody could tell whose bytes the peer got;
-//! acknowledgments and retransmissions go on. The peer may acknowledge before the app has reported:
-//! such an acknowledgment counts up to SND.NXT, and what is beyond is remembered.
+//! Until then no new data of ours leaves, as the peer could get bytes of either; acknowledgments
+//! and retransmissions go on. The peer may acknowledge before the app has reported: such an
+//! acknowledgment counts up to SND.NXT, and the excess is stored.
 
 use core::fmt;
 
@@ -32,31 +32,31 @@ use crate::wire::tcp::TcpFlags;
 pub enum DelegateError {
     /// The connection cannot send.
     Send(SendError),
-    /// Bytes wait that go before.
+    /// Queued bytes must go first.
     DataWaits,
     /// None, or fewer than the peer has acknowledged already.
     TooFew {
-        /// The least.
+        /// The minimum.
         least: usize,
     },
-    /// More than may be on its way now.
+    /// More than may be in flight now.
     NoRoom {
-        /// What the windows have room for.
+        /// The room in the windows.
         room: usize,
     },
     /// More was reported than is delegated.
     TooMuch {
-        /// What is.
+        /// The delegated bytes.
         delegated: usize,
     },
     /// The peer has acknowledged bytes of it: they were sent.
     WasSent {
-        /// How many.
+        /// Their number.
         acknowledged: usize,
     },
-    /// No way leads to the peer now.
+    /// No path leads to the peer now.
     NoRoute,
-    /// As many connections as can be have numbers that somebody else may send.
+    /// The limit of connections with delegated numbers is reached.
     TooMany {
         /// The most.
         limit: usize,
@@ -86,11 +86,10 @@ impl fmt::Display for DelegateError {
 
 impl std::error::Error for DelegateError {}
 
-/// Connections whose numbers are somebody else's, at the same time: so few that they are looked
-/// through.
+/// Connections with delegated numbers at the same time: so few that a linear search is enough.
 const DELEGATIONS_MAX: usize = 64;
 
-/// Which connections have numbers that somebody else may send.
+/// The connections with delegated numbers.
 #[derive(Debug, Default)]
 pub(in crate::proto::tcp) struct Delegations(ArrayVec<Delegation, DELEGATIONS_MAX>);
 
@@ -99,7 +98,7 @@ struct Delegation {
     slot: u32,
     /// Bytes from SND.NXT on that were not reported.
     len: u32,
-    /// So many of them did the peer acknowledge already.
+    /// How many of them the peer has acknowledged already.
     acked: u32,
 }
 
@@ -125,9 +124,9 @@ impl Delegations {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Lets somebody else send the next `len` bytes: the header of the first, and the most that a
-    /// segment carries. Asked again, it is the same numbers with what is acknowledged now. `len`
-    /// may be another then.
+    /// Delegates the next `len` bytes: returns the header of the first, and the most that a segment
+    /// carries. A second call returns the same numbers with the current acknowledgment. `len` may
+    /// differ then.
     pub fn delegate<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -156,14 +155,14 @@ impl<P: Payload> Tcp<P> {
         Ok((outgoing, cx.connection.snd.mss.into()))
     }
 
-    /// Bytes that somebody else may send and was not said to have sent.
+    /// Delegated bytes that were not reported as sent.
     pub fn delegated_len(&self, id: ConnectionId) -> usize {
         self.find(id).map_or(0, |slot| self.shared.delegations.get(slot).len as usize)
     }
 
-    /// The next bytes of what was delegated were sent, and they were these. They are data that was
-    /// sent from now on, ours to send again. Where there is no room to keep them they come back:
-    /// report them again, soon. When all were reported the delegation has ended.
+    /// The next delegated bytes were sent, and these are they. From now on they are sent data,
+    /// which we retransmit. Returned where there is no room to keep them: report them again, soon.
+    /// When all are reported the delegation has ended.
     pub fn report<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -183,7 +182,7 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Nobody else sends any more: what was not reported was not sent. What waited meanwhile leaves
+    /// Ends the delegation: bytes that were not reported count as not sent. Data that waited leaves
     /// with the next tick.
     pub fn withdraw<O: Output<P>>(
         &mut self,
@@ -205,7 +204,7 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// How many bytes may be delegated.
+    /// The number of bytes that may be delegated.
     fn delegable(&mut self) -> Result<usize, DelegateError> {
         let connection = &*self.connection;
         if !connection.state.is_synchronized() {
@@ -223,8 +222,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(window.min(buffer).min(self.cwnd_room()) as usize)
     }
 
-    /// Data that somebody else has sent: what the peer has acknowledged is done with, the rest is
-    /// ours until it is.
+    /// Data that the other sender has sent: acknowledged bytes are dropped, we keep the rest until
+    /// it is acknowledged.
     fn take_report(&mut self, mut payload: P) -> Result<(), P> {
         let mss = (self.connection.snd.mss as usize).max(1);
         if self.shared.chunks.free_count() < payload.len().div_ceil(mss) {
@@ -236,7 +235,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.pass_acknowledged(acked as u32);
         }
         while !payload.is_empty() {
-            // Where no second handle can be had, the chunk is cut when it is sent again.
+            // Where no second handle is available, the chunk is split when it is retransmitted.
             let rest = if payload.len() > mss { payload.split_off(mss) } else { None };
             self.take_sent(payload);
             match rest {
@@ -247,8 +246,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// The peer has acknowledged the next `len` bytes already, and so all before: nothing is on its
-    /// way.
+    /// The peer has acknowledged the next `len` bytes already, and so all before: nothing is in
+    /// flight.
     #[cold]
     fn pass_acknowledged(&mut self, len: u32) {
         self.use_up(len);
@@ -277,8 +276,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.has_left(idx);
     }
 
-    /// So many of the delegated numbers are taken: what waits stands so much further on than was
-    /// thought.
+    /// So many of the delegated numbers are used: queued data moves on by as many numbers.
     fn use_up(&mut self, len: u32) {
         let mut idx = self.connection.send.next_unsent;
         while let Some(chunk) = self.shared.chunks.get_mut(idx) {
@@ -296,15 +294,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     fn end_delegation(&mut self) {
         if self.connection.snd.flight() == 0 {
-            // What waited behind it is sent only now.
+            // Data behind it is sent only now.
             self.connection.clock.wait_since(Instant::MAX);
         }
         self.connection.clear(OutputFlags::DELEGATED);
         self.shared.delegations.remove(self.slot);
     }
 
-    /// The part that counts now of an acknowledgment that is after SND.NXT: where it is of
-    /// delegated bytes, all up to SND.NXT. The rest is remembered until they are reported.
+    /// The valid part of an acknowledgment beyond SND.NXT: for delegated bytes, all up to SND.NXT.
+    /// The rest is stored until they are reported.
     #[cold]
     pub(in crate::proto::tcp) fn acknowledge_delegated(&mut self, ack: Seq) -> Seq {
         let mut delegation = self.shared.delegations.get(self.slot);

@@ -1,5 +1,5 @@
-//! What leaves: new data, retransmissions, control segments and resets; segments that the caller or
-//! an FPGA frames itself.
+//! Sending: new data, retransmissions, control segments and resets; segments that the caller or an
+//! FPGA frames itself.
 
 pub(super) mod challenges;
 pub(super) mod delegated;

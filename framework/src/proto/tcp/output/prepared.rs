@@ -1,15 +1,14 @@
-//! Segments that the caller frames itself: a template of which everything is known but the numbers,
-//! or a message that leaves as soon as it is written, so that an order takes the fewest
-//! instructions.
+//! Segments that the caller frames itself: a template that is complete except for the numbers, or a
+//! message that leaves as soon as it is written, so that an order takes the fewest instructions.
 //!
 //! ```text
 //!  send_permit ─▶ numbers ─▶ the caller writes them into the frame and posts it ─▶ commit: sent
 //!   └─▶ None: the bytes go through the send queue
 //! ```
 //!
-//! There is a permit where all bytes may leave now and none wait before them (`transmit::fast`).
-//! `send_permit` changes nothing but what time alone would have changed, so a caller that cannot
-//! post the frame just drops the permit.
+//! There is a permit where all bytes may leave now and none are queued before them
+//! (`transmit::fast`). `send_permit` changes only state that time alone would have changed, so a
+//! caller that cannot post the frame just drops the permit.
 
 use super::super::event::{ConnectionId, SendError};
 use super::super::machine::{Context, Shared, Tcp};
@@ -51,11 +50,11 @@ pub struct Committed<'a>(&'a Connection);
 pub struct HeaderTemplate {
     /// The header with all numbers zero. Timestamps are there where the connection has them.
     pub outgoing: Outgoing,
-    /// Bytes of payload that a segment carries at most.
+    /// The most bytes of payload in a segment.
     pub mss: usize,
     /// The largest window that the peer ever showed.
     pub window_max: usize,
-    /// Bytes that may wait to be sent or acknowledged at most.
+    /// The most bytes that may wait, unsent or unacknowledged.
     pub send_buffer: usize,
 }
 
@@ -82,7 +81,7 @@ impl<P: Payload> Tcp<P> {
     #[inline(always)]
     pub fn send_permit(&mut self, id: ConnectionId, len: usize, now: Instant) -> Option<SendPermit<'_, P>> {
         let Self { connections, shared, .. } = self;
-        // One that the app let go of is no plain sender.
+        // One that the app has closed takes the general path.
         let connection = connections.get_mut(id.slot).filter(|connection| connection.generation == id.generation)?;
         let slot = id.slot;
         let mut cx = Context { connection: &mut *connection, slot, shared: &mut *shared, output: &mut NoOutput, now };
@@ -100,8 +99,8 @@ impl<'a, P: Payload> SendPermit<'a, P> {
         self.slot
     }
 
-    /// What goes into the frame. Each call works it out anew: call it where the header is written,
-    /// so that no register holds it on the way there.
+    /// The numbers for the frame. Each call computes them again: call it where the header is
+    /// written, so that no register holds them on the way there.
     #[inline(always)]
     pub fn numbers(&self) -> Numbers {
         let connection = &*self.connection;
@@ -187,7 +186,7 @@ mod tests {
     use super::super::super::tests::{End, connected, settle};
     use super::*;
 
-    /// Fires `bytes`, as a way out that posts them would; whether they left.
+    /// Fires `bytes`, as an output that posts them would; returns whether they left.
     fn fire(end: &mut End, bytes: &[u8]) -> bool {
         let (id, now) = (end.id.unwrap(), end.now);
         let header_template = end.tcp.header_template(id).unwrap();
@@ -198,7 +197,7 @@ mod tests {
         true
     }
 
-    /// Changes something of the connection that only a turn can change.
+    /// Changes a connection's field that only a context can change.
     fn change(end: &mut End, change: impl FnOnce(&mut Connection)) {
         let now = end.now;
         change(end.tcp.context(0, &mut NoOutput, now).connection);
@@ -220,7 +219,7 @@ mod tests {
     fn aim_that_is_not_fired_changes_nothing() {
         let (mut client, _) = connected();
         let (id, now) = (client.id.unwrap(), client.now);
-        // But that it is known now how much may leave.
+        // Except that the room for an immediate send is known now.
         assert!(client.tcp.send_permit(id, 3, now).is_some());
         let before = format!("{:?}", client.tcp.connections[0]);
         assert!(client.tcp.send_permit(id, 3, now).is_some());

@@ -1,6 +1,6 @@
-//! Resets on their way out. Nobody sends one again: what a peer has lost of them it learns by its
-//! next segment. One that finds no room here is kept for the next tick, without its connection,
-//! which is gone by then; of a few, so that a flood that fills the ring fills nothing else.
+//! Resets to be sent. A reset is never retransmitted: a peer that has lost one learns by its next
+//! segment. One that finds no room in the ring is kept for the next tick, without its connection,
+//! which is gone by then; only a few, so that a flood that fills the ring fills nothing else.
 
 use super::super::machine::{Shared, Tcp};
 use super::super::payload::{Output, Payload, Unsent};
@@ -8,15 +8,15 @@ use super::super::segment::Outgoing;
 use super::super::state::connection::State;
 use std::collections::VecDeque;
 
-/// Resets that wait. An app that ends all its connections at once has as many more as connections;
-/// the rest are counted as lost.
+/// Resets that wait. An app that ends all its connections at once has as many resets as
+/// connections; those beyond are counted as lost.
 const OWED_MAX: usize = 64;
 
 /// Resets that found no room, the oldest first.
 pub(in crate::proto::tcp) struct OwedResets(VecDeque<Outgoing>);
 
 impl OwedResets {
-    /// Takes the memory for all that may wait.
+    /// Allocates the memory for all that may wait.
     pub(in crate::proto::tcp) fn new() -> Self {
         Self(VecDeque::with_capacity(OWED_MAX))
     }
@@ -26,7 +26,7 @@ impl OwedResets {
         self.0.is_empty()
     }
 
-    /// Whether the next that finds no room would be lost.
+    /// Whether the next reset without room would be lost.
     pub(in crate::proto::tcp) fn is_full(&self) -> bool {
         self.0.len() >= OWED_MAX
     }
@@ -53,8 +53,8 @@ impl<P: Payload> Shared<P> {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Those that wait, as far as there is room. One whose ends have another connection by now is
-    /// none of its.
+    /// Sends waiting resets, as far as there is room. One whose ends have a new connection by now
+    /// is dropped.
     #[cold]
     pub(in crate::proto::tcp) fn send_owed_resets<O: Output<P>>(&mut self, output: &mut O) {
         for _ in 0..self.shared.owed_resets.0.len() {

@@ -1,5 +1,5 @@
-//! First to fourth: whether a segment is of this connection and of this time, and what a reset or a
-//! SYN in it does (RFC 9293 3.10.7.4, RFC 7323 5, RFC 5961 3 and 4).
+//! First to fourth: whether a segment belongs to this connection and is current, and the effect of
+//! a reset or a SYN in it (RFC 9293 3.10.7.4, RFC 7323 5, RFC 5961 3 and 4).
 
 use super::TcpDrop;
 use crate::proto::tcp::event::CloseReason;
@@ -10,12 +10,11 @@ use crate::proto::tcp::state::connection::{Connection, InputFlags, State, coarse
 use crate::time::Duration;
 use crate::wire::tcp::TcpFlags;
 
-/// RFC 7323 5.5: after 24 days TS.Recent may be from before the peer's clock went around.
+/// RFC 7323 5.5: after 24 days TS.Recent may be from before the peer's clock wrapped.
 const TS_RECENT_AGE_MAX: u32 = ((24 * 86_400 * 1_000_000_000_u64) >> 30) as u32;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Protection against wrapped sequence numbers (RFC 7323 5.3 R1). A reset is not asked for its
-    /// age (5.2).
+    /// Protection against wrapped sequence numbers (RFC 7323 5.3 R1). A reset is exempt (5.2).
     #[inline]
     pub(super) fn check_timestamps(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         if !self.connection.has(InputFlags::TIMESTAMPS) {
@@ -24,7 +23,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         match segment.timestamps {
             Some(timestamps) if !is_older(timestamps.value, self.connection.ts.recent) => Ok(()),
             Some(_) => self.check_age(segment),
-            // A reset is not asked, and a SYN is challenged: the peer may have begun anew, without
+            // A reset is exempt, and a SYN is challenged: the peer may have restarted, without
             // timestamps.
             None if segment.flags.intersects(TcpFlags::RST | TcpFlags::SYN) => Ok(()),
             // RFC 7323 3.2: "SHOULD silently drop".
@@ -32,7 +31,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// An older timestamp is one of the peer's past, or TS.Recent is too old to say so.
+    /// An older timestamp is from the peer's past, unless TS.Recent itself is too old to compare.
     #[cold]
     fn check_age(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         let age = coarse_seconds(self.now).wrapping_sub(self.connection.ts.recent_at_s);
@@ -47,21 +46,20 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Err(TcpDrop::PawsReject)
     }
 
-    /// First: some of the segment's numbers must be in the window. What is next is acceptable also
-    /// where the window is closed, for the sake of what it acknowledges; its data then finds no
-    /// room.
+    /// First: some of the segment's numbers must be in the window. The next number is acceptable
+    /// even where the window is closed, for its acknowledgment; its data then finds no room.
     #[inline]
     pub(super) fn check_sequence(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         let connection = &*self.connection;
         if segment.seq == connection.rcv.nxt {
             return Ok(());
         }
-        // What there is room for is taken, shown or not.
+        // Data that fits the buffer is accepted, whether the window has shown it or not.
         let edge = connection.shown.adv.max(connection.rcv.nxt + connection.rcv_wnd());
         let is_in_window = if segment.seq_len() == 0 {
-            // One that takes no number may stand at the edge: a peer that has filled the window,
-            // and of whom something before is lost, has its next number there, and what it
-            // acknowledges counts (Linux: `tcp_sequence`). A reset there is outside (RFC 5961 3.2).
+            // A segment that takes no number may be at the edge: a peer that has filled the window,
+            // and lost an earlier segment, has its next number there, and its acknowledgment counts
+            // (Linux: `tcp_sequence`). A reset there is outside (RFC 5961 3.2).
             let is_at_edge = segment.seq == edge && !segment.has(TcpFlags::RST);
             segment.seq.is_at_least(connection.rcv.nxt) && (segment.seq.is_before(edge) || is_at_edge)
         } else {
@@ -85,8 +83,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.answer_unacceptable(segment);
     }
 
-    /// "An acknowledgment should be sent in reply": at once to what carries data, and at a limited
-    /// rate to a probe and to the rest, or two ends that disagree would answer each other for ever.
+    /// "An acknowledgment should be sent in reply": at once to a segment with data, and at a
+    /// limited rate to a probe and to the rest, or two ends that disagree would answer each other
+    /// for ever.
     fn answer_unacceptable(&mut self, segment: &Segment) {
         self.note_old_data(segment);
         let is_probe = segment.seq + 1 == self.connection.rcv.nxt;
@@ -94,9 +93,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if segment.has(TcpFlags::SYN) || is_empty && !is_probe {
             return self.challenge_ack();
         }
-        // Of two ends that each miss a byte, every answer is the other's probe: so many a second.
-        // The limit of all has no part in it, or one connection's storm would have the keepalive of
-        // others unanswered.
+        // Of two ends that each miss a byte, every answer is the other's probe: so a limit per
+        // second. The limit for all connections is not used, or one connection's storm would leave
+        // the keepalive probes of others unanswered.
         if is_empty && !self.connection.take_challenge(self.now) {
             self.shared.tally.challenge_acks_suppressed += 1;
             return;
@@ -104,9 +103,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_ack();
     }
 
-    /// The segment counts: the peer lives, and its clock is that (RFC 7323 4.3, rule 2). Not before
-    /// its acknowledgment was found to be of this connection: a segment that RFC 5961 5.2 discards
-    /// leaves no trace, or a guess would have PAWS refuse the true peer.
+    /// The segment counts: the peer is alive, and its timestamp is recorded (RFC 7323 4.3, rule 2).
+    /// Not before its acknowledgment was checked: a segment that RFC 5961 5.2 discards leaves no
+    /// trace, or a guessed one would make PAWS refuse the true peer.
     #[inline]
     pub(in crate::proto::tcp) fn note_arrival(&mut self, segment: &Plain) {
         let connection = &mut *self.connection;
@@ -125,7 +124,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(never)]
     pub(super) fn take_reset_or_syn(&mut self, segment: &Segment) -> TcpDrop {
         if !segment.has(TcpFlags::RST) {
-            // RFC 5961 4.2: a peer that restarted answers the challenge with a reset that is exact.
+            // RFC 5961 4.2: a restarted peer answers the challenge with an exact reset.
             self.challenge_ack();
             return TcpDrop::BlindSyn;
         }
@@ -133,8 +132,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return TcpDrop::BlindReset;
         }
         self.shared.tally.resets_in += 1;
-        // Where both have sent a FIN and ours only lacks its acknowledgment, nothing is lost:
-        // RFC 9293 tells the user nothing.
+        // Where both have sent a FIN and only the acknowledgment of ours is missing, nothing is
+        // lost: RFC 9293 signals nothing to the user.
         let is_over = matches!(self.connection.state, State::Closing | State::LastAck) && self.connection.send.len == 0;
         self.close(if is_over { CloseReason::Finished } else { CloseReason::Reset });
         TcpDrop::AfterClose
@@ -164,10 +163,9 @@ impl Connection {
         segment.len != 0 && is_ours && segment.has(TcpFlags::ACK) && self.believes_ack(segment.ack)
     }
 
-    /// Whether an acknowledgment is but late: others have overtaken it on the way. What it says of
-    /// segments that have arrived is true, and where more are missing than a SACK option has blocks
-    /// for, perhaps nobody else says it (Linux: `tcp_disordered_ack`, which has the same limit for
-    /// its age).
+    /// Whether an acknowledgment is merely late: others have overtaken it. Its report of arrived
+    /// segments is true, and where more are missing than a SACK option has blocks for, perhaps no
+    /// other segment reports them (Linux: `tcp_disordered_ack`, with the same limit for its age).
     fn is_overtaken_ack(&self, segment: &Segment) -> bool {
         let is_bare = segment.seq_len() == 0 && segment.has(TcpFlags::ACK);
         let is_late = segment.timestamps.is_some_and(|timestamps| {

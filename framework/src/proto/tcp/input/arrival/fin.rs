@@ -1,5 +1,5 @@
-//! Both ends of a connection close: our FIN is acknowledged, the peer's comes (RFC 9293 3.6,
-//! 3.10.7.4 fifth and eighth).
+//! The close of both sides: our FIN is acknowledged, the peer's arrives (RFC 9293 3.6, 3.10.7.4
+//! fifth and eighth).
 
 use super::TcpDrop;
 use crate::proto::tcp::event::CloseReason;
@@ -11,8 +11,7 @@ use crate::proto::tcp::timers::FIN_WAIT_2;
 use crate::wire::tcp::TcpFlags;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Fifth: where our FIN is acknowledged, which is where nothing waits any more, the state
-    /// moves.
+    /// Fifth: where our FIN is acknowledged, which is when the queue is empty, the state changes.
     pub(super) fn check_fin_acknowledged(&mut self) -> Result<(), TcpDrop> {
         let connection = &mut *self.connection;
         if !connection.has(AppFlags::FIN_QUEUED) || !connection.send.queue.is_empty() {
@@ -33,16 +32,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// In FIN-WAIT-2 an app that is done does not wait for ever for a FIN (RFC 9293 3.6, Linux
-    /// `tcp_fin_timeout`). One that has shut down its own side only may listen as long as it likes.
+    /// In FIN-WAIT-2 an app that has closed does not wait for ever for a FIN (RFC 9293 3.6, Linux
+    /// `tcp_fin_timeout`). One that has shut down its own side only may receive as long as it
+    /// likes.
     pub(in crate::proto::tcp) fn limit_fin_wait(&mut self) {
         if self.connection.has(AppFlags::RECEIVES_NO_MORE) {
             self.idle_until(self.now + FIN_WAIT_2);
         }
     }
 
-    /// RFC 9293 3.6.1: data that comes for an app that is gone is answered by a reset, so that the
-    /// peer knows that nobody read it.
+    /// RFC 9293 3.6.1: data for an app that has closed is answered by a reset, so that the peer
+    /// knows that it was not read.
     pub(super) fn check_wanted(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         let is_new = segment.len > 0 && (segment.seq + segment.len).is_after(self.connection.rcv.nxt);
         if !is_new || !self.connection.has(AppFlags::RECEIVES_NO_MORE) || !self.connection.state.may_receive() {
@@ -53,7 +53,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Err(TcpDrop::AfterClose)
     }
 
-    /// Eighth: a FIN. It takes effect when all before it has come.
+    /// Eighth: a FIN. It takes effect when all data before it has arrived.
     #[cold]
     #[inline(never)]
     pub(super) fn check_fin(&mut self, segment: &Segment) {
@@ -63,8 +63,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         if segment.has(TcpFlags::FIN) {
             let number = segment.seq + segment.len;
-            // It needs no room: a closed window does not stop what is next. One behind the window
-            // is none of this stream's yet.
+            // It needs no room: a closed window does not stop the next number. A FIN beyond the
+            // window does not belong to this stream yet.
             if number == connection.rcv.nxt || number.is_before(connection.shown.adv) {
                 connection.rare_rcv.fin = number;
                 connection.set(InputFlags::FIN_SEEN);
@@ -74,7 +74,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             if segment.has(TcpFlags::FIN) && segment.len == 0 {
                 self.owe_ack(AckOwed::Now);
             } else if connection.clock.ack_owed == AckOwed::Now {
-                // Data beyond a hole, which is answered each time (RFC 5681 4.2).
+                // Data beyond a hole, which is acknowledged each time (RFC 5681 4.2).
                 self.send_ack();
             }
             return;
@@ -91,7 +91,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.owe_ack(AckOwed::Now);
     }
 
-    /// Both have closed, and each knows it of the other: what is late must find us for a while
+    /// Both have closed, and each knows it of the other: late segments must find us for a while
     /// (RFC 9293 3.4.1).
     pub(super) fn enter_time_wait(&mut self) {
         self.connection.state = State::TimeWait;

@@ -18,10 +18,10 @@ use crate::proto::tcp::state::connection::{AppFlags, Connection, State};
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
-/// A flood's handshakes leave one place free for each so many of them: who is there brings his
-/// cookie back and has it.
+/// Handshakes of a flood leave one slot free for each so many of them: a real peer's cookie comes
+/// back and uses it.
 const HANDSHAKES_PER_FREE_PLACE: usize = 8;
-/// Connections in TIME-WAIT that are counted as free places: so many are enough, and no SYN walks
+/// Connections in TIME-WAIT that are counted as free slots: so many are enough, and no SYN walks
 /// over more.
 const ASIDE_MAX: usize = 64;
 
@@ -50,7 +50,7 @@ impl<P: Payload> Tcp<P> {
         if !segment.has(TcpFlags::ACK) {
             return self.arrive_in_listen(arrival, accept, now, output);
         }
-        // Second: an acknowledgment is of a cookie, or of a connection that is gone.
+        // Second: an acknowledgment belongs to a cookie, or to a connection that is gone.
         match self.check_cookie(arrival, listener, now) {
             Some(syn) => self.open_by_cookie(arrival, payload, listener, &syn, accept, now, output),
             None => {
@@ -60,9 +60,9 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Whether a SYN to `local` would be more than its listener takes. Who asks before checksums
-    /// are summed up and connections are looked for spends least on a flood; that a peer which
-    /// calls about a connection of old is not heard meanwhile is the price.
+    /// Whether a SYN to `local` exceeds its listener's rate. Called before checksums are computed
+    /// and connections are looked up, it makes a flood cheapest; the price is that a restarted
+    /// peer's SYN within an old connection is dropped meanwhile.
     #[inline]
     pub fn refuses_syn(&mut self, local: SocketAddrV4, now: Instant) -> bool {
         self.listeners.refuses(local, now)
@@ -89,7 +89,7 @@ impl<P: Payload> Tcp<P> {
             return Ok(None);
         }
         if !self.make_room_for_caller() {
-            // A cookie would be worth nothing. The peer calls again.
+            // A cookie would be useless. The peer sends its SYN again.
             return Err(TcpDrop::TableFull);
         }
         let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
@@ -97,8 +97,8 @@ impl<P: Payload> Tcp<P> {
         Ok(None)
     }
 
-    /// Whether a listener remembers no more SYNs: it has its backlog, or so many handshakes that
-    /// they leave few places to peers who bring a cookie back.
+    /// Whether a listener keeps no more SYNs: its backlog is full, or so many handshakes are open
+    /// that few slots are left for peers that bring a cookie back.
     fn is_crowded(&self, idx: u32) -> bool {
         let listener = &self.listeners.slots[idx];
         let handshakes = listener.embryonic as usize;
@@ -107,7 +107,7 @@ impl<P: Payload> Tcp<P> {
         listener.is_full() || handshakes > 0 && are_few && self.lacks_places(left + 1)
     }
 
-    /// Whether callers may have fewer than so many places more, those counted that only wait in
+    /// Whether fewer than `count` slots are left for callers, those included that only wait in
     /// TIME-WAIT.
     #[cold]
     fn lacks_places(&self, count: usize) -> bool {
@@ -118,8 +118,8 @@ impl<P: Payload> Tcp<P> {
         self.shared.ready.aside().take(wanted).count() < wanted
     }
 
-    /// Whether the listener has the time for one more SYN and takes one more connection, and its
-    /// app wants the peer.
+    /// Whether the listener's rate and limits allow one more connection, and its app wants the
+    /// peer.
     pub(super) fn admit<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
@@ -152,7 +152,7 @@ impl<P: Payload> Tcp<P> {
         Err(TcpDrop::Refused)
     }
 
-    /// The half of a handshake: a connection that the app does not know of yet.
+    /// Half a handshake: a connection that the app does not know of yet.
     pub(super) fn open_passively<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
@@ -176,7 +176,7 @@ impl<P: Payload> Tcp<P> {
         Ok(slot)
     }
 
-    /// A handshake of a listener is done, or given up.
+    /// A listener's handshake is done, or given up.
     pub(in crate::proto::tcp) fn count_embryonic_out(&mut self, slot: u32) {
         let id = ListenerId(self.connections[slot].listener);
         if let Some(listener) = self.listeners.get_mut(id) {
@@ -184,7 +184,7 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// A SYN-ACK that remembers the SYN itself.
+    /// A SYN-ACK that encodes the SYN.
     fn answer_with_cookie<O: Output<P>>(&mut self, arrival: &Arrival, idx: u32, now: Instant, output: &mut O) {
         let (flow, segment) = (arrival.flow, &arrival.segment);
         let listener = &mut self.listeners.slots[idx];
@@ -219,7 +219,7 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The SYN that an acknowledged cookie stands for.
+    /// The SYN that an acknowledged cookie encodes.
     fn check_cookie(&self, arrival: &Arrival, idx: u32, now: Instant) -> Option<Segment> {
         let segment = &arrival.segment;
         let listener = &self.listeners.slots[idx];
@@ -235,10 +235,10 @@ impl<P: Payload> Tcp<P> {
         Some(Segment { seq: isn, flags, len: 0, sack_count: 0, syn, timestamps, ..*segment })
     }
 
-    /// The SYN of a peer that brings a cookie back while its handshake stands open here. Its SYN
-    /// came twice: at first there was no room for it, and the answer was a cookie; then there was,
-    /// and the answer had another number. The peer believes the one that it heard first, so the
-    /// handshake that was remembered is none.
+    /// The SYN of a peer that brings a cookie back while its handshake is open here. Its SYN came
+    /// twice: at first there was no room for it, and the answer was a cookie; then there was, and
+    /// the answer had another number. The peer uses the first answer it gets, so the handshake here
+    /// is void.
     pub(super) fn check_late_cookie(&self, slot: u32, arrival: &Arrival, now: Instant) -> Option<(u32, Segment)> {
         let (connection, segment) = (&self.connections[slot], &arrival.segment);
         let is_other = segment.has(TcpFlags::ACK) && segment.ack != connection.snd.nxt;
@@ -249,9 +249,9 @@ impl<P: Payload> Tcp<P> {
         Some((listener, self.check_cookie(arrival, listener, now)?))
     }
 
-    /// An acknowledgment of none of our numbers is answered by a reset; but one that may stand
-    /// behind the segment that brings a cookie back, which is late or lost, by nothing: that would
-    /// end the connection that the peer has.
+    /// An acknowledgment of none of our numbers is answered by a reset. But one that may follow the
+    /// segment with a cookie, which is late or lost, is not answered: a reset would end the peer's
+    /// connection.
     pub(super) fn refuse_ack<O: Output<P>>(&mut self, arrival: &Arrival, listener: u32, now: Instant, output: &mut O) {
         let (segment, secret) = (&arrival.segment, &self.shared.secret);
         let (seq, cookie) = (segment.seq - 1, segment.ack - 1);
@@ -261,7 +261,7 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// The peer that brings a cookie back has had its answer: the connection is made as if its SYN
+    /// The peer that brings a cookie back has our answer: the connection is created as if its SYN
     /// had been kept, and takes the segment.
     #[expect(clippy::too_many_arguments, reason = "what `receive` has, and the SYN")]
     pub(super) fn open_by_cookie<O: Output<P>>(
@@ -280,7 +280,7 @@ impl<P: Payload> Tcp<P> {
             Err(reason) => Some(reason),
         };
         if let Some(reason) = refusal {
-            // The peer holds itself for connected.
+            // The peer considers itself connected.
             self.answer_with_reset(arrival, now, output);
             return Err(reason);
         }
@@ -296,7 +296,7 @@ impl<P: Payload> Tcp<P> {
         Ok(delivered.map(|data| (id, data)))
     }
 
-    /// RFC 9293 3.10.7.1: so that a peer that believes in a connection learns that there is none.
+    /// RFC 9293 3.10.7.1: so that a peer with an old connection learns that it does not exist.
     #[cold]
     pub(super) fn answer_with_reset<O: Output<P>>(&mut self, arrival: &Arrival, now: Instant, output: &mut O) {
         if !self.shared.resets.take(*arrival.flow.remote.ip(), now) {
@@ -315,8 +315,8 @@ impl<P: Payload> Tcp<P> {
         self.shared.post_reset(None, &reset, output);
     }
 
-    /// Those of the connection that a segment came to, or of the listener: a peer with GTSM
-    /// (RFC 5082) hears no other.
+    /// Those of the connection that a segment arrived for, or of the listener: a peer with GTSM
+    /// (RFC 5082) accepts no others.
     fn ttl_and_tos(&self, flow: Flow) -> Option<(u8, u8)> {
         if let Some(&slot) = self.flows.get(flow.into()) {
             let options = &self.connections[slot].options;

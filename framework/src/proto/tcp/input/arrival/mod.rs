@@ -6,8 +6,8 @@
 //!  all others: checks ─▶ acknowledgment ─▶ assembly ─▶ fin
 //! ```
 //!
-//! What enters is a segment and its payload; the payload goes back to the caller where it is next
-//! in order, into a queue where it is not, and is dropped with a reason otherwise.
+//! A segment and its payload enter; the payload is returned to the caller where it is next in
+//! order, queued where it is not, and dropped with a reason otherwise.
 
 mod checks;
 mod fin;
@@ -32,63 +32,64 @@ use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
-/// What came, and from where.
+/// A segment, and its flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// `local` is the segment's destination.
     pub flow: Flow,
-    /// What the header says.
+    /// The fields of the header.
     pub segment: Segment,
 }
 
 /// Why a segment changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TcpDrop {
-    /// Nobody has the connection, and nobody listens.
+    /// There is no such connection, and no listener.
     NoConnection,
     /// Outside the window: answered by an acknowledgment (RFC 9293 3.10.7.4, first).
     NotAcceptable,
-    /// It acknowledges what was never sent.
+    /// It acknowledges data that was never sent.
     BadAck,
-    /// Bits that mean nothing together, or here.
+    /// Flags that are invalid together, or in this state.
     BadFlags,
     /// No host's address, or port 0.
     BadAddress,
-    /// Older than what came before, say its timestamps, or it has none (RFC 7323 5).
+    /// Older than an earlier segment by its timestamp, or without one (RFC 7323 5).
     PawsReject,
     /// A reset that is not exactly the next number (RFC 5961 3).
     BlindReset,
     /// A SYN within a connection (RFC 5961 4).
     BlindSyn,
-    /// More SYNs than the listener takes in a second, or than a handshake answers.
+    /// SYNs beyond the listener's rate, or more repeats than a handshake answers.
     SynRateExceeded,
-    /// As many connections as the configuration allows, or leaves to callers: the peer calls again.
+    /// The configured number of connections, or the part for remote callers, is used up: the peer
+    /// sends its SYN again.
     TableFull,
-    /// As many connections as the listener takes.
+    /// The listener's limit of connections is reached.
     ListenerFull,
-    /// As many connections as the listener takes from one address.
+    /// The listener's limit for one address is reached.
     SourceFull,
-    /// Data finds its connection's share of the store used up, and is to come again.
+    /// The connection's share of the store is used up: the peer sends the data again.
     NoRoom,
-    /// All of it waits already, out of order.
+    /// All of it is queued already, out of order.
     Duplicate,
     /// Data behind the peer's own FIN.
     AfterFin,
     /// The listener's app does not want this peer.
     Refused,
-    /// The connection ended by it, or before it.
+    /// It ended the connection, or arrived after its end.
     AfterClose,
     /// The connection is in TIME-WAIT.
     TimeWait,
 }
 
-/// What a segment brought.
+/// The result of a segment.
 pub type Received<P> = Result<Option<(ConnectionId, P)>, TcpDrop>;
 
 impl<P: Payload> Tcp<P> {
-    /// A segment arrives. Data that is next in order, and that nothing waits before, comes back at
-    /// once; other data, and what else happened, is told by [`next_event`](Self::next_event).
-    /// `accept` is asked of a peer that a listener may take.
+    /// Processes a segment. Data that is next in order, with no data waiting before it, is returned
+    /// at once; [`next_event`](Self::next_event) reports other data and all else. `accept` decides
+    /// about a peer for a listener.
     #[inline]
     pub fn receive<O: Output<P>>(
         &mut self,
@@ -107,8 +108,8 @@ impl<P: Payload> Tcp<P> {
         self.receive_any(arrival, payload, accept, now, output)
     }
 
-    /// The same for a segment that [`receive_expected`](Self::receive_expected) has not taken, or
-    /// was not asked to.
+    /// The same for a segment that [`receive_expected`](Self::receive_expected) did not take, or
+    /// was not offered.
     pub fn receive_any<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
@@ -160,7 +161,7 @@ impl<P: Payload> Tcp<P> {
                 }
             },
             _ => {
-                // Gone, but the app has not heard of it: the flow is free.
+                // It is closed, but the app has not been told: the flow is free.
                 self.detach(slot);
                 return self.arrive_without_connection(arrival, payload, accept, now, output);
             }
@@ -183,9 +184,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.segment_text(segment, payload)
     }
 
-    /// What follows the acknowledgment: our FIN may be acknowledged by now. Sixth, the urgent
-    /// pointer, means nothing to us: data stays in line (RFC 6093 6). Seventh the data, eighth the
-    /// FIN.
+    /// After the acknowledgment: our FIN may be acknowledged by now. Sixth, the urgent pointer, is
+    /// ignored: data stays in line (RFC 6093 6). Seventh the data, eighth the FIN.
     #[inline]
     fn segment_text(&mut self, segment: &Segment, payload: Option<P>) -> Result<Option<P>, TcpDrop> {
         if self.connection.state != State::Established {
@@ -217,7 +217,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.clock.wait_since(Instant::MAX);
         self.begin_idle_timer();
         if self.connection.deadline() == Instant::MAX {
-            // The handshake is waited for no more. Left in the wheel it would be looked at for
+            // The handshake's deadline is cleared. Left in the wheel it would be processed for
             // nothing, and moved when the first data leaves, with its neighbors, which are in no
             // cache by then.
             self.disarm();
@@ -231,7 +231,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.output.opened(self.slot, flow, snd.nxt, rcv.nxt);
     }
 
-    /// The connection is gone: what it would have sent goes home, and the app is told.
+    /// The connection is closed: its unsent data is freed, and the app is told.
     #[cold]
     pub(in crate::proto::tcp) fn close(&mut self, reason: CloseReason) {
         let connection = &mut *self.connection;
@@ -251,7 +251,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.pending &=
             !(pending::WRITABLE | if reason == CloseReason::Finished { 0 } else { pending::PEER_CLOSED });
         self.fall_silent();
-        // Who is told nothing is looked at as well: that is when its place is given back.
+        // A connection without an event is queued too: that is when its slot is freed.
         self.connection.set(AppFlags::IN_READY);
         self.shared.ready.remove(self.slot);
         self.shared.ready.push(self.slot);
@@ -262,7 +262,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         connection.send.queue.clear(&mut self.shared.chunks);
         if connection.send.next_unsent != NIL {
-            // What was last, and has not left.
+            // Control segments that have not left.
             connection.clear(AppFlags::FIN_QUEUED);
         }
         connection.out_of_order.clear(&mut self.shared.chunks);
@@ -274,9 +274,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// The end is not as both wanted it: an app that has paused hears of it now, not when it goes
-    /// on. What has come until now comes before it, as it was acknowledged and nobody will send it
-    /// again.
+    /// The connection ends otherwise than by both FINs: an app that has paused is told now, not
+    /// when it resumes. The data that arrived until now is delivered before, as it was acknowledged
+    /// and will not be sent again.
     fn end_pause(&mut self) {
         self.clear(AppFlags::PAUSED);
         if !self.rare_rcv.in_order.is_empty() {

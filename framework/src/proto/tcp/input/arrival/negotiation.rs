@@ -1,4 +1,4 @@
-//! What the two SYNs agree on: segment size, window scale, SACK, timestamps, ECN.
+//! The options negotiated by the two SYNs: segment size, window scale, SACK, timestamps, ECN.
 
 use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
@@ -7,9 +7,9 @@ use crate::proto::tcp::state::connection::{Connection, InputFlags, State, coarse
 use crate::proto::tcp::state::stored::switch;
 use crate::wire::tcp::TcpFlags;
 
-/// RFC 9293 3.7.1: what a peer takes that says nothing.
+/// RFC 9293 3.7.1: the default of a peer without the option.
 const MSS_DEFAULT: u16 = 536;
-/// A peer that wants less costs us a header for each few bytes (Linux: `tcp_min_snd_mss`).
+/// A smaller MSS costs a header for each few bytes (Linux: `tcp_min_snd_mss`).
 const MSS_MIN: u16 = 64;
 /// IPv4 and TCP headers without options: RFC 6691 2 subtracts no more.
 pub(in crate::proto::tcp) const HEADERS_LEN: usize = 40;
@@ -17,7 +17,7 @@ pub(in crate::proto::tcp) const HEADERS_LEN: usize = 40;
 const TIMESTAMPS_LEN: u16 = 12;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Our side of a new connection: its numbers, its clock, and what it offers.
+    /// Our side of a new connection: its numbers, its clock, and its offers.
     pub(in crate::proto::tcp) fn prepare(&mut self) {
         let mtu = self.output.mtu(*self.connection.flow.remote.ip());
         let connection = &mut *self.connection;
@@ -28,13 +28,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.snd.rcv_wscale = window_scale(connection.options.receive_buffer);
     }
 
-    /// What the peer's SYN says of it.
+    /// Applies the peer's SYN.
     pub(in crate::proto::tcp) fn take_syn(&mut self, segment: &Segment) {
         let connection = &mut *self.connection;
         (connection.rare_rcv.irs, connection.rcv.nxt) = (segment.seq, segment.seq + 1);
         connection.shown.last_ack_sent = connection.rcv.nxt;
-        // The window that our own SYN has shown, if it went before: no window of a SYN is scaled
-        // (RFC 7323 2.2).
+        // The window of our own SYN, if it was sent before: no window of a SYN is scaled (RFC 7323
+        // 2.2).
         let is_answer = connection.state == State::SynSent;
         connection.shown.adv = connection.rcv.nxt;
         if is_answer {
@@ -49,7 +49,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 }
 
-/// An option is on where both have it.
+/// An option is on where both offer it.
 fn negotiate(connection: &mut Connection, segment: &Segment) {
     if let Some(timestamps) = segment.timestamps.filter(|_| connection.is_on(switch::TIMESTAMPS)) {
         connection.ts.recent = timestamps.value;
@@ -73,8 +73,8 @@ fn negotiate(connection: &mut Connection, segment: &Segment) {
     connection.path.mss_max = connection.snd.mss;
 }
 
-/// RFC 3168 6.1.1: both bits in a SYN, one of them in its answer; both there are a peer that
-/// reflects what it does not know.
+/// RFC 3168 6.1.1: both bits in a SYN, one of them in its answer; both in an answer come from a
+/// peer that reflects unknown bits.
 pub(super) fn asks_for_ecn(segment: &Segment) -> bool {
     let has_cwr = segment.has(TcpFlags::CWR);
     segment.has(TcpFlags::ECE) && has_cwr != segment.has(TcpFlags::ACK)
@@ -86,13 +86,13 @@ pub(in crate::proto::tcp) fn receive_mss(mtu: usize, mss_max: u16) -> u16 {
     if mss_max == 0 { mss } else { mss.min(mss_max) }
 }
 
-/// RFC 9293 3.7.1: Eff.snd.MSS = min(SendMSS + 20, MMS_S) - TCPhdrsize - IPoptionsize. What we take
-/// ourselves goes over the same links.
+/// RFC 9293 3.7.1: Eff.snd.MSS = min(SendMSS + 20, MMS_S) - TCPhdrsize - IPoptionsize. Our own
+/// receive MSS applies to the same links.
 fn send_mss(peer: Option<u16>, connection: &Connection) -> u16 {
     let mss = peer.unwrap_or(MSS_DEFAULT).max(MSS_MIN).min(connection.rcv.mss);
     let wanted = match connection.rare_options.mss_max {
         0 => mss,
-        // Less than our SYN has announced where the app has thought better of it.
+        // Less than our SYN has announced where the app has since lowered it.
         mss_max => mss.min(mss_max),
     };
     less_options(wanted, connection)
@@ -103,7 +103,7 @@ pub(in crate::proto::tcp) fn less_options(mss: u16, connection: &Connection) -> 
     if connection.has(InputFlags::TIMESTAMPS) { mss - TIMESTAMPS_LEN } else { mss }
 }
 
-/// The least shift with which 16 bits show all of the buffer (RFC 7323 2.3).
+/// The smallest shift with which 16 bits cover the whole buffer (RFC 7323 2.3).
 pub(in crate::proto::tcp) fn window_scale(receive_buffer: u32) -> u8 {
     let bits = u32::BITS - receive_buffer.leading_zeros();
     bits.saturating_sub(16).min(14) as u8

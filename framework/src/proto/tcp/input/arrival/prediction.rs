@@ -1,11 +1,11 @@
 //! Header prediction (Van Jacobson's, in 4.4BSD's `tcp_input` and in every TCP since): nearly each
-//! segment of an established connection acknowledges what is on its way, brings what is next, or
-//! both, and says nothing else. One look finds out whether it is such a one. Then it is taken by
-//! the very steps that the phases of RFC 9293 3.10.7.4 would take, with all their questions
-//! answered; otherwise nothing has happened, and the phases ask them one by one.
+//! segment of an established connection acknowledges data in flight, brings the next data, or both,
+//! and nothing else. One test finds out whether it does. Then it takes the same steps as in the
+//! phases of RFC 9293 3.10.7.4, without their tests; otherwise nothing has changed, and the phases
+//! test it one by one.
 //!
-//! What is expected sends nothing: its acknowledgment waits for company, or for the end of the
-//! burst. So its turn has no way out.
+//! An expected segment causes no immediate send: its acknowledgment is delayed, or waits for the
+//! end of the burst. So its context has no output.
 
 use core::net::Ipv4Addr;
 
@@ -18,9 +18,9 @@ use crate::proto::tcp::state::connection::{AppFlags, Connection, Flags, InputFla
 use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
 
-/// What has a connection look at each segment closely: an app that does not take what comes,
-/// congestion marks, a FIN that came early, a probe whose acknowledgment says more than that it
-/// arrived, and full segments that may not.
+/// States in which each segment takes the slow path: an app that does not accept data, congestion
+/// marks, an early FIN, a probe whose acknowledgment means more than arrival, and full segments on
+/// trial.
 const WATCHFUL: Flags = Flags::of(&[
     AppFlags::HOLDS.flags(),
     InputFlags::ECN.flags(),
@@ -30,10 +30,10 @@ const WATCHFUL: Flags = Flags::of(&[
 ]);
 
 impl<P: Payload> Tcp<P> {
-    /// Takes a segment that is just what its connection expects; its payload is then next in order
-    /// and the caller's to hand over, to the connection and the consumer that are named. `None`,
-    /// and nothing has happened, where it is anything else: [`receive_any`](Self::receive_any) has
-    /// a close look.
+    /// Takes a segment that is exactly what its connection expects; returns the connection, its
+    /// consumer, and the payload, which is next in order and for the caller to deliver. `None`
+    /// without a change where it is anything else: [`receive_any`](Self::receive_any) processes it
+    /// in full.
     #[inline(always)]
     pub fn receive_expected(
         &mut self,
@@ -57,10 +57,10 @@ impl<P: Payload> Tcp<P> {
         Some(told)
     }
 
-    /// Takes a segment that brings the next bytes, and says otherwise just what the one before it
-    /// said, which was expected, and behind which no other of the connection came. So what only a
-    /// segment can change need not be asked again. False, and nothing has happened, where the
-    /// connection goes on otherwise: whatever the app has done meanwhile, and whenever that was.
+    /// Takes a segment with the next bytes and otherwise the same fields as the expected one before
+    /// it, with no other segment of the connection in between. So fields that only a segment can
+    /// change need no test. False without a change where the connection cannot take it: for
+    /// whatever the app has done meanwhile.
     #[inline(always)]
     pub fn receive_more(&mut self, id: ConnectionId, segment: &Plain, now: Instant) -> bool {
         match named(&mut self.connections, id) {
@@ -76,7 +76,7 @@ impl<P: Payload> Tcp<P> {
 
 impl<P: Payload> Context<'_, P, NullOutput> {
     /// Out of line, so that it has the registers to itself: between the node and the app, half of
-    /// it went to and from the stack.
+    /// them were spilled to the stack.
     #[inline(never)]
     fn take_expected(mut self, segment: &Plain) {
         self.count();
@@ -91,8 +91,8 @@ impl<P: Payload> Context<'_, P, NullOutput> {
         }
     }
 
-    /// The same where it says nothing of acknowledgment and window but what the one before it said:
-    /// the number is all that is new.
+    /// The same where acknowledgment and window are those of the one before it: only the number is
+    /// new.
     #[inline(always)]
     fn take_more(mut self, segment: &Plain) {
         self.count();
@@ -109,9 +109,8 @@ impl<P: Payload> Context<'_, P, NullOutput> {
 }
 
 impl Connection {
-    /// Whether the app has left it as it was, and the segment is next, brings something, and there
-    /// is room for all of it. Whether something is missing on the way to the peer matters only to a
-    /// segment that acknowledges.
+    /// Whether the app has left the connection as it was, and the segment is next, has data, and
+    /// fits. Losses of our own data matter only to a segment that acknowledges.
     #[inline(always)]
     fn goes_on(&self, segment: &Plain) -> bool {
         self.state == State::Established
@@ -121,7 +120,7 @@ impl Connection {
             && segment.len != 0
     }
 
-    /// Whether a segment is what comes next where all is well.
+    /// Whether a segment is the next one of a connection without loss.
     #[inline(always)]
     fn expects(&self, segment: &Plain) -> bool {
         let acked = segment.ack - self.snd.una;
@@ -131,22 +130,22 @@ impl Connection {
             && self.out_of_order.is_empty()
             && self.rcv.in_order_len == 0
             && !self.has(WATCHFUL)
-            // First: what is next, and there is room for all of it.
+            // First: it is next, and all of it fits.
             && segment.seq == self.rcv.nxt
             && (segment.seq + segment.len).is_at_most(self.shown.adv)
-            // Of now, by its timestamp (RFC 7323 5.3 R1).
+            // Current, by its timestamp (RFC 7323 5.3 R1).
             && match segment.timestamps {
                 Some(timestamps) => self.has(InputFlags::TIMESTAMPS) && !is_older(timestamps.value, self.ts.recent),
                 None => !self.has(InputFlags::TIMESTAMPS),
             }
-            // Fifth: it acknowledges what was sent and not acknowledged yet. One that neither does
-            // nor brings anything is a duplicate, tells of a window, or asks whether we live.
+            // Fifth: it acknowledges data in flight. One that neither does nor brings data is a
+            // duplicate, a window update, or a keepalive probe.
             && acked <= self.snd.flight()
             && acked | segment.len != 0
     }
 }
 
-/// The way out of who sends nothing.
+/// The output of a call that sends nothing.
 struct NullOutput;
 
 impl<P> Output<P> for NullOutput {

@@ -1,6 +1,6 @@
 //! SYN-RECEIVED (RFC 9293 3.10.7.4): the acknowledgment of our SYN. An app knows of the connection
-//! only where it called itself; what a listener has in hand goes back to LISTEN, which is to say
-//! that it is forgotten.
+//! only where it opened it; a listener's handshake returns to LISTEN, which means that it is
+//! removed.
 
 use super::Arrival;
 use super::TcpDrop;
@@ -25,9 +25,9 @@ impl<P: Payload> Tcp<P> {
         let is_first =
             segment.seq == cx.connection.rare_rcv.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
         if is_first && !segment.has(TcpFlags::ACK) {
-            // The peer has not heard our SYN: an acknowledgment, as the RFC has it, would tell it
-            // nothing. The timer runs on, so that a peer who does nothing but call does not keep
-            // its place. A few in a second, as it may be somebody else who calls in its name.
+            // The peer has not received our SYN: an acknowledgment, as the RFC has it, would mean
+            // nothing to it. The timer runs on, so that a peer that only sends SYNs does not keep
+            // its slot. A few in a second, as the sender may be forged.
             if !cx.connection.take_challenge(now) {
                 return Err(TcpDrop::SynRateExceeded);
             }
@@ -37,8 +37,8 @@ impl<P: Payload> Tcp<P> {
             return Err(TcpDrop::NotAcceptable);
         }
         if is_first {
-            // The second SYN of two that crossed acknowledges ours. Its window is not scaled
-            // (RFC 7323 2.2), and is to be taken as those are that follow.
+            // The second SYN of two that crossed acknowledges ours. Its window is not scaled (RFC
+            // 7323 2.2), and is converted to the scale of later ones.
             segment = segment.behind_syn();
             segment.wnd >>= cx.connection.snd.wscale;
         }
@@ -72,7 +72,7 @@ impl<P: Payload> Tcp<P> {
         if is_first {
             cx.owe_ack(AckOwed::Now);
         }
-        // What came with it waits in order, for the app is told of the connection first.
+        // Data that came with it waits in order, as the app is told of the connection first.
         let text = cx.segment_text(&segment, payload);
         // So that the first answer leaves as soon as those that follow.
         cx.foresee_room();
@@ -82,8 +82,8 @@ impl<P: Payload> Tcp<P> {
         text
     }
 
-    /// Handshakes are no sessions, so more may have been begun than are taken: the peer, who holds
-    /// itself for connected, is told.
+    /// Handshakes are not counted as sessions, so more may be open than are accepted: the peer,
+    /// which considers itself connected, is reset.
     fn check_room_for_session<O: Output<P>>(
         &mut self,
         slot: u32,

@@ -43,14 +43,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.close(CloseReason::Refused);
             return Err(TcpDrop::AfterClose);
         }
-        // Fourth: SYN. Fifth: nothing else is of use.
+        // Fourth: SYN. Fifth: anything else is dropped.
         if !segment.has(TcpFlags::SYN) {
             return Err(TcpDrop::BadFlags);
         }
         self.take_syn(segment);
         self.connection.clock.hear(self.now);
         if !segment.has(TcpFlags::ACK) {
-            // Both have called at once (RFC 9293 3.5, figure 8).
+            // Both have opened at once (RFC 9293 3.5, figure 8).
             self.connection.state = State::SynReceived;
             self.send_syn();
             return Ok(None);
@@ -58,7 +58,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.snd.una = segment.ack;
         self.establish();
         self.owe_ack(AckOwed::Now);
-        // What came with the answer waits in order, for the app is told of the connection first.
+        // Data that came with the answer waits in order, as the app is told of the connection
+        // first.
         self.segment_text(&segment.behind_syn(), payload)
     }
 }

@@ -1,5 +1,5 @@
-//! TIME-WAIT: late segments are answered, a FIN that comes again begins the wait anew, and a SYN
-//! that is certainly newer opens the connection again (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
+//! TIME-WAIT: late segments are answered, a repeated FIN restarts the wait, and a SYN that is
+//! certainly newer opens the connection again (RFC 9293 3.10.7.4, RFC 1337, RFC 6191).
 
 use super::Arrival;
 use super::Received;
@@ -15,21 +15,21 @@ use crate::proto::tcp::state::connection::{AckOwed, AppFlags, Connection, InputF
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
-/// What is to be done with a segment.
+/// The action for a segment.
 pub(super) enum TimeWaitAction {
     Drop,
-    /// A new connection begins; ours numbers from there on at least.
+    /// A new connection begins; this is the lowest of our numbers.
     Reopen(Seq),
 }
 
-/// Our numbers of the next connection are so far from those of the last (Linux:
+/// The distance of our next connection's numbers from those of the last (Linux:
 /// `tcp_timewait_state_process`): a window without scale.
 const ISS_DISTANCE: u32 = 65_537;
 
 impl<P: Payload> Tcp<P> {
-    /// The wait ends with a new connection of the same ends, once all have said yes who are asked.
-    /// Otherwise one SYN of anybody's would end it, which has but to be newer, so that late
-    /// segments reach the next connection.
+    /// The wait ends with a new connection of the same ends, once all checks have accepted it.
+    /// Otherwise any forged SYN would end it, which only has to be newer, so that late segments
+    /// reach the next connection.
     pub(super) fn reopen<O: Output<P>>(
         &mut self,
         slot: u32,
@@ -40,7 +40,7 @@ impl<P: Payload> Tcp<P> {
         output: &mut O,
     ) -> Received<P> {
         let listener = self.listeners.find(arrival.flow.local);
-        // A cookie remembers no number of ours to begin behind, so there must be a place.
+        // A cookie stores no lowest number for ours, so there must be a free slot.
         let has_room = self.can_take_caller();
         let Some(idx) = listener.filter(|&idx| has_room && !self.listeners.slots[idx].is_full()) else {
             // Linux as well: as any late segment.
@@ -57,25 +57,24 @@ impl<P: Payload> Tcp<P> {
         Ok(None)
     }
 
-    /// The ends of a connection in TIME-WAIT are free.
+    /// Frees the ends of a connection in TIME-WAIT.
     pub(in crate::proto::tcp) fn end_time_wait<O: Output<P>>(&mut self, slot: u32, now: Instant, output: &mut O) {
         if self.connections[slot].has(AppFlags::ORPHANED) {
             return self.release(slot);
         }
-        // The app has still to hear how it ended.
+        // The app has still to be told how it ended.
         self.context(slot, output, now).close(CloseReason::Finished);
         self.detach(slot);
     }
 }
 
 impl Connection {
-    /// Where the numbers of the next connection of these ends begin at least, which is in
-    /// TIME-WAIT.
+    /// The lowest number of the next connection of these ends, where this one is in TIME-WAIT.
     pub(in crate::proto::tcp) fn next_iss_min(&self) -> Seq {
         self.snd.nxt + ISS_DISTANCE
     }
 
-    /// Our numbers begin at `iss_min` at least: an earlier connection of these ends is remembered.
+    /// Our numbers begin at `iss_min` or later: an earlier connection of these ends is still known.
     pub(in crate::proto::tcp) fn begin_behind(&mut self, iss_min: Seq) {
         if self.rare_snd.iss.is_before(iss_min) {
             self.rare_snd.iss = iss_min;
@@ -107,8 +106,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         TimeWaitAction::Drop
     }
 
-    /// Whether it is the peer's FIN again: "the only thing that can arrive in this state". A guess
-    /// at it is none (RFC 5961 5.2).
+    /// Whether it is the peer's FIN again: "the only thing that can arrive in this state". A
+    /// guessed one is not (RFC 5961 5.2).
     fn is_last_fin(&self, segment: &Segment) -> bool {
         segment.has(TcpFlags::FIN)
             && !segment.has(TcpFlags::SYN)
@@ -116,7 +115,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             && self.connection.believes_ack(segment.ack)
     }
 
-    /// RFC 6191 2: by the timestamp, and where that does not tell by the sequence number.
+    /// RFC 6191 2: by the timestamp, and where that is inconclusive by the sequence number.
     fn is_newer(&self, segment: &Segment) -> bool {
         let connection = &*self.connection;
         let is_behind = segment.seq.is_after(connection.rcv.nxt);
@@ -127,8 +126,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Two maximum segment lifetimes from now. The list of those that wait is in the order of their
-    /// ends.
+    /// Two maximum segment lifetimes from now. The list of waiting connections is in the order of
+    /// their ends.
     pub(super) fn restart_time_wait(&mut self) {
         if self.connection.has(AppFlags::ORPHANED) {
             self.shared.ready.set_aside(self.slot);

@@ -1,8 +1,8 @@
 //! CUBIC (RFC 9438): the window grows with the cube of the time since the last loss, fast far from
-//! where that was, slow near it.
+//! the window at that loss, slow near it.
 //!
-//! Whole numbers: bytes and milliseconds. The window is moved eight times in a window's worth of
-//! acknowledgments, so that the divisions are not paid for each of them.
+//! Integers: bytes and milliseconds. The window is updated eight times in a window's worth of
+//! acknowledgments, so that not each of them pays for the divisions.
 
 use crate::proto::tcp::state::connection::Connection;
 use crate::time::Instant;
@@ -14,8 +14,7 @@ const BETA: (u64, u64) = (7, 10);
 const CONVERGENCE: (u64, u64) = (17, 20);
 /// alpha_cubic = 3 (1 - beta) / (1 + beta) (RFC 9438 4.3).
 const ALPHA: (u64, u64) = (9, 17);
-/// An epoch is not looked at beyond this: the window is at its limit long before, and the cube fits
-/// 64 bits.
+/// An epoch is capped at this: the window is at its limit long before, and the cube fits 64 bits.
 const EPOCH_MS_MAX: u64 = 200_000;
 
 impl Connection {
@@ -31,7 +30,7 @@ impl Connection {
         self.step_cubic(acked, now);
     }
 
-    /// Congestion avoidance begins (RFC 9438 4.2): K is how long the curve takes to W_max.
+    /// Congestion avoidance begins (RFC 9438 4.2): K is the time until the curve reaches W_max.
     fn begin_epoch(&mut self, now: Instant) {
         let (cwnd, mss) = (self.congestion.cwnd, u64::from(self.snd.mss));
         let state = &mut self.congestion;
@@ -62,15 +61,15 @@ impl Connection {
             self.congestion.cwnd = self.congestion.cwnd.max(w_est.min(u64::from(u32::MAX)) as u32);
             return;
         }
-        // RFC 9438 4.4 and 4.5: towards where the curve is a round trip later, by half a window
-        // each at most.
+        // RFC 9438 4.4 and 4.5: towards the curve's value a round trip later, by half a window each
+        // at most.
         let rtt_ms = u64::from(self.rtt.srtt.0) / 1000;
         let target = w_cubic(elapsed + rtt_ms).clamp(cwnd, cwnd + cwnd / 2);
         let step = (target - cwnd) * acked / cwnd.max(1);
         self.congestion.cwnd = (cwnd + step).min(u64::from(u32::MAX)) as u32;
     }
 
-    /// A loss (RFC 9438 4.6 and 4.7): the new ssthresh, where `used` was on its way.
+    /// A loss (RFC 9438 4.6 and 4.7): the new ssthresh, where `used` bytes were in flight.
     pub(super) fn reduced_cubic(&mut self, used: u32) -> u32 {
         let cwnd = self.congestion.cwnd;
         let state = &mut self.congestion;

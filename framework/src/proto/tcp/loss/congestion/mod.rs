@@ -1,8 +1,8 @@
-//! How much may be on its way (RFC 5681, RFC 9438): what an acknowledgment adds to the window, and
-//! what a loss takes.
+//! Congestion control (RFC 5681, RFC 9438): the growth of the window by acknowledgments, and its
+//! reduction by losses.
 //!
-//! What enters: bytes acknowledged, and that something was lost. What leaves: `cwnd` and
-//! `ssthresh`, in bytes. When something is lost, and what is sent then, is decided in `recovery`.
+//! Acknowledged bytes and losses enter; `cwnd` and `ssthresh` leave, in bytes. `recovery` decides
+//! when something is lost, and what is sent then.
 
 mod cubic;
 mod reno;
@@ -15,19 +15,19 @@ use crate::time::Instant;
 const CWND_MAX: u32 = 1 << 30;
 
 impl Connection {
-    /// RFC 6928 2: ten segments, or what four of the old size would be.
+    /// RFC 6928 2: ten segments, or the equivalent of four of the old size.
     pub(in crate::proto::tcp) fn initial_window(&self) -> u32 {
         let mss = u32::from(self.snd.mss);
         (10 * mss).min(14_600.max(2 * mss))
     }
 
-    /// So many bytes were acknowledged while nothing was lost. A window that is not used is not
-    /// grown either: what was never sent says nothing about the path (RFC 7661 4.3).
+    /// So many bytes were acknowledged without loss. An unused window does not grow: unsent data
+    /// shows nothing about the path (RFC 7661 4.3).
     #[inline]
     pub(in crate::proto::tcp) fn grow_window(&mut self, acked: u32, now: Instant) {
         if !self.has(LossFlags::CWND_LIMITED | LossFlags::CWND_WAS_LIMITED) {
             // RFC 9438 4.2: the time in which the app does not use the window does not count, and
-            // what begins anew at the same height of the curve goes on where it was.
+            // growth resumes at the same height of the curve.
             self.congestion.in_epoch = false;
             return;
         }
@@ -50,10 +50,10 @@ impl Connection {
         self.congestion.cwnd = self.congestion.cwnd.min(CWND_MAX);
     }
 
-    /// The window was too large when `used` was on its way: what remains of it is `ssthresh`.
+    /// The window was too large with `used` bytes in flight: its reduced value is `ssthresh`.
     pub(in crate::proto::tcp) fn lower_ssthresh(&mut self, used: u32) {
-        // FlightSize counts, not what would have been allowed (RFC 5681 3.1); and what limited
-        // transmit added does not.
+        // FlightSize counts, not the allowed bytes (RFC 5681 3.1); the addition of limited transmit
+        // does not count.
         let used = used.min(self.congestion.cwnd);
         let ssthresh = match self.congestion.kind {
             Congestion::Cubic => self.reduced_cubic(used),
@@ -63,9 +63,9 @@ impl Connection {
         self.congestion.ssthresh = ssthresh.max(2 * u32::from(self.snd.mss));
     }
 
-    /// Another algorithm takes over: it begins where the window is, and knows of no loss before.
-    /// Where there was none the path has borne what is on its way, and that is where the window
-    /// begins.
+    /// Another algorithm takes over: it begins at the current window, without an earlier loss.
+    /// Without congestion control before, the path has carried the bytes in flight, and that is the
+    /// initial window.
     pub(in crate::proto::tcp) fn change_congestion(&mut self, kind: Congestion) {
         if kind == self.congestion.kind {
             return;
@@ -79,7 +79,7 @@ impl Connection {
             self.congestion.ssthresh = u32::MAX;
         }
         if was_none {
-            // What would be given back was never counted.
+            // The undone reduction was never counted.
             self.clear(LossFlags::UNDO);
             if self.recovery != Recovery::Open {
                 self.lower_ssthresh(self.snd.flight());
@@ -87,22 +87,22 @@ impl Connection {
         }
     }
 
-    /// The path's state is not known any more: the window begins to grow from where it is.
+    /// The path's state is no longer known: the window grows from its current size.
     pub(in crate::proto::tcp) fn forget_epoch(&mut self) {
         self.congestion.in_epoch = false;
         self.congestion.acked = 0;
     }
 
-    /// Whether nothing but the peer's window limits what is on its way. After a timeout there is a
-    /// limit also without congestion control: who sends all at once that was too much at once has
-    /// it lost again, each time after twice the wait (RFC 5681 3.1).
+    /// Whether only the peer's window limits the bytes in flight. After a timeout there is a limit
+    /// even without congestion control: a sender that repeats the burst that was too much loses it
+    /// again, each time after twice the wait (RFC 5681 3.1).
     #[inline]
     pub(in crate::proto::tcp) fn is_unlimited(&self) -> bool {
         self.congestion.kind == Congestion::None && !matches!(self.recovery, Recovery::Probing | Recovery::Loss)
     }
 
-    /// So much is on its way now: whether it is cwnd that keeps it from being more. In slow start
-    /// half of it is enough, as it doubles in each round trip (RFC 7661 4.1, and Linux).
+    /// So much is in flight now: whether cwnd is the limit. In slow start half of it is enough, as
+    /// it doubles in each round trip (RFC 7661 4.1, and Linux).
     #[inline]
     pub(in crate::proto::tcp) fn note_use(&mut self) {
         let used = self.pipe();
@@ -113,8 +113,7 @@ impl Connection {
         }
     }
 
-    /// Bytes more that may be on their way until [`note_use`](Self::note_use) has something to
-    /// note.
+    /// Bytes more that may be sent until [`note_use`](Self::note_use) has something to record.
     #[inline]
     pub(in crate::proto::tcp) fn unnoted_room(&self) -> u32 {
         if self.has(LossFlags::CWND_LIMITED) {
@@ -135,7 +134,7 @@ impl Connection {
         self.clear(LossFlags::CWND_LIMITED | LossFlags::CWND_WAS_LIMITED | LossFlags::DSACK_ROUND);
         if was_limited {
             self.set(LossFlags::CWND_WAS_LIMITED);
-            // That it is the limit is to be noted again.
+            // Use of the whole window must be recorded again.
             self.send.forget_room();
         }
     }

@@ -1,4 +1,4 @@
-//! A segment more in each round trip (RFC 5681 3.1).
+//! One segment more in each round trip (RFC 5681 3.1).
 
 use crate::proto::tcp::state::connection::Connection;
 

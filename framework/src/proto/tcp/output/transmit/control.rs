@@ -10,8 +10,7 @@ use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// A segment that carries nothing but the acknowledgment, at once. Where there is no room for
-    /// it, it is owed.
+    /// Sends a bare acknowledgment at once. Where there is no room for it, it is owed.
     pub(crate) fn send_ack(&mut self) {
         let outgoing = self.header(self.connection.acceptable_seq(), TcpFlags::ACK, u32::MAX);
         if self.output.send(Some(self.slot), &outgoing, None) == Err(Unsent::Busy) {
@@ -24,8 +23,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// An acknowledgment that tells a peer where we are, so that a true one can go on and a false
-    /// one has gained nothing (RFC 5961 7).
+    /// An acknowledgment with our numbers: a true peer can go on, and a forger has gained nothing
+    /// (RFC 5961 7).
     #[cold]
     pub(crate) fn challenge_ack(&mut self) {
         let shared = &mut *self.shared;
@@ -37,8 +36,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_ack();
     }
 
-    /// A segment that the peer cannot accept and must answer: its number is one that was
-    /// acknowledged (RFC 9293 3.8.4, 3.10.7.4). False where there is no room for it.
+    /// A segment that the peer cannot accept and must answer: its number was acknowledged before
+    /// (RFC 9293 3.8.4, 3.10.7.4). False where there is no room for it.
     #[cold]
     pub(crate) fn send_probe(&mut self) -> bool {
         let outgoing = self.header(self.connection.snd.una - 1, TcpFlags::ACK, u32::MAX);
@@ -50,8 +49,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         true
     }
 
-    /// Tells the peer that the connection is gone (RFC 9293 3.10.5). It is not sent again: where it
-    /// is lost, the peer learns by its next segment.
+    /// Resets the peer (RFC 9293 3.10.5). It is not retransmitted: where it is lost, the peer
+    /// learns by its next segment.
     #[cold]
     pub(crate) fn send_reset(&mut self) {
         let connection = &mut *self.connection;
@@ -62,7 +61,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.post_reset(Some(self.slot), &outgoing, self.output);
     }
 
-    /// SYN, or SYN and ACK, for the first time or again. The timer is set for the next.
+    /// SYN, or SYN and ACK, for the first time or again. Sets the timer for the next.
     #[cold]
     pub(crate) fn send_syn(&mut self) {
         let connection = &mut *self.connection;
@@ -95,8 +94,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// The number of a segment that takes none: SND.NXT, but where the peer has taken its window
-    /// back that is beyond it and would not be looked at (Linux: `tcp_acceptable_seq`).
+    /// The number of a segment that takes none: SND.NXT, unless the peer has shrunk its window
+    /// below that and would ignore it (Linux: `tcp_acceptable_seq`).
     #[inline(always)]
     fn acceptable_seq(&self) -> Seq {
         self.snd.nxt.min(self.snd.una + self.snd.wnd)
@@ -108,9 +107,8 @@ impl Connection {
         let has =
             |option: u8, negotiated: InputFlags| if is_answer { self.has(negotiated) } else { self.is_on(option) };
         let mut flags = if is_answer { TcpFlags::SYN | TcpFlags::ACK } else { TcpFlags::SYN };
-        // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: a SYN without an
-        // answer goes without them. An answer that is lost is the same again, as we hold ECN for
-        // agreed.
+        // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: a repeated SYN
+        // goes without them. A repeated answer is unchanged, as we consider ECN negotiated.
         if has(switch::ECN, InputFlags::ECN) && (is_answer || self.clock.backoff == 0) {
             flags = flags | if is_answer { TcpFlags::ECE } else { TcpFlags::ECE | TcpFlags::CWR };
         }

@@ -1,5 +1,5 @@
-//! Data leaves: what is lost first, then what is new, as far as the peer's window, the network and
-//! the small segments on their way allow.
+//! Sends data: lost data first, then new data, within the peer's window, the congestion window and
+//! the rules for small segments.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload, Unsent};
@@ -16,22 +16,21 @@ use crate::wire::tcp::TcpFlags;
 /// of others.
 pub(crate) const SEGMENTS_MAX: u32 = 64;
 
-/// Pieces that become one when they are sent again: what is copied for a segment is bounded, and so
-/// are the steps.
+/// Chunks that are merged for a retransmission: bounds the copied bytes, and the steps.
 const GATHERED_MAX: u32 = 64;
 
-/// How long a window that is too small for a segment is waited for (RFC 9293 3.8.6.2.1 (4): 0.1 to
-/// 1 s).
+/// Override timeout for a window that is too small for a segment (RFC 9293 3.8.6.2.1 (4): 0.1 to 1
+/// s).
 const OVERRIDE_AFTER: Duration = Duration::from_millis(200);
 
-/// What became of an attempt to send.
+/// The outcome of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sending {
     /// A segment has left.
     Sent,
-    /// The way out has no room, and nothing has changed.
+    /// The output has no room, and nothing has changed.
     Busy,
-    /// No way leads to the peer, and nothing has changed.
+    /// No path leads to the peer, and nothing has changed.
     NoRoute,
     /// There is nothing that may leave now.
     Nothing,
@@ -65,7 +64,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_new()
     }
 
-    /// Sends a chunk again. It may have become longer than a segment: the path's MTU has shrunk.
+    /// Retransmits a chunk. It may be longer than a segment now: the path's MTU has shrunk.
     #[inline(never)]
     pub(crate) fn resend(&mut self, idx: u32) -> Sending {
         let len = self.shared.chunks[idx].len;
@@ -89,8 +88,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         sending
     }
 
-    /// Small segments that are lost side by side go again as one, as on Linux: a burst of them that
-    /// was too much for somebody on the way is not so again.
+    /// Adjacent lost small segments are retransmitted as one, as on Linux: so a burst of them that
+    /// overflowed a queue is not repeated.
     fn gather(&mut self, idx: u32) {
         let longest = self.cwnd_room().min(self.connection.snd.mss.into());
         for _ in 0..GATHERED_MAX {
@@ -106,7 +105,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Sends what was never sent, as much of it as may leave in one segment.
+    /// Sends unsent data, as much of it as may leave in one segment.
     #[inline]
     fn send_new(&mut self) -> Sending {
         let idx = self.connection.send.next_unsent;
@@ -116,7 +115,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if !(fits && self.connection.is_on(switch::NODELAY)) {
             match self.part_to_send(idx, usable) {
                 None => return Sending::Nothing,
-                // Its FIN does not fit behind it.
+                // The FIN does not fit behind it.
                 Some(part) if part == len && seq_len > usable => return self.send_part(idx, part),
                 Some(part) if part < len => return self.send_part(idx, part),
                 Some(_) => (),
@@ -125,7 +124,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_chunk(idx)
     }
 
-    /// Cuts the first `part` bytes off and sends them.
+    /// Splits the first `part` bytes off and sends them.
     pub(crate) fn send_part(&mut self, idx: u32, part: u32) -> Sending {
         if !self.cut(idx, part) {
             return Sending::Busy;
@@ -133,9 +132,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_chunk(idx)
     }
 
-    /// Cuts a chunk that may not leave whole in two, which takes one more. The last free one is for
-    /// what stands first, which the peer waits for: were anything else to take it, nothing could be
-    /// acknowledged, and none would be free again. False where there is none.
+    /// Splits a chunk that may not leave whole in two, which takes one more. The last free one is
+    /// for the first chunk, which the peer waits for: if anything else took it, nothing could be
+    /// acknowledged, and none would be freed. False where there is none.
     pub(crate) fn cut(&mut self, idx: u32, at: u32) -> bool {
         let is_first = idx == self.connection.send.queue.head;
         (is_first || self.shared.chunks.free_count() > 1) && self.connection.split(&mut self.shared.chunks, idx, at)
@@ -173,17 +172,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.clock.timer == RetransmitTimer::Persist {
             connection.end_persist();
         }
-        // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a way.
+        // RFC 3168 6.1.2: in the first new data after the window was reduced. And there is a path.
         connection.clear(OutputFlags::CWR_OWED | OutputFlags::NO_ROUTE);
         connection.snd.nxt = end;
         let mss = u32::from(connection.snd.mss);
-        // Of what the device cuts the last segment may be small.
+        // Of a frame that the device cuts the last segment may be small.
         if len < mss || len > mss && !len.is_multiple_of(mss) {
             connection.snd.small = end;
         }
     }
 
-    /// A chunk as a segment, with what else is due.
+    /// Sends a chunk as a segment, with its due flags.
     #[inline(always)]
     fn emit(&mut self, idx: u32, flags: TcpFlags, is_ect: bool) -> Sending {
         let chunk = &self.shared.chunks[idx];
@@ -205,7 +204,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         self.note_header_sent(&outgoing);
         if len > mss {
-            // The device makes as many of it.
+            // The device cuts it into this number of segments.
             let others = len.div_ceil(mss) - 1;
             self.connection.tally.segments_out += u64::from(others);
             self.shared.tally.segments_out += u64::from(others);
@@ -227,13 +226,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Whether something that was never sent may leave now.
+    /// Whether unsent data may leave now.
     pub(crate) fn may_send_new(&mut self) -> bool {
         let (idx, usable) = (self.connection.send.next_unsent, self.connection.usable_window());
         idx != NIL && self.part_to_send(idx, usable).is_some()
     }
 
-    /// How much of a chunk may leave now where not simply all of it may. RFC 9293 3.8.6.2.1 has the
+    /// The part of a chunk that may leave now, where not all of it may. RFC 9293 3.8.6.2.1 has the
     /// rules, 3.7.4 Nagle's.
     #[inline(never)]
     fn part_to_send(&mut self, idx: u32, usable: u32) -> Option<u32> {
@@ -242,7 +241,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let mss = u32::from(self.connection.snd.mss);
         let room = usable.min(self.cwnd_room());
         if len == 0 {
-            // A FIN alone: the network bears it, the peer's window must (RFC 9293 3.4).
+            // A FIN alone: it needs room in the peer's window, not in the congestion window (RFC
+            // 9293 3.4).
             return (is_fin && usable > 0).then_some(0);
         }
         let part = len.min(room).min(self.longest_segment());
@@ -254,35 +254,33 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let may_be_small = if is_whole {
             !self.nagle_holds()
         } else {
-            // The window ends here. Half of the largest that there was, or nothing
-            // (RFC 9293 3.8.6.2.1 (3)); where it is the network that ends it, there will be room
-            // for more soon.
+            // The peer's window ends here. Half of its maximum, or nothing (RFC 9293 3.8.6.2.1
+            // (3)); where the congestion window ends, more room comes soon.
             usable == part && part >= self.connection.rare_snd.wnd_max / 2 && !self.nagle_holds()
         };
         let part = if may_be_small { part } else { part - small };
         (part > 0).then_some(part)
     }
 
-    /// Whether a segment that is not full waits. Minshall's variant of Nagle's algorithm: for a
-    /// small one before it, not for full ones, so that the end of a long message need not wait for
+    /// Whether a segment that is not full waits. Minshall's variant of Nagle's algorithm: only for
+    /// an earlier small one, not for full ones, so that the end of a long message need not wait for
     /// its beginning.
     fn nagle_holds(&self) -> bool {
         let connection = &*self.connection;
-        // One that is after SND.NXT is so long ago that the ring has gone half around since.
+        // A number after SND.NXT is so old that the ring has gone half around since.
         let is_out =
             connection.snd.small.is_after(connection.snd.una) && connection.snd.small.is_at_most(connection.snd.nxt);
         if connection.is_on(switch::NODELAY) || !is_out {
             return false;
         }
-        // More than a segment's worth waits, in chunks that cannot be joined, or the app is done:
-        // nothing will come to fill it.
+        // More than a segment's worth waits, in chunks that cannot be merged, or the app has
+        // closed: no more data will fill it.
         let last = &self.shared.chunks[connection.send.queue.tail];
         !last.has(FIN) && last.end() - connection.snd.nxt < u32::from(connection.snd.mss)
     }
 
     /// Bytes of the longest payload that leaves at once: a segment, or several where the device
-    /// cuts them. Where there is a rate, no more than it gives in a millisecond (Linux:
-    /// `tcp_tso_autosize`).
+    /// cuts them. With a rate, no more than a millisecond of it (Linux: `tcp_tso_autosize`).
     fn longest_segment(&self) -> u32 {
         let mss = u32::from(self.connection.snd.mss);
         let device = self.output.segmentation_len_max() as u32;
@@ -293,32 +291,32 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if longest > mss { longest - longest % mss } else { mss }
     }
 
-    /// Bytes of the longest piece that is kept in one buffer: whole segments, as many as leave at
-    /// once and as the buffer has room for.
+    /// Bytes of the longest piece in one buffer: whole segments, as many as leave at once and fit
+    /// the buffer.
     pub(crate) fn piece_len(&self) -> usize {
         let mss = usize::from(self.connection.snd.mss);
         let longest = self.output.buffer_len_max().min(self.longest_segment() as usize);
         (longest - longest % mss).max(mss)
     }
 
-    /// Of these, what is sent again at once: a segment, or the whole segments that the network
-    /// bears.
+    /// The same for retransmissions: a segment, or the whole segments that fit the congestion
+    /// window.
     fn longest_resent(&mut self) -> u32 {
         let mss = u32::from(self.connection.snd.mss).max(1);
         let room = self.cwnd_room();
         self.longest_segment().min(room - room % mss).max(mss)
     }
 
-    /// Data waits, and nothing is on its way: no acknowledgment will come by itself that says that
-    /// the window is open again, or that there is a way.
+    /// Data waits, and nothing is in flight: no acknowledgment will arrive by itself that opens the
+    /// window, or shows that there is a path.
     pub(crate) fn watch_silence(&mut self) {
         let connection = &mut *self.connection;
         if connection.send.next_unsent == NIL || connection.snd.flight() != 0 {
             return;
         }
         if connection.has(OutputFlags::DELEGATED) {
-            // Nothing of ours may leave before somebody else's, but the user timeout counts, and
-            // keepalive asks.
+            // No data of ours may leave before the delegated data, but the user timeout counts, and
+            // keepalive probes.
             connection.clock.wait_since(connection.clock.unacked_since.min(self.now));
             return;
         }
@@ -328,7 +326,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.await_override();
     }
 
-    /// The window is open by less than is worth a segment, and perhaps was closed for so long that
+    /// The window is open by less than a useful segment, and may have been closed for so long that
     /// the next probe is a minute away: what fits does not wait for that.
     fn await_override(&mut self) {
         let connection = &mut *self.connection;
@@ -337,9 +335,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Whether something waits, and the rate does not allow it now. A short wait is spent in the
-    /// list of those that are tried with each tick, as the wheel is coarser than the gap between
-    /// two segments.
+    /// Whether data waits for the rate. A short wait is spent in the list that is retried with each
+    /// tick, as the wheel is coarser than the gap between two segments.
     #[cold]
     fn waits_for_pace(&mut self) -> bool {
         let is_any_left = self.connection.send.next_unsent != NIL || self.connection.sack.lost_len != 0;
@@ -357,8 +354,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl super::super::super::state::connection::Connection {
-    /// So many bytes have left: the next may when the rate has room for them again. What was not
-    /// used of a tick of the wheel is not lost.
+    /// So many bytes have left: the next may leave when the rate has room for them again. The
+    /// unused part of a tick of the wheel is not lost.
     #[cold]
     fn pace(&mut self, len: u32, now: Instant) {
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(Wheel::TICK_NS));

@@ -1,14 +1,14 @@
-//! Data that leaves the moment it is handed over: nothing waits before it, all windows have room,
-//! and its segment says nothing beside the usual. So goes nearly every order. All other data waits
-//! in the queue, if only for a moment, and leaves by `data`.
+//! Data that leaves within the call: nothing is queued before it, all windows have room, and its
+//! segment has only the usual fields. Nearly every order leaves so. All other data waits in the
+//! queue, if only for a moment, and leaves by `data`.
 //!
-//! How much may leave so is found out once (`find_room_at_once`) and remembered
-//! (`SendQueue::fast_send_room`): then an order asks for one number instead of twenty. What has
-//! left takes its part of it. Segments that bring nothing but what is expected leave it, as they
-//! only open windows, but where the peer's closes (`update_window`) or a round trip ends
-//! (`begin_round`). All else that happens to a connection begins with a turn, whose first act is to
-//! forget it (`Tcp::turn`), or puts data into the queue (`Context::queue`). Whether the window that
-//! we show stays as it is (`OutputFlags::WINDOW_STAYS`) is found out, and forgotten, with it.
+//! The number of bytes that may leave so is computed once (`find_room_at_once`) and stored
+//! (`SendQueue::fast_send_room`): then an order reads one number instead of twenty. Sent bytes are
+//! subtracted. Expected segments keep it, as they only open windows, except where the peer's window
+//! closes (`update_window`) or a round trip ends (`begin_round`). Every other change of a
+//! connection begins with a context, whose creation clears it (`Tcp::context`), or queues data
+//! (`Context::queue`). Whether our window stays as it is (`OutputFlags::WINDOW_STAYS`) is computed,
+//! and cleared, with it.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload, Unsent};
@@ -23,7 +23,7 @@ use crate::proto::slab::NIL;
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
-/// What a plain sender has none of.
+/// States that exclude the fast send.
 const NOT_PLAIN: Flags = Flags::of(&[
     InputFlags::ECE_OWED.flags(),
     OutputFlags::CWR_OWED.flags(),
@@ -33,12 +33,12 @@ const NOT_PLAIN: Flags = Flags::of(&[
 ]);
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Whether a segment of `len` bytes may leave now, with nothing before it and nothing to say
-    /// beside it.
+    /// Whether a segment of `len` bytes may leave now, with no data before it and only the usual
+    /// fields.
     #[inline(always)]
     pub(crate) fn may_send_fast(&mut self, len: usize) -> bool {
         let connection = &*self.connection;
-        // No byte is no segment.
+        // Zero bytes make no segment.
         let last = len.wrapping_sub(1);
         let is_known = last < connection.send.fast_send_room as usize
             && last < usize::from(connection.snd.mss)
@@ -47,13 +47,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.has_chunk() && (is_known || self.aside().find_room_at_once(len))
     }
 
-    /// Finds out how much may leave at once. The last act of a turn, or it does not hold.
+    /// Computes how much may leave at once. The last act of a call, or it is out of date.
     pub(crate) fn foresee_room(&mut self) {
         self.aside().find_room_at_once(0);
     }
 
-    /// Finds out how much may leave at once, and whether a segment of `len` bytes is no more than
-    /// that.
+    /// Computes how much may leave at once, and whether a segment of `len` bytes fits.
     #[inline(never)]
     fn find_room_at_once(&mut self, len: usize) -> bool {
         self.connection.send.forget_room();
@@ -77,8 +76,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Outgoing { ect: connection.has(InputFlags::ECN), ..outgoing }
     }
 
-    /// Sends data that may leave at once; a chunk for it must be free. Where the way out has no
-    /// room it waits. `ends_call` is `PUSH` where what the app handed over ends with it.
+    /// Sends data that may leave at once; a chunk for it must be free. Where the output has no room
+    /// the data is queued. `ends_call` is `PUSH` where the call's data ends with it.
     #[inline(always)]
     pub(crate) fn send_fast(&mut self, mut payload: P, ends_call: u8) {
         let mut outgoing = self.data_header();
@@ -105,7 +104,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Such a segment has left: its payload is data that was sent.
+    /// Such a segment has left: its payload is sent data.
     #[inline(always)]
     pub(crate) fn keep_sent(&mut self, payload: P, flags: u8) {
         self.note_ack_sent(self.connection.rcv.nxt);
@@ -118,7 +117,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             Sent { seq, len, flags, sent_at, payload },
         );
         connection.pass_at_once(len);
-        // Others have been before whom the timer is set for.
+        // Earlier segments are in flight, for which the timer is set.
         if before.head == before.tail {
             self.set_timer_at_once(seq);
         }
@@ -127,7 +126,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The segment from `seq` on is the first on its way, or the second.
+    /// The segment from `seq` on is the first in flight, or the second.
     #[inline(always)]
     fn set_timer_at_once(&mut self, seq: Seq) {
         if self.connection.snd.una == seq {
@@ -138,7 +137,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Nothing was on its way until now (RFC 6298 5.1, RFC 8985 7.2).
+    /// Nothing was in flight before (RFC 6298 5.1, RFC 8985 7.2).
     #[inline(always)]
     fn begin_to_wait(&mut self) {
         self.connection.clock.wait_since(self.now);
@@ -147,8 +146,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The app's answer has carried the acknowledgment that would have waited for the end of the
-    /// burst. Where nothing else waits, and the connection is the last in the list, as it is with
-    /// many of them, it needs not be looked at once more.
+    /// burst. Where the connection has no other work, and is the last in the list, as usual with
+    /// many of them, it is taken off the list.
     #[inline(always)]
     fn skip_flush(&mut self) {
         if !self.connection.has_business() && self.shared.flush.take_back(self.slot) {
@@ -189,8 +188,8 @@ impl Connection {
     /// Another window than the last was shown, with the acknowledgment of all that came: most often
     /// it stays from now on, as after the first answer of a connection, whose SYN could not show
     /// all of it.
-    // Inline, as all that it calls: who sees that nothing in it fails needs not have the payload
-    // stand in memory meanwhile.
+    // Inline, with everything that it calls: if the caller sees that nothing in it fails, it need
+    // not keep the payload in memory meanwhile.
     #[cold]
     #[inline]
     fn note_another_window(&mut self) {
@@ -199,7 +198,7 @@ impl Connection {
         self.note_window();
     }
 
-    /// Finds out whether the window that was shown last is shown again and again.
+    /// Finds out whether the last window is shown unchanged from now on.
     #[inline]
     fn note_window(&mut self) {
         let last = self.last_window();
@@ -210,9 +209,9 @@ impl Connection {
         }
     }
 
-    /// SND.NXT moves behind `len` bytes that have left at once. What is due for other new data
-    /// (`Context::pass`, `Context::on_its_way`) is not: nothing is missing, no window was closed or
-    /// reduced, and without Nagle's algorithm nobody asks which was the last small segment
+    /// SND.NXT moves behind `len` bytes that have left at once. The rest of the work for new data
+    /// (`Context::pass`, `Context::on_its_way`) is not needed: nothing is missing, no window was
+    /// closed or reduced, and without Nagle's algorithm the last small segment does not matter
     /// (`Connection::change_options`).
     #[inline(always)]
     fn pass_at_once(&mut self, len: u32) {
@@ -221,15 +220,15 @@ impl Connection {
         match self.send.fast_send_room.checked_sub(len) {
             Some(room) => self.send.fast_send_room = room,
             None => {
-                // More than goes unnoted, and less than the windows had room for: how much they
-                // have now is found out anew.
+                // More than may go unrecorded, and less than the windows allowed: the room is
+                // computed again.
                 self.send.forget_room();
                 self.note_use();
             }
         }
     }
 
-    /// What of that which was found out does not hold any more, as it has to.
+    /// The first stored fact that does not hold any more, though it must.
     fn lost_room(&self) -> Option<&'static str> {
         let room = self.send.fast_send_room;
         let is_metered = !self.is_unlimited() && self.has(InputFlags::SACK);
@@ -246,19 +245,18 @@ impl Connection {
         holds.into_iter().find(|(_, holds)| !holds).map(|(what, _)| what)
     }
 
-    /// Whether nothing was sent for so long that the path may have become another (RFC 5681 4.1).
-    /// Of who has never sent there is nothing to begin anew.
+    /// Whether nothing was sent for so long that the path may have changed (RFC 5681 4.1). A
+    /// connection that has never sent needs no restart.
     #[inline(always)]
     pub(crate) fn was_idle(&self, now: Instant) -> bool {
         let sent_at = self.rack_xmit_ts;
         self.snd.flight() == 0 && now.since(sent_at) > self.rtt.rto.span() && sent_at != Instant::ZERO
     }
 
-    /// Whether new data may leave as soon as it is there, as far as that does not depend on how
-    /// much it is, and in a segment of the usual form. What is rare goes the usual way, which knows
-    /// of it: data that waits or is lost, numbers that are somebody else's, limited rates, Nagle's
-    /// algorithm, reports of congestion, SACK blocks; and losses, probes and closed windows that
-    /// are not over. One that the app let go of sends nothing more.
+    /// Whether new data may leave as soon as it is queued, apart from its amount, and in a segment
+    /// of the usual form. Rare states take the general path: queued or lost data, delegated
+    /// numbers, limited rates, Nagle's algorithm, reports of congestion, SACK blocks; and open
+    /// losses, probes and closed windows. A connection that the app has closed sends nothing more.
     fn is_plain_sender(&self) -> bool {
         self.state.may_send()
             && self.send.next_unsent == NIL

@@ -1,4 +1,4 @@
-//! What each segment of a connection says beside its data: window, timestamps, SACK blocks, ECN.
+//! The fields of each segment besides its data: window, timestamps, SACK blocks, ECN.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload};
@@ -33,7 +33,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         outgoing
     }
 
-    /// A segment that left has told the peer what we owed it.
+    /// Records what a sent segment has told the peer.
     #[inline]
     pub(crate) fn note_header_sent(&mut self, outgoing: &Outgoing) {
         let again_at = self.connection.sacks_again_at(outgoing);
@@ -48,7 +48,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// A segment that left without SACK blocks has told the peer up to where we have all.
+    /// A segment without SACK blocks has acknowledged the data up to `ack`.
     #[inline(always)]
     pub(crate) fn note_ack_sent(&mut self, ack: Seq) {
         let connection = &mut *self.connection;
@@ -60,7 +60,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// A segment with what each says beside its data: window and timestamps.
+    /// A segment with the usual fields: window and timestamps.
     #[inline(always)]
     pub(crate) fn usual(&mut self, seq: Seq, flags: TcpFlags, now: Instant) -> Outgoing {
         let wnd = self.window_to_show();
@@ -74,7 +74,7 @@ impl Connection {
         Outgoing { ttl: self.options.ttl, tos: self.options.tos, ..Outgoing::bare(self.flow, seq, ack, flags) }
     }
 
-    /// SND.UNA + SND.WND - SND.NXT: what the peer's window has room for.
+    /// SND.UNA + SND.WND - SND.NXT: the room in the peer's window.
     #[inline]
     pub(crate) fn usable_window(&self) -> u32 {
         if self.has(OutputFlags::DELEGATED) { 0 } else { self.open_window() }
@@ -92,7 +92,7 @@ impl Connection {
         self.has(InputFlags::TIMESTAMPS).then(|| Timestamps { value: self.ts.now(now), echo_reply: self.ts.recent })
     }
 
-    /// Room for data that the peer has been shown and has not used.
+    /// Room that was shown to the peer and is unused.
     #[inline]
     pub(super) fn shown_window(&self) -> u32 {
         if self.shown.adv.is_after(self.rcv.nxt) { self.shown.adv - self.rcv.nxt } else { 0 }
@@ -110,12 +110,12 @@ impl Connection {
         self.whole_room().saturating_sub(self.held_back())
     }
 
-    /// The room for data is another, and so may be the window that is shown next.
+    /// The room for data has changed, and so may the next window.
     pub(in crate::proto::tcp) fn forget_window(&mut self) {
         self.clear(OutputFlags::WINDOW_STAYS);
     }
 
-    /// The least that the right edge is moved by (RFC 9293 3.8.6.2.2).
+    /// The smallest step of the right edge (RFC 9293 3.8.6.2.2).
     #[inline]
     pub(super) fn window_step(&self) -> u32 {
         u32::from(self.rcv.mss).min(self.options.receive_buffer / 2)
@@ -123,9 +123,9 @@ impl Connection {
 
     /// SEG.WND of a segment that leaves now.
     ///
-    /// While the app keeps up, the field stays what it was, as on Linux: a peer that predicts
-    /// headers (Linux, and RFC 7323's authors) has its short way only for segments that show the
-    /// window of the last. Nothing silly comes of it, as there is room for a full segment.
+    /// While the app keeps up, the field stays the same, as on Linux: a peer with header prediction
+    /// (Linux, and RFC 7323's authors) has its fast path only for segments with an unchanged
+    /// window. It does not cause the silly window syndrome, as there is room for a full segment.
     #[inline(always)]
     pub(crate) fn window_to_show(&self) -> u16 {
         let (room, step) = (self.room(), self.window_step());
@@ -143,7 +143,7 @@ impl Connection {
         self.shown.adv - self.shown.last_ack_sent
     }
 
-    /// Whether the window is shown that was shown last.
+    /// Whether the last window is shown unchanged.
     #[inline(always)]
     pub(crate) fn is_window_kept(&self) -> bool {
         let (room, step, last) = (self.room(), self.window_step(), self.last_window());
@@ -151,15 +151,15 @@ impl Connection {
         last >= step && room.wrapping_sub(last) < step
     }
 
-    /// The peer is shown this window.
+    /// Records the window that was shown.
     #[inline(always)]
     pub(crate) fn note_shown(&mut self, wnd: u16) {
         self.shown.adv = self.shown.adv.max(self.rcv.nxt + (u32::from(wnd) << self.snd.rcv_wscale));
     }
 
-    /// The right edge stays where it is until it can move by a full segment (RFC 9293 3.8.6.2.2).
-    /// It never moves left, but for what the scale rounds off where there is no room: what was
-    /// shown once is accepted nevertheless (RFC 7323 2.4).
+    /// The right edge stays until it can move by a full segment (RFC 9293 3.8.6.2.2). It never
+    /// moves left, except for what the scale rounds off where there is no room: numbers that were
+    /// shown once are accepted nevertheless (RFC 7323 2.4).
     #[inline]
     fn next_window(&self, room: u32, step: u32) -> u32 {
         let (shown, scale) = (self.shown_window(), self.snd.rcv_wscale);
@@ -170,25 +170,25 @@ impl Connection {
         if rounded_up << scale <= room { rounded_up } else { shown >> scale }
     }
 
-    /// Whether the peer is to be told of a window that has grown: where it has grown by half the
-    /// buffer, or where the peer may be waiting for it.
+    /// Whether a window update is due: where the window has grown by half the buffer, or where the
+    /// peer may be waiting for it.
     pub(crate) fn owes_window_update(&self) -> bool {
-        // What the field cannot show is no growth: without a scale a large buffer would have each
-        // read told.
+        // Growth beyond the field's range does not count: without a scale a large buffer would
+        // cause an update for each read.
         let room = self.room().min(u32::from(u16::MAX) << self.snd.rcv_wscale);
         let (shown, step) = (self.shown_window(), self.window_step());
         let growth = room.saturating_sub(shown);
         growth >= (self.options.receive_buffer / 2).max(1) || (shown < 2 * step && growth >= step.max(1))
     }
 
-    /// Whether there is something for the SACK option to tell.
+    /// Whether the SACK option has blocks to report.
     #[inline]
     pub(crate) fn owes_sacks(&self) -> bool {
         self.out_of_order.head != NIL || !self.dsack.is_empty()
     }
 
-    /// The SACK option: how many blocks, and the blocks. RFC 2018 4: the latest first, and as many
-    /// as fit; before them the duplicate (RFC 2883 4).
+    /// The SACK option: the number of blocks, and the blocks. RFC 2018 4: the latest first, and as
+    /// many as fit; before them the duplicate (RFC 2883 4).
     #[cold]
     fn take_sacks(&mut self, spare: u32) -> (u8, [Range; SACK_BLOCKS_MAX]) {
         let (mut count, mut sacks) = (0, [Range::default(); SACK_BLOCKS_MAX]);
@@ -198,7 +198,7 @@ impl Connection {
             self.dsack = Range::default();
             return (count, sacks);
         }
-        // A full segment has no room: what is to be told waits for one that has.
+        // A full segment has no room: the report waits for one that has.
         let count_max = (spare.saturating_sub(SACK_LEN) / BLOCK_LEN) as usize;
         let blocks = core::iter::once(self.dsack).chain(self.rare_rcv.sacks).filter(|range| !range.is_empty());
         for block in blocks.take(count_max.min(SACK_BLOCKS_MAX)) {

@@ -1,4 +1,4 @@
-//! What leaves, and when (RFC 9293 3.8).
+//! Sending, and its times (RFC 9293 3.8).
 //!
 //! ```text
 //!  a call of the app, or the end of a burst ─▶ transmit ─▶ data: what is lost, then what is new, as the windows allow
@@ -7,8 +7,8 @@
 //!        └─▶ at_once: new data with nothing before it
 //! ```
 //!
-//! What cannot leave now stays as it was, and its connection is looked at again with the next tick.
-//! Which data is lost, and how much the network bears, is known in `recovery`.
+//! Data that cannot leave now stays queued, and its connection is processed again with the next
+//! tick. `recovery` decides which data is lost, and how much may be in flight.
 
 mod again;
 mod control;
@@ -26,8 +26,8 @@ use super::super::state::connection::{AckOwed, Connection, OutputFlags, State};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 
-/// Connections that one tick sends for: what is left waits for the next, so that no tick keeps the
-/// ring of received frames waiting.
+/// Connections that one tick sends for: the rest waits for the next, so that no tick delays the
+/// ring of received frames.
 const FLUSH_MAX: u32 = 1024;
 
 impl<P: Payload> Tcp<P> {
@@ -37,8 +37,8 @@ impl<P: Payload> Tcp<P> {
         !self.shared.flush.is_empty() || self.shared.wheel.is_due(now)
     }
 
-    /// Time passes, and a burst has ended: what waited for it is sent, and timers run out. Bounded
-    /// work.
+    /// Time passes, and a burst has ended: sends what waited for it, and handles expired timers.
+    /// Bounded work.
     #[inline]
     pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         if self.shared.route_watch.is_looking() {
@@ -53,7 +53,7 @@ impl<P: Payload> Tcp<P> {
         }
     }
 
-    /// Sends what waits, of each connection in the list once.
+    /// Sends for each connection in the list once.
     fn flush<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         let last = self.shared.flush.last();
         let busy = self.shared.tally.output_busy;
@@ -67,7 +67,7 @@ impl<P: Payload> Tcp<P> {
                     self.context(slot, output, now).transmit();
                 }
             }
-            // A full ring is full for all: who is next in the list is first the next time.
+            // A full ring is full for all: the next in the list is first the next time.
             if last == Some(slot) || self.shared.tally.output_busy != busy {
                 return;
             }
@@ -76,7 +76,7 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Sends what may be sent now, and the acknowledgment that is due where nothing carried it.
+    /// Sends what may be sent now, and the due acknowledgment where no data carried it.
     #[inline]
     pub(in crate::proto::tcp) fn transmit(&mut self) {
         let connection = &*self.connection;
@@ -94,7 +94,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm();
     }
 
-    /// What leaves before the handshake is done, and after the end.
+    /// Segments before the handshake is done, and after the end.
     #[cold]
     fn transmit_outside(&mut self) {
         match self.connection.state {
@@ -112,7 +112,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             || (connection.clock.ack_owed == AckOwed::Delayed && connection.clock.ack_at <= self.now)
     }
 
-    /// The way out has no room: the next tick tries again.
+    /// The output has no room: the next tick tries again.
     #[cold]
     pub(in crate::proto::tcp) fn try_again(&mut self) {
         self.shared.tally.output_busy += 1;
@@ -121,8 +121,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether anything is left to do. Most often the app has answered within the burst, and its
-    /// answer has carried all.
+    /// Whether any work is left. Most often the app has answered within the burst, and its answer
+    /// has carried everything.
     #[inline]
     pub(in crate::proto::tcp) fn has_business(&self) -> bool {
         self.clock.ack_owed != AckOwed::No

@@ -1,6 +1,6 @@
-//! Several pieces that leave as one segment, which the device cuts where they meet. Each was handed
-//! over, and is kept, as a piece of a segment's length: so one look at windows, header and timers
-//! sends tens of kilobytes, and what is lost of them is sent again piece by piece.
+//! Several pieces that leave as one segment, which the device cuts at their borders. Each is queued
+//! and kept as a piece of a segment's length: so one check of windows, header and timers sends tens
+//! of kilobytes, and lost data is retransmitted piece by piece.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload};
@@ -11,8 +11,7 @@ use super::data::Sending;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::TcpFlags;
 
-/// Payloads of pieces that follow each other: all as long as a segment, but for the last, which may
-/// be shorter.
+/// Payloads of consecutive pieces: all as long as a segment, except the last, which may be shorter.
 pub struct Run<'a, P> {
     chunks: &'a mut Chunks<P>,
     last: u32,
@@ -26,13 +25,13 @@ impl<P> Run<'_, P> {
         self.len as usize
     }
 
-    /// Whether there is none: never.
+    /// Always false: a run has at least one payload.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Shows all payloads from the last to the first, as chains are made, until `take` wants no
-    /// more; says whether it wanted all.
+    /// Passes all payloads to `take` from the last to the first, as chains are built, until it
+    /// returns false; returns whether it took all.
     pub fn all_from_the_last(&mut self, mut take: impl FnMut(&mut P) -> bool) -> bool {
         let mut idx = self.last;
         for _ in 0..self.count {
@@ -56,14 +55,14 @@ struct Gathered {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Whether pieces may leave together as far as that depends on the device.
+    /// Whether the device allows pieces to leave together.
     #[inline]
     pub(crate) fn gathers(&self) -> bool {
         self.output.pieces_max(self.slot) > 1
     }
 
-    /// Sends the pieces that wait as one segment, `most` at most; says what became of it and how
-    /// many they were. None where there are not two that may leave together: then each goes alone.
+    /// Sends the waiting pieces as one segment, `most` at most; returns the outcome and their
+    /// number. `None` where there are not two that may leave together: then each goes alone.
     pub(super) fn send_run(&mut self, most: u32) -> Option<(Sending, u32)> {
         let pieces_max = self.output.pieces_max(self.slot).min(most as usize) as u32;
         if pieces_max < 2 || !self.is_plain_bulk() {
@@ -73,8 +72,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Some((self.emit_run(&gathered), gathered.count))
     }
 
-    /// Whether nothing but the windows limits what is sent, and no segment says anything beside the
-    /// usual.
+    /// Whether only the windows limit sending, and each segment has only the usual fields.
     fn is_plain_bulk(&self) -> bool {
         let connection = &*self.connection;
         connection.recovery == Recovery::Open
@@ -85,8 +83,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             && !connection.owes_sacks()
     }
 
-    /// The pieces from the first that was never sent: full ones as far as there is room, and behind
-    /// them a shorter one where it need not wait for company.
+    /// The pieces from the first unsent one: full ones as far as there is room, and behind them a
+    /// shorter one where Nagle's algorithm allows it.
     fn find_run(&mut self, pieces_max: u32) -> Option<Gathered> {
         let room = self.connection.usable_window().min(self.cwnd_room()).min(self.output.segmentation_len_max() as u32);
         let (mss, may_be_short) = (u32::from(self.connection.snd.mss), self.connection.is_on(switch::NODELAY));
