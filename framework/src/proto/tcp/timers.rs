@@ -1,5 +1,4 @@
-//! What happens because time passes: the wheel says which connection is to be looked at, the
-//! connection knows for what.
+//! Timers: the wheel returns the connection that is due, and the connection knows the reason.
 //!
 //! ```text
 //!  timer_at   SYN again; retransmission, tail loss probe, reordering (all three done by `recovery`); closed window
@@ -10,7 +9,7 @@
 //! ```
 //!
 //! The wheel has one entry for each connection, at its earliest deadline or before: a deadline that
-//! moves away, as nearly all do, leaves it where it is, and it is set again when it comes.
+//! moves later, as nearly all do, leaves the entry, which is set again when it fires.
 
 use super::config::TcpConfig;
 use super::event::CloseReason;
@@ -22,19 +21,18 @@ use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
-/// Steps of the wheel in one tick, an entry being one: what is left is due with the next.
+/// Steps of the wheel in one tick, an entry being one: the rest is due with the next.
 pub(super) const STEPS_MAX: u32 = 256;
-/// Between two retransmissions, or probes of a closed window, no more time passes than this
-/// (RFC 6298 2.5).
+/// The longest time between two retransmissions, or probes of a closed window (RFC 6298 2.5).
 pub(super) const RTO_MAX: Duration = Duration::from_secs(60);
-/// The wheel is set no further ahead: a deadline beyond is looked at once more before.
+/// The wheel is set no further ahead: a later deadline is checked once more before.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 86_400);
 
-/// How long an app that wants nothing more waits for the peer's FIN: Linux's tcp_fin_timeout.
+/// How long an app that has closed waits for the peer's FIN: Linux's tcp_fin_timeout.
 pub(super) const FIN_WAIT_2: Duration = Duration::from_secs(60);
 
 impl<P: Payload> Tcp<P> {
-    /// Looks at the connections whose deadline has passed.
+    /// Processes the connections whose deadline has passed.
     #[inline]
     pub(super) fn run_timers<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         let mut steps = STEPS_MAX;
@@ -44,8 +42,8 @@ impl<P: Payload> Tcp<P> {
             if connection.is_due(now) {
                 self.context(slot, output, now).on_due();
             } else {
-                // The deadline has moved on since, as nearly all do. Nothing happens: what was
-                // found out of the connection stays true.
+                // The deadline has moved later since, as nearly all do. Nothing changes: stored
+                // facts about the connection stay valid.
                 Context { connection, slot, shared: &mut self.shared, output, now }.arm();
             }
         }
@@ -53,13 +51,13 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Has the wheel come by at the earliest deadline.
+    /// Sets the wheel to the earliest deadline.
     #[inline]
     pub(super) fn arm(&mut self) {
         self.arm_by(self.connection.deadline());
     }
 
-    /// The same where one deadline may have come nearer, and no other has.
+    /// The same where one deadline may have moved earlier, and no other has.
     #[inline(always)]
     pub(super) fn arm_by(&mut self, at: Instant) {
         if at != Instant::MAX {
@@ -67,18 +65,18 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The same when data has left: no deadline is closer than it was, but that of the
+    /// The same after data has left: no deadline is earlier than before, except that of the
     /// retransmission timer.
     #[inline(always)]
     pub(super) fn arm_for_data(&mut self) {
         if self.connection.options.user_timeout_ms != 0 {
-            // It may have begun with this data.
+            // The retransmission timer may have started with this data.
             return self.aside().arm();
         }
         self.wake(self.connection.clock.timer_at);
     }
 
-    /// Has the wheel come by at `at`, where it would come later.
+    /// Sets the wheel to `at`, where it would fire later.
     #[inline(always)]
     pub(super) fn wake(&mut self, at: Instant) {
         let (tick, set) = (Wheel::tick_of(at), self.connection.clock.wheel_tick);
@@ -95,7 +93,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.wheel.clear(self.slot);
     }
 
-    /// Nothing is waited for any more.
+    /// Clears all deadlines.
     pub(super) fn stop_timers(&mut self) {
         self.connection.clock.stop();
         self.connection.clock.settle_ack();
@@ -103,7 +101,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.disarm();
     }
 
-    /// One deadline or more has passed, or was there when the wheel was set.
+    /// A deadline has passed, or had passed when the wheel was set.
     #[inline(never)]
     fn on_due(&mut self) {
         if self.connection.user_deadline() <= self.now {
@@ -111,7 +109,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return self.close(if is_call { self.connection.unanswered() } else { CloseReason::TimedOut });
         }
         if self.connection.has(OutputFlags::PACED) && self.connection.rare_clock.pace_at <= self.now {
-            // What the rate held back leaves below, if it is still there.
+            // Data that the rate delayed leaves below, if it is still there.
             self.connection.clear(OutputFlags::PACED);
         }
         if self.connection.path.lowered_at_s != 0 {
@@ -124,7 +122,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.on_idle();
         }
         if self.connection.state != State::Closed {
-            // The delayed acknowledgment, and what the rate held back.
+            // Sends the delayed acknowledgment, and data that the rate delayed.
             self.transmit();
             if self.connection.has(AppFlags::WANTS_ROOM) {
                 self.offer_room();
@@ -148,8 +146,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The peer has taken its window back from under what is on its way: as with probes, one that
-    /// answers may do so as long as the app cares (RFC 9293 3.8.6.1).
+    /// The peer has shrunk its window below the data in flight: as with probes, one that answers
+    /// may do so as long as the app keeps the connection open (RFC 9293 3.8.6.1).
     fn forgive_closed_window(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let is_answered = connection.clock.last_received_at + connection.backed_off(connection.clock.backoff) >= at;
@@ -158,8 +156,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The peer has acknowledged nothing for too long. One that is there still, and only does not
-    /// read, hears of it.
+    /// The peer has acknowledged nothing for too long. A peer that is alive, and only does not
+    /// read, gets a reset.
     #[cold]
     pub(super) fn give_up(&mut self) {
         if self.connection.has(AppFlags::RECEIVES_NO_MORE) {
@@ -168,7 +166,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.close(CloseReason::TimedOut);
     }
 
-    /// Nobody has answered our SYN (RFC 9293 3.8.3).
+    /// Our SYN was not answered (RFC 9293 3.8.3).
     fn on_syn_timeout(&mut self) {
         self.shared.tally.timeouts += 1;
         if self.connection.clock.backoff >= self.shared.config.syn_retries {
@@ -181,8 +179,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_syn();
     }
 
-    /// The peer's window is closed to what waits (RFC 9293 3.8.6.1): the first probe after a
-    /// retransmission timeout, then ever less often.
+    /// The peer's window is closed for waiting data (RFC 9293 3.8.6.1): the first probe after a
+    /// retransmission timeout, then at growing intervals.
     #[cold]
     pub(super) fn begin_persist(&mut self) {
         let connection = &mut *self.connection;
@@ -196,8 +194,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The window is still closed to us. A peer that answers may keep it closed as long as the app
-    /// cares; one that does not is gone.
+    /// The window is still closed. A peer that answers may keep it closed as long as the app keeps
+    /// the connection open; one that does not is dead.
     fn on_persist(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let span = connection.backed_off(connection.clock.backoff);
@@ -224,8 +222,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.clock.start(RetransmitTimer::Persist, self.now + connection.backed_off(connection.clock.backoff));
     }
 
-    /// The window is open by less than is worth a segment, and has been for a while: as much as
-    /// fits (RFC 9293 3.8.6.2.1 (4)).
+    /// The window has been open for a while by less than a useful segment: send as much as fits
+    /// (RFC 9293 3.8.6.2.1 (4)).
     fn send_override(&mut self) -> bool {
         let idx = self.connection.send.next_unsent;
         let chunk = &self.shared.chunks[idx];
@@ -235,7 +233,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         sending == Sending::Sent
     }
 
-    /// Keepalive begins, where it is asked for.
+    /// Keepalive begins, where it is on.
     pub(super) fn begin_idle_timer(&mut self) {
         let connection = &mut *self.connection;
         connection.clock.forget_probes();
@@ -246,14 +244,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm();
     }
 
-    /// Has the connection looked at when nothing has happened until `at`.
+    /// Processes the connection at `at`, where nothing happens before.
     pub(super) fn idle_until(&mut self, at: Instant) {
         self.connection.rare_clock.idle_at = at;
         self.arm();
     }
 
-    /// The app that has let go of what it sent waits so long from now to hear that it was
-    /// acknowledged.
+    /// The app has closed, and waits so long from now for the acknowledgment of its data.
     pub(super) fn limit_linger(&mut self) {
         if self.connection.is_lingering() {
             self.idle_until(self.now + ms(self.connection.rare_options.linger_ms));
@@ -268,7 +265,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.tell(pending::CLOSED);
     }
 
-    /// `idle_at` has come.
+    /// `idle_at` has passed.
     fn on_idle(&mut self) {
         self.connection.rare_clock.idle_at = Instant::MAX;
         match self.connection.state {
@@ -280,14 +277,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Whether the peer has been silent for long (RFC 9293 3.8.4). `last_received_at` is written by
-    /// each segment, the deadline by none: it is looked at here.
+    /// Whether the peer has been silent for long (RFC 9293 3.8.4). Each segment writes
+    /// `last_received_at`, and none the deadline: it is computed here.
     fn on_keepalive(&mut self) {
         let connection = &mut *self.connection;
         let idle = ms(connection.rare_options.keepalive_idle_ms);
         let may_leave = connection.send.next_unsent != NIL && !connection.has(OutputFlags::DELEGATED);
         if connection.snd.flight() > 0 || may_leave {
-            // Data finds out by itself.
+            // Retransmissions detect a dead peer.
             connection.rare_clock.idle_at = self.now + idle;
             return;
         }
@@ -309,27 +306,26 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether the app has heard that its time to linger is over, and the connection goes on.
+    /// Whether the app was told that its linger time is over, and the connection goes on.
     pub(super) fn is_unheard(&self) -> bool {
         self.has(AppFlags::ORPHANED) && !matches!(self.state, State::TimeWait | State::Closed)
     }
 
-    /// Whether a silent peer is asked, where keepalive is on: also one that may still send to us
-    /// when we have sent our last. Who wants no more has other deadlines.
+    /// Whether a silent peer is probed, where keepalive is on: also one that may still send after
+    /// our FIN. A connection whose app has closed has other deadlines.
     pub(super) fn may_ask(&self) -> bool {
         self.state.is_synchronized()
             && !matches!(self.state, State::TimeWait | State::Closed)
             && !self.has(AppFlags::RECEIVES_NO_MORE)
     }
 
-    /// Whether the wheel has come for a reason: a deadline that has passed, or what is looked at
-    /// without one.
+    /// Whether the wheel has fired for a reason: a deadline that has passed, or work without one.
     #[inline]
     fn is_due(&self, now: Instant) -> bool {
         self.deadline() <= now || self.path.lowered_at_s != 0 || self.has(AppFlags::WANTS_ROOM)
     }
 
-    /// When the connection is to be looked at next.
+    /// The connection's next deadline.
     #[inline]
     pub(super) fn deadline(&self) -> Instant {
         let mut at = self.clock.timer_at.min(self.rare_clock.idle_at);
@@ -345,7 +341,7 @@ impl Connection {
         at
     }
 
-    /// When data has waited for its acknowledgment for too long (RFC 5482).
+    /// When data has waited too long for its acknowledgment (RFC 5482).
     #[inline]
     fn user_deadline(&self) -> Instant {
         match self.options.user_timeout_ms {
@@ -354,22 +350,22 @@ impl Connection {
         }
     }
 
-    /// A retransmission timeout after so many that went before (RFC 6298 5.5).
+    /// The retransmission timeout after so many earlier ones (RFC 6298 5.5).
     pub(super) fn backed_off(&self, backoff: u8) -> Duration {
         let us = u64::from(self.rtt.rto.0) << backoff.min(20);
         Duration::from_micros(us).min(RTO_MAX.max(self.rtt.rto.span()))
     }
 
-    /// Whether as much time has passed as the retries take at least (RFC 9293 3.8.3, R2, which is a
-    /// time). A low floor of the timeout is to find a loss soon, not to end a connection while a
-    /// switch reboots.
+    /// Whether at least the time of all retries has passed (RFC 9293 3.8.3, R2, which is a time). A
+    /// low minimum timeout is for detecting a loss soon, not for ending a connection while a switch
+    /// reboots.
     #[cold]
     pub(super) fn was_patient(&self, config: &TcpConfig, now: Instant) -> bool {
         now.since(self.clock.unacked_since) >= config.patience()
     }
 
-    /// The app has closed it, and waits for so long only that what it sent, the FIN being the last
-    /// of it, is acknowledged.
+    /// The app has closed it, and waits only for the acknowledgment of its data, the FIN being the
+    /// last.
     fn is_lingering(&self) -> bool {
         self.has(AppFlags::RECEIVES_NO_MORE)
             && self.rare_options.linger_ms != u32::MAX
@@ -385,8 +381,8 @@ impl Connection {
         self.clock.wait_since(Instant::MAX);
     }
 
-    /// Whether enough keepalive probes went unanswered. A user timeout takes the place of their
-    /// count (tcp(7), TCP_USER_TIMEOUT).
+    /// Whether enough keepalive probes went unanswered. A user timeout replaces their count
+    /// (tcp(7), TCP_USER_TIMEOUT).
     fn is_given_up(&self, now: Instant) -> bool {
         match self.options.user_timeout_ms {
             0 => self.clock.probes >= self.options.keepalive_count,

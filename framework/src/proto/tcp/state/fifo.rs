@@ -1,21 +1,21 @@
 //! Connections that wait for the end of the burst, first in, first out. A ring of numbers rather
-//! than links beside each connection: who enters writes behind the last, where it is warm, and
-//! touches nothing of a million connections' own.
+//! than links in each connection: a push writes behind the last entry, which is in the cache, and
+//! touches no memory of a million connections.
 //!
-//! Nobody is taken out of the middle, but who entered last may step back, as a connection does
-//! whose app has answered at once: it stands before the ring until somebody enters behind it, so
-//! that most of many connections come and go by a store each. Who does not wait any more, or is
-//! gone, still has its turn, and whoever pops it sees that it is void. As each is in the ring once
-//! at most, also where its place has become another's meanwhile, there is always room.
+//! No entry is removed from the middle, but the last one may be taken back, as for a connection
+//! whose app has answered at once: it is kept before the ring until the next push, so that most of
+//! many connections are pushed and taken back by a store each. A connection that no longer waits,
+//! or is gone, still has its entry, and the caller of `pop` sees that it is void. As each slot is
+//! in the ring once at most, even where another connection uses it meanwhile, there is always room.
 
 use crate::proto::slab::NIL;
 
 #[derive(Debug)]
 pub(in crate::proto::tcp) struct SlotFifo {
-    /// Who entered last, and is not in the ring yet; or `NIL`.
+    /// The last slot pushed, which is not in the ring yet; or `NIL`.
     newest: u32,
     ring: Box<[u32]>,
-    /// Who is in it, a bit each.
+    /// Slots in the ring, a bit each.
     is_in: Box<[u64]>,
     head: usize,
     len: usize,
@@ -41,7 +41,7 @@ impl SlotFifo {
         self.newest == NIL && self.len == 0
     }
 
-    /// The last: where a walk that must end stops.
+    /// The last entry: where a bounded walk stops.
     #[inline]
     pub(in crate::proto::tcp) fn last(&self) -> Option<u32> {
         match self.newest {
@@ -51,13 +51,13 @@ impl SlotFifo {
         }
     }
 
-    /// Whether a slot has entered.
+    /// Whether a slot was pushed.
     #[inline(always)]
     pub(in crate::proto::tcp) fn has(&self, slot: u32) -> bool {
         slot == self.newest || self.is_in[slot as usize / 64] & bit(slot) != 0
     }
 
-    /// Appends a slot, if it has not entered yet.
+    /// Pushes a slot, unless it is in the ring.
     #[inline]
     pub(in crate::proto::tcp) fn push(&mut self, slot: u32) {
         if self.has(slot) {
@@ -77,8 +77,7 @@ impl SlotFifo {
         self.len += 1;
     }
 
-    /// Takes the slot back that has entered last, unless that was done before. Says whether it was
-    /// this.
+    /// Takes back the slot that was pushed last, once. Returns whether it was this one.
     #[inline(always)]
     pub(in crate::proto::tcp) fn take_back(&mut self, slot: u32) -> bool {
         let was_last = self.newest == slot;
@@ -102,14 +101,14 @@ impl SlotFifo {
         Some(slot)
     }
 
-    /// Where a position up to twice around is.
+    /// The index of a position up to twice around.
     #[inline]
     fn wrap(&self, at: usize) -> usize {
         if at < self.ring.len() { at } else { at - self.ring.len() }
     }
 }
 
-/// That of a slot in its word.
+/// The bit of a slot in its word.
 #[inline(always)]
 fn bit(slot: u32) -> u64 {
     1 << (slot % 64)
@@ -130,7 +129,7 @@ mod tests {
             let rest: Vec<_> = core::iter::from_fn(|| fifo.pop()).collect();
             assert_eq!(rest, [0, 1, 2]);
             assert!(fifo.is_empty() && fifo.last().is_none());
-            // The next round begins elsewhere in the ring.
+            // The next lap begins elsewhere in the ring.
             fifo.push(0);
             assert_eq!(fifo.pop(), Some(0));
         }

@@ -1,5 +1,5 @@
-//! A list of connections, first in, first out, each at most once: two links a connection, taken at
-//! the start. Beside it stands a second list of others, in the same links.
+//! A list of connections, first in, first out, each at most once: two links a connection, allocated
+//! at the start. A second list of other connections uses the same links.
 
 use crate::proto::slab::NIL;
 
@@ -25,11 +25,11 @@ struct Link {
     prev: u32,
 }
 
-/// `prev` of who is in no list.
+/// `prev` of a slot in no list.
 const OUT: u32 = NIL - 1;
 
 impl SlotList {
-    /// Bytes of a place in a list.
+    /// Bytes of an entry in a list.
     pub(in crate::proto::tcp) const ENTRY_LEN: usize = size_of::<Link>();
 
     /// For slots below `capacity`.

@@ -1,6 +1,6 @@
-//! Pieces of a byte stream that wait: to be sent, to be acknowledged, for the bytes before them,
-//! for the app. All connections share one store of links, taken at the start; a queue is two ends
-//! and a count.
+//! Pieces of a byte stream that wait: unsent, unacknowledged, out of order, or unread by the app.
+//! All connections share one store of links, allocated at the start; a queue is two ends and a
+//! count.
 //!
 //! ```text
 //!  sending    head ─ … sent, not acknowledged … ─▶ next_unsent ─ … not sent yet … ─▶ tail
@@ -19,36 +19,35 @@ pub(in crate::proto::tcp) struct Chunk<P> {
     /// Bytes of the payload.
     pub(in crate::proto::tcp) len: u32,
     pub(in crate::proto::tcp) flags: u8,
-    /// Times that it was sent again.
+    /// Retransmissions.
     pub(in crate::proto::tcp) resent: u8,
-    /// When it was sent last (RFC 8985 5.1: Segment.xmit_ts).
+    /// Time of the last transmission (RFC 8985 5.1: Segment.xmit_ts).
     pub(in crate::proto::tcp) sent_at: Instant,
     /// `None` for a FIN that goes alone.
     pub(in crate::proto::tcp) payload: Option<P>,
-    /// Neighbors in the queue; and in the [`Lane`] that it is in. Both that follow stand together,
-    /// as nothing follows a new chunk. At both ends of a run of SACKED chunks, which are in no
-    /// lane: the last and the first of the run.
+    /// Neighbors in the queue, and in its [`Lane`]. The two `next` links are adjacent, as a new
+    /// chunk has neither. At both ends of a run of SACKED chunks, which are in no lane: the last
+    /// and the first of the run.
     pub(in crate::proto::tcp) next: u32,
     pub(in crate::proto::tcp) later: u32,
     pub(in crate::proto::tcp) prev: u32,
     pub(in crate::proto::tcp) earlier: u32,
 }
 
-/// It ends what an app's call handed over: PSH is set with it.
+/// It ends an app's call: PSH is set with it.
 pub(in crate::proto::tcp) const PUSH: u8 = 1 << 0;
 /// A FIN follows the bytes and takes a number.
 pub(in crate::proto::tcp) const FIN: u8 = 1 << 1;
 /// It was sent.
 pub(in crate::proto::tcp) const SENT: u8 = 1 << 2;
-/// The peer has it, says SACK.
+/// The peer has it, by SACK.
 pub(in crate::proto::tcp) const SACKED: u8 = 1 << 3;
-/// It counts as lost and is to be sent again.
+/// It counts as lost and waits for a retransmission.
 pub(in crate::proto::tcp) const LOST: u8 = 1 << 4;
-/// It was sent again since it was lost last.
+/// It was retransmitted since its last loss.
 pub(in crate::proto::tcp) const RESENT: u8 = 1 << 5;
 
-/// What is to be known of a segment that has left for the first time: it becomes a [`Chunk`] where
-/// that will stand.
+/// The fields of a segment that has left for the first time: it becomes a [`Chunk`] in place.
 pub(in crate::proto::tcp) struct Sent<P> {
     pub(in crate::proto::tcp) seq: Seq,
     pub(in crate::proto::tcp) len: u32,
@@ -73,7 +72,7 @@ impl<P> Chunk<P> {
         }
     }
 
-    /// Numbers that it takes.
+    /// Sequence numbers that it takes.
     #[inline]
     pub(in crate::proto::tcp) fn seq_len(&self) -> u32 {
         self.len + u32::from(self.has(FIN))
@@ -114,7 +113,7 @@ impl Queue {
         self.head == NIL
     }
 
-    /// Appends a chunk, and says where it stands; it comes back where the store is full.
+    /// Appends a chunk, and returns its index; returns the chunk where the store is full.
     #[inline(always)]
     pub(in crate::proto::tcp) fn push_back<P>(
         &mut self,
@@ -132,13 +131,14 @@ impl Queue {
         Ok(idx)
     }
 
-    /// Appends a chunk that was sent just now, here and to those in flight. Panics where the store
-    /// is full.
+    /// Appends a chunk that was sent just now, also to those in flight. Panics where the store is
+    /// full.
     #[inline(always)]
     pub(in crate::proto::tcp) fn push_sent<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, sent: Sent<P>) {
         let (prev, earlier) = (self.tail, in_flight.tail);
         let Some(place) = chunks.vacancy() else {
-            // Were it to be dropped on the way out, it would have to stand in memory all the time.
+            // If it could be dropped on the way, the compiler would have to keep it in memory all
+            // the time.
             core::mem::forget(sent);
             panic!("room in the store was seen before");
         };
@@ -156,7 +156,8 @@ impl Queue {
             earlier,
         });
         if prev == earlier {
-            // What was appended last was sent last, as nearly always: one look for both links.
+            // The last chunk of the queue was sent last, as nearly always: one access for both
+            // links.
             match chunks.get_mut(prev) {
                 Some(last) => (last.next, last.later) = (idx, idx),
                 None => (self.head, in_flight.head) = (idx, idx),
@@ -168,7 +169,7 @@ impl Queue {
         self.count += 1;
     }
 
-    /// Links the new last chunk to the ones that were last before, of which each is another.
+    /// Links the new chunk behind the last ones of queue and lane, which differ.
     #[cold]
     fn link_apart<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, idx: u32) {
         match self.tail {
@@ -203,8 +204,8 @@ impl Queue {
         Ok(idx)
     }
 
-    /// Lets go of the chunks at the front that were sent, and end at `end` at the latest. They are
-    /// in `lane`, whose first they most often are, so its new end is told once for all of them.
+    /// Frees the sent chunks at the front that end at `end` or before. They are in `lane`, and most
+    /// often its first, so its new head is stored once for all of them.
     #[inline(always)]
     pub(in crate::proto::tcp) fn drop_up_to<P>(
         &mut self,
@@ -256,9 +257,9 @@ impl Queue {
         chunk
     }
 
-    /// Cuts the chunk at `idx` behind its first `at` bytes: what is behind becomes a chunk of its
-    /// own, with what is remembered of the whole, and is in no lane yet. `None`, and nothing has
-    /// changed, where the store or the payload cannot do it now.
+    /// Splits the chunk at `idx` behind its first `at` bytes: the rest becomes a chunk of its own,
+    /// with the fields of the whole, and is in no lane yet. `None` without a change where the store
+    /// or the payload cannot do it now.
     pub(in crate::proto::tcp) fn split<P: Payload>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -284,9 +285,8 @@ impl Queue {
         rest.ok()
     }
 
-    /// Makes the chunk behind the one at `idx` a part of it. Both wait in `lane`, so their flags
-    /// are the same but for what the second ends. False, and nothing has changed, where the payload
-    /// cannot do it now.
+    /// Merges the next chunk into the one at `idx`. Both wait in `lane`, so their flags are equal
+    /// except for what the second ends. False without a change where the payload cannot do it now.
     pub(in crate::proto::tcp) fn join<P: Payload>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -314,8 +314,8 @@ impl Queue {
         true
     }
 
-    /// Makes `len` bytes a part of the last chunk, by a copy. False, and nothing has changed, where
-    /// there is none or it has no room.
+    /// Copies `len` bytes into the last chunk. False without a change where there is none or it has
+    /// no room.
     pub(in crate::proto::tcp) fn append_to_last<P: Payload>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -336,13 +336,13 @@ impl Queue {
         (self.head != NIL).then(|| self.remove(chunks, self.head))
     }
 
-    /// Lets go of all.
+    /// Frees all.
     pub(in crate::proto::tcp) fn clear<P>(&mut self, chunks: &mut Chunks<P>) {
         while self.pop_front(chunks).is_some() {}
     }
 }
 
-/// What [`Queue::drop_up_to`] has let go of.
+/// The result of [`Queue::drop_up_to`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::proto::tcp) struct Dropped {
     pub(in crate::proto::tcp) count: u32,
@@ -353,8 +353,7 @@ pub(in crate::proto::tcp) struct Dropped {
     pub(in crate::proto::tcp) newest: Instant,
 }
 
-/// Whether a chunk with such flags is in a [`Lane`]: all that was sent is, but what the peer is
-/// known to have.
+/// Whether a chunk with such flags is in a [`Lane`]: all sent chunks but SACKED ones are.
 #[inline]
 pub(in crate::proto::tcp) fn is_in_lane(flags: u8) -> bool {
     flags & SENT != 0 && flags & SACKED == 0
@@ -374,7 +373,7 @@ impl Default for Lane {
 }
 
 impl Lane {
-    /// Enters a chunk as the last.
+    /// Appends a chunk.
     #[inline(always)]
     pub(in crate::proto::tcp) fn push_back<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
         let earlier = self.tail;
@@ -387,7 +386,7 @@ impl Lane {
         (chunk.earlier, chunk.later) = (earlier, NIL);
     }
 
-    /// Enters a chunk as the first.
+    /// Prepends a chunk.
     pub(in crate::proto::tcp) fn push_front<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
         let later = self.head;
         match later {
@@ -399,9 +398,8 @@ impl Lane {
         (chunk.earlier, chunk.later) = (NIL, later);
     }
 
-    /// Enters a chunk where its time belongs, before others of the same time. It is looked for from
-    /// `near`, a member or `NIL`: who enters many one after the other walks over the lane once
-    /// where they come in the order of their times.
+    /// Inserts a chunk by its time, before others of the same time. The search begins at `near`, a
+    /// member or `NIL`: inserting many in the order of their times walks over the lane once.
     pub(in crate::proto::tcp) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, near: u32) {
         let (sent_at, first) = (chunks[idx].sent_at, self.head);
         if first == NIL || sent_at <= chunks[first].sent_at {
@@ -420,7 +418,7 @@ impl Lane {
         }
     }
 
-    /// Enters a chunk behind the one at `earlier`.
+    /// Inserts a chunk behind the one at `earlier`.
     pub(in crate::proto::tcp) fn insert_after<P>(&mut self, chunks: &mut Chunks<P>, earlier: u32, idx: u32) {
         let later = core::mem::replace(&mut chunks[earlier].later, idx);
         match later {
@@ -445,8 +443,8 @@ impl Lane {
         }
     }
 
-    /// What stands before `first` has gone without its links being looked at; `NIL` where that is
-    /// all.
+    /// Makes `first` the head after the chunks before it were removed without updating links; `NIL`
+    /// where no chunk is left.
     #[inline]
     fn begin_at<P>(&mut self, chunks: &mut Chunks<P>, first: u32) {
         self.head = first;

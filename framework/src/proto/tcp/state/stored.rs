@@ -1,12 +1,12 @@
-//! The options of a connection in the size that a million connections can afford: spans in the
-//! grain of what they time, booleans as bits. What segments ask for stands apart from what only a
-//! call, a probe or a handshake does.
+//! The options of a connection in compact form, for a million connections: durations in the unit of
+//! their use, booleans as bits. The options that segments read are apart from those that only a
+//! call, a probe or a handshake reads.
 
 use super::super::options::{ConnectionOptions, Keepalive, Linger};
 use super::connection::{Connection, OutputFlags};
 use crate::time::Duration;
 
-/// What segments ask for.
+/// The options that segments read.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proto::tcp) struct StoredOptions {
     pub(in crate::proto::tcp) send_buffer: u32,
@@ -22,7 +22,7 @@ pub(in crate::proto::tcp) struct StoredOptions {
     pub(in crate::proto::tcp) keepalive_count: u8,
 }
 
-/// What they do not ask for.
+/// The options that segments do not read.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proto::tcp) struct RareOptions {
     /// 0 where `switch::PACING` is off.
@@ -31,7 +31,7 @@ pub(in crate::proto::tcp) struct RareOptions {
     pub(in crate::proto::tcp) keepalive_interval_ms: u32,
     /// `u32::MAX` is in the background.
     pub(in crate::proto::tcp) linger_ms: u32,
-    /// 0 is what the path allows.
+    /// 0: as the path allows.
     pub(in crate::proto::tcp) mss_max: u16,
 }
 
@@ -44,27 +44,26 @@ pub(in crate::proto::tcp) mod switch {
     pub(crate) const ECN: u8 = 1 << 4;
     /// There is a pacing rate.
     pub(crate) const PACING: u8 = 1 << 5;
-    /// No option, but here as segments ask for both at once: something came out of its order, or
-    /// twice, in this stretch of the peer's bytes ([`Connection::end_stretch`]); and in the one
-    /// before it.
+    /// No option, but here as segments read both at once: a segment came out of order, or twice, in
+    /// this stretch of the peer's bytes ([`Connection::end_stretch`]); and in the one before it.
     pub(crate) const DISORDER: u8 = 1 << 6;
     pub(crate) const DISORDER_BEFORE: u8 = 1 << 7;
     /// Something was lost of late.
     pub(crate) const DISORDERLY: u8 = DISORDER | DISORDER_BEFORE;
-    /// What has each segment acknowledged at once.
+    /// The reasons to acknowledge each segment at once.
     pub(crate) const QUICKLY: u8 = QUICKACK | DISORDERLY;
-    /// What a SYN offers.
+    /// The options that a SYN offers.
     pub(crate) const OFFERED: u8 = TIMESTAMPS | SACK | ECN;
 }
 
 impl Connection {
-    /// The app wants other options. What our SYN offers is not changed while the peer may still
-    /// agree to it.
+    /// The app changes options. Those that our SYN offers are not changed while the peer may still
+    /// agree to them.
     pub(in crate::proto::tcp) fn change_options(&mut self, options: &ConnectionOptions) {
         let offered = self.options.switches & switch::OFFERED;
         if self.is_on(switch::NODELAY) {
-            // What left at once was not noted meanwhile: Nagle's algorithm, where it begins, takes
-            // the last segment for a small one.
+            // Segments that left at once were not recorded: when Nagle's algorithm begins, it takes
+            // the last segment as a small one.
             self.snd.small = self.snd.nxt;
         }
         (self.options, self.rare_options) = (StoredOptions::new(options), RareOptions::new(options));
@@ -72,11 +71,11 @@ impl Connection {
             self.options.switches = self.options.switches & !switch::OFFERED | offered;
         }
         self.change_congestion(options.congestion);
-        // Another rate may hold nothing back: who sends looks anew.
+        // Another rate may allow sending now: transmit checks it again.
         self.clear(OutputFlags::PACED);
     }
 
-    /// The options as the app gave them, spans in the grain that they are kept in.
+    /// The options as the app set them, durations in the stored unit.
     pub(in crate::proto::tcp) fn options(&self) -> ConnectionOptions {
         let (options, rare) = (&self.options, &self.rare_options);
         let ms = |ms: u32| Duration::from_millis(ms.into());
@@ -106,7 +105,7 @@ impl Connection {
     }
 }
 
-/// A span in milliseconds, none shorter than one.
+/// A duration in milliseconds, one at least.
 fn ms(span: Duration) -> u32 {
     (span.as_nanos() / 1_000_000).clamp(1, u64::from(u32::MAX) - 1) as u32
 }

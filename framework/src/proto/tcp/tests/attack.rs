@@ -1,17 +1,17 @@
-//! Strangers and hostile peers: whatever they send, a connection that stands goes on, and what is
-//! kept and answered is bounded.
+//! Blind and hostile peers: whatever they send, an established connection goes on, and stored and
+//! sent data is bounded.
 
 use super::super::segment::Range;
 use super::*;
 use crate::wire::tcp::TcpFlags;
 
-/// A connection without timestamps: with them a stranger has one more number to guess, and what he
-/// sends would not get as far as to what is tried here.
+/// A connection without timestamps: with them an attacker has one more number to guess, and his
+/// segments would not reach the tested checks.
 fn victims() -> (End, End) {
     connected_with(&ConnectionOptions { timestamps: false, ..ConnectionOptions::default() })
 }
 
-/// A word that nobody foresees, and every run has again.
+/// A pseudorandom word, the same in every run.
 fn noise(word: u32) -> u32 {
     (u64::from(word).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 29) as u32
 }
@@ -92,8 +92,8 @@ fn data_of_who_guesses_the_number_and_not_the_acknowledgment_is_not_taken() {
     let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
     for idx in 0..20_000 {
-        // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT is what must be hit too; a
-        // guess is somewhere else.
+        // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT must be met too; a guess is
+        // elsewhere.
         let ack = theirs + 1 + noise(idx) % (u32::MAX - 200_000);
         server.hear((forged(next, ack, TcpFlags::ACK | TcpFlags::PSH), b"forged".to_vec()));
     }
@@ -103,8 +103,8 @@ fn data_of_who_guesses_the_number_and_not_the_acknowledgment_is_not_taken() {
     assert_eq!(server.bytes, b"true");
 }
 
-/// RFC 5961 5.2: an acknowledgment that the peer could have sent is not enough where it is older
-/// than all that was ever on its way.
+/// RFC 5961 5.2: an acknowledgment number that the peer could send is not enough where it is older
+/// than all data that was ever in flight.
 #[test]
 fn data_with_an_acknowledgment_far_from_ours_is_not_taken_either_side() {
     let (mut client, mut server) = victims();
@@ -121,7 +121,7 @@ fn data_with_an_acknowledgment_far_from_ours_is_not_taken_either_side() {
     assert_eq!(server.bytes, b"true");
 }
 
-/// Each end holds the other's numbers for impossible, and says so to it, which the other holds for
+/// Each end considers the other's numbers impossible, and answers so, which the other considers
 /// impossible.
 #[test]
 fn ends_that_disagree_do_not_storm_each_other_with_acknowledgments() {
@@ -132,7 +132,7 @@ fn ends_that_disagree_do_not_storm_each_other_with_acknowledgments() {
     assert!(storm(&mut client, &mut server) <= limit + 10);
 }
 
-/// Each end takes the other's acknowledgments for probes.
+/// Each end takes the other's acknowledgments as probes.
 #[test]
 fn ends_that_each_miss_a_byte_do_not_storm_each_other() {
     let (mut client, mut server) = victims();
@@ -166,7 +166,7 @@ fn bytes_out_of_order_are_kept_with_a_bound_and_given_back() {
     let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
     for idx in 0..20_000 {
-        // Every other byte, so that nothing grows together.
+        // Every other byte, so that no two merge.
         server.hear((forged(next + 1 + 2 * idx, theirs, TcpFlags::ACK), vec![idx as u8]));
     }
     assert!(server.tcp.chunks() <= 512, "no queue holds more than what is left: {}", server.tcp.chunks());
@@ -206,7 +206,7 @@ fn sack_blocks_that_cannot_be_are_believed_by_nobody() {
     assert_eq!((server.bytes.len(), client.tcp.chunks()), (28_000, 0));
 }
 
-/// A report of a duplicate that was never sent, or of one long ago, takes no recovery back.
+/// A report of a duplicate that was never sent, or of an old one, undoes no recovery.
 #[test]
 fn reports_of_duplicates_that_cannot_be_count_nothing() {
     let (mut client, _) = victims();

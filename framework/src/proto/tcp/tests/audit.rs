@@ -1,9 +1,9 @@
-//! What the audit of the timers finds: each kind of loss is done by hand.
+//! The findings of the timer audit: each kind of fault is made by hand.
 
 use super::super::state::connection::{AckOwed, OutputFlags, RetransmitTimer};
 use super::*;
 
-/// What the audit says of a connection with data on its way, after some harm was done to it.
+/// The audit's finding about a connection with data in flight, after a fault was made.
 fn check(harm: impl FnOnce(&mut Tcp<Vec<u8>>, u32)) -> &'static str {
     let (mut client, _) = connected();
     let (id, now) = (client.id.unwrap(), client.now);

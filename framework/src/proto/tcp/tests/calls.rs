@@ -1,4 +1,4 @@
-//! Calls of the app: what each does, and what it refuses.
+//! Calls of the app: the effect of each, and its errors.
 
 use super::super::state::connection::State;
 use super::line::{self, Line};

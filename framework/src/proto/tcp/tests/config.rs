@@ -1,4 +1,4 @@
-//! Limits that do not add up, and options out of range: refused by name.
+//! Inconsistent limits, and options out of range: refused by name.
 
 use super::line::{Line, MSS, options};
 use super::*;

@@ -1,6 +1,6 @@
-//! One machine with a connection that stands, and a peer that says exactly what a test lets it say.
-//! Numbers are counted from the first byte of each side; beneath, both wrap around within the first
-//! kilobyte.
+//! One machine with an established connection, and a peer that sends exactly what a test makes it
+//! send. Numbers are counted from the first byte of each side; beneath, both wrap around within the
+//! first kilobyte.
 
 use core::net::Ipv4Addr;
 
@@ -17,15 +17,15 @@ pub(crate) const MSS: u32 = 1000;
 const OURS: Seq = Seq(u32::MAX - 500);
 const THEIRS: Seq = Seq(u32::MAX - 700);
 
-/// The way out of a test.
+/// The output of a test.
 pub(crate) struct Wire {
     pub(crate) sent: Vec<(Outgoing, Vec<u8>)>,
-    /// Segments that still find room.
+    /// The remaining room for segments.
     pub(crate) room: usize,
-    /// All is lost on the way.
+    /// All segments are lost.
     pub(crate) is_cut: bool,
     pub(crate) segmentation_len_max: usize,
-    /// Payloads that are one segment of these.
+    /// The most payloads of one segment.
     pub(crate) pieces_max: usize,
 }
 
@@ -69,10 +69,10 @@ pub(crate) struct Line {
     pub(crate) wire: Wire,
     pub(crate) slot: u32,
     pub(crate) now: Instant,
-    /// What the app got.
+    /// The data delivered to the app.
     pub(crate) bytes: Vec<u8>,
     pub(crate) events: Vec<TcpEvent>,
-    /// What the peer acknowledges and shows with each segment.
+    /// The acknowledgment and window of the peer's segments.
     pub(crate) ack: u32,
     pub(crate) wnd: u16,
     /// Bytes that our app has sent.
@@ -88,7 +88,7 @@ pub(crate) fn stream(at: u32, len: u32) -> Vec<u8> {
     (at..at + len).map(byte).collect()
 }
 
-/// Options without a limit of the network's, so that what is tested is what limits.
+/// Options without a congestion window, so that the tested limit is the only one.
 pub(crate) fn options() -> ConnectionOptions {
     ConnectionOptions { congestion: Congestion::None, ..ConnectionOptions::default() }
 }
@@ -133,7 +133,7 @@ impl Line {
         &mut self.tcp.connections[self.slot]
     }
 
-    /// Whether the place is free again.
+    /// Whether the slot is free again.
     pub(crate) fn is_gone(&self) -> bool {
         self.tcp.is_empty()
     }
@@ -154,8 +154,7 @@ impl Line {
         self.hear(at, Vec::new(), TcpFlags::ACK, |_| ())
     }
 
-    /// The peer says that it has what is from `left` to `right`, and all before what it
-    /// acknowledged last.
+    /// The peer reports bytes from `left` to `right`, with its last acknowledgment number.
     pub(crate) fn sack(&mut self, left: u32, right: u32) {
         let at = self.tcp.connections[self.slot].rcv.nxt - THEIRS;
         self.hear(at, Vec::new(), TcpFlags::ACK, |segment| {
@@ -208,7 +207,7 @@ impl Line {
         Ok(())
     }
 
-    /// The same by copying into buffers that are as long as a segment; says how much was taken.
+    /// The same by copying into buffers as long as a segment; returns the accepted bytes.
     pub(crate) fn send_copy(&mut self, len: u32) -> Result<usize, SendError> {
         let (id, bytes) = (self.id(), stream(self.written, len));
         let taken = self.tcp.send_copy(id, &bytes, |bytes| Some(bytes.to_vec()), self.now, &mut self.wire);
@@ -243,7 +242,7 @@ impl Line {
         }
     }
 
-    /// The app goes on, and takes what waits.
+    /// The app resumes, and reads the waiting data.
     pub(crate) fn resume(&mut self) {
         self.connection().clear(AppFlags::PAUSED);
         let id = self.id();
@@ -253,8 +252,8 @@ impl Line {
         self.listen();
     }
 
-    /// What waits out of order is sorted, without overlap, and has nothing that did not come. No
-    /// more of it is told than there is.
+    /// Data kept out of order is sorted, without overlap, and was received. SACK reports no more of
+    /// it than there is.
     pub(crate) fn check_out_of_order(&self, came: &[bool]) {
         let (connection, chunks) = (&self.tcp.connections[self.slot], &self.tcp.shared.chunks);
         let (mut idx, mut right, mut count) = (connection.out_of_order.head, connection.rcv.nxt, 0);
@@ -284,20 +283,20 @@ impl Line {
         }
     }
 
-    /// What was sent since the last call, one line each: numbers, acknowledgment, bits, SACK
+    /// The segments sent since the last call, one line each: numbers, acknowledgment, flags, SACK
     /// blocks.
     pub(crate) fn sent(&mut self) -> Vec<String> {
         let sent = core::mem::take(&mut self.wire.sent);
         sent.iter().map(|(outgoing, payload)| describe(outgoing, payload)).collect()
     }
 
-    /// Windows of what was sent since the last call.
+    /// Windows of the segments sent since the last call.
     pub(crate) fn windows(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.wire.sent).iter().map(|(outgoing, _)| outgoing.wnd.into()).collect()
     }
 
-    /// What was sent since the last call is new data behind `reached` without a gap, or old data
-    /// again, and ends at `edge` at the latest. Returns how far it reaches.
+    /// The segments sent since the last call are new data behind `reached` without a gap, or old
+    /// data again, and end at `edge` or before. Returns the new end.
     pub(crate) fn check_sent(&mut self, mut reached: u32, edge: u32) -> Result<u32, TestCaseError> {
         for (outgoing, payload) in core::mem::take(&mut self.wire.sent) {
             let (at, len) = (outgoing.seq.0.wrapping_sub(OURS.0) as i32, payload.len() as u32);
@@ -314,7 +313,7 @@ impl Line {
         Ok(reached)
     }
 
-    /// What was delivered is the beginning of the peer's stream.
+    /// The delivered data is the beginning of the peer's stream.
     pub(crate) fn assert_delivered(&self, len: u32) {
         assert_eq!(self.bytes.len(), len as usize, "bytes delivered");
         assert!(self.bytes == stream(0, len), "bytes are those that were sent");

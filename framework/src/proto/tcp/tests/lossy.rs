@@ -1,4 +1,4 @@
-//! Two machines and a wire that loses, turns around and repeats, in virtual time: all bytes arrive,
+//! Two machines and a wire that loses, reorders and duplicates, in virtual time: all bytes arrive,
 //! once and in order.
 
 use std::collections::BTreeMap;
@@ -33,12 +33,12 @@ struct Trial {
     len: usize,
 }
 
-/// How long it took.
+/// The time of a transfer.
 fn transfer(trial: &Trial) -> Duration {
     transfer_and_tell(trial).0
 }
 
-/// The same, and how often the sender's timer ran out.
+/// The same, and the number of the sender's timeouts.
 fn transfer_and_tell(trial: &Trial) -> (Duration, u64) {
     let mut dice = Dice(trial.seed | 1);
     let (mut client, mut server) = (End::new(trial.seed), End::new(!trial.seed));
@@ -49,7 +49,7 @@ fn transfer_and_tell(trial: &Trial) -> (Duration, u64) {
     let begin = client.now;
     let bytes: Vec<u8> = (0..trial.len).map(|at| ((at * 31) >> 3) as u8).collect();
     let (mut written, mut count) = (0, 0u64);
-    // What is on its way, by when it comes, and in the order in which it left.
+    // Segments in flight, by their arrival, and in the order in which they left.
     let mut wire: BTreeMap<(Instant, u64), Carried> = BTreeMap::new();
     while server.bytes.len() < bytes.len() || client.tcp.chunks() > 0 {
         let now = client.now + Duration::from_micros(250);
@@ -108,8 +108,8 @@ fn one_segment_in_a_hundred_lost_costs_round_trips_and_no_timeouts() {
     assert!(span < Duration::from_secs(1), "{span}");
 }
 
-/// With a window of few segments a retransmission that is lost has often nothing behind it: a probe
-/// within the recovery finds it, where there were some forty timeouts without, those of handshakes
+/// With a window of few segments a lost retransmission often has no later segment: a probe within
+/// the recovery detects it, where there were some forty timeouts without, those of handshakes
 /// included.
 #[test]
 fn one_segment_in_twenty_lost_costs_few_timeouts() {

@@ -61,7 +61,7 @@ impl Payload for Vec<u8> {
     }
 }
 
-/// What a machine has sent and nobody has received yet.
+/// Segments that a machine has sent and that are not received yet.
 #[derive(Default)]
 pub(super) struct Sent(pub(super) Vec<(Outgoing, Vec<u8>)>);
 
@@ -76,7 +76,7 @@ impl Output<Vec<u8>> for Sent {
     }
 }
 
-/// A machine, what it sent, and what its app was told.
+/// A machine, its sent segments, and its app's events.
 pub(super) struct End {
     pub(super) tcp: Tcp<Vec<u8>>,
     pub(super) sent: Sent,
@@ -102,12 +102,12 @@ impl End {
         }
     }
 
-    /// Gives the machine a segment of the other end's, as if it had come over a wire.
+    /// Gives the machine a segment of the other end, as if it had come over a wire.
     pub(super) fn hear(&mut self, segment: (Outgoing, Vec<u8>)) -> Option<TcpDrop> {
         self.hear_if(segment, Accept::Yes)
     }
 
-    /// The same where the app says so of a peer that wants to connect.
+    /// The same, with the app's decision about a peer that wants to connect.
     pub(super) fn hear_if(&mut self, (outgoing, payload): (Outgoing, Vec<u8>), accept: Accept) -> Option<TcpDrop> {
         let Outgoing { flow, seq, ack, flags, wnd, timestamps, sack_count, sacks, syn, .. } = outgoing;
         let segment = Segment {
@@ -151,7 +151,7 @@ impl End {
     }
 }
 
-/// Carries segments both ways until nobody sends any more.
+/// Carries segments both ways until neither end sends any more.
 pub(super) fn settle(a: &mut End, b: &mut End) {
     for _ in 0..1000 {
         a.tick();

@@ -1,4 +1,4 @@
-//! An app that wants no data is told how its connection ends.
+//! A paused app is told how its connection ends.
 
 use super::super::state::connection::State;
 use super::line::{Line, MSS, options};
@@ -16,7 +16,7 @@ fn paused(options: &ConnectionOptions) -> Line {
     line
 }
 
-/// The end is told after what waits, which is not lost, and the place is free.
+/// The end is told after the waiting data, which is not lost, and the slot is free.
 fn ends(line: Line, reason: CloseReason) {
     assert_eq!(line.events, [TcpEvent::Readable, TcpEvent::Closed(reason)]);
     line.assert_delivered(4);
@@ -89,7 +89,7 @@ fn end_that_both_wanted_waits_for_the_app() {
     line.assert_delivered(4);
 }
 
-/// The peer cannot be told that chunks are used up: its window is in bytes.
+/// The window cannot tell the peer that chunks are used up: it is in bytes.
 #[test]
 fn small_messages_that_wait_take_no_chunk_each() {
     let mut line = Line::of(TcpConfig { chunks_max: 32, ..TcpConfig::default() }, &options());
@@ -103,8 +103,7 @@ fn small_messages_that_wait_take_no_chunk_each() {
     line.assert_delivered(800);
 }
 
-/// Once the hole is filled they wait for the app as well: both have one share of the chunks
-/// together.
+/// Once the hole is filled they wait for the app as well: both share one limit of chunks.
 #[test]
 fn data_behind_a_hole_has_its_share_with_what_waits_in_order() {
     let mut line = Line::of(TcpConfig { chunks_max: 32, ..TcpConfig::default() }, &options());

@@ -1,4 +1,4 @@
-//! Segments and calls at random, near what would be right.
+//! Random segments and calls, near the valid ones.
 
 use proptest::prelude::*;
 
@@ -6,15 +6,14 @@ use super::script::accepted_with;
 use super::*;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
-/// A segment near what would be right.
+/// A segment near a valid one.
 fn any_segment() -> impl Strategy<Value = (u8, i32, i32, usize, Option<i32>, u64)> {
     let near = prop_oneof![Just(0), -3..4i32, -70_000..70_000i32, any::<i32>()];
     (any::<u8>(), near.clone(), near.clone(), 0usize..40, prop::option::of(near), 0u64..5_000)
 }
 
 proptest! {
-    /// Whatever comes, nothing panics, nothing is held without bound, and what was taken comes
-    /// home.
+    /// For any input, nothing panics, nothing is kept without bound, and all buffers are freed.
     #[test]
     fn segments_at_random_break_nothing(
         steps in prop::collection::vec((any_segment(), 0u8..12), 1..80),

@@ -1,9 +1,9 @@
-//! RouteWatch out that are lost and found again.
+//! Lost paths and their return.
 
 use super::line::Line;
 use super::*;
 
-/// The link comes back, and the machine hears of it.
+/// The link comes back, and the machine is told.
 fn find_way(line: &mut Line) {
     line.wire.is_cut = false;
     let changes = line.now.as_nanos();
@@ -98,7 +98,7 @@ fn syn_leaves_with_the_way_and_its_round_trip_is_that_of_the_network() {
     assert!(srtt <= Duration::from_millis(11), "{srtt}");
 }
 
-/// A call to `port` of the server, begun now.
+/// A connection to `port` of the server, opened now.
 fn call(line: &mut Line, options: &ConnectionOptions, port: u16) {
     let flow = Flow { local: CLIENT, remote: SocketAddrV4::new(*SERVER.ip(), port) };
     line.tcp.connect(flow, options, ConsumerId(1), line.now, &mut line.wire).unwrap();
@@ -113,7 +113,7 @@ fn call_that_finds_no_way_says_so_once_and_ends_by_that_name() {
         call(&mut line, &options, 81);
         line.tick();
         assert_eq!(line.events, [TcpEvent::NoRoute], "at once");
-        // RouteWatch change, but none leads there.
+        // Paths change, but none leads there.
         for changes in 1..4 {
             line.tcp.follow_routes(changes, || 1500);
             line.after_ms(500);
@@ -152,7 +152,7 @@ fn call_whose_way_is_lost_again_says_so_again() {
     assert_eq!(line.events, [TcpEvent::NoRoute, TcpEvent::NoRoute]);
 }
 
-/// The interface's MTU is another.
+/// The interface's MTU changes.
 fn set_mtu(line: &mut Line, mtu: usize) {
     let changes = line.now.as_nanos();
     line.tcp.follow_routes(changes, || mtu);
@@ -211,7 +211,7 @@ fn call_that_is_answered_after_the_interface_takes_less_sends_by_what_it_takes()
     assert_eq!(line.tcp.connections[slot.unwrap()].rcv.mss, 600);
 }
 
-/// A look at all places is cut into ticks.
+/// The walk over all slots is split into ticks.
 #[test]
 fn all_who_found_no_way_are_tried_again_however_many_places_there_are() {
     let config = TcpConfig { connections_max: 3_000, chunks_max: 16, ..TcpConfig::default() };

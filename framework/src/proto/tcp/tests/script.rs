@@ -1,5 +1,5 @@
-//! One machine, and a peer that is written by hand: it says what a test lets it say, and knows what
-//! it was answered.
+//! One machine, and a peer written by hand: it sends what a test makes it send, and records the
+//! answers.
 
 use super::*;
 use crate::wire::tcp::{TcpFlags, Timestamps};
@@ -10,10 +10,10 @@ pub(super) const RST: TcpFlags = TcpFlags::RST;
 pub(super) const FIN: TcpFlags = TcpFlags::FIN;
 pub(super) const ISN: u32 = 1000;
 
-/// A machine, and what a peer by hand knows of it.
+/// A machine, and the state of its hand-written peer.
 pub(super) struct Script {
     pub(super) end: End,
-    /// The peer's next number, and the machine's next as the peer has heard.
+    /// The peer's next number, and the machine's next as the peer knows it.
     pub(super) seq: Seq,
     pub(super) ack: Seq,
     pub(super) timestamps: Option<Timestamps>,
@@ -26,7 +26,7 @@ impl Script {
         Self { end, seq: Seq(ISN), ack: Seq(0), timestamps: None, to }
     }
 
-    /// The peer sends; what the machine answers comes back.
+    /// The peer sends; returns the machine's answer.
     pub(super) fn send(
         &mut self,
         flags: TcpFlags,
@@ -105,7 +105,7 @@ pub(super) fn accepted() -> Script {
     accepted_with(None)
 }
 
-/// A machine that calls.
+/// A machine that connects.
 pub(super) fn calling() -> Script {
     let mut end = End::new(2);
     let flow = Flow { local: SERVER, remote: CLIENT };

@@ -1,5 +1,5 @@
-//! One sender whose peer is the test: what it sends is marked by hand, what it hears is made up.
-//! Time is what the test says.
+//! One sender whose peer is the test: sent chunks are marked by hand, received segments are made
+//! up. The test sets the time.
 
 use super::super::machine::Context;
 use super::super::segment::Segment;
@@ -48,7 +48,7 @@ impl Sender {
         sender
     }
 
-    /// With SACK and timestamps, and a round trip of 10 ms that was measured.
+    /// With SACK and timestamps, and a measured round trip of 10 ms.
     pub(super) fn with_sack() -> Self {
         Self::measured(&ConnectionOptions { congestion: Congestion::Reno, ..ConnectionOptions::default() })
     }
@@ -113,7 +113,7 @@ impl Sender {
         });
     }
 
-    /// Sends again what is lost, as far as the window allows; the numbers of the segments.
+    /// Retransmits lost data, as far as the window allows; returns the numbers of the segments.
     pub(super) fn resend(&mut self) -> Vec<u32> {
         let mut segments = Vec::new();
         while let Some(idx) = self.context(|cx| cx.next_lost()) {
@@ -123,8 +123,8 @@ impl Sender {
         segments
     }
 
-    /// An acknowledgment of all before segment `to`, with ranges of segments that stand beyond; the
-    /// echoed time is that of now.
+    /// An acknowledgment of all before segment `to`, with SACK blocks of segments beyond; the
+    /// echoed timestamp is the current one.
     pub(super) fn ack(&mut self, to: u32, sacks: &[(u32, u32)]) -> Option<TcpDrop> {
         let echo = self.connection().ts.now(self.now);
         self.ack_echoing(to, sacks, echo)
@@ -161,7 +161,7 @@ impl Sender {
         self.context(|cx| cx.process_ack(segment)).err()
     }
 
-    /// The marks of all that was sent and not acknowledged, a letter for each chunk.
+    /// The marks of all unacknowledged chunks, a letter each.
     pub(super) fn marks(&self) -> String {
         let mut idx = self.connection().send.queue.head;
         let mut marks = String::new();

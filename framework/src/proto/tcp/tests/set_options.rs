@@ -1,4 +1,4 @@
-//! Options that change while the connection stands, or while it is to.
+//! Options that change on an open connection, or during its handshake.
 
 use super::line::{Line, options, stream};
 use super::*;

@@ -1,4 +1,4 @@
-//! What happens because time passes.
+//! Timers.
 
 use super::super::state::connection::State;
 use super::line::{Line, MSS, options};
@@ -33,7 +33,7 @@ fn data_takes_the_delayed_acknowledgment_along() {
     assert_eq!(line.sent(), ["0+1 ack 10 PSH"]);
 }
 
-/// A connection whose window is closed to 1000 bytes that wait.
+/// A connection whose window is closed while 1000 bytes wait.
 fn stuffed(options: &ConnectionOptions) -> Line {
     let mut line = Line::with(options);
     line.wnd = 0;
@@ -70,8 +70,7 @@ fn peer_that_answers_may_keep_its_window_closed_for_ever() {
         }
     }
     assert!(line.events.is_empty());
-    // Once a minute, so it is not long after it opens that we know it, also where its update was
-    // lost.
+    // Once a minute, so an opened window is noticed soon, also where its update was lost.
     assert!((118..150).contains(&line.tcp.tally().zero_window_probes), "{}", line.tcp.tally().zero_window_probes);
     line.wnd = 60_000;
     line.ack(0);
@@ -310,7 +309,7 @@ fn clock_that_jumps_makes_each_timer_run_once() {
     assert_eq!(line.sent(), ["-1 ack 0"]);
 }
 
-/// Its app is gone, and ours has let go.
+/// Its app is gone, and ours has closed.
 #[test]
 fn peer_that_never_reads_does_not_keep_a_closed_connection() {
     let mut line = Line::new();

@@ -1,4 +1,4 @@
-//! When something is to happen, and what for.
+//! Deadlines, and their purposes.
 //!
 //! [`Clock`] is in the third line, [`RareClock`] behind all that segments ask for. Written by
 //! `timers`, and `output` at a limited rate. Who waits for something sets its deadline by a verb:
@@ -7,18 +7,18 @@
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 
-/// When we owe an acknowledgment.
+/// When an acknowledgment is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::proto::tcp) enum AckOwed {
     #[default]
     No,
-    /// By `ack_at`, or with whatever is sent before.
+    /// By `ack_at`, or with the next segment before.
     Delayed,
     /// At the end of this burst.
     Now,
 }
 
-/// What the retransmission timer runs for.
+/// The purpose of the retransmission timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::proto::tcp) enum RetransmitTimer {
     #[default]
@@ -27,21 +27,21 @@ pub(in crate::proto::tcp) enum RetransmitTimer {
     Timeout,
     /// A tail loss probe (RFC 8985 7).
     Probe,
-    /// Reordering may have ended: segments are lost by then (RFC 8985 6.2 step 5).
+    /// The time for reordering may be over: segments are lost by then (RFC 8985 6.2 step 5).
     Reordering,
     /// The peer's window is closed (RFC 9293 3.8.6.1).
     Persist,
 }
 
-/// What segments move.
+/// The fields that segments update.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct Clock {
-    /// When `timer` runs out.
+    /// When `timer` expires.
     pub(in crate::proto::tcp) timer_at: Instant,
     pub(in crate::proto::tcp) ack_at: Instant,
     pub(in crate::proto::tcp) last_received_at: Instant,
-    /// When the oldest data that is not acknowledged was sent first, for the user timeout.
+    /// When the oldest unacknowledged data was first sent, for the user timeout.
     pub(in crate::proto::tcp) unacked_since: Instant,
     /// The tick of the wheel's entry, or `NIL` where it has none.
     pub(in crate::proto::tcp) wheel_tick: u32,
@@ -49,8 +49,8 @@ pub(in crate::proto::tcp) struct Clock {
     pub(in crate::proto::tcp) ack_owed: AckOwed,
     /// Timeouts in a row.
     pub(in crate::proto::tcp) backoff: u8,
-    /// Probes without an answer: keepalive's, of a closed window, or where one is out of the tail,
-    /// but for the last. One of them at a time.
+    /// Probes without an answer: of keepalive, of a closed window, or of a tail, except the last.
+    /// One kind at a time.
     pub(in crate::proto::tcp) probes: u8,
 }
 
@@ -69,36 +69,36 @@ impl Clock {
         }
     }
 
-    /// Has the retransmission timer run for `timer`, until `at`.
+    /// Starts the retransmission timer for `timer`, until `at`.
     #[inline(always)]
     pub(in crate::proto::tcp) fn start(&mut self, timer: RetransmitTimer, at: Instant) {
         (self.timer, self.timer_at) = (timer, at);
     }
 
-    /// Nothing is to be sent again.
+    /// Stops the retransmission timer.
     #[inline(always)]
     pub(in crate::proto::tcp) fn stop(&mut self) {
         self.start(RetransmitTimer::Off, Instant::MAX);
     }
 
-    /// Has the retransmission timer run out at `at`, for what it runs for.
+    /// Moves the retransmission timer to `at`, with its purpose.
     pub(in crate::proto::tcp) fn move_timer(&mut self, at: Instant) {
         self.timer_at = at;
     }
 
-    /// Has the retransmission timer run out at `at`, where it would later.
+    /// Moves the retransmission timer to `at`, where it would expire later.
     #[inline]
     pub(in crate::proto::tcp) fn hasten(&mut self, at: Instant) {
         self.timer_at = self.timer_at.min(at);
     }
 
-    /// Something has come from the peer.
+    /// A segment has arrived from the peer.
     #[inline(always)]
     pub(in crate::proto::tcp) fn hear(&mut self, now: Instant) {
         self.last_received_at = now;
     }
 
-    /// What is not acknowledged has waited since `at`; nothing does where that is `MAX`.
+    /// Unacknowledged data has waited since `at`; `MAX` where there is none.
     #[inline(always)]
     pub(in crate::proto::tcp) fn wait_since(&mut self, at: Instant) {
         self.unacked_since = at;
@@ -127,7 +127,7 @@ impl Clock {
         self.backoff = self.backoff.saturating_add(1);
     }
 
-    /// The next wait is that of `max` timeouts in a row at most.
+    /// Limits the next wait to that of `max` timeouts in a row.
     pub(in crate::proto::tcp) fn limit_backoff(&mut self, max: u8) {
         self.backoff = self.backoff.min(max);
     }
@@ -143,19 +143,19 @@ impl Clock {
         self.probes = self.probes.saturating_add(1);
     }
 
-    /// Probes are answered, or are those of something else from now on.
+    /// The probes were answered, or another kind begins.
     pub(in crate::proto::tcp) fn forget_probes(&mut self) {
         self.probes = 0;
     }
 }
 
-/// What pauses look at.
+/// The fields that idle connections use.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct RareClock {
     /// Keepalive, FIN-WAIT-2, TIME-WAIT, linger: one at a time.
     pub(in crate::proto::tcp) idle_at: Instant,
-    /// When the rate has room for the next segment.
+    /// When the rate allows the next segment.
     pub(in crate::proto::tcp) pace_at: Instant,
 }
 

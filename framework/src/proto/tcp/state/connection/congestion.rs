@@ -1,4 +1,4 @@
-//! How much may be on its way (RFC 5681, RFC 9438).
+//! Congestion control (RFC 5681, RFC 9438).
 //!
 //! Windows and what each acknowledgment moves end the fifth line, the last four fields stand behind
 //! it, as few acknowledgments ask for them. Written by `loss`.
@@ -14,7 +14,7 @@ pub(in crate::proto::tcp) struct CongestionState {
     pub(in crate::proto::tcp) kind: Congestion,
     /// An epoch of congestion avoidance has begun: the last three count.
     pub(in crate::proto::tcp) in_epoch: bool,
-    /// Bytes acknowledged that cwnd has not grown for yet.
+    /// Acknowledged bytes for which cwnd has not grown yet.
     pub(in crate::proto::tcp) acked: u32,
     /// Zero before the first loss.
     pub(in crate::proto::tcp) w_max: u32,
@@ -38,12 +38,12 @@ impl CongestionState {
         }
     }
 
-    /// The window has room for a segment of `mss` at least.
+    /// Makes the window at least a segment of `mss`.
     pub(in crate::proto::tcp) fn make_room_for(&mut self, mss: u16) {
         self.cwnd = self.cwnd.max(mss.into());
     }
 
-    /// Another algorithm begins with the windows as they are, and knows of no loss before.
+    /// Another algorithm begins with the current windows, without an earlier loss.
     pub(in crate::proto::tcp) fn change(&mut self, kind: Congestion) {
         *self = Self { ssthresh: self.ssthresh, cwnd: self.cwnd, ..Self::new(kind) };
     }

@@ -16,7 +16,7 @@ pub(in crate::proto::tcp) struct Flags(u32);
 impl Flags {
     pub(in crate::proto::tcp) const NONE: Self = Self(0);
 
-    /// All that are in any of `sets`.
+    /// The union of `sets`.
     pub(in crate::proto::tcp) const fn of(sets: &[Self]) -> Self {
         let (mut all, mut idx) = (0, 0);
         while idx < sets.len() {
@@ -90,53 +90,53 @@ macro_rules! set_of_a_room {
 }
 
 set_of_a_room! {
-    /// What the SYNs have agreed on, and what the peer's segments have said since.
+    /// Negotiated options, and states set by the peer's segments.
     InputFlags,
     TIMESTAMPS = 0,
     SACK = 1,
     ECN = 2,
-    /// Both SYNs have a window scale: ours says it (RFC 7323 2.2).
+    /// Both SYNs have a window scale (RFC 7323 2.2).
     WINDOW_SCALE = 3,
-    /// ECE is set in what we send until the peer's CWR (RFC 3168 6.1.3).
+    /// ECE is set in our segments until the peer's CWR (RFC 3168 6.1.3).
     ECE_OWED = 4,
-    /// The peer's FIN came, perhaps before data that is missing: its number is `rare_rcv.fin`.
+    /// The peer's FIN has arrived, perhaps before missing data: its number is `rare_rcv.fin`.
     FIN_SEEN = 5,
-    /// Full segments are tried again that timeouts had shortened, and none has arrived yet.
+    /// Full segments are on trial after timeouts had shortened them, and none has arrived yet.
     MSS_PROBE = 6,
 }
 
 set_of_a_room! {
-    /// What keeps segments from leaving, and what they say.
+    /// States that delay segments, and pending flags of them.
     OutputFlags,
     /// CWR is to be set in the next new data (RFC 3168 6.1.2).
     CWR_OWED = 7,
-    /// In the list of connections that have something to send.
+    /// In the list of connections with segments to send.
     IN_FLUSH = 8,
-    /// A SYN is to be sent that the way out had no room for.
+    /// A SYN is due that the output had no room for.
     SYN_OWED = 9,
     /// Data waits for `pace_at`.
     PACED = 10,
-    /// What is to be sent has found no way out.
+    /// A due segment has found no path.
     NO_ROUTE = 11,
-    /// The app was told that its call finds no way.
+    /// The app was told that its SYN has no path.
     NO_ROUTE_TOLD = 12,
-    /// Each segment shows the window of the last, and the field says it exactly. True as long as
+    /// Each segment shows the same window, and the field is exact. Valid as long as
     /// `fast_send_room` is.
     WINDOW_STAYS = 13,
-    /// The numbers from SND.NXT on are somebody else's to send.
+    /// The numbers from SND.NXT on are delegated to another sender.
     DELEGATED = 14,
 }
 
 set_of_a_room! {
-    /// What is known of losses, and of the use of the congestion window.
+    /// State of losses, and of the use of the congestion window.
     LossFlags,
     /// The last tail loss probe was a retransmission (RFC 8985 7.3).
     PROBE_IS_RESENT = 15,
-    /// A tail loss probe is out.
+    /// A tail loss probe is in flight.
     PROBE_OUT = 16,
-    /// A tail loss probe is to leave with the next look (RFC 8985 7.3).
+    /// A tail loss probe leaves with the next transmit (RFC 8985 7.3).
     PROBE_DUE = 17,
-    /// In this round trip so much was sent that cwnd was what limited it.
+    /// In this round trip cwnd was the limit of sending.
     CWND_LIMITED = 18,
     /// `CWND_LIMITED` as it was in the round trip before.
     CWND_WAS_LIMITED = 19,
@@ -145,36 +145,36 @@ set_of_a_room! {
     /// A duplicate was reported in this round: `round.end` is RACK.dsack_round (RFC 8985 6.2 step
     /// 4).
     DSACK_ROUND = 21,
-    /// What the recovery took can be given back.
+    /// The reduction of this recovery can be undone.
     UNDO = 22,
     /// F-RTO has seen the first acknowledgment after the timeout (RFC 5682 2.1 step 2b).
     FRTO_ADVANCED = 23,
 }
 
 set_of_a_room! {
-    /// How the app and the connection stand to each other.
+    /// The app's relation to the connection.
     AppFlags,
     /// The app has closed its side: a FIN is queued or sent.
     FIN_QUEUED = 24,
-    /// The app wants no data now.
+    /// The app accepts no data now.
     PAUSED = 25,
     /// A send was refused for lack of room.
     WANTS_ROOM = 26,
     /// In the list of connections with events.
     IN_READY = 27,
-    /// The app does not know it yet: a listener's, in its handshake.
+    /// The app does not know it yet: a handshake of a listener.
     EMBRYONIC = 28,
-    /// The app let go of it: it is told nothing more.
+    /// The app has closed it: it gets no more events.
     ORPHANED = 29,
-    /// The app wants nothing more of the peer: what still comes is answered by a reset
-    /// (RFC 9293 3.6.1).
+    /// The app accepts no more data: data that still arrives is answered by a reset (RFC 9293
+    /// 3.6.1).
     RECEIVES_NO_MORE = 30,
-    /// The app has still to hear that it is connected: until then data waits in order.
+    /// The app has not been told yet that it is connected: until then data waits in order.
     UNTOLD = 31,
 }
 
 impl AppFlags {
-    /// What keeps data in order from being handed over as it comes.
+    /// States in which data in order is queued instead of delivered.
     pub(in crate::proto::tcp) const HOLDS: Self = Self(Self::PAUSED.0 | Self::UNTOLD.0);
 }
 

@@ -8,23 +8,24 @@ use super::Micros;
 use crate::proto::tcp::seq::Seq;
 use crate::proto::tcp::state::queue::Lane;
 
-/// How far the sender has come out of a loss.
+/// The sender's state of loss recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::proto::tcp) enum Recovery {
     /// Nothing is lost as far as we know.
     #[default]
     Open,
-    /// Lost segments are sent again, until `recovery_point` is acknowledged (RFC 6675, RFC 8985).
+    /// Lost segments are retransmitted, until `recovery_point` is acknowledged (RFC 6675, RFC
+    /// 8985).
     Fast,
-    /// The timer ran out; F-RTO is finding out whether for nothing (RFC 5682).
+    /// The timer expired; F-RTO finds out whether it was spurious (RFC 5682).
     Probing,
-    /// The timer ran out: slow start from one segment (RFC 5681 3.1).
+    /// The timer expired: slow start from one segment (RFC 5681 3.1).
     Loss,
-    /// ECN told of congestion: the window was reduced, until `recovery_point` (RFC 3168 6.1.2).
+    /// ECN reported congestion: the window was reduced, until `recovery_point` (RFC 3168 6.1.2).
     Reduced,
 }
 
-/// RFC 8985 5.2, but for RACK.xmit_ts.
+/// RFC 8985 5.2, except RACK.xmit_ts.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct Rack {
@@ -35,7 +36,7 @@ pub(in crate::proto::tcp) struct Rack {
     pub(in crate::proto::tcp) probe_end: Seq,
 }
 
-/// RFC 8985 6.2 step 4: how patient RACK is.
+/// RFC 8985 6.2 step 4: the tolerance of RACK.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct Reordering {
@@ -47,18 +48,18 @@ impl Reordering {
     pub(super) const NEW: Self = Self { wnd_mult: 1, wnd_persist: 0 };
 }
 
-/// What a recovery goes by.
+/// Variables of a recovery.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct Loss {
     pub(in crate::proto::tcp) recovery_point: Seq,
-    /// Chunks that are LOST and were not sent again since, the one to be sent next first.
+    /// Chunks that are LOST and not retransmitted since, the next one first.
     pub(in crate::proto::tcp) lost: Lane,
     pub(in crate::proto::tcp) undo: Undo,
     pub(in crate::proto::tcp) prr: Prr,
 }
 
-/// What a recovery that was for nothing gives back (RFC 4015, RFC 3708).
+/// State to restore after a spurious recovery (RFC 4015, RFC 3708).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct Undo {
@@ -66,9 +67,9 @@ pub(in crate::proto::tcp) struct Undo {
     pub(in crate::proto::tcp) ssthresh: u32,
     /// SND.UNA when the recovery began, where `LossFlags::UNDO` is set.
     pub(in crate::proto::tcp) marker: Seq,
-    /// Segments that were sent again and of which no duplicate was reported yet.
+    /// Retransmitted segments without a reported duplicate yet.
     pub(in crate::proto::tcp) resent: u32,
-    /// When the first retransmission left, as timestamps have it (Eifel, RFC 3522).
+    /// When the first retransmission left, by the clock of timestamps (Eifel, RFC 3522).
     pub(in crate::proto::tcp) resent_ts: u32,
 }
 

@@ -53,7 +53,7 @@ use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
 use crate::time::{Duration, Instant};
 
-/// RFC 9293 3.3.2. LISTEN is a listener, and CLOSED is no connection at all.
+/// RFC 9293 3.3.2. LISTEN is a listener, and CLOSED has no connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the RFC's names")]
 pub enum State {
@@ -67,12 +67,12 @@ pub enum State {
     Closing,
     LastAck,
     TimeWait,
-    /// Gone: the app has still to hear of it.
+    /// Closed: the app has not been told yet.
     Closed,
 }
 
 impl State {
-    /// Whether the handshake is done: SND and RCV variables are those of both sides.
+    /// Whether the handshake is done: SND and RCV variables are synchronized.
     #[inline]
     pub fn is_synchronized(self) -> bool {
         self >= Self::Established
@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-/// What waits to be told to the app.
+/// Events pending for the app.
 pub(in crate::proto::tcp) mod pending {
     pub(crate) const CONNECTED: u8 = 1 << 0;
     /// Data in order waits in `in_order`.
@@ -102,20 +102,20 @@ pub(in crate::proto::tcp) mod pending {
     pub(crate) const NO_ROUTE: u8 = 1 << 5;
 }
 
-/// A connection. The order of the fields is that of the memory: what a segment of an established
-/// connection needs, data or acknowledgment, stands in the first
-/// [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million is brought in by so
-/// many loads and no more. Data and its answer stay within the first four.
+/// A connection. The order of the fields is that of the memory: the fields that a segment of an
+/// established connection needs, data or acknowledgment, are in the first
+/// [`HOT_LINES`](Connection::HOT_LINES) cache lines, so that one of a million connections costs at
+/// most so many cache misses. Data and its answer stay within the first four.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(in crate::proto::tcp) struct Connection {
-    // First line: whose it is, and what came.
+    // First line: the flow, and received data.
     pub(in crate::proto::tcp) flow: Flow,
     pub(in crate::proto::tcp) generation: u32,
     pub(in crate::proto::tcp) flags: Flags,
-    /// Moved by `input` and `calls`.
+    /// Changed by `input` and `calls`.
     pub(in crate::proto::tcp) state: State,
-    /// Moved by `loss`.
+    /// Changed by `loss`.
     pub(in crate::proto::tcp) recovery: Recovery,
     taken: Taken,
     pub(in crate::proto::tcp) pending: u8,
@@ -124,16 +124,15 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) ts: TimestampState,
     pub(in crate::proto::tcp) rtt: Rtt,
 
-    // Second line: the send sequence space (RFC 9293 3.3.1), and what waits to be sent and to be
-    // acknowledged.
+    // Second line: the send sequence space (RFC 9293 3.3.1), and unsent and unacknowledged data.
     pub(in crate::proto::tcp) snd: SendVariables,
     pub(in crate::proto::tcp) send: SendQueue,
     pub(in crate::proto::tcp) consumer: ConsumerId,
 
-    // Third line: when; whether anything is missing.
+    // Third line: deadlines; whether anything is missing.
     pub(in crate::proto::tcp) clock: Clock,
-    /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: who sends after a pause asks
-    /// how long it was.
+    /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: sending after a pause reads
+    /// the length of the pause.
     pub(in crate::proto::tcp) rack_xmit_ts: Instant,
     pub(in crate::proto::tcp) sack: Scoreboard,
 
@@ -144,34 +143,34 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) options: StoredOptions,
     pub(in crate::proto::tcp) tally: ConnectionTally,
 
-    // Fifth line: what an acknowledgment moves, and what is asked when it is not known how much may
-    // leave at once.
+    // Fifth line: fields that an acknowledgment updates, and those for computing how much may leave
+    // at once.
     pub(in crate::proto::tcp) round: Round,
     pub(in crate::proto::tcp) rack: Rack,
-    /// What came twice, to be told to the peer (RFC 2883).
+    /// A range that came twice, to be reported to the peer (RFC 2883).
     pub(in crate::proto::tcp) dsack: Range,
-    /// Its last half stands behind, as few acknowledgments ask for it.
+    /// Its last half is further behind, as few acknowledgments need it.
     pub(in crate::proto::tcp) congestion: CongestionState,
 
-    // Behind: what a pause, a loss, and the beginning and the end of a connection look at.
+    // Behind: fields for a pause, a loss, and the beginning and the end of a connection.
     pub(in crate::proto::tcp) rare_clock: RareClock,
     pub(in crate::proto::tcp) rare_options: RareOptions,
     pub(in crate::proto::tcp) rare_tally: RareTally,
     pub(in crate::proto::tcp) rare_rcv: RareReceive,
     pub(in crate::proto::tcp) rare_snd: RareSend,
     pub(in crate::proto::tcp) loss: Loss,
-    /// The listener that it came by, or `NIL`.
+    /// The listener that accepted it, or `NIL`.
     pub(in crate::proto::tcp) listener: u32,
     pub(in crate::proto::tcp) reordering: Reordering,
     pub(in crate::proto::tcp) close_reason: CloseReason,
-    /// As what of a caller's it is counted:
+    /// How a remote caller's connection is counted:
     /// [`counted`](super::super::listening::admission::counted).
     pub(in crate::proto::tcp) counted: u8,
     pub(in crate::proto::tcp) path: PathMtu,
 }
 
-/// A byte with one value of 256. The slab tells a free place by another, as this one has more of
-/// them than any other field: so that it looks at the first line, and at none that nobody else
+/// A byte with one value of 256. The slab marks a free slot by another value: this field has more
+/// spare ones than any other, so the test reads the first line, and no line that nothing else
 /// needs.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
@@ -179,21 +178,20 @@ enum Taken {
     Yes,
 }
 
-/// A span of time in half the room: microseconds, 71 minutes at most.
+/// A span of time in half the size: microseconds, 71 minutes at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::proto::tcp) struct Micros(pub(in crate::proto::tcp) u32);
 
 impl Micros {
     pub(in crate::proto::tcp) const ZERO: Self = Self(0);
 
-    /// The span, rounded up, and the longest where it is longer.
+    /// The span, rounded up, and capped at the longest.
     #[inline]
     pub(in crate::proto::tcp) fn of(span: Duration) -> Self {
         Self(span.as_nanos().div_ceil(1_000).min(u64::from(u32::MAX)) as u32)
     }
 
-    /// The span, rounded down: all that was sent in one burst with something that has arrived is as
-    /// old as that.
+    /// The span, rounded down: all data sent in one burst has the same age.
     #[inline]
     pub(in crate::proto::tcp) fn floor(span: Duration) -> Self {
         Self((span.as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32)
@@ -205,7 +203,7 @@ impl Micros {
     }
 }
 
-/// Units of 2^30 ns, a little more than a second: what a shift gives.
+/// Units of 2^30 ns, a little more than a second: one shift.
 #[inline]
 pub(in crate::proto::tcp) fn coarse_seconds(now: Instant) -> u32 {
     (now.as_nanos() >> 30) as u32
@@ -280,7 +278,7 @@ impl Connection {
         self.options.switches & switch != 0
     }
 
-    /// RFC 6675 2, pipe: what is still in the network, as far as we know.
+    /// RFC 6675 2, pipe: the estimate of data in the network.
     #[inline]
     pub(in crate::proto::tcp) fn pipe(&self) -> u32 {
         (self.snd.flight() + self.sack.resent_len).saturating_sub(self.sack.sacked_len + self.sack.lost_len)
@@ -303,10 +301,10 @@ impl Connection {
         self.has(AppFlags::FIN_QUEUED) && self.send.next_unsent == NIL
     }
 
-    /// RCV.WND: what we would show now, and never less than was shown.
+    /// RCV.WND: the current window, and never less than was shown.
     #[inline]
     pub(in crate::proto::tcp) fn rcv_wnd(&self) -> u32 {
-        // A buffer that has grown since our SYN may be more than its scale can show.
+        // A buffer that has grown since our SYN may exceed its scale.
         let shown_max = u32::from(u16::MAX) << self.snd.rcv_wscale;
         let room = self.options.receive_buffer.saturating_sub(self.rcv.in_order_len).min(shown_max);
         room.max(if self.shown.adv.is_after(self.rcv.nxt) { self.shown.adv - self.rcv.nxt } else { 0 })
@@ -314,7 +312,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Cache lines from the beginning that a segment of an established connection looks at.
+    /// The first cache lines, which a segment of an established connection touches.
     pub(in crate::proto::tcp) const HOT_LINES: usize = 5;
 }
 

@@ -8,15 +8,15 @@ use crate::proto::tcp::segment::Range;
 use crate::proto::tcp::seq::Seq;
 use crate::proto::tcp::state::queue::Queue;
 
-/// What each segment looks at.
+/// The fields that each segment uses.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct ReceiveVariables {
     /// RCV.NXT.
     pub(in crate::proto::tcp) nxt: Seq,
-    /// The largest payload that came: two such are acknowledged at once (RFC 5681 4.2).
+    /// The largest payload that arrived: two such are acknowledged at once (RFC 5681 4.2).
     pub(in crate::proto::tcp) full_len: u16,
-    /// What the peer may send us, by our SYN.
+    /// The peer's largest segment, by our SYN.
     pub(in crate::proto::tcp) mss: u16,
     /// Bytes in `in_order`.
     pub(in crate::proto::tcp) in_order_len: u32,
@@ -26,15 +26,15 @@ impl ReceiveVariables {
     pub(super) const NEW: Self = Self { nxt: Seq(0), full_len: 536, mss: 536, in_order_len: 0 };
 }
 
-/// What is rare: data that waits for the app, and the beginning and the end of the stream.
+/// Rare fields: data that waits for the app, and the beginning and the end of the stream.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct RareReceive {
-    /// Data in order that the app has not taken yet.
+    /// Data in order that the app has not read yet.
     pub(in crate::proto::tcp) in_order: Queue,
     pub(in crate::proto::tcp) irs: Seq,
     /// The number of the peer's FIN, where `InputFlags::FIN_SEEN` is set.
     pub(in crate::proto::tcp) fin: Seq,
-    /// What SACK tells the peer: ranges that came, the latest first (RFC 2018 4).
+    /// SACK blocks for the peer: ranges that arrived, the latest first (RFC 2018 4).
     pub(in crate::proto::tcp) sacks: [Range; 4],
 }

@@ -26,10 +26,10 @@ impl Rtt {
 #[repr(C)]
 pub(in crate::proto::tcp) struct Round {
     pub(in crate::proto::tcp) rttvar: Micros,
-    /// The least of late, and when it was measured, in [`coarse_seconds`].
+    /// The recent minimum, and its time, in [`coarse_seconds`].
     pub(in crate::proto::tcp) rtt_min: Micros,
     pub(in crate::proto::tcp) rtt_min_at_s: u32,
-    /// Once this is acknowledged, another round trip has passed.
+    /// The end of the current round trip, by acknowledgment.
     pub(in crate::proto::tcp) end: Seq,
 }
 

@@ -10,6 +10,6 @@ use crate::proto::tcp::seq::Seq;
 pub(in crate::proto::tcp) struct Shown {
     /// RCV.ADV: the right edge that was shown last. It never moves left (RFC 9293 3.8.6).
     pub(in crate::proto::tcp) adv: Seq,
-    /// What was acknowledged last (RFC 7323 4.3: Last.ACK.sent).
+    /// The last acknowledgment number sent (RFC 7323 4.3: Last.ACK.sent).
     pub(in crate::proto::tcp) last_ack_sent: Seq,
 }

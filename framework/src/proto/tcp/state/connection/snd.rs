@@ -7,13 +7,13 @@
 
 use crate::proto::tcp::seq::Seq;
 
-/// What each segment looks at.
+/// The fields that each segment uses.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct SendVariables {
     /// SND.UNA.
     pub(in crate::proto::tcp) una: Seq,
-    /// SND.NXT: what was sent, up to here; never taken back.
+    /// SND.NXT: the end of sent data; never moves back.
     pub(in crate::proto::tcp) nxt: Seq,
     /// SND.WND, scaled.
     pub(in crate::proto::tcp) wnd: u32,
@@ -24,11 +24,11 @@ pub(in crate::proto::tcp) struct SendVariables {
     /// The end of the last segment sent that was not full (Minshall's variant of Nagle's
     /// algorithm).
     pub(in crate::proto::tcp) small: Seq,
-    /// Largest payload of a segment, options not subtracted but those of every segment (RFC 6691).
+    /// Largest payload of a segment, less the options of every segment only (RFC 6691).
     pub(in crate::proto::tcp) mss: u16,
-    /// The shift of the windows that the peer shows (RFC 7323 2.3: Snd.Wind.Shift).
+    /// The shift of the peer's windows (RFC 7323 2.3: Snd.Wind.Shift).
     pub(in crate::proto::tcp) wscale: u8,
-    /// That of the windows that our segments show (Rcv.Wind.Shift).
+    /// The shift of our windows (Rcv.Wind.Shift).
     pub(in crate::proto::tcp) rcv_wscale: u8,
 }
 
@@ -52,11 +52,11 @@ impl SendVariables {
     }
 }
 
-/// What is rare.
+/// Rare fields.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct RareSend {
     pub(in crate::proto::tcp) iss: Seq,
-    /// The largest window that the peer ever showed (RFC 9293 3.8.6.2.1).
+    /// The largest window that the peer has shown (RFC 9293 3.8.6.2.1).
     pub(in crate::proto::tcp) wnd_max: u32,
 }

@@ -4,25 +4,25 @@
 //! [`RareTally`] is behind all that segments ask for. Written by `input`, `loss`, `output` and
 //! `timers`: each counts what it does.
 
-/// What segments move.
+/// The fields that segments update.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct ConnectionTally {
     pub(in crate::proto::tcp) segments_out: u64,
     pub(in crate::proto::tcp) segments_in: u64,
     pub(in crate::proto::tcp) bytes_received: u64,
-    /// With the number of our FIN. Bytes sent are not counted, as they follow: see
+    /// With the number of our FIN. Sent bytes are not counted, as they are derived: see
     /// [`bytes_sent`](super::Connection::bytes_sent).
     pub(in crate::proto::tcp) bytes_acked: u64,
 }
 
-/// What is rarely moved.
+/// Rarely updated fields.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct RareTally {
     pub(in crate::proto::tcp) resent_segments: u32,
     pub(in crate::proto::tcp) dsacks: u32,
     pub(in crate::proto::tcp) timeouts: u16,
-    /// In which second challenge ACKs were sent last, and how many.
+    /// The second of the last challenge ACKs, and their number.
     pub(in crate::proto::tcp) challenges: u16,
 }

@@ -10,9 +10,9 @@ use crate::time::Instant;
 pub(in crate::proto::tcp) struct TimestampState {
     /// TS.Recent.
     pub(in crate::proto::tcp) recent: u32,
-    /// What is added to our clock.
+    /// The offset of our clock.
     pub(in crate::proto::tcp) offset: u32,
-    /// When TS.Recent was taken, in [`coarse_seconds`]: PAWS asks for days (RFC 7323 5.5).
+    /// When TS.Recent was recorded, in [`coarse_seconds`]: PAWS needs days (RFC 7323 5.5).
     pub(in crate::proto::tcp) recent_at_s: u32,
 }
 
@@ -21,7 +21,7 @@ impl TimestampState {
         Self { recent: 0, offset: 0, recent_at_s: coarse_seconds(now) }
     }
 
-    /// TSval: our clock in milliseconds, from where nobody knows (RFC 7323 5.4, 7.1).
+    /// TSval: our clock in milliseconds, from a secret origin (RFC 7323 5.4, 7.1).
     #[inline]
     pub(in crate::proto::tcp) fn now(&self, now: Instant) -> u32 {
         ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.offset)

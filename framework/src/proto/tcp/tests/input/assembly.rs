@@ -1,4 +1,4 @@
-//! Data that comes: what is delivered, what is kept, and what the peer is told of it.
+//! Received data: what is delivered, what is kept, and what is reported to the peer.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::super::line::{Line, MSS, options, stream};
 use super::super::*;
 use crate::wire::tcp::TcpFlags;
 
-/// A connection that is not at its beginning any more, where acknowledgments come at once.
+/// A connection past its beginning, where acknowledgments come at once.
 fn seasoned() -> Line {
     let mut line = Line::new();
     line.connection().tally.bytes_received = 1 << 20;
@@ -122,7 +122,7 @@ fn no_connection_takes_more_of_the_store_than_it_leaves() {
     let mut line = Line::of(config, &options());
     (1..1000).for_each(|idx| _ = line.data(idx * 20, 10));
     assert_eq!(line.tcp.chunks(), 47, "half of what is not kept for splitting");
-    // What fills the hole needs no room.
+    // Data that fills the hole needs no room.
     line.data(0, 20);
     line.assert_delivered(30);
 }
@@ -176,7 +176,7 @@ fn window_closes_as_a_paused_app_fills_it_and_its_end_stays() {
 fn window_does_not_open_by_less_than_a_segment() {
     let mut line = Line::with(&ConnectionOptions { receive_buffer: 4_000, ..options() });
     line.connection().set(AppFlags::PAUSED);
-    // Two that follow each other fit no buffer, so each is taken by itself.
+    // Two consecutive ones fit no buffer, so each is kept by itself.
     let lens = [600, 1_000, 600, 1_000, 800];
     lens.into_iter().fold(0, |at, len| {
         line.data(at, len);
@@ -244,8 +244,8 @@ fn pieces() -> impl Strategy<Value = Vec<(u32, u32, bool)>> {
 }
 
 proptest! {
-    /// Against a map of the bytes that came: what is delivered is what is whole from the beginning,
-    /// and nothing is forgotten.
+    /// Against a map of the received bytes: delivered is the contiguous prefix, and nothing is
+    /// lost.
     #[test]
     fn stream_is_delivered_as_far_as_it_is_whole(pieces in pieces()) {
         let mut line = Line::new();
@@ -272,7 +272,7 @@ proptest! {
     }
 }
 
-/// A segment, why it is refused, and what there is of it afterwards.
+/// A segment, the reason why it is refused, and the data kept afterwards.
 fn refused(line: &mut Line, at: u32, len: u32, why: TcpDrop) {
     let (before, next) = (line.tcp.chunks(), line.connection().rcv.nxt);
     assert_eq!(line.data(at, len), Some(why), "{len} bytes at {at}");
@@ -312,13 +312,13 @@ fn data_behind_the_fin_of_its_own_side_is_counted() {
     line.assert_delivered(0);
 }
 
-/// RFC 2883 4: half of the ring behind the first number there are duplicates as well.
+/// RFC 2883 4: numbers half a ring behind the first one can be duplicates as well.
 #[test]
 fn duplicate_is_reported_however_long_the_stream_is() {
     let mut line = Line::new();
     line.data(0, 1000);
     line.sent();
-    // As if two gigabytes and more had come before.
+    // As if more than two gigabytes had come before.
     let irs = line.connection().rare_rcv.irs;
     line.connection().rare_rcv.irs = irs - 0x9000_0000;
     line.connection().tally.bytes_received += 0x9000_0000;

@@ -1,4 +1,4 @@
-//! What routers say, and how much of it is believed (RFC 5927).
+//! Routers' reports, and which of them are accepted (RFC 5927).
 
 use super::super::line::{Line, MSS};
 use super::super::script::accepted;
@@ -29,7 +29,7 @@ fn claim_makes_segments_smaller_and_not_smaller_than_any_link() {
     assert_eq!(again, [(seq, 512), (seq + 512, 488)], "what was too large goes again in parts");
 }
 
-/// Else it would wait until the override timer has it leave in parts.
+/// Otherwise it would wait until the override timer sends it in parts.
 #[test]
 fn full_segment_that_is_tried_again_leaves_at_once_whatever_timeouts_left_of_cwnd() {
     let mut line = Line::with(&ConnectionOptions::default());

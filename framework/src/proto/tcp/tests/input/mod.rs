@@ -1,4 +1,4 @@
-//! What a segment does when it arrives.
+//! Processing of received segments.
 
 mod arrival;
 mod assembly;

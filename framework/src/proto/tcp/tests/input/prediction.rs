@@ -5,7 +5,7 @@ use super::super::*;
 use crate::proto::tcp::Plain;
 use crate::wire::tcp::Timestamps;
 
-/// A server, and what it hears of a client's first data.
+/// A server, and the client's first data as it receives it.
 fn heard() -> (End, Flow, Plain) {
     let (mut client, server) = connected();
     let (id, now) = (client.id.unwrap(), client.now);

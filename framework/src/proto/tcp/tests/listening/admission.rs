@@ -1,12 +1,12 @@
-//! Who has the places: whatever callers do, some are left for calls of our own, and for other
-//! callers.
+//! The limits of slots: whatever remote callers do, some are left for our own connections, and for
+//! other callers.
 
 use super::super::*;
 use crate::wire::tcp::TcpFlags;
 
 const ACK: TcpFlags = TcpFlags::ACK;
 
-/// A server with that table, which listens so.
+/// A server with that table and these options of its listener.
 fn server(connections_max: usize, listen: &ListenOptions) -> End {
     let config = TcpConfig { connections_max, chunks_max: 1024, ..TcpConfig::default() };
     let mut end = End::new(2);
@@ -19,7 +19,7 @@ fn peer(host: u32, port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from_bits(0x0a01_0000 + host), port)
 }
 
-/// A peer begins a connection; says what its SYN was dropped for, else the number of our answer.
+/// A peer sends a SYN; returns its drop reason, else the number of our answer.
 fn call(server: &mut End, from: SocketAddrV4) -> Result<Seq, TcpDrop> {
     server.sent.0.clear();
     let flow = Flow { local: from, remote: SERVER };
@@ -45,12 +45,12 @@ fn join(server: &mut End, from: SocketAddrV4) -> Option<TcpDrop> {
     }
 }
 
-/// How many connections a peer gets that begins `count`.
+/// The number of connections that a peer gets when it begins `count`.
 fn joined(server: &mut End, host: u32, count: u16) -> usize {
     (1..=count).filter(|port| join(server, peer(host, *port)).is_none()).count()
 }
 
-/// Calls that may be begun until the table is full.
+/// Connections that can be opened until the table is full.
 fn dialed(server: &mut End) -> usize {
     let (now, options) = (server.now, ConnectionOptions::default());
     (1..=2_000)
@@ -101,8 +101,8 @@ fn calls_of_ours_leave_callers_what_is_not_theirs_alone() {
     assert_eq!(joined(&mut server, 1, 100), 22, "two places are kept, and they are taken");
 }
 
-/// The reserve is no hiding place: with the table full of handshakes nobody ends, who is there
-/// brings a cookie back.
+/// The reserve leaves no loophole: with the table full of abandoned handshakes, a real peer brings
+/// a cookie back.
 #[test]
 fn handshakes_take_no_place_of_calls_and_leave_some_to_cookies() {
     let mut server = server(32, &ListenOptions::default());
@@ -136,8 +136,7 @@ fn listener_takes_as_many_as_it_is_told_and_more_when_one_is_gone() {
     assert_eq!([4, 5].map(|host| join(&mut server, peer(host, 1))), [None, Some(TcpDrop::ListenerFull)]);
 }
 
-/// A handshake is begun in anybody's name: were it counted, who is named could be locked out by
-/// others.
+/// A handshake's source can be forged: if it counted, the named host could be locked out.
 #[test]
 fn handshakes_in_the_name_of_a_host_take_nothing_from_it() {
     let few = ListenOptions { connections_per_source: Some(2), ..ListenOptions::default() };

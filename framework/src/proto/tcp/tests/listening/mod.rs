@@ -1,3 +1,3 @@
-//! Who may connect.
+//! Passive opens.
 
 mod admission;

@@ -63,7 +63,7 @@ fn window_follows_the_curve_back_to_where_the_loss_was() {
     let k = (30.0f64 / 0.4).cbrt();
     for round in 0..50 {
         flow.full_round();
-        // The target is where the curve is a round trip later; in the first one the window of Reno
+        // The target is the curve's value a round trip later; in the first one the window of Reno
         // is ahead.
         let at = 0.1 * f64::from(round + 1);
         let wanted = 0.4 * (at - k).powi(3) + 100.0;

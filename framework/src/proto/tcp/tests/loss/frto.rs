@@ -1,4 +1,4 @@
-//! A sender that finds out whether a timeout was for nothing (F-RTO, RFC 5682).
+//! A sender that finds out whether a timeout was spurious (F-RTO, RFC 5682).
 
 use super::super::super::state::connection::Recovery;
 use super::super::line::{Line, options};

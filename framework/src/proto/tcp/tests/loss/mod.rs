@@ -1,4 +1,4 @@
-//! What is lost, and what is done about it.
+//! Losses, and the response to them.
 
 mod congestion;
 mod frto;

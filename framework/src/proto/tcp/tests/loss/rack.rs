@@ -1,4 +1,4 @@
-//! RACK-TLP (RFC 8985): what is lost, what is late, and who asks.
+//! RACK-TLP (RFC 8985): lost and late segments, and probes.
 
 use super::super::super::state::connection::{LossFlags, Micros, Recovery, RetransmitTimer};
 use super::super::sender::{FIRST, MSS, Sender};

@@ -1,4 +1,4 @@
-//! What is sent again and how much, what a round trip teaches, and what is taken back.
+//! Retransmissions and their amount, RTT samples, and undone reductions.
 
 use super::super::super::state::connection::{AppFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State};
 use super::super::sender::{FIRST, MSS, Sender};
@@ -90,7 +90,7 @@ fn no_congestion_control_leaves_the_peers_window() {
     assert_eq!(sender.context(|cx| cx.cwnd_room()), u32::MAX);
 }
 
-/// All at once was too much at once: so it would be again, after twice the wait.
+/// The whole flight was too much at once: so it would be again, after twice the wait.
 #[test]
 fn no_congestion_control_begins_with_one_segment_after_a_timeout() {
     let mut sender =
@@ -326,8 +326,7 @@ fn recovery_is_taken_back_when_all_that_was_resent_was_there_twice() {
     assert_eq!(sender.tcp.tally().undone_recoveries, 1);
 }
 
-/// A probe that was for nothing, or a copy that the network made, says nothing of a recovery that
-/// is over.
+/// A needless probe, or a copy that the network made, does not concern a recovery that is over.
 #[test]
 fn duplicate_of_what_was_sent_behind_a_recovery_does_not_take_it_back() {
     let mut sender = Sender::with_sack();
@@ -344,7 +343,7 @@ fn duplicate_of_what_was_sent_behind_a_recovery_does_not_take_it_back() {
     assert_eq!((sender.connection().congestion.cwnd, sender.tcp.tally().undone_recoveries), (5 * MSS, 0));
 }
 
-/// What goes again as one is many segments at the peer, each of which it may have had, or not.
+/// A merged retransmission is many segments at the peer, each of which it may have had, or not.
 #[test]
 fn recovery_of_a_chunk_is_taken_back_when_all_its_segments_were_there_twice() {
     for reports in [&[(0, 1), (1, 2), (2, 3), (3, 4)][..], &[(0, 4)]] {

@@ -74,7 +74,7 @@ fn runs_join_from_both_sides() {
     assert!(sender.is_empty());
 }
 
-/// RFC 6298 5.4: the earliest is sent again first, also where a later one was on its way again
+/// RFC 6298 5.4: the earliest is retransmitted first, also where a later one was in flight again
 /// while the earliest waited for the second time.
 #[test]
 fn all_that_is_lost_by_a_timeout_stands_in_the_order_of_the_numbers() {

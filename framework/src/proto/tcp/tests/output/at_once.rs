@@ -1,4 +1,4 @@
-//! What may leave at once, and how long it is remembered: `SendQueue::fast_send_room`.
+//! Immediate sends, and the validity of the stored room: `SendQueue::fast_send_room`.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -13,10 +13,10 @@ use super::super::*;
 use crate::proto::slab::NIL;
 use crate::wire::tcp::Timestamps;
 
-/// Something that closes the way, and how.
+/// A change that prevents an immediate send, with its name.
 type Change = (&'static str, fn(&mut Connection));
 
-/// A client that has an order on its way, and knows how much may follow.
+/// A client with an order in flight, and a known room for more.
 fn warmed() -> (End, End) {
     let (mut client, server) = connected();
     assert!(fire(&mut client, b"first") && fire(&mut client, b"second"));
@@ -28,7 +28,7 @@ fn connection(end: &End) -> &Connection {
     &end.tcp.connections[end.id.unwrap().slot]
 }
 
-/// Fires `bytes`, as a way out that posts them would; whether they left.
+/// Fires `bytes`, as an output that posts them would; returns whether they left.
 fn fire(end: &mut End, bytes: &[u8]) -> bool {
     let (id, now) = (end.id.unwrap(), end.now);
     let Ok(header_template) = end.tcp.header_template(id) else { return false };
@@ -39,7 +39,7 @@ fn fire(end: &mut End, bytes: &[u8]) -> bool {
     true
 }
 
-/// Whether an order may leave after a turn in which something of the connection was changed.
+/// Whether an order may leave after a call in which the connection was changed.
 fn leaves_after(change: impl FnOnce(&mut Connection)) -> bool {
     let (mut client, _server) = warmed();
     let now = client.now;
@@ -162,8 +162,8 @@ fn room_is_used_up_byte_by_byte_and_found_anew_when_acknowledged() {
     assert!(fire(&mut client, &[7; 1000]));
 }
 
-/// Of ten bytes of window eight leave, although more than six are to be noted: two are left, and
-/// not six.
+/// Of a window of ten bytes eight leave, although more than six need to be recorded: two are left,
+/// and not six.
 #[test]
 fn order_that_is_noted_takes_its_part_of_the_windows_too() {
     let (mut client, _server) = warmed();
@@ -191,7 +191,7 @@ fn order_after_an_idle_timeout_finds_the_window_as_at_the_beginning() {
     assert_eq!(connection(&client).congestion.cwnd, connection(&client).initial_window(), "RFC 5681 4.1");
 }
 
-/// All is acknowledged, and a round trip took 10 ms.
+/// All data is acknowledged, and a round trip took 10 ms.
 fn settled_and_timed() -> End {
     let (mut client, mut server) = warmed();
     settle(&mut client, &mut server);

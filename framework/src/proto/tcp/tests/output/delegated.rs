@@ -1,9 +1,9 @@
-//! Numbers that were given away, and of whom nothing is heard any more.
+//! Delegated numbers, without a report.
 
 use super::super::line::{Line, options};
 use super::super::*;
 
-/// Ten bytes are somebody else's, and an order waits behind them.
+/// Ten bytes are delegated, and an order waits behind them.
 fn abandoned(options: &ConnectionOptions) -> Line {
     let mut line = Line::with(options);
     let (id, now) = (line.id(), line.now);

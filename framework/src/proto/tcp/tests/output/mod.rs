@@ -1,4 +1,4 @@
-//! What leaves.
+//! Sending.
 
 mod at_once;
 mod delegated;

@@ -1,4 +1,4 @@
-//! What leaves, and when.
+//! Segments that leave, and their times.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn copied_data_leaves_segment_by_segment_and_is_pushed_where_the_call_ends() {
     assert_eq!(line.sent(), ["2500+1000 ack 0", "3500+1000 ack 0 PSH"]);
 }
 
-/// RFC 9293 3.9.1.2 (MUST-61): "the last buffered segment", also where the app has more.
+/// RFC 9293 3.9.1.2 (MUST-61): "the last buffered segment", also where the app has more data.
 #[test]
 fn copy_that_runs_out_of_buffers_or_chunks_is_pushed_where_it_ends() {
     let mut line = Line::new();
@@ -360,8 +360,8 @@ fn challenge_acks_of_all_are_limited_by_a_number_that_nobody_knows() {
     assert!(counts.len() > 4, "{counts:?}");
 }
 
-/// CVE-2016-5696: whoever knows the ends of one connection learns nothing of another, nor takes its
-/// answer away.
+/// CVE-2016-5696: an attacker that knows the ends of one connection learns nothing of another, and
+/// takes none of its answers away.
 #[test]
 fn challenge_acks_of_one_connection_leave_those_of_others() {
     let mut line = Line::new();
@@ -380,14 +380,14 @@ fn header_has_the_hops_and_the_type_of_service_that_were_asked_for() {
     assert!(line.wire.sent.iter().all(|(outgoing, _)| (outgoing.ttl, outgoing.tos) == (7, 0xb8)));
 }
 
-/// What happens to a sender.
+/// An event for a sender.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Send(u32),
     Copy(u32),
-    /// The peer acknowledges a part of what is on its way, and shows a window.
+    /// The peer acknowledges a part of the data in flight, and shows a window.
     Ack(u8, u16),
-    /// The way out has room for so many segments.
+    /// The output has room for so many segments.
     Room(usize),
     After(u64),
     Mss(u16),
@@ -406,7 +406,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Nothing leaves beyond the right edge that the peer has shown, and all leaves in the end,
+    /// No data leaves beyond the right edge that the peer has shown, and all leaves in the end,
     /// each byte under its number.
     #[test]
     fn stream_leaves_whole_and_within_the_window(
@@ -453,7 +453,7 @@ proptest! {
     }
 }
 
-/// RFC 9293 3.7.4: SND.SML is of long ago, and after SND.UNA on the ring again.
+/// RFC 9293 3.7.4: SND.SML is old, and after SND.UNA on the ring again.
 #[test]
 fn small_segment_of_two_gigabytes_ago_holds_nothing_back() {
     let mut line = Line::with(&ConnectionOptions { nodelay: false, ..options() });

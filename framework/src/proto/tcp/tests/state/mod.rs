@@ -1,3 +1,3 @@
-//! What a connection remembers, and what connections share.
+//! The state of a connection, and what connections share.
 
 mod room;

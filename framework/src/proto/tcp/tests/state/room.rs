@@ -1,4 +1,4 @@
-//! Chunks are shared, and who found none is told.
+//! Chunks are shared, and an app that got none is notified.
 
 use super::super::super::state::queue::{Chunk, Queue};
 use super::super::line::{Line, options, stream};
@@ -13,7 +13,7 @@ fn another(client: &mut End, server: &mut End) -> ConnectionId {
     id
 }
 
-/// Sends orders that nobody acknowledges until no more are taken.
+/// Sends orders that are not acknowledged, until no more are accepted.
 fn fill(client: &mut End, id: ConnectionId) -> usize {
     for count in 0.. {
         if let Err((why, _)) = client.tcp.send(id, vec![7; 40], client.now, &mut client.sent) {

@@ -1,5 +1,5 @@
-//! Resets and SYNs that a stranger may have guessed, and the challenges that answer them
-//! (RFC 5961).
+//! Resets and SYNs that an attacker may have guessed, and the challenges that answer them (RFC
+//! 5961).
 
 use super::super::super::script::{ACK, RST, SYN, accepted, closed};
 use super::super::super::*;
@@ -55,7 +55,7 @@ fn challenges_are_limited() {
 fn peer_that_restarted_gets_through_by_the_challenge() {
     let mut script = accepted();
     let (_, answers) = script.send(SYN, Seq(77), Seq(0), b"");
-    // What a host without the connection does with our acknowledgment.
+    // The answer of a host without the connection to our acknowledgment.
     script.send(RST, answers[0].ack, Seq(0), b"");
     assert_eq!(closed(&script), Some(CloseReason::Reset));
     let (_, answers) = script.send(SYN, Seq(77), Seq(0), b"");

@@ -1,10 +1,10 @@
-//! A backlog that is full: handshakes that are remembered by the peer (RFC 4987).
+//! A full backlog: handshakes whose state the peer keeps (RFC 4987).
 
 use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
 use super::super::super::*;
 use crate::wire::tcp::Timestamps;
 
-/// A listener with one handshake open, which is all it may have.
+/// A listener whose backlog is one handshake, which is open.
 fn full(options: ConnectionOptions) -> Script {
     let mut script = listening(&ListenOptions { backlog: 1, connection: options, ..ListenOptions::default() });
     script.to.local.set_port(1);
@@ -60,8 +60,8 @@ fn made_up_cookie_is_refused() {
     assert_eq!((dropped, answers[0].flags, script.end.tcp.len()), (Some(TcpDrop::BadAck), RST, 1));
 }
 
-/// What comes of a connection of old has nothing to do with cookies: its peer would ask for
-/// minutes.
+/// Segments of an old connection have nothing to do with cookies: without a reset its peer would
+/// retry for minutes.
 #[test]
 fn end_of_a_connection_that_is_forgotten_is_refused_also_while_cookies_are_out() {
     let mut script = full(ConnectionOptions::default());
@@ -70,8 +70,7 @@ fn end_of_a_connection_that_is_forgotten_is_refused_also_while_cookies_are_out()
     assert_eq!((dropped, answers[0].flags), (Some(TcpDrop::BadAck), RST));
 }
 
-/// One SYN was answered by a cookie, as the backlog was full, and the next by a number that is
-/// remembered.
+/// One SYN was answered by a cookie, as the backlog was full, and the next by a stored number.
 fn answered_twice() -> (Script, Seq, Seq) {
     let mut script = full(ConnectionOptions::default());
     let first = script.send(SYN, Seq(ISN), Seq(0), b"").1[0].seq;

@@ -1,4 +1,4 @@
-//! LISTEN (RFC 9293 3.10.7.2): who is taken, at what rate, and whose a listener's name is.
+//! LISTEN (RFC 9293 3.10.7.2): accepted peers, the rate, and the names of listeners.
 
 use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, accepted, listening};
 use super::super::super::*;
@@ -11,7 +11,7 @@ fn acknowledgment_is_answered_by_a_reset() {
     assert_eq!((dropped, answers[0].flags, answers[0].seq), (Some(TcpDrop::BadAck), RST, Seq(9)));
 }
 
-/// A peer with GTSM (RFC 5082) drops what comes with another TTL than 255, resets as well.
+/// A peer with GTSM (RFC 5082) drops segments with another TTL than 255, resets as well.
 #[test]
 fn reset_leaves_as_the_segments_of_whom_it_is_about() {
     let connection = ConnectionOptions { ttl: 255, tos: 0x10, ..ConnectionOptions::default() };
@@ -122,7 +122,7 @@ fn name_of_a_listener_that_is_closed_is_not_that_of_the_next_in_its_place() {
     assert_eq!(script.end.events, [TcpEvent::Connected { listener: Some(second) }]);
 }
 
-/// A handshake that outlives its listener is none of the next one's.
+/// A handshake that outlives its listener does not count for the next one.
 #[test]
 fn next_listener_in_the_place_has_its_whole_backlog() {
     let mut script = listening(&ListenOptions { backlog: 1, ..ListenOptions::default() });
@@ -147,8 +147,8 @@ fn same_address_is_listened_at_once() {
     assert_eq!(again, Err(ListenError::AddressInUse(SERVER)));
 }
 
-/// RFC 9293 3.9.1.1 (MUST-42). Who listens at the address itself is asked before who listens at
-/// all.
+/// RFC 9293 3.9.1.1 (MUST-42). A listener on the address itself takes precedence over one on all
+/// addresses.
 #[test]
 fn port_is_listened_at_by_several_at_addresses_of_their_own() {
     let mut script = listening(&ListenOptions::default());

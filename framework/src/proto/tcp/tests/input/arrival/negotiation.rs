@@ -1,4 +1,4 @@
-//! Options that the SYNs agree on.
+//! Options that the SYNs negotiate.
 
 use super::super::super::script::{ACK, ISN, SYN, accepted_with, listening};
 use super::super::super::*;

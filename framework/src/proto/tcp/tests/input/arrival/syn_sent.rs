@@ -1,4 +1,4 @@
-//! SYN-SENT (RFC 9293 3.10.7.3): what answers a call of ours.
+//! SYN-SENT (RFC 9293 3.10.7.3): the answers to our SYN.
 
 use super::super::super::script::{ACK, ISN, RST, SYN, calling, closed};
 use super::super::super::*;

@@ -1,5 +1,5 @@
-//! TIME-WAIT: what ends it, what does not, and who makes way where the table is full
-//! (RFC 9293 3.6.1, RFC 6191).
+//! TIME-WAIT: its end, and which connection makes way where the table is full (RFC 9293 3.6.1, RFC
+//! 6191).
 
 use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, accepted_with, closed, listening};
 use super::super::super::*;
@@ -61,7 +61,7 @@ fn syn_with_a_later_timestamp_opens_again_whatever_its_number() {
     assert_eq!(script.send(SYN, seq, Seq(0), b"").1[0].flags, SYN | ACK);
 }
 
-/// A SYN that is newer is of anybody's who knows the ends.
+/// Any host that knows the ends can send a newer SYN.
 #[test]
 fn syn_that_nobody_takes_does_not_end_it() {
     let newer = Some(Timestamps { value: 11, echo_reply: 0 });
@@ -70,7 +70,7 @@ fn syn_that_nobody_takes_does_not_end_it() {
         script.timestamps = newer;
         script
     };
-    // Nobody listens any more.
+    // The listener is closed.
     let mut script = begun();
     let listener = ListenerId::new(0, 1);
     assert!(script.end.tcp.close_listener(listener));
@@ -78,13 +78,13 @@ fn syn_that_nobody_takes_does_not_end_it() {
     let (dropped, answers) = script.send(SYN, seq, Seq(0), b"");
     assert_eq!((dropped, answers[0].flags, answers[0].ack), (Some(TcpDrop::TimeWait), ACK, wanted));
     assert_eq!(script.state(), Some(State::TimeWait));
-    // The backlog is full: a cookie would forget where our numbers have to begin.
+    // The backlog is full: a cookie could not store the lowest of our numbers.
     let mut script = begun();
     script.end.tcp.listeners.slots[0].embryonic = 128;
     let (dropped, answers) = script.send(SYN, seq, Seq(0), b"");
     assert_eq!((dropped, answers[0].flags), (Some(TcpDrop::TimeWait), ACK));
     assert_eq!(script.state(), Some(State::TimeWait));
-    // The app does not want the peer, or the listener has had enough.
+    // The app refuses the peer, or the listener's limit is reached.
     for accept in [Accept::Ignore, Accept::Refuse] {
         let mut script = begun();
         let mut syn = Outgoing::bare(script.to, script.seq + 7, Seq(0), SYN);
@@ -117,7 +117,7 @@ fn call_from_the_same_port_is_told_how_long_it_has_to_wait() {
     }
 }
 
-/// Its app is paused: it has still to take data, and to hear of the end.
+/// Its app is paused: it has still to read data, and to be told of the end.
 fn waiting_untold() -> Script {
     let mut script = accepted_with(Some(Timestamps { value: 10, echo_reply: 0 }));
     script.end.tcp.pause(script.id()).unwrap();
@@ -163,7 +163,7 @@ fn syn_that_nobody_takes_ends_no_other_wait() {
     let mut script = waiting_untold();
     let mut syn = Outgoing::bare(script.to, script.seq + 7, Seq(0), SYN);
     (syn.syn, syn.timestamps) = (Some(SynOptions::default()), Some(Timestamps { value: 11, echo_reply: 0 }));
-    // Another waits, and has but its place.
+    // Another connection waits, without events.
     script.to.local.set_port(1);
     finish_one(&mut script);
     fill_by_calls(&mut script);

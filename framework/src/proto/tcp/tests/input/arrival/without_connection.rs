@@ -1,4 +1,4 @@
-//! Segments of no connection: what a stranger hears (RFC 9293 3.10.7.1).
+//! Segments of no connection: the answers to a stranger (RFC 9293 3.10.7.1).
 
 use super::super::super::script::{ACK, RST, SYN, Script, listening};
 use super::super::super::*;
