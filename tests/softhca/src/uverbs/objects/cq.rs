@@ -13,7 +13,7 @@ use crate::uverbs::context::{COMPLETION_VECTORS, Context};
 use crate::uverbs::{Kernel, errno, refuse};
 
 /// Makes a completion channel.
-pub(in crate::uverbs) fn create_comp_channel(
+pub(crate) fn create_comp_channel(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Call<'_>,
@@ -45,11 +45,7 @@ struct Wanted {
 }
 
 /// Makes a CQ.
-pub(in crate::uverbs) fn create_cq(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn create_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: CreateCq = call.request()?;
     let wanted = Wanted {
         user_handle: request.user_handle,
@@ -63,11 +59,7 @@ pub(in crate::uverbs) fn create_cq(
 }
 
 /// The same with flags.
-pub(in crate::uverbs) fn create_cq_ex(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn create_cq_ex(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: ExCreateCq = call.request()?;
     if request.comp_mask != 0 || request.reserved != 0 {
         return refuse(libc::EINVAL);
@@ -98,7 +90,7 @@ pub(in crate::uverbs) mod create {
 }
 
 /// The same by method.
-pub(in crate::uverbs) fn create_cq_method(
+pub(crate) fn create_cq_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -190,11 +182,7 @@ fn compression(driver: &mlx5::CreateCq) -> Result<Option<Compression>, Errno> {
 
 /// Destroys a CQ and says how many events it raised: the client waits until it has acknowledged as
 /// many.
-pub(in crate::uverbs) fn destroy_cq(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn destroy_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     Ok(Reply::core(&destroy(context, kernel, call.request::<DestroyCq>()?.cq_handle)?))
 }
 
@@ -202,7 +190,7 @@ pub(in crate::uverbs) fn destroy_cq(
 pub(in crate::uverbs) const DESTROY_RESP: u16 = 1;
 
 /// The same by method.
-pub(in crate::uverbs) fn destroy_cq_method(
+pub(crate) fn destroy_cq_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -223,11 +211,7 @@ fn destroy(context: &mut Context, kernel: &mut Kernel<'_>, handle: u32) -> Resul
 const MODERATE: u32 = 1 << 0;
 
 /// Moderates a CQ's events.
-pub(in crate::uverbs) fn modify_cq(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn modify_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: ExModifyCq = call.request()?;
     if request.attr_mask == 0 || request.reserved != 0 {
         return refuse(libc::EINVAL);
@@ -242,7 +226,7 @@ pub(in crate::uverbs) fn modify_cq(
 
 impl Context {
     /// A descriptor for asynchronous events that is given must be the context's.
-    pub(in crate::uverbs) fn check_async(&self, descriptor: Option<i32>) -> Result<(), Errno> {
+    pub(crate) fn check_async(&self, descriptor: Option<i32>) -> Result<(), Errno> {
         match descriptor {
             Some(descriptor) if self.async_events != Some(descriptor) => refuse(libc::EBADF),
             _ => Ok(()),

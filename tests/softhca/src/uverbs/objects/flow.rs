@@ -19,11 +19,7 @@ const SPECS_MAX: usize = 10;
 const SPEC_LEN_MAX: usize = 88;
 
 /// Makes a flow rule.
-pub(in crate::uverbs) fn create_flow(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn create_flow(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request = CreateFlow::read(call.core);
     if request.comp_mask != 0 {
         return refuse(libc::EINVAL);
@@ -147,11 +143,7 @@ fn add_tag(flow: &mut FlowRequest, body: &[u8]) -> Result<(), Errno> {
 }
 
 /// Destroys a flow rule.
-pub(in crate::uverbs) fn destroy_flow(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn destroy_flow(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: DestroyFlow = call.request()?;
     if request.comp_mask != 0 {
         return refuse(libc::EINVAL);
@@ -161,7 +153,7 @@ pub(in crate::uverbs) fn destroy_flow(
 }
 
 /// The same by method.
-pub(in crate::uverbs) fn destroy_flow_method(
+pub(crate) fn destroy_flow_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,

@@ -51,7 +51,7 @@ pub(in crate::uverbs) struct Object {
 
 impl Object {
     /// An object that uses `uses`.
-    pub(in crate::uverbs) fn new(kind: Kind, nic: u32, uses: impl Into<Vec<u32>>) -> Self {
+    pub(crate) fn new(kind: Kind, nic: u32, uses: impl Into<Vec<u32>>) -> Self {
         Self { kind, nic, user_handle: None, register: None, locked_len: 0, uses: uses.into() }
     }
 }
@@ -75,12 +75,12 @@ struct Slot {
 
 impl Objects {
     /// Whether one more may be made; asked before it is made.
-    pub(in crate::uverbs) fn room(&self) -> Result<(), Errno> {
+    pub(crate) fn room(&self) -> Result<(), Errno> {
         if self.iter().count() < OBJECTS_MAX { Ok(()) } else { refuse(libc::ENOMEM) }
     }
 
     /// Takes in an object and gives it a handle.
-    pub(in crate::uverbs) fn add(&mut self, object: Object) -> u32 {
+    pub(crate) fn add(&mut self, object: Object) -> u32 {
         for used in &object.uses {
             if let Some(used) = self.slot(*used) {
                 used.users += 1;
@@ -95,24 +95,24 @@ impl Objects {
     }
 
     /// The object of that kind and handle.
-    pub(in crate::uverbs) fn get(&self, kind: Kind, handle: u32) -> Option<&Object> {
+    pub(crate) fn get(&self, kind: Kind, handle: u32) -> Option<&Object> {
         self.known(kind, handle).map(|slot| &slot.object)
     }
 
     /// The NIC's handle of it. Commands that name what is not there are refused with EINVAL.
-    pub(in crate::uverbs) fn nic(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
+    pub(crate) fn nic(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
         self.get(kind, handle).map(|object| object.nic).ok_or(Errno(libc::EINVAL))
     }
 
     /// The NIC's handle of an object that is about to be destroyed: it exists (ENOENT) and nobody
     /// uses it (EBUSY).
-    pub(in crate::uverbs) fn unused(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
+    pub(crate) fn unused(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
         let Some(slot) = self.known(kind, handle) else { return refuse(libc::ENOENT) };
         if slot.users > 0 { refuse(libc::EBUSY) } else { Ok(slot.object.nic) }
     }
 
     /// Forgets an object.
-    pub(in crate::uverbs) fn remove(&mut self, handle: u32) -> Option<Object> {
+    pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
         let object = self.slots.get_mut(handle as usize)?.take()?.object;
         for used in &object.uses {
             if let Some(used) = self.slot(*used) {
@@ -123,7 +123,7 @@ impl Objects {
     }
 
     /// All with their handles.
-    pub(in crate::uverbs) fn iter(&self) -> impl Iterator<Item = (u32, &Object)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Object)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(handle, slot)| Some((handle as u32, &slot.as_ref()?.object)))
     }

@@ -10,11 +10,7 @@ use crate::uverbs::context::Context;
 use crate::uverbs::{Kernel, refuse};
 
 /// Makes a protection domain.
-pub(in crate::uverbs) fn alloc_pd(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn alloc_pd(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     call.request::<AllocPd>()?;
     context.objects.room()?;
     let nic = kernel.hca.alloc_pd();
@@ -26,17 +22,13 @@ pub(in crate::uverbs) fn alloc_pd(
 const PD_NUMBER_FIRST: u32 = 1;
 
 /// Gives it back.
-pub(in crate::uverbs) fn dealloc_pd(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn dealloc_pd(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     context.destroy(Kind::Pd, call.request::<DeallocPd>()?.pd_handle, kernel)?;
     Ok(Reply::default())
 }
 
 /// The same, by method.
-pub(in crate::uverbs) fn destroy_pd_method(
+pub(crate) fn destroy_pd_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -62,11 +54,7 @@ const RELAXED_ORDERING: u32 = 1 << 20;
 const PAGE_LEN: u64 = 4096;
 
 /// Registers memory.
-pub(in crate::uverbs) fn reg_mr(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn reg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: RegMr = call.request()?;
     let RegMr { start, length, hca_va, access_flags, .. } = request;
     if start % PAGE_LEN != hca_va % PAGE_LEN {
@@ -102,17 +90,13 @@ fn locked_len(start: u64, len: u64) -> Result<u64, Errno> {
 }
 
 /// Deregisters it.
-pub(in crate::uverbs) fn dereg_mr(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn dereg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     context.destroy(Kind::Mr, call.request::<DeregMr>()?.mr_handle, kernel)?;
     Ok(Reply::default())
 }
 
 /// The same, by method.
-pub(in crate::uverbs) fn destroy_mr_method(
+pub(crate) fn destroy_mr_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,

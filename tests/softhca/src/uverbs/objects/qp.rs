@@ -44,11 +44,7 @@ struct Made {
 }
 
 /// Makes a QP.
-pub(in crate::uverbs) fn create_qp(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn create_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: CreateQp = call.request()?;
     if request.is_srq != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -75,11 +71,7 @@ pub(in crate::uverbs) fn create_qp(
 }
 
 /// The same with flags or over a table.
-pub(in crate::uverbs) fn create_qp_ex(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn create_qp_ex(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: ExCreateQp = call.request()?;
     if request.comp_mask & !MASK_TABLE != 0 || request.reserved != 0 {
         return refuse(libc::EINVAL);
@@ -128,7 +120,7 @@ pub(in crate::uverbs) mod create {
 }
 
 /// The same by method.
-pub(in crate::uverbs) fn create_qp_method(
+pub(crate) fn create_qp_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,

@@ -20,11 +20,7 @@ mod mask {
 }
 
 /// Changes a QP's state.
-pub(in crate::uverbs) fn modify_qp(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn modify_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: ModifyQp = call.request()?;
     if request.attr_mask & !mask::STANDARD != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -34,11 +30,7 @@ pub(in crate::uverbs) fn modify_qp(
 }
 
 /// The same, also its rate.
-pub(in crate::uverbs) fn modify_qp_ex(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn modify_qp_ex(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: ExModifyQp = call.request()?;
     if request.base.attr_mask & !(mask::STANDARD | mask::RATE_LIMIT) != 0 || request.reserved != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -80,11 +72,7 @@ fn state(number: u8) -> Result<QpState, Errno> {
 }
 
 /// Tells a QP's state and limits.
-pub(in crate::uverbs) fn query_qp(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn query_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: QueryQp = call.request()?;
     let (state, cap) = kernel.hca.query_qp(context.objects.nic(Kind::Qp, request.qp_handle)?)?;
     Ok(Reply::core(&QueryQpResp {
@@ -101,11 +89,7 @@ pub(in crate::uverbs) fn query_qp(
 }
 
 /// Destroys a QP and says how many events it raised.
-pub(in crate::uverbs) fn destroy_qp(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn destroy_qp(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let destroyed = context.destroy(Kind::Qp, call.request::<DestroyQp>()?.qp_handle, kernel)?;
     Ok(Reply::core(&DestroyQpResp { events_reported: destroyed.async_events }))
 }
@@ -114,7 +98,7 @@ pub(in crate::uverbs) fn destroy_qp(
 pub(in crate::uverbs) const DESTROY_RESP: u16 = 1;
 
 /// The same by method.
-pub(in crate::uverbs) fn destroy_qp_method(
+pub(crate) fn destroy_qp_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,

@@ -56,14 +56,14 @@ pub(in crate::uverbs) struct Register(u32);
 
 impl Register {
     /// Its number as the client counts.
-    pub(in crate::uverbs) fn number(self) -> u32 {
+    pub(crate) fn number(self) -> u32 {
         self.0 / REGISTERS_A_PAGE * REGISTERS_A_PAGE_COUNTED + self.0 % REGISTERS_A_PAGE
     }
 }
 
 impl Uars {
     /// `pages` pages that come with a context.
-    pub(in crate::uverbs) fn new(pages: u32, hca: &mut Hca) -> Result<Self, Errno> {
+    pub(crate) fn new(pages: u32, hca: &mut Hca) -> Result<Self, Errno> {
         let mut uars = Self::default();
         for _ in 0..pages {
             match allocate(hca) {
@@ -79,7 +79,7 @@ impl Uars {
     }
 
     /// Gives all pages back.
-    pub(in crate::uverbs) fn free(&mut self, hca: &mut Hca) {
+    pub(crate) fn free(&mut self, hca: &mut Hca) {
         for index in self.first.drain(..).chain(std::mem::take(&mut self.later).into_values()) {
             hca.free_uar(index);
         }
@@ -87,7 +87,7 @@ impl Uars {
 
     /// Gives a queue a register of its own while there is one, then the first, which clients lock.
     /// `None` where the context came without pages.
-    pub(in crate::uverbs) fn take(&mut self) -> Option<(Register, u32)> {
+    pub(crate) fn take(&mut self) -> Option<(Register, u32)> {
         let free = (1..self.queues.len()).find(|place| self.queues[*place] == 0).unwrap_or(0);
         *self.queues.get_mut(free)? += 1;
         let page = self.first.get(free / REGISTERS_A_PAGE as usize)?;
@@ -95,14 +95,14 @@ impl Uars {
     }
 
     /// The queue went.
-    pub(in crate::uverbs) fn release(&mut self, register: Register) {
+    pub(crate) fn release(&mut self, register: Register) {
         if let Some(queues) = self.queues.get_mut(register.0 as usize) {
             *queues = queues.saturating_sub(1);
         }
     }
 
     /// The page of a register that the client chose among those that it mapped later.
-    pub(in crate::uverbs) fn later(&self, register: u32) -> Result<u32, Errno> {
+    pub(crate) fn later(&self, register: u32) -> Result<u32, Errno> {
         self.later.get(&(register / REGISTERS_A_PAGE)).copied().ok_or(errno(libc::EINVAL))
     }
 }
@@ -118,20 +118,14 @@ fn allocate(hca: &mut Hca) -> Result<u32, Errno> {
 
 impl Context {
     /// Whether a page is this session's.
-    pub(in crate::uverbs) fn owns_uar(&self, index: u32) -> bool {
+    pub(crate) fn owns_uar(&self, index: u32) -> bool {
         self.uars.first.contains(&index)
             || self.uars.later.values().any(|page| *page == index)
             || self.objects.iter().any(|(_, object)| object.kind == Kind::Uar && object.nic == index)
     }
 
     /// What `mmap` finds at `offset`.
-    pub(in crate::uverbs) fn mmap(
-        &mut self,
-        offset: u64,
-        len: usize,
-        writable: bool,
-        hca: &mut Hca,
-    ) -> Result<Mapping, Errno> {
+    pub(crate) fn mmap(&mut self, offset: u64, len: usize, writable: bool, hca: &mut Hca) -> Result<Mapping, Errno> {
         if !offset.is_multiple_of(PAGE_LEN) || len as u64 != PAGE_LEN {
             return refuse(libc::EINVAL);
         }
@@ -179,7 +173,7 @@ pub(in crate::uverbs) mod alloc {
 const TYPES: u64 = 2;
 
 /// Makes a page that is an object.
-pub(in crate::uverbs) fn alloc_uar_method(
+pub(crate) fn alloc_uar_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -198,7 +192,7 @@ pub(in crate::uverbs) fn alloc_uar_method(
 }
 
 /// Gives it back.
-pub(in crate::uverbs) fn destroy_uar_method(
+pub(crate) fn destroy_uar_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,

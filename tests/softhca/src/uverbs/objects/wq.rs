@@ -31,11 +31,7 @@ struct Wanted {
 }
 
 /// Makes a WQ.
-pub(in crate::uverbs) fn create_wq(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn create_wq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: ExCreateWq = call.request()?;
     if request.comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -78,7 +74,7 @@ pub(in crate::uverbs) mod create {
 }
 
 /// The same by method.
-pub(in crate::uverbs) fn create_wq_method(
+pub(crate) fn create_wq_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -168,11 +164,7 @@ mod mask {
 const STRIPPING: u32 = 1 << 0;
 
 /// Changes a WQ.
-pub(in crate::uverbs) fn modify_wq(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn modify_wq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: ExModifyWq = call.request()?;
     let named = |bit: u32| request.attr_mask & bit != 0;
     if request.attr_mask == 0 || request.attr_mask & !(mask::STATE | mask::CURRENT_STATE | mask::FLAGS) != 0 {
@@ -203,11 +195,7 @@ fn state(number: u32) -> Result<WqState, Errno> {
 }
 
 /// Destroys a WQ and says how many events it raised.
-pub(in crate::uverbs) fn destroy_wq(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn destroy_wq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: ExDestroyWq = call.request()?;
     if request.comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -225,7 +213,7 @@ pub(in crate::uverbs) fn destroy_wq(
 pub(in crate::uverbs) const DESTROY_RESP: u16 = 1;
 
 /// The same by method.
-pub(in crate::uverbs) fn destroy_wq_method(
+pub(crate) fn destroy_wq_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
@@ -238,11 +226,7 @@ pub(in crate::uverbs) fn destroy_wq_method(
 const TABLE_LOG_MAX: u32 = 13;
 
 /// Makes an indirection table.
-pub(in crate::uverbs) fn create_table(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn create_table(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request = ExCreateRwqIndTable::read(call.core);
     if request.comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -277,11 +261,7 @@ pub(in crate::uverbs) fn create_table(
 }
 
 /// Destroys it.
-pub(in crate::uverbs) fn destroy_table(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Call<'_>,
-) -> Result<Reply, Errno> {
+pub(crate) fn destroy_table(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: ExDestroyRwqIndTable = call.request()?;
     if request.comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
@@ -291,7 +271,7 @@ pub(in crate::uverbs) fn destroy_table(
 }
 
 /// The same by method.
-pub(in crate::uverbs) fn destroy_table_method(
+pub(crate) fn destroy_table_method(
     context: &mut Context,
     kernel: &mut Kernel<'_>,
     call: &Bundle,
