@@ -37,7 +37,7 @@ pub struct MrCreated {
 }
 
 /// A completion queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CqRequest {
     /// Entries of the ring: a power of two. (The command asks for one less; the front end rounds
     /// up.)

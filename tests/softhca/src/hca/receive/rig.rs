@@ -111,12 +111,7 @@ impl RxRig {
             ring: cq_ring,
             doorbell: cq_doorbell,
             entry_len: 64,
-            compression: None,
-            pad_128: false,
-            real_time: false,
-            ignore_overrun: false,
-            channel: None,
-            user_handle: 0,
+            ..CqRequest::default()
         };
         let cq = self.hca.create_cq(&request, memory).unwrap().handle;
         let ring = memory.reserve(u64::from(WQE_COUNT) * 16, 64);

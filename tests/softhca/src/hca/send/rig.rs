@@ -81,12 +81,8 @@ impl Rig {
                 ring: cq_ring,
                 doorbell: memory.reserve(8, 64),
                 entry_len: 64,
-                compression: None,
-                pad_128: false,
-                real_time: false,
                 ignore_overrun: true,
-                channel: None,
-                user_handle: 0,
+                ..CqRequest::default()
             },
             &memory,
         );

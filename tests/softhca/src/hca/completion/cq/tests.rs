@@ -22,12 +22,9 @@ fn request(memory: &PlainMemory, entries: u32, entry_len: u32) -> CqRequest {
         ring: memory.reserve(u64::from(entries * entry_len), 4096),
         doorbell: memory.reserve(64, 64),
         entry_len,
-        compression: None,
-        pad_128: false,
-        real_time: false,
-        ignore_overrun: false,
         channel: Some(CHANNEL),
         user_handle: HANDLE_OF_USER,
+        ..CqRequest::default()
     }
 }
 

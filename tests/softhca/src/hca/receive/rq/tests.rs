@@ -40,12 +40,7 @@ fn world_of(wqe_count: u32, wqe_shift: u32, striding: Option<Striding>) -> World
         ring: cq_ring,
         doorbell: memory.reserve(8, 8),
         entry_len: 64,
-        compression: None,
-        pad_128: false,
-        real_time: false,
-        ignore_overrun: false,
-        channel: None,
-        user_handle: 0,
+        ..CqRequest::default()
     };
     let ring = RqRing {
         ring: memory.reserve(u64::from(wqe_count) << wqe_shift, 4096),

@@ -16,12 +16,7 @@ fn world() -> World {
         ring: memory.reserve(16 * 64, 64),
         doorbell: memory.reserve(8, 8),
         entry_len: 64,
-        compression: None,
-        pad_128: false,
-        real_time: false,
-        ignore_overrun: false,
-        channel: None,
-        user_handle: 0,
+        ..CqRequest::default()
     };
     let ring = RqRing {
         ring: memory.reserve(16 * 16, 64),

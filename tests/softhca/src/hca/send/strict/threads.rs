@@ -264,12 +264,8 @@ fn driver<'m>(hca: &mut Hca, memory: &'m SharedMemory, uar: u32, register: u64) 
         ring: cq_ring,
         doorbell: cq_doorbell,
         entry_len: 64,
-        compression: None,
-        pad_128: false,
-        real_time: false,
         ignore_overrun: true,
-        channel: None,
-        user_handle: 0,
+        ..CqRequest::default()
     };
     let cq = hca.create_cq(&request, memory).unwrap().handle;
     let pd = hca.alloc_pd();
