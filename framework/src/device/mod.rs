@@ -34,6 +34,7 @@ pub(crate) mod conformance;
 pub mod either;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod fault;
+pub(crate) mod forward;
 pub mod memory;
 #[cfg(feature = "mlx5")]
 pub mod mlx5;

@@ -8,9 +8,9 @@ use super::rx::CaptureRx;
 use super::tap::Tap;
 use super::tx::CaptureTx;
 use crate::counters::Scope;
+use crate::device::forward::forward;
 use crate::device::pcap::{Outcome, Recorded, Writer};
-use crate::device::steering::{Rule, RuleId, SteerError};
-use crate::device::{Capabilities, Device, DeviceError, Queue};
+use crate::device::{Device, DeviceError, Queue};
 use crate::mem::{Layout, Pool, Sizing};
 
 /// The file and the frames to capture.
@@ -76,14 +76,6 @@ impl<D> CaptureDevice<D> {
 impl<D: Device> Device for CaptureDevice<D> {
     type Queue = CaptureQueue<D::Queue>;
 
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
     fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError> {
         let inner = self.inner.take_queue(idx)?;
         let path = path_of_queue(&self.config.path, idx);
@@ -94,13 +86,7 @@ impl<D: Device> Device for CaptureDevice<D> {
         Ok(CaptureQueue { inner, directions, epoch_ns, writer, outcome })
     }
 
-    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
-        self.inner.steer(rule, idx)
-    }
-
-    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
-        self.inner.unsteer(id)
-    }
+    forward!(inner: name, capabilities, steer, unsteer);
 }
 
 impl<Q: Queue> Queue for CaptureQueue<Q> {

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::tap::Tap;
-use crate::device::{RxQueue, RxState};
+use crate::device::RxQueue;
+use crate::device::forward::forward;
 use crate::mem::{Burst, Pool};
 use crate::time::Instant;
 
@@ -38,11 +39,5 @@ impl<R: RxQueue> RxQueue for CaptureRx<R> {
         received
     }
 
-    fn state(&self) -> RxState {
-        self.inner.state()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.inner.refresh_counters();
-    }
+    forward!(inner: state, refresh_counters);
 }

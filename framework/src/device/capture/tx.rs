@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::tap::Tap;
-use crate::device::{Offload, TxQueue, TxTimestamp};
+use crate::device::forward::forward;
+use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::time::Instant;
 
@@ -44,36 +45,10 @@ impl<T: TxQueue> TxQueue for CaptureTx<T> {
         posted
     }
 
-    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
-        self.inner.dry_run(mbuf, offload);
-    }
-
     fn ring_doorbell(&mut self, now: Instant) {
         self.tap.borrow_mut().set_now(now);
         self.inner.ring_doorbell(now);
     }
 
-    fn reap(&mut self) -> usize {
-        self.inner.reap()
-    }
-
-    fn room(&mut self) -> usize {
-        self.inner.room()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-
-    fn has_timestamps(&self) -> bool {
-        self.inner.has_timestamps()
-    }
-
-    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
-        self.inner.take_timestamp()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.inner.refresh_counters();
-    }
+    forward!(inner: dry_run, reap, room, in_flight, has_timestamps, take_timestamp, refresh_counters);
 }

@@ -8,8 +8,8 @@ use super::fate::Fates;
 use super::rx::FaultRx;
 use super::tx::FaultTx;
 use crate::counters::Scope;
-use crate::device::steering::{Rule, RuleId, SteerError};
-use crate::device::{Capabilities, Device, DeviceError, Queue};
+use crate::device::forward::forward;
+use crate::device::{Device, DeviceError, Queue};
 use crate::mem::{BURST_MAX, Layout, Pool, Sizing};
 
 /// A device whose queues have faults.
@@ -42,25 +42,11 @@ impl<D> FaultDevice<D> {
 impl<D: Device> Device for FaultDevice<D> {
     type Queue = FaultQueue<D::Queue>;
 
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
     fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError> {
         Ok(FaultQueue { inner: self.inner.take_queue(idx)?, idx, config: self.config })
     }
 
-    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
-        self.inner.steer(rule, idx)
-    }
-
-    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
-        self.inner.unsteer(id)
-    }
+    forward!(inner: name, capabilities, steer, unsteer);
 }
 
 impl<Q: Queue> Queue for FaultQueue<Q> {

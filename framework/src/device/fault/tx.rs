@@ -11,6 +11,7 @@ use super::holdback::{HELD_BACK_MAX, Holdback};
 use super::stamps::Stamps;
 use super::tally::Tally;
 use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::device::forward::forward;
 use crate::device::{Offload, TxQueue, TxTimestamp};
 use crate::mem::Mbuf;
 use crate::time::Instant;
@@ -189,10 +190,6 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         Ok(())
     }
 
-    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
-        self.inner.dry_run(mbuf, offload);
-    }
-
     fn ring_doorbell(&mut self, now: Instant) {
         self.now = now;
         self.release();
@@ -217,10 +214,6 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         self.inner.in_flight() + self.held_back.len()
     }
 
-    fn has_timestamps(&self) -> bool {
-        self.inner.has_timestamps()
-    }
-
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         while let Some(TxTimestamp { sequence, at }) = self.inner.take_timestamp() {
             if let Some(sequence) = self.stamps.translate(sequence) {
@@ -230,9 +223,7 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         None
     }
 
-    fn refresh_counters(&mut self) {
-        self.inner.refresh_counters();
-    }
+    forward!(inner: dry_run, has_timestamps, refresh_counters);
 }
 
 impl<T> Drop for FaultTx<T> {

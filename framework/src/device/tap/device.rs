@@ -12,8 +12,8 @@ use super::tx::TapTx;
 use crate::counters::{
     Content, Held, Publication, Scope, SetupError, check_app, default_directory, printable, since_epoch_ns,
 };
-use crate::device::steering::{Rule, RuleId, SteerError};
-use crate::device::{Capabilities, Device, DeviceError, Queue};
+use crate::device::forward::forward;
+use crate::device::{Device, DeviceError, Queue};
 use crate::mem::{Layout, Pool, Sizing};
 
 /// The place and size of a process's taps.
@@ -75,14 +75,6 @@ impl<D> TapDevice<D> {
 impl<D: Device> Device for TapDevice<D> {
     type Queue = TapQueue<D::Queue>;
 
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
     fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError> {
         let inner = self.inner.take_queue(idx)?;
         let shared = match share(&self.config, self.inner.name(), idx) {
@@ -95,13 +87,7 @@ impl<D: Device> Device for TapDevice<D> {
         Ok(TapQueue { inner, shared })
     }
 
-    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
-        self.inner.steer(rule, idx)
-    }
-
-    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
-        self.inner.unsteer(id)
-    }
+    forward!(inner: name, capabilities, steer, unsteer);
 }
 
 impl<Q: Queue> Queue for TapQueue<Q> {

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use super::recorder::Recorder;
-use crate::device::{RxQueue, RxState};
+use crate::device::RxQueue;
+use crate::device::forward::forward;
 use crate::mem::{Burst, Pool};
 use crate::time::Instant;
 
@@ -60,11 +61,5 @@ impl<R: RxQueue> RxQueue for TapRx<R> {
         received
     }
 
-    fn state(&self) -> RxState {
-        self.inner.state()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.inner.refresh_counters();
-    }
+    forward!(inner: state, refresh_counters);
 }

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::recorder::Recorder;
-use crate::device::{Offload, Preposted, TxQueue, TxTimestamp};
+use crate::device::forward::forward;
+use crate::device::{Offload, Preposted, TxQueue};
 use crate::mem::Mbuf;
-use crate::time::Instant;
 
 /// The send half of a tapped queue. It records each frame that the inner device accepts, as it was
 /// posted: before checksum insertion and segmentation. The time is that of the turn in which it was
@@ -62,10 +62,6 @@ impl<T: TxQueue> TxQueue for TapTx<T> {
         self.pass(mbuf, offload)
     }
 
-    fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
-        self.inner.dry_run(mbuf, offload);
-    }
-
     /// With a listener present no frame is preposted: each is recorded as it is posted.
     fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
         if self.tap.is_heard() { None } else { self.inner.prepost(frame) }
@@ -83,33 +79,5 @@ impl<T: TxQueue> TxQueue for TapTx<T> {
         is_fired
     }
 
-    #[inline]
-    fn ring_doorbell(&mut self, now: Instant) {
-        self.inner.ring_doorbell(now);
-    }
-
-    #[inline]
-    fn reap(&mut self) -> usize {
-        self.inner.reap()
-    }
-
-    fn room(&mut self) -> usize {
-        self.inner.room()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-
-    fn has_timestamps(&self) -> bool {
-        self.inner.has_timestamps()
-    }
-
-    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
-        self.inner.take_timestamp()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.inner.refresh_counters();
-    }
+    forward!(inner: dry_run, ring_doorbell, reap, room, in_flight, has_timestamps, take_timestamp, refresh_counters);
 }

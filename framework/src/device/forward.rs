@@ -1,0 +1,88 @@
+//! What a device around another one hands on unchanged, by the names of the methods.
+//!
+//! A wrapper lists what it does not touch, so a reader sees at once what it does. Nothing is handed
+//! on by itself: a method of the traits that has a default would otherwise be forgotten unseen.
+
+/// Inside of an implementation of [`Device`](super::Device), [`RxQueue`](super::RxQueue) or
+/// [`TxQueue`](super::TxQueue): `forward!(inner: reap, room);` writes these methods, each a call of
+/// the same one of the field `inner`.
+macro_rules! forward {
+    ($inner:ident: $($method:ident),+) => { $($crate::device::forward::forward!(@ $method $inner);)+ };
+
+    (@ name $inner:ident) => {
+        fn name(&self) -> &str {
+            self.$inner.name()
+        }
+    };
+    (@ capabilities $inner:ident) => {
+        fn capabilities(&self) -> $crate::device::Capabilities {
+            self.$inner.capabilities()
+        }
+    };
+    (@ steer $inner:ident) => {
+        fn steer(
+            &mut self,
+            rule: &$crate::device::steering::Rule,
+            idx: u16,
+        ) -> Result<$crate::device::steering::RuleId, $crate::device::steering::SteerError> {
+            self.$inner.steer(rule, idx)
+        }
+    };
+    (@ unsteer $inner:ident) => {
+        fn unsteer(
+            &mut self,
+            id: $crate::device::steering::RuleId,
+        ) -> Result<(), $crate::device::steering::SteerError> {
+            self.$inner.unsteer(id)
+        }
+    };
+    (@ state $inner:ident) => {
+        fn state(&self) -> $crate::device::RxState {
+            self.$inner.state()
+        }
+    };
+    (@ refresh_counters $inner:ident) => {
+        fn refresh_counters(&mut self) {
+            self.$inner.refresh_counters();
+        }
+    };
+    (@ dry_run $inner:ident) => {
+        fn dry_run(&mut self, mbuf: $crate::mem::Mbuf, offload: $crate::device::Offload) {
+            self.$inner.dry_run(mbuf, offload);
+        }
+    };
+    (@ ring_doorbell $inner:ident) => {
+        #[inline]
+        fn ring_doorbell(&mut self, now: $crate::time::Instant) {
+            self.$inner.ring_doorbell(now);
+        }
+    };
+    (@ reap $inner:ident) => {
+        #[inline]
+        fn reap(&mut self) -> usize {
+            self.$inner.reap()
+        }
+    };
+    (@ room $inner:ident) => {
+        fn room(&mut self) -> usize {
+            self.$inner.room()
+        }
+    };
+    (@ in_flight $inner:ident) => {
+        fn in_flight(&self) -> usize {
+            self.$inner.in_flight()
+        }
+    };
+    (@ has_timestamps $inner:ident) => {
+        fn has_timestamps(&self) -> bool {
+            self.$inner.has_timestamps()
+        }
+    };
+    (@ take_timestamp $inner:ident) => {
+        fn take_timestamp(&mut self) -> Option<$crate::device::TxTimestamp> {
+            self.$inner.take_timestamp()
+        }
+    };
+}
+
+pub(crate) use forward;
