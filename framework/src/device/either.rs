@@ -154,46 +154,16 @@ impl<L: TxQueue, R: TxQueue> TxQueue for Either<L, R> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // a panic here is the report
-
     use super::*;
-    use crate::counters::Block;
-    use crate::device::conformance::{Link, Rig, assert_conforms};
-    use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
-
-    const SLOTS: u32 = 64;
-
-    type Wire = Either<MemoryDevice, MemoryDevice>;
-
-    /// A memory link with a device of each kind at its ends.
-    struct Mixed;
-
-    impl Rig for Mixed {
-        fn link(&mut self, buffers: usize) -> Link {
-            let (near, far) = pair("wire", MemoryConfig { slots: SLOTS, ..MemoryConfig::default() });
-            let (mut near, mut far): (Wire, Wire) = (Either::Left(near), Either::Right(far));
-            let block = Block::heap();
-            let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
-            let (near_rx, tx) = near.take_queue(0).unwrap().open(&tx_pool, &block.scope("near")).unwrap();
-            let (rx, far_tx) = far.take_queue(0).unwrap().open(&rx_pool, &block.scope("far")).unwrap();
-            let dropped = move || {
-                let _open = (&near_rx, &far_tx);
-                block.snapshot().count("near/tx/drop/too_long").unwrap()
-            };
-            Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped: Box::new(dropped) }
-        }
-
-        fn frame_len_max(&self) -> usize {
-            MemoryConfig::default().frame_len_max
-        }
-
-        fn ring_len(&self) -> Option<usize> {
-            Some(SLOTS as usize)
-        }
-    }
+    use crate::device::conformance::assert_conforms;
+    use crate::device::memory::MemoryDevice;
+    use crate::device::wire_rig::{WireRig, wire};
 
     #[test]
     fn either_conforms_as_what_it_is() {
-        assert_conforms(&mut Mixed);
+        assert_conforms(&mut WireRig::new(|| {
+            let (near, far) = wire();
+            (Either::Left(near), Either::<_, MemoryDevice>::Right(far))
+        }));
     }
 }

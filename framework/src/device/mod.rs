@@ -49,6 +49,8 @@ pub mod steering;
 mod sys;
 pub mod tap;
 mod tx_timestamps;
+#[cfg(test)]
+mod wire_rig;
 
 use core::fmt;
 use core::num::NonZeroU64;

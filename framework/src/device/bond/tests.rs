@@ -2,14 +2,13 @@
 
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::{Link, Rig, assert_conforms};
-use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
+use crate::device::conformance::assert_conforms;
+use crate::device::memory::{MemoryDevice, MemoryRx, MemoryTx};
 use crate::device::steering::Rule;
+use crate::device::wire_rig::{self, WireRig};
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{Burst, Pool};
 use crate::time::Instant;
-
-const SLOTS: u32 = 64;
 
 /// Two bonds, whose legs are connected each with its like.
 struct Wire {
@@ -22,8 +21,7 @@ struct Wire {
 }
 
 fn devices() -> (BondDevice<MemoryDevice>, BondDevice<MemoryDevice>) {
-    let wire = || pair("wire", MemoryConfig { slots: SLOTS, ..MemoryConfig::default() });
-    let (near, far) = [wire(), wire()].into_iter().unzip();
+    let (near, far) = [wire_rig::wire(), wire_rig::wire()].into_iter().unzip();
     (BondDevice::new("near", near).unwrap(), BondDevice::new("far", far).unwrap())
 }
 
@@ -93,42 +91,7 @@ fn rule_that_a_leg_refuses_is_on_none() {
     assert!(is_refused && near.unsteer(crate::device::steering::RuleId(0)).is_err());
 }
 
-struct Bonded;
-
-impl Rig for Bonded {
-    fn link(&mut self, buffers: usize) -> Link {
-        let block = Block::heap();
-        let (mut near, mut far) = devices();
-        let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
-        let (near_rx, tx) = near.take_queue(0).unwrap().open(&tx_pool, &block.scope("near")).unwrap();
-        let (rx, far_tx) = far.take_queue(0).unwrap().open(&rx_pool, &block.scope("far")).unwrap();
-        let dropped = Box::new(move || {
-            let _open = (&near_rx, &far_tx);
-            let snapshot = block.snapshot();
-            let names = ["near/leg0/tx/drop/too_long", "far/leg0/rx/drop/too_long"];
-            names.iter().map(|name| snapshot.count(name).unwrap()).sum()
-        });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
-    }
-
-    fn frame_len_max(&self) -> usize {
-        devices().0.capabilities().frame_len_max
-    }
-
-    fn ring_len(&self) -> Option<usize> {
-        Some(SLOTS as usize)
-    }
-
-    fn tx_segments_max(&self) -> usize {
-        devices().0.capabilities().tx_segments_max
-    }
-
-    fn inserts_vlan(&self) -> bool {
-        devices().0.capabilities().tx.vlan
-    }
-}
-
 #[test]
 fn bond_conforms() {
-    assert_conforms(&mut Bonded);
+    assert_conforms(&mut WireRig::new(devices));
 }

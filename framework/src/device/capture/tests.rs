@@ -2,23 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::{Link, Rig, assert_conforms};
+use crate::device::conformance::assert_conforms;
 use crate::device::fault::{FaultConfig, FaultDevice, Faults};
-use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
 use crate::device::pcap::{PcapConfig, PcapDevice, Reader, Writer};
+use crate::device::wire_rig::{SLOTS, WireRig, wire};
 use crate::device::{Device, Offload, Queue, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::{Instant, UnixTime};
-
-const SLOTS: u32 = 64;
-
-fn wire() -> (MemoryDevice, MemoryDevice) {
-    pair("wire", MemoryConfig { slots: SLOTS, ..MemoryConfig::default() })
-}
 
 fn tapped<D: Device>(inner: D, path: PathBuf, directions: Directions) -> CaptureDevice<D> {
     CaptureDevice::new(inner, CaptureConfig { path, directions, epoch_ns: 1_000_000 })
@@ -47,49 +39,15 @@ fn drain(rx: &mut impl RxQueue, pool: &Pool, now: Instant) -> Vec<(Option<u64>, 
     frames
 }
 
-struct CaptureRig(TempDir, usize);
-
-impl Rig for CaptureRig {
-    fn link(&mut self, buffers: usize) -> Link {
-        self.1 += 1;
-        let block = Block::heap();
-        let (near, far) = wire();
-        let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
-        let open = |device, pool: &Pool, scope: &str| {
-            let path = self.0.path().join(format!("{}.{scope}", self.1));
-            let queue = tapped(device, path, Directions::Both).take_queue(0).unwrap();
-            queue.open(pool, &block.scope(scope)).unwrap()
-        };
-        let (near_rx, tx) = open(near, &tx_pool, "near");
-        let (rx, far_tx) = open(far, &rx_pool, "far");
-        let dropped = Box::new(move || {
-            let _open = (&near_rx, &far_tx);
-            let snapshot = block.snapshot();
-            ["near/tx/drop/too_long", "far/rx/drop/too_long"].iter().map(|name| snapshot.count(name).unwrap()).sum()
-        });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
-    }
-
-    fn frame_len_max(&self) -> usize {
-        MemoryConfig::default().frame_len_max
-    }
-
-    fn ring_len(&self) -> Option<usize> {
-        Some(SLOTS as usize)
-    }
-
-    fn tx_segments_max(&self) -> usize {
-        usize::MAX
-    }
-
-    fn inserts_vlan(&self) -> bool {
-        true
-    }
-}
-
 #[test]
 fn tapped_device_conforms() {
-    assert_conforms(&mut CaptureRig(tempfile::tempdir().unwrap(), 0));
+    let (folder, mut links) = (tempfile::tempdir().unwrap(), 0);
+    assert_conforms(&mut WireRig::new(move || {
+        links += 1;
+        let path = |end| folder.path().join(format!("{links}.{end}"));
+        let (near, far) = wire();
+        (tapped(near, path("near"), Directions::Both), tapped(far, path("far"), Directions::Both))
+    }));
 }
 
 #[test]

@@ -7,13 +7,12 @@ use super::damage::Stock;
 use super::fate::Fates;
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::{Link, Rig, assert_conforms};
+use crate::device::conformance::assert_conforms;
 use crate::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
+use crate::device::wire_rig::{self, SLOTS, WireRig};
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue, TxTimestamp};
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::{Duration, Instant, UnixTime};
-
-const SLOTS: u32 = 64;
 
 /// Two ports with the same faults on one wire.
 struct Wire {
@@ -25,7 +24,7 @@ struct Wire {
 
 fn wire(config: FaultConfig) -> Wire {
     let (pool, block) = (Pool::heap(1_024).unwrap(), Block::heap());
-    let (near, far) = pair("wire", MemoryConfig { slots: SLOTS, ..MemoryConfig::default() });
+    let (near, far) = wire_rig::wire();
     let open = |device, scope| {
         let queue = FaultDevice::new(device, config).unwrap().take_queue(0).unwrap();
         queue.open(&pool, &block.scope(scope)).unwrap()
@@ -114,47 +113,13 @@ const ALL: Faults = Faults {
     ..Faults::NONE
 };
 
-struct FaultRig;
-
-impl Rig for FaultRig {
-    fn link(&mut self, buffers: usize) -> Link {
-        let block = Block::heap();
-        let (near, far) = pair("wire", MemoryConfig { slots: SLOTS, ..MemoryConfig::default() });
-        let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
-        let open = |device, pool: &Pool, scope| {
-            let queue = FaultDevice::new(device, FaultConfig::default()).unwrap().take_queue(0).unwrap();
-            queue.open(pool, &block.scope(scope)).unwrap()
-        };
-        let (near_rx, tx) = open(near, &tx_pool, "near");
-        let (rx, far_tx) = open(far, &rx_pool, "far");
-        let dropped = Box::new(move || {
-            let _open = (&near_rx, &far_tx);
-            let snapshot = block.snapshot();
-            ["near/tx/drop/too_long", "far/rx/drop/too_long"].iter().map(|name| snapshot.count(name).unwrap()).sum()
-        });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
-    }
-
-    fn frame_len_max(&self) -> usize {
-        MemoryConfig::default().frame_len_max
-    }
-
-    fn ring_len(&self) -> Option<usize> {
-        Some(SLOTS as usize)
-    }
-
-    fn tx_segments_max(&self) -> usize {
-        usize::MAX
-    }
-
-    fn inserts_vlan(&self) -> bool {
-        true
-    }
-}
-
 #[test]
 fn wrapper_without_faults_conforms() {
-    assert_conforms(&mut FaultRig);
+    let faultless = |device| FaultDevice::new(device, FaultConfig::default()).unwrap();
+    assert_conforms(&mut WireRig::new(move || {
+        let (near, far) = wire_rig::wire();
+        (faultless(near), faultless(far))
+    }));
 }
 
 #[test]

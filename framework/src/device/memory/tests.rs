@@ -2,8 +2,9 @@ use std::thread;
 
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::{Link, Rig, assert_conforms};
+use crate::device::conformance::assert_conforms;
 use crate::device::steering::{Rule, SteerError};
+use crate::device::wire_rig::WireRig;
 use crate::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, ChecksumStatus, Pool};
 use crate::time::Instant;
@@ -16,47 +17,11 @@ fn config() -> MemoryConfig {
     MemoryConfig { slots: SLOTS, frame_len_max: if cfg!(miri) { 256 } else { usual.frame_len_max }, ..usual }
 }
 
-struct MemoryRig(MemoryConfig);
-
-impl Rig for MemoryRig {
-    fn link(&mut self, buffers: usize) -> Link {
-        let block = Block::heap();
-        let (mut near, mut far) = pair("wire", self.0);
-        let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
-        let (near_rx, tx) = near.take_queue(0).unwrap().open(&tx_pool, &block.scope("near")).unwrap();
-        let (rx, far_tx) = far.take_queue(0).unwrap().open(&rx_pool, &block.scope("far")).unwrap();
-        let dropped = Box::new(move || {
-            let _open = (&near_rx, &far_tx);
-            let snapshot = block.snapshot();
-            ["near/tx/drop/too_long", "near/tx/drop/offload_unsupported", "far/rx/drop/not_steered"]
-                .iter()
-                .map(|name| snapshot.count(name).unwrap())
-                .sum()
-        });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
-    }
-
-    fn frame_len_max(&self) -> usize {
-        config().frame_len_max
-    }
-
-    fn ring_len(&self) -> Option<usize> {
-        Some(SLOTS as usize)
-    }
-
-    fn tx_segments_max(&self) -> usize {
-        usize::MAX
-    }
-
-    fn inserts_vlan(&self) -> bool {
-        true
-    }
-}
-
 #[test]
 fn memory_device_conforms() {
-    assert_conforms(&mut MemoryRig(config()));
-    assert_conforms(&mut MemoryRig(MemoryConfig { segments: true, ..config() }));
+    for config in [config(), MemoryConfig { segments: true, ..config() }] {
+        assert_conforms(&mut WireRig::of(config, move || pair("wire", config)));
+    }
 }
 
 /// Two ports, opened on this thread with one pool.

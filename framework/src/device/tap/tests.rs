@@ -2,22 +2,18 @@
 //! die.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::rc::Rc;
 
 use tempfile::TempDir;
 
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::{Link, Rig, assert_conforms};
-use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
+use crate::device::conformance::assert_conforms;
+use crate::device::memory::{MemoryRx, MemoryTx};
+use crate::device::wire_rig::{SLOTS, WireRig, wire};
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::{Duration, Instant};
-
-const SLOTS: u32 = 64;
-
-fn wire() -> (MemoryDevice, MemoryDevice) {
-    pair("wire", MemoryConfig { slots: SLOTS, ..MemoryConfig::default() })
-}
 
 fn config(directory: &TempDir) -> TapConfig {
     TapConfig { directory: directory.path().to_owned(), ring_len: 0, ..TapConfig::new("app") }
@@ -100,55 +96,23 @@ fn read_all(listener: &mut Listener) -> Vec<Seen> {
     seen
 }
 
-struct TapRig {
-    directory: TempDir,
-    listens: bool,
-}
-
-impl Rig for TapRig {
-    fn link(&mut self, buffers: usize) -> Link {
-        let block = Block::heap();
-        let (near, far) = wire();
-        let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
-        let open = |device, pool: &Pool, scope: &str| {
-            let queue = TapDevice::new(device, config(&self.directory)).take_queue(0).unwrap();
-            queue.open(pool, &block.scope(scope)).unwrap()
-        };
-        let ((mut near_rx, tx), (rx, far_tx)) = (open(near, &tx_pool, "near"), open(far, &rx_pool, "far"));
-        let taps = Tapped::list(self.directory.path()).unwrap().running;
-        let listeners: Vec<_> = taps.into_iter().take_while(|_| self.listens).map(|tap| tap.listen(64)).collect();
-        // The send half learns of its listener when the receive half is polled, which the suite
-        // does not do.
-        near_rx.receive(&mut Burst::new(), 32, &tx_pool, Instant::ZERO);
-        let dropped = Box::new(move || {
-            let _open = (&near_rx, &far_tx, &listeners);
-            let snapshot = block.snapshot();
-            ["near/tx/drop/too_long", "far/rx/drop/too_long"].iter().map(|name| snapshot.count(name).unwrap()).sum()
-        });
-        Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
-    }
-
-    fn frame_len_max(&self) -> usize {
-        MemoryConfig::default().frame_len_max
-    }
-
-    fn ring_len(&self) -> Option<usize> {
-        Some(SLOTS as usize)
-    }
-
-    fn tx_segments_max(&self) -> usize {
-        usize::MAX
-    }
-
-    fn inserts_vlan(&self) -> bool {
-        true
-    }
-}
-
 #[test]
 fn tapped_device_conforms_whether_somebody_listens_or_not() {
     for listens in [false, true] {
-        assert_conforms(&mut TapRig { directory: tempfile::tempdir().unwrap(), listens });
+        let directory = Rc::new(tempfile::tempdir().unwrap());
+        let folder = Rc::clone(&directory);
+        let rig = WireRig::new(move || {
+            let (near, far) = wire();
+            (TapDevice::new(near, config(&folder)), TapDevice::new(far, config(&folder)))
+        });
+        assert_conforms(&mut rig.once_open(move |near_rx, pool| {
+            let taps = Tapped::list(directory.path()).unwrap().running;
+            let listeners: Vec<_> = taps.into_iter().take_while(|_| listens).map(|tap| tap.listen(64)).collect();
+            // The send half learns of its listener when the receive half is polled, which the suite
+            // does not do.
+            near_rx.receive(&mut Burst::new(), 32, pool, Instant::ZERO);
+            Box::new(listeners)
+        }));
     }
 }
 

@@ -1,0 +1,90 @@
+//! The suite's rig for memory ports and for whatever stands around them: wrappers, bonds, one of
+//! two kinds of device.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use core::any::Any;
+
+use super::conformance::{Link, Rig};
+use super::memory::{MemoryConfig, MemoryDevice, pair};
+use super::{Device, Queue};
+use crate::counters::Block;
+use crate::mem::Pool;
+
+/// Slots of a ring.
+pub(super) const SLOTS: u32 = 64;
+
+/// Two ports on a wire in memory.
+pub(super) fn wire() -> (MemoryDevice, MemoryDevice) {
+    pair("wire", config())
+}
+
+fn config() -> MemoryConfig {
+    MemoryConfig { slots: SLOTS, ..MemoryConfig::default() }
+}
+
+type RxOf<D> = <<D as Device>::Queue as Queue>::Rx;
+type Opened<D> = dyn FnMut(&mut RxOf<D>, &Pool) -> Box<dyn Any>;
+
+/// Makes links of which each end is a `D`.
+pub(super) struct WireRig<D: Device> {
+    config: MemoryConfig,
+    ends: Box<dyn FnMut() -> (D, D)>,
+    opened: Box<Opened<D>>,
+}
+
+impl<D: Device> WireRig<D> {
+    /// `ends` makes both ends, around the ports of [`wire`].
+    pub(super) fn new(ends: impl FnMut() -> (D, D) + 'static) -> Self {
+        Self::of(config(), ends)
+    }
+
+    /// The same around ports that `config` describes.
+    pub(super) fn of(config: MemoryConfig, ends: impl FnMut() -> (D, D) + 'static) -> Self {
+        Self { config, ends: Box::new(ends), opened: Box::new(|_, _| Box::new(())) }
+    }
+
+    /// Calls `opened` with the sender's receiving half once both ends are open; what it gives is
+    /// kept for as long as the link.
+    pub(super) fn once_open(mut self, opened: impl FnMut(&mut RxOf<D>, &Pool) -> Box<dyn Any> + 'static) -> Self {
+        self.opened = Box::new(opened);
+        self
+    }
+}
+
+impl<D: Device> Rig for WireRig<D>
+where
+    RxOf<D>: 'static,
+    <D::Queue as Queue>::Tx: 'static,
+{
+    fn link(&mut self, buffers: usize) -> Link {
+        let block = Block::heap();
+        let (mut near, mut far) = (self.ends)();
+        let (tx_pool, rx_pool) = (Pool::heap(buffers).unwrap(), Pool::heap(buffers).unwrap());
+        let (mut near_rx, tx) = near.take_queue(0).unwrap().open(&tx_pool, &block.scope("near")).unwrap();
+        let (rx, far_tx) = far.take_queue(0).unwrap().open(&rx_pool, &block.scope("far")).unwrap();
+        let kept = (self.opened)(&mut near_rx, &tx_pool);
+        let dropped = Box::new(move || {
+            let _open = (&near_rx, &far_tx, &kept);
+            let snapshot = block.snapshot();
+            let drops = snapshot.samples.iter().filter(|sample| sample.name.contains("/drop/"));
+            drops.map(|sample| snapshot.count(&sample.name).unwrap()).sum()
+        });
+        Link { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }
+    }
+
+    fn frame_len_max(&self) -> usize {
+        self.config.frame_len_max
+    }
+
+    fn ring_len(&self) -> Option<usize> {
+        Some(self.config.slots as usize)
+    }
+
+    fn tx_segments_max(&self) -> usize {
+        usize::MAX
+    }
+
+    fn inserts_vlan(&self) -> bool {
+        true
+    }
+}
