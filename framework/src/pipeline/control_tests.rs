@@ -5,12 +5,11 @@ use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
 use super::*;
-use crate::counters::{Block, Scope};
-use crate::device::{Offload, TxQueue};
-use crate::mem::{Mbuf, Pool};
+use crate::counters::Scope;
+use crate::mem::Mbuf;
 use crate::proto::{
     Asker, ConsumerId, ErrorLimit, FlowErrorKind, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix,
-    LearnFrom, NeighborConfig, NeighborRequest, Sharing, SocketCapacity, Timers, TokenBucket, UdpSockets,
+    LearnFrom, NeighborConfig, NeighborRequest, Sharing, TokenBucket,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::icmpv4::{Echo, TimeExceeded, Unreachable};
@@ -45,51 +44,12 @@ impl App for Recorder {
     }
 }
 
-struct Outbox {
-    frames: Vec<Mbuf>,
-    room: usize,
-}
-
-impl TxQueue for Outbox {
-    fn post(&mut self, mbuf: Mbuf, _: Offload) -> Result<(), Mbuf> {
-        if self.room() == 0 {
-            return Err(mbuf);
-        }
-        self.frames.push(mbuf);
-        Ok(())
-    }
-    fn ring_doorbell(&mut self, _: Instant) {}
-    fn reap(&mut self) -> usize {
-        0
-    }
-    fn room(&mut self) -> usize {
-        self.room - self.frames.len()
-    }
-    fn in_flight(&self) -> usize {
-        self.frames.len()
-    }
-    fn refresh_counters(&mut self) {}
-}
-
 /// `N` is the node under test, behind the Ethernet node.
-struct Rig<N> {
-    node: N,
-    app: Recorder,
-    host: Host,
-    sockets: UdpSockets,
-    egress: Egress,
-    outbox: Outbox,
-    now: Instant,
-    block: Block,
-    pool: Pool,
-}
+type Rig<N> = bench::Bench<N, Recorder>;
 
 type Stack = HostStack;
 
-fn rig<N>(node: impl FnOnce(&Host, &Scope) -> N) -> Rig<N> {
-    let seed = HashSeed::new(3, 4);
-    let block = Block::heap();
-    let scope = block.scope("worker0");
+fn rig<N: Node<Recorder>>(node: impl FnOnce(&Host, &Scope) -> N) -> Rig<N> {
     let config = HostConfig {
         interface: InterfaceId(0),
         mac: STATION,
@@ -101,21 +61,8 @@ fn rig<N>(node: impl FnOnce(&Host, &Scope) -> N) -> Rig<N> {
     };
     let mut host = Host::new(config, HashSeed::new(1, 2)).unwrap();
     host.apply(HostEvent::AddressAdded(Ipv4Prefix::new(OURS, 24).unwrap())).unwrap();
-    let sockets = UdpSockets::new(SocketCapacity::default(), HashSeed::new(3, 4));
-    Rig {
-        node: node(&host, &scope),
-        app: Recorder::default(),
-        host,
-        sockets,
-        egress: Egress::new(
-            EgressConfig { errors: Some(ErrorLimit::new(TokenBucket::new(10, 2))), ..EgressConfig::host(seed) },
-            &scope,
-        ),
-        outbox: Outbox { frames: Vec::new(), room: 64 },
-        now: Instant::from_nanos(1_000),
-        block,
-        pool: Pool::heap(256).unwrap(),
-    }
+    let errors = Some(ErrorLimit::new(TokenBucket::new(10, 2)));
+    Rig::new(host, Recorder::default(), EgressConfig { errors, ..EgressConfig::host(HashSeed::new(3, 4)) }, node)
 }
 
 fn stack() -> Rig<Stack> {
@@ -130,25 +77,6 @@ fn stack_with(icmp: IcmpConfig) -> Rig<Stack> {
 }
 
 impl<N: Node<Recorder>> Rig<N> {
-    fn cx<T>(&mut self, act: impl FnOnce(&mut N, &mut Recorder, &mut Cx<'_>) -> T) -> T {
-        let mut cx = Cx {
-            now: self.now,
-            pool: &self.pool,
-            host: &mut self.host,
-            sockets: &mut self.sockets,
-            tcp: &mut tcp::TcpSockets::none(),
-            timers: &mut Timers::new(1),
-            egress: &mut self.egress,
-            tx: &mut self.outbox,
-        };
-        act(&mut self.node, &mut self.app, &mut cx)
-    }
-
-    fn push(&mut self, frame: &[u8]) {
-        let mbuf = self.pool.alloc_copy(frame).unwrap();
-        self.cx(|node, app, cx| node.push(mbuf, app, cx));
-    }
-
     /// A turn without frames.
     fn tick(&mut self) {
         self.cx(|node, app, cx| {
@@ -165,11 +93,6 @@ impl<N: Node<Recorder>> Rig<N> {
         }
     }
 
-    fn take_frames(&mut self) -> Vec<Vec<u8>> {
-        let frames = self.outbox.frames.drain(..);
-        frames.map(|mbuf| (mbuf.segments().flatten().copied().collect(), mbuf.free()).0).collect()
-    }
-
     /// The one frame that was posted.
     fn sent(&mut self) -> Vec<u8> {
         let mut frames = self.take_frames();
@@ -177,13 +100,9 @@ impl<N: Node<Recorder>> Rig<N> {
         frames.remove(0)
     }
 
-    fn count(&self, name: &str) -> u64 {
-        self.block.snapshot().count(&format!("worker0/{name}")).unwrap_or_else(|| panic!("no counter {name}"))
-    }
-
     /// Every buffer is back in the pool.
     fn assert_conserved(&self) {
-        let kept = self.node.kept() + self.egress.kept() + self.outbox.frames.len();
+        let kept = self.stack.kept() + self.egress.kept() + self.outbox.frames.len();
         assert_eq!((self.pool.in_use(), self.pool.unnamed()), (kept, 0));
     }
 }

@@ -57,6 +57,8 @@ pub use unhandled::Unhandled;
 pub use vlan_trunk::{VlanInterface, VlanTrunk};
 
 #[cfg(test)]
+mod bench;
+#[cfg(test)]
 mod control_tests;
 #[cfg(test)]
 mod tests;

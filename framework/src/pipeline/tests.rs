@@ -3,15 +3,10 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::*;
-use crate::counters::Block;
-use crate::device::{Offload, TxQueue};
+use crate::device::Offload;
 use crate::mem::{ChecksumStatus, Held, Mbuf, Pool};
-use crate::proto::HashSeed;
-use crate::proto::{
-    ConsumerId, Group, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing, SocketCapacity, Timers,
-    UdpSockets,
-};
-use crate::time::{Duration, Instant, UnixTime};
+use crate::proto::{ConsumerId, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, Sharing};
+use crate::time::{Duration, UnixTime};
 use crate::wire::checksum::Sum;
 use crate::wire::{MacAddr, VlanTags};
 
@@ -61,49 +56,6 @@ impl App for Recorder {
     }
 }
 
-/// A transmit queue that records frames, up to a limit.
-pub(super) struct Outbox {
-    pub(super) frames: Vec<Mbuf>,
-    pub(super) offloads: Vec<Offload>,
-    pub(super) room: usize,
-}
-
-impl TxQueue for Outbox {
-    fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        if self.room() == 0 {
-            return Err(mbuf);
-        }
-        self.frames.push(mbuf);
-        self.offloads.push(offload);
-        Ok(())
-    }
-    fn ring_doorbell(&mut self, _now: Instant) {}
-    fn reap(&mut self) -> usize {
-        0
-    }
-    fn room(&mut self) -> usize {
-        self.room - self.frames.len()
-    }
-    fn in_flight(&self) -> usize {
-        self.frames.len()
-    }
-
-    fn refresh_counters(&mut self) {}
-}
-
-struct Bench {
-    stack: UdpStack,
-    app: Recorder,
-    host: Host,
-    sockets: UdpSockets,
-    egress: Egress,
-    outbox: Outbox,
-    now: Instant,
-    pushed: u64,
-    block: Block,
-    pool: Pool,
-}
-
 pub(super) fn host() -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),
@@ -121,54 +73,20 @@ pub(super) fn host() -> Host {
     host
 }
 
+type Bench = bench::Bench<UdpStack, Recorder>;
+
 fn bench() -> Bench {
     bench_with(Some(STATION), Vlans::Any, UdpConfig::default())
 }
 
 fn bench_with(station: Option<MacAddr>, vlans: Vlans, udp: UdpConfig) -> Bench {
     let seed = HashSeed::new(3, 4);
-    let block = Block::heap();
-    let scope = block.scope("worker0");
-    let stack = udp_stack(StackConfig { station, vlans, ipv4: Ipv4Config::new(seed), udp }, &scope);
-    Bench {
-        stack,
-        app: Recorder::default(),
-        host: host(),
-        sockets: UdpSockets::new(SocketCapacity::default(), seed),
-        egress: Egress::new(EgressConfig::quiet(seed), &scope),
-        outbox: Outbox { frames: Vec::new(), offloads: Vec::new(), room: 64 },
-        now: Instant::from_nanos(1_000),
-        pushed: 0,
-        block,
-        pool: Pool::heap(256).unwrap(),
-    }
+    Bench::new(host(), Recorder::default(), EgressConfig::quiet(seed), |_, scope| {
+        udp_stack(StackConfig { station, vlans, ipv4: Ipv4Config::new(seed), udp }, scope)
+    })
 }
 
 impl Bench {
-    fn cx<T>(&mut self, act: impl FnOnce(&mut UdpStack, &mut Recorder, &mut Cx<'_>) -> T) -> T {
-        let mut cx = Cx {
-            now: self.now,
-            pool: &self.pool,
-            host: &mut self.host,
-            sockets: &mut self.sockets,
-            tcp: &mut tcp::TcpSockets::none(),
-            timers: &mut Timers::new(1),
-            egress: &mut self.egress,
-            tx: &mut self.outbox,
-        };
-        act(&mut self.stack, &mut self.app, &mut cx)
-    }
-
-    fn push(&mut self, frame: &[u8]) {
-        let mbuf = self.pool.alloc_copy(frame).unwrap();
-        self.push_mbuf(mbuf);
-    }
-
-    fn push_mbuf(&mut self, mbuf: Mbuf) {
-        self.pushed += 1;
-        self.cx(|stack, app, cx| stack.push(mbuf, app, cx));
-    }
-
     fn tick(&mut self, after: Duration) {
         self.now += after;
         self.cx(Node::tick);
@@ -186,25 +104,10 @@ impl Bench {
         self.take_frames()
     }
 
-    fn take_frames(&mut self) -> Vec<Vec<u8>> {
-        let frames = self.outbox.frames.drain(..);
-        frames.map(|mbuf| (mbuf.segments().flatten().copied().collect(), mbuf.free()).0).collect()
-    }
-
-    fn count(&self, name: &str) -> u64 {
-        self.block.snapshot().count(&format!("worker0/{name}")).unwrap_or_else(|| panic!("no counter {name}"))
-    }
-
     /// received = delivered + Σ named drops + merged into others + still held; and every buffer is
     /// back in the pool.
     fn assert_conserved(&self) {
-        let snapshot = self.block.snapshot();
-        let dropped: u64 = snapshot
-            .samples
-            .iter()
-            .filter(|sample| sample.name.contains("/drop/") && !sample.name.contains("/egress/"))
-            .map(|sample| snapshot.count(&sample.name).unwrap())
-            .sum();
+        let dropped = self.dropped(|name| !name.contains("/egress/"));
         let delivered = self.count("udp/datagrams") + self.count("ipv4/fragments_merged");
         let kept = Node::<Recorder>::kept(&self.stack);
         assert_eq!(self.pushed, delivered + dropped + kept as u64);

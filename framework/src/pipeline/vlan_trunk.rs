@@ -158,7 +158,8 @@ mod tests {
     use super::*;
     use crate::counters::Block;
     use crate::mem::Pool;
-    use crate::pipeline::tests::{ANNE, Outbox};
+    use crate::pipeline::bench::Outbox;
+    use crate::pipeline::tests::ANNE;
     use crate::pipeline::*;
     use crate::proto::{
         Group, HashSeed, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, Timers, UdpSockets,
@@ -247,7 +248,7 @@ mod tests {
             host: host(99, VlanTags::NONE),
             egress: Egress::new(EgressConfig::quiet(seed), &scope),
             sockets: UdpSockets::new(SocketCapacity::default(), seed),
-            outbox: Outbox { frames: Vec::new(), offloads: Vec::new(), room: 64 },
+            outbox: Outbox::default(),
             pool: Pool::heap(32).unwrap(),
             block,
         }

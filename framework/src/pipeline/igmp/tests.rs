@@ -1,11 +1,8 @@
 use super::*;
 use crate::counters::Block;
-use crate::mem::Pool;
-use crate::pipeline::tests::{ANNE, BERT, GROUP, OURS, Outbox, PEER, PEER_STATION, Recorder, STATION, host, patched};
-use crate::pipeline::{
-    Egress, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpConfig, Unhandled, Vlans,
-};
-use crate::proto::{Group, HostEvent, Ipv4Prefix, SocketCapacity, Timers, UdpSockets};
+use crate::pipeline::tests::{ANNE, BERT, GROUP, OURS, PEER, PEER_STATION, Recorder, STATION, host, patched};
+use crate::pipeline::{EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Udp, UdpConfig, Unhandled, Vlans};
+use crate::proto::{Group, HostEvent, Ipv4Prefix};
 use crate::time::Duration;
 use crate::wire::igmp::{ALL_ROUTERS, IgmpSources, REPORT_V3_DESTINATION, RecordKind};
 use crate::wire::{EthernetFrame, VlanTag, VlanTags};
@@ -16,18 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const FOREIGN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// A stack that reports its sockets' groups, and the wire behind it.
-struct Bench {
-    stack: Stack,
-    app: Recorder,
-    host: Host,
-    sockets: UdpSockets,
-    egress: Egress,
-    outbox: Outbox,
-    now: Instant,
-    pushed: u64,
-    block: Block,
-    pool: Pool,
-}
+type Bench = crate::pipeline::bench::Bench<Stack, Recorder>;
 
 fn bench() -> Bench {
     bench_with(IgmpConfig::new(HashSeed::new(3, 4)))
@@ -35,52 +21,19 @@ fn bench() -> Bench {
 
 fn bench_with(config: IgmpConfig) -> Bench {
     let seed = HashSeed::new(3, 4);
-    let block = Block::heap();
-    let scope = block.scope("worker0");
-    let host = host();
-    let next = Ipv4Successors {
-        udp: Udp::new(UdpConfig::default(), &scope),
-        icmp: Unhandled::new("icmp", &scope),
-        igmp: Igmp::new(config, &host, &scope),
-        tcp: Unhandled::new("tcp", &scope),
-    };
-    let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, &scope);
-    let arp = Unhandled::new("arp", &scope);
-    Bench {
-        stack: Ethernet::new(Some(STATION), Vlans::Any, ipv4, arp, &scope),
-        app: Recorder::default(),
-        host,
-        sockets: UdpSockets::new(SocketCapacity::default(), seed),
-        egress: Egress::new(EgressConfig::quiet(seed), &scope),
-        outbox: Outbox { frames: Vec::new(), offloads: Vec::new(), room: 64 },
-        now: Instant::from_nanos(1_000),
-        pushed: 0,
-        block,
-        pool: Pool::heap(256).unwrap(),
-    }
+    Bench::new(host(), Recorder::default(), EgressConfig::quiet(seed), |host, scope| {
+        let next = Ipv4Successors {
+            udp: Udp::new(UdpConfig::default(), scope),
+            icmp: Unhandled::new("icmp", scope),
+            igmp: Igmp::new(config, host, scope),
+            tcp: Unhandled::new("tcp", scope),
+        };
+        let ipv4 = Ipv4::new(Ipv4Config::new(seed), next, scope);
+        Ethernet::new(Some(STATION), Vlans::Any, ipv4, Unhandled::new("arp", scope), scope)
+    })
 }
 
 impl Bench {
-    fn cx<T>(&mut self, act: impl FnOnce(&mut Stack, &mut Recorder, &mut Cx<'_>) -> T) -> T {
-        let mut cx = Cx {
-            now: self.now,
-            pool: &self.pool,
-            host: &mut self.host,
-            sockets: &mut self.sockets,
-            tcp: &mut crate::pipeline::tcp::TcpSockets::none(),
-            timers: &mut Timers::new(1),
-            egress: &mut self.egress,
-            tx: &mut self.outbox,
-        };
-        act(&mut self.stack, &mut self.app, &mut cx)
-    }
-
-    fn push(&mut self, frame: &[u8]) {
-        let mbuf = self.pool.alloc_copy(frame).unwrap();
-        self.pushed += 1;
-        self.cx(|stack, app, cx| stack.push(mbuf, app, cx));
-    }
-
     /// Frames sent in the ticks of one instant.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         for _ in 0..200 {
@@ -103,16 +56,9 @@ impl Bench {
         self.sockets.join(ANNE, Group::new(group, 9_000)).unwrap();
     }
 
-    fn count(&self, name: &str) -> u64 {
-        self.block.snapshot().count(&format!("worker0/{name}")).unwrap_or_else(|| panic!("no counter {name}"))
-    }
-
     /// received = accepted + Σ named drops, and every buffer is back in the pool.
     fn assert_conserved(&self) {
-        let snapshot = self.block.snapshot();
-        let drops = snapshot.samples.iter().filter(|sample| sample.name.contains("/drop/"));
-        let dropped: u64 = drops.map(|sample| snapshot.count(&sample.name).unwrap()).sum();
-        assert_eq!(self.pushed, self.count("igmp/messages") + dropped);
+        assert_eq!(self.pushed, self.count("igmp/messages") + self.dropped(|_| true));
         assert_eq!((self.pool.in_use(), self.pool.unnamed()), (self.outbox.frames.len(), 0));
     }
 }
