@@ -216,4 +216,28 @@ macro_rules! message_set {
     };
 }
 
-pub(crate) use {layouts, message_set};
+/// Declares a decoder without state, of a feed whose messages begin with their type. The
+/// function `event` of the same file makes an event of a message.
+macro_rules! stateless_codec {
+    ($(#[$doc:meta])* $name:ident, $text:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $name;
+
+        impl $crate::codec::Codec for $name {
+            const NAME: &'static str = $text;
+
+            #[inline]
+            fn kind(message: &[u8]) -> Option<u8> {
+                message.first().copied()
+            }
+
+            #[inline]
+            fn decode(&mut self, message: &[u8]) -> Result<$crate::event::Event, $crate::codec::MessageError> {
+                Ok(event(Message::parse(message)?))
+            }
+        }
+    };
+}
+
+pub(crate) use {layouts, message_set, stateless_codec};

@@ -3,7 +3,7 @@
 use zerocopy::little_endian::{I64, U32};
 
 use super::messages::*;
-use crate::codec::{Codec, MessageError, message_set};
+use crate::codec::{message_set, stateless_codec};
 use crate::event::{self, Event};
 use crate::units::{Price, Side, Symbol};
 
@@ -13,22 +13,9 @@ message_set! {
     PriceLevelBuy PriceLevelSell Trade TradeBreak OfficialPrice AuctionInfo
 }
 
-/// The decoder. It has no state: the messages carry their time and their instrument.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Deep10;
-
-impl Codec for Deep10 {
-    const NAME: &'static str = "deep10";
-
-    #[inline]
-    fn kind(message: &[u8]) -> Option<u8> {
-        message.first().copied()
-    }
-
-    #[inline]
-    fn decode(&mut self, message: &[u8]) -> Result<Event, MessageError> {
-        Ok(event(Message::parse(message)?))
-    }
+stateless_codec! {
+    /// The decoder. It has no state: the messages carry their time and their instrument.
+    Deep10, "deep10"
 }
 
 #[inline]
@@ -65,6 +52,7 @@ fn level(head: &Head, symbol: Symbol, side: Side, (qty, price): (U32, I64)) -> E
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{Codec, MessageError};
 
     /// From the specification, typed in a second time on purpose.
     const SPECIFIED: &[(u8, usize)] = &[

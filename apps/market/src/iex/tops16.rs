@@ -1,7 +1,7 @@
 //! TOPS 1.6: best bid and offer, trades.
 
 use super::messages::*;
-use crate::codec::{Codec, MessageError, message_set};
+use crate::codec::{message_set, stateless_codec};
 use crate::event::{self, Event};
 use crate::units::Price;
 
@@ -11,22 +11,9 @@ message_set! {
     TradeBreak OfficialPrice AuctionInfo
 }
 
-/// The decoder. It has no state: the messages carry their time and their instrument.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tops16;
-
-impl Codec for Tops16 {
-    const NAME: &'static str = "tops16";
-
-    #[inline]
-    fn kind(message: &[u8]) -> Option<u8> {
-        message.first().copied()
-    }
-
-    #[inline]
-    fn decode(&mut self, message: &[u8]) -> Result<Event, MessageError> {
-        Ok(event(Message::parse(message)?))
-    }
+stateless_codec! {
+    /// The decoder. It has no state: the messages carry their time and their instrument.
+    Tops16, "tops16"
 }
 
 #[inline]
@@ -62,6 +49,7 @@ fn quote(m: &QuoteUpdate) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{Codec, MessageError};
     use crate::units::Symbol;
 
     /// From the specification, typed in a second time on purpose.

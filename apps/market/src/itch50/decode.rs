@@ -3,26 +3,13 @@
 use zerocopy::big_endian::U32;
 
 use super::*;
-use crate::codec::{Codec, MessageError};
+use crate::codec::stateless_codec;
 use crate::event::{self, Event};
 use crate::units::{OrderRef, Price, Side, Symbol};
 
-/// The decoder. It has no state: the messages carry their time and their stock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Itch50;
-
-impl Codec for Itch50 {
-    const NAME: &'static str = "itch50";
-
-    #[inline]
-    fn kind(message: &[u8]) -> Option<u8> {
-        message.first().copied()
-    }
-
-    #[inline]
-    fn decode(&mut self, message: &[u8]) -> Result<Event, MessageError> {
-        Ok(event(Message::parse(message)?))
-    }
+stateless_codec! {
+    /// The decoder. It has no state: the messages carry their time and their stock.
+    Itch50, "itch50"
 }
 
 #[inline]
@@ -140,7 +127,7 @@ fn price4(wire: U32) -> Price {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::MessageCounts;
+    use crate::codec::{Codec, MessageCounts, MessageError};
 
     #[test]
     fn short_and_long_messages_of_a_known_type_are_wrong_length() {
