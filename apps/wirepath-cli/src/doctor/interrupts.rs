@@ -90,15 +90,8 @@ pub(super) fn deferral(patient: &Inspected) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::inspected::Nic;
-    use super::super::testing::{finds, finds_on};
+    use super::super::testing::{finds, finds_on, nic};
     use super::*;
-    use crate::interface::Interface;
-
-    fn nic() -> Option<Nic> {
-        let interface = Interface { name: "eth1".into(), ..Interface::default() };
-        Some(Nic { interface, ..Nic::default() })
-    }
 
     #[test]
     fn irqbalance_is_found_among_the_processes() {

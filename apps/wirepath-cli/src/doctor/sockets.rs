@@ -117,15 +117,8 @@ fn effective<'a>(patient: &'a Inspected, name: &str) -> (&'a str, Option<u32>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::inspected::Nic;
-    use super::super::testing::{finds, finds_on};
+    use super::super::testing::{finds, finds_on, nic};
     use super::*;
-    use crate::interface::Interface;
-
-    fn nic() -> Option<Nic> {
-        let interface = Interface { name: "eth1".into(), ..Interface::default() };
-        Some(Nic { interface, ..Nic::default() })
-    }
 
     #[test]
     fn small_buffers_are_told_with_the_numbers_to_set() {

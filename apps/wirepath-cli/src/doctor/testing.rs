@@ -6,6 +6,7 @@ use tempfile::TempDir;
 use wirepath::worker::topology::{CpuList, Finding};
 
 use super::inspected::{Inspected, Nic};
+use crate::interface::Interface;
 use crate::root::Root;
 
 /// The kernel's files in a temporary directory.
@@ -25,6 +26,12 @@ impl Tree {
     pub(super) fn root(&self) -> Root {
         Root::new(Some(self.0.path()))
     }
+}
+
+/// An interface of which nothing but its name is known.
+pub(super) fn nic() -> Option<Nic> {
+    let interface = Interface { name: "eth1".into(), ..Interface::default() };
+    Some(Nic { interface, ..Nic::default() })
 }
 
 /// Checks that a machine with these files, whose workers run on cores 2 and 3, has one finding: of
