@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::wire::checksum::{PseudoHeader, Sum};
 use wirepath::wire::ethernet::{EthernetFields, EthernetFrame, EthernetHeader};
+use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpMessage, IgmpQuery, IgmpSources, IgmpVersion};
 use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
 use wirepath::wire::tcp::{TcpFields, TcpHeader};
 use wirepath::wire::udp::{UdpFields, UdpHeader};
@@ -133,6 +134,37 @@ pub fn data_segment([source, destination]: [Ipv4Addr; 2], fields: &TcpFields, op
     };
     let ipv4 = Ipv4Header::new(&fields).expect("a header fits a packet");
     [ipv4.as_bytes(), tcp.as_bytes(), options, data].concat()
+}
+
+/// A general query of IGMP version 1, as a router of that time sends it: no router alert, no maximum
+/// response time.
+pub fn general_query_v1(router: Ipv4Addr) -> Vec<u8> {
+    let message = IgmpMessage::Query(IgmpQuery {
+        version: IgmpVersion::V1,
+        group: Ipv4Addr::UNSPECIFIED,
+        max_response_tenths: 0,
+        suppress: false,
+        robustness: 0,
+        interval_s: 0,
+        sources: IgmpSources::NONE,
+    });
+    let fields = Ipv4Fields {
+        source: router,
+        destination: ALL_SYSTEMS,
+        protocol: Protocol::IGMP,
+        ttl: 1,
+        tos: 0,
+        identification: 0,
+        dont_fragment: false,
+        payload_len: 8,
+    };
+    let (dst, src) = (MacAddr::multicast_ipv4(ALL_SYSTEMS), MacAddr([2, 0, 0, 0, 0, 9]));
+    let mut frame = vec![0; 14 + 20 + 8];
+    let link = EthernetHeader::new(EthernetFields { dst, src, ethertype: EtherType::IPV4 });
+    link.emit(&mut frame).expect("the frame has room");
+    Ipv4Header::new(&fields).expect("the fields are right").emit(&mut frame[14..]).expect("the frame has room");
+    message.emit(&mut frame[34..]).expect("the frame has room");
+    frame
 }
 
 /// Makes the checksums of an IPv4 header and of an ICMP or IGMP message right and takes that of a

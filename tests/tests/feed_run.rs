@@ -15,11 +15,8 @@ use feed_handler::args::{Cli, Command};
 use feed_handler::report::Summary;
 use feed_handler::{Event, RunPlan};
 use tempfile::TempDir;
-use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
-use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpMessage, IgmpQuery, IgmpSources, IgmpVersion};
-use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
-use wirepath::wire::{EtherType, MacAddr, Protocol};
 use wirepath::worker::StopFlag;
+use wirepath_tests::frames::general_query_v1;
 use wirepath_tests::netns::Namespace;
 use wirepath_tests::nic;
 use wirepath_tests::packet::PacketSocket;
@@ -172,35 +169,6 @@ fn wait_for(sent: u64, received: &AtomicU64) {
         }
         thread::sleep(Duration::from_millis(100));
     }
-}
-
-/// A general query of version 1, as a router of that time sends it.
-fn query() -> Vec<u8> {
-    let message = IgmpMessage::Query(IgmpQuery {
-        version: IgmpVersion::V1,
-        group: Ipv4Addr::UNSPECIFIED,
-        max_response_tenths: 0,
-        suppress: false,
-        robustness: 0,
-        interval_s: 0,
-        sources: IgmpSources::NONE,
-    });
-    let fields = Ipv4Fields {
-        source: EXCHANGE,
-        destination: ALL_SYSTEMS,
-        protocol: Protocol::IGMP,
-        ttl: 1,
-        tos: 0,
-        identification: 0,
-        dont_fragment: false,
-        payload_len: 8,
-    };
-    let (dst, src) = (MacAddr::multicast_ipv4(ALL_SYSTEMS), MacAddr([2, 0, 0, 0, 0, 9]));
-    let mut frame = vec![0; 14 + 20 + 8];
-    EthernetHeader::new(EthernetFields { dst, src, ethertype: EtherType::IPV4 }).emit(&mut frame).unwrap();
-    Ipv4Header::new(&fields).unwrap().emit(&mut frame[14..]).unwrap();
-    message.emit(&mut frame[34..]).unwrap();
-    frame
 }
 
 #[test]
@@ -359,9 +327,9 @@ fn pings_and_a_query_that_we_answer_are_accounted_for() {
         let ping = wire.far.command("ping", &["-c", "3", "-i", "0.05", "-W", "2", "10.77.0.2"]).unwrap();
         assert!(ping.status.success(), "{}", String::from_utf8_lossy(&ping.stdout));
         let link = wire.far.run(|| PacketSocket::open("veth1")).unwrap();
-        link.send(&query()).unwrap();
+        link.send(&general_query_v1(EXCHANGE)).unwrap();
         // A damaged one has a name.
-        let mut damaged = query();
+        let mut damaged = general_query_v1(EXCHANGE);
         *damaged.last_mut().unwrap() ^= 1;
         link.send(&damaged).unwrap();
     };

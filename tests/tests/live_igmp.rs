@@ -22,10 +22,7 @@ use wirepath::device::Offload;
 use wirepath::mem::Mbuf;
 use wirepath::pipeline::HostStackConfig;
 use wirepath::proto::{ConsumerId, Group};
-use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
-use wirepath::wire::igmp::{ALL_SYSTEMS, IgmpMessage, IgmpQuery, IgmpSources, IgmpVersion};
-use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
-use wirepath::wire::{EtherType, MacAddr, Protocol};
+use wirepath_tests::frames::general_query_v1;
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, THEIRS, network, wait_until};
 use wirepath_tests::netns::Namespace;
 
@@ -237,7 +234,7 @@ impl Asking {
         let thread = std::thread::spawn(move || {
             while !stopping.load(Ordering::Relaxed) {
                 router.with(|_, cx| {
-                    let query = cx.pool.alloc_copy(&version_1_query()).unwrap();
+                    let query = cx.pool.alloc_copy(&general_query_v1(ROUTER)).unwrap();
                     cx.tx.post(query, Offload::NONE).map_err(Mbuf::free).unwrap();
                 });
                 sleep(Duration::from_millis(500));
@@ -317,35 +314,4 @@ fn membership_is_told_again_when_the_link_comes_back() {
     switch.bridge.ip(&["link", "set", "p0", "up"]).unwrap();
     wait_until("the switch knows us again", || switch.entry().is_some());
     live.stop();
-}
-
-/// A general query of version 1, as a router of that time sends it: no router alert, no maximum
-/// response time.
-fn version_1_query() -> Vec<u8> {
-    let message = IgmpMessage::Query(IgmpQuery {
-        version: IgmpVersion::V1,
-        group: Ipv4Addr::UNSPECIFIED,
-        max_response_tenths: 0,
-        suppress: false,
-        robustness: 0,
-        interval_s: 0,
-        sources: IgmpSources::NONE,
-    });
-    let fields = Ipv4Fields {
-        source: ROUTER,
-        destination: ALL_SYSTEMS,
-        protocol: Protocol::IGMP,
-        ttl: 1,
-        tos: 0,
-        identification: 0,
-        dont_fragment: false,
-        payload_len: 8,
-    };
-    let station = MacAddr([2, 0, 0, 0, 0, 9]);
-    let link = EthernetFields { dst: MacAddr::multicast_ipv4(ALL_SYSTEMS), src: station, ethertype: EtherType::IPV4 };
-    let mut frame = vec![0; 14 + 20 + 8];
-    EthernetHeader::new(link).emit(&mut frame).unwrap();
-    Ipv4Header::new(&fields).unwrap().emit(&mut frame[14..]).unwrap();
-    message.emit(&mut frame[34..]).unwrap();
-    frame
 }
