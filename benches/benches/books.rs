@@ -72,7 +72,7 @@ fn books(criterion: &mut Criterion) {
 fn channels(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("feed handler");
     for count in [1, 500] {
-        let mut channels = Channels::new(count);
+        let mut channels = Channels::open(count);
         group.bench_function(format!("a packet, channels: {count}"), |bencher| {
             measure::packets(bencher, |rounds| channels.time(rounds));
         });

@@ -2,8 +2,6 @@
 //! that no predictor can learn. A heartbeat that repeats the last one changes nothing, so the
 //! figure is the cost of routing to the channel and back.
 
-use std::time;
-
 use feed_handler::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig, Tops};
 use feed_handler::format::MoldItch50;
 use market::Capacity;
@@ -13,79 +11,38 @@ use market::framing::PacketWriter;
 use market::framing::mold_udp64::MoldHeader;
 use market::framing::mold_udp64::MoldUdp64;
 use wirepath::counters::Block;
-use wirepath::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
-use wirepath::pipeline::UdpStack;
+use wirepath::device::memory::{MemoryConfig, pair};
 use wirepath::proto::{HashSeed, SocketCapacity, UdpSockets};
-use wirepath::time::{Instant, MonotonicClock};
-use wirepath::worker::Worker;
+use wirepath::time::MonotonicClock;
 
 use crate::feeder::Feeder;
 use crate::frames::{UdpChecksum, frame_of, group, shuffled};
-use crate::receiver::{ROUND, worker};
+use crate::receiver::{ROUND, Receiver, worker};
 
 /// Frames until the order repeats.
 const ORDER: usize = 4096;
 
 /// A feed handler's worker and the far end of its wire.
-pub struct Channels {
-    worker: Worker<MemoryRx, MemoryTx, UdpStack, Feed<MoldItch50>>,
-    feeder: Feeder,
-    now: Instant,
-}
+pub type Channels = Receiver<Feed<MoldItch50>>;
 
 impl Channels {
     /// `count` channels, each with a group of its own, and all of them open.
-    pub fn new(count: u32) -> Self {
+    pub fn open(count: u32) -> Self {
         let (port, far_port) = pair("bench", MemoryConfig::default());
         let block = Block::heap();
         let frames = (0..count).map(|idx| frame_of(group(idx), &heartbeat(), UdpChecksum::Zero)).collect();
         let feeder = Feeder::new(far_port, frames, shuffled(count, ORDER, 1), &block.scope("feeder"));
         let sockets = UdpSockets::new(SocketCapacity::default(), HashSeed::new(1, 2));
-        let mut worker = worker(port, feed(count, &block), sockets, 32, &block);
-        worker.with_app(Instant::ZERO, |feed, cx| feed.join(cx)).expect("the default capacity is a large venue's");
-        let mut channels = Self { worker, feeder, now: Instant::ZERO };
+        let mut channels = Self::of(worker(port, feed(count, &block), sockets, 32, &block), feeder);
+        channels.with_app(|feed, cx| feed.join(cx)).expect("the default capacity is a large venue's");
         // The second heartbeat opens a channel, and twice the order has each channel twice.
         for _ in 0..2 * ORDER / ROUND {
             channels.feed();
             channels.drain();
         }
-        let open = channels.worker.app().tally(Tops::First(0)).channels.len();
+        let open = channels.with_app(|feed, _| feed.tally(Tops::First(0)).channels.len());
         assert_eq!(open, count as usize, "a channel is not open");
         channels
-    }
-
-    /// Fills the wire: [`ROUND`] frames. Not measured.
-    pub fn feed(&mut self) {
-        self.feeder.feed(ROUND);
-    }
-
-    /// Measured: turns of the loop until a full wire is empty.
-    #[inline(never)]
-    pub fn drain(&mut self) {
-        let mut left = ROUND;
-        while left > 0 {
-            self.now = Instant::from_nanos(self.now.as_nanos() + 500);
-            left -= self.worker.poll_once(self.now);
-        }
-    }
-
-    /// A turn of the loop without a frame.
-    #[inline(never)]
-    pub fn idle(&mut self) {
-        self.now = Instant::from_nanos(self.now.as_nanos() + 20);
-        self.worker.poll_once(self.now);
-    }
-
-    /// Feeds and drains `rounds` times; nanoseconds a packet in `drain`.
-    pub fn time(&mut self, rounds: usize) -> f64 {
-        let mut spent = time::Duration::ZERO;
-        for _ in 0..rounds {
-            self.feed();
-            let start = time::Instant::now();
-            self.drain();
-            spent += start.elapsed();
-        }
-        spent.as_nanos() as f64 / (rounds * ROUND) as f64
     }
 }
 

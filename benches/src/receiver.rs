@@ -73,14 +73,14 @@ impl App for Ear {
     }
 }
 
-/// A worker and the far end of its wire.
-pub struct Receiver {
-    worker: Worker<MemoryRx, MemoryTx, UdpStack, Ear>,
+/// A worker with this app, and the far end of its wire.
+pub struct Receiver<A = Ear> {
+    worker: Worker<MemoryRx, MemoryTx, UdpStack, A>,
     feeder: Feeder,
     now: Instant,
 }
 
-impl Receiver {
+impl Receiver<Ear> {
     /// Everything allocated and joined, nothing received.
     pub fn new(reception: Reception) -> Self {
         let (port, far_port) = pair("bench", MemoryConfig::default());
@@ -91,6 +91,18 @@ impl Receiver {
         let feeder = Feeder::new(far_port, frames, order, &block.scope("feeder"));
         let sockets = sockets(reception, HashSeed::new(1, 2));
         let worker = worker(port, Ear::default(), sockets, reception.burst_len, &block);
+        Self::of(worker, feeder)
+    }
+
+    /// The app's results.
+    pub fn ear(&self) -> &Ear {
+        self.worker.app()
+    }
+}
+
+impl<A: App> Receiver<A> {
+    /// Of a worker and what feeds it.
+    pub(crate) fn of(worker: Worker<MemoryRx, MemoryTx, UdpStack, A>, feeder: Feeder) -> Self {
         Self { worker, feeder, now: Instant::ZERO }
     }
 
@@ -128,13 +140,8 @@ impl Receiver {
         spent.as_nanos() as f64 / (rounds * ROUND) as f64
     }
 
-    /// The app's results.
-    pub fn ear(&self) -> &Ear {
-        self.worker.app()
-    }
-
     /// Lets the app act, to send for example.
-    pub fn with_app<T>(&mut self, act: impl FnOnce(&mut Ear, &mut Cx<'_>) -> T) -> T {
+    pub fn with_app<T>(&mut self, act: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
         self.worker.with_app(self.now, act)
     }
 

@@ -106,7 +106,7 @@ fn idle(rounds: usize) {
 
 /// The feed handler's app, with `count` channels.
 fn feed(count: u32, rounds: usize) {
-    let mut channels = Channels::new(count);
+    let mut channels = Channels::open(count);
     for _ in 0..rounds {
         channels.feed();
         between_marks(|| measured_feed(&mut channels));
@@ -115,7 +115,7 @@ fn feed(count: u32, rounds: usize) {
 
 /// As [`idle`].
 fn feed_idle(count: u32, rounds: usize) {
-    let mut channels = Channels::new(count);
+    let mut channels = Channels::open(count);
     for _ in 0..rounds {
         measured_feed_idleness(&mut channels);
     }
