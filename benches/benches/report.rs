@@ -19,10 +19,10 @@ use wirepath_benches::figures::{self, Figure, History, Machine, Run, Section, re
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
 use wirepath_benches::live::Live;
+use wirepath_benches::measure::cores;
 use wirepath_benches::measure::outside::Subject;
 use wirepath_benches::measure::sampling::{Spread, interleave};
 use wirepath_benches::measure::table::{Found, Line, TargetOutcome, heading};
-use wirepath_benches::measure::{allocations, cores};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
 use wirepath_benches::{connectx, decoding, handoff, is_quick, tcp};

@@ -3,17 +3,11 @@
 //! that counts and a filter that kills.
 //!
 //! Invariants of the unsafe code, which std offers in no safe form:
-//! 1. Every call of the allocator goes to the system allocator unchanged, and so does the caller's
-//!    promise about it.
-//! 2. The counter is a thread-local without a destructor, so counting allocates nothing itself.
-//! 3. The child of a fork has one thread and takes no lock that another thread may have held: it
+//! 1. The child of a fork has one thread and takes no lock that another thread may have held: it
 //!    polls, it makes the system calls named here, and it ends without a destructor.
-//! 4. Pointers given to the kernel are of live locals of the right type.
+//! 2. Pointers given to the kernel are of live locals of the right type.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a panic here is the report
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use wirepath::device::memory::MemoryQueue;
 use wirepath::proto::Group;
@@ -30,29 +24,8 @@ const BURST: usize = 32;
 const GROUP: std::net::Ipv4Addr = std::net::Ipv4Addr::new(239, 1, 2, 3);
 const PORT: u16 = 1_000;
 
-/// Counts the allocations of each thread, so that the test harness's own threads do not disturb.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: invariants 1 and 2.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: invariant 1.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: invariant 1.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 /// A worker whose app keeps a few datagrams and answers all; and what is sent to it: one frame in
 /// sixteen comes in fragments, one is nobody's.
@@ -93,9 +66,9 @@ impl Traffic {
 fn million_packets_allocate_nothing() {
     let mut traffic = Traffic::new();
     traffic.run(WARM_UP);
-    let before = ALLOCATIONS.get();
+    let before = allocations::count();
     let answers = traffic.run(PACKETS);
-    let allocations = ALLOCATIONS.get() - before;
+    let allocations = allocations::count() - before;
     assert_eq!(allocations, 0, "in {PACKETS} packets");
     // 14 of 16 frames are datagrams or complete one.
     assert_eq!(answers, PACKETS.next_multiple_of(BURST as u64) / 16 * 14);
@@ -139,16 +112,16 @@ const NO_FILTER: i32 = 77;
 /// Runs `act` in a child process in which every system call but the last one is death; `None` where
 /// the kernel does not offer that. What `act` returns is the exit code.
 fn in_confined_child(act: impl FnOnce() -> u8) -> Option<Ended> {
-    // SAFETY: invariant 3.
+    // SAFETY: invariant 1.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no process more");
     if child == 0 {
         let code = if confine() { i32::from(act()) } else { NO_FILTER };
-        // SAFETY: ends the process; invariant 3.
+        // SAFETY: ends the process; invariant 1.
         unsafe { libc::_exit(code) }
     }
     let mut status = 0;
-    // SAFETY: invariant 4.
+    // SAFETY: invariant 2.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     if libc::WIFSIGNALED(status) {
         return Some(Ended::Signal(libc::WTERMSIG(status)));
@@ -170,7 +143,7 @@ fn confine() -> bool {
         step(RETURN, libc::SECCOMP_RET_KILL_PROCESS, 0),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: invariant 4; the kernel copies the program.
+    // SAFETY: invariant 2; the kernel copies the program.
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0

@@ -7,14 +7,11 @@ use std::path::{Path, PathBuf};
 /// All of them. A new one is a decision: it needs a reason why safe code would not do, and its line
 /// here.
 const FILES: &[&str] = &[
-    "apps/feed-handler/tests/alloc.rs",
-    "apps/market/tests/alloc.rs",
     "apps/wirepath-cli/src/ethtool/sys.rs",
     "apps/wirepath-cli/src/namespace.rs",
     "apps/wirepath-cli/src/ping/sys.rs",
     "benches/src/connectx/calls.rs",
     "benches/src/live/sys.rs",
-    "benches/src/measure/allocations.rs",
     "benches/src/prefetch.rs",
     "framework/rdma-core-sys/src/inline.rs",
     "framework/rdma-core-sys/src/load.rs",
@@ -56,6 +53,7 @@ const FILES: &[&str] = &[
     "framework/src/worker/spsc/lossless.rs",
     "framework/src/worker/timeline/sys.rs",
     "hugepage-setup/src/mapping/mod.rs",
+    "tests/allocations/src/lib.rs",
     "tests/softhca/preload/src/entry.rs",
     "tests/softhca/preload/src/memory.rs",
     "tests/softhca/preload/src/pages.rs",
@@ -63,7 +61,6 @@ const FILES: &[&str] = &[
     "tests/softhca/src/run/sys.rs",
     "tests/softhca/src/wire/bpf.rs",
     "tests/softhca/src/wire/sys.rs",
-    "tests/softhca/tests/receive_cost.rs",
     "tests/src/netns.rs",
     "tests/src/nic.rs",
     "tests/src/packet.rs",

@@ -1,21 +1,12 @@
 //! After the start the worker allocates nothing, however many packets arrive: a day six times as
 //! long costs not one allocation more, losses, repetitions and packets that wait for their turn
 //! included.
-//!
-//! Invariants of the counting allocator, which std offers in no safe form:
-//! 1. Every call goes to the system allocator unchanged, with the caller's contract.
-//! 2. The flag is a thread-local without a destructor and the counter a static, so counting
-//!    allocates nothing itself.
-#![allow(unsafe_code, reason = "a global allocator is unsafe by its trait")]
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
 use common::made::{A, Capture, deep_message, deep_of, udp_frame};
@@ -26,43 +17,8 @@ use feed_handler::{Event, replay};
 use tempfile::tempdir;
 use wirepath::worker::StopFlag;
 
-/// Counts the allocations of all threads but the test's own.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    static IS_TEST: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    if !IS_TEST.get() {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: everything is passed on unchanged, and counting allocates nothing (1, 2).
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc` (1).
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, and `memory` came from `System` (1).
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `realloc`, and `memory` came from `System` (1).
-        unsafe { System.realloc(memory, layout, len) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 fn summary(file: &Path, flags: &[&str]) -> Summary {
     let arguments = ["feed-handler", "replay", file.to_str().unwrap(), "--cpu", "any"];
@@ -83,14 +39,13 @@ fn allocations(messages: u64) -> (u64, u64) {
         line.duplicate = Probability::try_from(0.01).unwrap();
     }
     exchange_sim::generate(&settings, &file).unwrap();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations::count_elsewhere();
     let summary = summary(&file, &["--format", "mold-itch50"]);
-    (ALLOCATIONS.load(Ordering::Relaxed) - before, summary.gaps)
+    (allocations::count_elsewhere() - before, summary.gaps)
 }
 
 #[test]
 fn packets_and_forged_channels_cost_no_allocation() {
-    IS_TEST.set(true);
     // The thread that waits for this test allocates as it begins to, which is counted here.
     let _ = allocations_with_forged(1);
     assert_eq!(allocations_with_forged(300), allocations_with_forged(1));
@@ -111,8 +66,8 @@ fn allocations_with_forged(channels: u32) -> u64 {
         .write(&file);
     let line = "lines = [{ group = \"239.1.1.1\", port = 7 }]";
     fs::write(&config, format!("[[channels]]\nname = \"c\"\nformat = \"iex-deep\"\n{line}\n")).unwrap();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations::count_elsewhere();
     let summary = summary(&file, &["--config", config.to_str().unwrap()]);
     assert_eq!((summary.messages, summary.packets), (10, 10 + 2 * u64::from(channels)));
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+    allocations::count_elsewhere() - before
 }

@@ -1,14 +1,6 @@
 //! After construction nothing on the data path allocates: framing, arbitration, re-requests, codec,
 //! books.
-//!
-//! Invariants of its counting allocator, which std offers in no safe form:
-//! 1. Every call goes to the system allocator unchanged, with the caller's contract.
-//! 2. The counter is a thread-local without a destructor, so counting allocates nothing itself.
-#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: a panic is the report")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use market::Capacity;
 use market::Fate;
@@ -24,29 +16,8 @@ use market::{
     Window,
 };
 
-/// Counts the allocations of each thread, so that the test harness's own threads do not interfere.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: invariants 1 and 2.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: invariant 1.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: invariant 1.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 /// The packet with numbers `[seq, seq + 2)`: adds an order and deletes the one of sixteen packets
 /// ago.
@@ -143,7 +114,7 @@ fn a_hundred_thousand_packets_on_two_lines_allocate_nothing() {
         books: OrderBooks::new(Capacity { books: 4, orders: 64, levels: 64 }),
     };
     let mut out = [0; 256];
-    let before = ALLOCATIONS.get();
+    let before = allocations::count();
     for number in 0..100_000_u64 {
         let seq = 1 + number * 2;
         // Line A loses every seventh packet, line B every eleventh; some are lost on both. B lags
@@ -155,7 +126,7 @@ fn a_hundred_thousand_packets_on_two_lines_allocate_nothing() {
             handler.hear(Line::B, packet(seq - 6, &mut out), number * 100 + 50);
         }
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations::count() - before, 0);
     let sequence = handler.arbiter.counts();
     assert_eq!(sequence.delivered + sequence.missing, 200_000);
     assert_eq!(handler.counts.total(), sequence.delivered);

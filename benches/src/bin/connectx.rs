@@ -9,7 +9,6 @@ use wirepath_benches::connectx::{
     Error, Model, OurReceiver, OurSender, Receive, Rig, Send, VerbsReceiver, VerbsSender, Wish,
 };
 use wirepath_benches::frames::group;
-use wirepath_benches::measure::allocations;
 use wirepath_benches::measure::outside::between_marks;
 use wirepath_benches::receiver::ROUND;
 

@@ -11,7 +11,6 @@ use super::round_trip::{self, Kind};
 use super::tcp_round_trip::{Exchange, Server, exchange};
 use super::{forwarding, testpmd};
 use crate::is_quick;
-use crate::measure::allocations;
 use crate::measure::outside::Subject;
 use crate::measure::sampling::{Samples, Spread};
 use crate::measure::table::{Found, Line};

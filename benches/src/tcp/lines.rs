@@ -8,7 +8,6 @@ use super::orders::Orders;
 use super::pair::{Cuts, PairConfig, Role, TcpPair};
 use super::peer::SmoltcpPair;
 use super::{Checksums, MESSAGE_LEN};
-use crate::measure::allocations;
 use crate::measure::sampling::{Samples, Spread, interleave};
 use crate::measure::table::{Found, Line};
 

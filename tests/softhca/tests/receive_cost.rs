@@ -1,15 +1,6 @@
 //! What a received frame costs the model: no allocation, and little enough time that a million a
 //! second pass.
-//!
-//! Invariants of the unsafe code, which std offers in no safe form:
-//! 1. Every call of the allocator goes to the system allocator unchanged, and so does the caller's
-//!    promise about it.
-//! 2. The counter is a thread-local without a destructor, so counting allocates nothing itself.
-#![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a panic here is the report
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use softhca::hca::testing::{ManualClock, PlainMemory};
 use softhca::hca::{
@@ -18,29 +9,8 @@ use softhca::hca::{
     WqState,
 };
 
-/// Counts the allocations of each thread, so that the test harness's own threads do not disturb.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: 1, 2.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: 1.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: 1.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 /// How the queue receives.
 #[derive(Clone, Copy, Debug)]
@@ -123,11 +93,8 @@ impl Rig {
             doorbell: cq_doorbell,
             entry_len: 64,
             compression: matches!(mode, Mode::Compressed).then_some(Compression::Hash),
-            pad_128: false,
-            real_time: false,
-            ignore_overrun: false,
             channel: Some(1),
-            user_handle: 0,
+            ..CqRequest::default()
         };
         let striding = matches!(mode, Mode::Striding).then_some(STRIDING);
         let wqe_shift = if striding.is_some() { 5 } else { 4 };
@@ -200,9 +167,9 @@ fn receiving_allocates_nothing() {
     for mode in MODES {
         let mut rig = Rig::new(mode);
         rig.run(100);
-        let before = ALLOCATIONS.get();
+        let before = allocations::count();
         rig.run(1000);
-        assert_eq!(ALLOCATIONS.get() - before, 0, "{mode:?}: allocations for 32000 frames");
+        assert_eq!(allocations::count() - before, 0, "{mode:?}: allocations for 32000 frames");
     }
 }
 

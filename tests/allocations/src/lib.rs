@@ -1,27 +1,31 @@
-//! Counts the allocations of the calling thread. A binary that wants it installs it as its global
-//! allocator.
+//! Counts allocations. A binary that wants it installs [`Counting`] as its global allocator.
 //!
 //! Invariants:
 //! 1. Every call goes to the system's allocator with its arguments unchanged, so what holds for
 //!    that one holds here.
-//! 2. The counter is a thread-local without a destructor or lazy start, so counting never
-//!    allocates.
+//! 2. A thread's counter is a thread-local without a destructor or lazy start, and the one of all
+//!    is a static, so counting never allocates.
+#![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
+static OF_ALL: AtomicU64 = AtomicU64::new(0);
+
 /// The system's allocator with a counter in front.
 pub struct Counting;
 
-// SAFETY: the system's allocator keeps the contract (1), and the counter does not get in its way
+// SAFETY: the system's allocator keeps the contract (1), and the counters do not get in its way
 // (2).
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
+        OF_ALL.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's contract about `layout` is passed on (1).
         unsafe { System.alloc(layout) }
     }
@@ -34,7 +38,13 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Allocations of this thread so far: fresh blocks, zeroed ones and grown ones. Zero where
-/// [`Counting`] is not installed.
+/// [`Counting`] is not installed. What other threads do, a test's harness for one, does not
+/// disturb.
 pub fn count() -> u64 {
     COUNT.get()
+}
+
+/// Allocations of all other threads so far.
+pub fn count_elsewhere() -> u64 {
+    OF_ALL.load(Ordering::Relaxed) - count()
 }
