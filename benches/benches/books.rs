@@ -7,9 +7,8 @@ use core::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use market::Capacity;
 use market::event::{Add, Delete, Event};
-use market::{Books, Locate, OrderBooks, OrderRef, Price, Side, Symbol};
+use market::{Books, Capacity, Locate, OrderBooks, OrderRef, Price, Side, Symbol};
 use wirepath_benches::feed::Channels;
 use wirepath_benches::measure;
 

@@ -6,10 +6,9 @@ use std::time;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use wirepath::pipeline::{Checksum, UdpFlow, UdpOptions};
-use wirepath_benches::decoding;
 use wirepath_benches::frames::{PAYLOAD_LEN, SENDER, UdpChecksum};
-use wirepath_benches::measure;
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
+use wirepath_benches::{decoding, measure};
 
 fn receiving(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("receive");

@@ -4,10 +4,8 @@ use std::hint::black_box;
 use std::time;
 
 use exchange_sim::Settings;
-use market::framing::iex_tp::IexHeader;
-use market::framing::iex_tp::IexTp;
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::mold_udp64::MoldUdp64;
+use market::framing::iex_tp::{IexHeader, IexTp};
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::framing::{Framing, PacketWriter};
 use market::iex::messages::{AuctionInfo, Head, QuoteUpdate, Trade};
 use market::iex::tops16::Tops16;

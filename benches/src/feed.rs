@@ -4,12 +4,9 @@
 
 use feed_handler::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig, Tops};
 use feed_handler::format::MoldItch50;
-use market::Capacity;
-use market::Policy;
-use market::Window;
 use market::framing::PacketWriter;
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::mold_udp64::MoldUdp64;
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use market::{Capacity, Policy, Window};
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, pair};
 use wirepath::proto::{HashSeed, SocketCapacity, UdpSockets};

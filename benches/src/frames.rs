@@ -2,8 +2,7 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use wirepath::wire::ethernet::EthernetFields;
-use wirepath::wire::ethernet::EthernetHeader;
+use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
 use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
 use wirepath::wire::udp::{UdpFields, UdpHeader};
 use wirepath::wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};

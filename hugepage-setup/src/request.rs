@@ -1,8 +1,7 @@
 //! A program's request to [`crate::Mapping`], and the messages about the parts that were not
 //! granted.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use crate::plan::{Bound, Target};
 use crate::sysfs::{Limit, Machine, Memory, Pool, TransparentMode};

@@ -3,19 +3,16 @@
 //! and iproute2.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use exchange_sim::{
     Interface, LineSettings, Publication, Published, RerequestSettings, SendSockets, Settings, Truth, publish,
 };
 use market::framing::Framing;
-use market::framing::mold_udp64::MoldUdp64;
-use market::framing::mold_udp64::{Request, session_name};
-use market::{Arbiter, Fate, Line, Output, Patience, Rerequester, Slots, Step, Window};
-use market::{DOUBTS_MAX, Policy};
+use market::framing::mold_udp64::{MoldUdp64, Request, session_name};
+use market::{Arbiter, DOUBTS_MAX, Fate, Line, Output, Patience, Policy, Rerequester, Slots, Step, Window};
 use wirepath::worker::StopFlag;
 use wirepath_tests::netns::Namespace;
 

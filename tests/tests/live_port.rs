@@ -2,13 +2,12 @@
 //! against a kernel that sends the ticks and reads the orders.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use wirepath::prelude::*;
 use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire};

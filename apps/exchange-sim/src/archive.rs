@@ -7,10 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use market::framing::Framing;
-use market::framing::PacketWriter;
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::mold_udp64::MoldUdp64;
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use market::framing::{Framing, PacketWriter};
 
 use crate::packetiser::Packet;
 

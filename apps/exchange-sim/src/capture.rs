@@ -10,11 +10,9 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use wirepath::device::pcap::Writer;
-use wirepath::wire::ethernet::EthernetHeader;
-use wirepath::wire::ethernet::{self, EthernetFields};
+use wirepath::wire::ethernet::{self, EthernetFields, EthernetHeader};
 use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
-use wirepath::wire::udp::UdpFields;
-use wirepath::wire::udp::UdpHeader;
+use wirepath::wire::udp::{UdpFields, UdpHeader};
 use wirepath::wire::{EtherType, MacAddr, Protocol, ipv4, udp};
 
 use crate::error::{Error, check_directory};

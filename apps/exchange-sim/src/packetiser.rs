@@ -6,8 +6,7 @@
 //! packets leave in the order of their numbers.
 
 use market::framing::Framing;
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::mold_udp64::MoldUdp64;
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 
 use crate::session::TimedMessage;
 use crate::settings::Settings;

@@ -11,8 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use market::framing::PacketWriter;
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::mold_udp64::MoldUdp64;
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use wirepath::worker::StopFlag;
 
 use crate::error::Error;

@@ -10,10 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use exchange_sim::Truth;
-use market::framing::Framing;
-use market::framing::PacketKind;
-use market::framing::mold_udp64::MoldUdp64;
-use market::framing::mold_udp64::Request;
+use market::framing::mold_udp64::{MoldUdp64, Request};
+use market::framing::{Framing, PacketKind};
 use tempfile::tempdir;
 
 const SESSION: [u8; 10] = *b"LIVE      ";

@@ -5,19 +5,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use market::Capacity;
 use market::framing::Framing;
-use market::framing::cboe_unit::CboeUnit;
-use market::framing::cboe_unit::UnitHeader;
-use market::framing::iex_tp::IexHeader;
-use market::framing::iex_tp::IexTp;
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::mold_udp64::MoldUdp64;
+use market::framing::cboe_unit::{CboeUnit, UnitHeader};
+use market::framing::iex_tp::{IexHeader, IexTp};
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
 use market::itch50::Itch50;
 use market::pitch::Pitch;
-use market::{Books, Codec, LevelBooks, OrderBooks, Quotes};
+use market::{Books, Capacity, Codec, LevelBooks, OrderBooks, Quotes};
 
 use crate::plan::CapacityPlan;
 

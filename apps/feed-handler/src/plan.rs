@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use market::Capacity;
-use market::Policy;
-use market::Window;
+use market::{Capacity, Policy, Window};
 use wirepath::device::pcap::Pace;
 use wirepath::mem::BURST_MAX;
 use wirepath::pipeline::ChecksumPolicy;

@@ -1,8 +1,7 @@
 //! A live run from start to end: opens the port, starts a pinned worker for each queue, watches
 //! them until a signal or the end of its time, and sums up the results.
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use exchange_sim::Truth;
 use wirepath::proto::Host;
@@ -11,11 +10,10 @@ use wirepath::worker::{Ended, StopFlag, WorkerGroup};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::memory;
 use crate::plan::{FeedPlan, Placement, RunPlan};
 use crate::report::{Core, Ending, Origin, Run, Summary, silence};
-use crate::watch;
 use crate::worker::{Frames, Work, together};
+use crate::{memory, watch};
 
 /// Carries out a plan until `stop` or the end of its time; `tell` gets the events meanwhile. On
 /// return nothing of ours is left on the interface.

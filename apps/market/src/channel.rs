@@ -281,10 +281,8 @@ mod tests {
 
     use super::*;
     use crate::framing::PacketWriter;
-    use crate::framing::cboe_unit::CboeUnit;
-    use crate::framing::cboe_unit::UnitHeader;
-    use crate::framing::mold_udp64::MoldHeader;
-    use crate::framing::mold_udp64::MoldUdp64;
+    use crate::framing::cboe_unit::{CboeUnit, UnitHeader};
+    use crate::framing::mold_udp64::{MoldHeader, MoldUdp64};
 
     /// The calls of a handler as text: numbers, `G1-2` gap, `R` restart, `.` end.
     #[derive(Default)]

@@ -3,8 +3,7 @@
 //! Prices are fixed point with four decimals in an `i64`; there is no floating point anywhere in
 //! this library.
 
-use core::fmt;
-use core::str;
+use core::{fmt, str};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -2,19 +2,14 @@
 //! books.
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: a panic is the report")]
 
-use market::Capacity;
-use market::Fate;
-use market::Policy;
-use market::framing::Framing;
-use market::framing::PacketWriter;
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::mold_udp64::MoldUdp64;
-use market::itch50::Itch50;
-use market::itch50::{AddOrder, Head, Message, OrderDelete};
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use market::framing::{Framing, PacketWriter};
+use market::itch50::{AddOrder, Head, Itch50, Message, OrderDelete};
 use market::{
     Arbiter, Books, Codec, Line, Locate, MessageCounts, OrderBooks, Output, Patience, Rerequester, Slots, Step, Symbol,
     Window,
 };
+use market::{Capacity, Fate, Policy};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;

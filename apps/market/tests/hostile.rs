@@ -1,18 +1,15 @@
 //! For arbitrary bytes, from packet to book nothing panics and every message is counted.
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: a panic is the report")]
 
-use market::Capacity;
-use market::Policy;
-use market::framing::Framing;
 use market::framing::cboe_unit::CboeUnit;
 use market::framing::iex_tp::IexTp;
 use market::framing::mold_udp64::MoldUdp64;
-use market::framing::{PacketWriter, cboe_unit, iex_tp, mold_udp64};
+use market::framing::{Framing, PacketWriter, cboe_unit, iex_tp, mold_udp64};
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
 use market::itch50::Itch50;
 use market::pitch::Pitch;
-use market::{Action, Books, Codec, LevelBooks, MessageCounts, OrderBooks, Quotes, Sequence};
+use market::{Action, Books, Capacity, Codec, LevelBooks, MessageCounts, OrderBooks, Policy, Quotes, Sequence};
 use proptest::prelude::*;
 
 /// Types and lengths of the feeds, so that random bodies reach the decoders.

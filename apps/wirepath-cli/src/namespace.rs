@@ -7,9 +7,8 @@
 //!    No address is passed.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::fd::AsRawFd;
-use std::thread;
+use std::{io, thread};
 
 /// Runs `act` in the network namespace of process `pid`: where that is ours on this thread, else on
 /// one that enters it.

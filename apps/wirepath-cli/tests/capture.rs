@@ -2,14 +2,13 @@
 //! sends back frames from a wire in memory, obeys lines on its standard input, and is killed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
-use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, TryRecvError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use tempfile::TempDir;
 use wirepath::counters::Block;

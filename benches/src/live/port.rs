@@ -8,8 +8,7 @@ use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Mode}
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, Queue, TxQueue};
 use wirepath::mem::{Layout, Pool, Region};
-use wirepath::pipeline::tcp::TcpTally;
-use wirepath::pipeline::tcp::{Tcp, TcpConfig, TcpNodeConfig, TcpSockets, TcpSocketsConfig};
+use wirepath::pipeline::tcp::{Tcp, TcpConfig, TcpNodeConfig, TcpSockets, TcpSocketsConfig, TcpTally};
 use wirepath::pipeline::{
     App, ChecksumPolicy, Cx, EgressConfig, Ethernet, Ipv4, Ipv4Config, Ipv4Successors, Node, StackConfig, Udp,
     UdpConfig, UdpStack, Unhandled, Vlans, udp_stack,

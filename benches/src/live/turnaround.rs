@@ -15,10 +15,8 @@ use wirepath::mem::Mbuf;
 use wirepath::pipeline::{Cx, Node, Outline, discard};
 use wirepath::wire::ethernet;
 use wirepath::wire::ethernet::EthernetHeader;
-use wirepath::wire::ipv4::{self, Ipv4Fields};
-use wirepath::wire::ipv4::{Ipv4Header, Ipv4Packet};
-use wirepath::wire::tcp::TcpSegment;
-use wirepath::wire::tcp::{self, TcpFields, TcpFlags, TcpHeader};
+use wirepath::wire::ipv4::{self, Ipv4Fields, Ipv4Header, Ipv4Packet};
+use wirepath::wire::tcp::{self, TcpFields, TcpFlags, TcpHeader, TcpSegment};
 
 use super::pair::{FAR, NEAR};
 use super::port::{Place, Port};

@@ -10,11 +10,9 @@ use wirepath::device::memory::{MemoryDevice, MemoryRx, MemoryTx};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Burst, Pool};
 use wirepath::wire::EtherType;
-use wirepath::wire::ethernet::EthernetFields;
-use wirepath::wire::ethernet::{EthernetFrame, EthernetHeader};
+use wirepath::wire::ethernet::{EthernetFields, EthernetFrame, EthernetHeader};
 use wirepath::wire::ipv4::Ipv4Packet;
-use wirepath::wire::tcp::{TcpFields, TcpFlags, TcpSegment, Timestamps};
-use wirepath::wire::tcp::{TcpOption, TcpOptionList};
+use wirepath::wire::tcp::{TcpFields, TcpFlags, TcpOption, TcpOptionList, TcpSegment, Timestamps};
 use wirepath_tests::frames::data_segment;
 use zerocopy::IntoBytes;
 

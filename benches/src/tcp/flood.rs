@@ -16,10 +16,8 @@ use std::time;
 use wirepath::device::{Offload, TxQueue};
 use wirepath::pipeline::tcp::ListenOptions;
 use wirepath::wire::EtherType;
-use wirepath::wire::ethernet::EthernetFields;
-use wirepath::wire::ethernet::EthernetHeader;
-use wirepath::wire::tcp::{TcpFields, TcpFlags};
-use wirepath::wire::tcp::{TcpOption, TcpOptionList};
+use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
+use wirepath::wire::tcp::{TcpFields, TcpFlags, TcpOption, TcpOptionList};
 use wirepath_tests::frames::segment;
 use zerocopy::IntoBytes;
 

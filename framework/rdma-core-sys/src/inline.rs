@@ -419,8 +419,7 @@ fn unsupported<T>() -> *mut T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verbs::fake;
-    use crate::verbs::{CompletionQueue, CqRequest, QpRequest, QueuePair, WorkQueue, WqOptions, WqRequest};
+    use crate::verbs::{CompletionQueue, CqRequest, QpRequest, QueuePair, WorkQueue, WqOptions, WqRequest, fake};
 
     #[test]
     fn data_path_goes_through_the_table_of_the_context() {

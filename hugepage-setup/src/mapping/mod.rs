@@ -16,10 +16,8 @@
 //!
 //! It is not for Miri, which has neither hugepages nor mbind.
 
-use std::fs;
-use std::io;
 use std::ptr::NonNull;
-use std::slice;
+use std::{fs, io, slice};
 
 use crate::request::{Fallback, LockAllError, LockWarning, MapError, MapRequest, PageChoice, Shortage, Transparent};
 use crate::sysfs::{Machine, Roots, TransparentMode};

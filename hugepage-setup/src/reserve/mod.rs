@@ -4,10 +4,9 @@
 //! the number read afterwards shows success
 //! (Documentation/admin-guide/mm/hugetlbpage.rst).
 
-use std::fmt;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use crate::plan::{self, Step, Target};
 use crate::size::format_option;

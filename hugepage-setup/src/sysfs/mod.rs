@@ -4,10 +4,8 @@
 //! Documentation/ABI/testing/sysfs-kernel-mm-hugepages, proc(5) (meminfo, limits, mounts). Nothing
 //! here writes; a tree in a temporary directory serves the tests as well as `/sys` and `/proc` do.
 
-use std::fmt;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 use crate::cgroup::{self, CgroupLimit};
 use crate::numa::{self, Node};

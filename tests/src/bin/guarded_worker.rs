@@ -24,9 +24,8 @@ use wirepath::pipeline::{
 use wirepath::proto::{ConsumerId, HashSeed, Host, HostConfig, HostEvent, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::VlanTags;
-use wirepath::worker::guard;
 use wirepath::worker::kernel::Mirror;
-use wirepath::worker::{Parts, Worker};
+use wirepath::worker::{Parts, Worker, guard};
 use wirepath_tests::live::{NEAR, OURS, THEIRS, network};
 use wirepath_tests::{netns, port};
 

@@ -8,8 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use exchange_sim::Group;
-use market::Window;
-use market::{First, Policy};
+use market::{First, Policy, Window};
 use serde::Deserialize;
 use toml::Spanned;
 use wirepath::device::pcap::Pace;

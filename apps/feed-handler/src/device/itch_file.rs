@@ -20,11 +20,9 @@ use wirepath::device::{
 };
 use wirepath::mem::{BURST_MAX, Burst, Mbuf, Pool, RxInfo, Sizing};
 use wirepath::time::{Instant, UnixTime};
-use wirepath::wire::ethernet::EthernetHeader;
-use wirepath::wire::ethernet::{self, EthernetFields};
+use wirepath::wire::ethernet::{self, EthernetFields, EthernetHeader};
 use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
-use wirepath::wire::udp::UdpFields;
-use wirepath::wire::udp::UdpHeader;
+use wirepath::wire::udp::{UdpFields, UdpHeader};
 use wirepath::wire::{EtherType, MacAddr, Protocol, ipv4, udp};
 
 use super::blocks::{Blocks, FileEnding, Run};

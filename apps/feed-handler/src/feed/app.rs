@@ -5,11 +5,8 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
-use market::Capacity;
-use market::Policy;
-use market::framing::{Framing, FramingError};
-use market::framing::{Header, Packet, Session};
-use market::{Line, Window};
+use market::framing::{Framing, FramingError, Header, Packet, Session};
+use market::{Capacity, Line, Policy, Window};
 use wirepath::counters::{Drops, Scope};
 use wirepath::mem::Held;
 use wirepath::pipeline::{App, Cx, Datagram};
@@ -562,8 +559,7 @@ impl<P: Protocol> Learner for Feed<P> {
 #[cfg(test)]
 mod tests {
     use market::framing::PacketWriter;
-    use market::framing::mold_udp64::MoldHeader;
-    use market::framing::mold_udp64::MoldUdp64;
+    use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
     use wirepath::counters::Block;
     use wirepath::time::MonotonicClock;
 

@@ -1,10 +1,7 @@
 //! One channel: a sequence of messages with its arbiter, decoder and books.
 
-use market::Capacity;
-use market::Policy;
-use market::framing::Framing;
-use market::framing::{Header, Messages, Packet, Session};
-use market::{Arbiter, BookBuilder, ChannelHandler, Fate, Gap, Line, Output, Window};
+use market::framing::{Framing, Header, Messages, Packet, Session};
+use market::{Arbiter, BookBuilder, Capacity, ChannelHandler, Fate, Gap, Line, Output, Policy, Window};
 use wirepath::mem::Held;
 
 use super::app::LINES_MAX;

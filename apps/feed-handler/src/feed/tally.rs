@@ -2,10 +2,9 @@
 
 use core::net::SocketAddrV4;
 
-use market::BookCounts;
-use market::SequenceCounts;
-use market::{BookIdx, Books, Gap, MessageCounts, Symbol, TopOfBook};
-use market::{HoleCounts, LineCounts};
+use market::{
+    BookCounts, BookIdx, Books, Gap, HoleCounts, LineCounts, MessageCounts, SequenceCounts, Symbol, TopOfBook,
+};
 
 use super::app::Feed;
 use super::channel::{Channel, GapLog};

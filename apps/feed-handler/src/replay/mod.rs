@@ -3,20 +3,17 @@
 
 mod source;
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use exchange_sim::Truth;
 use wirepath::worker::{Ended, StopFlag, WorkerGroup};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::memory;
 use crate::plan::ReplayPlan;
 use crate::report::{Origin, Run, Summary};
-use crate::sniff;
-use crate::watch;
 use crate::worker::{Frames, Work, together};
+use crate::{memory, sniff, watch};
 
 use source::Source;
 

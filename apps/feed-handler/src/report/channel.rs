@@ -1,7 +1,6 @@
 //! The parts of a summary for each channel: its lines, its books, and the latency of its packets.
 
-use market::BookCounts;
-use market::TopOfBook;
+use market::{BookCounts, TopOfBook};
 use serde::Serialize;
 
 use crate::feed::{BooksTally, ChannelTally, Latency, LineTally, Top};

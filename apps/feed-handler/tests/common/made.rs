@@ -5,16 +5,13 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use market::framing::PacketWriter;
-use market::framing::mold_udp64::MoldHeader;
-use market::framing::mold_udp64::MoldUdp64;
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use serde_json::Value;
 use tempfile::tempdir;
 use wirepath::device::pcap::Writer;
-use wirepath::wire::ethernet::EthernetFields;
-use wirepath::wire::ethernet::EthernetHeader;
+use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
 use wirepath::wire::ipv4::{Ipv4Fields, Ipv4Header};
-use wirepath::wire::udp::UdpFields;
-use wirepath::wire::udp::UdpHeader;
+use wirepath::wire::udp::{UdpFields, UdpHeader};
 use wirepath::wire::{EtherType, MacAddr, Protocol};
 
 use super::replay;

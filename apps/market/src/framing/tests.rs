@@ -2,10 +2,8 @@ use proptest::prelude::*;
 
 use super::cboe_unit::CboeUnit;
 use super::iex_tp::IexTp;
-use super::itch_file::ItchFile;
-use super::itch_file::{FileEnd, FileMessages, whole_blocks};
-use super::mold_udp64::MoldUdp64;
-use super::mold_udp64::{MoldHeader, Request};
+use super::itch_file::{FileEnd, FileMessages, ItchFile, whole_blocks};
+use super::mold_udp64::{MoldHeader, MoldUdp64, Request};
 use super::*;
 
 const SESSION: [u8; 10] = *b"000001059B";

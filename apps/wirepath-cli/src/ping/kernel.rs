@@ -5,8 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use wirepath::time::Instant;
-use wirepath::wire::icmpv4::Echo;
-use wirepath::wire::icmpv4::Icmpv4Message;
+use wirepath::wire::icmpv4::{Echo, Icmpv4Message};
 use wirepath::wire::ipv4::Ipv4Packet;
 
 use super::path::{DATA_LEN_MAX, EchoPayload, Heard, Path, Refusal, Target};
