@@ -37,7 +37,7 @@ const LEAVING_QUIET: Duration = Duration::from_millis(5);
 /// The least turns for either: on a busy machine the time may be over before we were scheduled.
 const LEAVING_TURNS: usize = 64;
 
-/// What a worker is to do.
+/// The work of one worker.
 pub(crate) struct Work {
     /// `worker0` and so on: the thread's name and the scope of its counters.
     pub(crate) name: String,
@@ -46,15 +46,15 @@ pub(crate) struct Work {
     pub(crate) events: Sender<Event>,
 }
 
-/// Where its frames come from.
+/// The source of its frames.
 pub(crate) enum Frames {
-    /// A queue of a live port; and what to say when the first poll is done.
+    /// A queue of a live port; and the message to print after the first poll.
     Live { queue: Box<LiveQueue>, ready: String },
-    /// Files: somebody else's stations and VLANs, and all of them are welcome.
+    /// Files of other hosts: all MAC addresses and VLANs are accepted.
     Replay { queue: AnyQueue, capabilities: Capabilities, checksum: ChecksumPolicy },
 }
 
-/// What it brings home.
+/// The results of a worker.
 pub(crate) struct Done {
     /// Of several: the end of a device, where one ended.
     pub(crate) ended: Ended,
@@ -81,7 +81,7 @@ pub(crate) fn together(done: Vec<Result<Done, Error>>) -> Result<Done, Error> {
 }
 
 impl Work {
-    /// A thread that does it. From here on the plan's format is known at compile time.
+    /// A thread that runs it. From here on the plan's format is known at compile time.
     pub(crate) fn spec(self, frames: Frames, core: Option<usize>) -> WorkerSpec<Result<Done, Error>> {
         let name = self.name.clone();
         let run = match self.plan.format {
@@ -97,7 +97,7 @@ impl Work {
         }
     }
 
-    /// Does it. Who fails stops the others.
+    /// Runs the worker. A worker that fails stops the others.
     fn run<P: Protocol>(&self, frames: Frames, stop: &StopFlag) -> Result<Done, Error> {
         let done = match frames {
             Frames::Live { queue, ready } => self.live::<P>(*queue, ready, stop),

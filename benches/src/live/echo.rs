@@ -61,7 +61,7 @@ pub enum Stack {
     Ours,
 }
 
-/// What is asked of both.
+/// The parameters of both contenders.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
     /// So many frames of a thousand are lost, each way.

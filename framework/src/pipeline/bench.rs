@@ -1,4 +1,4 @@
-//! What tests of nodes stand on: a pipeline, an app, and a device that records what is posted.
+//! The rig for tests of nodes: a pipeline, an app, and a device that records what is posted.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use super::{App, Cx, Egress, EgressConfig, Node, tcp};
@@ -115,7 +115,7 @@ impl<N: Node<A>, A: App> Bench<N, A> {
         self.block.snapshot().count(&format!("worker0/{name}")).unwrap_or_else(|| panic!("no counter {name}"))
     }
 
-    /// All that was dropped by name, in scopes that `counts` picks.
+    /// The sum of drops in the scopes that `counts` picks.
     pub(in crate::pipeline) fn dropped(&self, counts: impl Fn(&str) -> bool) -> u64 {
         let snapshot = self.block.snapshot();
         let drops = snapshot.samples.iter().filter(|sample| sample.name.contains("/drop/") && counts(&sample.name));

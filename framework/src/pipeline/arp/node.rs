@@ -42,7 +42,7 @@ crate::drop_reasons! {
         TooSoon => "too_soon",
         /// No room for another neighbor.
         NoRoom => "no_room",
-        /// Somebody else sends from an address of ours.
+        /// Another host sends from an address of ours.
         AddressConflict => "address_conflict",
         /// A request that was not answered: no buffer is free.
         PoolEmpty => "pool_empty",

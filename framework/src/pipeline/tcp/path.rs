@@ -1,4 +1,5 @@
-//! The path of a connection's frames: the link header, and for which state of the host it holds.
+//! The path of a connection's frames: the link header, and the state of the host that it was
+//! prepared for.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -76,7 +77,7 @@ pub enum Unreachable {
 }
 
 impl Unreachable {
-    /// What is missing, where anything is.
+    /// The first missing part of the path, if any.
     #[cold]
     pub(super) fn to(remote: Ipv4Addr, cx: &Cx<'_>) -> Option<Self> {
         if !cx.host.is_up() {

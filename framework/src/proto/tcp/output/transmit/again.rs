@@ -1,16 +1,15 @@
-//! Acknowledgments that are told again, where segments get lost and the peer is silent.
+//! Repeated acknowledgments, where segments are lost and the peer is silent.
 //!
-//! Where segments get lost acknowledgments do as well, and a peer that hears of nothing waits for
-//! its timeout: Linux for 200 ms at least, and twice as long each time. Data that we send carries
-//! the acknowledgment again, and is asked about soon (`loss::rack`); who only receives has nothing
-//! but the one.
+//! Where segments are lost acknowledgments are too, and a peer that gets none waits for its
+//! timeout: Linux for 200 ms at least, and twice as long each time. A sender's data repeats the
+//! acknowledgment, and a probe follows soon (`loss::rack`); a pure receiver sends it only once.
 //!
 //! RFC 5681 4.2 has a receiver send no second acknowledgment of a segment "other than to update the
-//! offered window as the receiving application consumes new data". So that is what is sent: behind
-//! disorder some of the room is not shown at once, and if the peer stays silent the window grows by
-//! a full segment (RFC 9293 3.8.6.2.2), in an acknowledgment with all that the one before it said.
-//! There are no more of them than full segments that the app has taken, few in a row, and none where
-//! nothing was lost of late.
+//! offered window as the receiving application consumes new data". So the repetition is a window
+//! update: after disorder a part of the window is held back, and if the peer stays silent the
+//! window grows by a full segment (RFC 9293 3.8.6.2.2), in an acknowledgment that repeats the one
+//! before. There are no more of them than full segments that the app has read, few in a row, and
+//! none where nothing was lost recently.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload};
@@ -19,22 +18,21 @@ use super::super::super::state::connection::{AckOwed, Connection, Micros, Output
 use super::super::super::state::stored::switch;
 use crate::time::{Duration, Instant};
 
-/// Full segments of room that are not shown at once: enough for some silences in a row that bring
-/// nothing new.
+/// Full segments of window that are held back: enough for some silences in a row without new data.
 const HELD_SEGMENTS: u32 = 16;
-/// Nor is more held back than this part of the receive buffer.
+/// The most that is held back, as a part of the receive buffer.
 const HELD_SHARE: u32 = 8;
-/// A peer is silent for so long at least before it is told again: one that is there and may go on
-/// answers within a round trip.
+/// The shortest silence of the peer before a repetition: a live peer that may send answers within a
+/// round trip.
 const SILENCE_MIN_US: u64 = 1_000;
-/// Each silence is so many times as long as the one before. After four, of 64 ms in all where the
-/// round trip is short, the peer's own timeout is near, and of five acknowledgments in a row one in
-/// 3,000 is lost with all others where each fifth is.
+/// The growth of each silence over the one before. After four, of 64 ms in all where the round trip
+/// is short, the peer's own timeout is near, and of five acknowledgments in a row all are lost once
+/// in 3,000 where each fifth is.
 const GROWTH: u64 = 4;
 const IN_A_ROW: u32 = 4;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// An acknowledgment has left that no data carried: it is told again if the peer stays silent.
+    /// A bare acknowledgment has left: it is repeated if the peer stays silent.
     #[cold]
     pub(super) fn tell_again_later(&mut self) {
         let Some(wait) = self.connection.silence_to_break(self.now) else { return };
@@ -45,7 +43,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.arm_by(self.connection.clock.ack_at);
     }
 
-    /// An acknowledgment that has waited leaves: for company, or for the peer to speak.
+    /// Sends an acknowledgment that was delayed, or that is repeated.
     pub(super) fn send_late_ack(&mut self) {
         let connection = &mut *self.connection;
         if connection.rcv.nxt == connection.shown.last_ack_sent {
@@ -59,8 +57,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// How long the peer is silent from now on until it is told again. It has been silent since
-    /// what it was told first.
+    /// The wait before the next repetition, by the peer's silence so far; `None` after the last one,
+    /// and without an RTT.
     fn silence_to_break(&self, now: Instant) -> Option<Duration> {
         if self.rtt.srtt == Micros::ZERO {
             return None;
@@ -71,25 +69,25 @@ impl Connection {
         (silent < first * GROWTH.pow(IN_A_ROW - 1)).then(|| Duration::from_micros(wait))
     }
 
-    /// Room that is not shown at once.
+    /// The part of the window that is held back.
     #[inline]
     pub(super) fn held_back(&self) -> u32 {
         if self.is_on(switch::DISORDERLY) { self.held_back_most() } else { 0 }
     }
 
-    /// Whole segments of it: of less nothing could be shown again.
+    /// The most that is held back, in whole segments: with less, no update could be sent.
     #[cold]
     fn held_back_most(&self) -> u32 {
         let len = self.update_len().max(1);
         (self.options.receive_buffer / HELD_SHARE / len).min(HELD_SEGMENTS) * len
     }
 
-    /// By how much the window grows when the peer is told again.
+    /// The growth of the window in a repetition.
     fn update_len(&self) -> u32 {
         self.window_step().max(1 << self.snd.rcv_wscale)
     }
 
-    /// How often it may.
+    /// The number of repetitions left.
     fn updates_left(&self) -> u32 {
         self.whole_room().saturating_sub(self.shown_window()) / self.update_len().max(1)
     }
@@ -100,7 +98,7 @@ impl Connection {
         self.clear(OutputFlags::WINDOW_STAYS);
     }
 
-    /// When SACK blocks are told again that the segment has no room for, as a full one has not.
+    /// When SACK blocks are repeated that found no room in a full segment.
     #[inline]
     pub(super) fn sacks_again_at(&self, outgoing: &Outgoing) -> Option<Instant> {
         let is_untold = self.clock.ack_owed == AckOwed::Delayed && outgoing.sack_count == 0 && self.owes_sacks();

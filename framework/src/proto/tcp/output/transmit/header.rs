@@ -98,13 +98,13 @@ impl Connection {
         if self.shown.adv.is_after(self.rcv.nxt) { self.shown.adv - self.rcv.nxt } else { 0 }
     }
 
-    /// What there is room for.
+    /// The whole room for data.
     #[inline]
     pub(super) fn whole_room(&self) -> u32 {
         self.options.receive_buffer.saturating_sub(self.rcv.in_order_len)
     }
 
-    /// What the peer may be shown of it.
+    /// The part of it that may be shown to the peer.
     #[inline]
     fn room(&self) -> u32 {
         self.whole_room().saturating_sub(self.held_back())

@@ -145,7 +145,7 @@ fn handshakes_in_the_name_of_a_host_take_nothing_from_it() {
     assert_eq!(joined(&mut server, 1, 1_000), 2);
 }
 
-/// Who has more handshakes than he may have connections is told when he ends them.
+/// A peer with more handshakes than allowed connections is reset when it completes them.
 #[test]
 fn connection_beyond_the_limit_is_reset_when_its_handshake_is_done() {
     for backlog in [16, 1] {
@@ -159,8 +159,7 @@ fn connection_beyond_the_limit_is_reset_when_its_handshake_is_done() {
     }
 }
 
-/// Whoever closes leaves with his first FIN answered: what waits for late segments counts for
-/// nobody.
+/// A peer that closes counts no more once its first FIN is answered: TIME-WAIT does not count.
 #[test]
 fn connection_in_time_wait_is_nobodys_session_and_takes_no_place_of_callers() {
     let few = ListenOptions { connections_per_source: Some(1), ..ListenOptions::default() };

@@ -166,8 +166,8 @@ fn set_congestion(sender: &mut Sender, congestion: Congestion) {
     sender.tcp.set_options(id, &options, sender.now, &mut sender.sent).unwrap();
 }
 
-/// What the device cut is one chunk here, and many segments there: the peer acknowledges them as
-/// they come.
+/// A chunk that the device cuts is one here, and many segments at the peer, which acknowledges them
+/// as they arrive.
 #[test]
 fn acknowledgments_within_what_the_device_cut_grow_the_window_and_measure() {
     let mut sender = Sender::with_sack();
@@ -179,8 +179,7 @@ fn acknowledgments_within_what_the_device_cut_grow_the_window_and_measure() {
     assert_eq!(sender.connection().congestion.cwnd, 20 * MSS);
 }
 
-/// RFC 5681 3.1, RFC 3465: what counts is what is acknowledged, whether SACK told of it before or
-/// not.
+/// RFC 5681 3.1, RFC 3465: acknowledged bytes count, whether SACK reported them before or not.
 #[test]
 fn segments_that_came_before_their_turn_grow_the_window_as_others_do() {
     let mut sender = Sender::with_sack();
