@@ -213,6 +213,10 @@ impl Port {
     /// Runs an app on each worker until a signal arrives or the capture ends. `app` is called on
     /// the worker's own thread.
     ///
+    /// A second signal ends the process at once, in case an app hangs: without
+    /// [`on_stop`](App::on_stop), and its counters stay for `wirepath stats --clean`. Within 500 ms
+    /// of the first it is ignored, because `timeout` sends its signal twice.
+    ///
     /// # Errors
     /// One sentence; nothing is left on the interface.
     pub fn run<A: App>(self, app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static) -> Result<()> {

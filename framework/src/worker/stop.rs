@@ -1,16 +1,33 @@
-//! A clean stop: the first SIGINT or SIGTERM requests it, the second ends the process.
+//! A clean stop: the first SIGINT or SIGTERM requests it, a later one ends the process.
 //!
 //! The first signal, or a call of [`StopFlag::stop`] from any thread, sets a flag. Workers check it
 //! every few hundred polls and leave their loop in order: queues drained, counters whole, devices
-//! closed. A second signal ends the process at once with the status that a shell expects (130 for
-//! SIGINT, 143 for SIGTERM), in case a worker hangs.
+//! closed. A signal that comes later than [`GRACE`] after the first ends the process at once with the
+//! status that a shell expects (130 for SIGINT, 143 for SIGTERM), in case a worker hangs.
+//!
+//! ```text
+//!  first signal ─▶ stopping, and a byte to a thread that sleeps ─ GRACE ─▶ armed
+//!  next signal  ─▶ armed? the process exits : ignored
+//! ```
 
-use std::io;
+use std::io::{self, PipeReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::low_level::pipe;
+
+/// Signals this soon after the first are the same request: `timeout` sends its signal to the process
+/// and then to its group, and Ctrl-C reaches it from the terminal and from a parent that forwards
+/// it. Well above the time between those two, and below that of a person who presses Ctrl-C again.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The thread that waits for the first signal sleeps and stores a flag: the least that the
+/// platform allows for a stack would do.
+const STACK_LEN: usize = 64 * 1024;
 
 /// The stop flag. Clones share it. A check is one load of a cache line that hardly ever changes.
 #[derive(Clone, Debug, Default)]
@@ -26,16 +43,26 @@ impl StopFlag {
     }
 
     /// A flag that SIGINT and SIGTERM set too. Call it once per process, before the workers start;
-    /// from then on only a second signal of the two ends the process.
+    /// from then on only a second signal of the two ends the process, and only if it comes 500 ms
+    /// or more after the first: `timeout` sends its signal twice.
     pub fn on_signals() -> Result<Self, StopError> {
+        Self::on_signals_with(GRACE).map(|(stop, _)| stop)
+    }
+
+    /// Returns the flag, and whether the next signal ends the process.
+    fn on_signals_with(grace: Duration) -> Result<(Self, Arc<AtomicBool>), StopError> {
         let stop = Self::new();
-        // Counts signals only: after a `stop` by the program, the first Ctrl-C still requests a
+        // Signals alone arm it: after a `stop` by the program, the first Ctrl-C still requests a
         // clean stop.
-        let signalled = Arc::new(AtomicBool::new(false));
+        let armed = Arc::new(AtomicBool::new(false));
+        let failed = |signal| move |source| StopError { signal, source };
+        let (first, signalled) = io::pipe().map_err(failed(SIGINT))?;
         for signal in [SIGINT, SIGTERM] {
-            stop.register(signal, &signalled).map_err(|source| StopError { signal, source })?;
+            let signalled = signalled.try_clone().map_err(failed(signal))?;
+            stop.register(signal, &armed, signalled).map_err(failed(signal))?;
         }
-        Ok(stop)
+        arm_after(first, grace, Arc::clone(&armed)).map_err(failed(SIGINT))?;
+        Ok((stop, armed))
     }
 
     /// Requests a stop from every holder of this flag. May be called from any thread, any number of
@@ -50,15 +77,28 @@ impl StopFlag {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Actions of a signal run in the order of their registration: the exit is registered before
-    /// the mark that arms it, so that only the second signal finds it armed.
-    fn register(&self, signal: i32, signalled: &Arc<AtomicBool>) -> io::Result<()> {
+    fn register(&self, signal: i32, armed: &Arc<AtomicBool>, signalled: io::PipeWriter) -> io::Result<()> {
         // 128 + signal is what a shell reports for a process that the signal killed.
-        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(signalled))?;
-        flag::register(signal, Arc::clone(signalled))?;
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(armed))?;
         flag::register(signal, Arc::clone(&self.stopping))?;
+        pipe::register(signal, signalled)?;
         Ok(())
     }
+}
+
+/// Starts the thread that waits for the first signal and arms the exit `grace` later. A handler
+/// itself has no clock.
+fn arm_after(mut first: PipeReader, grace: Duration, armed: Arc<AtomicBool>) -> io::Result<()> {
+    let thread = thread::Builder::new().name("signals".into()).stack_size(STACK_LEN);
+    thread.spawn(move || {
+        // The handlers keep the other end for as long as the process lives, so a byte comes or
+        // none.
+        if first.read_exact(&mut [0]).is_ok() {
+            thread::sleep(grace);
+            armed.store(true, Ordering::Release);
+        }
+    })?;
+    Ok(())
 }
 
 /// The kernel refused a signal handler.
@@ -93,15 +133,23 @@ mod tests {
     const SCENE: &str = "WIREPATH_STOP_SCENE";
     const LEFT_IN_ORDER: i32 = 7;
 
+    /// `int` and `term` are signals, `stop` is a call. With `later` in it the grace is over at
+    /// once, and it waits until the exit is armed; without, the grace is longer than the test.
     #[test]
     fn scene_in_a_process_of_its_own() {
         let Ok(scene) = std::env::var(SCENE) else { return };
-        let stop = StopFlag::on_signals().unwrap();
+        let grace = if scene.contains("later") { Duration::ZERO } else { Duration::from_secs(3_600) };
+        let (stop, armed) = StopFlag::on_signals_with(grace).unwrap();
         assert!(!stop.is_stopping());
         for event in scene.split(' ') {
             match event {
                 "int" => raise(SIGINT).unwrap(),
                 "term" => raise(SIGTERM).unwrap(),
+                "later" => {
+                    while !armed.load(Ordering::Acquire) {
+                        thread::yield_now();
+                    }
+                }
                 _ => stop.stop(),
             }
         }
@@ -120,9 +168,15 @@ mod tests {
 
     #[test]
     fn second_signal_exits_at_once_with_the_status_a_shell_expects() {
-        assert_eq!(play("int int").code(), Some(130));
-        assert_eq!(play("term term").code(), Some(143));
-        assert_eq!(play("int term").code(), Some(143));
+        assert_eq!(play("int later int").code(), Some(130));
+        assert_eq!(play("term later term").code(), Some(143));
+        assert_eq!(play("int later term").code(), Some(143));
+    }
+
+    #[test]
+    fn second_signal_right_after_the_first_is_the_same_request() {
+        assert_eq!(play("int int").code(), Some(LEFT_IN_ORDER));
+        assert_eq!(play("int term int").code(), Some(LEFT_IN_ORDER));
     }
 
     #[test]
@@ -134,16 +188,16 @@ mod tests {
     #[test]
     fn first_signal_after_a_stop_by_the_program_still_asks() {
         assert_eq!(play("stop int").code(), Some(LEFT_IN_ORDER));
-        assert_eq!(play("stop int int").code(), Some(130));
+        assert_eq!(play("stop int later int").code(), Some(130));
     }
 
     #[test]
     fn stop_is_seen_by_another_thread() {
         let stop = StopFlag::new();
         let seen = stop.clone();
-        let worker = std::thread::spawn(move || {
+        let worker = thread::spawn(move || {
             while !seen.is_stopping() {
-                std::thread::yield_now();
+                thread::yield_now();
             }
         });
         stop.stop();
