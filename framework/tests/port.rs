@@ -4,12 +4,13 @@
 use core::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use wirepath::Error;
 use wirepath::counters::Block;
 use wirepath::device::pcap::{PcapConfig, PcapDevice};
+use wirepath::pipeline::ChecksumPolicy;
 use wirepath::prelude::*;
 use wirepath::worker::Worker;
 
@@ -82,6 +83,57 @@ fn capture_is_replayed_to_its_end_and_what_is_subscribed_comes() {
         .run(move |_| Counting { count: Arc::clone(&counted), enough: u64::MAX, stop: stopping.clone() })
         .unwrap();
     assert_eq!(count.load(Ordering::Relaxed), 50);
+}
+
+/// Replaces the checksums of a capture of [`capture`] by those that a sender leaves to its NIC: the
+/// sum of the pseudo header alone.
+fn leave_to_nic(path: &Path) {
+    let (mut bytes, mut at) = (std::fs::read(path).unwrap(), 24);
+    while at < bytes.len() {
+        let frame_len = u32::from_le_bytes(bytes[at + 8..][..4].try_into().unwrap()) as usize;
+        let ipv4 = &mut bytes[at + 16..][..frame_len][14..];
+        at += 16 + frame_len;
+        if ipv4[0] != 0x45 {
+            continue; // ARP
+        }
+        let udp_len = u16::from_be_bytes([ipv4[24], ipv4[25]]);
+        let words = ipv4[12..20].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        let sum = words.sum::<u32>() + 17 + u32::from(udp_len);
+        let folded = ((sum & 0xffff) + (sum >> 16)) as u16;
+        ipv4[26..28].copy_from_slice(&folded.to_be_bytes());
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Replays a capture through a port, and returns how many datagrams came and the lines of its log.
+fn replayed(path: &Path, name: &str, options: impl FnOnce(Port) -> Port) -> (u64, Vec<String>) {
+    let (count, stop, said) = (Arc::new(AtomicU64::new(0)), StopFlag::new(), Arc::new(Mutex::new(Vec::new())));
+    let (counted, stopping, log) = (Arc::clone(&count), stop.clone(), Arc::clone(&said));
+    let port = Port::open(&format!("pcap:{}", path.display())).unwrap().named(name).stop_by(&stop);
+    options(port.log(move |line| log.lock().unwrap().push(line.to_owned())))
+        .subscribe(multicast(GROUP, 9_000).consumer(7))
+        .run(move |_| Counting { count: Arc::clone(&counted), enough: u64::MAX, stop: stopping.clone() })
+        .unwrap();
+    (count.load(Ordering::Relaxed), std::mem::take(&mut said.lock().unwrap()))
+}
+
+#[test]
+fn checksums_that_a_nic_was_to_finish_are_accepted_from_a_capture_and_the_port_says_so() {
+    let path = capture("port-partial.pcap", 50);
+    leave_to_nic(&path);
+    let (count, said) = replayed(&path, "port-test-partial", |port| port);
+    assert_eq!(count, 50);
+    assert!(said.iter().any(|line| line.starts_with("accepted: 100 packets")), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("dropped: udp/drop/no_consumer 50")), "{said:?}");
+}
+
+#[test]
+fn port_says_at_its_end_why_nothing_came() {
+    let path = capture("port-verified.pcap", 50);
+    leave_to_nic(&path);
+    let (count, said) = replayed(&path, "port-test-verified", |port| port.checksum(ChecksumPolicy::Verify));
+    assert_eq!(count, 0);
+    assert!(said.iter().any(|line| line.starts_with("dropped: udp/drop/bad_checksum 100")), "{said:?}");
 }
 
 /// Sends to the group until somebody has had enough.

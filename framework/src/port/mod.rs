@@ -29,6 +29,7 @@
 //! ports of interfaces, [`Worker::builder`](crate::worker::Worker::builder) for a worker in a loop
 //! of one's own.
 
+mod account;
 mod built;
 mod control;
 mod error;

@@ -5,6 +5,7 @@ use std::env;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use super::account;
 use super::built::{self, Capture};
 use super::control::{Control, Steering};
 use super::error::{Error, Result};
@@ -15,8 +16,8 @@ use super::subscription::Subscription;
 use crate::counters::Block;
 use crate::device::Device;
 use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
-use crate::pipeline::App;
 use crate::pipeline::tcp::TcpConfig;
+use crate::pipeline::{App, ChecksumPolicy};
 use crate::proto::Ipv4Prefix;
 use crate::worker::live::{LiveConfig, LivePort, OwnHost, PortConfig, StaticRoute};
 use crate::worker::topology::Severity;
@@ -64,6 +65,7 @@ struct Settings {
     handle: PortHandle,
     requests: Receiver<Request>,
     tcp: Option<TcpConfig>,
+    checksum: Option<ChecksumPolicy>,
     own: OwnHost,
     held: usize,
     cores: Option<Vec<usize>>,
@@ -119,6 +121,7 @@ impl Port {
             handle,
             requests,
             tcp: None,
+            checksum: None,
             own: OwnHost::default(),
             held: 0,
             cores: None,
@@ -149,6 +152,15 @@ impl Port {
     /// Enables TCP within these limits per worker. By default it is off.
     pub fn tcp_with(mut self, tcp: TcpConfig) -> Self {
         self.settings.tcp = Some(tcp);
+        self
+    }
+
+    /// What to do about UDP and TCP checksums that the NIC has not verified. By default they are
+    /// verified, but where frames may come from a stack that leaves them to a NIC, those that cover
+    /// the pseudo header only are accepted too, and counted: on virtual links (veth), and in
+    /// captures, which may have been taken there.
+    pub fn checksum(mut self, policy: ChecksumPolicy) -> Self {
+        self.settings.checksum = Some(policy);
         self
     }
 
@@ -203,8 +215,10 @@ impl Port {
         self
     }
 
-    /// Receives lines for the operator: the choices made, and possible improvements. By default
-    /// they go to standard error.
+    /// Receives lines for the operator: the choices made, possible improvements, and at the end
+    /// what was dropped, by its counters. By default they go to standard error; `.log(|_| ())`
+    /// silences them. Findings about cores say what mends them, and an [`unpinned`](Self::unpinned)
+    /// port has none.
     pub fn log(mut self, log: impl FnMut(&str) + Send + 'static) -> Self {
         self.settings.log = Box::new(log);
         self
@@ -223,8 +237,14 @@ impl Port {
         let Self { source, settings } = self;
         match source {
             Source::Live(port) => settings.run_live(port, app),
-            Source::Pcap(device) => settings.run_one(*device, WorkerBuilder::promiscuous, app),
-            Source::Memory(device) => settings.run_one(device, |worker| worker, app),
+            Source::Pcap(device) => {
+                let checksum = settings.checksum.unwrap_or(ChecksumPolicy::AcceptPartial);
+                settings.run_one(*device, move |worker| worker.promiscuous().checksum(checksum), app)
+            }
+            Source::Memory(device) => {
+                let checksum = settings.checksum.unwrap_or_default();
+                settings.run_one(device, move |worker| worker.checksum(checksum), app)
+            }
         }
     }
 
@@ -257,6 +277,7 @@ impl Settings {
         let subscriptions = self.handle.run();
         let config = LiveConfig {
             tcp: self.tcp,
+            checksum: self.checksum,
             queues: (0..cores.len().max(1) as u16).collect(),
             flows: subscriptions.iter().map(|subscription| subscription.flow.clone()).collect(),
             ..LiveConfig::over(port).named(&self.name)
@@ -282,7 +303,9 @@ impl Settings {
             });
         }
         port.notices().iter().for_each(|notice| log(&format!("note: {notice}")));
-        start(specs, &stop, control, &mut port, &mut log)
+        let ended = start(specs, &stop, control, &mut port, &mut log);
+        account::lines(&block.snapshot()).iter().for_each(|line| log(line));
+        ended
     }
 
     /// Starts one worker on the only queue of a device without a kernel.
@@ -301,6 +324,7 @@ impl Settings {
         let (own, tcp, held) = (self.own, self.tcp, self.held);
         let mut control = Control::new(self.requests, self.handle.run());
         let end = control.worker_end(0);
+        let counters = Arc::clone(&block);
         let spec = WorkerSpec::new("worker0", move |context: &WorkerContext| {
             let mut worker = adapt(Worker::builder(&mut device)?).held(held);
             worker = own.addresses.into_iter().fold(worker, WorkerBuilder::address);
@@ -313,7 +337,9 @@ impl Settings {
             Some(&core) => spec.on_core(core),
             None => spec,
         };
-        start(vec![spec], &stop, control, &mut (), &mut log)
+        let ended = start(vec![spec], &stop, control, &mut (), &mut log);
+        account::lines(&counters.snapshot()).iter().for_each(|line| log(line));
+        ended
     }
 }
 
