@@ -43,6 +43,8 @@ pub(super) enum Answer {
 pub(super) struct WorkerEnd {
     /// The subscriptions at start.
     pub(super) subscriptions: Vec<Subscription>,
+    /// Whether the kernel gets what no subscription names.
+    pub(super) is_shared: bool,
     pub(super) commands: Consumer<Command>,
     pub(super) answers: Producer<Answer>,
 }
@@ -85,12 +87,18 @@ impl Steering for () {
 pub(super) struct Control {
     requests: Receiver<Request>,
     subscriptions: Vec<Subscription>,
+    is_shared: bool,
     peers: Vec<Peer>,
 }
 
 impl Control {
     pub(super) fn new(requests: Receiver<Request>, subscriptions: Vec<Subscription>) -> Self {
-        Self { requests, subscriptions, peers: Vec::new() }
+        Self { requests, subscriptions, is_shared: false, peers: Vec::new() }
+    }
+
+    /// The interface is shared with the kernel.
+    pub(super) fn shared(self) -> Self {
+        Self { is_shared: true, ..self }
     }
 
     /// Makes the end for the worker of this queue.
@@ -99,7 +107,7 @@ impl Control {
         let (said, answers) = ring(RING_LEN).expect("the length is a power of two");
         self.peers.push(Peer { queue, commands, answers });
         let ours = self.subscriptions.iter().filter(|subscription| subscription.is_for(queue));
-        WorkerEnd { subscriptions: ours.cloned().collect(), commands: told, answers: said }
+        WorkerEnd { subscriptions: ours.cloned().collect(), is_shared: self.is_shared, commands: told, answers: said }
     }
 
     /// Serves requests until all workers have ended.

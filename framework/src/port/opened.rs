@@ -9,14 +9,26 @@ use super::error::Error;
 use super::subscription::Subscription;
 use crate::pipeline::Cx;
 use crate::pipeline::tcp::{ListenOptions, ListenerId};
-use crate::proto::{Group, Sharing};
+use crate::proto::{Flow, Group, Sharing};
 use crate::wire::Protocol;
+use crate::worker::live::FlowSpec;
 
 /// The subscriptions of one worker, in the order in which they were opened.
-#[derive(Default)]
-pub(super) struct Opened(Vec<(Subscription, Option<ListenerId>)>);
+pub(super) struct Opened {
+    subscriptions: Vec<(Subscription, Option<ListenerId>)>,
+    /// Whether the kernel gets the segments that no subscription names.
+    is_shared: bool,
+}
 
 impl Opened {
+    /// None yet. On an interface that is shared with the kernel, TCP connects from now on only where
+    /// a subscription brings the answers here.
+    pub(super) fn new(is_shared: bool, cx: &mut Cx<'_>) -> Self {
+        let opened = Self { subscriptions: Vec::new(), is_shared };
+        opened.steer_tcp(cx);
+        opened
+    }
+
     /// Opens it at the worker's sockets, for the app.
     ///
     /// # Errors
@@ -28,20 +40,33 @@ impl Opened {
             None if subscription.flow.is_group() => self.join(subscription, cx).map(|()| None)?,
             None => self.bind(subscription, cx).map(|()| None)?,
         };
-        self.0.push((subscription.clone(), listener));
+        self.subscriptions.push((subscription.clone(), listener));
+        self.steer_tcp(cx);
         Ok(())
     }
 
     /// Closes it. What another subscription shares remains open.
     pub(super) fn close(&mut self, subscription: &Subscription, cx: &mut Cx<'_>) {
-        let Some(place) = self.0.iter().position(|(opened, _)| opened.is_same(subscription)) else { return };
-        let (closed, listener) = self.0.remove(place);
+        let Some(place) = self.subscriptions.iter().position(|(opened, _)| opened.is_same(subscription)) else {
+            return;
+        };
+        let (closed, listener) = self.subscriptions.remove(place);
+        self.steer_tcp(cx);
         match listener {
             Some(listener) => _ = cx.tcp().close_listener(listener),
             None if closed.flow.protocol == Protocol::TCP => (),
             None if closed.flow.is_group() => self.leave_sources(&closed, &closed.flow.sources, cx),
             None if self.at_the_same_end(&closed).next().is_some() => (),
             None => _ = cx.sockets.unbind(closed.consumer, closed.flow.destination),
+        }
+    }
+
+    /// Tells TCP which segments come here.
+    fn steer_tcp(&self, cx: &mut Cx<'_>) {
+        if self.is_shared {
+            let flows = self.subscriptions.iter().map(|(subscription, _)| &subscription.flow);
+            let flows: Vec<_> = flows.filter(|flow| flow.protocol == Protocol::TCP).cloned().collect();
+            cx.tcp.steer(move |connection| flows.iter().any(|flow| covers(flow, connection)));
         }
     }
 
@@ -88,7 +113,7 @@ impl Opened {
             let _ = cx.sockets.leave(consumer, group);
         }
         let same_group = |source: &&Ipv4Addr| {
-            let ours = self.0.iter().map(|(other, _)| other).filter(|other| other.consumer == consumer);
+            let ours = self.subscriptions.iter().map(|(other, _)| other).filter(|other| other.consumer == consumer);
             let mut ours = ours.filter(|other| other.flow.destination.ip() == &group.group);
             !ours.any(|other| other.flow.sources.contains(source))
         };
@@ -100,7 +125,7 @@ impl Opened {
     /// Other subscriptions of the same consumer to the same address or group, and port.
     fn at_the_same_end(&self, subscription: &Subscription) -> impl Iterator<Item = &Subscription> {
         let (consumer, end) = (subscription.consumer, subscription.flow.destination);
-        let others = self.0.iter().filter(|(_, listener)| listener.is_none()).map(|(other, _)| other);
+        let others = self.subscriptions.iter().filter(|(_, listener)| listener.is_none()).map(|(other, _)| other);
         let udp = others.filter(|other| other.flow.protocol == Protocol::UDP);
         udp.filter(move |other| other.consumer == consumer && other.flow.destination == end)
     }
@@ -111,10 +136,83 @@ fn listen(subscription: &Subscription, options: ListenOptions, cx: &mut Cx<'_>) 
     cx.tcp().listen(subscription.flow.destination, &options).map_err(|error| refused(subscription, &error))
 }
 
+/// Whether the answers of a connection are in this flow. A flow to one local port has none of a
+/// connection whose port is not chosen yet, which is port 0.
+fn covers(flow: &FlowSpec, connection: Flow) -> bool {
+    let Flow { local, remote } = connection;
+    let (address, port) = (*flow.destination.ip(), flow.destination.port());
+    (address.is_unspecified() || address == *local.ip())
+        && (port == 0 || port == local.port())
+        && (flow.sources.is_empty() || flow.sources.contains(remote.ip()))
+        && flow.source_port.is_none_or(|port| port == remote.port())
+}
+
 fn group(subscription: &Subscription) -> Group {
     Group::new(*subscription.flow.destination.ip(), subscription.flow.destination.port())
 }
 
 fn refused(subscription: &Subscription, why: &dyn fmt::Display) -> Error {
     Error::Subscription { what: subscription.to_string(), why: why.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::SocketAddrV4;
+
+    use super::*;
+    use crate::counters::Block;
+    use crate::device::memory::{MemoryConfig, pair};
+    use crate::pipeline::tcp::{ConnectError, ConnectionOptions, TcpConfig};
+    use crate::port::{listen, tcp_from};
+    use crate::proto::ConsumerId;
+    use crate::time::Instant;
+    use crate::worker::Worker;
+
+    const PEER: [u8; 4] = [192, 0, 2, 2];
+
+    /// Whether each of these local ports connects to port 9100 of the peer where these are
+    /// subscribed to.
+    fn check(is_shared: bool, subscriptions: &[Subscription], expected: &[(u16, bool)]) {
+        let (mut near, _far) = pair("wire", MemoryConfig::default());
+        let block = Block::heap();
+        let worker = Worker::builder(&mut near).unwrap().address("192.0.2.1/24".parse().unwrap());
+        let mut worker = worker.tcp(TcpConfig::default()).build((), &block.scope("worker0")).unwrap();
+        worker.with_app(Instant::ZERO, |_, cx| {
+            let mut opened = Opened::new(is_shared, cx);
+            subscriptions.iter().for_each(|subscription| opened.open(subscription, cx).unwrap());
+            for &(port, is_heard) in expected {
+                let (local, remote) =
+                    (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), SocketAddrV4::new(PEER.into(), 9_100));
+                let begun = cx.tcp().connect(local, remote, &ConnectionOptions::default(), ConsumerId(0));
+                match begun {
+                    Ok(_) => assert!(is_heard, "from port {port}"),
+                    Err(ConnectError::NotSubscribed { .. }) => assert!(!is_heard, "from port {port}"),
+                    Err(error) => panic!("from port {port}: {error}"),
+                }
+            }
+            subscriptions.iter().for_each(|subscription| opened.close(subscription, cx));
+        });
+    }
+
+    #[test]
+    fn connection_whose_answers_the_kernel_would_get_is_refused() {
+        check(true, &[], &[(0, false), (40_000, false)]);
+        check(true, &[tcp_from(PEER, 9_100)], &[(0, true), (40_000, true)]);
+        check(true, &[tcp_from(PEER, 9_100).local_port(40_000)], &[(40_000, true), (40_001, false), (0, false)]);
+        check(true, &[tcp_from(PEER, 9_101), tcp_from([192, 0, 2, 3], 9_100)], &[(40_000, false)]);
+        check(true, &[listen(Ipv4Addr::UNSPECIFIED, 40_000)], &[(40_000, true), (40_001, false)]);
+    }
+
+    #[test]
+    fn host_of_its_own_connects_as_it_likes() {
+        check(false, &[], &[(0, true), (40_000, true)]);
+    }
+
+    #[test]
+    fn refusal_names_the_subscription() {
+        let local = SocketAddrV4::new([192, 0, 2, 1].into(), 40_000);
+        let refused = ConnectError::NotSubscribed { local, remote: SocketAddrV4::new(PEER.into(), 9_100) };
+        let refused = refused.to_string();
+        assert!(refused.contains("subscribe(tcp_from([192, 0, 2, 2], 9100).local_port(40000))"), "{refused}");
+    }
 }

@@ -282,12 +282,14 @@ impl Settings {
             flows: subscriptions.iter().map(|subscription| subscription.flow.clone()).collect(),
             ..LiveConfig::over(port).named(&self.name)
         };
-        let config = if self.own == OwnHost::default() { config } else { config.owned(self.own) };
+        let is_shared = self.own == OwnHost::default();
+        let config = if is_shared { config } else { config.owned(self.own) };
         let (stop, mut log) = (stop(self.stop)?, self.log);
         let block = block(&self.name, &mut log);
         let mut port = LivePort::open(&config, &block.scope("port"), &stop)?;
         log(&port.describe());
         let (app, mut control) = (Arc::new(app), Control::new(self.requests, subscriptions));
+        control = if is_shared { control.shared() } else { control };
         let mut specs = Vec::new();
         while let Some(queue) = port.take_queue()? {
             let (app, block) = (Arc::clone(&app), Arc::clone(&block));

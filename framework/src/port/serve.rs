@@ -25,7 +25,8 @@ pub(super) fn serve<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
 ) -> Result<()> {
     block.check()?;
     enter_worker();
-    let (mut clock, mut opened) = (MonotonicClock::start(), Opened::default());
+    let mut clock = MonotonicClock::start();
+    let mut opened = worker.with_app(clock.now(), |_, cx| Opened::new(control.is_shared, cx));
     worker.with_app(clock.now(), |app, cx| {
         control.subscriptions.iter().try_for_each(|subscription| opened.open(subscription, cx))?;
         app.on_start(cx).map_err(Error::App)

@@ -46,6 +46,10 @@ pub struct TcpSocketsConfig {
 #[derive(Default)]
 pub struct TcpSockets(pub(in crate::pipeline) Option<Box<Inner>>);
 
+/// Whether the segments of a flow are steered to the worker. Local port 0 stands for a port that is
+/// not chosen yet.
+type Steering = Box<dyn Fn(Flow) -> bool + Send>;
+
 pub(in crate::pipeline) struct Inner {
     pub(super) machine: machine::Tcp<Bytes>,
     pub(super) paths: Box<[Path]>,
@@ -56,6 +60,8 @@ pub(in crate::pipeline) struct Inner {
     pub(super) prefetcher: Prefetcher,
     /// Buffers of the pool that others take, where the caller has set it.
     others: Option<usize>,
+    /// Whether the segments of a flow come here, where the kernel gets some; `None` where all come.
+    steering: Option<Steering>,
     /// The connection of the event that is being delivered, and its consumer: after its last event
     /// the machine has removed it.
     pub(super) told: Option<(ConnectionId, ConsumerId)>,
@@ -75,6 +81,7 @@ impl TcpSockets {
             roster: None,
             prefetcher: Prefetcher::default(),
             others: None,
+            steering: None,
             told: None,
         }))))
     }
@@ -115,6 +122,14 @@ impl TcpSockets {
     pub fn leave(&mut self, others: usize) {
         if let Some(inner) = &mut self.0 {
             inner.others = Some(others);
+        }
+    }
+
+    /// Sets the flows whose segments come here, where the kernel gets the others: to connect is
+    /// refused where the answers do not come. By default all segments come.
+    pub(crate) fn steer(&mut self, comes_here: impl Fn(Flow) -> bool + Send + 'static) {
+        if let Some(inner) = &mut self.0 {
+            inner.steering = Some(Box::new(comes_here));
         }
     }
 
@@ -234,8 +249,14 @@ impl TcpCalls<'_, '_> {
 
     /// Opens a connection: the SYN leaves with this turn. An unspecified local address becomes that
     /// of the route, port 0 a free one. `Connected` or `Closed` reports the outcome. Where the SYN
-    /// cannot leave, as when the link is down, the event `Unreachable` says so with the next turn,
-    /// and [`unreachable`](Self::unreachable) at once; it leaves by itself when it can.
+    /// cannot leave, as when the link is down, the event [`NoRoute`](super::TcpEvent::NoRoute) says
+    /// so with the next turn, and [`unreachable`](Self::unreachable) at once; it leaves by itself
+    /// when it can.
+    ///
+    /// # Errors
+    /// No route, no free port, no room; and on a port that shares its interface with the kernel
+    /// [`ConnectError::NotSubscribed`], where no subscription
+    /// ([`tcp_from`](crate::port::tcp_from)) brings the answers here.
     pub fn connect(
         &mut self,
         local: SocketAddrV4,
@@ -252,6 +273,10 @@ impl TcpCalls<'_, '_> {
         let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
         self.check_own(ip).map_err(ConnectError::NotOurs)?;
         let flow = Flow { local: SocketAddrV4::new(ip, local.port()), remote };
+        let steering = self.0.tcp.0.as_ref().and_then(|inner| inner.steering.as_ref());
+        if steering.is_some_and(|comes_here| !comes_here(flow)) {
+            return Err(ConnectError::NotSubscribed { local: flow.local, remote });
+        }
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.connect(flow, options, consumer, now, output))
             .unwrap_or(Err(ConnectError::NoTcp))

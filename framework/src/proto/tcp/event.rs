@@ -170,6 +170,14 @@ pub enum ConnectError {
     Own(SocketAddrV4),
     /// The local address is not ours.
     NotOurs(NotOurs),
+    /// The interface is shared with the kernel, and no subscription brings the answers here: the
+    /// kernel would get them, and reset what it does not know.
+    NotSubscribed {
+        /// Our end, port 0 for any.
+        local: SocketAddrV4,
+        /// The peer's.
+        remote: SocketAddrV4,
+    },
     /// An option out of range.
     Option(OptionError),
     /// The worker has no TCP.
@@ -314,6 +322,20 @@ impl fmt::Display for ConnectError {
                 write!(f, "{remote} is ourselves, and nothing goes there by the wire: name another host")
             }
             Self::NotOurs(error) => error.fmt(f),
+            Self::NotSubscribed { local, remote } => {
+                let (ip, port) = (remote.ip().octets(), remote.port());
+                write!(f, "no subscription brings the answers of {remote} here, so the kernel would get them: ")?;
+                match local.port() {
+                    0 => write!(
+                        f,
+                        "subscribe(tcp_from({ip:?}, {port})), or connect from the local port that is subscribed to"
+                    ),
+                    local => write!(
+                        f,
+                        "subscribe(tcp_from({ip:?}, {port}).local_port({local})) before Port::run, or wait for its answer"
+                    ),
+                }
+            }
             Self::Option(error) => error.fmt(f),
             Self::NoTcp => f.write_str(NO_TCP),
         }
