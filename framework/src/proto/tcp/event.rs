@@ -260,7 +260,7 @@ pub enum IcmpRefusal {
 }
 
 const NO_TCP: &str =
-    "this worker has no TCP, or this is a leg of its trunk: give it some by Worker::with_tcp, without a trunk";
+    "TCP is off here: enable it by Port::tcp(), or by Worker::with_tcp in a loop of your own; a trunk has none";
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

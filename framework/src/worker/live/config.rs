@@ -209,7 +209,7 @@ impl LiveConfig {
         if let Some(tcp) = &self.tcp {
             tcp.check().map_err(LiveError::Tcp)?;
         } else if self.flows.iter().any(|flow| flow.protocol == Protocol::TCP) {
-            let what = "segments are wanted and there is no TCP to take them: give the configuration a TcpConfig";
+            let what = "segments are wanted and there is no TCP to take them: enable it by Port::tcp(), or LiveConfig::with_tcp";
             return Err(LiveError::Config(what.into()));
         }
         let is_lost = |flow: &&FlowSpec| flow.is_call() && flow.queue.is_none();
