@@ -17,8 +17,9 @@ endif
 endif
 endif
 
-# Where cargo puts the programs of the profile `demo`; the generated day lies beside them.
-DEMO := target/demo
+# Where cargo puts what it builds, and the programs of the profile `demo`; the generated day lies beside them.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+DEMO := $(TARGET)/demo
 CAPTURE ?=
 FORMAT ?=
 # The demo's day: what exchange-sim makes of it, faults included. A number that is too high only takes longer.
@@ -51,7 +52,7 @@ run: tools ## the demo: live against the Linux kernel as root, else a replay; DE
 	$(if $(CAPTURE),,$(call want,ip,iproute2,for the network namespaces of the demo,:))
 	$(if $(filter mlx5,$(DEVICE)),$(call want,ibv_devices,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,:))
 	cargo build --profile demo -p exchange-sim -p feed-handler -p hugepage-setup $(if $(filter mlx5,$(DEVICE)),-p softhca -p softhca-preload)
-	@if [ "$$(id -u)" = 0 ]; then $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES) || true; \
+	@if [ "$$(id -u)" = 0 ]; then $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES) || [ $$? -lt 126 ]; \
 	elif ! $(DEMO)/hugepage-setup check --pages $(HUGEPAGES) >/dev/null 2>&1; then \
 		echo "wirepath: no hugepages for the demo, and only root reserves them: sudo $(DEMO)/hugepage-setup apply --pages $(HUGEPAGES)" >&2; fi
 ifeq ($(CAPTURE),)
@@ -117,14 +118,14 @@ figures: tools ## docs/figures.md and its plots from docs/figures/history.jsonl,
 .PHONY: sim
 sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rings, empty pools over SEEDS=10000 seeds, and beside smoltcp; SEED=n replays one with its trace
 	cargo build --release -p wirepath-tests --bin sim
-	@SEEDS=$(SEEDS) SEED=$(SEED) target/release/sim
+	@SEEDS=$(SEEDS) SEED=$(SEED) $(TARGET)/release/sim
 
 .PHONY: soak
 soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,exit 2)
 	cargo build --release -p wirepath-tests --bin soak
-	SOAK_FRAMES=$(SOAK_FRAMES) target/release/soak
+	SOAK_FRAMES=$(SOAK_FRAMES) $(TARGET)/release/soak
 	MLX5_SOAK_FRAMES=$(MLX5_SOAK_FRAMES) cargo test --release -p wirepath-tests --test mlx5_soak -- --nocapture --test-threads 1
 	cargo test -p wirepath-tests --test live_udp --test live_captures -- --ignored --nocapture
 	cargo test --release -p wirepath-tests --test live_tcp -- --ignored --nocapture --test-threads 1
@@ -135,7 +136,7 @@ metal: root tools ## as root: conformance and figures on two ports of ConnectX N
 	$(if $(PEER),,$(error what is at the other end of the cable of $(DEV)? add PEER=mlx5_1, a port of this machine))
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the ConnectX,:)
 	cargo build --release -p wirepath-tests --bin metal
-	@target/release/metal --device $(DEV) --peer $(PEER) $(if $(CORES),--cores $(CORES))
+	@$(TARGET)/release/metal --device $(DEV) --peer $(PEER) $(if $(CORES),--cores $(CORES))
 
 .PHONY: fuzz
 fuzz: tools ## fuzz every parser and the pipeline under the address sanitizer, FUZZ_SECONDS=60 each; TARGETS="tcp arp" for these alone

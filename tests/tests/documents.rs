@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -150,4 +151,21 @@ fn program_of_the_readme_is_the_example() {
 fn readme_is_a_screen_and_a_half() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     assert!(readme.lines().count() <= 90, "{} lines: what is more belongs into docs", readme.lines().count());
+}
+
+/// Under `CARGO_TARGET_DIR` cargo builds elsewhere, and the verbs run what it built.
+#[test]
+fn verbs_run_what_cargo_built_where_it_was_told_to() {
+    for verb in ["run", "sim", "soak", "metal"] {
+        let mut make = Command::new("make");
+        // Within `make test` the outer make's options would be taken over.
+        make.args(["-n", verb, "DEV=a", "PEER=b"]).current_dir(root()).env_remove("MAKEFLAGS");
+        let Ok(output) = make.env("CARGO_TARGET_DIR", "/elsewhere").output() else {
+            println!("SKIPPED verbs_run_what_cargo_built_where_it_was_told_to: make is not installed");
+            return;
+        };
+        let commands = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && commands.contains("/elsewhere/"), "{verb}: {commands}");
+        assert!(!commands.contains(" target/"), "{verb} runs what is not there: {commands}");
+    }
 }
