@@ -91,6 +91,7 @@ lint: tools ## format, clippy, documentation and packages; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc -p wirepath --no-deps --target-dir $(TARGET)/alone
 	@scripts/check-dependencies
 	@scripts/check-public-items
 	@scripts/check-features

@@ -107,7 +107,8 @@ fn end_of(wire: &str) -> MemoryDevice {
 impl Port {
     /// A port by its name: `eth1` (AF_XDP), `mlx5:eth1` or `mlx5:0000:3b:00.0` (a ConnectX by its
     /// own queues), `pcap:day.pcap.gz` (a capture, at full speed), `memory:wire` (one end of a wire
-    /// within the process).
+    /// within the process: who opens the name first gets one end, who opens it next the other, and
+    /// the third the first end of a new wire).
     ///
     /// # Errors
     /// The name names no port, or the capture cannot be read. Interfaces are opened by

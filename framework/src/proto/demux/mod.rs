@@ -72,7 +72,7 @@ pub enum Found {
     Nobody,
     /// The usual case: one consumer.
     One(Subscriber),
-    /// Several; [`Demux::next`] returns one after the other.
+    /// Several; `Demux::next` returns one after the other.
     Many(Cursor),
 }
 

@@ -179,7 +179,7 @@ pub struct FlowError {
     pub kind: FlowErrorKind,
     /// Bytes of the packet that caused it.
     pub packet_len: u16,
-    /// Its identification: [`PathMtus`](super::path_mtu::PathMtus) takes it as proof that the
+    /// Its identification: `PathMtus` takes it as proof that the
     /// packet was ours.
     pub identification: u16,
 }
@@ -189,7 +189,7 @@ pub struct FlowError {
 #[non_exhaustive]
 pub enum FlowErrorKind {
     /// The other end was not reached. The MTU of "fragmentation needed" is a claim: see
-    /// [`PathMtus`](super::path_mtu::PathMtus).
+    /// `PathMtus`.
     Unreachable(Unreachable),
     /// The TTL expired on the path, or reassembly timed out at the remote end.
     TimeExceeded(TimeExceeded),
@@ -244,7 +244,7 @@ pub enum UnmatchedError {
 /// The flow that a received message is about. Anyone may send one with a forged quote, so all known
 /// fields of the quoted packet must match: our address, a port in use and, for a connected socket,
 /// its peer (RFC 5927 3, 4). UDP has no sequence number to check: a path MTU needs further proof
-/// ([`PathMtus`](super::path_mtu::PathMtus)).
+/// (`PathMtus`).
 pub fn match_error(
     message: &Icmpv4Message<'_>,
     host: &Host,

@@ -83,7 +83,7 @@ impl Default for ReporterConfig {
 }
 
 impl ReporterConfig {
-    /// The bytes that [`Reporter::new`] allocates: groups with their sources, and the report being
+    /// The bytes that `Reporter::new` allocates: groups with their sources, and the report being
     /// filled.
     pub fn bytes(&self) -> usize {
         Groups::bytes(self.groups, self.sources) + Report::bytes(self.report_len_max)

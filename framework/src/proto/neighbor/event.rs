@@ -106,7 +106,7 @@ pub enum NotLearned {
     NotANeighbor,
     /// It comes from our own MAC address: the network sent our frame back.
     OwnStation,
-    /// Another MAC address replied a moment ago; see [`LOCK_TIME`](super::LOCK_TIME).
+    /// Another MAC address replied within the last second.
     TooSoon,
     /// No room for another neighbor that we never requested, or no room in the host.
     NoRoom,

@@ -62,7 +62,7 @@ pub struct NeighborConfig {
     /// `egress/neighbors/drop/no_room`. By default 256, as many as a network of 24 bits has.
     pub neighbors_max: usize,
     /// How many of them may be learned from requests for our address without a request of ours:
-    /// beyond, a new one replaces the oldest that is [`UNKNOWN_STAYS`] old. So a flood of requests
+    /// beyond, a new one replaces the oldest that is a second old. So a flood of requests
     /// with forged senders takes these entries and no others, and changes the table at most so many
     /// times a second. With none, each host that requests our address costs a request of ours; with
     /// more, a flood takes more of the table. By default 16.
@@ -98,10 +98,10 @@ pub struct NeighborConfig {
 /// The source of the replies to our requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LearnFrom {
-    /// ARP packets that we [receive](Neighbors::hear); we write them to the host.
+    /// ARP packets that we receive; we write them to the host.
     #[default]
     Arp,
-    /// Another component, which writes them to the host; the host is [followed](Neighbors::follow).
+    /// Another component, which writes them to the host; the host is followed.
     /// It is the kernel, where the kernel owns the interface. Requests then go to the kernel, which
     /// need not reply, and a neighbor is never removed from the host.
     Host,
@@ -125,7 +125,7 @@ impl Default for NeighborConfig {
 }
 
 impl NeighborConfig {
-    /// The bytes that [`Neighbors::new`] allocates for handles of type `H`: the sum of its three
+    /// The bytes that `Neighbors::new` allocates for handles of type `H`: the sum of its three
     /// parts.
     pub fn bytes<H>(&self) -> usize {
         Table::<AddressKey, u32>::bytes(self.neighbors_max)

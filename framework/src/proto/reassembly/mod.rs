@@ -52,13 +52,13 @@ pub struct ReassemblyCapacity {
     /// Pieces of all of them together, 16 bytes and a handle each, and as many buffers of the pool.
     /// At least `pieces_per_datagram`.
     pub pieces: usize,
-    /// Pieces of one datagram; see [`PIECES_PER_DATAGRAM_MAX`]. With fewer, long datagrams over a
+    /// Pieces of one datagram, at most 64. With fewer, long datagrams over a
     /// small MTU are dropped; with more, one sender of tiny fragments holds more.
     pub pieces_per_datagram: usize,
 }
 
 impl ReassemblyCapacity {
-    /// The bytes that [`Reassembly::new`] allocates for handles of type `H`: the sum of its three
+    /// The bytes that `Reassembly::new` allocates for handles of type `H`: the sum of its three
     /// parts.
     pub fn bytes<H>(self) -> usize {
         Table::<PackedKey, u32>::bytes(self.datagrams)

@@ -48,7 +48,9 @@ pub enum TcpEvent {
     /// Our SYN has not left: the link is down, or no route leads to the peer. It leaves by itself
     /// when there is a path.
     NoRoute,
-    /// Data waits that was not delivered on arrival: take it with `next_data`.
+    /// Data waits that was not delivered on arrival. The worker delivers it by
+    /// [`on_tcp_data`](crate::pipeline::App::on_tcp_data), and no app gets this event: after
+    /// [`resume`](crate::pipeline::tcp::TcpCalls::resume) there is nothing to do.
     Readable,
     /// A send was refused for lack of room, and there is room again.
     Writable,
