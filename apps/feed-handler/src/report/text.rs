@@ -274,6 +274,13 @@ impl Summary {
         let holds = yes(truth.sent == truth.delivered + truth.lost_on_both).to_owned();
         table.row(["both, each once".to_owned()].into_iter().chain(both).chain([holds]));
         write!(f, "{table}")?;
+        let missed: u64 = self.channels.iter().flat_map(|channel| &channel.lines).map(|line| line.lost).sum();
+        let copies = truth.lines.iter().map(|line| line.lost).sum::<u64>().saturating_sub(missed);
+        if copies > 0 {
+            let what =
+                "of the lost were in packets sent twice whose other copy arrived: above, their line has not lost them";
+            writeln!(f, "  {} {what}", grouped(copies))?;
+        }
         let tops = match truth.tops_agree {
             Some(agree) => format!("; top of every book: {}", yes(agree)),
             None => String::new(),
