@@ -86,6 +86,11 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,dpdk-testpmd,dpdk-dev,for tests against unmodified programs,:)
 	@scripts/test
 
+.PHONY: check
+check: tools ## the tests of the libraries and of their documentation: no root, nothing installed, some minutes
+	cargo test -p wirepath -p wirepath-market -p hugepage-setup --lib
+	cargo test -p wirepath -p wirepath-market --doc
+
 .PHONY: lint
 lint: tools ## format, clippy, documentation and packages; warnings are errors
 	cargo fmt --all --check

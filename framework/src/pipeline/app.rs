@@ -13,7 +13,8 @@ pub type AppError = Box<dyn core::error::Error + Send + Sync>;
 /// The application: one value, owned by its worker and passed down the call, so that it needs no
 /// lock and no cell. Each method has a default that does nothing. The methods run on the worker's
 /// core, and the next packet waits for as long as they take. Several apps share a worker as a tuple
-/// ([`for_consumers`](super::for_consumers)).
+/// ([`for_consumers`](super::for_consumers)). An app that ends its port by itself keeps a clone of
+/// [`worker.stop`](crate::worker::WorkerContext::stop), and calls its `stop`.
 ///
 /// ```
 /// use wirepath::pipeline::{App, Cx, Datagram};

@@ -60,7 +60,9 @@ pub struct WorkerContext {
     pub core: Option<usize>,
     /// The NUMA node of that core.
     pub node: Option<u32>,
-    /// The group's stop flag: the entry point checks it, and returns once it is set.
+    /// The group's stop flag: the entry point checks it, and returns once it is set. An app of a
+    /// [`Port`](crate::port::Port) keeps a clone, and [`stop`](StopFlag::stop) ends the port:
+    /// `port.run(|worker| MyApp { stop: worker.stop.clone() })`.
     pub stop: StopFlag,
 }
 
