@@ -16,7 +16,7 @@ use crate::options::{Options, Shutdown};
 use crate::ready::Ready;
 use crate::socket::datagram::{DatagramInfo, DatagramSocket, Membership};
 use crate::socket::listener::Listener;
-use crate::socket::stream::{Phase, Stream};
+use crate::socket::stream::{Phase, Reported, Stream};
 use crate::socket::{Socket, State, UNBOUND};
 use crate::steering::{Flows, Steering, flow_from, flows_to};
 
@@ -131,17 +131,19 @@ impl Sockets {
         match &mut socket.state {
             State::Listener(_) => Err(Errno::EISCONN),
             State::Datagram(_) => self.connect_datagrams(id, remote, cx),
-            State::Stream(stream) => match stream.phase {
-                Phase::Idle | Phase::Ended => {
-                    socket.report_error()?;
-                    self.connect_stream(id, remote, cx)
-                }
-                Phase::Connecting => Err(Errno::EALREADY),
-                Phase::Established => {
-                    stream.phase = Phase::Connected;
+            State::Stream(stream) => match (stream.reported, stream.phase) {
+                (Reported::Connected, _) => Err(Errno::EISCONN),
+                (Reported::ShutAfter, _) => Err(Errno::EINVAL),
+                (Reported::Nothing, _) => self.connect_stream(id, remote, cx),
+                (Reported::Begun, Phase::Connecting) => Err(Errno::EALREADY),
+                (Reported::Begun, Phase::Open) => {
+                    stream.reported = Reported::Connected;
                     Ok(())
                 }
-                Phase::Connected => Err(Errno::EISCONN),
+                (Reported::Begun, Phase::Closed) => {
+                    socket.state = State::Stream(Stream::new());
+                    Err(socket.error.take().unwrap_or(Errno::ECONNABORTED))
+                }
             },
         }
     }
@@ -152,15 +154,17 @@ impl Sockets {
     /// `EADDRINUSE`; `EINVAL`: connected; `EOPNOTSUPP`: a datagram socket.
     pub fn listen(&mut self, id: SocketId, backlog: usize, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let socket = self.find(id)?;
-        match &mut socket.state {
+        let shut = match &mut socket.state {
             State::Datagram(_) => return Err(Errno::EOPNOTSUPP),
             State::Listener(listener) => {
                 listener.set_backlog(backlog);
                 return Ok(());
             }
-            State::Stream(stream) if stream.phase != Phase::Idle => return Err(Errno::EINVAL),
-            State::Stream(_) => (),
-        }
+            State::Stream(stream) if stream.phase != Phase::Closed || stream.reported != Reported::Nothing => {
+                return Err(Errno::EINVAL);
+            }
+            State::Stream(stream) => (stream.is_read_shut, stream.is_write_shut),
+        };
         let options = ListenOptions {
             backlog: u32::try_from(backlog.clamp(1, 65_535)).unwrap_or(u32::MAX),
             connections_per_source: None,
@@ -169,8 +173,8 @@ impl Sockets {
             ..ListenOptions::default()
         };
         let (local, listener) = listen_at(socket.local, &options, cx)?;
+        socket.state = State::Listener(Listener::new(listener, socket.local, shut, backlog));
         socket.local = local;
-        socket.state = State::Listener(Listener::new(listener, backlog));
         self.listeners.push((listener, id));
         self.need(id, flows_to(local, cx.host, FlowSpec::tcp)).inspect_err(|_| {
             cx.tcp().close_listener(listener);
@@ -185,9 +189,6 @@ impl Sockets {
     /// `EAGAIN`: none waits; `EINVAL`: not listening.
     pub fn accept(&mut self, id: SocketId) -> Result<(SocketId, SocketAddrV4), Errno> {
         let State::Listener(listener) = &mut self.find(id)?.state else { return Err(Errno::EINVAL) };
-        if listener.is_shut {
-            return Err(Errno::EINVAL);
-        }
         let accepted = listener.pop().ok_or(Errno::EAGAIN)?;
         let State::Stream(stream) = &self.find(accepted)?.state else { return Err(Errno::EINVAL) };
         Ok((accepted, stream.remote))
@@ -199,9 +200,9 @@ impl Sockets {
     /// `ENOTCONN`.
     pub fn shutdown(&mut self, id: SocketId, how: Shutdown, cx: &mut Cx<'_>) -> Result<(), Errno> {
         match &mut self.find(id)?.state {
-            State::Listener(listener) => {
+            State::Listener(_) => {
                 if how.reads() {
-                    listener.is_shut = true;
+                    self.unlisten(id, cx);
                 }
             }
             State::Datagram(datagrams) => {
@@ -214,16 +215,22 @@ impl Sockets {
                     return Err(Errno::ENOTCONN);
                 }
             }
+            State::Stream(stream) if stream.phase == Phase::Connecting => self.hang_up(id, Errno::ECONNRESET, cx),
             State::Stream(stream) => {
-                if !matches!(stream.phase, Phase::Established | Phase::Connected) {
-                    return Err(Errno::ENOTCONN);
+                let sends = stream.phase == Phase::Open && !stream.is_write_shut && how.writes();
+                let (phase, connection) = (stream.phase, stream.connection);
+                if stream.reported == Reported::Begun {
+                    stream.reported = if phase == Phase::Open { Reported::Connected } else { Reported::ShutAfter };
                 }
                 stream.is_read_shut |= how.reads();
-                if how.writes() && !stream.is_write_shut {
-                    stream.is_write_shut = true;
-                    if let Some(connection) = stream.connection {
-                        cx.tcp().shutdown(connection)?;
-                    }
+                stream.is_write_shut |= how.writes();
+                self.wake(id);
+                if phase == Phase::Closed {
+                    // Linux shuts it and says this all the same.
+                    return Err(Errno::ENOTCONN);
+                }
+                if sends && let Some(connection) = connection {
+                    cx.tcp().shutdown(connection)?;
                 }
             }
         }
@@ -257,10 +264,8 @@ impl Sockets {
                 self.flows.release_later(socket.flows, cx.now);
             }
             State::Listener(listener) => {
-                cx.tcp().close_listener(listener.id);
                 self.flows.release(&socket.flows);
-                self.listeners.retain(|(other, _)| *other != listener.id);
-                self.end_unaccepted(listener, cx);
+                self.end_listener(listener, cx);
             }
         }
         Ok(())
@@ -276,7 +281,7 @@ impl Sockets {
         let socket = self.find(id)?;
         socket.report_error()?;
         match &mut socket.state {
-            State::Listener(_) => Err(Errno::ENOTCONN),
+            State::Listener(_) => Err(Errno::EPIPE),
             State::Datagram(datagrams) => {
                 let remote = datagrams.remote.ok_or(Errno::EDESTADDRREQ)?;
                 self.send_to(id, bytes, remote, cx)
@@ -334,7 +339,7 @@ impl Sockets {
             State::Datagram(_) => return self.recv_from(id, into).map(|(count, _)| count),
             State::Listener(_) => return Err(Errno::ENOTCONN),
         };
-        if stream.len() == 0 && !into.is_empty() {
+        if stream.len() == 0 {
             return self.find(id)?.end_of_stream();
         }
         let count = stream.read(into);
@@ -399,7 +404,7 @@ impl Sockets {
     /// `ENOTCONN`.
     pub fn peer_addr(&self, id: SocketId) -> Result<SocketAddrV4, Errno> {
         match &self.get(id)?.state {
-            State::Stream(stream) if matches!(stream.phase, Phase::Established | Phase::Connected) => Ok(stream.remote),
+            State::Stream(stream) if stream.phase == Phase::Open => Ok(stream.remote),
             State::Datagram(datagrams) => datagrams.remote.ok_or(Errno::ENOTCONN),
             _ => Err(Errno::ENOTCONN),
         }
@@ -659,7 +664,9 @@ impl Sockets {
             socket.local = info.local;
         }
         let local = socket.local;
-        socket.state = State::Stream(Stream::connecting(connection, remote));
+        if let State::Stream(stream) = &mut socket.state {
+            stream.call(connection, remote);
+        }
         self.attach(connection, id);
         // The SYN leaves when the call returns: what answers it comes to us by then.
         if let Err(error) = self.need(id, vec![flow_from(remote, local)]) {
@@ -721,6 +728,24 @@ impl Sockets {
         self.by_connection[place] = id.slot;
     }
 
+    /// Resets the connection of a socket that stays: `SO_ERROR` says `error`.
+    fn hang_up(&mut self, id: SocketId, error: Errno, cx: &mut Cx<'_>) {
+        let Ok(socket) = self.find(id) else { return };
+        socket.error = Some(error);
+        let State::Stream(stream) = &mut socket.state else { return };
+        let connection = stream.connection;
+        match stream.phase {
+            // As if it had never called.
+            Phase::Connecting => *stream = Stream::new(),
+            Phase::Open | Phase::Closed => stream.end(),
+        }
+        if let Some(connection) = connection {
+            self.by_connection[connection.slot()] = NONE;
+            self.refuse(connection, cx);
+        }
+        self.wake(id);
+    }
+
     /// The socket of a connection, where it has one that is open.
     fn stream_of(&mut self, connection: ConnectionId) -> Option<(SocketId, &mut Socket)> {
         let slot = *self.by_connection.get(connection.slot())?;
@@ -738,9 +763,16 @@ impl Sockets {
         let at = self.listeners.iter().find(|(other, _)| *other == listener).map(|(_, id)| *id);
         let info = cx.tcp().info(connection);
         let (Some(at), Some(info)) = (at, info) else { return self.refuse(connection, cx) };
-        let Ok(Socket { options, flows, .. }) = self.get(at) else { return self.refuse(connection, cx) };
-        let (options, flows) = (*options, flows.clone());
-        let mut socket = Socket::new(State::Stream(Stream::accepted(connection, info.remote)), options);
+        let Ok(Socket { state: State::Listener(Listener { shut, .. }), options, flows, .. }) = self.get(at) else {
+            return self.refuse(connection, cx);
+        };
+        let (options, flows, shut) = (*options, flows.clone(), *shut);
+        let mut stream = Stream::accepted(connection, info.remote);
+        (stream.is_read_shut, stream.is_write_shut) = shut;
+        if stream.is_write_shut {
+            let _ = cx.tcp().shutdown(connection);
+        }
+        let mut socket = Socket::new(State::Stream(stream), options);
         socket.local = info.local;
         let Ok(id) = self.insert(socket) else { return self.refuse(connection, cx) };
         // They are the listener's, and in place: only one more needs them.
@@ -768,8 +800,22 @@ impl Sockets {
         let _ = if resets { cx.tcp().abort(connection) } else { cx.tcp().close(connection) };
     }
 
-    /// Resets what a closed listener had not handed over, as Linux does.
-    fn end_unaccepted(&mut self, mut listener: Listener, cx: &mut Cx<'_>) {
+    /// `shutdown` of a listener: it is a socket that never listened (Linux `tcp_disconnect`).
+    fn unlisten(&mut self, id: SocketId, cx: &mut Cx<'_>) {
+        let Ok(socket) = self.find(id) else { return };
+        let flows = core::mem::take(&mut socket.flows);
+        let state = core::mem::replace(&mut socket.state, State::Stream(Stream::new()));
+        if let State::Listener(listener) = state {
+            socket.local = listener.asked;
+            self.flows.release(&flows);
+            self.end_listener(listener, cx);
+        }
+    }
+
+    /// Listens no more, and resets what was not handed over, as Linux does.
+    fn end_listener(&mut self, mut listener: Listener, cx: &mut Cx<'_>) {
+        cx.tcp().close_listener(listener.id);
+        self.listeners.retain(|(other, _)| *other != listener.id);
         while let Some(id) = listener.pop() {
             if let Ok(Socket { state: State::Stream(Stream { connection: Some(connection), .. }), .. }) = self.find(id)
             {
@@ -792,21 +838,25 @@ impl Stream {
     fn sends_by(&self) -> Result<ConnectionId, Errno> {
         match (self.phase, self.connection) {
             (Phase::Connecting, _) => Err(Errno::EAGAIN),
-            (Phase::Established | Phase::Connected, Some(connection)) if !self.is_write_shut => Ok(connection),
+            (Phase::Open, Some(connection)) if !self.is_write_shut => Ok(connection),
             _ => Err(Errno::EPIPE),
         }
     }
 }
 
 impl Socket {
-    /// What a read of a stream without bytes says.
+    /// What a read of a stream without bytes says (Linux `tcp_recvmsg_locked`).
     fn end_of_stream(&mut self) -> Result<usize, Errno> {
-        self.report_error()?;
         let State::Stream(stream) = &self.state else { return Err(Errno::ENOTCONN) };
-        match stream.phase {
-            Phase::Idle => Err(Errno::ENOTCONN),
-            _ if stream.is_at_end() => Ok(0),
-            _ => Err(Errno::EAGAIN),
+        let (phase, is_shut) = (stream.phase, stream.is_read_shut);
+        if stream.is_peer_closed {
+            return Ok(0);
+        }
+        self.report_error()?;
+        match phase {
+            _ if is_shut => Ok(0),
+            Phase::Closed => Err(Errno::ENOTCONN),
+            Phase::Connecting | Phase::Open => Err(Errno::EAGAIN),
         }
     }
 }
@@ -910,15 +960,18 @@ impl App for Sockets {
         let State::Stream(stream) = &mut socket.state else { return };
         match event {
             TcpEvent::Connected { .. } => {
-                stream.phase = Phase::Established;
+                stream.phase = Phase::Open;
                 stream.is_writable = true;
             }
             TcpEvent::Writable => stream.is_writable = true,
             TcpEvent::PeerClosed => stream.is_peer_closed = true,
             TcpEvent::Closed(reason) => {
-                stream.phase = Phase::Ended;
-                stream.connection = None;
-                socket.error = errno::of_close(reason);
+                // Who was told of the peer's end and still sends hears what a write would (RFC 9293
+                // 3.10.7.4, Linux `tcp_reset`).
+                let is_in_close_wait = stream.is_peer_closed && !stream.is_write_shut;
+                let error = errno::of_close(reason);
+                socket.error = if is_in_close_wait && error.is_some() { Some(Errno::EPIPE) } else { error };
+                stream.end();
                 self.by_connection[connection.slot()] = NONE;
             }
             _ => return,
@@ -931,8 +984,9 @@ impl App for Sockets {
         let Some((id, socket)) = self.stream_of(connection) else { return };
         let receive_buffer = socket.options.receive_buffer as usize;
         let State::Stream(stream) = &mut socket.state else { return };
-        if stream.is_read_shut {
-            return;
+        if stream.is_read_shut && stream.is_write_shut {
+            // Nobody will read it: the peer is told (RFC 1122 4.2.2.13).
+            return self.hang_up(id, Errno::ECONNRESET, cx);
         }
         stream.push(data.hold());
         if !stream.is_paused && stream.charge() >= receive_buffer {

@@ -198,6 +198,17 @@ fn full_accept_queue_lets_nobody_in_until_one_is_accepted() {
 }
 
 #[test]
+fn direction_that_is_shut_before_listening_is_shut_in_what_is_accepted() {
+    let wire = wire();
+    let id = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+    let shut = wire.right.call(|sockets, cx| sockets.shutdown(id, Shutdown::Write, cx));
+    wire.right.call(|sockets, cx| sockets.bind(id, at(2, 80), cx)).unwrap();
+    wire.right.call(|sockets, cx| sockets.listen(id, 1, cx)).unwrap();
+    let mut ours = TcpStream::connect(&wire.left, at(2, 80)).unwrap();
+    assert_eq!((shut, ours.read(&mut [0]).unwrap()), (Err(Errno::ENOTCONN), 0));
+}
+
+#[test]
 fn listener_that_is_shut_wakes_accept_with_an_error() {
     let wire = wire();
     let id = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();

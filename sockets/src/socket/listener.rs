@@ -1,5 +1,6 @@
 //! A listener's queue of connections that nobody has accepted yet.
 
+use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 
 use wirepath::pipeline::tcp::ListenerId;
@@ -10,17 +11,20 @@ use crate::table::SocketId;
 /// A socket that listens.
 pub(crate) struct Listener {
     pub(crate) id: ListenerId,
+    /// What the socket was bound to before it listened: a port that `listen` chose goes with it.
+    pub(crate) asked: SocketAddrV4,
+    /// Directions that were shut before it listened: those of what it accepts are shut as well, as
+    /// Linux does.
+    pub(crate) shut: (bool, bool),
     /// Connections whose handshake is done, the oldest first.
     queue: VecDeque<SocketId>,
     /// Linux's `somaxconn` rule: one more than `listen` was told.
     backlog: usize,
-    /// `shutdown` of a listener: `accept` returns `EINVAL`.
-    pub(crate) is_shut: bool,
 }
 
 impl Listener {
-    pub(crate) fn new(id: ListenerId, backlog: usize) -> Self {
-        Self { id, queue: VecDeque::new(), backlog: backlog.saturating_add(1), is_shut: false }
+    pub(crate) fn new(id: ListenerId, asked: SocketAddrV4, shut: (bool, bool), backlog: usize) -> Self {
+        Self { id, asked, shut, queue: VecDeque::new(), backlog: backlog.saturating_add(1) }
     }
 
     /// A second `listen` changes the backlog alone.
@@ -30,7 +34,7 @@ impl Listener {
 
     /// Whether a SYN is ignored, so that the caller tries again later (Linux `sk_acceptq_is_full`).
     pub(crate) fn is_full(&self) -> bool {
-        self.is_shut || self.queue.len() >= self.backlog
+        self.queue.len() >= self.backlog
     }
 
     pub(crate) fn push(&mut self, socket: SocketId) {
@@ -45,6 +49,5 @@ impl Listener {
     /// its first read says how it ended.
     pub(crate) fn ready(&self) -> Ready {
         Ready::when(!self.queue.is_empty(), Ready::IN)
-            | Ready::when(self.is_shut, Ready(Ready::IN.0 | Ready::RDHUP.0 | Ready::HUP.0))
     }
 }

@@ -10,24 +10,34 @@ use wirepath::pipeline::tcp::ConnectionId;
 use super::{BUFFER_CHARGE, UNBOUND, copy_held};
 use crate::ready::Ready;
 
-/// How far a stream is.
+/// How far the connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Neither connected nor connecting.
-    Idle,
+    /// There is none: not yet, or not any more. What came before is still read.
+    Closed,
     /// The SYN has left.
     Connecting,
-    /// The handshake is done, and `connect` has not said so yet: its next call returns 0.
-    Established,
-    /// As well, and it has.
+    /// The handshake is done.
+    Open,
+}
+
+/// What `connect` has said (the kernel's `socket_state`). It outlives the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reported {
+    /// Nothing, or that it failed: it may be called.
+    Nothing,
+    /// That it has begun.
+    Begun,
+    /// That it is connected: it says so from now on.
     Connected,
-    /// The connection is gone: what came before is still read.
-    Ended,
+    /// That it has begun, and `shutdown` came when it had failed: it may not be called again.
+    ShutAfter,
 }
 
 /// A TCP socket that does not listen.
 pub(crate) struct Stream {
     pub(crate) phase: Phase,
+    pub(crate) reported: Reported,
     pub(crate) connection: Option<ConnectionId>,
     /// `getpeername`.
     pub(crate) remote: SocketAddrV4,
@@ -49,7 +59,8 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn new() -> Self {
         Self {
-            phase: Phase::Idle,
+            phase: Phase::Closed,
+            reported: Reported::Nothing,
             connection: None,
             remote: UNBOUND,
             received: VecDeque::new(),
@@ -63,15 +74,19 @@ impl Stream {
         }
     }
 
-    /// One whose SYN has left.
-    pub(crate) fn connecting(connection: ConnectionId, remote: SocketAddrV4) -> Self {
-        Self { phase: Phase::Connecting, connection: Some(connection), remote, ..Self::new() }
+    /// Its SYN has left. A direction that was shut before stays shut, as on Linux.
+    pub(crate) fn call(&mut self, connection: ConnectionId, remote: SocketAddrV4) {
+        self.phase = Phase::Connecting;
+        self.reported = Reported::Begun;
+        self.connection = Some(connection);
+        self.remote = remote;
     }
 
     /// One that a listener accepted.
     pub(crate) fn accepted(connection: ConnectionId, remote: SocketAddrV4) -> Self {
         let connection = Some(connection);
-        Self { phase: Phase::Connected, connection, remote, is_writable: true, ..Self::new() }
+        let (phase, reported) = (Phase::Open, Reported::Connected);
+        Self { phase, reported, connection, remote, is_writable: true, ..Self::new() }
     }
 
     /// Keeps bytes that came.
@@ -118,23 +133,24 @@ impl Stream {
         copied
     }
 
-    /// Whether a read finds no byte and never will.
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.len == 0 && (self.is_peer_closed || self.is_read_shut || self.phase == Phase::Ended)
+    /// The connection is gone: neither direction is open (Linux `tcp_done`).
+    pub(crate) fn end(&mut self) {
+        self.phase = Phase::Closed;
+        self.connection = None;
+        self.is_read_shut = true;
+        self.is_write_shut = true;
     }
 
     /// Linux `tcp_poll`.
     pub(crate) fn ready(&self, low_water: usize) -> Ready {
-        match self.phase {
-            Phase::Idle => return Ready::OUT | Ready::HUP,
-            Phase::Connecting => return Ready::NONE,
-            Phase::Established | Phase::Connected | Phase::Ended => (),
+        let is_closed = self.phase == Phase::Closed;
+        let reads_end = self.is_peer_closed || self.is_read_shut;
+        let ends = Ready::when(reads_end, Ready::IN | Ready::RDHUP)
+            | Ready::when(is_closed || (reads_end && self.is_write_shut), Ready::HUP);
+        if self.phase == Phase::Connecting {
+            return ends;
         }
-        let is_ended = self.phase == Phase::Ended;
-        let reads_end = self.is_peer_closed || self.is_read_shut || is_ended;
-        Ready::when(self.len >= low_water.max(1) || reads_end, Ready::IN)
-            | Ready::when(self.is_writable || self.is_write_shut || is_ended, Ready::OUT)
-            | Ready::when(reads_end, Ready::RDHUP)
-            | Ready::when(is_ended || (reads_end && self.is_write_shut), Ready::HUP)
+        ends | Ready::when(self.len >= low_water.max(1), Ready::IN)
+            | Ready::when(self.is_writable || self.is_write_shut || is_closed, Ready::OUT)
     }
 }

@@ -63,10 +63,10 @@ pub(crate) fn wire() -> Wire {
 impl Wire {
     /// Lets both hosts run until nothing moves any more but timers of a millisecond and beyond.
     pub(crate) fn settle(&self) {
-        for _ in 0..200 {
+        for _ in 0..40 {
             self.left.turn();
             self.right.turn();
-            self.clock.advance(Duration::from_micros(10));
+            self.clock.advance(Duration::from_micros(50));
         }
     }
 }

@@ -1,0 +1,341 @@
+//! Random scripts of calls on TCP sockets, made of the kernel's over loopback and of ours over
+//! plain memory: each call returns the same, and `poll` reports the same of each socket after it.
+//! A script that parts is named by its seed; `SEED=n` plays it alone, `SCRIPTS=n` plays so many.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+mod common;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+
+use common::{Wire, at, wire};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{self as kernel, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use sockets::{Errno, Kind, Ready, Shutdown, SocketId, Stack};
+
+/// Scripts of one run, where the environment does not say.
+const SCRIPTS: u64 = 100;
+/// Calls of a script.
+const CALLS: usize = 60;
+/// Where nobody listens.
+const DEAD_PORT: u16 = 1;
+const REPORTED: Ready = Ready(Ready::IN.0 | Ready::OUT.0 | Ready::ERR.0 | Ready::HUP.0 | Ready::RDHUP.0);
+
+type Answer = Result<usize, Errno>;
+
+/// A call; sockets are named by the order in which they were made.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Socket,
+    Listen(usize),
+    Connect(usize, Option<usize>),
+    Accept(usize),
+    Send(usize, usize),
+    Recv(usize, usize),
+    Peek(usize, usize),
+    Shutdown(usize, Shutdown),
+    TakeError(usize),
+    Close(usize),
+}
+
+/// Sockets that calls are made of.
+trait Side {
+    fn play(&mut self, call: Call) -> Answer;
+    /// What `poll` reports of each socket; `None` for one that is closed.
+    fn ready(&mut self) -> Vec<Option<Ready>>;
+}
+
+/// The kernel's, over loopback.
+#[derive(Default)]
+struct Kernels {
+    sockets: Vec<Option<OwnedFd>>,
+    /// The port of each that listens.
+    ports: Vec<Option<u16>>,
+}
+
+impl Side for Kernels {
+    fn play(&mut self, call: Call) -> Answer {
+        let result = match call {
+            Call::Socket => {
+                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+                kernel::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).map(|fd| self.push(fd, None))
+            }
+            Call::Listen(idx) => self.with(idx, |fd| kernel::listen(fd, 8).map(|()| 0)).inspect(|_| {
+                let fd = self.sockets[idx].as_ref().unwrap();
+                let local = SocketAddrV4::try_from(kernel::getsockname(fd).unwrap()).unwrap();
+                self.ports[idx] = Some(local.port());
+            }),
+            Call::Connect(idx, to) => {
+                let port = to.and_then(|to| self.ports[to]).unwrap_or(DEAD_PORT);
+                let remote = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+                self.with(idx, |fd| kernel::connect(fd, &remote).map(|()| 0))
+            }
+            Call::Accept(idx) => {
+                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+                match self.sockets[idx].as_ref() {
+                    Some(fd) => kernel::accept_with(fd, flags).map(|fd| self.push(fd, None)),
+                    None => Err(rustix::io::Errno::BADF),
+                }
+            }
+            Call::Send(idx, len) => self.with(idx, |fd| kernel::send(fd, &vec![7; len], SendFlags::NOSIGNAL)),
+            Call::Recv(idx, len) => self.recv(idx, len, RecvFlags::empty()),
+            Call::Peek(idx, len) => self.recv(idx, len, RecvFlags::PEEK),
+            Call::Shutdown(idx, how) => {
+                let how = match how {
+                    Shutdown::Read => kernel::Shutdown::Read,
+                    Shutdown::Write => kernel::Shutdown::Write,
+                    Shutdown::Both => kernel::Shutdown::Both,
+                };
+                self.with(idx, |fd| kernel::shutdown(fd, how).map(|()| 0))
+            }
+            Call::TakeError(idx) => self.with(idx, |fd| {
+                sockopt::socket_error(fd).map(|error| error.err().map_or(0, |error| error.raw_os_error() as usize))
+            }),
+            Call::Close(idx) => {
+                self.ports[idx] = None;
+                self.sockets[idx].take().map(|_| 0).ok_or(rustix::io::Errno::BADF)
+            }
+        };
+        result.map_err(|errno| Errno(errno.raw_os_error()))
+    }
+
+    fn ready(&mut self) -> Vec<Option<Ready>> {
+        let asked = PollFlags::IN | PollFlags::OUT | PollFlags::RDHUP;
+        let look = |fd: &OwnedFd| {
+            let mut entry = [PollFd::new(fd, asked)];
+            poll(&mut entry, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+            Ready(entry[0].revents().bits().into()) & REPORTED
+        };
+        self.sockets.iter().map(|fd| fd.as_ref().map(look)).collect()
+    }
+}
+
+impl Kernels {
+    fn push(&mut self, fd: OwnedFd, port: Option<u16>) -> usize {
+        self.sockets.push(Some(fd));
+        self.ports.push(port);
+        0
+    }
+
+    fn with(&self, idx: usize, act: impl FnOnce(&OwnedFd) -> rustix::io::Result<usize>) -> rustix::io::Result<usize> {
+        self.sockets[idx].as_ref().map_or(Err(rustix::io::Errno::BADF), act)
+    }
+
+    fn recv(&self, idx: usize, len: usize, flags: RecvFlags) -> rustix::io::Result<usize> {
+        self.with(idx, |fd| kernel::recv(fd, &mut vec![0; len][..], flags).map(|(count, _)| count))
+    }
+}
+
+/// Ours, over plain memory: those that listen and what they accept at the right host, the others at
+/// the left.
+struct Ours {
+    wire: Wire,
+    sockets: Vec<Option<(Stack, SocketId)>>,
+    ports: Vec<Option<u16>>,
+}
+
+impl Side for Ours {
+    fn play(&mut self, call: Call) -> Answer {
+        let answer = match call {
+            Call::Socket => {
+                let left = self.wire.left.clone();
+                left.call(|sockets, _| sockets.socket(Kind::Stream)).map(|id| self.push(left.clone(), id))
+            }
+            Call::Listen(idx) => self.listen(idx),
+            Call::Connect(idx, to) => {
+                let port = to.and_then(|to| self.ports[to]).unwrap_or(DEAD_PORT);
+                self.with(idx, |stack, id| stack.call(|sockets, cx| sockets.connect(id, at(2, port), cx).map(|()| 0)))
+            }
+            Call::Accept(idx) => match self.sockets[idx].clone() {
+                Some((stack, id)) => {
+                    let accepted = stack.call(|sockets, _| sockets.accept(id));
+                    accepted.map(|(id, _)| self.push(stack, id))
+                }
+                None => Err(Errno::EBADF),
+            },
+            Call::Send(idx, len) => {
+                self.with(idx, |stack, id| stack.call(|sockets, cx| sockets.send(id, &vec![7; len], cx)))
+            }
+            Call::Recv(idx, len) => {
+                self.with(idx, |stack, id| stack.call(|sockets, cx| sockets.recv(id, &mut vec![0; len], cx)))
+            }
+            Call::Peek(idx, len) => {
+                self.with(idx, |stack, id| stack.call(|sockets, _| sockets.peek(id, &mut vec![0; len])))
+            }
+            Call::Shutdown(idx, how) => {
+                let shut =
+                    self.with(idx, |stack, id| stack.call(|sockets, cx| sockets.shutdown(id, how, cx).map(|()| 0)));
+                if how != Shutdown::Write && self.ports[idx].take().is_some() {
+                    // It listens no more, and may call from the left host again.
+                    let fresh = self.wire.left.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+                    let (stack, id) = self.sockets[idx].replace((self.wire.left.clone(), fresh)).unwrap();
+                    stack.call(|sockets, cx| sockets.close(id, cx)).unwrap();
+                }
+                shut
+            }
+            Call::TakeError(idx) => self.with(idx, |stack, id| {
+                stack.call(|sockets, _| sockets.take_error(id)).map(|error| error.map_or(0, |error| error.0 as usize))
+            }),
+            Call::Close(idx) => {
+                self.ports[idx] = None;
+                let closed = self.with(idx, |stack, id| stack.call(|sockets, cx| sockets.close(id, cx).map(|()| 0)));
+                self.sockets[idx] = None;
+                closed
+            }
+        };
+        self.wire.settle();
+        answer
+    }
+
+    fn ready(&mut self) -> Vec<Option<Ready>> {
+        let look = |(stack, id): &(Stack, SocketId)| stack.call(|sockets, _| sockets.ready(*id)).unwrap() & REPORTED;
+        self.sockets.iter().map(|socket| socket.as_ref().map(look)).collect()
+    }
+}
+
+impl Ours {
+    fn new() -> Self {
+        Self { wire: wire(), sockets: Vec::new(), ports: Vec::new() }
+    }
+
+    /// At the end of a script.
+    fn close_all(&mut self) {
+        for (stack, id) in self.sockets.drain(..).flatten() {
+            stack.call(|sockets, cx| sockets.close(id, cx)).unwrap();
+        }
+        self.ports.clear();
+        self.wire.settle();
+    }
+
+    fn push(&mut self, stack: Stack, id: SocketId) -> usize {
+        self.sockets.push(Some((stack, id)));
+        self.ports.push(None);
+        0
+    }
+
+    fn with(&self, idx: usize, act: impl FnOnce(&Stack, SocketId) -> Answer) -> Answer {
+        self.sockets[idx].as_ref().map_or(Err(Errno::EBADF), |(stack, id)| act(stack, *id))
+    }
+
+    /// Of a fresh socket: it moves to the right host, as ours do not call their own.
+    fn listen(&mut self, idx: usize) -> Answer {
+        let listened = self.with(idx, |stack, id| stack.call(|sockets, cx| sockets.listen(id, 8, cx).map(|()| 0)));
+        let (Ok(_), Some((stack, id))) = (listened, self.sockets[idx].clone()) else { return listened };
+        if self.ports[idx].is_some() {
+            return listened;
+        }
+        stack.call(|sockets, cx| sockets.close(id, cx))?;
+        let right = self.wire.right.clone();
+        let id = right.call(|sockets, _| sockets.socket(Kind::Stream))?;
+        right.call(|sockets, cx| sockets.listen(id, 8, cx))?;
+        self.ports[idx] = Some(right.call(|sockets, _| sockets.local_addr(id))?.port());
+        self.sockets[idx] = Some((right, id));
+        Ok(0)
+    }
+}
+
+/// Numbers from a seed (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+
+    /// The next call where `count` sockets were made so far.
+    fn call(&mut self, count: usize) -> Call {
+        if count < 3 {
+            return Call::Socket;
+        }
+        let (idx, other) = (self.below(count), self.below(count));
+        let len = [0, 1, 100, 5_000][self.below(4)];
+        match self.below(20) {
+            0 | 1 => Call::Socket,
+            2 | 3 => Call::Listen(idx),
+            4 => Call::Connect(idx, None),
+            5..=8 => Call::Connect(idx, Some(other)),
+            9 | 10 => Call::Accept(idx),
+            11..=13 => Call::Send(idx, len),
+            14..=16 => Call::Recv(idx, len),
+            17 => Call::Peek(idx, len),
+            18 => match self.below(5) {
+                0 => Call::Shutdown(idx, Shutdown::Read),
+                1 | 2 => Call::Shutdown(idx, Shutdown::Write),
+                3 => Call::Shutdown(idx, Shutdown::Both),
+                _ => Call::TakeError(idx),
+            },
+            _ => Call::Close(idx),
+        }
+    }
+}
+
+/// Where the two parted.
+struct Parted {
+    seed: u64,
+    calls: Vec<Call>,
+    kernel: String,
+    ours: String,
+}
+
+impl fmt::Display for Parted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "SEED={} parts at the last of these calls:", self.seed)?;
+        self.calls.iter().try_for_each(|call| writeln!(f, "  {call:?}"))?;
+        writeln!(f, "kernel: {}\nours:   {}", self.kernel, self.ours)
+    }
+}
+
+fn play(seed: u64, ours: &mut Ours) -> Result<(), Parted> {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut kernel = Kernels::default();
+    let mut calls = Vec::new();
+    for _ in 0..CALLS {
+        let call = match random.call(kernel.sockets.len()) {
+            // Of a fresh socket it is remembered, and a listener of ours is another socket than the
+            // fresh one was.
+            Call::Shutdown(idx, _) if kernel.ready()[idx] == Some(Ready::OUT | Ready::HUP) => Call::TakeError(idx),
+            call => call,
+        };
+        calls.push(call);
+        let answers = [kernel.play(call), ours.play(call)];
+        // Loopback delivers within the call, but for what a softirq on the other core still holds.
+        let mut kernels = kernel.ready();
+        let mine = ours.ready();
+        for _ in 0..200 {
+            if kernels == mine {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            kernels = kernel.ready();
+        }
+        if answers[0] != answers[1] || kernels != mine {
+            let [kernel, ours] =
+                [(answers[0], kernels), (answers[1], mine)].map(|(answer, ready)| format!("{answer:?} {ready:x?}"));
+            return Err(Parted { seed, calls, kernel, ours });
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_return_and_poll_reports_what_the_kernels_do() {
+    let seeds = match std::env::var("SEED") {
+        Ok(seed) => {
+            let seed: u64 = seed.parse().unwrap();
+            seed..seed + 1
+        }
+        Err(_) => 0..std::env::var("SCRIPTS").map_or(SCRIPTS, |count| count.parse().unwrap()),
+    };
+    let (mut parted, count) = (Vec::new(), seeds.end - seeds.start);
+    let mut ours = Ours::new();
+    for seed in seeds {
+        parted.extend(play(seed, &mut ours).err());
+        ours.close_all();
+    }
+    let shortest = parted.iter().min_by_key(|parted| parted.calls.len());
+    assert!(parted.is_empty(), "{} of {count} scripts part; the shortest:\n{}", parted.len(), shortest.unwrap());
+}
