@@ -411,8 +411,8 @@ fn channel_for_whose_books_there_is_no_memory_is_dropped_by_name() {
         format!("{} replay {} --format mold-itch50 --cpu any", env!("CARGO_BIN_EXE_feed-handler"), file.display());
     // Room for the books of one channel, 185 MB, and not for those of a second one.
     let output =
-        std::process::Command::new("sh").args(["-c", &format!("ulimit -v 350000; exec {replay}")]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+        std::process::Command::new("sh").args(["-c", &format!("ulimit -v 420000; exec {replay}")]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("2 datagrams (dropped: feed.no_memory) are of channels for whose books"), "{text}");
 }
 
