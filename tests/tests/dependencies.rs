@@ -1,4 +1,4 @@
-//! What dependencies are, by `deny.toml`: permissively licensed, from the registry, each once.
+//! Dependencies must be as `deny.toml` says: permissively licensed, from the registry, each once.
 //! `cargo deny` says the same in `make lint` where it is installed; this says it everywhere.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 

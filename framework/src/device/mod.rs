@@ -103,8 +103,8 @@ pub trait Queue: Send {
         Layout::for_frames(frame_len_max)
     }
 
-    /// The most buffers of the pool that the open queue holds at once, to size the pool. By default
-    /// those of two rings of 1,024 frames.
+    /// How many buffers the open queue holds at most, to size the pool. By default as many as two
+    /// rings of 1,024 frames take.
     fn buffers(&self) -> Sizing {
         rings(1_024, 1_024)
     }

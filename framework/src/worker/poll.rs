@@ -91,9 +91,9 @@ struct Counters {
     /// From the start of a turn that received frames to the start of the next: an upper bound of
     /// the time that the last frame of the burst took from the device to its end.
     burst_ns: Histogram,
-    /// ICMP errors that the kernel received and the pipeline processed too; those dropped for lack
-    /// of a buffer.
+    /// ICMP errors that reached the pipeline from the kernel's socket.
     icmp_errors_from_kernel: Counter,
+    /// Those for which no buffer was free.
     icmp_errors_from_kernel_lost: Counter,
     last_poll: Gauge,
     pool_in_use: Gauge,

@@ -284,7 +284,7 @@ wirepath::drop_reasons! {
     /// Why a frame is not sent.
     pub enum ItchFileTxDrop {
         /// A file takes no frames.
-        NoWayOut => "no_way_out",
+        NoTx => "no_tx",
     }
 }
 
@@ -295,7 +295,7 @@ pub struct ItchFileTx {
 
 impl TxQueue for ItchFileTx {
     fn post(&mut self, mbuf: Mbuf, _offload: Offload) -> Result<(), Mbuf> {
-        self.drops.count(ItchFileTxDrop::NoWayOut);
+        self.drops.count(ItchFileTxDrop::NoTx);
         mbuf.free();
         Ok(())
     }

@@ -167,11 +167,11 @@ pub(in crate::pipeline) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bo
 }
 
 /// A neighbor seems not to reply: probe it now.
-pub(in crate::pipeline) fn doubt(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
+pub(in crate::pipeline) fn negative_advice(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
     let tags = cx.host.vlan();
     let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return };
     let (pool, tx) = (cx.pool, &mut *cx.tx);
-    neighbors.doubt(next_hop, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
+    neighbors.negative_advice(next_hop, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
 }
 
 /// Receives an ARP packet; frames that waited for its sender are sent.

@@ -6,7 +6,7 @@ use super::super::node::Cx;
 use super::ConnectionId;
 use super::bytes::Bytes;
 use super::headers::{Body, UsualHeaders};
-use super::output::{OutCounters, note_lens};
+use super::output::{OutCounters, set_header_lens};
 use super::roster::Roster;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use crate::device::Offload;
@@ -75,7 +75,7 @@ impl TcpCalls<'_, '_> {
             headers.write(link, &permit.outgoing(), timestamps, body);
         }
         let (mut frame, payload) = fresh.keep(UsualHeaders::LEN);
-        note_lens(&mut frame, offload);
+        set_header_lens(&mut frame, offload);
         PendingSend { frame, payload, permit }.leave(|frame| tx.post(frame, offload), &SendRecords { counters, roster })
     }
 }

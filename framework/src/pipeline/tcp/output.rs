@@ -101,7 +101,7 @@ pub(super) struct TcpOutput<'a, 'b> {
 
 /// Records where the usual headers lie, for a NIC that computes checksums.
 #[inline(always)]
-pub(super) fn note_lens(frame: &mut Mbuf, offload: Offload) {
+pub(super) fn set_header_lens(frame: &mut Mbuf, offload: Offload) {
     if offload.has(Offload::L4_CHECKSUM) {
         frame.set_l2_len(ethernet::HEADER_LEN);
         frame.set_l3_len(ipv4::HEADER_LEN);
@@ -139,9 +139,9 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
     }
 
     #[cold]
-    fn doubt(&mut self, remote: Ipv4Addr) {
+    fn negative_advice(&mut self, remote: Ipv4Addr) {
         let next_hop = self.cx.host.route(remote).and_then(|route| route.gateway).unwrap_or(remote);
-        resolver::doubt(next_hop, self.cx);
+        resolver::negative_advice(next_hop, self.cx);
     }
 
     fn has_buffer(&self) -> bool {
@@ -212,7 +212,7 @@ impl TcpOutput<'_, '_> {
             unreachable!("a buffer has room for headers")
         };
         headers.write(&link, segment, timestamps, Body::of(&[], offload.has(Offload::L4_CHECKSUM)));
-        note_lens(&mut frame, offload);
+        set_header_lens(&mut frame, offload);
         let posted = post_bare(frame, segment, offload, self.cx.tx).map_err(Mbuf::free);
         self.sent(slot, segment, 0, posted.map_err(|()| Unsent::Busy))
     }
@@ -292,7 +292,7 @@ impl TcpOutput<'_, '_> {
 
     #[inline(always)]
     fn post(&mut self, mut frame: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        note_lens(&mut frame, offload);
+        set_header_lens(&mut frame, offload);
         self.cx.tx.post(frame, offload)
     }
 

@@ -276,7 +276,13 @@ impl<H> Neighbors<H> {
 
     /// A neighbor's packets are not acknowledged (RFC 1122 3.3.1.4, negative advice): it is
     /// confirmed now and not at its expiry, but no more often than requests are sent.
-    pub fn doubt(&mut self, address: Ipv4Addr, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
+    pub fn negative_advice(
+        &mut self,
+        address: Ipv4Addr,
+        host: &mut Host,
+        now: Instant,
+        act: &mut impl FnMut(NeighborAction<H>),
+    ) {
         let Some(idx) = self.find(address) else { return };
         let entry = &self.entries[idx];
         let is_confirmed_now = entry.deadline + self.config.retry > now + self.config.reachable;

@@ -260,16 +260,17 @@ fn moved_neighbour_is_followed_and_checked_at_once() {
 #[test]
 fn neighbour_that_is_doubted_is_checked_at_once_and_once() {
     let mut script = script();
-    let doubt =
-        |script: &mut Script| script.with(|neighbors, host, now, mut act| neighbors.doubt(PEER, host, now, &mut act));
-    doubt(&mut script);
+    let negative_advice = |script: &mut Script| {
+        script.with(|neighbors, host, now, mut act| neighbors.negative_advice(PEER, host, now, &mut act))
+    };
+    negative_advice(&mut script);
     script.queue(PEER, 1);
     script.answer();
-    doubt(&mut script);
+    negative_advice(&mut script);
     assert_eq!(script.asked.len(), 1, "nobody is doubted who is not known, or who has just answered");
     script.run(5);
-    doubt(&mut script);
-    doubt(&mut script);
+    negative_advice(&mut script);
+    negative_advice(&mut script);
     assert_eq!((script.asked.len(), script.asked.last()), (2, Some(&(5, PEER_MAC))));
     script.answer();
     script.run(20);

@@ -62,7 +62,7 @@ pub trait Output<P> {
 
     /// Segments to `remote` were retransmitted so often that the path may be dead: the resolver may
     /// check the neighbor (RFC 9293 3.8.3, negative advice).
-    fn doubt(&mut self, remote: Ipv4Addr) {
+    fn negative_advice(&mut self, remote: Ipv4Addr) {
         let _ = remote;
     }
 

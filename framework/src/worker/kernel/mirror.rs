@@ -29,8 +29,8 @@ use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 const PATIENCE: Duration = Duration::from_millis(10);
 /// The wait while a worker's ring is full, or after a dump failed.
 const PATIENCE_BEHIND: Duration = Duration::from_millis(5);
-/// Datagrams of events read before workers are updated, so that a storm of events does not delay
-/// all updates.
+/// At most so many datagrams of events are read before the workers are updated: a storm of events
+/// delays no update for long.
 const DATAGRAMS_PER_TURN: usize = 1024;
 
 /// The kernel's state of its interfaces, and the followers. Made before the workers;

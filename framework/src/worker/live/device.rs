@@ -41,8 +41,8 @@ pub type LiveDevice = Either<AfXdp, Mlx5>;
 /// Bytes of an Ethernet header with two tags.
 pub(super) const LINK_HEADER_LEN: usize = 14 + 2 * 4;
 
-/// The queries that a live port makes of a device's configuration. Each device has a file of its
-/// own.
+/// A device's configuration as a live port uses it: it reads it, names the interface, and opens the
+/// device. Each device implements it in a file of its own.
 pub(super) trait LiveDriverConfig {
     fn interface(&self) -> &str;
 

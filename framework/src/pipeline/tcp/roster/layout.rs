@@ -62,8 +62,8 @@ pub struct OpenConnection {
     /// The link header of its frames, VLAN tags included, as last known; empty where the path was
     /// never known.
     pub link: ArrayVec<u8, LINK_LEN_MAX>,
-    /// The highest number that was sent: the peer expects this one or, where something was lost, an
-    /// earlier one.
+    /// SND.NXT: one behind the highest number that was sent. The peer expects this one or, where
+    /// something was lost, an earlier one.
     pub snd_nxt: u32,
     /// The last acknowledgment number that we sent.
     pub rcv_nxt: u32,

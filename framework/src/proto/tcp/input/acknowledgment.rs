@@ -5,7 +5,7 @@
 //! fast path, which frees acknowledged chunks, takes an RTT sample, grows the window and moves the
 //! timer. The others go through `scoreboard` and `recovery`.
 
-use super::super::loss::recovery::{Newest, News};
+use super::super::loss::recovery::{AckSample, Newest};
 use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
 use super::super::segment::{Plain, Segment};
@@ -189,7 +189,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// have arrived as well.
     #[cold]
     fn free_part(&mut self, dropped: &Dropped) -> Option<(Instant, Instant)> {
-        self.cut_first(&mut News::default());
+        self.cut_first(&mut AckSample::default());
         let newest = self.shared.chunks.get(self.connection.send.queue.head)?.sent_at;
         Some((if dropped.count == 0 { newest } else { dropped.oldest }, newest))
     }
@@ -229,7 +229,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn slow_path_ack(&mut self, segment: &Segment, acked: u32, is_update: bool) {
         let connection = &mut *self.connection;
         let echo = segment.timestamps.filter(|_| connection.has(InputFlags::TIMESTAMPS)).map(|times| times.echo_reply);
-        let mut news = News { advanced: acked != 0, acked, echo, fack: connection.rack.fack, ..News::default() };
+        let mut news =
+            AckSample { advanced: acked != 0, acked, echo, fack: connection.rack.fack, ..AckSample::default() };
         if acked != 0 {
             connection.snd.una = segment.ack;
             connection.tally.bytes_acked += u64::from(acked);
@@ -261,7 +262,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Takes an RTT sample, where there is one; returns whether a round trip has passed. Karn:
     /// retransmitted data gives no sample, except by the echo of its timestamp (RFC 6298 3, RFC
     /// 7323 4.1).
-    fn measure(&mut self, segment: &Segment, news: &News) -> bool {
+    fn measure(&mut self, segment: &Segment, news: &AckSample) -> bool {
         let (connection, now) = (&mut *self.connection, self.now);
         let is_new_round = news.advanced && connection.passes_round();
         if connection.has(InputFlags::SACK) && connection.is_recovering() {
@@ -290,7 +291,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// long ago: the oldest data, and the echoed timestamp, would measure the silence, and each
     /// silence would lengthen the next timeout. The data sent last has just arrived, if it was sent
     /// once or the peer echoes its timestamp. SACK blocks give samples as well.
-    fn measure_newest(&mut self, news: &News, is_new_round: bool) {
+    fn measure_newest(&mut self, news: &AckSample, is_new_round: bool) {
         let (connection, now) = (&mut *self.connection, self.now);
         let Newest { sent_at, is_known } = news.newest;
         if is_known {

@@ -129,7 +129,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn avoid_black_hole(&mut self, mss: u16) {
         let connection = &mut *self.connection;
         if connection.path.lowered_at_s == 0 {
-            connection.path.holes = connection.path.holes.saturating_add(1);
+            connection.path.black_holes = connection.path.black_holes.saturating_add(1);
         }
         connection.snd.mss = mss;
         connection.path.lowered_at_s = mss_lowered_stamp(self.now);
@@ -175,7 +175,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.path.lowered_at_s = if mss == connection.path.mss_max { 0 } else { now_s };
         connection.snd.mss = connection.snd.mss.max(mss);
         connection.congestion.make_room_for(connection.snd.mss);
-        if connection.path.holes != 0 {
+        if connection.path.black_holes != 0 {
             // From now on each acknowledgment takes the slow path.
             connection.set(InputFlags::MSS_PROBE);
             (connection.path.claimed_mss, connection.path.claimed_seq) = (0, connection.snd.nxt);
@@ -232,16 +232,16 @@ impl Connection {
     /// How long shorter segments last until full ones are tried again: ten minutes, where a router
     /// reported the reason.
     fn mss_age_s(&self) -> u16 {
-        match self.path.holes {
+        match self.path.black_holes {
             0 => MTU_AGE_S,
-            holes => 1u16.checked_shl(u32::from(holes) - 1).unwrap_or(MTU_AGE_S).min(MTU_AGE_S),
+            count => 1u16.checked_shl(u32::from(count) - 1).unwrap_or(MTU_AGE_S).min(MTU_AGE_S),
         }
     }
 
     /// Full segments arrive, or a router reports why they do not.
     fn end_trial(&mut self) {
         self.clear(InputFlags::MSS_PROBE);
-        self.path.holes = 0;
+        self.path.black_holes = 0;
     }
 }
 

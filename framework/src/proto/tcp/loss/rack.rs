@@ -15,7 +15,7 @@ use super::super::segment::Segment;
 use super::super::seq::Seq;
 use super::super::state::connection::{Connection, InputFlags, LossFlags, Micros, Recovery, RetransmitTimer};
 use super::super::state::queue::Lane;
-use super::recovery::{Newest, News};
+use super::recovery::{AckSample, Newest};
 use super::rtt::GRANULARITY_US;
 use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
@@ -33,7 +33,7 @@ const PROBE_TIMEOUT_INITIAL: Duration = Duration::from_secs(1);
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A chunk with that end has arrived (RFC 8985 6.2, steps 1 to 3).
     #[inline]
-    pub(in crate::proto::tcp) fn hear_of(&mut self, end: Seq, sent_at: Instant, resent: u8, news: &mut News) {
+    pub(in crate::proto::tcp) fn hear_of(&mut self, end: Seq, sent_at: Instant, resent: u8, news: &mut AckSample) {
         let connection = &mut *self.connection;
         // Compares with the state before this acknowledgment: it reports several in the order of
         // its blocks.
@@ -76,7 +76,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Marks lost chunks, and records by when those still missing will be lost too (RFC 8985 6.2
     /// step 5).
-    pub(in crate::proto::tcp) fn detect_losses(&mut self, news: &mut News) {
+    pub(in crate::proto::tcp) fn detect_losses(&mut self, news: &mut AckSample) {
         let wait = self.connection.rack.rtt.span() + self.connection.reordering_window().span();
         loop {
             let (connection, chunks) = (&mut *self.connection, &self.shared.chunks);
@@ -100,7 +100,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The time allowed for reordering is over (RFC 8985 6.3).
     pub(in crate::proto::tcp) fn on_reordering(&mut self) {
-        let mut news = News::default();
+        let mut news = AckSample::default();
         self.detect_losses(&mut news);
         if news.lost > 0 {
             self.enter_recovery();
@@ -158,7 +158,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     fn take_silence(&mut self) {
         self.enter_recovery();
         if self.connection.recovery == Recovery::Fast {
-            self.reduce_window(&News::default());
+            self.reduce_window(&AckSample::default());
         }
         self.connection.clock.count_probe();
     }
@@ -212,7 +212,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The outcome of the probe (RFC 8985 7.4.2).
-    pub(in crate::proto::tcp) fn end_probe(&mut self, segment: &Segment, news: &News) {
+    pub(in crate::proto::tcp) fn end_probe(&mut self, segment: &Segment, news: &AckSample) {
         let connection = &mut *self.connection;
         let end = connection.rack.probe_end;
         if news.delivered > 0 {
@@ -247,7 +247,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Data has arrived, or was found lost: the retransmission timer changes its purpose, or
     /// restarts.
-    pub(in crate::proto::tcp) fn reset_timer(&mut self, news: &News) {
+    pub(in crate::proto::tcp) fn reset_timer(&mut self, news: &AckSample) {
         let connection = &mut *self.connection;
         if let Some(at) = news.lost_by {
             connection.clock.start(RetransmitTimer::Reordering, at);

@@ -34,7 +34,7 @@ const SAFE_MSS: [u16; 2] = [1024, 512];
 
 /// The news in an acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proto::tcp) struct News {
+pub(in crate::proto::tcp) struct AckSample {
     /// SND.UNA has moved.
     pub(in crate::proto::tcp) advanced: bool,
     /// Bytes that arrived, by number or by SACK.
@@ -199,7 +199,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Processes an acknowledgment while something is missing, or is found missing by it.
-    pub(in crate::proto::tcp) fn recover(&mut self, segment: &Segment, news: &mut News, is_congested: bool) {
+    pub(in crate::proto::tcp) fn recover(&mut self, segment: &Segment, news: &mut AckSample, is_congested: bool) {
         let was = self.connection.recovery;
         if news.resends_were_needless || self.is_echo_of_original(news) {
             self.undo();
@@ -280,7 +280,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The window while it shrinks: in proportion to what arrives, so that the sender never falls
     /// silent (RFC 6937 3).
-    pub(in crate::proto::tcp) fn reduce_window(&mut self, news: &News) {
+    pub(in crate::proto::tcp) fn reduce_window(&mut self, news: &AckSample) {
         let connection = &mut *self.connection;
         if connection.is_unlimited() {
             return;
@@ -311,7 +311,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Duplicate acknowledgments, where there is no SACK to say what they report (RFC 5681 3.2, RFC
     /// 6582 3.2).
-    fn count_duplicates(&mut self, news: &mut News) {
+    fn count_duplicates(&mut self, news: &mut AckSample) {
         let connection = &mut *self.connection;
         if news.advanced {
             connection.sack.sacked_count = 0;
@@ -375,7 +375,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn doubt_way(&mut self) {
         if self.connection.clock.backoff >= R1 {
             self.shared.tally.negative_advice += 1;
-            self.output.doubt(*self.connection.flow.remote.ip());
+            self.output.negative_advice(*self.connection.flow.remote.ip());
         }
     }
 
@@ -419,7 +419,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// F-RTO (RFC 5682 2.1 and 3.1): whether what arrives after a timeout was sent before it.
-    fn judge_timeout(&mut self, news: &News) {
+    fn judge_timeout(&mut self, news: &AckSample) {
         let connection = &mut *self.connection;
         if connection.snd.una.is_at_least(connection.loss.recovery_point) {
             // All of it at once is inconclusive.
@@ -458,7 +458,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The peer echoes a timestamp from before the first retransmission: it acknowledges the
     /// original (RFC 3522 3.2).
-    fn is_echo_of_original(&self, news: &News) -> bool {
+    fn is_echo_of_original(&self, news: &AckSample) -> bool {
         let connection = &*self.connection;
         let undo = &connection.loss.undo;
         let is_before = |echo: u32| (echo.wrapping_sub(undo.resent_ts) as i32) < 0;
@@ -515,7 +515,7 @@ impl Connection {
     }
 
     /// NewReno's window (RFC 6582 3.2): each duplicate means that a segment has left the network.
-    fn inflate_window(&mut self, news: &News, mss: u32) {
+    fn inflate_window(&mut self, news: &AckSample, mss: u32) {
         if news.lost > 0 {
             self.congestion.cwnd = self.congestion.ssthresh.saturating_add(3 * mss);
         } else if news.is_duplicate {

@@ -24,7 +24,7 @@ use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
 use super::super::state::connection::{Connection, InputFlags, LossFlags, Scoreboard};
 use super::super::state::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in_lane};
-use super::recovery::News;
+use super::recovery::AckSample;
 use crate::proto::slab::NIL;
 
 /// Steps of the searches for SACK blocks, in one acknowledgment. More than the segments between two
@@ -34,7 +34,7 @@ pub(in crate::proto::tcp) const STEPS_MAX: u32 = 128;
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Applies the SACK option: marks chunks that have arrived, and records them in `news`. Blocks
     /// of unsent data are ignored.
-    pub(in crate::proto::tcp) fn apply_sacks(&mut self, segment: &Segment, news: &mut News) {
+    pub(in crate::proto::tcp) fn apply_sacks(&mut self, segment: &Segment, news: &mut AckSample) {
         let mut blocks = segment.sacks();
         if let Some(duplicate) = duplicate(blocks, segment.ack) {
             self.take_dsack(duplicate, news);
@@ -53,7 +53,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The peer got data twice (RFC 2883 4): our retransmission was needless.
-    fn take_dsack(&mut self, range: Range, news: &mut News) {
+    fn take_dsack(&mut self, range: Range, news: &mut AckSample) {
         let connection = &mut *self.connection;
         let oldest = connection.snd.una - connection.rare_snd.wnd_max.max(connection.congestion.cwnd);
         if range.is_empty() || range.left.is_before(oldest) || range.right.is_after(connection.snd.nxt) {
@@ -74,7 +74,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Marks the chunks of a block that lie within `snd_una..snd.nxt`.
-    fn mark_block(&mut self, block: Range, steps: &mut u32, news: &mut News) {
+    fn mark_block(&mut self, block: Range, steps: &mut u32, news: &mut AckSample) {
         let mut idx = self.find(block.left, steps);
         while idx != NIL {
             let chunk = &self.shared.chunks[idx];
@@ -149,7 +149,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The peer has the chunk.
-    fn mark_sacked(&mut self, idx: u32, news: &mut News) {
+    fn mark_sacked(&mut self, idx: u32, news: &mut AckSample) {
         self.leave_lane(idx);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let chunk = &mut chunks[idx];
@@ -289,7 +289,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Frees chunks that SND.UNA has passed, where some may be marked.
-    pub(in crate::proto::tcp) fn free_marked(&mut self, news: &mut News) {
+    pub(in crate::proto::tcp) fn free_marked(&mut self, news: &mut AckSample) {
         while let Some(first) = self.shared.chunks.get(self.connection.send.queue.head) {
             if !first.has(SENT) || first.end().is_after(self.connection.snd.una) {
                 break;
@@ -304,7 +304,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    fn free_first(&mut self, news: &mut News) {
+    fn free_first(&mut self, news: &mut AckSample) {
         let idx = self.connection.send.queue.head;
         self.leave_lane(idx);
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
@@ -350,7 +350,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Frees the bytes before SND.UNA.
     #[cold]
-    pub(in crate::proto::tcp) fn cut_first(&mut self, news: &mut News) {
+    pub(in crate::proto::tcp) fn cut_first(&mut self, news: &mut AckSample) {
         let connection = &mut *self.connection;
         let chunk = &mut self.shared.chunks[connection.send.queue.head];
         let count = connection.snd.una - chunk.seq;

@@ -16,12 +16,12 @@ pub(in crate::proto::tcp) struct PathMtu {
     /// When it was lowered, in the lower half of [`coarse_seconds`](super::coarse_seconds); or 0.
     pub(in crate::proto::tcp) lowered_at_s: u16,
     /// How often timeouts have shortened full segments since one arrived.
-    pub(in crate::proto::tcp) holes: u8,
+    pub(in crate::proto::tcp) black_holes: u8,
     /// ICMP errors that did not close the connection; 255 is as many or more.
     pub(in crate::proto::tcp) soft_errors: u8,
 }
 
 impl PathMtu {
     pub(super) const NEW: Self =
-        Self { claimed_seq: Seq(0), claimed_mss: 0, mss_max: 536, lowered_at_s: 0, holes: 0, soft_errors: 0 };
+        Self { claimed_seq: Seq(0), claimed_mss: 0, mss_max: 536, lowered_at_s: 0, black_holes: 0, soft_errors: 0 };
 }
