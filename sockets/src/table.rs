@@ -114,7 +114,7 @@ impl Sockets {
             // The machine finds out at `listen` or `connect` whether the port is free.
             State::Stream(_) => {
                 check_own(local, cx)?;
-                socket.local = local;
+                (socket.bound, socket.local) = (local, local);
                 Ok(())
             }
             State::Listener(_) => Err(Errno::EINVAL),
@@ -141,8 +141,9 @@ impl Sockets {
                     Ok(())
                 }
                 (Reported::Begun, Phase::Closed) => {
-                    socket.state = State::Stream(Stream::new());
-                    Err(socket.error.take().unwrap_or(Errno::ECONNABORTED))
+                    let error = socket.error.take().unwrap_or(Errno::ECONNABORTED);
+                    self.disconnect(id);
+                    Err(error)
                 }
             },
         }
@@ -173,12 +174,11 @@ impl Sockets {
             ..ListenOptions::default()
         };
         let (local, listener) = listen_at(socket.local, &options, cx)?;
-        socket.state = State::Listener(Listener::new(listener, socket.local, shut, backlog));
+        socket.state = State::Listener(Listener::new(listener, shut, backlog));
         socket.local = local;
         self.listeners.push((listener, id));
-        self.need(id, flows_to(local, cx.host, FlowSpec::tcp)).inspect_err(|_| {
-            cx.tcp().close_listener(listener);
-        })?;
+        let needed = self.need(id, flows_to(local, cx.host, FlowSpec::tcp));
+        needed.inspect_err(|_| self.unlisten(id, cx))?;
         self.wake(id);
         Ok(())
     }
@@ -288,6 +288,9 @@ impl Sockets {
             }
             State::Stream(stream) => {
                 let connection = stream.sends_by()?;
+                if bytes.is_empty() {
+                    return Ok(0);
+                }
                 let taken = cx.tcp().send(connection, bytes);
                 stream.is_writable = taken == Ok(bytes.len());
                 Ok(taken?)
@@ -670,33 +673,44 @@ impl Sockets {
         self.attach(connection, id);
         // The SYN leaves when the call returns: what answers it comes to us by then.
         if let Err(error) = self.need(id, vec![flow_from(remote, local)]) {
+            self.by_connection[connection.slot()] = NONE;
             self.refuse(connection, cx);
-            self.find(id)?.state = State::Stream(Stream::new());
+            self.disconnect(id);
             return Err(error);
         }
         Err(Errno::EINPROGRESS)
     }
 
     /// Binds a unicast address for datagrams. A group is not bound: it is enough to join it with
-    /// its port, and datagrams to other destinations then do not reach the socket.
+    /// its port, and datagrams to other destinations then do not reach the socket. Where any of it
+    /// fails the socket is unbound.
     fn bind_datagrams(&mut self, id: SocketId, local: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        self.try_bind_datagrams(id, local, cx).inspect_err(|_| {
+            cx.sockets.close(id.consumer());
+            if let Ok(socket) = self.find(id) {
+                socket.local = UNBOUND;
+            }
+        })
+    }
+
+    fn try_bind_datagrams(&mut self, id: SocketId, local: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let consumer = id.consumer();
         let socket = self.find(id)?;
-        let local = if local.ip().is_multicast() {
-            local
+        let State::Datagram(datagrams) = &socket.state else { return Err(Errno::EINVAL) };
+        let (local, mut flows) = if local.ip().is_multicast() {
+            (local, Vec::new())
         } else {
             check_own(local, cx)?;
             let shared = socket.options.reuse_address || socket.options.reuse_port;
             let sharing = if shared { Sharing::Shared } else { Sharing::Exclusive };
-            cx.sockets.bind(consumer, local, sharing)?
+            let local = cx.sockets.bind(consumer, local, sharing)?;
+            (local, flows_to(local, cx.host, FlowSpec::udp))
         };
-        socket.local = local;
-        let State::Datagram(datagrams) = &socket.state else { return Err(Errno::EINVAL) };
-        let mut flows = if local.ip().is_multicast() { Vec::new() } else { flows_to(local, cx.host, FlowSpec::udp) };
         for membership in &datagrams.memberships {
             join_port(consumer, *membership, local.port(), cx)?;
             flows.push(flow_of(*membership, local.port()));
         }
+        socket.local = local;
         self.need(id, flows)
     }
 
@@ -735,8 +749,7 @@ impl Sockets {
         let State::Stream(stream) = &mut socket.state else { return };
         let connection = stream.connection;
         match stream.phase {
-            // As if it had never called.
-            Phase::Connecting => *stream = Stream::new(),
+            Phase::Connecting => _ = self.disconnect(id),
             Phase::Open | Phase::Closed => stream.end(),
         }
         if let Some(connection) = connection {
@@ -800,16 +813,22 @@ impl Sockets {
         let _ = if resets { cx.tcp().abort(connection) } else { cx.tcp().close(connection) };
     }
 
-    /// `shutdown` of a listener: it is a socket that never listened (Linux `tcp_disconnect`).
+    /// `shutdown` of a listener.
     fn unlisten(&mut self, id: SocketId, cx: &mut Cx<'_>) {
-        let Ok(socket) = self.find(id) else { return };
-        let flows = core::mem::take(&mut socket.flows);
-        let state = core::mem::replace(&mut socket.state, State::Stream(Stream::new()));
-        if let State::Listener(listener) = state {
-            socket.local = listener.asked;
-            self.flows.release(&flows);
+        if let Some(State::Listener(listener)) = self.disconnect(id) {
             self.end_listener(listener, cx);
         }
+    }
+
+    /// The socket is as `bind` left it, and what it was is the caller's to end (Linux
+    /// `tcp_disconnect`).
+    fn disconnect(&mut self, id: SocketId) -> Option<State> {
+        let socket = self.find(id).ok()?;
+        let flows = core::mem::take(&mut socket.flows);
+        socket.local = socket.bound;
+        let was = core::mem::replace(&mut socket.state, State::Stream(Stream::new()));
+        self.flows.release(&flows);
+        Some(was)
     }
 
     /// Listens no more, and resets what was not handed over, as Linux does.

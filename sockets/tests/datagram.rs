@@ -112,6 +112,20 @@ fn full_receive_buffer_drops_the_newest_and_counts_them() {
 }
 
 #[test]
+fn long_datagrams_count_as_all_the_buffers_that_they_hold() {
+    let wire = wire();
+    let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    server.set_options(|options| options.receive_buffer = 64 << 10).unwrap();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    for _ in 0..6 {
+        client.send_to(&[1; 30_000], at(2, 7)).unwrap();
+        wire.settle();
+    }
+    let dropped = wire.right.call(|sockets, _| sockets.dropped(server.id())).unwrap();
+    assert_eq!(dropped, 3, "three of them hold 96 KiB of buffers, and the third was let in by the last free byte");
+}
+
+#[test]
 fn group_is_received_by_each_member_until_it_leaves() {
     let wire = wire();
     let any = |port| SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);

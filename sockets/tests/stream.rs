@@ -174,6 +174,17 @@ fn reader_that_does_not_read_stops_the_writer_and_loses_nothing() {
 }
 
 #[test]
+fn empty_write_to_a_full_buffer_makes_no_room() {
+    let wire = wire();
+    let (mut ours, _theirs) = connected(&wire);
+    ours.set_nonblocking(true).unwrap();
+    while ours.write(&[0; 10_000]).is_ok() {}
+    let _ = ours.write(&[]);
+    let ready = wire.left.call(|sockets, _| sockets.ready(ours.id())).unwrap();
+    assert!(!ready.has(Ready::OUT));
+}
+
+#[test]
 fn full_accept_queue_lets_nobody_in_until_one_is_accepted() {
     let wire = wire();
     let id = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();

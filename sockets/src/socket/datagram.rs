@@ -65,6 +65,8 @@ struct Waiting {
 /// A UDP socket.
 pub(crate) struct DatagramSocket {
     received: VecDeque<Waiting>,
+    /// Bytes of packet buffers that they hold.
+    charge: usize,
     /// Datagrams that found the receive buffer full (`SO_RXQ_OVFL`).
     pub(crate) dropped: u64,
     /// The peer of `connect`.
@@ -83,6 +85,7 @@ impl DatagramSocket {
     pub(crate) fn new() -> Self {
         Self {
             received: VecDeque::new(),
+            charge: 0,
             dropped: 0,
             remote: None,
             memberships: Vec::new(),
@@ -100,12 +103,13 @@ impl DatagramSocket {
         if self.remote.is_some_and(|remote| remote != datagram.source) {
             return false;
         }
-        let len = datagram.payload.len();
-        let charge = self.received.len() * BUFFER_CHARGE + len.max(BUFFER_CHARGE);
-        if charge > receive_buffer.max(BUFFER_CHARGE) {
+        // As the kernel does, one that comes while there is any room is kept, however long it is.
+        if self.charge >= receive_buffer.max(BUFFER_CHARGE) {
             self.dropped += 1;
             return false;
         }
+        let len = datagram.payload.len();
+        self.charge += charge(len);
         let info = DatagramInfo {
             source: datagram.source,
             destination: datagram.destination,
@@ -122,6 +126,7 @@ impl DatagramSocket {
     /// Takes the next datagram; what does not fit in `into` is lost, as of a kernel's socket.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Option<(usize, DatagramInfo)> {
         let Waiting { held, info } = self.received.pop_front()?;
+        self.charge -= charge(info.len);
         Some((copy_held(&held, 0, into), info))
     }
 
@@ -203,4 +208,9 @@ impl DatagramSocket {
             | Ready::when(self.is_read_shut, Ready::RDHUP)
             | Ready::when(self.is_read_shut && self.is_write_shut, Ready::HUP)
     }
+}
+
+/// Bytes of packet buffers that a datagram holds: a long one came in fragments.
+fn charge(len: usize) -> usize {
+    len.div_ceil(BUFFER_CHARGE).max(1) * BUFFER_CHARGE
 }

@@ -1,6 +1,5 @@
 //! A listener's queue of connections that nobody has accepted yet.
 
-use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 
 use wirepath::pipeline::tcp::ListenerId;
@@ -11,8 +10,6 @@ use crate::table::SocketId;
 /// A socket that listens.
 pub(crate) struct Listener {
     pub(crate) id: ListenerId,
-    /// What the socket was bound to before it listened: a port that `listen` chose goes with it.
-    pub(crate) asked: SocketAddrV4,
     /// Directions that were shut before it listened: those of what it accepts are shut as well, as
     /// Linux does.
     pub(crate) shut: (bool, bool),
@@ -23,8 +20,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(id: ListenerId, asked: SocketAddrV4, shut: (bool, bool), backlog: usize) -> Self {
-        Self { id, asked, shut, queue: VecDeque::new(), backlog: backlog.saturating_add(1) }
+    pub(crate) fn new(id: ListenerId, shut: (bool, bool), backlog: usize) -> Self {
+        Self { id, shut, queue: VecDeque::new(), backlog: backlog.saturating_add(1) }
     }
 
     /// A second `listen` changes the backlog alone.

@@ -29,6 +29,8 @@ pub(crate) const BUFFER_CHARGE: usize = 2_048;
 pub(crate) struct Socket {
     pub(crate) state: State,
     pub(crate) options: Options,
+    /// What `bind` was told; a port that `listen` or `connect` chose is not in it.
+    pub(crate) bound: SocketAddrV4,
     /// `getsockname`.
     pub(crate) local: SocketAddrV4,
     /// `SO_ERROR`: reported once, by whichever call comes first.
@@ -48,7 +50,7 @@ pub(crate) enum State {
 
 impl Socket {
     pub(crate) fn new(state: State, options: Options) -> Self {
-        Self { state, options, local: UNBOUND, error: None, flows: Vec::new(), watches: Vec::new() }
+        Self { state, options, bound: UNBOUND, local: UNBOUND, error: None, flows: Vec::new(), watches: Vec::new() }
     }
 
     /// What `poll` reports (Linux `tcp_poll`, `datagram_poll`).

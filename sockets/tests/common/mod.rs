@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
 
-use sockets::{Errno, Sockets, Stack};
+use sockets::{Errno, Sockets, Stack, Steering};
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, pair};
 use wirepath::pipeline::tcp::TcpConfig;
@@ -39,15 +39,23 @@ pub(crate) struct Wire {
     pub(crate) clock: SharedClock,
 }
 
+#[allow(dead_code, reason = "the tests of steering name their own")]
 pub(crate) fn wire() -> Wire {
+    steered_wire(())
+}
+
+/// The same, where the right host's port gives the worker what its sockets name.
+#[allow(dead_code, reason = "only the tests of steering name one")]
+pub(crate) fn steered_wire(steering: impl Steering + 'static) -> Wire {
     let clock = SharedClock::default();
     let (mut near, mut far) = pair("wire", MemoryConfig::default());
     let block = Block::heap();
-    let host = |device: &mut _, address: &str, name: &str| {
+    let host = |device: &mut _, address: &str, name: &str, sockets| {
         let worker = Worker::builder(device).unwrap().address(address.parse().unwrap()).tcp(TcpConfig::default());
-        Stack::over(worker.build(Sockets::new(SOCKETS_MAX), &block.scope(name)).unwrap(), clock.clone())
+        Stack::over(worker.build(sockets, &block.scope(name)).unwrap(), clock.clone())
     };
-    let (left, right) = (host(&mut near, "192.0.2.1/24", "left"), host(&mut far, "192.0.2.2/24", "right"));
+    let left = host(&mut near, "192.0.2.1/24", "left", Sockets::new(SOCKETS_MAX));
+    let right = host(&mut far, "192.0.2.2/24", "right", Sockets::steered(SOCKETS_MAX, steering));
     let moves = |other: &Stack| {
         let (other, clock) = (other.clone(), clock.clone());
         move |_: u32| {

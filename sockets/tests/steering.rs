@@ -1,0 +1,135 @@
+//! A port that gives the worker what its sockets name: what is named, taken back, and refused.
+
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+mod common;
+
+use std::cell::RefCell;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+
+use common::{at, errno, steered_wire};
+use sockets::net::{TcpListener, TcpStream, UdpSocket};
+use sockets::{Errno, Kind, Steering};
+use wirepath::time::Duration;
+use wirepath::worker::live::FlowSpec;
+
+/// What stands, and whether more is refused.
+#[derive(Clone, Default)]
+struct Rules(Rc<RefCell<(Vec<FlowSpec>, bool)>>);
+
+impl Rules {
+    fn refuse(&self, refuses: bool) {
+        self.0.borrow_mut().1 = refuses;
+    }
+
+    fn standing(&self) -> Vec<FlowSpec> {
+        self.0.borrow().0.clone()
+    }
+}
+
+impl Steering for Rules {
+    fn add_flow(&mut self, flow: FlowSpec) -> Result<(), Errno> {
+        let (flows, refuses) = &mut *self.0.borrow_mut();
+        if *refuses {
+            return Err(Errno::ENOBUFS);
+        }
+        flows.push(flow);
+        Ok(())
+    }
+
+    fn remove_flow(&mut self, flow: &FlowSpec) {
+        self.0.borrow_mut().0.retain(|other| other != flow);
+    }
+}
+
+#[test]
+fn bind_that_the_port_refuses_leaves_the_socket_unbound() {
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let id = wire.right.call(|sockets, _| sockets.socket(Kind::Datagram)).unwrap();
+    let bind = || wire.right.call(|sockets, cx| sockets.bind(id, at(2, 7), cx));
+    rules.refuse(true);
+    assert_eq!(bind(), Err(Errno::ENOBUFS));
+    rules.refuse(false);
+    assert_eq!((bind(), rules.standing()), (Ok(()), vec![FlowSpec::udp(Ipv4Addr::new(192, 0, 2, 2), 7)]));
+}
+
+#[test]
+fn listen_that_the_port_refuses_listens_nowhere() {
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let id = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+    wire.right.call(|sockets, cx| sockets.bind(id, at(2, 80), cx)).unwrap();
+    let listen = || wire.right.call(|sockets, cx| sockets.listen(id, 8, cx));
+    rules.refuse(true);
+    assert_eq!(listen(), Err(Errno::ENOBUFS));
+    assert_eq!(errno(TcpStream::connect(&wire.left, at(2, 80))), Some(Errno::ECONNREFUSED));
+    rules.refuse(false);
+    assert_eq!((listen(), rules.standing().len()), (Ok(()), 1));
+    TcpStream::connect(&wire.left, at(2, 80)).unwrap();
+}
+
+#[test]
+fn connect_that_the_port_refuses_may_be_repeated() {
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let _listener = TcpListener::bind(&wire.left, at(1, 80)).unwrap();
+    rules.refuse(true);
+    assert_eq!(errno(TcpStream::connect(&wire.right, at(1, 80))), Some(Errno::ENOBUFS));
+    rules.refuse(false);
+    TcpStream::connect(&wire.right, at(1, 80)).unwrap();
+}
+
+#[test]
+fn flow_of_a_call_that_failed_goes_and_its_port_with_it() {
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let id = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
+    let call = || wire.right.call(|sockets, cx| sockets.connect(id, at(1, 9), cx));
+    call().unwrap_err();
+    wire.settle();
+    assert_eq!(call(), Err(Errno::ECONNREFUSED));
+    let local = wire.right.call(|sockets, _| sockets.local_addr(id)).unwrap();
+    assert_eq!((local.port(), rules.standing()), (0, vec![]));
+}
+
+#[test]
+fn flow_of_a_listener_stays_for_what_it_accepted_and_a_minute_longer() {
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
+    let ours = TcpStream::connect(&wire.left, at(2, 80)).unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    drop(listener);
+    assert_eq!(rules.standing().len(), 1);
+    drop((ours, theirs));
+    wire.settle();
+    assert_eq!(rules.standing().len(), 1);
+    wire.clock.advance(Duration::from_secs(61));
+    wire.settle();
+    assert_eq!(rules.standing(), []);
+}
+
+#[test]
+fn flow_that_two_sockets_need_goes_with_the_second() {
+    let rules = Rules::default();
+    let wire = steered_wire(rules.clone());
+    let bind = || {
+        let id = wire.right.call(|sockets, _| sockets.socket(Kind::Datagram)).unwrap();
+        let shared = |sockets: &mut sockets::Sockets, cx: &mut wirepath::pipeline::Cx<'_>| {
+            let options = sockets::Options { reuse_address: true, ..sockets.options(id)? };
+            sockets.set_options(id, &options, cx)?;
+            sockets.bind(id, at(2, 7), cx)
+        };
+        wire.right.call(shared).unwrap();
+        id
+    };
+    let close = |id| wire.right.call(|sockets, cx| sockets.close(id, cx)).unwrap();
+    let [one, other] = [bind(), bind()];
+    close(one);
+    assert_eq!(rules.standing().len(), 1);
+    close(other);
+    assert_eq!(rules.standing(), []);
+    UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+}
