@@ -12,7 +12,7 @@ use wirepath::worker::live::FlowSpec;
 
 use self::datagram::DatagramSocket;
 use self::listener::Listener;
-use self::stream::Stream;
+use self::stream::{Phase, Stream};
 use crate::epoll::Watch;
 use crate::errno::Errno;
 use crate::options::Options;
@@ -66,6 +66,21 @@ impl Socket {
     /// `Err` with the pending error, once.
     pub(crate) fn report_error(&mut self) -> Result<(), Errno> {
         self.error.take().map_or(Ok(()), Err)
+    }
+
+    /// What a read of a stream without bytes says (Linux `tcp_recvmsg_locked`).
+    pub(crate) fn end_of_stream(&mut self) -> Result<usize, Errno> {
+        let State::Stream(stream) = &self.state else { return Err(Errno::ENOTCONN) };
+        let (phase, is_shut) = (stream.phase, stream.is_read_shut);
+        if stream.is_peer_closed {
+            return Ok(0);
+        }
+        self.report_error()?;
+        match phase {
+            _ if is_shut => Ok(0),
+            Phase::Closed => Err(Errno::ENOTCONN),
+            Phase::Connecting | Phase::Open => Err(Errno::EAGAIN),
+        }
     }
 }
 

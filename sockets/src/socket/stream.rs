@@ -8,6 +8,7 @@ use wirepath::mem::Held;
 use wirepath::pipeline::tcp::ConnectionId;
 
 use super::{BUFFER_CHARGE, UNBOUND, copy_held};
+use crate::errno::Errno;
 use crate::ready::Ready;
 
 /// How far the connection is.
@@ -152,5 +153,14 @@ impl Stream {
         }
         ends | Ready::when(self.len >= low_water.max(1), Ready::IN)
             | Ready::when(self.is_writable || self.is_write_shut || is_closed, Ready::OUT)
+    }
+
+    /// The connection that bytes go to.
+    pub(crate) fn sends_by(&self) -> Result<ConnectionId, Errno> {
+        match (self.phase, self.connection) {
+            (Phase::Connecting, _) => Err(Errno::EAGAIN),
+            (Phase::Open, Some(connection)) if !self.is_write_shut => Ok(connection),
+            _ => Err(Errno::EPIPE),
+        }
     }
 }

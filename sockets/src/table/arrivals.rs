@@ -1,0 +1,94 @@
+//! What arrives: the worker's callbacks give it to its socket, and wake who waits.
+
+use wirepath::pipeline::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
+use wirepath::pipeline::{App, Cx, Datagram, IcmpError};
+use wirepath::proto::Flow;
+
+use super::{NONE, SocketId, Sockets};
+use crate::errno::{self, Errno};
+use crate::socket::stream::Phase;
+use crate::socket::{Socket, State};
+
+impl App for Sockets {
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.flows.tick(cx.now);
+    }
+
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
+        let slot = datagram.consumer.0;
+        let Some(place) = self.slots.get_mut(slot as usize) else { return };
+        let id = SocketId { slot, generation: place.generation };
+        let Some(Socket { state: State::Datagram(datagrams), options, .. }) = &mut place.socket else { return };
+        if datagrams.push(datagram, options.receive_buffer as usize) {
+            self.wake(id);
+        }
+    }
+
+    fn on_icmp_error(&mut self, error: &IcmpError, _: &mut Cx<'_>) {
+        let slot = error.consumer.0;
+        let Some(place) = self.slots.get_mut(slot as usize) else { return };
+        let id = SocketId { slot, generation: place.generation };
+        let Some(socket) = &mut place.socket else { return };
+        let State::Datagram(datagrams) = &socket.state else { return };
+        // Without a peer it could be about any datagram: Linux reports it only by `IP_RECVERR`.
+        if datagrams.remote == Some(error.flow.remote)
+            && let Some(errno) = errno::of_icmp(error.kind)
+        {
+            socket.error = Some(errno);
+            self.wake(id);
+        }
+    }
+
+    fn on_tcp_accept(&mut self, listener: ListenerId, _: Flow) -> Accept {
+        let at = self.listeners.iter().find(|(other, _)| *other == listener).map(|(_, id)| *id);
+        let is_full = self.len() >= self.sockets_max
+            || at.is_none_or(|id| match self.get(id) {
+                Ok(Socket { state: State::Listener(listener), .. }) => listener.is_full(),
+                _ => true,
+            });
+        if is_full { Accept::Ignore } else { Accept::Yes }
+    }
+
+    fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+        if let TcpEvent::Connected { listener: Some(listener) } = event {
+            return self.enqueue(connection, listener, cx);
+        }
+        let Some((id, socket)) = self.stream_of(connection) else { return };
+        let State::Stream(stream) = &mut socket.state else { return };
+        match event {
+            TcpEvent::Connected { .. } => {
+                stream.phase = Phase::Open;
+                stream.is_writable = true;
+            }
+            TcpEvent::Writable => stream.is_writable = true,
+            TcpEvent::PeerClosed => stream.is_peer_closed = true,
+            TcpEvent::Closed(reason) => {
+                // Who was told of the peer's end and still sends hears what a write would (RFC 9293
+                // 3.10.7.4, Linux `tcp_reset`).
+                let is_in_close_wait = stream.is_peer_closed && !stream.is_write_shut;
+                let error = errno::of_close(reason);
+                socket.error = if is_in_close_wait && error.is_some() { Some(Errno::EPIPE) } else { error };
+                stream.end();
+                self.by_connection[connection.slot()] = NONE;
+            }
+            _ => return,
+        }
+        self.wake(id);
+    }
+
+    fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        let connection = data.connection;
+        let Some((id, socket)) = self.stream_of(connection) else { return };
+        let receive_buffer = socket.options.receive_buffer as usize;
+        let State::Stream(stream) = &mut socket.state else { return };
+        if stream.is_read_shut && stream.is_write_shut {
+            // Nobody will read it: the peer is told (RFC 1122 4.2.2.13).
+            return self.hang_up(id, Errno::ECONNRESET, cx);
+        }
+        stream.push(data.hold());
+        if !stream.is_paused && stream.charge() >= receive_buffer {
+            stream.is_paused = cx.tcp().pause(connection).is_ok();
+        }
+        self.wake(id);
+    }
+}

@@ -1,0 +1,279 @@
+//! From a fresh stream to a connection or a listener, and back: `connect`, `listen`, `accept`,
+//! `shutdown`, and the end of what was begun.
+
+use core::net::SocketAddrV4;
+
+use wirepath::pipeline::Cx;
+use wirepath::pipeline::tcp::{ConnectionId, ListenOptions, ListenerId};
+use wirepath::time::Duration;
+use wirepath::worker::live::FlowSpec;
+
+use super::{NONE, SocketId, Sockets};
+use crate::errno::Errno;
+use crate::options::{Options, Shutdown};
+use crate::socket::listener::Listener;
+use crate::socket::stream::{Phase, Reported, Stream};
+use crate::socket::{Socket, State};
+use crate::steering::{flow_from, flows_to};
+
+impl Sockets {
+    /// `connect`. Of a stream it begins the handshake and returns `EINPROGRESS`, then `EALREADY`
+    /// while that goes on, 0 once it is done, and `EISCONN` from then on.
+    ///
+    /// # Errors
+    /// As above, and why there is no way to the peer.
+    pub fn connect(&mut self, id: SocketId, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let socket = self.find(id)?;
+        match &mut socket.state {
+            State::Listener(_) => Err(Errno::EISCONN),
+            State::Datagram(_) => self.connect_datagrams(id, remote, cx),
+            State::Stream(stream) => match (stream.reported, stream.phase) {
+                (Reported::Connected, _) => Err(Errno::EISCONN),
+                (Reported::ShutAfter, _) => Err(Errno::EINVAL),
+                (Reported::Nothing, _) => self.connect_stream(id, remote, cx),
+                (Reported::Begun, Phase::Connecting) => Err(Errno::EALREADY),
+                (Reported::Begun, Phase::Open) => {
+                    stream.reported = Reported::Connected;
+                    Ok(())
+                }
+                (Reported::Begun, Phase::Closed) => {
+                    let error = socket.error.take().unwrap_or(Errno::ECONNABORTED);
+                    self.disconnect(id);
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    /// `listen`. An unbound socket gets a free port.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`; `EINVAL`: connected; `EOPNOTSUPP`: a datagram socket.
+    pub fn listen(&mut self, id: SocketId, backlog: usize, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let socket = self.find(id)?;
+        let shut = match &mut socket.state {
+            State::Datagram(_) => return Err(Errno::EOPNOTSUPP),
+            State::Listener(listener) => {
+                listener.set_backlog(backlog);
+                return Ok(());
+            }
+            State::Stream(stream) if stream.phase != Phase::Closed || stream.reported != Reported::Nothing => {
+                return Err(Errno::EINVAL);
+            }
+            State::Stream(stream) => (stream.is_read_shut, stream.is_write_shut),
+        };
+        let options = ListenOptions {
+            backlog: u32::try_from(backlog.clamp(1, 65_535)).unwrap_or(u32::MAX),
+            connections_per_source: None,
+            connection: socket.options.of_connection(),
+            consumer: id.consumer(),
+            ..ListenOptions::default()
+        };
+        let (local, listener) = listen_at(socket.local, &options, cx)?;
+        socket.state = State::Listener(Listener::new(listener, shut, backlog));
+        socket.local = local;
+        self.listeners.push((listener, id));
+        let needed = self.need(id, flows_to(local, cx.host, FlowSpec::tcp));
+        needed.inspect_err(|_| self.unlisten(id, cx))?;
+        self.wake(id);
+        Ok(())
+    }
+
+    /// `accept`: a connection whose handshake is done, and its peer.
+    ///
+    /// # Errors
+    /// `EAGAIN`: none waits; `EINVAL`: not listening.
+    pub fn accept(&mut self, id: SocketId) -> Result<(SocketId, SocketAddrV4), Errno> {
+        let State::Listener(listener) = &mut self.find(id)?.state else { return Err(Errno::EINVAL) };
+        let accepted = listener.pop().ok_or(Errno::EAGAIN)?;
+        let State::Stream(stream) = &self.find(accepted)?.state else { return Err(Errno::EINVAL) };
+        Ok((accepted, stream.remote))
+    }
+
+    /// `shutdown`. Wakes who waits in the direction that is closed.
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn shutdown(&mut self, id: SocketId, how: Shutdown, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        match &mut self.find(id)?.state {
+            State::Listener(_) => {
+                if how.reads() {
+                    self.unlisten(id, cx);
+                }
+            }
+            State::Datagram(datagrams) => {
+                let connected = datagrams.remote.is_some();
+                datagrams.is_read_shut |= how.reads();
+                datagrams.is_write_shut |= how.writes();
+                if !connected {
+                    // Linux shuts it and says this all the same.
+                    self.wake(id);
+                    return Err(Errno::ENOTCONN);
+                }
+            }
+            State::Stream(stream) if stream.phase == Phase::Connecting => self.hang_up(id, Errno::ECONNRESET, cx),
+            State::Stream(stream) => {
+                let sends = stream.phase == Phase::Open && !stream.is_write_shut && how.writes();
+                let (phase, connection) = (stream.phase, stream.connection);
+                if stream.reported == Reported::Begun {
+                    stream.reported = if phase == Phase::Open { Reported::Connected } else { Reported::ShutAfter };
+                }
+                stream.is_read_shut |= how.reads();
+                stream.is_write_shut |= how.writes();
+                self.wake(id);
+                if phase == Phase::Closed {
+                    // Linux shuts it and says this all the same.
+                    return Err(Errno::ENOTCONN);
+                }
+                if sends && let Some(connection) = connection {
+                    cx.tcp().shutdown(connection)?;
+                }
+            }
+        }
+        self.wake(id);
+        Ok(())
+    }
+
+    pub(super) fn connect_stream(&mut self, id: SocketId, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let socket = self.find(id)?;
+        let options = socket.options.of_connection();
+        let connection = cx.tcp().connect(socket.local, remote, &options, id.consumer())?;
+        if let Some(info) = cx.tcp().info(connection) {
+            socket.local = info.local;
+        }
+        let local = socket.local;
+        if let State::Stream(stream) = &mut socket.state {
+            stream.call(connection, remote);
+        }
+        self.attach(connection, id);
+        // The SYN leaves when the call returns: what answers it comes to us by then.
+        if let Err(error) = self.need(id, vec![flow_from(remote, local)]) {
+            self.by_connection[connection.slot()] = NONE;
+            self.refuse(connection, cx);
+            self.disconnect(id);
+            return Err(error);
+        }
+        Err(Errno::EINPROGRESS)
+    }
+
+    pub(super) fn attach(&mut self, connection: ConnectionId, id: SocketId) {
+        let place = connection.slot();
+        if place >= self.by_connection.len() {
+            self.by_connection.resize(place + 1, NONE);
+        }
+        self.by_connection[place] = id.slot;
+    }
+
+    /// Resets the connection of a socket that stays: `SO_ERROR` says `error`.
+    pub(super) fn hang_up(&mut self, id: SocketId, error: Errno, cx: &mut Cx<'_>) {
+        let Ok(socket) = self.find(id) else { return };
+        socket.error = Some(error);
+        let State::Stream(stream) = &mut socket.state else { return };
+        let connection = stream.connection;
+        match stream.phase {
+            Phase::Connecting => _ = self.disconnect(id),
+            Phase::Open | Phase::Closed => stream.end(),
+        }
+        if let Some(connection) = connection {
+            self.by_connection[connection.slot()] = NONE;
+            self.refuse(connection, cx);
+        }
+        self.wake(id);
+    }
+
+    /// The socket of a connection, where it has one that is open.
+    pub(super) fn stream_of(&mut self, connection: ConnectionId) -> Option<(SocketId, &mut Socket)> {
+        let slot = *self.by_connection.get(connection.slot())?;
+        let place = self.slots.get_mut(slot as usize)?;
+        let id = SocketId { slot, generation: place.generation };
+        let socket = place.socket.as_mut()?;
+        match &socket.state {
+            State::Stream(stream) if stream.connection == Some(connection) => Some((id, socket)),
+            _ => None,
+        }
+    }
+
+    /// A listener's connection has finished its handshake.
+    pub(super) fn enqueue(&mut self, connection: ConnectionId, listener: ListenerId, cx: &mut Cx<'_>) {
+        let at = self.listeners.iter().find(|(other, _)| *other == listener).map(|(_, id)| *id);
+        let info = cx.tcp().info(connection);
+        let (Some(at), Some(info)) = (at, info) else { return self.refuse(connection, cx) };
+        let Ok(Socket { state: State::Listener(Listener { shut, .. }), options, flows, .. }) = self.get(at) else {
+            return self.refuse(connection, cx);
+        };
+        let (options, flows, shut) = (*options, flows.clone(), *shut);
+        let mut stream = Stream::accepted(connection, info.remote);
+        (stream.is_read_shut, stream.is_write_shut) = shut;
+        if stream.is_write_shut {
+            let _ = cx.tcp().shutdown(connection);
+        }
+        let mut socket = Socket::new(State::Stream(stream), options);
+        socket.local = info.local;
+        let Ok(id) = self.insert(socket) else { return self.refuse(connection, cx) };
+        // They are the listener's, and in place: only one more needs them.
+        let _ = self.need(id, flows);
+        self.attach(connection, id);
+        if let Ok(Socket { state: State::Listener(listener), .. }) = self.find(at) {
+            listener.push(id);
+        }
+        self.wake(at);
+    }
+
+    /// There is no socket for it: the peer is told so.
+    pub(super) fn refuse(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
+        let _ = cx.tcp().abort(connection);
+    }
+
+    /// Ends the connection of a socket that was closed.
+    pub(super) fn end(&mut self, stream: &Stream, options: &Options, cx: &mut Cx<'_>) {
+        let Some(connection) = stream.connection else { return };
+        if let Some(slot) = self.by_connection.get_mut(connection.slot()) {
+            *slot = NONE;
+        }
+        let resets = stream.len() > 0 || options.linger.is_some_and(|linger| linger == Duration::ZERO);
+        // Gone already is as good.
+        let _ = if resets { cx.tcp().abort(connection) } else { cx.tcp().close(connection) };
+    }
+
+    /// `shutdown` of a listener.
+    pub(super) fn unlisten(&mut self, id: SocketId, cx: &mut Cx<'_>) {
+        if let Some(State::Listener(listener)) = self.disconnect(id) {
+            self.end_listener(listener, cx);
+        }
+    }
+
+    /// Listens no more, and resets what was not handed over, as Linux does.
+    pub(super) fn end_listener(&mut self, mut listener: Listener, cx: &mut Cx<'_>) {
+        cx.tcp().close_listener(listener.id);
+        self.listeners.retain(|(other, _)| *other != listener.id);
+        while let Some(id) = listener.pop() {
+            if let Ok(Socket { state: State::Stream(Stream { connection: Some(connection), .. }), .. }) = self.find(id)
+            {
+                let _ = cx.tcp().abort(*connection);
+            }
+            let _ = self.close(id, cx);
+        }
+    }
+}
+
+/// Ports that an unbound listener may get (RFC 6335 6: the dynamic ones).
+const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
+
+/// Listens at `local`; port 0 takes the first of the dynamic ports that is free.
+fn listen_at(
+    local: SocketAddrV4,
+    options: &ListenOptions,
+    cx: &mut Cx<'_>,
+) -> Result<(SocketAddrV4, ListenerId), Errno> {
+    if local.port() != 0 {
+        return Ok((local, cx.tcp().listen(local, options)?));
+    }
+    for port in DYNAMIC_PORTS {
+        let local = SocketAddrV4::new(*local.ip(), port);
+        match cx.tcp().listen(local, options).map_err(Errno::from) {
+            Err(Errno::EADDRINUSE) => (),
+            other => return Ok((local, other?)),
+        }
+    }
+    Err(Errno::EADDRINUSE)
+}

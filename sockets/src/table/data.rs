@@ -1,0 +1,85 @@
+//! Bytes to and from a socket of either kind.
+
+use wirepath::pipeline::Cx;
+
+use super::{SocketId, Sockets};
+use crate::errno::Errno;
+use crate::socket::State;
+
+impl Sockets {
+    /// `send`: how many of the bytes were taken.
+    ///
+    /// # Errors
+    /// `EAGAIN`: no room; `EPIPE`, `ENOTCONN`, `EDESTADDRREQ`, or the pending error.
+    pub fn send(&mut self, id: SocketId, bytes: &[u8], cx: &mut Cx<'_>) -> Result<usize, Errno> {
+        let socket = self.find(id)?;
+        socket.report_error()?;
+        match &mut socket.state {
+            State::Listener(_) => Err(Errno::EPIPE),
+            State::Datagram(datagrams) => {
+                let remote = datagrams.remote.ok_or(Errno::EDESTADDRREQ)?;
+                self.send_to(id, bytes, remote, cx)
+            }
+            State::Stream(stream) => {
+                let connection = stream.sends_by()?;
+                if bytes.is_empty() {
+                    return Ok(0);
+                }
+                let taken = cx.tcp().send(connection, bytes);
+                stream.is_writable = taken == Ok(bytes.len());
+                Ok(taken?)
+            }
+        }
+    }
+
+    /// `recv` of a stream: 0 at the end of what the peer sent.
+    ///
+    /// # Errors
+    /// `EAGAIN`: nothing has come; `ENOTCONN`, or the pending error.
+    pub fn recv(&mut self, id: SocketId, into: &mut [u8], cx: &mut Cx<'_>) -> Result<usize, Errno> {
+        let socket = self.find(id)?;
+        let resume_at = socket.options.receive_buffer as usize / 2;
+        let stream = match &mut socket.state {
+            State::Stream(stream) => stream,
+            State::Datagram(_) => return self.recv_from(id, into).map(|(count, _)| count),
+            State::Listener(_) => return Err(Errno::ENOTCONN),
+        };
+        if stream.len() == 0 {
+            return self.find(id)?.end_of_stream();
+        }
+        let count = stream.read(into);
+        if stream.is_paused && stream.charge() <= resume_at {
+            stream.is_paused = false;
+            if let Some(connection) = stream.connection {
+                cx.tcp().resume(connection)?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// `recv` with `MSG_PEEK`: the bytes stay.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn peek(&mut self, id: SocketId, into: &mut [u8]) -> Result<usize, Errno> {
+        let socket = self.find(id)?;
+        match &socket.state {
+            State::Stream(stream) if stream.len() == 0 => socket.end_of_stream(),
+            State::Stream(stream) => Ok(stream.peek(into)),
+            State::Datagram(datagrams) => datagrams.peek(into).map(|(count, _)| count).ok_or(Errno::EAGAIN),
+            State::Listener(_) => Err(Errno::ENOTCONN),
+        }
+    }
+
+    /// Bytes that `recv` would return, of a datagram socket those of the next datagram (`FIONREAD`).
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn readable_len(&self, id: SocketId) -> Result<usize, Errno> {
+        Ok(match &self.get(id)?.state {
+            State::Stream(stream) => stream.len(),
+            State::Datagram(datagrams) => datagrams.peek(&mut []).map_or(0, |(_, info)| info.len),
+            State::Listener(_) => 0,
+        })
+    }
+}

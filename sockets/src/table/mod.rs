@@ -1,0 +1,302 @@
+//! All sockets of a worker, as its app: what arrives for a connection or a consumer goes to its
+//! socket, and each call of a socket is one method. No method waits: where a call would,
+//! it returns `EAGAIN`, and [`Stack`](crate::Stack) waits.
+//!
+//! ```text
+//!   arrivals      what the worker received, to its socket
+//!   connections   connect, listen, accept, shutdown
+//!   datagrams     bind, connect and groups of datagram sockets
+//!   data          bytes to and from either kind
+//!   sets          epoll
+//! ```
+
+mod arrivals;
+mod connections;
+mod data;
+mod datagrams;
+mod sets;
+
+use core::net::SocketAddrV4;
+
+use wirepath::pipeline::Cx;
+use wirepath::pipeline::tcp::ListenerId;
+use wirepath::proto::ConsumerId;
+use wirepath::worker::live::FlowSpec;
+
+use crate::epoll::{Epoll, Watch};
+use crate::errno::Errno;
+use crate::options::Options;
+use crate::ready::Ready;
+use crate::socket::datagram::DatagramSocket;
+use crate::socket::stream::{Phase, Stream};
+use crate::socket::{Socket, State, UNBOUND};
+use crate::steering::{Flows, Steering};
+
+/// No socket.
+const NONE: u32 = u32::MAX;
+
+/// Which kind of socket to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `SOCK_STREAM`: TCP.
+    Stream,
+    /// `SOCK_DGRAM`: UDP.
+    Datagram,
+}
+
+/// Names a socket until it is closed. A name that was kept too long finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SocketId {
+    slot: u32,
+    generation: u32,
+}
+
+struct Slot {
+    generation: u32,
+    socket: Option<Socket>,
+}
+
+/// The sockets of a worker.
+pub struct Sockets {
+    /// The first slot stays empty: its number is the consumer of connections that are gone.
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    sockets_max: usize,
+    /// The slot of each connection's socket, by the connection's place; [`NONE`] for no socket.
+    by_connection: Vec<u32>,
+    listeners: Vec<(ListenerId, SocketId)>,
+    sets: Vec<Option<Epoll>>,
+    flows: Flows,
+}
+
+impl Sockets {
+    /// Room for so many sockets, accepted ones included, on a port whose frames are all ours.
+    pub fn new(sockets_max: usize) -> Self {
+        Self::steered(sockets_max, ())
+    }
+
+    /// The same on a port that gives the worker what its sockets name.
+    pub fn steered(sockets_max: usize, steering: impl Steering + 'static) -> Self {
+        Self {
+            slots: vec![Slot { generation: 0, socket: None }],
+            free: Vec::new(),
+            sockets_max,
+            by_connection: Vec::new(),
+            listeners: Vec::new(),
+            sets: Vec::new(),
+            flows: Flows::new(Box::new(steering)),
+        }
+    }
+
+    /// Sockets that are open.
+    pub fn len(&self) -> usize {
+        self.slots.len() - 1 - self.free.len()
+    }
+
+    /// Whether no socket is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `socket`.
+    ///
+    /// # Errors
+    /// `EMFILE`: as many as there may be.
+    pub fn socket(&mut self, kind: Kind) -> Result<SocketId, Errno> {
+        let state = match kind {
+            Kind::Stream => State::Stream(Stream::new()),
+            Kind::Datagram => State::Datagram(DatagramSocket::new()),
+        };
+        self.insert(Socket::new(state, Options::default()))
+    }
+
+    /// `bind`. A group is bound without being joined, as on Linux; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`; `EINVAL`: bound already.
+    pub fn bind(&mut self, id: SocketId, local: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let socket = self.find(id)?;
+        if socket.local != UNBOUND {
+            return Err(Errno::EINVAL);
+        }
+        match &socket.state {
+            State::Datagram(_) => self.bind_datagrams(id, local, cx),
+            // The machine finds out at `listen` or `connect` whether the port is free.
+            State::Stream(_) => {
+                check_own(local, cx)?;
+                (socket.bound, socket.local) = (local, local);
+                Ok(())
+            }
+            State::Listener(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// `close` of the last descriptor. What was sent still leaves; a connection with bytes that
+    /// nobody has read is reset, as Linux does (RFC 2525 2.17), so that the peer learns of it.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn close(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        self.find(id)?;
+        let slot = &mut self.slots[id.slot as usize];
+        let Some(socket) = slot.socket.take() else { return Err(Errno::EBADF) };
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.slot);
+        for Watch { set, item } in &socket.watches {
+            if let Some(Some(set)) = self.sets.get_mut(*set) {
+                set.forget(*item);
+            }
+        }
+        match socket.state {
+            State::Datagram(_) => {
+                cx.sockets.close(id.consumer());
+                self.flows.release(&socket.flows);
+            }
+            State::Stream(stream) => {
+                self.end(&stream, &socket.options, cx);
+                self.flows.release_later(socket.flows, cx.now);
+            }
+            State::Listener(listener) => {
+                self.flows.release(&socket.flows);
+                self.end_listener(listener, cx);
+            }
+        }
+        Ok(())
+    }
+
+    /// `getsockname`.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn local_addr(&self, id: SocketId) -> Result<SocketAddrV4, Errno> {
+        let socket = self.get(id)?;
+        match &socket.state {
+            // The route says which address a connected socket sends from.
+            State::Datagram(datagrams) if socket.local.ip().is_unspecified() => {
+                Ok(datagrams.remote.and_then(|remote| datagrams.source_to(remote)).unwrap_or(socket.local))
+            }
+            _ => Ok(socket.local),
+        }
+    }
+
+    /// `getpeername`.
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn peer_addr(&self, id: SocketId) -> Result<SocketAddrV4, Errno> {
+        match &self.get(id)?.state {
+            State::Stream(stream) if stream.phase == Phase::Open => Ok(stream.remote),
+            State::Datagram(datagrams) => datagrams.remote.ok_or(Errno::ENOTCONN),
+            _ => Err(Errno::ENOTCONN),
+        }
+    }
+
+    /// `SO_ERROR`: the pending error, once.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn take_error(&mut self, id: SocketId) -> Result<Option<Errno>, Errno> {
+        Ok(self.find(id)?.error.take())
+    }
+
+    /// What `poll` reports of it.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn ready(&self, id: SocketId) -> Result<Ready, Errno> {
+        Ok(self.get(id)?.ready())
+    }
+
+    /// The options of a socket.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn options(&self, id: SocketId) -> Result<Options, Errno> {
+        Ok(self.get(id)?.options)
+    }
+
+    /// Sets the options of a socket; those of a connection hold from its next segment on.
+    ///
+    /// # Errors
+    /// `EINVAL`: out of range. Nothing has changed then.
+    pub fn set_options(&mut self, id: SocketId, options: &Options, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let socket = self.find(id)?;
+        match &mut socket.state {
+            State::Stream(Stream { connection: Some(connection), .. }) => {
+                cx.tcp().set_options(*connection, &options.of_connection())?;
+            }
+            State::Datagram(datagrams) => datagrams.forget_flows(),
+            State::Stream(_) | State::Listener(_) => (),
+        }
+        socket.options = *options;
+        Ok(())
+    }
+
+    fn insert(&mut self, socket: Socket) -> Result<SocketId, Errno> {
+        if self.len() >= self.sockets_max {
+            return Err(Errno::EMFILE);
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, socket: None });
+            self.slots.len() as u32 - 1
+        });
+        let place = &mut self.slots[slot as usize];
+        place.socket = Some(socket);
+        Ok(SocketId { slot, generation: place.generation })
+    }
+
+    fn find(&mut self, id: SocketId) -> Result<&mut Socket, Errno> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
+        slot.and_then(|slot| slot.socket.as_mut()).ok_or(Errno::EBADF)
+    }
+
+    fn get(&self, id: SocketId) -> Result<&Socket, Errno> {
+        socket_of(&self.slots, id).ok_or(Errno::EBADF)
+    }
+
+    /// Tells the sets of a socket that it has moved.
+    fn wake(&mut self, id: SocketId) {
+        let socket = self.slots.get(id.slot as usize).and_then(|slot| slot.socket.as_ref());
+        for Watch { set, item } in socket.map_or(&[][..], |socket| &socket.watches) {
+            if let Some(Some(set)) = self.sets.get_mut(*set) {
+                set.list(*item);
+            }
+        }
+    }
+
+    /// Has the port give a socket's flows to the worker.
+    fn need(&mut self, id: SocketId, flows: Vec<FlowSpec>) -> Result<(), Errno> {
+        self.flows.hold(&flows)?;
+        self.find(id)?.flows.extend(flows);
+        Ok(())
+    }
+
+    /// The socket is as `bind` left it, and what it was is the caller's to end (Linux
+    /// `tcp_disconnect`).
+    fn disconnect(&mut self, id: SocketId) -> Option<State> {
+        let socket = self.find(id).ok()?;
+        let flows = core::mem::take(&mut socket.flows);
+        socket.local = socket.bound;
+        let was = core::mem::replace(&mut socket.state, State::Stream(Stream::new()));
+        self.flows.release(&flows);
+        Some(was)
+    }
+}
+
+impl SocketId {
+    /// By which the worker's machines name the socket.
+    fn consumer(self) -> ConsumerId {
+        ConsumerId(self.slot)
+    }
+}
+
+fn socket_of(slots: &[Slot], id: SocketId) -> Option<&Socket> {
+    let slot = slots.get(id.slot as usize).filter(|slot| slot.generation == id.generation);
+    slot.and_then(|slot| slot.socket.as_ref())
+}
+
+/// An address that a socket is bound to is the host's.
+fn check_own(local: SocketAddrV4, cx: &Cx<'_>) -> Result<(), Errno> {
+    let is_ours = local.ip().is_unspecified() || cx.host.is_own(*local.ip());
+    if is_ours { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) }
+}

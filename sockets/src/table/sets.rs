@@ -1,0 +1,83 @@
+//! Epoll sets, and the sockets in them.
+
+use super::{SocketId, Sockets, socket_of};
+use crate::epoll::{Epoll, EpollEvent, Interest, Watch};
+use crate::errno::Errno;
+use crate::ready::Ready;
+use crate::socket::Socket;
+
+impl Sockets {
+    /// `epoll_create`: the number of a new, empty set.
+    pub fn epoll_create(&mut self) -> usize {
+        match self.sets.iter().position(Option::is_none) {
+            Some(idx) => {
+                self.sets[idx] = Some(Epoll::default());
+                idx
+            }
+            None => {
+                self.sets.push(Some(Epoll::default()));
+                self.sets.len() - 1
+            }
+        }
+    }
+
+    /// `close` of a set.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn epoll_close(&mut self, set: usize) -> Result<(), Errno> {
+        let closed = self.sets.get_mut(set).and_then(Option::take).ok_or(Errno::EBADF)?;
+        for id in closed.sockets() {
+            if let Ok(socket) = self.find(id) {
+                socket.watches.retain(|watch| watch.set != set);
+            }
+        }
+        Ok(())
+    }
+
+    /// `EPOLL_CTL_ADD` of a socket by its descriptor `fd`.
+    ///
+    /// # Errors
+    /// `EBADF`; `EEXIST`: in the set by that descriptor.
+    pub fn epoll_add(&mut self, set: usize, id: SocketId, fd: i32, interest: Interest) -> Result<(), Errno> {
+        self.find(id)?;
+        let item = self.set(set)?.add(id, fd, interest)?;
+        self.find(id)?.watches.push(Watch { set, item });
+        Ok(())
+    }
+
+    /// `EPOLL_CTL_MOD`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOENT`.
+    pub fn epoll_modify(&mut self, set: usize, id: SocketId, fd: i32, interest: Interest) -> Result<(), Errno> {
+        self.set(set)?.modify(id, fd, interest)
+    }
+
+    /// `EPOLL_CTL_DEL`.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOENT`.
+    pub fn epoll_delete(&mut self, set: usize, id: SocketId, fd: i32) -> Result<(), Errno> {
+        let item = self.set(set)?.delete(id, fd)?;
+        self.find(id)?.watches.retain(|watch| *watch != Watch { set, item });
+        Ok(())
+    }
+
+    /// `epoll_wait` without a wait: how many of `events` were filled in.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn epoll_wait(&mut self, set: usize, events: &mut [EpollEvent]) -> Result<usize, Errno> {
+        let slots = &self.slots;
+        let set = self.sets.get_mut(set).and_then(Option::as_mut).ok_or(Errno::EBADF)?;
+        if !set.has_listed() {
+            return Ok(0);
+        }
+        Ok(set.wait(events, |id| socket_of(slots, id).map_or(Ready::NONE, Socket::ready)))
+    }
+
+    pub(super) fn set(&mut self, set: usize) -> Result<&mut Epoll, Errno> {
+        self.sets.get_mut(set).and_then(Option::as_mut).ok_or(Errno::EBADF)
+    }
+}
