@@ -1,5 +1,10 @@
 //! The whole exchange: the packets of both lines, in the order in which a receiver of both sees
 //! them.
+//!
+//! ```text
+//!   Session ─ messages ─> Packetiser ─ packets ─┬─> Line A ─┐
+//!                                               └─> Line B ─┴─ departures by time ─> a capture, or sockets
+//! ```
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
