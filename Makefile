@@ -38,6 +38,8 @@ MLX5_SOAK_FRAMES ?= 10000000
 SEEDS ?= 10000
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 60
+# Where the libraries for C and C++ are installed.
+PREFIX ?= /usr/local
 # A part of the figures; empty: all but those that take long.
 PART ?=
 
@@ -67,6 +69,13 @@ endif
 order: tools ## a tick over UDP fires an order over TCP within one poll_once, over a wire of plain memory
 	cargo run --profile demo -p wirepath --example order
 
+.PHONY: sockets
+sockets: root tools ## as root: redis-server on wirepath in a namespace, redis-benchmark on the kernel in another, then both on the kernel
+	$(call want,ip,iproute2,for network namespaces,exit 2)
+	$(call want,redis-server,redis-server redis-tools,for the server and its benchmark,exit 2)
+	cargo build --profile demo -p wirepath-cli -p wirepath-preload
+	@scripts/demo-sockets $(DEMO)
+
 .PHONY: test
 test: tools ## every test; ends with what could not run here, and why
 	$(call want,ip,iproute2,for tests in network namespaces,:)
@@ -79,9 +88,13 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,nft,nftables,for wires that lose frames,:)
 	$(call want,ethtool,ethtool,for wires that lose frames,:)
 	$(call want,sockperf,sockperf,for tests against unmodified programs,:)
+	$(call want,redis-server,redis-server redis-tools,for tests of unmodified programs on wirepath,:)
+	$(call want,memcached,memcached,for tests of unmodified programs on wirepath,:)
+	$(call want,nginx,nginx-light,for tests of unmodified programs on wirepath,:)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,:)
 	$(call want,/usr/include/infiniband/verbs.h,libibverbs-dev,for tests against programs in C,:)
 	$(call want,pkg-config,pkgconf,for tests against programs in C,:)
+	$(call want,c++,g++,for tests against programs in C++,:)
 	$(call want,raw_ethernet_bw,perftest,for tests against unmodified programs,:)
 	$(call want,dpdk-testpmd,dpdk-dev,for tests against unmodified programs,:)
 	@scripts/test
@@ -102,6 +115,10 @@ lint: tools ## format, clippy, documentation and packages; warnings are errors
 	@scripts/check-features
 	@scripts/check-packages
 	@scripts/check-aarch64
+
+.PHONY: install
+install: tools ## libwirepath for C and C++: libraries, headers and pkg-config's file below PREFIX=/usr/local
+	@DESTDIR=$(DESTDIR) scripts/install-c $(PREFIX)
 
 .PHONY: package
 package: tools ## what would be published, each package built by itself from its archive in target/package

@@ -1,9 +1,9 @@
 //! The build script of each program: it makes `--version` print the commit that was built, as
 //! `0.1.0 (3b7b8f0a1b2c)`.
 //!
-//! In a clone git supplies the commit, in a `cargo package` `.cargo_vcs_info.json` does; in a
-//! tarball nothing does, and its programs print the version alone. Uncommitted changes do not show.
-//! The packages link to this one file, and `cargo package` puts a copy where the link was.
+//! In a clone git supplies the commit, in a `cargo package` `.cargo_vcs_info.json` does. A tarball
+//! has neither, and its programs print the version alone. Uncommitted changes do not show. The
+//! packages link to this one file, and `cargo package` puts a copy where the link was.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,8 +29,8 @@ fn packaged_commit() -> Option<String> {
     digits.get(..DIGITS).filter(|commit| commit.bytes().all(|byte| byte.is_ascii_hexdigit())).map(str::to_owned)
 }
 
-/// The commit that is checked out. `None` for a repository that this file does not belong to, such
-/// as that of a home directory around a tarball.
+/// The commit that is checked out. `None` where this file does not belong to the repository, for
+/// example where a tarball lies in a home directory that is one.
 fn checked_out_commit() -> Option<String> {
     git(&["ls-files", "--error-unmatch", "build.rs"])?;
     let commit = git(&["rev-parse", "--verify", &format!("--short={DIGITS}"), "HEAD"])?;
@@ -38,8 +38,8 @@ fn checked_out_commit() -> Option<String> {
     Some(commit)
 }
 
-/// Makes cargo run this script again when HEAD moves. Git appends each move to HEAD's reflog; where
-/// there is none the branch moves, or, while it is packed, appears among the branches.
+/// Makes cargo run this script again when HEAD moves. Git appends each move to HEAD's reflog. Where
+/// there is no reflog, the branch's file changes, or appears if the branch was packed.
 fn watch_head() {
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]).unwrap_or_default();
     let moves = ["logs/HEAD", &branch, "refs/heads"].into_iter().filter(|name| !name.is_empty()).find_map(git_path);
@@ -54,8 +54,8 @@ fn git_path(name: &str) -> Option<PathBuf> {
     git(&["rev-parse", "--git-path", name]).map(PathBuf::from).filter(|path| Path::exists(path))
 }
 
-/// The output of git; `None` where there is no git, no repository, or one whose owner git does not
-/// trust.
+/// The output of git; `None` where there is no git, no repository, or a repository whose owner git
+/// does not trust.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
     String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned())

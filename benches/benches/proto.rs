@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use wirepath::proto::FilterMode;
-use wirepath::proto::{ConsumerId, FilterId, Flow, Found, HashSeed, InterfaceId, ReassemblyCapacity, Subscriber};
+use wirepath::proto::{ConsumerId, DemuxMatch, FilterId, Flow, HashSeed, InterfaceId, ReassemblyCapacity, Subscriber};
 use wirepath::testing::proto::{Demux, DemuxCapacity, Fragment, FragmentKey, Outcome, REASSEMBLY_TIMEOUT, Reassembly};
 use wirepath::testing::proto::{Membership, SourceFilterCapacity, SourceFilters};
 use wirepath::time::Instant;
@@ -64,9 +64,9 @@ fn lookup_paths(criterion: &mut Criterion) {
 /// Walks over all subscribers of a datagram.
 fn receivers(demux: &Demux, local: SocketAddrV4) -> u32 {
     match demux.lookup(Flow { local, remote: SENDER }) {
-        Found::Nobody => 0,
-        Found::One(one) => one.consumer.0,
-        Found::Many(mut cursor) => {
+        DemuxMatch::None => 0,
+        DemuxMatch::One(one) => one.consumer.0,
+        DemuxMatch::Many(mut cursor) => {
             let mut sum = 0;
             while let Some(one) = demux.next(&mut cursor) {
                 sum += one.consumer.0;

@@ -1,13 +1,13 @@
-//! The table of targets: every figure that the project promises, measured side by side, printed
-//! with its verdict and written to `target/bench/report.json`. `QUICK=1` takes fewer samples;
-//! `RECORD=1` appends the figures to `docs/figures/history.jsonl` and regenerates
+//! The table of targets: measures every figure that the project promises beside its competitors,
+//! prints it with a verdict and writes it to `target/bench/report.json`. `QUICK=1` takes fewer
+//! samples; `RECORD=1` appends the figures to `docs/figures/history.jsonl` and regenerates
 //! `docs/figures.md`.
 //!
-//! How: one core, pinned; contenders take turns (A B A B …); medians with the lowest and highest
-//! sample beside them; ratios turn by turn. Instructions come from callgrind, because they are the
-//! same whatever else the machine does. This binary's global allocator counts allocations, strace
-//! counts the system calls of the binary `packets`. A two-core figure is dropped and measured again
-//! where the distance of the cores changed meanwhile.
+//! The method: one core, pinned; contenders take turns (A B A B …); medians with the lowest and
+//! highest sample; ratios turn by turn. Instructions come from callgrind, because other load on the
+//! machine does not change them. This binary's global allocator counts allocations, strace counts
+//! the system calls of the binary `packets`. A figure on two cores is dropped and measured again if
+//! the distance of the cores has changed meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use wirepath_benches::live::Live;
 use wirepath_benches::measure::cores;
 use wirepath_benches::measure::outside::Subject;
 use wirepath_benches::measure::sampling::{Spread, interleave};
-use wirepath_benches::measure::table::{Found, Line, TargetOutcome, heading};
+use wirepath_benches::measure::table::{DemuxMatch, Line, TargetOutcome, heading};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
 use wirepath_benches::smoltcp_peer::{Reading, SmoltcpPeer};
 use wirepath_benches::{connectx, decoding, handoff, is_quick, tcp};
@@ -87,7 +87,7 @@ fn begin() -> Result<Run, String> {
 
 struct Report {
     samples: usize,
-    /// For hand-offs; the second of them for all else.
+    /// Both for hand-offs; the second one for everything else.
     cores: Option<[usize; 2]>,
     lines: Vec<Line>,
     /// The same for the history, without skipped lines.
@@ -348,9 +348,9 @@ impl Report {
     }
 }
 
-/// The promise about hand-offs is for two cores that share a cache, like the machine on which the
-/// incumbent was measured: a cache line takes 20 to 65 ns from one to the other there. A virtual
-/// machine may get cores of two dies for minutes: 190 ns and more.
+/// The promise about hand-offs is for two cores that share a cache, as on the machine on which the
+/// competitor was measured: there a cache line takes 20 to 65 ns from one core to the other. A
+/// virtual machine may get cores of two dies for minutes: 190 ns and more.
 const NEIGHBORS_NS: f64 = 100.0;
 
 /// Nanoseconds for allocating an mbuf and freeing it, 32 at a time, as a burst does.
@@ -369,7 +369,7 @@ fn alloc_and_free(pool: &Pool) -> f64 {
     start.elapsed().as_nanos() as f64 / (BURSTS * 32) as f64
 }
 
-fn instructions(path: &str) -> Found {
+fn instructions(path: &str) -> DemuxMatch {
     Subject::new(PACKETS).instructions(path).map(Spread::exactly)
 }
 

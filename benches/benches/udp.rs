@@ -1,5 +1,5 @@
-//! The whole receive path under other conditions than the table's, and the send path. A figure is
-//! for one packet; feeding the wire and draining it does not count.
+//! The whole receive path under conditions that the table of figures does not show, and the send
+//! path. A figure is for one packet, without the time to feed the wire and to drain it.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::time;

@@ -9,7 +9,7 @@ use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::{Capacity, Policy, Window};
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, pair};
-use wirepath::proto::{HashSeed, SocketCapacity, UdpSockets};
+use wirepath::proto::{ConsumerId, Group, HashSeed, SocketCapacity, UdpSockets};
 use wirepath::time::MonotonicClock;
 
 use crate::feeder::Feeder;
@@ -23,7 +23,7 @@ const ORDER: usize = 4096;
 pub type Channels = Receiver<Feed<MoldItch50>>;
 
 impl Channels {
-    /// `count` channels, each with a group of its own, and all of them open.
+    /// `count` channels, each with a separate group, and all of them open.
     pub fn open(count: u32) -> Self {
         let (port, far_port) = pair("bench", MemoryConfig::default());
         let block = Block::heap();
@@ -31,7 +31,12 @@ impl Channels {
         let feeder = Feeder::new(far_port, frames, shuffled(count, ORDER, 1), &block.scope("feeder"));
         let sockets = UdpSockets::new(SocketCapacity::default(), HashSeed::new(1, 2));
         let mut channels = Self::of(worker(port, feed(count, &block), sockets, 32, &block), feeder);
-        channels.with_app(|feed, cx| feed.join(cx)).expect("the default capacity is a large venue's");
+        // A feed's consumers are the places of its lines.
+        for idx in 0..count {
+            let group = Group::new(*group(idx).ip(), group(idx).port());
+            let joined = channels.with_app(|_, cx| cx.sockets.join(ConsumerId(idx), group));
+            joined.expect("the default capacity is a large venue's");
+        }
         // The second heartbeat opens a channel, and twice the order has each channel twice.
         for _ in 0..2 * ORDER / ROUND {
             channels.feed();

@@ -4,8 +4,8 @@
 //! ```text
 //!  device A ─▶ Parse ─▶ Lookup ─▶ Age ─▶ Rewrite ─▶ device B
 //! ```
-//! They are written as a user of the framework would write them: each checks or changes one thing
-//! and passes the packet on.
+//! The nodes are written as a user of the framework would write them: each checks or changes one
+//! thing and passes the packet on.
 
 use core::net::SocketAddrV4;
 use std::time;
@@ -14,9 +14,10 @@ use wirepath::counters::{Block, Counter, Drops, Scope, Unit};
 use wirepath::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
 use wirepath::device::{Device, Offload, Queue};
 use wirepath::mem::{Mbuf, Pool};
-use wirepath::pipeline::{App, Cx, EgressConfig, Node, Outline, discard};
+use wirepath::pipeline::{App, Cx, EgressConfig, Node, NodeTree, discard};
 use wirepath::proto::{
-    ConsumerId, FilterId, Flow, Found, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, Subscriber, UdpSockets,
+    ConsumerId, DemuxMatch, FilterId, Flow, HashSeed, Host, HostConfig, InterfaceId, SocketCapacity, Subscriber,
+    UdpSockets,
 };
 use wirepath::testing::proto::{Demux, DemuxCapacity};
 use wirepath::time::Instant;
@@ -100,7 +101,7 @@ impl<N: Node<Route>> Node<Route> for Parse<N> {
         self.next.kept()
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("parse", "Ethernet and IPv4", |outline| self.next.outline(outline));
     }
 }
@@ -124,8 +125,8 @@ impl<N> Lookup<N> {
         }
         let remote = SocketAddrV4::new(ipv4.source(), udp.source_port());
         match self.routes.lookup(Flow { local, remote }) {
-            Found::One(route) => Some(route.consumer.0 as usize),
-            Found::Nobody | Found::Many(_) => None,
+            DemuxMatch::One(route) => Some(route.consumer.0 as usize),
+            DemuxMatch::None | DemuxMatch::Many(_) => None,
         }
     }
 }
@@ -151,7 +152,7 @@ impl<N: Node<Route>> Node<Route> for Lookup<N> {
         self.next.kept()
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("lookup", format!("{} routes", self.routes.locals()), |outline| self.next.outline(outline));
     }
 }
@@ -182,7 +183,7 @@ impl<N: Node<Route>> Node<Route> for Age<N> {
         self.next.kept()
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("age", "TTL and checksum", |outline| self.next.outline(outline));
     }
 }
@@ -213,7 +214,7 @@ impl Node<Route> for Rewrite {
         0
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("rewrite", format!("{HOPS} next hops"), |_| ());
     }
 }

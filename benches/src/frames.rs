@@ -26,13 +26,13 @@ pub const OUR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 /// The contents of a frame's UDP checksum field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpChecksum {
-    /// Zero: the sender computed none, the receiver has nothing to verify.
+    /// Zero: the sender computed no checksum, and the receiver has nothing to verify.
     Zero,
     /// The correct one, which the receiver verifies.
     Right,
 }
 
-/// Group number `idx` of many. Neighboring groups, as exchanges number them, on eight ports in
+/// Group number `idx` of many: neighboring groups, as exchanges number them, on eight ports in
 /// turn.
 pub fn group(idx: u32) -> SocketAddrV4 {
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(233, 54, 0, 0).to_bits() + idx);

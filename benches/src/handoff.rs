@@ -15,8 +15,8 @@ const BURSTS: usize = 4096;
 /// Slots of the ring.
 const SLOTS: usize = 1024;
 
-/// Nanoseconds an item of each of `runs` runs. Both ends spin on their own core; a run begins when
-/// both are ready.
+/// Nanoseconds per item, for each of `runs` runs. Both ends spin on their own core; a run begins
+/// when both are ready.
 pub fn time_runs(cores: [usize; 2], runs: u32) -> Vec<f64> {
     let (mut producer, mut consumer) = lossless::ring::<u64>(SLOTS).expect("1024 is a power of two");
     let started = AtomicU32::new(0);

@@ -24,6 +24,7 @@ pub mod mlx5;
 pub mod receiver;
 pub mod single_packets;
 pub mod smoltcp_peer;
+pub mod sockets;
 pub mod tcp;
 
 pub mod measure;

@@ -1,7 +1,7 @@
 //! Prefetches a cache line, as the loop could for the bucket of a flow.
 //!
 //! Invariants:
-//! 1. A prefetch never faults and changes nothing, whatever the address.
+//! 1. A prefetch of any address never faults and changes nothing.
 
 /// Prefetches the line of `address`. Does nothing where the CPU is not an x86-64.
 #[inline(always)]

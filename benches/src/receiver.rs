@@ -101,7 +101,7 @@ impl Receiver<Ear> {
 }
 
 impl<A: App> Receiver<A> {
-    /// Of a worker and what feeds it.
+    /// The receiver with a worker and the device that feeds it.
     pub(crate) fn of(worker: Worker<MemoryRx, MemoryTx, UdpStack, A>, feeder: Feeder) -> Self {
         Self { worker, feeder, now: Instant::ZERO }
     }

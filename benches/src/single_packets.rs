@@ -5,8 +5,8 @@
 //!  single       p1: Ethernet IPv4 UDP table   p2: Ethernet IPv4 UDP table   p3 …
 //!  sub-bursts   Ethernet: p1 p2 p3 …   IPv4: p1 p2 p3 …   UDP: p1 p2 p3 …   table: p1 p2 p3 …
 //! ```
-//! Both prefetch the headers of a whole burst before they begin. The advantage of sub-bursts is to
-//! prefetch the buckets of all flows before the first is read; single packets can have that too, if
+//! Both prefetch the headers of a whole burst before they begin. With sub-bursts the buckets of all
+//! flows can be prefetched before the first is read. Single packets can have that advantage too, if
 //! a pass over the raw frames comes first.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -31,7 +31,7 @@ const BURST: usize = 32;
 /// The order of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One packet through all nodes, then the next: what the pipeline does.
+    /// One packet through all nodes, then the next, as the pipeline does.
     Single,
     /// The same, after a pass over the raw frames that prefetches the buckets of their flows.
     SingleWithLook,
@@ -201,7 +201,7 @@ fn deliver(table: &Demux, destination: SocketAddrV4, heard: &mut [u64; 8]) {
 #[inline(never)]
 fn deliver_displaced(table: &Demux, destination: SocketAddrV4, heard: &mut [u64; 8]) {
     let remote = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-    if let wirepath::proto::Found::One(one) = table.lookup(wirepath::proto::Flow { local: destination, remote }) {
+    if let wirepath::proto::DemuxMatch::One(one) = table.lookup(wirepath::proto::Flow { local: destination, remote }) {
         heard[one.consumer.0 as usize % 8] += 1;
     }
 }

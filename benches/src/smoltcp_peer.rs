@@ -30,7 +30,7 @@ pub enum Reading {
     Told,
 }
 
-/// An interface with sockets, each bound to a port of its own at one group.
+/// An interface with sockets, each bound to a separate port at one group.
 pub struct SmoltcpPeer {
     interface: Interface,
     wire: Wire,
@@ -116,7 +116,7 @@ fn first_word(payload: &[u8]) -> u64 {
     payload.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
-/// One group, as smoltcp's table holds four, and a port for each socket.
+/// One group, because smoltcp's table holds four, and a port for each socket.
 fn end(idx: u32) -> SocketAddrV4 {
     SocketAddrV4::new(*group(0).ip(), 10_000 + idx as u16)
 }

@@ -29,7 +29,7 @@ fn plots_are_all_of_the_page() {
     }
 }
 
-/// A folder `docs` of its own with a history in it, and the newest run of ours.
+/// A new folder `docs` with a history, and our newest run.
 fn docs_with(history: &str) -> (tempfile::TempDir, Run) {
     let ours = History::read(&figures::history_path(&figures::docs())).expect("each line is sound");
     let docs = tempfile::tempdir().expect("there is room");

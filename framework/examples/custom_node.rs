@@ -1,11 +1,11 @@
-//! A node of your own in forty lines: drops datagrams that are too small to be ours, counts the
-//! rest, and sits between IPv4 and UDP without either knowing.
+//! A custom node in forty lines: it drops datagrams that are too small to be ours, counts the
+//! others, and sits between IPv4 and UDP, which do not know it.
 //!
 //! `cargo run --release -p wirepath --example custom_node`
 
 use wirepath::counters::{Block, Counter, Drops, Scope, Unit};
 use wirepath::mem::{Mbuf, Pool};
-use wirepath::pipeline::{Cx, Node, Outline, Unhandled, discard};
+use wirepath::pipeline::{Cx, Node, NodeTree, Unhandled, discard};
 
 wirepath::drop_reasons! {
     /// Why the gate drops.
@@ -47,7 +47,7 @@ impl<A, N: Node<A>> Node<A> for Gate<N> {
         Node::<A>::kept(&self.next)
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("gate", format!("at least {} bytes", self.len_min), |outline| self.next.outline(outline));
     }
 }
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let block = Block::heap();
     let scope = block.scope("worker0");
     let mut gate = Gate::new(20, Unhandled::new("end", &scope), &scope);
-    let mut outline = Outline::new();
+    let mut outline = NodeTree::new();
     Node::<()>::outline(&gate, &mut outline);
     print!("{outline}");
 
@@ -74,7 +74,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What a worker lends to its nodes, made by hand: a node is tried without a device or a thread.
+/// The parts that a worker lends to its nodes, made by hand, so that a node is tested without a
+/// device or a thread.
 fn with_cx(pool: &Pool, scope: &Scope, act: impl FnOnce(&mut Cx<'_>)) -> Result<(), Box<dyn std::error::Error>> {
     use wirepath::device::memory::{MemoryConfig, pair};
     use wirepath::device::{Device, Queue};

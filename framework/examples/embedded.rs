@@ -1,6 +1,5 @@
-//! wirepath inside a trading engine that has a loop of its own: the engine calls `poll_once` when
-//! it likes, between its other work, and a tick that arrives fires an order on the same stack
-//! frame.
+//! wirepath inside a trading engine with its own loop: the engine calls `poll_once` when it likes,
+//! between its other work, and an arriving tick fires an order on the same stack frame.
 //!
 //! `cargo run --release -p wirepath --example embedded`
 //!
@@ -74,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(flow(EXCHANGE, SocketAddrV4::new(TICKS.group, TICKS.port), cx)?)
     })?;
 
-    // The engine's own loop. What else it does, it does between the polls.
+    // The engine's own loop, which does its other work between the polls.
     let loops = block.scope("loop").counter("loops", Unit::Events);
     for price in 0..1_000u64 {
         let sent = exchange.with_app(clock.now(), |_, cx| ticks.send(&(price % 200).to_be_bytes(), cx));
@@ -82,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         engine.poll_once(clock.now());
         exchange.poll_once(clock.now());
         loops.inc();
-        // What changes slowly is told now and then.
+        // Values that change slowly are reported only now and then.
         if price % 256 == 0 {
             engine.publish();
         }

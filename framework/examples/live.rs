@@ -1,5 +1,5 @@
-//! The shortest live receiver: joins a group on an interface that stays the kernel's, and prints
-//! the rate each second until Ctrl-C.
+//! A live receiver whose main thread has work of its own: it joins a group on an interface that
+//! stays the kernel's, and prints the rate each second until Ctrl-C.
 //!
 //! `cargo run --release -p wirepath --example live -- eth1 239.1.1.1 9000` (as root, or with the
 //! capabilities that the error names)
@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use wirepath::counters::Block;
 use wirepath::pipeline::{App, Cx, Datagram};
-use wirepath::proto::{ConsumerId, Group};
-use wirepath::time::{Clock, MonotonicClock};
-use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveQueue};
-use wirepath::worker::{StopFlag, WorkerContext, WorkerGroup, WorkerSpec};
+use wirepath::port::{Port, multicast};
+use wirepath::time::MonotonicClock;
+use wirepath::worker::StopFlag;
+use wirepath::worker::live::LiveConfig;
 
-/// The application: whatever it does with a datagram, it does here, on the worker's core.
+/// The application: all that it does with a datagram happens here, on the worker's core.
 #[derive(Default)]
 struct Ticks {
     bytes: u64,
@@ -45,26 +45,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let group: Ipv4Addr = cli::parse(group, "a group's address, like 239.1.1.1")?;
     let port: u16 = cli::parse(port, "a port, like 9000")?;
 
-    // Main thread: what is wanted of which interface, and the port that gives it.
-    let stop = StopFlag::on_signals()?;
-    let block = Arc::new(Block::create("live")?);
-    let config = LiveConfig::new(interface).named("live").flow(FlowSpec::udp(group, port));
-    let mut live = LivePort::open(&config, &block.scope("port"), &stop)?;
-    println!("{}", live.describe());
-    live.notices().iter().for_each(|notice| println!("note: {notice}"));
+    // What is wanted of which interface; the counters and the stop are ours.
+    let (stop, block) = (StopFlag::on_signals()?, Arc::new(Block::create("live")?));
+    let live = Port::from_config(LiveConfig::new(interface)).named("live").subscribe(multicast(group, port));
+    let live = live.cores([0]).counters(&block).stop_by(&stop).log(|line| println!("{line}"));
 
-    // A pinned thread for each queue.
-    let mut specs = Vec::new();
-    while let Some(queue) = live.take_queue()? {
-        let block = Arc::clone(&block);
-        let duty = move |context: &WorkerContext| {
-            // Who cannot start stops the others.
-            receive(queue, Group::new(group, port), context, &block)
-                .map_err(|error| (context.stop.stop(), error.to_string()).1)
-        };
-        specs.push(WorkerSpec::new("worker0", duty).on_core(0).polling(interface));
-    }
-    let group = WorkerGroup::start(specs, &stop)?;
+    // A pinned thread for each queue: a pool, the queue, the pipeline, and then the loop.
+    let running = live.start(|builder, worker| {
+        let mut clock = MonotonicClock::start();
+        let built = builder.build(Ticks::default(), &worker.scope())?;
+        let mut running = worker.start(built, &mut clock)?;
+        running.run(&mut clock);
+        Ok::<_, wirepath::Error>(running.finish(&mut clock).into_app().bytes)
+    })?;
+
+    // Meanwhile this thread only reads counters.
     let mut before = block.snapshot();
     while !stop.is_stopping() {
         thread::sleep(Duration::from_secs(1));
@@ -73,18 +68,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         println!("{rate:.0} datagrams a second");
         before = now;
     }
-    for bytes in group.join()? {
+    for bytes in running.join()? {
         println!("{} bytes in all", bytes?);
     }
     Ok(())
-}
-
-/// The worker's thread: a pool, the queue, the pipeline, and then the loop.
-fn receive(queue: LiveQueue, group: Group, context: &WorkerContext, block: &Block) -> Result<u64, Box<dyn Error>> {
-    let mut worker = queue.builder().build(Ticks::default(), &block.scope("worker0"))?;
-    block.check()?;
-    let mut clock = MonotonicClock::start();
-    worker.with_app(clock.now(), |_, cx| cx.sockets.join(ConsumerId(0), group))?;
-    worker.run(&mut clock, &context.stop);
-    Ok(worker.into_app().bytes)
 }

@@ -1,14 +1,14 @@
-//! A tick that arrives over UDP fires an order over TCP within the same `poll_once`: the order
-//! stands prepared, headers, checksums and all, and only its price is written in.
+//! A tick that arrives over UDP fires an order over TCP within the same `poll_once`: the order is
+//! prepared with its headers and checksums, and only the price is written.
 //!
 //! `cargo run --release -p wirepath --example order`
 //!
-//! The exchange is a second worker on the other end of a wire of plain memory. The same trader on a
-//! NIC, as root, at an address that the kernel does not have, with ticks of 239.1.1.1:9000 and a
-//! gateway of yours: `… --example order -- eth1 10.0.0.2/24 10.0.0.1:9100`.
+//! The exchange is a second worker on the other end of a wire of plain memory. To run the same
+//! trader on a NIC, as root, at an address that the kernel does not have, with ticks of
+//! 239.1.1.1:9000 and your gateway: `… --example order -- eth1 10.0.0.2/24 10.0.0.1:9100`.
 
 mod cli;
-mod port;
+mod link;
 
 use core::fmt::Display;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -20,18 +20,18 @@ use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, p
 use wirepath::pipeline::tcp::{
     ConnectError, ConnectionId, ConnectionOptions, ListenOptions, Sent, TcpConfig, TcpData, TcpEvent, Template,
 };
-use wirepath::pipeline::{App, Cx, Datagram, HostStack, UdpOptions, send_to};
+use wirepath::pipeline::{App, AppError, Cx, Datagram, HostStack, UdpOptions, send_to};
+use wirepath::port::{Port, multicast};
 use wirepath::proto::{ConsumerId, Group, Ipv4Prefix};
 use wirepath::time::{Clock, Duration, Instant, MonotonicClock};
 use wirepath::worker::Worker;
-use wirepath::worker::live::{FlowSpec, LiveConfig};
 
 pub(crate) const EXCHANGE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const TICKS: Group = Group::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
 pub(crate) const GATEWAY: SocketAddrV4 = SocketAddrV4::new(EXCHANGE, 9_100);
 const CONSUMER: ConsumerId = ConsumerId(1);
 
-/// What an order looks like; the price goes in at `PRICE_AT`.
+/// The form of an order; the price is written at `PRICE_AT`.
 const ORDER: &[u8; 40] = b"BUY 100 WIRE @ 0000000000 IOC ACCOUNT 7\n";
 const PRICE_AT: usize = 15;
 /// A gateway that refuses, or is gone, is called again after so long: often enough for a restart,
@@ -47,14 +47,14 @@ pub(crate) struct Trader {
     pub(crate) order: Option<Template>,
     /// When the gateway is to be called again.
     call_at: Option<Instant>,
-    link: port::Link,
+    link: link::Link,
     ticks: u64,
     fired: u64,
 }
 
 impl Trader {
     pub(crate) fn new(gateway: SocketAddrV4) -> Self {
-        Self { gateway, order: None, call_at: None, link: port::Link::default(), ticks: 0, fired: 0 }
+        Self { gateway, order: None, call_at: None, link: link::Link::default(), ticks: 0, fired: 0 }
     }
 
     /// An order does not wait for others: nodelay is on by default.
@@ -78,11 +78,16 @@ impl Trader {
 }
 
 impl App for Trader {
-    /// Between ticks the way of an order is kept warm. Nothing leaves by it.
+    fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+        self.call(cx)?;
+        Ok(())
+    }
+
+    /// Between ticks the path of an order is kept warm; no frame leaves by that.
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.link.look(cx.host);
         if let Some(order) = &mut self.order {
-            // What is not open now is tried by the order itself.
+            // If the order cannot leave now, firing it will show that.
             let _ = cx.tcp().warm(order);
         } else if self.call_at.is_some_and(|at| at <= cx.now) {
             self.call_again(cx);
@@ -157,20 +162,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         [] => over_memory(),
         [interface, address, gateway] => {
             let gateway = cli::parse(gateway, "an address and a port, like 10.0.0.1:9100")?;
-            on_a_port(&port::config("order", interface, address)?, gateway)
+            on_a_port(interface, address, gateway)
         }
         _ => Err("usage: order [INTERFACE ADDRESS/LEN GATEWAY:PORT]".into()),
     }
 }
 
-/// Joins the ticks and connects to the gateway.
-fn on_a_port(config: &LiveConfig, gateway: SocketAddrV4) -> Result<(), Box<dyn Error>> {
-    let config = config.clone().flow(FlowSpec::udp(TICKS.group, TICKS.port));
-    port::run(&config, Trader::new(gateway), |trader, cx| {
-        cx.sockets.join(CONSUMER, TICKS)?;
-        trader.call(cx)?;
-        Ok(())
-    })
+/// An interface that is ours: the ticks are subscribed to, and the trader connects to its gateway.
+fn on_a_port(interface: &str, address: &str, gateway: SocketAddrV4) -> Result<(), Box<dyn Error>> {
+    let address = cli::parse(address, "an address with its network's length, like 10.0.0.2/24")?;
+    let ticks = multicast(TICKS.group, TICKS.port).consumer(CONSUMER.0);
+    let port = Port::open(interface)?.named("order").address(address).tcp().subscribe(ticks);
+    Ok(port.run_app(Trader::new(gateway))?)
 }
 
 fn over_memory() -> Result<(), Box<dyn Error>> {

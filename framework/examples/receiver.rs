@@ -1,6 +1,6 @@
-//! The shortest receiver: counts what a group sends, until Ctrl-C. As root, or with the
-//! capabilities that the error names: `cargo run --release -p wirepath --example receiver -- eth1`;
-//! without any rights: `.. -- pcap:day.pcap.gz`.
+//! The shortest receiver: counts a group's datagrams, until Ctrl-C. As root, or with the
+//! capabilities that the error names: `cargo run --release -p wirepath --example receiver --
+//! eth1`; without any rights: `.. -- pcap:day.pcap.gz`.
 
 use wirepath::prelude::*;
 

@@ -7,7 +7,7 @@
 //! `… --example tcp_echo -- eth1 10.0.0.2/24`, and `nc 10.0.0.2 7` on another host.
 
 mod cli;
-mod port;
+mod link;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::HashMap;
@@ -20,24 +20,24 @@ use wirepath::pipeline::tcp::{
     CloseReason, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpData, TcpEvent,
 };
 use wirepath::pipeline::{App, Cx};
+use wirepath::port::{Port, listen};
 use wirepath::proto::ConsumerId;
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::Worker;
-use wirepath::worker::live::LiveConfig;
 
 const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 7);
 /// Bytes that go there and back.
 const LEN: usize = 1 << 20;
 
-/// Sends back what comes. Where the peer does not read, no more is taken from it either: its window
-/// closes.
+/// Sends back the received data. While the peer does not read, this app does not read from it
+/// either, so the peer's window closes.
 #[derive(Default)]
 struct Echo {
-    link: port::Link,
+    link: link::Link,
     debts: HashMap<ConnectionId, Debt>,
 }
 
-/// What a connection was sent and could not be sent back yet.
+/// Data of a connection that could not be sent back yet.
 #[derive(Default)]
 struct Debt {
     owed: Vec<u8>,
@@ -45,7 +45,7 @@ struct Debt {
 }
 
 impl Debt {
-    /// Sends what is owed; true where nothing is left. `Writable` follows where something is.
+    /// Sends the waiting data; true where none is left. Otherwise `Writable` follows.
     fn pay(&mut self, id: ConnectionId, cx: &mut Cx<'_>) -> bool {
         let sent = cx.tcp().send(id, &self.owed).unwrap_or(0);
         self.owed.drain(..sent);
@@ -68,7 +68,7 @@ impl App for Echo {
         if !matches!(event, TcpEvent::Writable | TcpEvent::PeerClosed) || !debt.pay(id, cx) {
             return;
         }
-        // A connection that is gone refuses what is asked of it, and says so by its own `Closed`.
+        // A connection that is gone refuses calls, and its `Closed` event reports the end.
         let _ = if debt.peer_closed { cx.tcp().shutdown(id) } else { cx.tcp().resume(id) };
     }
 
@@ -102,7 +102,8 @@ impl App for Client {
         bytes[..len].iter_mut().zip(self.sent..).for_each(|(to, idx)| *to = byte(idx));
         self.sent += cx.tcp().send(id, &bytes[..len]).unwrap_or(0);
         if self.sent == LEN {
-            // Half of it: what is still on its way back is taken.
+            // Shuts our direction only: the peer may still receive the data that is on its way
+            // back.
             let _ = cx.tcp().shutdown(id);
         }
     }
@@ -131,17 +132,16 @@ fn main() -> ExitCode {
 pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     match arguments {
         [] => over_memory(),
-        [interface, address] => on_a_port(&port::config("tcp_echo", interface, address)?),
+        [interface, address] => on_a_port(interface, address),
         _ => Err("usage: tcp_echo [INTERFACE ADDRESS/LEN]".into()),
     }
 }
 
-fn on_a_port(config: &LiveConfig) -> Result<(), Box<dyn Error>> {
-    port::run(config, Echo::default(), |_, cx| {
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVER.port());
-        cx.tcp().listen(any, &ListenOptions::default())?;
-        Ok(())
-    })
+/// An interface that is ours. Beside the kernel it would have no `address`.
+fn on_a_port(interface: &str, address: &str) -> Result<(), Box<dyn Error>> {
+    let address = cli::parse(address, "an address with its network's length, like 10.0.0.2/24")?;
+    let echo = listen(Ipv4Addr::UNSPECIFIED, SERVER.port());
+    Ok(Port::open(interface)?.named("tcp_echo").address(address).tcp().subscribe(echo).run_app(Echo::default())?)
 }
 
 fn over_memory() -> Result<(), Box<dyn Error>> {

@@ -1,7 +1,7 @@
-//! A tick over UDP fires an order over TCP before `on_datagram` returns. The order stands prepared,
-//! headers, checksums and payload; only its price is written in. As root: `cargo run --release -p
-//! wirepath --example tick_to_order -- eth1 10.0.0.1:9100`. A tick is eight digits, the price; one
-//! of 100 or more is not bought.
+//! A tick over UDP fires an order over TCP before `on_datagram` returns. The order is prepared with
+//! headers, checksums and payload; only its price is written. As root: `cargo run --release -p
+//! wirepath --example tick_to_order -- eth1 10.0.0.1:9100`. A tick is eight digits, the price; at a
+//! price of 100 or more it does not buy.
 //!
 //! TCP takes three words: `tcp()` gives the workers TCP, the subscription has the gateway's answers
 //! steered to them, and `connect` calls from the port that the subscription names.
@@ -12,7 +12,8 @@ use wirepath::prelude::*;
 
 pub(crate) const ORDER: &[u8; 38] = b"BUY 100 WIRE @ 00000000 IOC ACCOUNT 7\n";
 const PRICE_AT: usize = 15;
-/// What we connect from: so the kernel's own connections to the gateway stay with the kernel.
+/// The address that we connect from, so that the kernel's own connections to the gateway stay with
+/// the kernel.
 pub(crate) const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 40_000);
 
 pub(crate) struct Trader {

@@ -1,6 +1,6 @@
-//! Ticks on one port, orders on another: each port has a worker of its own, and a lossless ring
-//! hands prices from one to the other, some 100 ns on two cores of a socket. As root: `cargo run
-//! --release -p wirepath --example two_ports -- eth1 eth2 10.0.0.1:9100`.
+//! Ticks on one port, orders on another: each port has a separate worker, and a lossless ring
+//! passes prices from one to the other, which takes some 100 ns on two cores of a socket. As root:
+//! `cargo run --release -p wirepath --example two_ports -- eth1 eth2 10.0.0.1:9100`.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;

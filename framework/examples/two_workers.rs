@@ -1,7 +1,7 @@
-//! Two workers and a watcher: the feed worker owns the queue, decodes ticks and hands them on; the
-//! strategy worker gets every one of them over a lossless ring; a screen that is slow on purpose
-//! watches over a lossy ring and knows exactly what it missed. Packets never change threads, only
-//! what was read out of them.
+//! Two workers and a watcher: the feed worker owns the queue, decodes ticks and passes them on. The
+//! strategy worker gets every tick over a lossless ring. A deliberately slow screen reads a lossy
+//! ring, and knows exactly how many ticks it missed. Packets never change threads; only decoded
+//! values do.
 //!
 //! `cargo run --release -p wirepath --example two_workers`
 
@@ -24,7 +24,7 @@ const COUNT: u64 = 20_000;
 
 type Outcome = Result<String, Box<dyn Error + Send + Sync>>;
 
-/// What travels between the workers.
+/// The value that is passed between the workers.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 struct Tick {

@@ -1,8 +1,8 @@
 //! wirepath: poll-mode packet processing for people who trade.
 //!
 //! A pinned worker owns a queue of a device and a pool of packet buffers in hugepages, and runs
-//! each packet to completion through a pipeline of nodes. An application gets what a socket would
-//! have given it, without the kernel on the path.
+//! each packet to completion through a pipeline of nodes. An application gets the data that a
+//! socket would have given it, without the kernel on the path.
 //!
 //! The modules in reading order; each imports only those that are listed before it:
 //!
@@ -15,7 +15,7 @@
 //! - [`device`]: drivers. A port and its queues, the rules that steer frames to them, and the
 //!   conformance suite that each driver passes.
 //! - [`pipeline`]: the packet graph. One node checks one header and hands the packet on, until an
-//!   app has it or a drop reason is counted.
+//!   app gets it or a drop reason is counted.
 //! - [`worker`]: the run loop. [`poll_once`](worker::Worker::poll_once), pinned threads, rings
 //!   between them.
 //! - [`port`]: where an application begins. A port by its name, subscriptions, and an app for each
@@ -41,17 +41,17 @@
 //! }
 //! ```
 //!
-//! `examples/tick_to_order.rs` fires an order over TCP for each tick, in 54 lines. An engine with a
-//! loop of its own takes a [`Worker`](worker::Worker) by its [builder](worker::Worker::builder) and
+//! `examples/tick_to_order.rs` fires an order over TCP for each tick, in 54 lines. An engine with
+//! its own loop makes a [`Worker`](worker::Worker) by its [builder](worker::Worker::builder) and
 //! calls [`poll_once`](worker::Worker::poll_once) (`examples/embedded.rs`);
-//! `examples/custom_node.rs` puts a node of its own into the pipeline.
+//! `examples/custom_node.rs` puts a custom node into the pipeline.
 //!
 //! Each device has a feature, and all are on by default: `mlx5`, `af-xdp`, `pcap`. `testing` adds
-//! what tests of devices and apps need: the suite that each device passes, a device that damages
-//! frames, NICs of plain memory.
+//! the items that tests of devices and apps need: the suite that each device passes, a device that
+//! damages frames, NICs of plain memory.
 #![deny(unsafe_code)]
-// Without a device, what the floors below have for it alone stands unused; without `testing`, what
-// tests alone reach is unreachable. Lints run with all of them.
+// Without a device, code of lower floors that only it uses is unused; without `testing`, code that
+// only tests use is unreachable. Lints run with all features.
 #![cfg_attr(not(feature = "testing"), allow(dead_code, unused_imports, unreachable_pub))]
 #![cfg_attr(
     not(all(feature = "mlx5", feature = "af-xdp", feature = "pcap")),

@@ -1,4 +1,4 @@
-//! What nearly every application names: `use wirepath::prelude::*`.
+//! The items that nearly every application needs: `use wirepath::prelude::*`.
 
 pub use crate::pipeline::tcp::{
     CloseReason, ConnectionId, ConnectionOptions, ListenOptions, Sent, TcpConfig, TcpData, TcpEvent, Template,

@@ -1,4 +1,4 @@
-//! What tests need that an application does not: here with the feature `testing`.
+//! Items that tests need but applications do not: here with the feature `testing`.
 //!
 //! - [`conformance`]: the suite that each device passes, for devices of one's own.
 //! - [`fault`]: a device around another that loses, reorders, duplicates and damages frames by a

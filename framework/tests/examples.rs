@@ -1,4 +1,4 @@
-//! The examples as an operator meets them who gets something wrong: a sentence that says what to
+//! The examples as run by an operator who makes a mistake: each prints a sentence that says what to
 //! do.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -20,10 +20,10 @@ mod order;
 #[allow(dead_code, clippy::duplicate_mod)]
 mod tcp_echo;
 
-/// What an example does with its arguments.
+/// An example as a function of its arguments.
 type Run = fn(&[String]) -> Result<(), Box<dyn Error>>;
 
-/// It ends, and says just this.
+/// It ends, and its error is exactly this sentence.
 fn check(run: Run, arguments: &[&str], sentence: &str) {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     assert_eq!(run(&arguments).unwrap_err().to_string(), sentence, "{arguments:?}");
@@ -95,7 +95,7 @@ impl Market {
         self.exchange.with_app(self.now, |_, cx| cx.tcp().listen(order::GATEWAY, options)).unwrap()
     }
 
-    /// Whether the trader has a gateway after so many seconds.
+    /// Whether the trader has a gateway after this many seconds.
     fn has_gateway_after(&mut self, seconds: u64) -> bool {
         for _ in 0..seconds * 1_000 {
             self.now += Duration::from_millis(1);

@@ -9,14 +9,18 @@ use std::thread;
 
 use wirepath::Error;
 use wirepath::counters::Block;
+use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
 use wirepath::device::pcap::{PcapConfig, PcapDevice};
-use wirepath::pipeline::ChecksumPolicy;
+use wirepath::mem::Mbuf;
+use wirepath::pipeline::{ChecksumPolicy, HostStack, Node, NodeTree, host_stack};
 use wirepath::prelude::*;
-use wirepath::worker::Worker;
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::live::LiveConfig;
+use wirepath::worker::{Ended, Worker};
 
 const GROUP: [u8; 4] = [239, 1, 1, 1];
 
-/// Counts what comes, and stops at `enough`.
+/// Counts received datagrams, and stops at `enough`.
 struct Counting {
     count: Arc<AtomicU64>,
     enough: u64,
@@ -32,7 +36,7 @@ impl App for Counting {
     }
 }
 
-/// A capture of so many datagrams to the group, and as many to another port.
+/// A capture of `count` datagrams to the group, and as many to another port.
 fn capture(name: &str, count: u64) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let config = PcapConfig { record: Some(path.clone()), ..PcapConfig::default() };
@@ -136,7 +140,7 @@ fn port_says_at_its_end_why_nothing_came() {
     assert!(said.iter().any(|line| line.starts_with("dropped: udp/drop/bad_checksum 100")), "{said:?}");
 }
 
-/// Sends to the group until somebody has had enough.
+/// Sends to the group until a receiver has had enough.
 struct Sender;
 
 impl App for Sender {
@@ -250,8 +254,8 @@ impl App for Stream {
     }
 }
 
-/// A port on a wire whose other end sends to port 9000 of the group; what it has sent, and what
-/// came.
+/// A port on a wire whose other end sends to port 9000 of the group; the numbers of sent and
+/// received datagrams.
 struct Streamed {
     handle: PortHandle,
     stop: StopFlag,
@@ -283,7 +287,7 @@ impl Streamed {
         Self { handle, stop, sent, came, threads }
     }
 
-    /// What came while so many more were sent.
+    /// The number of datagrams received while `count` more were sent.
     fn came_while_sending(&self, count: u64) -> u64 {
         let (sent, came) = (self.sent.load(Ordering::Relaxed), self.came.load(Ordering::Relaxed));
         until(|| self.sent.load(Ordering::Relaxed) >= sent + count);
@@ -399,7 +403,7 @@ impl App for Asking {
     }
 }
 
-/// Of a capture as well: not a frame is missed.
+/// The same for a capture: no frame is missed.
 #[test]
 fn what_an_app_asks_for_at_its_start_stands_before_the_first_frame() {
     let path = capture("port-asked.pcap", 50);
@@ -435,4 +439,169 @@ fn what_an_app_holds_has_its_room_in_the_pool() {
         count.load(Ordering::Relaxed)
     });
     assert!(usual < 20_000 && more > 20_000 + usual / 2, "{usual} {more}: pages are filled with buffers");
+}
+
+/// A port over one end of a wire on which `count` datagrams to the group wait, and the other end.
+fn port_with_waiting(count: usize) -> (Port<MemoryDevice>, impl Sized) {
+    let (near, mut far) = pair("wire", MemoryConfig { slots: 1_024, ..MemoryConfig::default() });
+    let worker = Worker::builder(&mut far).unwrap().address("192.0.2.2/24".parse().unwrap());
+    let mut worker = worker.build((), &Block::heap().scope("far")).unwrap();
+    let (from, to) = (SocketAddrV4::new([192, 0, 2, 2].into(), 5_000), SocketAddrV4::new(GROUP.into(), 9_000));
+    for _ in 0..count {
+        worker.with_app(Instant::ZERO, |_, cx| send_to(from, to, &UdpOptions::default(), b"tick", cx)).unwrap();
+        worker.poll_once(Instant::ZERO);
+    }
+    let port = Port::over(near).address("192.0.2.1/24".parse().unwrap()).log(|_| ());
+    (port.named("port-test-over").subscribe(multicast(GROUP, 9_000)), worker)
+}
+
+/// Counts for its own thread alone, and stops as it starts.
+struct Alone {
+    count: u64,
+    stopped: bool,
+}
+
+impl App for Alone {
+    fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {
+        self.count += 1;
+    }
+
+    fn on_stop(&mut self, _: &mut Cx<'_>) {
+        self.stopped = true;
+    }
+}
+
+/// Datagrams that come to a port that was stopped before it started, of 600 that wait: each of its
+/// turns takes one.
+fn after_the_stop(option: fn(Port<MemoryDevice>) -> Port<MemoryDevice>) -> u64 {
+    let (stop, (port, _far)) = (StopFlag::new(), port_with_waiting(600));
+    stop.stop();
+    let running = option(port.stop_by(&stop)).start(|builder, worker| {
+        let mut clock = MonotonicClock::start();
+        let built = builder.burst_len(1).build(Alone { count: 0, stopped: false }, &worker.scope()).unwrap();
+        let mut running = worker.start(built, &mut clock).unwrap();
+        assert_eq!(running.run(&mut clock), Ended::Stopped);
+        let app = running.finish(&mut clock).into_app();
+        assert!(app.stopped);
+        app.count
+    });
+    running.unwrap().join().unwrap()[0]
+}
+
+#[test]
+fn what_has_arrived_before_a_stop_is_delivered_where_the_port_drains() {
+    let (usual, drained) = (after_the_stop(|port| port), after_the_stop(Port::drain));
+    assert!(usual < 600, "{usual}");
+    assert_eq!(drained, 600);
+}
+
+/// Counts what it hands on.
+struct Watched(HostStack, Arc<AtomicU64>);
+
+impl<A: App> Node<A> for Watched {
+    fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.push(mbuf, app, cx);
+    }
+
+    fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
+        self.0.tick(app, cx);
+    }
+
+    fn kept(&self) -> usize {
+        Node::<A>::kept(&self.0)
+    }
+
+    fn outline(&self, outline: &mut NodeTree) {
+        outline.node("watched", "counts", |outline| Node::<A>::outline(&self.0, outline));
+    }
+}
+
+#[test]
+fn loop_nodes_and_counters_of_ones_own_serve_a_port_and_its_subscribers() {
+    let (stop, block, passed) = (StopFlag::new(), Arc::new(Block::heap()), Arc::new(AtomicU64::new(0)));
+    let (port, _far) = port_with_waiting(50);
+    let (port, pass) = (port.stop_by(&stop).counters(&block), Arc::clone(&passed));
+    let handle = port.handle();
+    let mut running = port
+        .start(move |builder, worker| {
+            let (mut clock, pass) = (MonotonicClock::start(), Arc::clone(&pass));
+            let nodes = move |stack, host: &_, scope: &_| Watched(host_stack(stack, host, scope), pass);
+            let app = Alone { count: 0, stopped: false };
+            let built = builder.build_with(app, &worker.scope(), nodes).unwrap();
+            let mut running = worker.start(built, &mut clock).unwrap();
+            while running.goes_on(clock.now()) {
+                running.worker().poll_once(clock.now());
+            }
+            running.finish(&mut clock).into_app().count
+        })
+        .unwrap();
+    let asked = thread::spawn(move || handle.subscribe(udp([192, 0, 2, 1], 7)));
+    while !asked.is_finished() {
+        assert!(running.serve(), "it runs until it is stopped");
+    }
+    asked.join().unwrap().unwrap();
+    until(|| block.snapshot().count("worker0/udp/datagrams") == Some(50));
+    stop.stop();
+    assert_eq!(running.join().unwrap(), [50]);
+    // Beside the datagrams, those of ARP and IGMP of the other end.
+    assert!(passed.load(Ordering::Relaxed) >= 50);
+}
+
+#[test]
+fn groups_are_left_and_the_reports_are_on_the_wire_when_a_port_has_ended() {
+    let (stop, block) = (StopFlag::new(), Arc::new(Block::heap()));
+    let (port, _far) = port_with_waiting(0);
+    let running = port.stop_by(&stop).counters(&block).start(|builder, worker| {
+        let mut clock = MonotonicClock::start();
+        let built = builder.build((), &worker.scope()).unwrap();
+        let mut running = worker.start(built, &mut clock).unwrap();
+        running.run(&mut clock);
+        running.finish(&mut clock);
+    });
+    let running = running.unwrap();
+    let reports = || block.snapshot().count("worker0/igmp/reports_sent").unwrap();
+    until(|| reports() > 0);
+    let joined = reports();
+    stop.stop();
+    running.join().unwrap();
+    assert!(reports() > joined, "{joined}");
+}
+
+#[test]
+fn worker_that_fails_to_start_ends_the_port_and_says_why() {
+    let (port, _far) = port_with_waiting(0);
+    let running = port.stop_by(&StopFlag::new()).start(|builder, worker| {
+        let built = builder.build(Refusing, &worker.scope())?;
+        worker.start(built, &mut MonotonicClock::start()).map(drop)
+    });
+    let ended: wirepath::Result<Vec<()>> = running.unwrap().join().unwrap().into_iter().collect();
+    assert_eq!(ended.unwrap_err().to_string(), "no symbols are configured");
+}
+
+#[test]
+fn port_that_is_dropped_stops_its_workers() {
+    let (stop, (port, _far)) = (StopFlag::new(), port_with_waiting(0));
+    let (done, is_done) = mpsc::channel();
+    let running = port.stop_by(&stop).start(move |builder, worker| {
+        let mut clock = MonotonicClock::start();
+        let built = builder.build((), &worker.scope()).unwrap();
+        let ended = worker.start(built, &mut clock).unwrap().run(&mut clock);
+        done.send(ended).unwrap();
+    });
+    drop(running.unwrap());
+    assert_eq!(is_done.recv(), Ok(Ended::Stopped));
+}
+
+#[test]
+fn more_cores_than_queues_are_refused() {
+    let (port, _far) = port_with_waiting(0);
+    let refused = port.cores([0, 0]).run(|_| ()).unwrap_err().to_string();
+    assert_eq!(refused, "wire.0 has one queue, so it takes one core");
+    let config = LiveConfig { queues: vec![1, 2], ..LiveConfig::new("nosuch") };
+    let port = || Port::from_config(config.clone()).named("port-test-config").stop_by(&StopFlag::new()).log(|_| ());
+    let refused = port().cores([0, 0, 0]).run(|_| ()).unwrap_err().to_string();
+    assert_eq!(refused, "nosuch has 2 queues, so it takes 2 cores at most");
+    let refused = port().run_app(()).unwrap_err().to_string();
+    assert!(refused.starts_with("run_app has one app"), "{refused}");
 }

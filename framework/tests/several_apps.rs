@@ -23,7 +23,7 @@ const GROUP: [u8; 4] = [239, 1, 1, 1];
 const NEAR: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(192, 0, 2, 1), 80);
 const FAR: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(192, 0, 2, 2), 81);
 
-/// Writes down what it is told.
+/// Records its calls.
 #[derive(Default)]
 struct Story(Vec<String>);
 

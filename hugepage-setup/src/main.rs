@@ -16,8 +16,8 @@ use hugepages::{
     Target,
 };
 
-/// Hugepages: what is, what should be, and the step between. Never takes pages from somebody who
-/// uses them.
+/// Hugepages: the present state, the wanted state, and the steps between. Never takes pages that
+/// are in use.
 #[derive(Parser)]
 #[command(name = "hugepage-setup", version = env!("VERSION_AND_COMMIT"))]
 struct Cli {
@@ -31,11 +31,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Print what is, what should be and what apply would do; change nothing
+    /// Print the present state, the wanted state and the steps of apply; change nothing
     Plan(Change),
-    /// Reserve what is missing
+    /// Reserve the missing pages
     Apply(Change),
-    /// Exit with 0 if the machine has what is asked for and can map it, else with 1
+    /// Exit with 0 if the machine has the requested pages and can map them, otherwise with 1
     Check(Amount),
 }
 
@@ -59,14 +59,14 @@ struct Amount {
 struct Change {
     #[command(flatten)]
     amount: Amount,
-    /// Print what would be done and written; change nothing
+    /// Print the steps and the files; change nothing
     #[arg(long)]
     dry_run: bool,
     /// Make it outlive a reboot: a file in /etc/sysctl.d, or the words for the kernel command line
     /// (1 GiB pages, one node)
     #[arg(long)]
     persist: bool,
-    /// Give back pages beyond the number, but only if nobody uses any of them
+    /// Give back pages beyond the number, but only if none of them is in use
     #[arg(long)]
     shrink: bool,
 }

@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn pool_in_use_is_never_lowered() {
-        // One touched, or one promised: either protects all ten.
+        // One touched page, or one promised page: either protects all ten.
         for used in [pool(10, 9, 0, 0), pool(10, 10, 1, 0)] {
             let result = decide(&machine(used), &target(4, Bound::Exactly));
             assert!(matches!(result, Err(ReserveError::InUse { in_use: 1, .. })), "{result:?}");

@@ -132,7 +132,7 @@ fn pages_in_use_cannot_be_given_back() {
 
 #[test]
 fn missing_hugepages_fall_back_loudly() {
-    // More than exist, whatever other processes release or take meanwhile.
+    // More than exist, even if other processes release or take some meanwhile.
     let wanted = pool().total + 32;
     let len = wanted * TWO_MIB;
     if len > ONE_GIB / 2 {

@@ -1,5 +1,5 @@
-//! Sends back what it is sent, over TCP, on an interface that stays the kernel's. The names are
-//! those of `std::net`; the kernel sees no segment of it.
+//! A TCP echo server on an interface that the kernel keeps. The calls have the names of `std::net`,
+//! and the kernel sees none of the segments.
 //!
 //! ```text
 //! cargo run --release -p wirepath-sockets --example echo -- eth1 192.0.2.1:7     (as root)
@@ -30,7 +30,7 @@ fn serve(arguments: &[String]) -> Result<std::convert::Infallible, Box<dyn Error
         println!("{peer} is connected");
         let mut bytes = [0; 4_096];
         while let Ok(count @ 1..) = stream.read(&mut bytes) {
-            // A client that has gone ends its own connection, and nothing else.
+            // A client that has gone ends only its own connection.
             if stream.write_all(&bytes[..count]).is_err() {
                 break;
             }

@@ -1,5 +1,5 @@
-//! Descriptors: numbers, the open files behind them, and what `dup` shares. Knows neither sockets
-//! nor the kernel; who interposes the calls of a program gives the numbers.
+//! Descriptors: numbers, the open files behind them, and what `dup` shares. This file knows neither
+//! sockets nor the kernel; the library that interposes a program's calls chooses the numbers.
 //!
 //! ```text
 //!   fd 5 ─┐ close-on-exec is the descriptor's
@@ -16,7 +16,7 @@ use crate::table::SocketId;
 /// Descriptors of one page of the table.
 const PAGE_LEN: usize = 256;
 
-/// What an open file is.
+/// The kinds of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {
     /// A socket of ours.
@@ -25,10 +25,10 @@ pub enum File {
     Epoll(usize),
 }
 
-/// An open file: what descriptors that were duplicated share.
+/// An open file: the state that duplicated descriptors share.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// What it is.
+    /// Its kind.
     pub file: File,
     /// `O_NONBLOCK`.
     pub nonblocking: Cell<bool>,
@@ -49,7 +49,7 @@ pub struct Descriptors {
     pages: Vec<Option<Box<Page>>>,
 }
 
-/// What became of a descriptor that is closed.
+/// The effect of closing a descriptor.
 #[derive(Clone, Debug)]
 pub enum Closed {
     /// Others still name its open file.
@@ -64,7 +64,8 @@ impl Descriptors {
         Self::default()
     }
 
-    /// A new open file under the number `fd`. Says what the number named before, which is closed.
+    /// Opens a file under the number `fd`. Returns the file that the number named before, which is
+    /// closed.
     ///
     /// # Errors
     /// `EBADF`: a negative number.
@@ -79,14 +80,14 @@ impl Descriptors {
         self.put(fd, Descriptor { file, closes_on_exec })
     }
 
-    /// The open file of a descriptor; `None` for one that is not ours. Some 2 ns.
+    /// The open file of a descriptor; `None` for a descriptor that is not ours. Takes some 2 ns.
     #[inline]
     pub fn get(&self, fd: i32) -> Option<&OpenFile> {
         self.find(fd).map(|descriptor| &*descriptor.file)
     }
 
     /// `dup2`, `dup3` and, with a number that the kernel chose, `dup` and `F_DUPFD`: `to` names the
-    /// open file of `from`. Says what `to` named before, which is closed.
+    /// open file of `from`. Returns the file that `to` named before, which is closed.
     ///
     /// # Errors
     /// `EBADF`: `from` is not ours.
@@ -107,7 +108,7 @@ impl Descriptors {
         Ok(Closed::of(descriptor))
     }
 
-    /// `close_range` and `closefrom`: ends what is ours of `first..=last`.
+    /// `close_range` and `closefrom`: closes our descriptors within `first..=last`.
     pub fn close_range(&mut self, first: i32, last: i32, mut closed: impl FnMut(i32, Closed)) {
         for fd in self.numbers(|_| true) {
             if (first..=last).contains(&fd)

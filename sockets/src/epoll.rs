@@ -1,6 +1,6 @@
-//! An epoll set: who waits for which socket, and which sockets have moved since. A socket that
-//! moves puts its items at the end of the set's list; a wait looks at the list from its front and
-//! at nothing else, so a thousand silent sockets cost nothing.
+//! An epoll set: the sockets that its callers wait for, and a list of those that have become ready
+//! since. A socket whose readiness changes puts its items at the end of the list. A wait reads only
+//! the list, from its front, so a thousand idle sockets cost nothing.
 //!
 //! ```text
 //!   socket moved ──▶ list ──wait──▶ level: reported while it is ready, and put at the end again
@@ -24,23 +24,26 @@ pub enum Trigger {
     Edge,
 }
 
-/// What an item asks for: `struct epoll_event`, with the flags apart.
+/// The events that an item asks for: `struct epoll_event`, with the flags separate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// For what. [`Ready::ALWAYS`] is reported in any case.
+    /// The readiness to report. [`Ready::ALWAYS`] is reported in any case.
     pub ready: Ready,
     /// When.
     pub trigger: Trigger,
     /// Report it once, and then nothing until it is modified (`EPOLLONESHOT`).
     pub one_shot: bool,
+    /// Of the sets that request this for a socket, one whose thread sleeps is woken
+    /// (`EPOLLEXCLUSIVE`).
+    pub exclusive: bool,
     /// The caller's own (`epoll_data`).
     pub data: u64,
 }
 
-/// What a wait reports.
+/// An event that a wait reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpollEvent {
-    /// What it is ready for, of what was asked for.
+    /// The requested readiness that the socket has.
     pub ready: Ready,
     /// As in the [`Interest`].
     pub data: u64,
@@ -61,7 +64,7 @@ type Key = (SocketId, i32);
 struct Item {
     key: Key,
     interest: Interest,
-    /// It stands in the list.
+    /// The item is in the list.
     is_listed: bool,
     /// A one-shot item that was reported is off.
     is_off: bool,
@@ -74,15 +77,22 @@ pub(crate) struct Epoll {
     free: Vec<usize>,
     by_key: HashMap<Key, usize>,
     listed: VecDeque<usize>,
+    /// Threads that sleep until an item is ready.
+    pub(crate) sleepers: usize,
+    /// The set is among those that [`Sockets::take_woken`](crate::Sockets::take_woken) names next.
+    pub(crate) is_woken: bool,
 }
 
 impl Epoll {
-    /// `EPOLL_CTL_ADD`. The item is looked at by the next wait. Says its number.
+    /// `EPOLL_CTL_ADD`. The next wait checks the item. Returns its number.
     ///
     /// # Errors
     /// `EEXIST`: it is in the set.
     pub(crate) fn add(&mut self, socket: SocketId, fd: i32, interest: Interest) -> Result<usize, Errno> {
         let key = (socket, fd);
+        if interest.exclusive && interest.one_shot {
+            return Err(Errno::EINVAL);
+        }
         if self.by_key.contains_key(&key) {
             return Err(Errno::EEXIST);
         }
@@ -103,17 +113,21 @@ impl Epoll {
     }
 
     /// `EPOLL_CTL_MOD`: also turns a one-shot item on again, and reports it where it is ready.
+    /// Says its number.
     ///
     /// # Errors
     /// `ENOENT`: it is not in the set.
-    pub(crate) fn modify(&mut self, socket: SocketId, fd: i32, interest: Interest) -> Result<(), Errno> {
+    pub(crate) fn modify(&mut self, socket: SocketId, fd: i32, interest: Interest) -> Result<usize, Errno> {
         let idx = *self.by_key.get(&(socket, fd)).ok_or(Errno::ENOENT)?;
         if let Some(item) = &mut self.items[idx] {
+            if item.interest.exclusive || interest.exclusive {
+                return Err(Errno::EINVAL);
+            }
             item.interest = interest;
             item.is_off = false;
         }
         self.list(idx);
-        Ok(())
+        Ok(idx)
     }
 
     /// `EPOLL_CTL_DEL`. Says the number that it had.
@@ -137,7 +151,8 @@ impl Epoll {
         }
     }
 
-    /// A socket has moved: the next wait looks at it. Some 5 ns, less where it is listed.
+    /// A socket's readiness has changed: the next wait checks it. Some 5 ns, less where it is
+    /// listed.
     pub(crate) fn list(&mut self, idx: usize) {
         if let Some(item) = &mut self.items[idx]
             && !item.is_listed
@@ -147,18 +162,44 @@ impl Epoll {
         }
     }
 
+    /// Whether an item is to be looked at where so much has moved.
+    pub(crate) fn asks_for(&self, idx: usize, moved: Ready) -> bool {
+        self.items[idx].as_ref().is_some_and(|item| moved.has(item.interest.ready | Ready::ALWAYS) && !item.is_off)
+    }
+
+    /// Whether an item is to be woken exclusively.
+    pub(crate) fn is_exclusive(&self, idx: usize) -> bool {
+        self.items[idx].as_ref().is_some_and(|item| item.interest.exclusive)
+    }
+
+    /// Whether a wait would report an event. Removes listed items that are not ready.
+    pub(crate) fn is_ready(&mut self, ready_of: impl Fn(SocketId) -> Ready) -> bool {
+        while let Some(idx) = self.listed.front().copied() {
+            let item = self.items[idx].as_mut();
+            if let Some(item) = item {
+                let ready = ready_of(item.key.0) & (item.interest.ready | Ready::ALWAYS);
+                if !item.is_off && !ready.is_none() {
+                    return true;
+                }
+                item.is_listed = false;
+            }
+            self.listed.pop_front();
+        }
+        false
+    }
+
     /// Whether a wait would look at anything.
     pub(crate) fn has_listed(&self) -> bool {
         !self.listed.is_empty()
     }
 
-    /// Sockets in the set, for those who close it.
+    /// The sockets in the set, for the caller that closes it.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = SocketId> {
         self.items.iter().flatten().map(|item| item.key.0)
     }
 
-    /// Reports items that are ready into `events`, the one that has waited longest first, and says
-    /// how many. Each item is looked at once.
+    /// Reports ready items in `events`, the one that has waited longest first, and returns their
+    /// number. Checks each item once.
     pub(crate) fn wait(&mut self, events: &mut [EpollEvent], ready_of: impl Fn(SocketId) -> Ready) -> usize {
         let mut count = 0;
         for _ in 0..self.listed.len() {

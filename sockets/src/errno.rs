@@ -1,5 +1,5 @@
 //! The errors of calls, by the numbers of Linux (`asm-generic/errno.h`), which x86-64 and aarch64
-//! share. A number and no enum, so that it passes through a C ABI as it is.
+//! share. Each is a number instead of an enum, so that it passes through a C ABI unchanged.
 
 use core::fmt;
 
@@ -30,15 +30,19 @@ macro_rules! errnos {
 }
 
 errnos! {
+    EPERM = 1, "Not permitted";
     EBADF = 9, "Not an open descriptor";
     EAGAIN = 11, "The call would block";
     ENOMEM = 12, "No memory";
     EACCES = 13, "A broadcast address without SO_BROADCAST";
     EEXIST = 17, "The descriptor is in the set already";
+    ENODEV = 19, "No such interface";
     EINVAL = 22, "An argument, or the state of the socket, does not allow the call";
     EMFILE = 24, "All descriptors are taken";
     EPIPE = 32, "The sending side is closed";
     ENOENT = 2, "The descriptor is not in the set";
+    EDOM = 33, "A number out of its range";
+    EPROTO = 71, "Not for this protocol";
     ENOTSOCK = 88, "Not a socket";
     EDESTADDRREQ = 89, "No destination: name one, or connect";
     EMSGSIZE = 90, "The datagram is too long";
@@ -84,7 +88,7 @@ impl From<Errno> for std::io::Error {
     }
 }
 
-/// How a connection ended, as `SO_ERROR` says it; `None` where it ended in order.
+/// The `SO_ERROR` for the way in which a connection ended; `None` where it ended in order.
 pub(crate) fn of_close(reason: CloseReason) -> Option<Errno> {
     match reason {
         CloseReason::Finished | CloseReason::LingerTimedOut => None,
@@ -98,8 +102,8 @@ pub(crate) fn of_close(reason: CloseReason) -> Option<Errno> {
     }
 }
 
-/// What an ICMP error about a UDP flow is to its socket; `None` for those that `connect` without
-/// `IP_RECVERR` does not report (RFC 1122 4.1.3.3, Linux `icmp_err_convert`).
+/// The errno of a socket for an ICMP error about its UDP flow; `None` for errors that a connected
+/// socket without `IP_RECVERR` does not report (RFC 1122 4.1.3.3, Linux `icmp_err_convert`).
 pub(crate) fn of_icmp(kind: FlowErrorKind) -> Option<Errno> {
     match kind {
         FlowErrorKind::Unreachable(Unreachable::Port) => Some(Errno::ECONNREFUSED),
@@ -117,7 +121,7 @@ impl From<ConnectError> for Errno {
             }
             ConnectError::AddressInUse { .. } => Self::EADDRINUSE,
             ConnectError::TooMany { .. } => Self::ENOBUFS,
-            ConnectError::NoRoute(_) | ConnectError::Own(_) => Self::ENETUNREACH,
+            ConnectError::NoRoute(_) | ConnectError::LocalAddress(_) => Self::ENETUNREACH,
             _ => Self::EINVAL,
         }
     }
@@ -149,7 +153,7 @@ impl From<TcpSendError> for Errno {
         match error {
             TcpSendError::NotFound | TcpSendError::Closed => Self::EPIPE,
             TcpSendError::TooLong { .. } | TcpSendError::NotLinear => Self::EMSGSIZE,
-            // There is no room, or the handshake is not done: `EPOLLOUT` follows.
+            // There is no room, or the handshake is not finished: `EPOLLOUT` follows.
             _ => Self::EAGAIN,
         }
     }

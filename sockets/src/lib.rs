@@ -8,18 +8,22 @@
 //!   epoll          who waits for which socket: level, edge, one shot
 //!   live           from the name of an interface to a stack on it
 //!   table          the worker's app: sockets by connection and by consumer, and their calls
+//!   sockopt        options by their numbers, as setsockopt and getsockopt have them
 //!   steering       which frames the port gives to the worker
 //!   socket         one stream, one listener, one datagram socket
 //!   options, errno, ready    the words of the calls
+//!   listing        what `wirepath sockets` shows of a program's sockets
+//!   rules          whose sockets leave the kernel (feature `rules`)
 //! ```
-//! An arrow points down, and only down. But for `live`, nothing here is a system call, reads a clock
-//! but the one that it was given, or knows a device: a [`Stack`] runs over any [`Worker`], over
-//! plain memory in virtual time as over a NIC.
+//! An arrow points down, and only down. Except for `live`, and for the files of `listing` and
+//! `rules`, no part makes a system call, knows a device, or reads a clock other than the one it was
+//! given. So a [`Stack`] runs over any [`Worker`]: over plain memory in virtual time as well as over
+//! a NIC.
 //!
 //! [`Worker`]: wirepath::worker::Worker
 //!
-//! Two hosts over a wire of plain memory. The one that would block polls the other meanwhile, as
-//! one thread runs both; over a NIC nothing of this is needed.
+//! Two hosts over a wire of plain memory. One thread runs both, so the host that would block polls
+//! the other meanwhile; over a NIC that is not needed.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -56,11 +60,15 @@
 mod descriptors;
 mod epoll;
 mod errno;
+pub mod listing;
 mod live;
 pub mod net;
 mod options;
 mod ready;
+#[cfg(feature = "rules")]
+pub mod rules;
 mod socket;
+mod sockopt;
 mod stack;
 mod steering;
 mod table;
@@ -68,9 +76,12 @@ mod table;
 pub use descriptors::{Closed, Descriptors, File, OpenFile};
 pub use epoll::{EpollEvent, Interest, Trigger};
 pub use errno::Errno;
-pub use options::{Options, Shutdown};
+pub use options::{Ancillary, Options, Shutdown};
 pub use ready::Ready;
 pub use socket::datagram::DatagramInfo;
-pub use stack::{Drive, PollSocket, Stack};
+pub use sockopt::System;
+pub use stack::{Drive, PollSocket, Sleep, Stack};
 pub use steering::Steering;
+pub use table::connections::Closing;
+pub use table::message::{RecvFlags, SendFlags};
 pub use table::{Kind, SocketId, Sockets};

@@ -1,15 +1,16 @@
 //! Sockets on an interface of this machine, beside the kernel's: from a name to a [`Stack`].
 
-use std::thread;
+use std::{fs, thread};
 
 use wirepath::counters::Block;
 use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::time::MonotonicClock;
 use wirepath::worker::StopFlag;
-use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort};
+use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, sleep_on};
 
 use crate::errno::Errno;
-use crate::stack::Stack;
+use crate::sockopt::System;
+use crate::stack::{Sleep, Stack};
 use crate::steering::Steering;
 use crate::table::Sockets;
 
@@ -17,14 +18,14 @@ use crate::table::Sockets;
 const BUFFERS: usize = 4_096;
 /// Turns that bring nothing before a call that waits begins to sleep: some 100 µs of spinning.
 const SPINS: u32 = 1_000;
-/// How long it then sleeps between two turns.
+/// The time that it then sleeps between two turns, on a device that has no descriptor to sleep on.
 const NAP: core::time::Duration = core::time::Duration::from_micros(50);
 
 impl Stack {
-    /// Sockets on queue 0 of an interface that stays the kernel's: what a socket of ours is bound
-    /// to, or connected with, comes to it; all else goes to the kernel. Addresses, routes and
-    /// neighbors are the kernel's. A call that waits spins for some 100 µs and then looks every
-    /// 50 µs. Counters stand in shared memory, for `wirepath stats`.
+    /// Sockets on queue 0 of an interface that the kernel keeps. Frames for the addresses and peers
+    /// of our sockets come to them; all other frames go to the kernel. Addresses, routes and
+    /// neighbors are the kernel's. A call that waits spins for some 100 µs and then sleeps until a
+    /// frame comes or a timer is due. The counters are in shared memory, for `wirepath stats`.
     ///
     /// # Errors
     /// One sentence with the next step: no such interface, no privilege, another program on it.
@@ -32,7 +33,8 @@ impl Stack {
         Self::open_with(&LiveConfig::new(interface).named("sockets").with_tcp(TcpConfig::default()), 1_024)
     }
 
-    /// The same by a configuration of one queue, with TCP, and room for so many sockets.
+    /// As [`open`](Self::open), with a configuration of one queue, with TCP, and room for
+    /// `sockets_max` sockets.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -44,13 +46,29 @@ impl Stack {
         let mut port = LivePort::open(config, &block.scope("port"), &StopFlag::new())?;
         let queue = port.take_queue()?.ok_or("the configuration names no queue: take queue 0")?;
         let scope = block.scope("worker0");
-        let sockets = Sockets::steered(sockets_max, Live { port, _block: block });
+        let mut sockets = Sockets::steered(sockets_max, Live { port, _block: block });
+        sockets.follow_system(System::of(config.port.interface()));
         let worker = queue.builder().held(BUFFERS).build(sockets, &scope)?;
         let stack = Self::over(worker, MonotonicClock::start());
-        stack.when_idle(spin_then_nap);
-        // From its first turn on the queue receives: what a socket is bound to is then ours at once.
+        stack.when_asleep(SPINS, sleep);
+        // The queue receives from its first turn on, so that frames for a bound socket come to us
+        // at once.
         stack.turn();
         Ok(stack)
+    }
+}
+
+impl System {
+    /// The kernel's settings in this network namespace; a setting that cannot be read has its
+    /// default.
+    pub fn of(interface: &str) -> Self {
+        let read = |path: String| fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+        let fresh = Self::default();
+        Self {
+            receive_buffer_max: read("/proc/sys/net/core/rmem_max".into()).unwrap_or(fresh.receive_buffer_max),
+            send_buffer_max: read("/proc/sys/net/core/wmem_max".into()).unwrap_or(fresh.send_buffer_max),
+            interface_idx: read(format!("/sys/class/net/{interface}/ifindex")).unwrap_or(fresh.interface_idx),
+        }
     }
 }
 
@@ -70,10 +88,11 @@ impl Steering for Live {
     }
 }
 
-/// Spins at first; who waits for long leaves the processor to others.
-fn spin_then_nap(turns: u32) {
-    match turns {
-        ..SPINS => core::hint::spin_loop(),
-        _ => thread::sleep(NAP),
+/// Leaves the processor to others: until a frame comes, or a timer is due.
+fn sleep(how: Sleep) {
+    let timeout = how.timeout.map(|timeout| core::time::Duration::from_nanos(timeout.as_nanos()));
+    match how.fd {
+        Some(_) => sleep_on(how.fd, timeout),
+        None => thread::sleep(timeout.map_or(NAP, |timeout| timeout.min(NAP))),
     }
 }

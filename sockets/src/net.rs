@@ -1,5 +1,5 @@
 //! `std::net` over a [`Stack`]: the same names, the same calls, the same errors. A program changes
-//! its `use` line and names the stack where it binds or connects.
+//! its `use` line, and passes the stack where it binds or connects.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::io::{self, Read, Write};
@@ -26,7 +26,8 @@ impl Handle {
         Ok(Self { stack: stack.clone(), id, nonblocking: false })
     }
 
-    /// A call that waits for at most `timeout`, or not at all where the socket does not block.
+    /// Makes a call that waits for at most `timeout`, or not at all where the socket does not
+    /// block.
     fn wait<T>(
         &self,
         timeout: Option<Duration>,
@@ -63,7 +64,7 @@ impl Drop for Handle {
     }
 }
 
-/// What every kind of socket has.
+/// The methods that every kind of socket has.
 macro_rules! common {
     ($socket:ident) => {
         impl $socket {
@@ -133,7 +134,8 @@ impl UdpSocket {
         Ok(Self(handle))
     }
 
-    /// Names the peer: what others send is not received, and [`send`](Self::send) goes there.
+    /// Sets the peer: datagrams of other senders are not received, and [`send`](Self::send) sends
+    /// to the peer.
     ///
     /// # Errors
     /// No route leads there.
@@ -152,7 +154,7 @@ impl UdpSocket {
     /// Sends a datagram to the peer.
     ///
     /// # Errors
-    /// As of `std::net`; `ConnectionRefused` where the peer said that nobody listens.
+    /// As in `std::net`; `ConnectionRefused` where the peer reported that no socket has this port.
     pub fn send(&self, payload: &[u8]) -> io::Result<usize> {
         let timeout = self.0.options()?.send_timeout;
         self.0.wait(timeout, |sockets, cx| sockets.send(self.0.id, payload, cx))
@@ -167,7 +169,7 @@ impl UdpSocket {
         self.0.wait(timeout, |sockets, cx| sockets.send_to(self.0.id, payload, remote, cx))
     }
 
-    /// Receives a datagram; what does not fit is lost.
+    /// Receives a datagram; bytes that do not fit are lost.
     ///
     /// # Errors
     /// `WouldBlock`: the time is over, or the socket does not block.
@@ -183,16 +185,20 @@ impl UdpSocket {
         self.recv_info(into).map(|(count, info)| (count, info.source))
     }
 
-    /// The same, and all that `recvmsg` tells: destination, interface, timestamp, TTL, TOS.
+    /// As [`recv_from`](Self::recv_from), with everything that `recvmsg` reports: destination,
+    /// interface, timestamp, TTL, TOS.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
     pub fn recv_info(&self, into: &mut [u8]) -> io::Result<(usize, DatagramInfo)> {
         let timeout = self.0.options()?.receive_timeout;
-        self.0.wait(timeout, |sockets, _| sockets.recv_from(self.0.id, into))
+        self.0.wait(timeout, |sockets, _| match sockets.recv_from(self.0.id, into) {
+            Err(Errno::EAGAIN) => sockets.end_of_datagrams(self.0.id),
+            read => read,
+        })
     }
 
-    /// Joins a group on whichever interface the host has.
+    /// Joins a group on the host's interface.
     ///
     /// # Errors
     /// `AddrInUse`: a member already.
@@ -306,7 +312,7 @@ impl Write for TcpStream {
         self.0.wait(timeout, |sockets, cx| sockets.send(self.0.id, bytes, cx))
     }
 
-    /// What was written has been handed to the connection: nothing waits here.
+    /// Does nothing: written bytes have been handed to the connection already.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -1,13 +1,15 @@
-//! What `setsockopt` sets and remembers, by the names of the options.
+//! The options that `setsockopt` sets, by their names.
+
+use core::net::Ipv4Addr;
 
 use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive, Linger};
 use wirepath::time::Duration;
 
-/// The options of a socket. Those of a listener are inherited by what it accepts, as on Linux.
+/// The options of a socket. Accepted connections inherit those of the listener, as on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// `SO_REUSEADDR`: the port may be bound while connections of it are in TIME-WAIT, and a UDP
-    /// port by others who say so too. By default off.
+    /// port by other sockets that set this option too. By default off.
     pub reuse_address: bool,
     /// `SO_REUSEPORT`. By default off.
     pub reuse_port: bool,
@@ -19,12 +21,12 @@ pub struct Options {
     pub keepalive_times: Keepalive,
     /// `SO_LINGER`; zero resets the connection. By default `None`: `close` returns at once.
     pub linger: Option<Duration>,
-    /// `SO_RCVBUF` in bytes: what waits for `recv` at most, each segment and datagram counted as
+    /// `SO_RCVBUF` in bytes: the most that waits for `recv`. Each segment and datagram counts as
     /// the whole packet buffer that it holds. By default 256 KiB.
     pub receive_buffer: u32,
-    /// `SO_SNDBUF` in bytes: what waits to be sent or acknowledged at most. By default 256 KiB.
+    /// `SO_SNDBUF` in bytes: the most that waits to be sent or acknowledged. By default 256 KiB.
     pub send_buffer: u32,
-    /// `SO_RCVLOWAT` in bytes: a stream is readable from so many on. By default 1.
+    /// `SO_RCVLOWAT` in bytes: a stream is readable from this many bytes on. By default 1.
     pub receive_low_water: u32,
     /// `SO_RCVTIMEO`. By default `None`: a call waits as long as it takes.
     pub receive_timeout: Option<Duration>,
@@ -36,7 +38,7 @@ pub struct Options {
     pub quickack: bool,
     /// `TCP_USER_TIMEOUT`. By default `None`.
     pub user_timeout: Option<Duration>,
-    /// `TCP_MAXSEG`. By default `None`: what the path allows.
+    /// `TCP_MAXSEG`. By default `None`: as much as the path allows.
     pub mss_max: Option<u16>,
     /// `TCP_CONGESTION`. By default CUBIC.
     pub congestion: Congestion,
@@ -44,8 +46,41 @@ pub struct Options {
     pub tos: u8,
     /// `IP_TTL`. By default 64.
     pub ttl: u8,
-    /// `IP_MULTICAST_TTL`. By default 1.
+    /// `IP_MULTICAST_TTL`. By default 1; with 0 they do not leave the host.
     pub multicast_ttl: u8,
+    /// `IP_MULTICAST_IF`: the source address of datagrams to groups, where the socket is not bound
+    /// to an address. By default unspecified: the route determines it.
+    pub multicast_source: Ipv4Addr,
+    /// `IP_MULTICAST_LOOP`. By default on, as on Linux.
+    pub multicast_loop: bool,
+    /// `IP_MULTICAST_ALL`. By default on, as on Linux.
+    pub multicast_all: bool,
+    /// `IP_MTU_DISCOVER` with `IP_PMTUDISC_DO`: a datagram over the MTU is refused. By default off.
+    pub dont_fragment: bool,
+    /// `SO_MAX_PACING_RATE` of a stream, bytes a second. By default `None`.
+    pub pacing_rate: Option<u64>,
+    /// `TCP_CORK` and `UDP_CORK`: data that does not fill a segment, or the datagram, waits. By
+    /// default off.
+    pub cork: bool,
+    /// The ancillary data that `recvmsg` returns. By default none.
+    pub ancillary: Ancillary,
+}
+
+/// The control messages of `recvmsg`. [`DatagramInfo`](crate::DatagramInfo) always has all the
+/// data; the code that makes the messages reads here which ones are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ancillary {
+    /// `IP_PKTINFO`.
+    pub packet_info: bool,
+    /// `IP_RECVTTL`.
+    pub ttl: bool,
+    /// `IP_RECVTOS`.
+    pub tos: bool,
+    /// `SO_RXQ_OVFL`.
+    pub dropped: bool,
+    /// The option by which the time of arrival was asked for, which is the type of its message as
+    /// well: `SO_TIMESTAMP` (29) or `SO_TIMESTAMPNS` (35), or their forms with 64 bits (63, 64).
+    pub timestamp: Option<i32>,
 }
 
 impl Default for Options {
@@ -70,12 +105,19 @@ impl Default for Options {
             tos: 0,
             ttl: 64,
             multicast_ttl: 1,
+            multicast_source: Ipv4Addr::UNSPECIFIED,
+            multicast_loop: true,
+            multicast_all: true,
+            dont_fragment: false,
+            pacing_rate: None,
+            cork: false,
+            ancillary: Ancillary::default(),
         }
     }
 }
 
 impl Options {
-    /// What the machine is told of a connection.
+    /// The options as the TCP machine takes them.
     pub(crate) fn of_connection(&self) -> ConnectionOptions {
         ConnectionOptions {
             nodelay: self.nodelay,
@@ -89,6 +131,7 @@ impl Options {
             mss_max: self.mss_max,
             ttl: self.ttl,
             tos: self.tos,
+            pacing_rate: self.pacing_rate,
             ..ConnectionOptions::default()
         }
     }
@@ -97,9 +140,9 @@ impl Options {
 /// Which direction `shutdown` closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// `SHUT_RD`: reads return 0 once what has come is read.
+    /// `SHUT_RD`: reads return 0 once all received data is read.
     Read,
-    /// `SHUT_WR`: a FIN follows what was sent.
+    /// `SHUT_WR`: a FIN follows the sent data.
     Write,
     /// `SHUT_RDWR`.
     Both,

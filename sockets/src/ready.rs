@@ -2,7 +2,7 @@
 
 use core::ops::{BitAnd, BitOr, BitOrAssign};
 
-/// What a socket is ready for, or what is asked of it.
+/// The readiness of a socket, or the readiness that a caller asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ready(pub u32);
 
@@ -13,14 +13,17 @@ impl Ready {
     pub const IN: Self = Self(0x001);
     /// A write does not block (`POLLOUT`).
     pub const OUT: Self = Self(0x004);
-    /// An error waits in `SO_ERROR` (`POLLERR`). Reported without being asked for.
+    /// An error waits in `SO_ERROR` (`POLLERR`). Always reported.
     pub const ERR: Self = Self(0x008);
-    /// Both directions are closed (`POLLHUP`). Reported without being asked for.
+    /// Both directions are closed (`POLLHUP`). Always reported.
     pub const HUP: Self = Self(0x010);
     /// The peer sends no more (`POLLRDHUP`).
     pub const RDHUP: Self = Self(0x2000);
     /// Reported without being asked for.
     pub const ALWAYS: Self = Self(Self::ERR.0 | Self::HUP.0);
+
+    /// Everything.
+    pub(crate) const ALL: Self = Self(u32::MAX);
 
     /// Whether any bit of `other` is set.
     #[inline]

@@ -1,8 +1,9 @@
-//! A worker with its sockets and a clock, and what a call does that would block: it polls the
-//! worker until it need not, or until its time is over. One thread owns a stack and all sockets of
-//! it; a thread that wants sockets of its own makes a stack of its own, with a queue of its own.
+//! A worker with its sockets and a clock. A call that would block polls the worker until it can
+//! return, or until its timeout. One thread owns a stack and all its sockets; another thread that
+//! wants sockets makes another stack, with a separate queue.
 
 use core::cell::RefCell;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 
 use wirepath::device::{RxQueue, TxQueue};
@@ -15,13 +16,22 @@ use crate::errno::Errno;
 use crate::ready::Ready;
 use crate::table::{SocketId, Sockets};
 
-/// Whoever turns the crank: a [`Worker`] whose app is [`Sockets`], over whichever device.
+/// Something that runs turns: a [`Worker`] over any device whose app is [`Sockets`].
 pub trait Drive {
-    /// One look at the queue with all that follows; says how many packets came.
+    /// One turn of the worker. Returns the number of received packets.
     fn turn(&mut self, now: Instant) -> usize;
 
-    /// A call of the sockets; what it sends leaves before it returns.
+    /// Makes a call of the sockets. Frames that it sends leave before it returns.
     fn with(&mut self, now: Instant, act: &mut dyn FnMut(&mut Sockets, &mut Cx<'_>));
+
+    /// The time at which [`turn`](Self::turn) next has work if no frame arrives before
+    /// ([`Worker::next_deadline`]). A caller that is about to sleep asks for it, after a turn
+    /// without packets.
+    fn next_deadline(&mut self, now: Instant) -> Option<Instant>;
+
+    /// A descriptor that is readable while frames wait ([`Worker::wait_fd`]); `None` where the
+    /// device has none.
+    fn wait_fd(&self) -> Option<RawFd>;
 }
 
 impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> Drive for Worker<Rx, Tx, N, Sockets> {
@@ -32,6 +42,23 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<Sockets>> Drive for Worker<Rx, Tx, N, Soc
     fn with(&mut self, now: Instant, act: &mut dyn FnMut(&mut Sockets, &mut Cx<'_>)) {
         self.with_app(now, |sockets, cx| act(sockets, cx));
     }
+
+    fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
+        Self::next_deadline(self, now)
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Self::wait_fd(self)
+    }
+}
+
+/// The data with which a waiting call sleeps, after it has spun for long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sleep {
+    /// Readable while frames wait; `None` for a device that can only be polled.
+    pub fd: Option<RawFd>,
+    /// Until then, at the latest: the worker's next deadline, or that of the call.
+    pub timeout: Option<Duration>,
 }
 
 /// A socket of a [`poll`](Stack::poll): `struct pollfd`.
@@ -54,25 +81,37 @@ struct Inner {
     clock: Box<dyn Clock>,
     /// Done when a turn brought nothing and a call still waits.
     idle: Rc<dyn Fn(u32)>,
+    /// From this many such turns in a row on, this is done instead.
+    sleep: (u32, Rc<dyn Fn(Sleep)>),
 }
 
 impl Stack {
-    /// The sockets of `worker`, in the time of `clock`. A call that waits spins, unless
-    /// [`when_idle`](Self::when_idle) says otherwise.
+    /// The sockets of `worker`, in the time of `clock`. A waiting call spins, unless
+    /// [`when_idle`](Self::when_idle) sets another behavior.
     pub fn over(worker: impl Drive + 'static, clock: impl Clock + 'static) -> Self {
         let idle = Rc::new(|_| core::hint::spin_loop());
-        Self(Rc::new(RefCell::new(Inner { driver: Box::new(worker), clock: Box::new(clock), idle })))
+        let sleep: (u32, Rc<dyn Fn(Sleep)>) = (u32::MAX, Rc::new(|_| ()));
+        Self(Rc::new(RefCell::new(Inner { driver: Box::new(worker), clock: Box::new(clock), idle, sleep })))
     }
 
-    /// What a call does that waits and found nothing in a turn: yield, sleep, or move the other end
-    /// of a wire of plain memory. It is told how many such turns this call has made before.
+    /// Sets the function that a waiting call runs after a turn without packets: for example to
+    /// yield, or to move the other end of a wire of plain memory. Its argument is the number of
+    /// such turns in a row before this one.
     pub fn when_idle(&self, idle: impl Fn(u32) + 'static) {
         self.0.borrow_mut().idle = Rc::new(idle);
     }
 
-    /// One turn of the worker: what arrived is taken, timers run, what waits is sent. Says how many
-    /// packets came. A program that does not call for long should, as nobody else acknowledges what
-    /// its peers send. Nothing where the worker is in a turn already.
+    /// Sets the function with which a waiting call sleeps after `after_turns` turns in a row
+    /// without packets: until frames come or the time is over, whichever is first. The sleep may
+    /// end early.
+    pub fn when_asleep(&self, after_turns: u32, sleep: impl Fn(Sleep) + 'static) {
+        self.0.borrow_mut().sleep = (after_turns, Rc::new(sleep));
+    }
+
+    /// One turn of the worker: it receives, runs timers and sends waiting data. Returns the number
+    /// of received packets. A program that makes no call of a socket for long should call this,
+    /// because nothing else acknowledges the data of its peers. Does nothing where the worker is in
+    /// a turn already.
     pub fn turn(&self) -> usize {
         let Ok(mut inner) = self.0.try_borrow_mut() else { return 0 };
         let now = inner.clock.now();
@@ -88,11 +127,10 @@ impl Stack {
         result.expect("the driver made the call")
     }
 
-    /// Repeats a call until it returns something else than `EAGAIN`, and polls the worker in
-    /// between.
+    /// Repeats a call until it does not return `EAGAIN`, and polls the worker in between.
     ///
     /// # Errors
-    /// That of the call; `EAGAIN` once `timeout` is over, as of a socket with `SO_RCVTIMEO`.
+    /// The error of the call; `EAGAIN` once `timeout` is over, as with `SO_RCVTIMEO`.
     pub fn block<T>(
         &self,
         timeout: Option<Duration>,
@@ -109,7 +147,7 @@ impl Stack {
             if until.is_some_and(|until| now >= until) {
                 return Err(Errno::EAGAIN);
             }
-            self.wait(&mut idle_turns);
+            self.wait(&mut idle_turns, until);
         }
     }
 
@@ -141,18 +179,41 @@ impl Stack {
         }
     }
 
-    /// A turn, and what is done where it brought nothing.
-    fn wait(&self, idle_turns: &mut u32) {
-        if self.turn() == 0 {
-            // Outside of the borrow: it may turn another stack, which waits for this one.
-            let idle = self.0.borrow().idle.clone();
-            idle(*idle_turns);
-            *idle_turns = idle_turns.saturating_add(1);
+    /// One turn, followed by the idle function or a sleep where no packet came.
+    fn wait(&self, idle_turns: &mut u32, until: Option<Instant>) {
+        if self.turn() > 0 {
+            *idle_turns = 0;
+            return;
         }
+        let turns = *idle_turns;
+        *idle_turns = turns.saturating_add(1);
+        // Outside of the borrow: it may turn another stack, which waits for this one.
+        let (idle, (after_turns, sleep)) = {
+            let inner = self.0.borrow();
+            (inner.idle.clone(), inner.sleep.clone())
+        };
+        if turns < after_turns {
+            return idle(turns);
+        }
+        if let Some(how) = self.sleep_until(until) {
+            sleep(how);
+        }
+    }
+
+    /// How long to sleep, for who waits by himself: at most until `until`. `None` where there is
+    /// something to do now.
+    pub fn sleep_until(&self, until: Option<Instant>) -> Option<Sleep> {
+        let mut inner = self.0.try_borrow_mut().ok()?;
+        let now = inner.clock.now();
+        let next = [inner.driver.next_deadline(now), until].into_iter().flatten().min();
+        if next.is_some_and(|next| next <= now) {
+            return None;
+        }
+        Some(Sleep { fd: inner.driver.wait_fd(), timeout: next.map(|next| next.since(now)) })
     }
 }
 
-/// Reports what a socket is ready for, of what was asked for.
+/// Reports the requested readiness that a socket has.
 fn look(entry: &mut PollSocket, table: &Sockets) -> Option<()> {
     const POLLNVAL: Ready = Ready(0x20);
     entry.ready = match table.ready(entry.socket) {

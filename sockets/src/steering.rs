@@ -1,5 +1,5 @@
-//! Which frames the port gives to the worker: each socket that is bound, listens or connects names
-//! its flow, and takes it back when nothing of it can arrive any more.
+//! The frames that the port steers to the worker: each socket that is bound, listens or connects
+//! adds its flow, and removes it when none of its frames can arrive any more.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::errno::Errno;
 /// Taken back before that, its flow would be the kernel's, which answers with resets.
 const LEAVES_AFTER: Duration = Duration::from_secs(60);
 
-/// A port that sends flows to the worker and the rest elsewhere.
+/// A port that steers flows to the worker, and all other frames elsewhere.
 pub trait Steering {
     /// Sends a flow to the worker, from the next frame on. System calls; not for the data path.
     ///
@@ -46,13 +46,13 @@ impl Steering for LivePort {
     }
 }
 
-/// The flows of all sockets. Several sockets may name the same one: what a listener accepted
-/// arrives by the listener's.
+/// The flows of all sockets. Several sockets may need the same flow: data of accepted connections
+/// arrives by the listener's flow.
 pub(crate) struct Flows {
     steering: Box<dyn Steering>,
-    /// Each with the number of sockets that need it.
+    /// Each flow, with the number of sockets that need it.
     held: Vec<(FlowSpec, usize)>,
-    /// Those of connections that were closed, the oldest first, and until when they stay.
+    /// Flows of closed connections, the oldest first, and the time until which they stay.
     leaving: VecDeque<(Instant, FlowSpec)>,
 }
 
@@ -61,7 +61,7 @@ impl Flows {
         Self { steering, held: Vec::new(), leaving: VecDeque::new() }
     }
 
-    /// Needs flows; all of them, or none where one cannot be had.
+    /// Adds flows that a socket needs; all of them, or none where one cannot be had.
     pub(crate) fn hold(&mut self, flows: &[FlowSpec]) -> Result<(), Errno> {
         for (idx, flow) in flows.iter().enumerate() {
             if let Err(error) = self.hold_one(flow) {
@@ -99,7 +99,12 @@ impl Flows {
         self.leaving.extend(flows.into_iter().map(|flow| (now + LEAVES_AFTER, flow)));
     }
 
-    /// Takes back what is due; one comparison where nothing is.
+    /// When the next is due; `Instant::MAX` where none is.
+    pub(crate) fn next_deadline(&self) -> Instant {
+        self.leaving.front().map_or(Instant::MAX, |(until, _)| *until)
+    }
+
+    /// Removes flows whose time is over; costs one comparison where there are none.
     #[inline]
     pub(crate) fn tick(&mut self, now: Instant) {
         while self.leaving.front().is_some_and(|(until, _)| *until <= now) {
@@ -117,7 +122,7 @@ pub(crate) fn flows_to(local: SocketAddrV4, host: &Host, flow: fn(Ipv4Addr, u16)
     host.addresses().iter().map(|prefix| flow(prefix.address(), local.port())).collect()
 }
 
-/// What the peer of a connection sends.
+/// The flow of the segments that a connection's peer sends.
 pub(crate) fn flow_from(remote: SocketAddrV4, local: SocketAddrV4) -> FlowSpec {
     FlowSpec { destination: local, ..FlowSpec::tcp_from(remote) }
 }

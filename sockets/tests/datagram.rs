@@ -133,7 +133,7 @@ fn group_is_received_by_each_member_until_it_leaves() {
         let id = wire.right.call(|sockets, _| sockets.socket(Kind::Datagram)).unwrap();
         wire.right
             .call(|sockets, cx| {
-                let options = sockets::Options { reuse_address: true, ..sockets.options(id)? };
+                let options = sockets::Options { reuse_address: true, multicast_all: false, ..sockets.options(id)? };
                 sockets.set_options(id, &options, cx)?;
                 sockets.bind(id, any(5_000), cx)?;
                 sockets.join(id, GROUP, wirepath::proto::InterfaceId::ANY, None, cx)

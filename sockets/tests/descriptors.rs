@@ -1,4 +1,4 @@
-//! Descriptors: what `dup` shares, and who ends a file.
+//! Descriptors: the state that `dup` shares, and the close that ends a file.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use sockets::{Closed, Descriptors, Errno, File};

@@ -1,6 +1,7 @@
-//! Random scripts of calls on TCP sockets, made of the kernel's over loopback and of ours over
-//! plain memory: each call returns the same, and `poll` reports the same of each socket after it.
-//! A script that parts is named by its seed; `SEED=n` plays it alone, `SCRIPTS=n` plays so many.
+//! Random scripts of calls on TCP sockets, played on the kernel's sockets over loopback and on ours
+//! over plain memory: each call returns the same, and after it `poll` reports the same for each
+//! socket. A failure prints the seed of its script; `SEED=n` plays that script alone, `SCRIPTS=n`
+//! plays n scripts.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod common;
@@ -14,11 +15,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{self as kernel, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use sockets::{Errno, Kind, Ready, Shutdown, SocketId, Stack};
 
-/// Scripts of one run, where the environment does not say.
+/// The number of scripts in a run, where the environment does not set it.
 const SCRIPTS: u64 = 100;
 /// Calls of a script.
 const CALLS: usize = 60;
-/// Where nobody listens.
+/// A port on which no socket listens.
 const DEAD_PORT: u16 = 1;
 const REPORTED: Ready = Ready(Ready::IN.0 | Ready::OUT.0 | Ready::ERR.0 | Ready::HUP.0 | Ready::RDHUP.0);
 
@@ -42,7 +43,7 @@ enum Call {
 /// Sockets that calls are made of.
 trait Side {
     fn play(&mut self, call: Call) -> Answer;
-    /// What `poll` reports of each socket; `None` for one that is closed.
+    /// The readiness that `poll` reports for each socket; `None` for a closed one.
     fn ready(&mut self) -> Vec<Option<Ready>>;
 }
 
@@ -127,8 +128,8 @@ impl Kernels {
     }
 }
 
-/// Ours, over plain memory: those that listen and what they accept at the right host, the others at
-/// the left.
+/// Our sockets, over plain memory: listeners and the connections that they accept are at the right
+/// host, the others at the left.
 struct Ours {
     wire: Wire,
     sockets: Vec<Option<(Stack, SocketId)>>,
@@ -302,7 +303,8 @@ fn play(seed: u64, ours: &mut Ours) -> Result<(), Parted> {
         };
         calls.push(call);
         let answers = [kernel.play(call), ours.play(call)];
-        // Loopback delivers within the call, but for what a softirq on the other core still holds.
+        // Loopback delivers within the call, except for segments that a softirq on the other core
+        // still holds.
         let mut kernels = kernel.ready();
         let mine = ours.ready();
         for _ in 0..200 {

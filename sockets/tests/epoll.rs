@@ -10,7 +10,8 @@ use sockets::net::{TcpListener, TcpStream};
 use sockets::{EpollEvent, Errno, Interest, Ready, SocketId, Trigger};
 use wirepath::time::Duration;
 
-const LEVEL: Interest = Interest { ready: Ready::IN, trigger: Trigger::Level, one_shot: false, data: 7 };
+const LEVEL: Interest =
+    Interest { ready: Ready::IN, trigger: Trigger::Level, one_shot: false, exclusive: false, data: 7 };
 const EDGE: Interest = Interest { trigger: Trigger::Edge, ..LEVEL };
 const ONE_SHOT: Interest = Interest { one_shot: true, ..LEVEL };
 const DATA: EpollEvent = EpollEvent { ready: Ready::IN, data: 7 };
@@ -39,7 +40,7 @@ impl Scene {
         self.wire.settle();
     }
 
-    /// What a wait of a millisecond reports.
+    /// The events that a wait of a millisecond reports.
     fn wait(&self) -> Vec<EpollEvent> {
         let mut events = [DATA; 8];
         let count = self.wire.right.epoll_wait(self.set, &mut events, Some(Duration::from_millis(1))).unwrap();

@@ -1,4 +1,5 @@
-//! A port that gives the worker what its sockets name: what is named, taken back, and refused.
+//! A port that steers to the worker only the flows that its sockets name: which flows are added,
+//! removed, and refused.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -14,7 +15,7 @@ use sockets::{Errno, Kind, Steering};
 use wirepath::time::Duration;
 use wirepath::worker::live::FlowSpec;
 
-/// What stands, and whether more is refused.
+/// The installed flows, and whether further ones are refused.
 #[derive(Clone, Default)]
 struct Rules(Rc<RefCell<(Vec<FlowSpec>, bool)>>);
 

@@ -1,4 +1,4 @@
-//! TCP sockets: connect, accept, read, write, shut down, close, and what each says when it cannot.
+//! TCP sockets: connect, accept, read, write, shut down, close, and the error of each.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod common;

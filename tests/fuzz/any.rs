@@ -6,10 +6,10 @@
 //! make fuzz TARGETS="pipeline tcp"                      these
 //! make fuzz TARGETS=pipeline FUZZ_SANITIZER=none        without the address sanitizer, twice as fast
 //! ```
-//! Finds go to `fuzz/finds`, which git does not see. The corpus takes those that reach something
-//! new and are small: run `cargo fuzz run any` as `scripts/fuzz` does, with `-merge=1` and
-//! `corpus/TARGET` first. An input that fails is written to `fuzz/artifacts`: put it into the
-//! corpus under a name that says what failed, then mend the code.
+//! Finds go to `fuzz/finds`, which git ignores. Add to the corpus only small ones that reach new
+//! code: run `cargo fuzz run any` as `scripts/fuzz` does, with `-merge=1` and `corpus/TARGET`
+//! first. An input that fails is written to `fuzz/artifacts`: put it into the corpus under a name
+//! that describes the failure, then fix the code.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
-//! Two ports of ConnectX NICs that a cable joins, as a rig of the conformance suite: real ones
-//! (`make metal`), or two made of software in this process. What is posted at the near end arrives
-//! at the far one.
+//! Two ports of ConnectX NICs that a cable connects, as a rig of the conformance suite: real NICs
+//! (`make metal`), or two software NICs in this process. Frames posted at the near end arrive at
+//! the far end.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::rc::Rc;
@@ -14,13 +14,13 @@ use wirepath::mem::Pool;
 use wirepath::testing::conformance::{Link, Rig};
 use wirepath::wire::{EtherType, MacAddr};
 
-use crate::patience::{PATIENCE, PatientRx};
+use crate::patience::{PatientRx, TIMEOUT};
 use crate::{connectx, nic};
 
 /// Bytes of the longest frame: an MTU of 1500 and one VLAN tag.
 pub const FRAME_LEN_MAX: usize = 1518;
 
-/// Where the suite's frames go. A NIC that compares addresses is told of it by the rule.
+/// The destination of the suite's frames. The rule makes a NIC that compares addresses accept it.
 pub const DESTINATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 /// The suite's own EtherType, the first for experiments.
 pub const EXPERIMENT: EtherType = EtherType(0x88b5);
@@ -39,8 +39,8 @@ pub struct Cable {
     pub config: Mlx5Config,
     /// Bytes of data in a buffer to receive into: less than a frame has is a chain.
     pub data_room: usize,
-    /// How long a frame may take. None where NICs of software move when they are polled, and not
-    /// otherwise.
+    /// The longest time that a frame may take. `None` where software NICs move only when they are
+    /// polled.
     pub patience: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Cable {
     /// Between two ports, with buffers that hold a frame.
     pub fn new(near: &str, far: &str, config: Mlx5Config) -> Self {
         let config = Mlx5Config { frame_len_max: Some(FRAME_LEN_MAX), ..config };
-        Self { ends: [near.into(), far.into()], config, data_room: FRAME_LEN_MAX, patience: PATIENCE }
+        Self { ends: [near.into(), far.into()], config, data_room: FRAME_LEN_MAX, patience: TIMEOUT }
     }
 
     /// How one end is driven.
@@ -56,7 +56,7 @@ impl Cable {
         Mlx5Config { device: self.ends[end].clone(), ..self.config.clone() }
     }
 
-    /// What the receive ring takes does not count for the suite.
+    /// The buffers of the receive ring do not count for the suite.
     fn pool(&self, buffers: usize, data_room: usize) -> Pool {
         let segments = FRAME_LEN_MAX.div_ceil(data_room);
         connectx::pool((buffers + 2 * self.config.rx_ring_len as usize) * segments, data_room)
@@ -76,7 +76,7 @@ impl Rig for Cable {
         let block = Block::heap();
         let (tx_pool, rx_pool) = (self.pool(buffers, FRAME_LEN_MAX), self.pool(buffers, self.data_room));
         let (near, near_rx, tx) = self.open(0, &tx_pool, &block);
-        // Its ring has buffers from the start; one half can go while the other stays.
+        // The ring has buffers from the start; one half can be dropped while the other stays.
         drop(near_rx);
         let (far, rx, far_tx) = self.open(1, &rx_pool, &block);
         block.check().unwrap();
@@ -115,12 +115,12 @@ impl Rig for Cable {
     }
 }
 
-/// A software ConnectX moves when we poll, so that nothing depends on who runs when.
+/// A software ConnectX moves only when we poll, so that the result does not depend on scheduling.
 fn step() {
     nic::step(STEP);
 }
 
-/// Frames that both ends dropped, by whatever name.
+/// Frames that both ends dropped, for any reason.
 pub fn drops(block: &Block) -> u64 {
     let count = |sample: &Sample| match sample.reading {
         Reading::Counter(count) if sample.name.contains("/drop/") => count,

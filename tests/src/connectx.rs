@@ -1,6 +1,6 @@
 //! Queues of software ConnectXs for tests that run under `softhca run --manual`: the model moves
-//! when a queue is turned, and time passes by the turn, so that a test does the same whenever it
-//! runs. Made to be read in a test: what cannot work panics, and the panic is the report.
+//! when a queue is polled, and each turn advances the time, so that each run of a test is the same.
+//! For short tests: a failure panics, and the panic is the report.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl End {
         (device, end)
     }
 
-    /// One turn, a millisecond after the last: what has come.
+    /// One turn, a millisecond after the last: the received frames.
     pub fn burst(&mut self) -> Burst {
         self.now += Duration::from_millis(1);
         nic::step(STEP);
@@ -80,12 +80,12 @@ impl End {
         burst
     }
 
-    /// One turn: the bytes of what has come.
+    /// One turn: the bytes of the received frames.
     pub fn receive(&mut self) -> Vec<Vec<u8>> {
         self.burst().drain(..).map(|mbuf| (mbuf.segments().flatten().copied().collect(), mbuf.free()).0).collect()
     }
 
-    /// Turns until nothing has come for `turns` of them: the bytes of what came.
+    /// Turns until no frame has come for `turns` of them: the bytes of the received frames.
     pub fn receive_all(&mut self, turns: usize) -> Vec<Vec<u8>> {
         let (mut frames, mut dry) = (Vec::new(), 0);
         while dry < turns {
@@ -116,14 +116,14 @@ impl End {
         self.burst().drain(..).for_each(Mbuf::free);
     }
 
-    /// One of its counters, by the name behind `port/`.
+    /// One of its counters, by the part of the name after `port/`.
     pub fn count(&mut self, name: &str) -> u64 {
         self.rx.refresh_counters();
         self.tx.refresh_counters();
         self.block.snapshot().count(&format!("port/{name}")).unwrap_or_else(|| panic!("nobody counts {name}"))
     }
 
-    /// Frames that this side dropped, by whatever name.
+    /// Frames that this side dropped, for any reason.
     pub fn dropped(&mut self, half: &str) -> u64 {
         self.rx.refresh_counters();
         let prefix = format!("port/{half}/drop/");
@@ -144,10 +144,14 @@ impl End {
         self.block.snapshot().samples.into_iter().filter_map(count).collect()
     }
 
-    /// Ends the queue; every buffer is home, and each had a name.
+    /// Ends the queue; checks that every buffer is free, and that no drop was without a reason.
     pub fn close(self) {
         let Self { rx, tx, block, pool, .. } = self;
         drop((rx, tx, block));
-        assert_eq!((pool.in_use(), pool.unnamed()), (0, 0), "buffers in use, and those that went without a name");
+        assert_eq!(
+            (pool.in_use(), pool.drops_without_reason()),
+            (0, 0),
+            "buffers in use, and those that went without a name"
+        );
     }
 }

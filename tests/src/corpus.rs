@@ -1,7 +1,8 @@
-//! The corpus: small inputs that together reach what a target reaches, in `tests/corpus/<target>/`.
+//! The corpus: small inputs that together reach all code that a target can reach, in
+//! `tests/corpus/<target>/`.
 //!
 //! `wirepath-fuzz-seeds` writes the seeds; a fuzzer adds what it finds, minimised
-//! (`cargo fuzz cmin`), and each input that ever failed stays.
+//! (`cargo fuzz cmin`), and each input that has ever failed stays.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,8 +30,8 @@ pub fn read(target: &Target) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Runs a target on an input. Where it fails, the sentence says on what (`origin`), with the input
-/// in hexadecimal.
+/// Runs a target on an input. If it fails, the sentence names the `origin` of the input, and the
+/// input in hexadecimal.
 pub fn check(target: &Target, input: &[u8], origin: &str) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input))).map_err(|_| {
         let digits: String = input.iter().map(|byte| format!("{byte:02x}")).collect();

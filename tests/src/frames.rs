@@ -136,8 +136,8 @@ pub fn data_segment([source, destination]: [Ipv4Addr; 2], fields: &TcpFields, op
     [ipv4.as_bytes(), tcp.as_bytes(), options, data].concat()
 }
 
-/// A general query of IGMP version 1, as a router of that time sends it: no router alert, no maximum
-/// response time.
+/// A general query of IGMP version 1, as a router of that version sends it: no router alert, no
+/// maximum response time.
 pub fn general_query_v1(router: Ipv4Addr) -> Vec<u8> {
     let message = IgmpMessage::Query(IgmpQuery {
         version: IgmpVersion::V1,
@@ -167,9 +167,9 @@ pub fn general_query_v1(router: Ipv4Addr) -> Vec<u8> {
     frame
 }
 
-/// Makes the checksums of an IPv4 header and of an ICMP or IGMP message right and takes that of a
-/// UDP header away, so that damage elsewhere reaches the checks behind. Leaves alone what is no
-/// IPv4 frame.
+/// Corrects the checksums of an IPv4 header and of an ICMP or IGMP message, and removes that of a
+/// UDP header, so that damage elsewhere reaches the later checks. Does not change other frames than
+/// IPv4.
 pub fn mend(bytes: &mut [u8]) {
     let Ok(frame) = EthernetFrame::parse(bytes) else { return };
     let start = frame.header_len();

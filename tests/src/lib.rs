@@ -1,6 +1,6 @@
-//! What the tests across packages share: the fuzz targets with their corpus, a rig around a whole
-//! worker, inputs made from a seed, network namespaces, a live port or a whole host in one, and the
-//! kernel's packet sockets as their peers.
+//! The parts that tests across packages share: the fuzz targets with their corpus, a rig around a
+//! whole worker, inputs made from a seed, network namespaces, a live port or a whole host in one,
+//! and the kernel's packet sockets as their peers.
 
 pub mod cable;
 pub mod connectx;
@@ -21,6 +21,7 @@ pub mod nic;
 pub mod packet;
 pub mod patience;
 pub mod port;
+pub mod programs;
 pub mod rig;
 pub mod script;
 pub mod sim;

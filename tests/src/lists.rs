@@ -10,9 +10,9 @@ const LINK_LEN: usize = 14;
 
 /// Frames that have come and frames that leave.
 pub struct Lists {
-    /// What smoltcp will take, the oldest first.
+    /// The frames for smoltcp, the oldest first.
     pub rx: VecDeque<Vec<u8>>,
-    /// What it has sent.
+    /// The frames that it has sent.
     pub tx: VecDeque<Vec<u8>>,
     /// So many frames find room there.
     pub tx_max: usize,

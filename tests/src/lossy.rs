@@ -1,12 +1,12 @@
-//! An echo over a wire that loses, between two machines in virtual time: how long it takes, and
-//! what the senders had to wait for. From a seed; nothing but the machines decides.
+//! An echo over a wire that loses frames, between two machines in virtual time: its duration, and
+//! the timeouts of the senders. Determined by a seed and the machines alone.
 //!
 //! ```text
 //!  client: sends LEN bytes, hears them ── DELAY, each frame lost by chance, both ways ── server: sends back what comes
 //! ```
 //!
-//! The wire loses from when both ends are connected, as what a lost SYN costs is the same for
-//! everybody (RFC 6298 2.1: a second).
+//! The wire loses frames only once both ends are connected, because a lost SYN costs every stack
+//! the same (RFC 6298 2.1: a second).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
@@ -23,13 +23,13 @@ const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 50_00
 const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7);
 /// Payload of a full segment with timestamps.
 const SEGMENT_LEN: usize = 1448;
-/// What a worker polls at least as often as, here.
+/// The longest interval between two polls of a worker here.
 const TURN: Duration = Duration::from_micros(50);
 
 /// An echo that is to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Echo {
-    /// What is lost follows from it.
+    /// It determines which frames are lost.
     pub seed: u64,
     /// Bytes each way.
     pub len: usize,
@@ -44,7 +44,7 @@ pub struct Echo {
 /// How it went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Echoed {
-    /// From the first byte that is sent to the last that is heard.
+    /// From the first byte sent to the last byte received.
     pub took: Duration,
     /// Retransmission timeouts, of both ends.
     pub timeouts: u64,
@@ -60,7 +60,7 @@ struct End {
     tcp: Tcp<Bytes>,
     wire: Wire,
     id: Option<ConnectionId>,
-    /// What waits to be sent.
+    /// Data that waits to be sent.
     waiting: VecDeque<Vec<u8>>,
     heard: usize,
     echoes: bool,
@@ -109,7 +109,7 @@ impl End {
         }
     }
 
-    /// The app sends what it may, and the burst ends.
+    /// The app sends as much as it may, and the burst ends.
     fn turn(&mut self, now: Instant) {
         while let (Some(id), Some(bytes)) = (self.id, self.waiting.pop_front()) {
             if let Err((_, unsent)) = self.tcp.send(id, Bytes(bytes), now, &mut self.wire) {
@@ -122,7 +122,7 @@ impl End {
     }
 }
 
-/// Segments on their way, first those that arrive first: to the server where true.
+/// Segments in flight, in the order of their arrival: to the server where true.
 type Way = VecDeque<(Instant, bool, (Outgoing, Vec<u8>))>;
 
 impl Echo {

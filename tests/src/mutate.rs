@@ -1,5 +1,5 @@
-//! Inputs from a seed: what a fuzzer does to its corpus, without a fuzzer. The same seed gives the
-//! same inputs on every machine.
+//! Inputs from a seed: the mutations that a fuzzer applies to its corpus, without a fuzzer. The
+//! same seed gives the same inputs on every machine.
 
 /// Longest input that mutations make.
 const LEN_MAX: usize = 4_096;

@@ -1,6 +1,6 @@
-//! Network namespaces for tests that need live ports: made under names that say whose they are,
-//! entered by single threads, removed when the test ends. What a killed run left behind is removed
-//! by the next one.
+//! Network namespaces for tests that need live ports: their names contain the process that made
+//! them; single threads enter them; they are removed when the test ends. The next run removes those
+//! that a killed run left behind.
 //!
 //! Entering a namespace is `setns(2)`, for which the standard library has no call.
 //!
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where iproute2 keeps the names.
 const DIRECTORY: &str = "/run/netns";
-/// What our names begin with; then the process id, a dash and a number.
+/// The prefix of our names; the process id, a dash and a number follow.
 const PREFIX: &str = "wirepath-";
 
 /// A network namespace of this test. Dropping it removes it, and with it the interfaces in it.
@@ -28,11 +28,11 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace whose loopback is up and that speaks no IPv6, so that nothing moves that a
-    /// test did not send.
+    /// Makes a namespace whose loopback is up and that has no IPv6, so that it contains only frames
+    /// that a test sent.
     ///
     /// # Errors
-    /// In words, where the machine does not let us: no root, no iproute2.
+    /// A sentence, if the machine does not permit it: no root, no iproute2.
     pub fn new() -> Result<Self, String> {
         static CLEANED: Once = Once::new();
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -58,7 +58,7 @@ impl Namespace {
     /// Runs `ip` in the namespace.
     ///
     /// # Errors
-    /// What `ip` said.
+    /// The output of `ip`.
     pub fn ip(&self, arguments: &[&str]) -> Result<String, String> {
         ip(&[&["-n", self.name.as_str()], arguments].concat())
     }
@@ -72,11 +72,11 @@ impl Namespace {
         Command::new("ip").args(inside).args(arguments).output()
     }
 
-    /// Makes a veth pair: `here` in this namespace, `there` in `other`, which may be this one. Both
+    /// Makes a veth pair: `here` in this namespace, `there` in `other`, which may be the same. Both
     /// are up.
     ///
     /// # Errors
-    /// What `ip` said.
+    /// The output of `ip`.
     pub fn veth(&self, here: &str, other: &Self, there: &str) -> Result<(), String> {
         self.ip(&["link", "add", here, "type", "veth", "peer", "name", there, "netns", &other.name])?;
         self.ip(&["link", "set", here, "up"])?;
@@ -84,8 +84,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Runs `act` on a thread of its own inside the namespace, and hands back what it returns. A
-    /// panic in it is the caller's.
+    /// Runs `act` on a new thread inside the namespace, and returns its result. A panic in it is
+    /// passed to the caller.
     pub fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
         run_in(&self.name, act)
     }
@@ -104,7 +104,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // One that a test has removed itself is as good as removed.
+        // A namespace that a test has removed itself counts as removed.
         let _ = ip(&["netns", "del", &self.name]);
     }
 }
@@ -126,7 +126,7 @@ pub fn run_in<T: Send>(name: &str, act: impl FnOnce() -> T + Send) -> T {
 /// Moves the calling thread into the namespace `name`, which another process may have made.
 ///
 /// # Errors
-/// The namespace is not there, or we are not root.
+/// The namespace does not exist, or we are not root.
 pub fn enter(name: &str) -> io::Result<()> {
     let file = File::open(Path::new(DIRECTORY).join(name))?;
     // SAFETY: an open descriptor and no address (1).
@@ -155,8 +155,8 @@ fn remove_those_of_the_dead() {
     }
 }
 
-/// Whether the process is no more. One that was killed and not yet waited for is still listed, but
-/// runs no program.
+/// Whether the process has ended. A process that was killed but not yet waited for is still listed,
+/// but runs no program.
 fn is_dead(pid: &str) -> bool {
     fs::read_link(Path::new("/proc").join(pid).join("exe")).is_err()
 }

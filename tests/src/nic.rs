@@ -1,15 +1,15 @@
-//! Inside `softhca run`: what the software ConnectX of this process counts and complains of, and
-//! its steps. The preload library exports these functions; outside of it they are not there.
+//! Inside `softhca run`: the counters, diagnoses and steps of this process's software ConnectX. The
+//! preload library exports these functions; without it they do not exist.
 //!
 //! Invariants:
-//! 1. `dlsym` finds symbols by name in what is loaded, and what it finds stays loaded; the
-//!    signatures are those of the preload library (tests/softhca/preload/src/entry.rs).
+//! 1. `dlsym` finds symbols by name in the loaded objects, and these stay loaded; the signatures
+//!    are those of the preload library (tests/softhca/preload/src/entry.rs).
 //! 2. Texts are borrowed for the call, with a zero behind them or with their own length.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-/// A count of all open devices together, `tx_frames`, or of one, `mlx5_1.tx_frames`. `None`
-/// outside, and where nobody counts that.
+/// A count of all open devices together, `tx_frames`, or of one, `mlx5_1.tx_frames`. `None` outside
+/// of `softhca run`, and where there is no such counter.
 pub fn counter(name: &str) -> Option<u64> {
     let function = symbol(c"softhca_counter")?;
     let name = CString::new(name).ok()?;
@@ -21,7 +21,7 @@ pub fn counter(name: &str) -> Option<u64> {
     (count != u64::MAX).then_some(count)
 }
 
-/// Everything that the model found wrong with what the program did, oldest first.
+/// All mistakes of the program that the model has found, the oldest first.
 pub fn diagnoses() -> Vec<String> {
     let Some(function) = symbol(c"softhca_diagnosis") else { return Vec::new() };
     let mut sentences = Vec::new();
@@ -39,8 +39,8 @@ pub fn diagnoses() -> Vec<String> {
     }
 }
 
-/// Lets every open device do what became due; how much that was. With `--manual` nothing moves
-/// otherwise.
+/// Lets every open device do its due work; returns how much that was. With `--manual` only this
+/// call moves frames.
 pub fn step(budget: usize) -> usize {
     let Some(function) = symbol(c"softhca_step") else { return 0 };
     // SAFETY: 1.
@@ -50,8 +50,8 @@ pub fn step(budget: usize) -> usize {
     }
 }
 
-/// Objects that the program has in its devices, open descriptors included: 0 where nothing is left
-/// behind, and outside.
+/// Objects that the program has in its devices, open descriptors included; 0 where none is left,
+/// and outside of `softhca run`.
 pub fn objects() -> usize {
     let Some(function) = symbol(c"softhca_objects") else { return 0 };
     // SAFETY: 1.
@@ -61,9 +61,9 @@ pub fn objects() -> usize {
     }
 }
 
-/// Has the kernel refuse the command of this number (mlx5.md 3.4; `None`: any but those that
-/// destroy) that comes after `skip` of them, by one errno; 0 takes that back. Whether an earlier
-/// such wish had not come true. Needs `--abi write`.
+/// Makes the kernel skip `skip` commands of this number (mlx5.md 3.4; `None`: any that does not
+/// destroy) and refuse the next one with an errno; 0 cancels the refusal. Returns whether an
+/// earlier refusal was still pending. Needs `--abi write`.
 pub fn refuse(command: Option<u32>, skip: u32, errno: i32) -> bool {
     let Some(function) = symbol(c"softhca_refuse") else { return false };
     // SAFETY: 1.

@@ -1,13 +1,13 @@
-//! Packet sockets (packet(7)): frames to and from the kernel as they are, for peers that speak no
-//! protocol of ours. A frame that comes in has its outer VLAN tag taken off by the kernel, which
-//! tells of it beside the frame.
+//! Packet sockets (packet(7)): unchanged frames to and from the kernel, for peers without our
+//! stack. The kernel removes the outer VLAN tag of a received frame, and reports it beside the
+//! frame.
 //!
 //! `unsafe`, because the standard library has no such sockets, and libc's functions take addresses.
 //!
 //! Invariants:
 //! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
-//!    and the length beside it is the one of what it points to.
-//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//!    and the length passed with it is that of the object.
+//! 2. The kernel writes only into plain data: any bytes are a valid value.
 //! 3. A descriptor that the kernel returns is new and has no other owner.
 
 use std::ffi::CString;
@@ -69,7 +69,7 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Sends a frame as it is: a tag in it stays in it.
+    /// Sends a frame unchanged: a tag in it stays in it.
     ///
     /// # Errors
     /// The kernel does not take it: too long, the link is down.
@@ -129,7 +129,7 @@ impl PacketSocket {
     }
 }
 
-/// What the kernel says beside a frame of its tag.
+/// The tag that the kernel reports beside a frame.
 fn tag(message: &libc::msghdr) -> Option<Tag> {
     // SAFETY: the kernel has set length and bytes of the control buffer, which is still borrowed
     // (1); the macro checks that a header fits.

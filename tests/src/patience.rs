@@ -1,5 +1,5 @@
 //! The conformance suite counts polls and reads no clock; a NIC, and a kernel on a busy machine,
-//! take time. So where nothing comes a receiving half lets time pass before it says so.
+//! take time. So a receiving half without frames waits some time before it returns from a dry poll.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::time::Duration;
@@ -10,16 +10,15 @@ use wirepath::time::{Clock, Instant, MonotonicClock};
 
 /// Silence after which no more frames are on the way. A NIC needs microseconds; a process that
 /// shares two cores with twenty others gets one of them again after some 60 ms.
-pub const PATIENCE: Duration = Duration::from_millis(100);
+pub const TIMEOUT: Duration = Duration::from_millis(100);
 /// Polls without a frame after which the suite gives up.
 const DRY_POLLS: u32 = 1_000;
-/// Dry polls between two looks at what only the kernel knows.
+/// Dry polls between two refreshes of the counters that only the kernel knows.
 const REFRESH_POLLS: u32 = 50;
-/// Between two polls while nothing comes: who makes the frame come may need the core.
+/// The pause between two dry polls: the sender of the frame may need the core.
 const PAUSE: Duration = Duration::from_micros(5);
 
-/// A receiving half that says a thousand times in a row that nothing came only after its patience
-/// is over.
+/// A receiving half that waits: a thousand dry polls in a row take the whole patience.
 pub struct PatientRx<R, C = MonotonicClock> {
     rx: R,
     clock: C,
@@ -27,7 +26,7 @@ pub struct PatientRx<R, C = MonotonicClock> {
     dry: u32,
     /// When the first dry poll in a row was.
     silent_since: Instant,
-    /// What makes the other side move.
+    /// Makes the other side move.
     step: fn(),
 }
 
@@ -39,7 +38,7 @@ impl<R: RxQueue> PatientRx<R> {
 }
 
 impl<R: RxQueue, C: Clock> PatientRx<R, C> {
-    /// When this dry poll may be told: each has its share of the patience.
+    /// The time at which this dry poll may return: each has its share of the patience.
     fn due(&self) -> Instant {
         let share = self.patience * self.dry.min(DRY_POLLS) / DRY_POLLS;
         self.silent_since + wirepath::time::Duration::from_nanos(share.as_nanos() as u64)

@@ -1,12 +1,12 @@
 //! Ports for tests: AF_XDP devices with one queue, on both ends of a veth pair between two
-//! namespaces. Made to be read in a test: what cannot work panics, and the panic is the report.
+//! namespaces. For short tests: a failure panics, and the panic is the report.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use wirepath::counters::Block;
-use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, Copying};
+use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx, CopyMode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Device, DeviceError, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Burst, Layout, Mbuf, Pool, Region};
@@ -19,7 +19,7 @@ use crate::netns::Namespace;
 pub const EXPERIMENT: Rule = Rule { ethertype: Some(EtherType(0x88b5)), ..Rule::ALL };
 /// Long enough for a machine whose two cores have a dozen other things to do, short enough to wait
 /// for.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Two namespaces, joined: `near` with `veth0` and 10.9.0.1, `far` with `veth1` and 10.9.0.2. Says
 /// why where there is no such thing.
@@ -53,9 +53,9 @@ pub fn pool(buffers: usize, chunk_len: usize) -> Pool {
     Pool::new(Arc::new(Region::heap(layout.region_len(buffers)).unwrap()), layout).unwrap()
 }
 
-/// Short rings and copies, so that what is lost is soon lost.
+/// Short rings and copy mode, so that losses happen soon.
 pub fn config(interface: &str) -> AfXdpConfig {
-    AfXdpConfig { rx_ring_len: 256, tx_ring_len: 256, copying: Copying::Copy, ..AfXdpConfig::new(interface) }
+    AfXdpConfig { rx_ring_len: 256, tx_ring_len: 256, copying: CopyMode::Copy, ..AfXdpConfig::new(interface) }
 }
 
 /// A device with its one queue, opened and polled once, on the calling thread and in its namespace.
@@ -70,7 +70,7 @@ pub struct Port {
     pub block: Block,
     /// Where the frames are.
     pub pool: Pool,
-    /// Stands still but for a second a poll, so that every poll looks at the link.
+    /// The time: it advances only by a second per poll, so that every poll checks the link.
     pub now: Instant,
 }
 
@@ -94,7 +94,7 @@ impl Port {
         port
     }
 
-    /// One turn: what has come.
+    /// One turn: the received frames.
     pub fn burst(&mut self) -> Burst {
         self.now += wirepath::time::Duration::from_secs(1);
         let mut burst = Burst::new();
@@ -105,7 +105,7 @@ impl Port {
         burst
     }
 
-    /// One turn: the bytes of what has come.
+    /// One turn: the bytes of the received frames.
     pub fn receive(&mut self) -> Vec<Vec<u8>> {
         self.burst().drain(..).map(|mbuf| (mbuf.segments().flatten().copied().collect(), mbuf.free()).0).collect()
     }
@@ -123,7 +123,7 @@ impl Port {
     /// Polls until `done`; whether that came about.
     pub fn until(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let start = std::time::Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < TIMEOUT {
             if done(self) {
                 return true;
             }
@@ -140,7 +140,7 @@ impl Port {
         posted
     }
 
-    /// One of its counters, by the name behind `port/`.
+    /// One of its counters, by the part of the name after `port/`.
     pub fn count(&self, name: &str) -> u64 {
         self.block.snapshot().count(&format!("port/{name}")).unwrap()
     }
@@ -153,7 +153,7 @@ pub fn open(config: &AfXdpConfig) -> AfXdpDevice {
     loop {
         match AfXdpDevice::open(config) {
             Ok(device) => return device,
-            Err(error) if start.elapsed() > PATIENCE => panic!("{error}"),
+            Err(error) if start.elapsed() > TIMEOUT => panic!("{error}"),
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
@@ -171,16 +171,16 @@ pub fn number(frame: &[u8]) -> u64 {
     u64::from_be_bytes(frame[14..22].try_into().unwrap())
 }
 
-/// Waits for what another process or the kernel brings about.
+/// Waits for an event that another process or the kernel causes.
 pub fn wait_until(done: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !done() {
-        assert!(start.elapsed() < PATIENCE, "this does not come about");
+        assert!(start.elapsed() < TIMEOUT, "this does not come about");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// What set-up said.
+/// The sentence of a set-up error.
 pub fn sentence<T>(result: Result<T, DeviceError>) -> String {
     result.err().map(|error| error.to_string()).unwrap_or_else(|| panic!("this should have been refused"))
 }

@@ -1,12 +1,12 @@
-//! A worker on one end of a wire in memory and a hand that pushes frames in at the other: the whole
-//! pipeline, from the device to the app and back out, with the books of packets kept by the public
-//! counters alone.
+//! A worker on one end of a wire in memory, and an injector that pushes frames in at the other end:
+//! the whole pipeline, from the device to the app and back out. Packets are accounted for by the
+//! public counters alone.
 //!
 //! ```text
 //!   hand ── wire ── device (with faults, or plain) ── worker: Ethernet ─ Ipv4 ─ Udp ─ Listener ── wire ── hand
 //! ```
-//! The nodes are those of a listener that is no host, or whatever [`Rig::with_nodes`] is told to
-//! build.
+//! The nodes are those of a listener that is not a host, or those that the argument of
+//! [`Rig::with_nodes`] builds.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -71,7 +71,7 @@ pub struct Listener {
     pub deliveries: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// What it keeps.
+    /// The datagrams that it keeps.
     pub held: VecDeque<Held>,
     held_max: usize,
     answer: Option<UdpFlow>,
@@ -86,7 +86,7 @@ impl App for Listener {
             self.held.push_front(datagram.hold());
         }
         if let Some(flow) = &mut self.answer {
-            // A full ring or an empty pool is counted by the egress; there is nobody to tell.
+            // The egress counts a full ring or an empty pool; there is no caller to notify.
             let _ = flow.send(&datagram.payload[..datagram.payload.len().min(1_000)], cx);
         }
     }
@@ -107,7 +107,7 @@ pub struct Rig<Q: Queue, N: Node<Listener> = UdpStack> {
 }
 
 impl<Q: Queue> Rig<Q> {
-    /// A rig whose worker has the queue of what `wrap` makes of its end of the wire.
+    /// A rig whose worker has the queue of the device that `wrap` makes of its end of the wire.
     pub fn new<D: Device<Queue = Q>>(config: RigConfig, wrap: impl FnOnce(MemoryDevice) -> D) -> Self {
         Self::with_nodes(config, wrap, EgressConfig::quiet(SEED), |_, scope| stack(config.reassembly, scope))
     }
@@ -151,7 +151,7 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
         self.worker.poll_once(self.now)
     }
 
-    /// Takes what the worker sent off the wire, and gives it to `take`.
+    /// Takes the frames that the worker sent off the wire, and passes them to `take`.
     pub fn take_sent(&mut self, mut take: impl FnMut(&[u8])) -> usize {
         let mut burst = Burst::new();
         let count = self.hand_rx.receive(&mut burst, BURST_MAX, &self.hand_pool, self.now);
@@ -192,8 +192,8 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
     /// received = delivered + Σ named drops + still held, as far as frames have come into the
     /// pipeline.
     ///
-    /// Of the fragments of a whole datagram one goes on; the others are merged into it. Frames of
-    /// our own that wait for their neighbor are held too, and were not received.
+    /// Of the fragments of a complete datagram one is handed on; the others are merged into it. Our
+    /// own frames that wait for their neighbor are held too, but were not received.
     pub fn assert_conserved(&self) {
         let snapshot = self.snapshot();
         let sum = |suffix: &str| sum(&snapshot, suffix);
@@ -204,12 +204,12 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
         assert_eq!(received, ended(&snapshot) + kept, "{}", table(&snapshot));
         let deliveries = sum("/udp/datagrams") + sum("/udp/copies");
         assert_eq!(deliveries, self.worker.app().deliveries);
-        assert_eq!(self.worker.pool().unnamed(), 0, "an mbuf ended without a name");
+        assert_eq!(self.worker.pool().drops_without_reason(), 0, "an mbuf ended without a reason");
     }
 
-    /// After [`Rig::settle`]: what went onto the wire, and what faults added, was delivered or
-    /// dropped by name; what the app sent is on the wire or dropped by name; nothing is held, and
-    /// all buffers are at home but the `stock` that a device keeps for itself.
+    /// After [`Rig::settle`]: all frames from the wire, and those that faults added, were delivered
+    /// or dropped by name. All frames of the app are on the wire or dropped by name. No packet is
+    /// held, and all buffers are free except the `stock` that a device keeps for itself.
     pub fn assert_settled(&self, stock: usize) {
         self.assert_ended(stock);
         let snapshot = self.snapshot();
@@ -237,7 +237,7 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
 /// dropped by name.
 fn ended(snapshot: &Snapshot) -> u64 {
     let is_of_the_pipeline = |name: &str| !name.contains("/device/") && !name.contains("/egress/");
-    // These two count what they drop among what came to them.
+    // These two count drops among the packets that they have counted as received.
     let counts_all = |name: &str| ["/arp/", "/icmp/"].iter().any(|node| name.contains(node) && has_all(snapshot, name));
     let delivered = sum(snapshot, "/udp/datagrams") + sum(snapshot, "/ipv4/fragments_merged");
     let taken =
@@ -256,8 +256,7 @@ pub fn sum(snapshot: &Snapshot, suffix: &str) -> u64 {
     sum_of(snapshot, |name| name.ends_with(suffix))
 }
 
-/// The sum of the drops whose names `of` wants. Those of the hand that feeds the wire are nobody's
-/// business.
+/// The sum of the drops whose names `of` selects, without those of the injector.
 pub fn drops(snapshot: &Snapshot, of: impl Fn(&str) -> bool) -> u64 {
     sum_of(snapshot, |name| name.contains("/drop/") && of(name))
 }
@@ -321,7 +320,12 @@ fn worker<D: Device, N: Node<Listener>>(
 
 /// The IPv4 node of the rigs.
 pub fn ipv4(reassembly: ReassemblyCapacity) -> Ipv4Config {
-    Ipv4Config { accept: Accept::Own, reassembly, reassembly_timeout: REASSEMBLY_TIMEOUT, ..Ipv4Config::new(SEED) }
+    Ipv4Config {
+        accept: Accept::LocalAddresses,
+        reassembly,
+        reassembly_timeout: REASSEMBLY_TIMEOUT,
+        ..Ipv4Config::new(SEED)
+    }
 }
 
 fn stack(reassembly: ReassemblyCapacity, scope: &Scope) -> UdpStack {

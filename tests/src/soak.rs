@@ -22,9 +22,9 @@ use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::time::Instant;
 
 use crate::netns::Namespace;
-use crate::port::{self, EXPERIMENT, PATIENCE};
+use crate::port::{self, EXPERIMENT, TIMEOUT};
 
-/// What to run.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Soak {
     /// Frames to send.
@@ -35,18 +35,19 @@ pub struct Soak {
     pub progress_every: Duration,
 }
 
-/// How it ended: every frame that was sent, by what became of it.
+/// The outcome: all sent frames, by their fate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Balance {
     /// Frames that the sending half took.
     pub sent: u64,
-    /// Frames that the receiving half gave out, each the right bytes and behind all before it.
+    /// Frames that the receiving half delivered, each with the right bytes and after all earlier
+    /// ones.
     pub received: u64,
     /// Frames that the kernel dropped between the two (`ip -s link`: dropped).
     pub kernel_dropped: u64,
     /// Frames of our rules that did not reach the receiving half, by the names of its counters.
     pub named: Vec<(String, u64)>,
-    /// Frames that found no room as the kernel itself counts them. It does in the driver only.
+    /// Frames that found no room, as counted by the kernel; `None` in generic mode.
     pub kernel_says: Option<u64>,
     /// Buffers that are not home at either end.
     pub away: usize,
@@ -60,7 +61,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Whether all counters add up and everything is home.
+    /// Whether all counters add up and all buffers are free.
     pub fn adds_up(&self) -> bool {
         let named = |wanted: &dyn Fn(&str) -> bool| -> u64 {
             self.named.iter().filter(|(name, _)| wanted(name)).map(|(_, count)| count).sum()
@@ -97,7 +98,7 @@ impl fmt::Display for Balance {
     }
 }
 
-/// What the threads of a run see of each other.
+/// The state that the threads of a run share.
 #[derive(Default)]
 struct Shared {
     ready: AtomicBool,
@@ -116,10 +117,10 @@ struct End {
     unnamed: u64,
 }
 
-/// Runs it, on three threads: one sends, one receives, one tells how far it is.
+/// Runs it on three threads: one sends, one receives, one prints the progress.
 ///
 /// # Errors
-/// In words, where this machine gives no namespaces.
+/// One sentence, where this machine permits no namespaces.
 pub fn run(soak: &Soak, progress: &mut dyn FnMut(String)) -> Result<Balance, String> {
     let (near, far) = (Namespace::new()?, Namespace::new()?);
     near.veth("veth0", &far, "veth1")?;
@@ -133,8 +134,8 @@ pub fn run(soak: &Soak, progress: &mut dyn FnMut(String)) -> Result<Balance, Str
     });
     let took = start.elapsed();
     let (near_dropped, far_dropped) = (dropped(&near, "veth0", "TX:")?, dropped(&far, "veth1", "RX:")?);
-    // Behind the driver a frame that finds no room is nobody's but the socket's, and what the
-    // device counts never came so far.
+    // In generic mode only the socket counts a frame that finds no room; frames that the device
+    // counts never came that far.
     let (kernel_dropped, kernel_says) = match soak.mode {
         Mode::Generic => (near_dropped + far_dropped, None),
         Mode::Native | Mode::Auto => (near_dropped, Some(far_dropped)),
@@ -216,14 +217,14 @@ fn send(soak: &Soak, shared: &Shared) -> End {
         shared.sent.store(sent, Ordering::Relaxed);
     }
     let stuck = Clock::now();
-    while tx.in_flight() > 0 && stuck.elapsed() < PATIENCE {
+    while tx.in_flight() > 0 && stuck.elapsed() < TIMEOUT {
         tx.ring_doorbell(Instant::ZERO);
         tx.reap();
     }
     shared.done.store(true, Ordering::Release);
     tx.refresh_counters();
     drop((tx, rx, device));
-    End { counters: block.snapshot(), frames: sent, away: pool.in_use(), unnamed: pool.unnamed() }
+    End { counters: block.snapshot(), frames: sent, away: pool.in_use(), unnamed: pool.drops_without_reason() }
 }
 
 fn receive(soak: &Soak, shared: &Shared) -> End {
@@ -234,8 +235,8 @@ fn receive(soak: &Soak, shared: &Shared) -> End {
     let start = Clock::now();
     let (mut frames, mut next, mut last) = (0, 0, start);
     let mut burst = Burst::new();
-    // A frame may still be on its way when the sender is done; on a busy machine for as long as it
-    // is not scheduled.
+    // A frame may still be on its way when the sender is done, on a busy machine for as long as the
+    // kernel's work is not scheduled.
     while !shared.done.load(Ordering::Acquire) || last.elapsed() < Duration::from_millis(500) {
         let now = Instant::from_nanos(start.elapsed().as_nanos() as u64 + 1);
         if rx.receive(&mut burst, 32, &pool, now) == 0 {
@@ -256,7 +257,7 @@ fn receive(soak: &Soak, shared: &Shared) -> End {
     rx.refresh_counters();
     drop((rx, tx, device));
     shared.finished.store(true, Ordering::Release);
-    End { counters: block.snapshot(), frames, away: pool.in_use(), unnamed: pool.unnamed() }
+    End { counters: block.snapshot(), frames, away: pool.in_use(), unnamed: pool.drops_without_reason() }
 }
 
 /// A frame with a number, the number's complement, and a length that depends on it.
@@ -273,14 +274,14 @@ fn len_of(number: u64) -> usize {
     60 + (number % 61) as usize * 4
 }
 
-/// The number of a frame that is as it was sent.
+/// The number of a frame that has arrived unchanged.
 fn number_of(frame: &[u8]) -> Option<u64> {
     let word = |at: usize| frame.get(at..)?.first_chunk().map(|&bytes| u64::from_be_bytes(bytes));
     let number = word(14)?;
     (word(22)? == !number && frame.len() == len_of(number)).then_some(number)
 }
 
-/// What `ip -s link` says that an interface dropped.
+/// The drops of an interface, as `ip -s link` shows them.
 fn dropped(namespace: &Namespace, interface: &str, direction: &str) -> Result<u64, String> {
     let said = namespace.ip(&["-s", "link", "show", "dev", interface])?;
     let mut lines = said.lines().map(str::trim).skip_while(|line| !line.starts_with(direction));

@@ -1,8 +1,8 @@
 //! The day as a capture: each departure as an Ethernet frame in a pcap with nanoseconds.
 //!
-//! Frames are those that a tap in front of the receiver sees: multicast MAC addresses, IPv4 with DF
-//! and correct checksums, UDP with a checksum, no VLAN tag. None is fragmented, as the packetiser
-//! keeps packets within the MTU.
+//! The frames are as a tap in front of the receiver sees them: multicast MAC addresses, IPv4 with
+//! DF and correct checksums, UDP with a checksum, no VLAN tag. No frame is fragmented, because the
+//! packetiser keeps packets within the MTU.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -37,7 +37,7 @@ pub fn generate(settings: &Settings, path: &Path) -> Result<Truth, Error> {
     settings.check()?;
     check_directory(path)?;
     let truth_path = Truth::path_beside(path);
-    // The truth of an older capture must not stand beside this one if it fails half-way.
+    // If this run fails half-way, the truth of an older capture must not be beside the new capture.
     match fs::remove_file(&truth_path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io("replace", &truth_path, error)),
         _ => {}

@@ -30,18 +30,18 @@ pub enum Error {
     },
     /// The capture cannot be written.
     Capture(pcap::Error),
-    /// A truth file does not parse or does not add up.
+    /// A truth file does not parse, or its sums do not hold.
     Truth {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in the file.
         why: String,
     },
     /// A named interface has no address to send from.
     Interface {
         /// Its name.
         name: String,
-        /// What is wrong, and what to do about it.
+        /// The error, and a remedy.
         why: String,
     },
     /// The system refuses something that publishing needs besides sockets: signal handlers, a

@@ -57,8 +57,8 @@ impl Feed {
         })
     }
 
-    /// Begins the day and keeps the packets that the lines lose as well, for [`Feed::take_made`]. A
-    /// caller that does not take them lets the whole day pile up.
+    /// Begins the day. Also keeps the packets that the lines lose, for [`Feed::take_made`]. If the
+    /// caller does not take them, all packets of the day accumulate.
     pub fn with_archive(settings: &Settings) -> Result<Self, SettingsError> {
         Ok(Self { archived: Some(VecDeque::new()), ..Self::new(settings)? })
     }
@@ -82,7 +82,7 @@ impl Feed {
         self.session.is_open(time_ns)
     }
 
-    /// The account of the day. What has not departed yet departs now.
+    /// The account of the day. Packets that have not departed yet depart now.
     pub fn finish(mut self) -> Truth {
         while self.next().is_some() {}
         let types = (0..=u8::MAX).zip(self.by_type).filter(|&(_, count)| count > 0);

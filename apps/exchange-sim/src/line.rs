@@ -1,8 +1,8 @@
 //! One line: the path of packets from the exchange to the receiver.
 //!
-//! A packet is lost, or it departs after the line's latency, perhaps held back so that others
-//! overtake it, perhaps twice. Each line has its own random stream and makes the same draws for
-//! each packet, used or not, so that changing the loss of one line changes nothing else.
+//! A packet is lost, or it departs after the line's latency. It may be held back so that others
+//! overtake it, and it may depart twice. Each line has its own random stream and makes the same
+//! draws for each packet, used or not, so that changing the loss of one line changes nothing else.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::random::Random;
 use crate::settings::{LineSettings, Settings};
 use crate::truth::{LineTruth, Packets};
 
-/// A packet that is held back waits at least this long …
+/// A packet that is held back waits at least this long.
 const REORDER_DELAY_NS_MIN: u64 = 10_000;
-/// … and less than this. A handler that waits longer for a hole to close never counts a late packet
-/// as lost.
+/// A packet that is held back waits less than this. A handler that waits longer for a hole to close
+/// never counts a late packet as lost.
 pub const REORDER_DELAY_NS_MAX: u64 = 100_000;
 /// A second copy follows the first one within this time.
 const DUPLICATE_DELAY_NS_MAX: u64 = 5_000;
-/// From the exchange to the receiver: line B takes the longer way.
+/// From the exchange to the receiver: line B has the longer path.
 const LATENCY_NS: [u64; 2] = [1_000, 3_000];
 /// The latency varies by less than this.
 const JITTER_NS: u64 = 2_000;

@@ -49,16 +49,17 @@ enum Command {
 #[derive(Args)]
 struct Live {
     /// Send from this interface, by its name or one of its addresses (lo: to this host alone).
-    /// Nothing is sent without it.
+    /// Without an interface nothing is sent.
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<Interface>,
-    /// Receivers on this host do not hear it (on the loopback interface they always do).
+    /// Receivers on this host do not get the packets (on the loopback interface they always do).
     #[arg(long)]
     no_loopback: bool,
     /// Write the truth about the day here, once it is over or stopped.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
-    /// Begin the day so much later, so that receivers can join; heartbeats until then. 500ms, 2s.
+    /// Begin the day after this time, so that receivers can join; until then send heartbeats.
+    /// 500ms, 2s.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     start_after: Duration,
     /// Seconds of open market, instead of the messages of the whole day.
@@ -118,7 +119,7 @@ struct Day {
     injected: Injected,
 }
 
-/// What is done to packets: a probability such as 0.001, or a percentage such as 0.1%.
+/// Faults of packets: a probability such as 0.001, or a percentage such as 0.1%.
 #[derive(Args)]
 #[command(next_help_heading = "Injected faults, as a probability (0.001) or a percentage (0.1%)")]
 struct Injected {
@@ -231,7 +232,7 @@ fn publish(live: Live, day: Day) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ends as clap does where a flag is missing, with what would be sent where.
+/// Exits like clap does where a flag is missing; prints which packets would be sent where.
 fn ask_for_interface(settings: &Settings) -> ! {
     let [a, b] = settings.lines.each_ref().map(|line| format!("{}:{}", line.group, settings.port));
     let sentence = format!(

@@ -1,9 +1,9 @@
 //! Puts messages into MoldUDP64 packets: within the MTU, sent when full or old enough, with
 //! heartbeats on a silent line.
 //!
-//! Both lines carry the same packets, so this happens once. Time is that of the messages; a packet
-//! leaves when it is full or when its first message has waited for [`Settings::pack_wait_us`], and
-//! packets leave in the order of their numbers.
+//! Both lines carry the same packets, so this happens once. The time is that of the messages. A
+//! packet leaves when it is full or when its first message has waited for
+//! [`Settings::pack_wait_us`], and packets leave in the order of their numbers.
 
 use market::framing::Framing;
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};

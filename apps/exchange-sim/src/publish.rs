@@ -28,7 +28,7 @@ use crate::truth::Truth;
 const SPIN: Duration = Duration::from_micros(200);
 /// A stop is noticed within this time.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
-/// Between heartbeats while nothing else is said (MoldUDP64 1.00: "once a second").
+/// The interval between heartbeats while no other packet is sent (MoldUDP64 1.00: "once a second").
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// How a day is published.
@@ -42,7 +42,7 @@ pub struct Publication {
     pub rerequest: Option<RerequestSettings>,
 }
 
-/// What was sent, and how accurate its timing was.
+/// The packets sent, and the accuracy of their timing.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// The account of the day, as far as it went.
@@ -125,7 +125,7 @@ struct Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waited {
     Due,
-    /// Not the whole time, as a stop was requested. Reported once.
+    /// The day was not published to its end, because a stop was requested. Reported once.
     Stopped,
 }
 

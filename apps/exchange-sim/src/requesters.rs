@@ -2,9 +2,9 @@
 //! source.
 //!
 //! An address may request at an even pace and save up a burst (the generic cell rate algorithm of
-//! ATM: one time for each address, the one at which it will have used up its requests). The table
-//! is bounded; an address that has its whole burst again is removed when another one needs its
-//! entry.
+//! ATM, which stores one time for each address: the time at which its requests will have been used
+//! up). The table is bounded; an address that has its whole burst again is removed when another
+//! address needs its entry.
 
 use std::net::Ipv4Addr;
 

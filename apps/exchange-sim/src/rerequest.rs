@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!   publisher ── packets as made ──> [bounded queue] ──> archive ─┐
-//!   receiver ── request (session, sequence, count) ──> judge ─────┴─> one ordinary packet back to the asker
+//!   receiver ── request (session, sequence, count) ──> check ─────┴─> one packet back to the requester
 //! ```
 //!
-//! It has a thread and a socket of its own; the publisher only hands packets over and never waits
-//! for it. An answer is one packet with as many of the messages as fit, as the specification says:
-//! the receiver requests the rest again. A request that cannot be answered is counted by its
-//! reason. A request of 20 bytes brings up to one MTU back, which is why each address has a pace
-//! (`requesters`).
+//! The server has a thread and a socket of its own; the publisher only hands packets over and never
+//! waits for the server. An answer is one packet with as many of the messages as fit, as the
+//! specification says; the receiver requests the others again. A request that cannot be answered is
+//! counted by its reason. A request of 20 bytes brings up to one MTU back, which is why each address
+//! has a rate limit (`requesters`).
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -30,11 +30,11 @@ use crate::requesters::{Admission, Pace, Requesters};
 use crate::settings::Settings;
 
 /// How long the thread waits for a request before it takes packets from the queue.
-const PATIENCE: Duration = Duration::from_millis(10);
+const READ_TIMEOUT: Duration = Duration::from_millis(10);
 /// Packets queued for the thread: 50 ms of a million packets a second, five times what accumulates
-/// in [`PATIENCE`].
+/// in [`READ_TIMEOUT`].
 const QUEUE_LEN: usize = 50_000;
-/// The long-run pace of one address: a thousand packets, some 30,000 messages a second.
+/// The long-run rate limit of one address: a thousand packets, some 30,000 messages a second.
 const REQUEST_INTERVAL_NS: u64 = 1_000_000;
 /// Requests at once: a lost millisecond of the densest opening is some hundred packets.
 const REQUEST_BURST: u64 = 256;
@@ -44,8 +44,8 @@ const REQUEST_BURST: u64 = 256;
 pub struct RerequestSettings {
     /// Its address and port.
     pub address: SocketAddrV4,
-    /// The newest messages that it keeps, at least. Each costs its bytes and, where packets are as
-    /// small as one message, some 150 bytes more.
+    /// The least number of newest messages that the server keeps. Each costs its bytes and, where
+    /// packets have one message only, some 150 bytes more.
     pub messages: u64,
 }
 
@@ -75,7 +75,7 @@ pub struct RerequestCounts {
     pub unsent: u64,
     /// Requests refused, by [`Refusal`].
     pub refused: [u64; Refusal::NAMES.len()],
-    /// Packets that were not kept because the server's thread got no processor for too long.
+    /// Packets that were not kept because the server's thread got no processor time for too long.
     pub unkept: u64,
 }
 
@@ -90,9 +90,9 @@ pub enum Refusal {
     OtherSession,
     /// Numbers begin at 1.
     SequenceZero,
-    /// Not sent yet.
+    /// The message is not sent yet.
     Future,
-    /// Older than what is kept.
+    /// The message is older than the kept ones.
     TooOld,
     /// No message was requested.
     CountZero,
@@ -157,7 +157,7 @@ impl Server {
             error,
         };
         let socket = UdpSocket::bind(own.address).map_err(failed)?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        socket.set_read_timeout(Some(READ_TIMEOUT)).map_err(failed)?;
         let (queue, packets) = sync_channel(QUEUE_LEN);
         let desk = RequestHandler::new(settings, own, packets);
         let thread = thread::Builder::new().name("rerequest".into()).spawn(move || serve(&socket, desk));
@@ -201,8 +201,8 @@ fn receive(socket: &UdpSocket, request: &mut [u8]) -> Result<(usize, SocketAddr)
     socket.recv_from(request).map_err(|error| {
         let kind = error.kind();
         if !matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) {
-            // Such as lack of memory: nothing to answer, and no reason to spin.
-            thread::sleep(PATIENCE);
+            // An error such as lack of memory: there is nothing to answer, and no reason to spin.
+            thread::sleep(READ_TIMEOUT);
         }
         kind
     })

@@ -203,7 +203,7 @@ pub enum SettingsError {
     Port,
     /// A packet with TTL 0 is never sent.
     Ttl,
-    /// Both lines in one group: receivers could not tell them apart.
+    /// Both lines have the same group, so receivers could not distinguish them.
     SameGroup(Group),
 }
 

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! [`Truth::check`] adds all of it up. A range in `lost_on_both` is a gap that a correct handler
-//! reports, with two borders: one that begins at number 1 looks like a late join to a handler that
-//! starts with the first packet, and one that ends at the last number shows only in the end of the
-//! session. Adjacent lost packets are one range.
+//! reports, with two exceptions. A range that begins at number 1 looks like a late join to a
+//! handler that starts with the first packet, and a range that ends at the last number shows only
+//! in the end of the session. Adjacent lost packets are one range.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -88,7 +88,7 @@ pub struct LineTruth {
     /// Packets that arrived after a later one of their line because of that. Duplicates do not
     /// count.
     pub reordered: u64,
-    /// Packets on the line, copies included: what a capture of it holds.
+    /// Packets on the line, copies included: the number that a capture of the line holds.
     pub sent: Packets,
 }
 
@@ -206,8 +206,8 @@ impl Truth {
 }
 
 /// A truth file that is created before the truth is known: a path that cannot be written fails
-/// before the day, not after it. Until it is written it is empty, which no reader accepts as a
-/// truth.
+/// before the day, not after it. Until the truth is written the file is empty, and no reader
+/// accepts an empty file.
 #[derive(Debug)]
 pub struct TruthFile {
     path: PathBuf,

@@ -29,8 +29,8 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// `None`, with a printed reason, where this machine has no multicast on loopback. Each test
-    /// has a port of its own, and the next one for re-requests.
+    /// Joins the group; `None`, with a printed reason, where this machine has no multicast on
+    /// loopback. Each test has its own port, and the next port for re-requests.
     fn join(name: &'static str, port: u16) -> Option<Self> {
         let join = |group: Ipv4Addr| {
             let socket = UdpSocket::bind((group, port))?;
@@ -163,7 +163,7 @@ fn interrupt(child: &Child) {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
 }
 
-/// Waits for the end and returns what was printed.
+/// Waits for the end of the process and returns its output.
 fn finish(mut child: Child) -> String {
     let status = child.wait().unwrap();
     let (mut text, mut error) = (String::new(), String::new());

@@ -1,6 +1,7 @@
-//! Lines A and B of one channel: each message once and in order, from whichever line brings it
-//! first, and the books built from them. On a day of `exchange-sim generate --out day.pcap`: `cargo
-//! run --release -p feed-handler --example ab_lines -- pcap:day.pcap`; as root on `eth1`.
+//! Lines A and B of one channel: each message once and in order, from the line that brings it
+//! first, and the books built from them. On a day made by `exchange-sim generate --out day.pcap`,
+//! run `cargo run --release -p feed-handler --example ab_lines --
+//! pcap:day.pcap`; as root, pass `eth1` for an interface.
 
 use market::framing::mold_udp64::MoldUdp64;
 use market::itch50::Itch50;
@@ -18,7 +19,7 @@ impl Feed {
         Self { channel: AbChannel::new(AbConfig::default()), books }
     }
 
-    /// Messages that were delivered, and those that were on neither line.
+    /// The number of delivered messages, and of those that were on neither line.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let counts = self.channel.arbiter().counts();
         (counts.delivered, counts.missing)
@@ -42,7 +43,7 @@ impl App for Feed {
     }
 }
 
-/// A port that receives both lines; a datagram's `consumer` tells its line.
+/// A port that receives both lines; a datagram's `consumer` identifies its line.
 pub(crate) fn both_lines(port: &str) -> wirepath::Result<Port> {
     let line = |last, consumer| multicast([233, 252, 0, last], 26_477).consumer(consumer);
     Ok(Port::open(port)?.subscribe(line(1, 0)).subscribe(line(2, 1)))

@@ -1,4 +1,4 @@
-//! The command line. What it asks for is a [plan](crate::plan).
+//! The command line. It is turned into a [plan](crate::plan).
 
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -18,23 +18,23 @@ use crate::plan::{Placement, parse_group, parse_pace, parse_seconds};
 #[derive(Debug, Parser)]
 #[command(version = env!("VERSION_AND_COMMIT"), arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a capture (pcap or pcapng, plain or gzip) or a file of ITCH messages through the whole
     /// pipeline.
     Replay(ReplayArgs),
-    /// Receive from a live interface through the whole pipeline, until Ctrl-C: what the port and
-    /// channels of the configuration name, nothing else.
+    /// Receive from a live interface through the whole pipeline, until Ctrl-C: only what the port
+    /// and channels of the configuration name.
     Run(RunArgs),
 }
 
-/// What a live run can be told.
+/// The options of a live run.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The interface, whose it is, channels, sizes and policies; flags go before it.
@@ -47,7 +47,7 @@ pub struct RunArgs {
     pub(crate) seconds: Option<Duration>,
     #[command(flatten)]
     pub(crate) worker: WorkerArgs,
-    /// How the outcome is told.
+    /// The options of the output.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -63,7 +63,7 @@ pub(crate) struct WorkerArgs {
     pub(crate) require_hugepages: bool,
 }
 
-/// What is told, and how.
+/// The form and the detail of the output.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
     /// The summary as a table for people, or as one JSON object on standard output.
@@ -75,21 +75,21 @@ pub struct OutputArgs {
     /// Compare with the truth file of exchange-sim, at the end; fail where they differ.
     #[arg(long, value_name = "FILE")]
     pub(crate) truth: Option<PathBuf>,
-    /// No progress and no notices; only the summary, and what failed.
+    /// No progress and no notices; only the summary and errors.
     #[arg(long, short)]
     pub quiet: bool,
-    /// Say how the pipeline was built, what its buffers are for, and what this machine could do
+    /// Print how the pipeline was built, what its buffers are for, and what this machine could do
     /// better.
     #[arg(long, short)]
     pub verbose: bool,
 }
 
-/// What a replay can be told.
+/// The options of a replay.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// The capture; with --format itch50-file a file of messages.
     pub(crate) file: PathBuf,
-    /// What is in it: mold-itch50, iex-tops, iex-deep, cboe-pitch or itch50-file.
+    /// The format of the file: mold-itch50, iex-tops, iex-deep, cboe-pitch or itch50-file.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
     /// Channels, sizes and policies from a file; flags go before it.
@@ -106,10 +106,10 @@ pub struct ReplayArgs {
     pub(crate) max_packets: Option<u64>,
     #[command(flatten)]
     pub(crate) worker: WorkerArgs,
-    /// Write what the worker receives into a capture.
+    /// Write the frames that the worker receives into a capture.
     #[arg(long, value_name = "OUT.pcap")]
     pub(crate) capture: Option<PathBuf>,
-    /// How the outcome is told.
+    /// The options of the output.
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]

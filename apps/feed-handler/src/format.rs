@@ -111,7 +111,7 @@ pub trait Protocol: 'static {
     type Books: Books;
 
     /// Whether groups with the same session are lines of one channel. Where packets carry no
-    /// session, a group is a channel of its own unless the configuration says otherwise.
+    /// session, each group is a separate channel unless the configuration says otherwise.
     const HAS_SESSIONS: bool;
 
     /// Whether the packet carries this format's messages, where its header says so.

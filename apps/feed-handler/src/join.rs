@@ -1,21 +1,21 @@
-//! A node between IPv4 and UDP that joins each group at its first datagram, so that a capture of
-//! unknown groups is received from the first packet on, in one pass: it joins the group before the
-//! datagram reaches the UDP node.
+//! A node between IPv4 and UDP that joins each group at its first datagram, before the datagram
+//! reaches the UDP node. So a capture of unknown groups is received from its first packet on, in
+//! one pass.
 
 use core::net::SocketAddrV4;
 
 use wirepath::counters::Scope;
 use wirepath::mem::Mbuf;
-use wirepath::pipeline::{Cx, Ethernet, HostStackConfig, Ipv4, Ipv4Successors, Node, Outline, Udp, Unhandled};
-use wirepath::proto::{ConsumerId, Flow, Found, Group};
+use wirepath::pipeline::{Cx, Ethernet, HostStackConfig, Ipv4, Ipv4Successors, Node, NodeTree, Udp, Unhandled};
+use wirepath::proto::{ConsumerId, DemuxMatch, Flow, Group};
 use wirepath::wire::ipv4::Ipv4Header;
 use wirepath::wire::udp::UdpHeader;
 use zerocopy::FromBytes;
 
 /// An app that accepts groups as they appear.
 pub trait Learner {
-    /// A datagram to a group without a member has arrived. Returns the consumer that shall have it,
-    /// or `None` where there are too many; it is then dropped as `udp/drop/no_consumer`.
+    /// A datagram to a group without a member has arrived. Returns the consumer for it, or `None`
+    /// where there are too many groups; the datagram is then dropped as `udp/drop/no_consumer`.
     fn on_new_group(&mut self, group: SocketAddrV4) -> Option<ConsumerId>;
 }
 
@@ -57,11 +57,15 @@ impl<A: Learner, U: Node<A>> Node<A> for Join<U> {
         self.next.tick(app, cx);
     }
 
+    fn next_deadline(&self, cx: &Cx<'_>) -> wirepath::time::Instant {
+        self.next.next_deadline(cx)
+    }
+
     fn kept(&self) -> usize {
         self.next.kept()
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         let says = match self.learning {
             Learning::Off => "off: the groups are named",
             Learning::On => "joins each group at its first datagram",
@@ -70,8 +74,9 @@ impl<A: Learner, U: Node<A>> Node<A> for Join<U> {
     }
 }
 
-/// The nodes of a replay: datagrams for every station, joined as they come where nothing is named,
-/// and all else counted. Those of a live port are a [`HostStack`](wirepath::pipeline::HostStack).
+/// The nodes of a replay: they accept datagrams for every station, join groups as they appear where
+/// the configuration names none, and count all other frames. A live port has a
+/// [`HostStack`](wirepath::pipeline::HostStack) instead.
 pub type LearningStack = Ethernet<Ipv4<Join<Udp>, Unhandled, Unhandled, Unhandled>, Unhandled>;
 
 /// Builds the tree; the nodes' counters go below `scope`.
@@ -97,7 +102,7 @@ fn group(mbuf: &Mbuf) -> Option<SocketAddrV4> {
 #[inline]
 fn is_unknown(group: SocketAddrV4, cx: &Cx<'_>) -> bool {
     // Only connected flows compare the remote end, and a group is never connected.
-    matches!(cx.sockets.lookup(Flow { local: group, remote: group }), Found::Nobody)
+    matches!(cx.sockets.lookup(Flow { local: group, remote: group }), DemuxMatch::None)
 }
 
 #[cold]

@@ -24,7 +24,6 @@ pub mod join;
 mod event;
 mod memory;
 mod watch;
-mod worker;
 
 pub mod replay;
 pub mod run;

@@ -19,8 +19,8 @@ use wirepath::worker::topology::Severity;
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let outcome = match &command {
-        Command::Replay(args) => conclude(&args.output, |stop, tell| replay(&args.plan()?, stop, tell)),
-        Command::Run(args) => conclude(&args.output, |stop, tell| run(&args.plan()?, stop, tell)),
+        Command::Replay(args) => conclude(&args.output, |stop, report| replay(&args.plan()?, stop, report)),
+        Command::Run(args) => conclude(&args.output, |stop, report| run(&args.plan()?, stop, report)),
     };
     match outcome {
         Ok(code) => code,
@@ -38,7 +38,7 @@ fn conclude(
 ) -> Result<ExitCode, Error> {
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
     let mut console = Console::new(output);
-    let mut summary = work(&stop, &mut |event| console.tell(&event))?;
+    let mut summary = work(&stop, &mut |event| console.report(&event))?;
     console.clear_line();
     summary.limit_tops(output.tops);
     print(&summary, output.summary)?;
@@ -83,7 +83,7 @@ impl Console {
         Self { quiet: output.quiet, verbose: output.verbose, is_terminal: io::stderr().is_terminal(), line_len: 0 }
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn report(&mut self, event: &Event) {
         if self.quiet {
             return;
         }

@@ -1,6 +1,7 @@
 //! A user's request, complete and checked before anything starts: flags take precedence over the
 //! configuration, and that over defaults.
 
+use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,6 +11,7 @@ use market::{Capacity, Policy, Window};
 use wirepath::device::pcap::Pace;
 use wirepath::mem::BURST_MAX;
 use wirepath::pipeline::ChecksumPolicy;
+use wirepath::port::{Subscription, multicast};
 use wirepath::testing::fault::FaultConfig;
 use wirepath::worker::live::LiveConfig;
 
@@ -19,7 +21,7 @@ use crate::error::Error;
 use crate::feed::{GROUPS_MAX, SetConfig, Tops};
 use crate::format::Format;
 
-/// The common part of a replay and a live run: what is decoded, and where.
+/// The common part of a replay and a live run: the feeds to decode, and their lines.
 #[derive(Clone, Debug)]
 pub struct FeedPlan {
     /// The format of the packets.
@@ -30,7 +32,7 @@ pub struct FeedPlan {
     pub policy: Policy,
     /// How long a hole may stay open.
     pub window: Window,
-    /// Memory for the books of one channel; `None` for what the format usually needs.
+    /// Memory for the books of one channel; `None` for the usual needs of the format.
     pub capacity: CapacityPlan,
     /// The channels that the configuration names; empty for all groups.
     pub sets: Vec<SetConfig>,
@@ -45,7 +47,7 @@ pub struct FeedPlan {
 /// The plan of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayPlan {
-    /// What is decoded, and where.
+    /// The feeds to decode, and their lines.
     pub feed: FeedPlan,
     /// The capture, or the file of messages.
     pub input: PathBuf,
@@ -59,16 +61,16 @@ pub struct ReplayPlan {
     pub checksum: ChecksumPolicy,
     /// Faults on the way from the capture to the worker; `None` for no fault device at all.
     pub faults: Option<FaultConfig>,
-    /// Where to write what the worker receives.
+    /// The capture into which the worker's received frames are written.
     pub capture: Option<PathBuf>,
 }
 
 /// The plan of a live run.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
-    /// What is decoded, and where.
+    /// The feeds to decode, and their lines.
     pub feed: FeedPlan,
-    /// The interface, its owner, and its subscriptions.
+    /// The interface and its owner.
     pub live: LiveConfig,
     /// Its length; `None` until a signal.
     pub duration: Option<Duration>,
@@ -79,6 +81,33 @@ impl FeedPlan {
     pub fn channels_max(&self) -> usize {
         self.sets.iter().map(SetConfig::channels_max).sum()
     }
+
+    /// A subscription for each line and each group: on a live port to the queue of its set, the
+    /// `first` where the set names none. Its consumer is its place in its worker's feed.
+    pub(crate) fn subscriptions(&self, first: Option<u16>) -> Vec<Subscription> {
+        let mut consumers = HashMap::<u16, u32>::new();
+        let lines = self.sets.iter().flat_map(|set| set.lines.iter().map(|line| (set.queue, line)));
+        let lines = lines.map(|(queue, line)| {
+            let subscription = multicast(*line.group.ip(), line.group.port());
+            let subscription = line.senders.iter().copied().fold(subscription, Subscription::source);
+            let Some(first) = first else { return (0, subscription) };
+            let queue = queue.unwrap_or(first);
+            (queue, line.vlan.into_iter().fold(subscription, Subscription::vlan).queue(queue))
+        });
+        let groups = self.groups.iter().map(|group| (0, multicast(*group.ip(), group.port())));
+        let number = |(queue, subscription): (u16, Subscription)| {
+            let consumer = consumers.entry(queue).or_default();
+            *consumer += 1;
+            subscription.consumer(*consumer - 1)
+        };
+        lines.chain(groups).map(number).collect()
+    }
+
+    /// The channels of one queue. Those without a queue belong to the first.
+    pub(crate) fn on_queue(&self, idx: u16, first: u16) -> Self {
+        let sets = self.sets.iter().filter(|set| set.queue.unwrap_or(first) == idx).cloned().collect();
+        Self { sets, ..self.clone() }
+    }
 }
 
 /// The worker's core and sizes.
@@ -88,18 +117,19 @@ pub struct WorkerPlan {
     pub placement: Placement,
     /// The most frames in a turn, up to [`BURST_MAX`].
     pub burst_len: usize,
-    /// Buffers of its pool; `None` for the sum of what its parts need.
+    /// Buffers of the pool; `None` for the sum of what its users need.
     pub buffers: Option<usize>,
     /// A start without hugepages fails.
     pub require_hugepages: bool,
-    /// One packet of so many is timed; 0 for none.
+    /// Times one packet in this many; 0 for none.
     pub latency_every: u32,
 }
 
 /// The core that a worker is pinned to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// The last one that the process may use: on the first a system does most of its own work.
+    /// The last core that the process may use, because a system does most of its own work on the
+    /// first.
     #[default]
     Last,
     /// This one.

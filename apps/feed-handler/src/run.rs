@@ -1,62 +1,61 @@
-//! A live run from start to end: opens the port, starts a pinned worker for each queue, watches
-//! them until a signal or the end of its time, and sums up the results.
+//! A live run from start to end: a port from its configuration, a feed on each of its workers, the
+//! events until a signal or the end of its time, and the sum of the results. The workers of a replay
+//! are the same: only the source of their frames, their clock and their nodes differ.
 
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, Receiver, Sender};
 
 use exchange_sim::Truth;
-use wirepath::proto::Host;
-use wirepath::worker::live::{LivePort, LiveQueue};
-use wirepath::worker::{Ended, StopFlag, WorkerGroup};
+use market::DOUBTS_MAX;
+use wirepath::counters::Scope;
+use wirepath::device::Queue;
+use wirepath::pipeline::{HostStackConfig, Node, NodeTree, host_stack};
+use wirepath::port::{Port, PortWorker};
+use wirepath::proto::{Host, SocketCapacity};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::{Ended, HostProvider, StopFlag, WorkerBuilder};
 
+use crate::device::StampingQueue;
 use crate::error::Error;
 use crate::event::Event;
+use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
+use crate::format::{CboePitch, Format, IexDeep, IexTops, MoldItch50, Protocol};
 use crate::plan::{FeedPlan, Placement, RunPlan};
 use crate::report::{Core, Ending, Origin, Run, Summary, silence};
-use crate::worker::{Frames, Work, together};
 use crate::{memory, watch};
 
-/// Carries out a plan until `stop` or the end of its time; `tell` gets the events meanwhile. On
-/// return nothing of ours is left on the interface.
-pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
-    let interface = plan.live.port.interface().to_owned();
-    let first = plan.live.queues.first().copied().unwrap_or_default();
+/// Carries out a plan until `stop` or the end of its time; `report` gets the events during the run.
+/// On return we have left nothing on the interface.
+pub fn run(plan: &RunPlan, stop: &StopFlag, mut report: impl FnMut(Event)) -> Result<Summary, Error> {
+    let (interface, queues) = (plan.live.port.interface().to_owned(), &plan.live.queues);
+    let first = queues.first().copied().unwrap_or_default();
     let books = memory::check(plan.feed.channels_max(), plan.feed.format.memory(plan.feed.capacity))?;
-    let block = watch::counters(&mut tell);
-    let mut port = LivePort::open(&plan.live, &block.scope("port"), stop).map_err(Error::failed)?;
-    let mut queues = Vec::new();
-    while let Some(queue) = port.take_queue().map_err(Error::failed)? {
-        queues.push(queue);
-    }
-    tell(Event::Notice(books));
-    tell(Event::Notice(port.describe()));
-    if let Some(LiveQueue { live, .. }) = queues.first() {
-        deaf(&live.host, &interface).into_iter().for_each(|notice| tell(Event::Notice(notice)));
-    }
-    port.notices().into_iter().for_each(|notice| tell(Event::Notice(notice)));
-
-    let (events, heard) = mpsc::channel();
-    let count = queues.len();
-    let cores: Vec<_> = (0..count).map(|idx| watch::core(plan.feed.worker.placement, idx, count)).collect();
-    unpinned(plan.feed.worker.placement, &cores).into_iter().for_each(|notice| tell(Event::Notice(notice)));
-    let mut specs = Vec::new();
-    for (number, queue) in queues.into_iter().enumerate() {
-        let ready = format!("receiving on {interface} queue {}; Ctrl-C ends it with a summary", queue.idx);
-        let work = Work {
-            name: format!("worker{number}"),
-            plan: on_queue(&plan.feed, queue.idx, first),
-            block: Arc::clone(&block),
-            events: events.clone(),
+    let block = watch::counters(&mut report);
+    let placement = plan.feed.worker.placement;
+    let cores: Vec<_> = (0..queues.len()).map(|idx| watch::core(placement, idx, queues.len())).collect();
+    let port = Port::from_config(plan.live.clone()).cores(cores.iter().filter_map(|core| core.number)).drain();
+    let port = plan.feed.subscriptions(Some(first)).into_iter().fold(port, Port::subscribe);
+    let (work, events) = WorkerTask::new(plan.feed.clone());
+    let polled = interface.clone();
+    let running = port.counters(&block).stop_by(stop).log(|_| ()).start(move |builder, worker| {
+        let queue = worker.queue();
+        let ready = format!("receiving on {polled} queue {queue}; Ctrl-C ends it with a summary");
+        let frames = Frames { clock: ArrivalClock::Worker, count_max: None, ready: Some(ready) };
+        let nodes = |stack, host: &_, scope: &_| {
+            let notices = if queue == first { deaf(host, &polled) } else { Vec::new() };
+            notices.into_iter().for_each(|notice| work.report(Event::Notice(notice)));
+            host_stack(stack, host, scope)
         };
-        let frames = Frames::Live { queue: Box::new(queue), ready };
-        specs.push(work.spec(frames, cores[number].number).polling(&*interface));
-    }
-    drop(events);
-    let group = WorkerGroup::start(specs, stop).map_err(Error::failed)?;
-    tell(Event::Machine(group.report().clone()));
-    watch::watch(&heard, &block, (plan.duration, stop), &mut tell);
-    let done = together(group.join().map_err(Error::failed)?)?;
-    let why_ended = port.why_ended();
-    drop(port);
+        work.run(work.plan.on_queue(queue, first), builder, worker, frames, nodes)
+    });
+    let mut running = running.map_err(Error::failed)?;
+    report(Event::Notice(books));
+    report(Event::Notice(running.port().describe()));
+    running.port().notices().into_iter().for_each(|notice| report(Event::Notice(notice)));
+    unpinned(placement, &cores).into_iter().for_each(|notice| report(Event::Notice(notice)));
+    report(Event::Machine(running.report().clone()));
+    watch::watch(&events, &block, (plan.duration, stop), &mut report);
+    let why_ended = running.port().why_ended();
+    let done = merge_results(running.join().map_err(Error::failed)?)?;
 
     // The publisher writes the truth when the day is over.
     let truth = plan.feed.truth.as_deref().map(Truth::read).transpose();
@@ -71,7 +70,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
         seconds: done.seconds,
         core: cores[0],
         held: done.kept,
-        unnamed: done.unnamed,
+        without_reason: done.without_reason,
         ending: Ending::Open,
         recorded: None,
         fault_seed: None,
@@ -81,7 +80,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Resu
     if done.ended == Ended::DeviceEnded {
         summary.failures.push(why_ended.unwrap_or_else(|| gone(&interface)));
     }
-    silence(plan, &summary).into_iter().for_each(|sentence| tell(Event::Notice(sentence)));
+    silence(plan, &summary).into_iter().for_each(|sentence| report(Event::Notice(sentence)));
     Ok(summary)
 }
 
@@ -97,7 +96,7 @@ fn unpinned(placement: Placement, cores: &[Core]) -> Option<String> {
     })
 }
 
-/// Why nothing can arrive at present. It may change while we run, and we follow.
+/// Why no frame can arrive at present. That may change during the run, and then we notice.
 fn deaf(host: &Host, interface: &str) -> Vec<String> {
     let mut notices = Vec::new();
     if !host.is_up() {
@@ -123,10 +122,156 @@ fn gone(interface: &str) -> String {
     )
 }
 
-/// The channels of one queue. Those without a queue belong to the first.
-fn on_queue(plan: &FeedPlan, idx: u16, first: u16) -> FeedPlan {
-    let sets = plan.sets.iter().filter(|set| set.queue.unwrap_or(first) == idx).cloned().collect();
-    FeedPlan { sets, ..plan.clone() }
+/// What the workers of a port do.
+pub(crate) struct WorkerTask {
+    pub(crate) plan: FeedPlan,
+    events: Sender<Event>,
+}
+
+/// The frames of a worker.
+#[derive(Clone)]
+pub(crate) struct Frames {
+    /// The clock of their arrival.
+    pub(crate) clock: ArrivalClock,
+    /// The most of them; `None`: all.
+    pub(crate) count_max: Option<u64>,
+    /// The message to print after the first poll.
+    pub(crate) ready: Option<String>,
+}
+
+/// The results of a worker.
+pub(crate) struct WorkerResult {
+    /// Of several: the end of a device, where one ended.
+    pub(crate) ended: Ended,
+    pub(crate) seconds: f64,
+    pub(crate) kept: u64,
+    pub(crate) without_reason: u64,
+    pub(crate) tally: FeedTally,
+}
+
+/// The combined results of all workers, at least one.
+pub(crate) fn merge_results(done: Vec<Result<WorkerResult, Error>>) -> Result<WorkerResult, Error> {
+    let mut all = done.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
+    let mut sum = all.next().ok_or_else(|| Error::Failed("no worker was started".into()))?;
+    for done in all {
+        if done.ended == Ended::DeviceEnded {
+            sum.ended = done.ended;
+        }
+        sum.seconds = sum.seconds.max(done.seconds);
+        sum.kept += done.kept;
+        sum.without_reason += done.without_reason;
+        sum.tally.add(done.tally);
+    }
+    Ok(sum)
+}
+
+impl WorkerTask {
+    /// The work of a plan, and the events of all workers, which end with the last of them.
+    pub(crate) fn new(plan: FeedPlan) -> (Self, Receiver<Event>) {
+        let (events, received) = mpsc::channel();
+        (Self { plan, events }, received)
+    }
+
+    fn report(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+
+    /// Runs a worker with its part of the plan. From here on its format is known at compile time.
+    pub(crate) fn run<Q: Queue, H: HostProvider, N>(
+        &self,
+        plan: FeedPlan,
+        builder: WorkerBuilder<Q, H>,
+        worker: PortWorker,
+        frames: Frames,
+        nodes: impl FnOnce(HostStackConfig, &Host, &Scope) -> N,
+    ) -> Result<WorkerResult, Error>
+    where
+        N: Node<Feed<MoldItch50>> + Node<Feed<IexTops>> + Node<Feed<IexDeep>> + Node<Feed<CboePitch>>,
+    {
+        match plan.format {
+            Format::MoldItch50 | Format::Itch50File => {
+                self.feed::<MoldItch50, _, _, _>(&plan, builder, worker, frames, nodes)
+            }
+            Format::IexTops => self.feed::<IexTops, _, _, _>(&plan, builder, worker, frames, nodes),
+            Format::IexDeep => self.feed::<IexDeep, _, _, _>(&plan, builder, worker, frames, nodes),
+            Format::CboePitch => self.feed::<CboePitch, _, _, _>(&plan, builder, worker, frames, nodes),
+        }
+    }
+
+    /// The worker with the memory of its feed, from its first poll to its results.
+    fn feed<P: Protocol, Q: Queue, H: HostProvider, N: Node<Feed<P>>>(
+        &self,
+        plan: &FeedPlan,
+        builder: WorkerBuilder<Q, H>,
+        worker: PortWorker,
+        frames: Frames,
+        nodes: impl FnOnce(HostStackConfig, &Host, &Scope) -> N,
+    ) -> Result<WorkerResult, Error> {
+        let (mut clock, scope) = (MonotonicClock::start(), worker.scope());
+        let sampler = Sampler::new(clock, plan.worker.latency_every);
+        let intake = |queue| StampingQueue::new(queue, frames.count_max, clock, sampler.received());
+        let builder = sized(builder.wrap_queue(intake), plan);
+        let sizing = builder.sizing();
+        let feed = Feed::<P>::new(feed_config::<P>(plan, frames.clock), sampler, &scope);
+        let built = builder.build_with(feed, &scope, nodes).map_err(Error::failed)?;
+        if let Some(fallback) = built.pool().region().mapping().and_then(|mapping| mapping.fallback()) {
+            self.report(Event::Notice(fallback.to_string()));
+        }
+        let mut outline = NodeTree::new();
+        Node::<Feed<P>>::outline(built.pipeline(), &mut outline);
+        let mut running = worker.start(built, &mut clock).map_err(Error::failed)?;
+        self.report(Event::Built(format!("{outline}{sizing}")));
+        let started = clock.now();
+        if let Some(ready) = frames.ready {
+            // The first poll activates the steering rules, and reports the groups.
+            running.worker().poll_once(clock.now());
+            self.report(Event::Ready(ready));
+        }
+        let ended = running.run(&mut clock);
+        let seconds = clock.now().since(started).as_secs_f64();
+        let worker = running.finish(&mut clock);
+        let (kept, without_reason) = (worker.kept() as u64, worker.pool().drops_without_reason());
+        Ok(WorkerResult { ended, seconds, kept, without_reason, tally: worker.app().tally(plan.tops) })
+    }
+}
+
+/// A builder with the sizes of the plan.
+fn sized<Q: Queue, H: HostProvider>(builder: WorkerBuilder<Q, H>, plan: &FeedPlan) -> WorkerBuilder<Q, H> {
+    let channels = plan.channels_max().max(4);
+    let mut builder = builder.sockets(socket_capacity(plan)).burst_len(plan.worker.burst_len).held_as(
+        "arbitration",
+        channels * (plan.window.packets + 1 + DOUBTS_MAX),
+        "packets behind a hole or that wait for a witness, four channels at one time",
+    );
+    if let Some(count) = plan.worker.buffers {
+        builder = builder.buffers(count);
+    }
+    if plan.worker.require_hugepages { builder.require_hugepages() } else { builder }
+}
+
+pub(crate) fn feed_config<P: Protocol>(plan: &FeedPlan, clock: ArrivalClock) -> FeedConfig {
+    let capacity = plan.capacity.over(P::capacity());
+    // The first fits: memory was checked before it was allocated.
+    let learned_max = match clock {
+        ArrivalClock::Recorded if plan.sets.is_empty() => memory::room_for(P::memory(capacity)).max(1),
+        _ => 0,
+    };
+    FeedConfig {
+        policy: plan.policy,
+        window: plan.window,
+        capacity,
+        clock,
+        sets: plan.sets.clone(),
+        groups: plan.groups.clone(),
+        learned_max,
+    }
+}
+
+/// As many groups as a feed has, and as many senders as are named.
+fn socket_capacity(plan: &FeedPlan) -> SocketCapacity {
+    let usual = SocketCapacity::default();
+    let senders = plan.sets.iter().flat_map(|set| &set.lines).map(|line| line.senders.len()).sum();
+    SocketCapacity { sources: usual.sources.max(senders), ..usual }
 }
 
 #[cfg(test)]

@@ -32,9 +32,9 @@ const BEGINNING_LEN: u64 = 8_192;
 
 /// The kind of a file, by its beginning.
 #[derive(Debug)]
-enum Looks {
+enum FileKind {
     /// A capture.
-    Capture(Survey),
+    Capture(CaptureContents),
     /// A file of ITCH messages.
     ItchFile,
     /// Something else, or unreadable.
@@ -43,7 +43,7 @@ enum Looks {
 
 /// The contents of a capture's first packets.
 #[derive(Debug, Default)]
-struct Survey {
+struct CaptureContents {
     frames: u64,
     /// Datagrams to each group.
     groups: BTreeMap<SocketAddrV4, u64>,
@@ -51,7 +51,7 @@ struct Survey {
     decodes: [u64; 4],
 }
 
-/// The formats that captures hold, in the order of [`Survey::decodes`].
+/// The formats that captures hold, in the order of [`CaptureContents::decodes`].
 const CAPTURED: [Format; 4] = [Format::MoldItch50, Format::IexTops, Format::IexDeep, Format::CboePitch];
 
 /// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it
@@ -63,22 +63,22 @@ pub fn check(plan: &ReplayPlan) -> Result<(), Error> {
     }
     let file = plan.input.display();
     let refused = match (look(&plan.input), plan.feed.format) {
-        (Looks::Capture(survey), Format::Itch50File) => {
+        (FileKind::Capture(survey), Format::Itch50File) => {
             format!("{file} is a capture and not a plain file of messages; {}", survey.advice())
         }
-        (Looks::Capture(survey), format) if survey.contradicts(format) => {
+        (FileKind::Capture(survey), format) if survey.contradicts(format) => {
             format!(
                 "{file} does not hold {format}: no packet of its first {} decodes; {}",
                 survey.frames,
                 survey.advice()
             )
         }
-        (Looks::ItchFile, format) if format != Format::Itch50File => {
+        (FileKind::ItchFile, format) if format != Format::Itch50File => {
             format!(
                 "{file} is not a capture: it looks like a plain file of ITCH 5.0 messages, so use --format itch50-file"
             )
         }
-        (Looks::Other, Format::Itch50File) => format!(
+        (FileKind::Other, Format::Itch50File) => format!(
             "{file} is not a file of ITCH 5.0 messages: its beginning is not a two-byte length and a message of that \
              length; give a BinaryFILE as Nasdaq publishes them, plain or gzip"
         ),
@@ -91,8 +91,8 @@ pub fn check(plan: &ReplayPlan) -> Result<(), Error> {
 pub fn explain(plan: &ReplayPlan) -> String {
     let (file, format) = (plan.input.display(), plan.feed.format);
     let survey = match look(&plan.input) {
-        Looks::Capture(survey) => survey,
-        Looks::ItchFile | Looks::Other => return format!("{file} holds no packet of {format}"),
+        FileKind::Capture(survey) => survey,
+        FileKind::ItchFile | FileKind::Other => return format!("{file} holds no packet of {format}"),
     };
     if survey.frames == 0 {
         return format!("{file} holds no packets: give a capture with traffic in it");
@@ -109,8 +109,8 @@ pub fn explain(plan: &ReplayPlan) -> String {
     format!("{file} does not hold {format}: no packet decodes; {}", survey.advice())
 }
 
-impl Survey {
-    /// Nothing decodes as `format`, and something does as another.
+impl CaptureContents {
+    /// No packet decodes as `format`, but some decode as another format.
     fn contradicts(&self, format: Format) -> bool {
         CAPTURED.contains(&format) && !self.holds(format) && self.decodes.iter().any(|&count| count > 0)
     }
@@ -167,19 +167,19 @@ impl Survey {
     }
 }
 
-fn look(path: &Path) -> Looks {
+fn look(path: &Path) -> FileKind {
     match Reader::open(path) {
         Ok(mut reader) => {
-            let mut survey = Survey::default();
+            let mut survey = CaptureContents::default();
             while survey.frames < FRAMES_MAX
                 && let Ok(Some(record)) = reader.next()
             {
                 survey.look_at(record.bytes);
             }
-            Looks::Capture(survey)
+            FileKind::Capture(survey)
         }
-        Err(error) if matches!(error.problem(), Problem::NotACapture(_)) && is_itch_file(path) => Looks::ItchFile,
-        Err(_) => Looks::Other,
+        Err(error) if matches!(error.problem(), Problem::NotACapture(_)) && is_itch_file(path) => FileKind::ItchFile,
+        Err(_) => FileKind::Other,
     }
 }
 
@@ -211,7 +211,7 @@ fn is_itch_file(path: &Path) -> bool {
     }
     if beginning.starts_with(&[0x1f, 0x8b]) {
         let mut inflated = Vec::new();
-        // The gzip stream is cut off, and what was inflated by then is used.
+        // The gzip stream is cut off; the part that was inflated is used.
         let _ = MultiGzDecoder::new(&beginning[..]).take(BEGINNING_LEN).read_to_end(&mut inflated);
         beginning = inflated;
     }

@@ -16,9 +16,9 @@ use crate::report::{Core, newly_met};
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters in shared memory; in private memory, with a notice, where that is impossible.
-pub(crate) fn counters(tell: &mut impl FnMut(Event)) -> Arc<Block> {
+pub(crate) fn counters(report: &mut impl FnMut(Event)) -> Arc<Block> {
     Arc::new(Block::create("feed-handler").unwrap_or_else(|error| {
-        tell(Event::Notice(format!("{error}; counting in private memory instead: wirepath stats will not see it")));
+        report(Event::Notice(format!("{error}; counting in private memory instead: wirepath stats will not see it")));
         Block::heap()
     }))
 }
@@ -41,10 +41,10 @@ pub(crate) fn core(placement: Placement, idx: usize, count: usize) -> Core {
 /// dropped its sender. Stops them after `duration`, counted from the moment when the first was
 /// ready.
 pub(crate) fn watch(
-    heard: &Receiver<Event>,
+    events_of_worker: &Receiver<Event>,
     block: &Block,
     (duration, stop): (Option<Duration>, &StopFlag),
-    tell: &mut impl FnMut(Event),
+    report: &mut impl FnMut(Event),
 ) {
     let mut before = block.snapshot();
     let started = before.taken;
@@ -52,12 +52,12 @@ pub(crate) fn watch(
     let mut deadline: Option<Instant> = None;
     loop {
         let until = deadline.map_or(next, |deadline| deadline.min(next));
-        match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match events_of_worker.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(event) => {
                 if matches!(event, Event::Ready(_)) {
                     deadline = deadline.or_else(|| Some(Instant::now() + duration?));
                 }
-                tell(event);
+                report(event);
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
@@ -68,8 +68,8 @@ pub(crate) fn watch(
                 if next <= Instant::now() {
                     next += PROGRESS_PERIOD;
                     let now = block.snapshot();
-                    tell(Event::Progress(Progress::between(&before, &now, now.taken.duration_since(started))));
-                    newly_met(&before, &now).into_iter().for_each(|sentence| tell(Event::Notice(sentence)));
+                    report(Event::Progress(Progress::between(&before, &now, now.taken.duration_since(started))));
+                    newly_met(&before, &now).into_iter().for_each(|sentence| report(Event::Notice(sentence)));
                     before = now;
                 }
             }

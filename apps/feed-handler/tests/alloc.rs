@@ -55,8 +55,8 @@ fn packets_and_forged_channels_cost_no_allocation() {
     assert_eq!(long, short);
 }
 
-/// Allocations of the worker's thread in a day of ten packets, with two forged ones of each of so
-/// many other channels in it.
+/// Allocations of the worker's thread in a day of ten packets, which contains two forged packets
+/// for each of `channels` other channels.
 fn allocations_with_forged(channels: u32) -> u64 {
     let directory = tempdir().unwrap();
     let (file, config) = (directory.path().join("day.pcap"), directory.path().join("day.toml"));

@@ -40,7 +40,7 @@ impl Bench {
     }
 }
 
-/// Replays `file` and expects this exit code, one sentence with all of `says`, and nothing on
+/// Replays `file`; expects this exit code, one sentence that contains all of `says`, and no
 /// standard output.
 fn refused(file: &Path, flags: &[&str], code: i32, says: &[&str]) {
     let mut arguments = vec!["replay", file.to_str().unwrap(), "--quiet"];

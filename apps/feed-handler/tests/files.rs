@@ -66,7 +66,7 @@ fn message_of_unknown_type_is_counted_and_one_that_fits_no_frame_is_dropped_by_n
 #[test]
 fn losses_are_gaps_of_the_published_session() {
     let summary = replay_bytes(&events(2_000), &["--fault-loss", "10%"]);
-    // Two messages a packet, as they are a millisecond apart.
+    // Each packet has two messages, because they are a millisecond apart.
     let lost = summary["drops"]["fault.rx.loss"].as_u64().unwrap();
     assert!(lost > 50 && summary["missing"].as_u64().unwrap() >= 2 * (lost - 1), "{summary}");
 }

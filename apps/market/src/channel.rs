@@ -25,15 +25,15 @@ use crate::sequence::{DOUBTS_MAX, Gap, Policy};
 pub struct AbConfig {
     /// Lines that carry it. By default 2.
     pub lines: usize,
-    /// Its number in the packets (an IEX channel, a Cboe unit): packets of others on the same group
-    /// are refused. By default `None`: the group carries this channel only.
+    /// Its number in the packets (an IEX channel, a Cboe unit): packets of other channels on the
+    /// same group are refused. By default `None`: the group carries this channel only.
     pub number: Option<u32>,
     /// Where its numbers begin, and what counts as a restart. By default at 1, see [`Policy`].
     pub policy: Policy,
     /// How long a hole may stay open. By default 64 packets and one millisecond.
     pub window: Window,
     /// The longest packet that can wait, in bytes: its memory is allocated at the start for each
-    /// packet of the window. A longer one that arrives in order is accepted as well; behind a hole
+    /// packet of the window. A longer packet that arrives in order is accepted too; behind a hole
     /// it is lost unless it comes again. By default 1,472, the UDP payload of an Ethernet frame
     /// without jumbo.
     pub packet_len_max: usize,
@@ -48,7 +48,8 @@ impl Default for AbConfig {
 
 /// The receiver of a channel's messages and events. Only messages must be handled.
 pub trait ChannelHandler {
-    /// The next message, by its number; 0 where it has none. Each is delivered once, in order.
+    /// The next message, with its number; 0 where it has no number. Each message is delivered once,
+    /// in order.
     fn on_message(&mut self, seq: u64, message: &[u8]);
 
     /// No line brought these numbers in time: state built from the messages may be wrong from here
@@ -124,8 +125,8 @@ impl<F: Framing> AbChannel<F> {
     /// A channel without a packet yet.
     pub fn new(config: AbConfig) -> Self {
         let AbConfig { lines, number, policy, window, packet_len_max } = config;
-        // Behind a hole, the packet that makes the window overflow, and those that wait for a
-        // witness with the one they push out.
+        // Behind a hole: the packets of the window, the one that makes it overflow, and those that
+        // wait for a witness, with the one that they displace.
         let waiting = window.packets + 1 + DOUBTS_MAX + 1;
         Self {
             arbiter: Arbiter::new(lines, policy, window),
@@ -137,9 +138,9 @@ impl<F: Framing> AbChannel<F> {
     }
 
     /// Takes the packet that `line` brought at `now_ns`, and passes the next messages to `handler`.
-    /// A malformed one, or one of another channel, is counted and changes nothing. A packet in
-    /// order costs its check, some compares and its messages; the slower line's copy only the check
-    /// and a compare; one that must wait also a copy.
+    /// A malformed packet, or one of another channel, is counted and changes nothing. A packet in
+    /// order costs its check, some compares and its messages; the slower line's copy costs only the
+    /// check and a compare; a packet that must wait also costs a copy.
     ///
     /// Panics where the channel has no such line.
     #[inline]
@@ -161,8 +162,8 @@ impl<F: Framing> AbChannel<F> {
         self.drain(now_ns, handler);
     }
 
-    /// Gives up a hole that has timed out: call it once per turn, also when nothing arrives. One
-    /// compare where there is none.
+    /// Gives up a hole that has timed out: call it once per turn, even when no packet arrives.
+    /// Costs one compare where there is no hole.
     #[inline]
     pub fn tick(&mut self, now_ns: u64, handler: &mut impl ChannelHandler) {
         if self.arbiter.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {

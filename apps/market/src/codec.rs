@@ -139,7 +139,7 @@ macro_rules! layouts {
         )]
         #[repr(C)]
         pub struct $name {
-            /// What all messages begin with.
+            /// The beginning of all messages.
             pub head: $head,
             $($(#[$field_doc])* pub $field: $field_type,)*
         }

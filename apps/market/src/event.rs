@@ -5,9 +5,9 @@
 //! PITCH, since 1970 for IEX.
 //!
 //! The layouts are fixed (`repr(C)`): narrow fields in the first eight bytes, then the time, then
-//! wide fields, so that most fields of all events have the same offsets. Without it the compiler
-//! puts a byte of one event where another has a part of a price, and has to repack both where the
-//! arms of a decoder join.
+//! wide fields, so that most fields of all events have the same offsets. With other layouts the
+//! compiler puts a byte of one event where another event has a part of a price, and has to repack
+//! both where the arms of a decoder join.
 
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
 
@@ -166,7 +166,7 @@ pub struct Trade {
     pub trade: u64,
     /// The instrument.
     pub symbol: Symbol,
-    /// Shares; 64 bits, as a cross prints whole auctions.
+    /// Shares; 64 bits, because a cross prints whole auctions.
     pub qty: u64,
 }
 

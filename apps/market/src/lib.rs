@@ -65,7 +65,7 @@ pub use arbitration::{
 pub use book::{BookCounts, BookIdx, Books, Capacity, Change, LevelBooks, OrderBooks, Quotes, TopOfBook};
 pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
 pub use codec::{Codec, MessageCounts, MessageError};
-pub use rerequest::{Ask, AskCounts, Patience, Rerequester, Step};
+pub use rerequest::{RerequestCounts, RerequestRange, RerequestStep, Rerequester, RetryPolicy};
 pub use sequence::{
     Action, ChannelKey, Channels, DOUBTS_MAX, First, Gap, Policy, Sequence, SequenceCounts, SequenceVerdict,
 };

@@ -6,8 +6,8 @@ use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::framing::{Framing, PacketWriter};
 use market::itch50::{AddOrder, Head, Itch50, Message, OrderDelete};
 use market::{
-    Arbiter, Books, Codec, Line, Locate, MessageCounts, OrderBooks, Output, Patience, Rerequester, Slots, Step, Symbol,
-    Window,
+    Arbiter, Books, Codec, Line, Locate, MessageCounts, OrderBooks, Output, RerequestStep, Rerequester, RetryPolicy,
+    Slots, Symbol, Window,
 };
 use market::{Capacity, Fate, Policy};
 
@@ -51,14 +51,14 @@ impl Handler {
         while let Some(step) = self.rerequester.poll(self.arbiter.missing(), now_ns) {
             match step {
                 // The server ignores each third request.
-                Step::Ask(ask) if !(ask.seq / 2).is_multiple_of(3) => {
+                RerequestStep::Request(ask) if !(ask.seq / 2).is_multiple_of(3) => {
                     let answer = packet(ask.seq, &mut out);
                     let fate = self.arbiter.offer_answer(&MoldUdp64::parse(answer).unwrap().header);
-                    self.rerequester.heard();
+                    self.rerequester.answer_received();
                     self.take(fate, answer, now_ns);
                 }
-                Step::Ask(_) => {}
-                Step::GiveUp(_) => self.arbiter.give_up(),
+                RerequestStep::Request(_) => {}
+                RerequestStep::GiveUp(_) => self.arbiter.give_up(),
             }
         }
     }
@@ -103,7 +103,12 @@ impl Handler {
 fn a_hundred_thousand_packets_on_two_lines_allocate_nothing() {
     let mut handler = Handler {
         arbiter: Arbiter::new(2, Policy::default(), Window { packets: 8, wait_ns: 1_000 }),
-        rerequester: Rerequester::new(Patience { delay_ns: 400, timeout_ns: 100, attempts: 2, ..Patience::default() }),
+        rerequester: Rerequester::new(RetryPolicy {
+            delay_ns: 400,
+            timeout_ns: 100,
+            attempts: 2,
+            ..RetryPolicy::default()
+        }),
         slots: Slots::new(17, 256),
         counts: MessageCounts::new(),
         books: OrderBooks::new(Capacity { books: 4, orders: 64, levels: 64 }),

@@ -1,5 +1,5 @@
-//! `wirepath guard`: waits while a process runs, and resets the TCP connections that it leaves open
-//! when it dies.
+//! `wirepath guard`: waits while a process runs, and when the process dies, resets the TCP
+//! connections that it leaves open.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use wirepath::worker::guard::{Guardian, Target};
 /// Waits for a process to end, however it ends, and resets the TCP connections that it left open.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The process: its number, or the name of its application. Not needed where only one has
-    /// connections to be guarded
+    /// The process: its number, or the name of its application. Not needed where only one process
+    /// has connections to guard
     #[arg(value_name = "PID|NAME")]
     process: Option<String>,
-    /// Where its shared files are, if neither in WIREPATH_SHM nor in /dev/shm/wirepath
+    /// The directory of its shared files, if neither WIREPATH_SHM nor /dev/shm/wirepath
     #[arg(long, value_name = "DIRECTORY", alias = "run-dir")]
     dir: Option<PathBuf>,
 }

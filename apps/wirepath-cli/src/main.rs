@@ -9,7 +9,10 @@ mod interface;
 #[allow(unsafe_code)]
 mod namespace;
 mod ping;
+mod program;
 mod root;
+mod run;
+mod sockets;
 mod stats;
 
 use std::error::Error;
@@ -34,6 +37,8 @@ enum Command {
     Doctor(doctor::Options),
     Guard(guard::Options),
     Ping(ping::Options),
+    Run(run::Options),
+    Sockets(sockets::Options),
     Stats(stats::Options),
 }
 
@@ -45,6 +50,8 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Guard(options) => guard::run(&options),
         Command::Ping(options) => ping::run(&options),
+        Command::Run(options) => run::run(&options),
+        Command::Sockets(options) => sockets::run(&options),
         Command::Stats(options) => stats::run(&options),
     };
     match done {

@@ -10,8 +10,8 @@ use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::{io, thread};
 
-/// Runs `act` in the network namespace of process `pid`: where that is ours on this thread, else on
-/// one that enters it.
+/// Runs `act` in the network namespace of process `pid`: on this thread if it is in that namespace,
+/// otherwise on a thread that enters it.
 ///
 /// # Errors
 /// The process is gone, or this user may not inspect it or enter its namespace.

@@ -17,7 +17,7 @@ use wirepath::device::pcap::Reader;
 use wirepath::device::tap::{TapConfig, TapDevice, TapRx, TapTx};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{Burst, Mbuf, Pool};
-use wirepath::pipeline::{Cx, EgressConfig, Node, Outline};
+use wirepath::pipeline::{Cx, EgressConfig, Node, NodeTree};
 use wirepath::proto::{Host, HostConfig, InterfaceId, SocketCapacity, UdpSockets};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::wire::ethernet::{EthernetFields, EthernetHeader};
@@ -68,10 +68,10 @@ impl Node<()> for Echo {
         0
     }
 
-    fn outline(&self, _outline: &mut Outline) {}
+    fn outline(&self, _outline: &mut NodeTree) {}
 }
 
-/// Not a test of its own: the second process of those below, which runs this until it is told to
+/// Not a separate test: the second process of the tests below, which runs this until it is told to
 /// quit or is killed.
 #[test]
 fn child_sends_back_what_arrives() {
@@ -160,7 +160,7 @@ impl Wire {
     }
 
     fn wait_until_quiet(&mut self) {
-        while self.worker.rx().is_heard() {
+        while self.worker.rx().has_listener() {
             self.turn();
             thread::sleep(Duration::from_millis(1));
         }

@@ -1,5 +1,5 @@
 //! The messages of `wirepath guard` where there is no process to guard.
-//! `tests/tests/live_guard*.rs` test its work.
+//! `tests/tests/live/guard` tests its work.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::os::unix::fs::MetadataExt;

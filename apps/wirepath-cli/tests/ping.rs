@@ -17,7 +17,7 @@ const WIREPATH: &str = env!("CARGO_BIN_EXE_wirepath");
 /// A neighbor that does not exist.
 const NOBODY: &str = "10.9.0.77";
 /// The options of every ping by an address of our own.
-const OWN: [&str; 4] = ["--via", NEAR, "--own", "10.9.0.1/24"];
+const OWN: [&str; 4] = ["--via", NEAR, "--local", "10.9.0.1/24"];
 /// Fast, with a timeout for a machine whose cores are busy.
 const BRISK: [&str; 4] = ["--interval", "5ms", "--timeout", "5s"];
 
@@ -153,9 +153,9 @@ fn share(wire: &Wire) {
 fn bad_command_line_is_a_sentence_and_exit_2() {
     for (arguments, says) in [
         (&["10.0.0.1", "--via", "eth9"][..], "ICMP answers go to the kernel"),
-        (&["10.0.0.1", "--own", "10.0.0.9/24"], "name it with --via"),
+        (&["10.0.0.1", "--local", "10.0.0.9/24"], "name it with --via"),
         (&["10.0.0.1", "--udp", "7", "--compare"], "name it with --via"),
-        (&["10.0.0.1", "--via", "eth9", "--own", "10.0.0.9"], "length of its network's prefix"),
+        (&["10.0.0.1", "--via", "eth9", "--local", "10.0.0.9"], "length of its network's prefix"),
         (&["10.0.0.1", "--size", "7"], "8 to 65507 bytes"),
         (&["10.0.0.1", "--interval", "5m"], "units are ns, us, ms and s"),
         (&["10.0.0.1", "--interval", "1s", "--flood"], "cannot be used with"),
@@ -184,7 +184,7 @@ fn way_that_is_not_there_is_a_sentence_and_exit_1() {
     failed(&[&["10.9.0.1"], &OWN[..]].concat(), "is this host itself");
     failed(&["172.16.0.1", "--count", "1"], "the kernel has no route to 172.16.0.1");
     share(&wire);
-    failed(&[&["10.9.0.2"], &OWN[..]].concat(), "leave --own away");
+    failed(&[&["10.9.0.2"], &OWN[..]].concat(), "leave --local away");
     failed(&["10.9.0.2", "--udp", "7", "--via", NEAR, "--size", "1473"], "take --size 1472 or less");
 }
 

@@ -39,7 +39,7 @@ fn counting(directory: &Path, app: &str, frames: u64) -> (Block, Counter) {
     (block, rx_frames)
 }
 
-/// Not a test of its own: the second process of those below, which runs this until it is killed.
+/// Not a separate test: the second process of the tests below, which runs this until it is killed.
 #[test]
 fn child_counts_until_killed() {
     let Some(directory) = std::env::var_os("WIREPATH_TEST_CHILD") else { return };
@@ -210,8 +210,8 @@ fn watch_goes_on_until_the_process_ends() {
     assert_eq!(watch.wait().unwrap().code(), Some(1));
 }
 
-/// The user who starts a program with file capabilities or setuid chooses its environment, and must
-/// not choose where it reads and writes.
+/// The user who starts a program with file capabilities or setuid chooses its environment, but must
+/// not choose the files that it reads and writes.
 #[test]
 fn program_whose_file_gives_it_rights_does_not_ask_the_environment() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -223,7 +223,7 @@ fn program_whose_file_gives_it_rights_does_not_ask_the_environment() {
     }
     let _block = Block::create_in(directory.path(), "chosen-by-somebody", Capacity::default()).unwrap();
     let program = directory.path().join("wirepath");
-    fs::copy(env!("CARGO_BIN_EXE_wirepath"), &program).unwrap();
+    wirepath_tests::programs::copy(env!("CARGO_BIN_EXE_wirepath"), &program);
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let shows = |mode| {
         fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();

@@ -17,7 +17,7 @@ use wirepath_tests::netns::Namespace;
 
 const CHILD: &str = "WIREPATH_TEST_CHILD";
 
-/// Not a test of its own: the process that has a queue of `port0` until it is killed.
+/// Not a separate test: the process that owns a queue of `port0` until it is killed.
 #[test]
 fn child_has_a_queue_until_killed() {
     let Some(directory) = std::env::var_os(CHILD) else { return };

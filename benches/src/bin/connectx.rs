@@ -85,7 +85,7 @@ fn play<S: Send, R: Receive>(mut rig: Rig<S, R>, rounds: usize, round: impl Fn(&
     println!("allocations {}", allocations::count() - before);
 }
 
-/// Samples of both drivers in turns, each on rings of its own in the same NICs.
+/// Samples of both drivers in turns, each on its own rings in the same NICs.
 fn times(rounds: usize) -> Result<(), Error> {
     let (mut libmlx5, mut ours) = (libmlx5()?, ours(Wish::Usual)?);
     let mut samples = ["libmlx5-rx", "libmlx5-tx", "rx", "tx"].map(|path| (path, Vec::new()));

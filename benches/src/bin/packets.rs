@@ -15,6 +15,7 @@ use wirepath_benches::live::reflector::Lockstep;
 use wirepath_benches::measure::outside::between_marks;
 use wirepath_benches::mlx5::{Cqes, Posting, Rings, SendRings};
 use wirepath_benches::receiver::{ROUND, Receiver, Reception};
+use wirepath_benches::sockets::{OwnExchange, OwnReception, SocketExchange, SocketReception};
 use wirepath_benches::tcp::crowd::{self, Crowd};
 use wirepath_benches::tcp::flood::{self, Flood};
 use wirepath_benches::tcp::orders::{self, BATCH, Mlx5Orders, Orders};
@@ -24,7 +25,7 @@ use wirepath_benches::tcp::{Checksums, SEGMENT_LEN};
 const PATHS: &str = "udp, udp-verified, udp-1000, udp-burst-1, idle, forward, forward-live, mlx5-rx, mlx5-rx-full, \
     mlx5-rx-compressed, mlx5-tx, mlx5-tx-frames, mlx5-tx-multi, mlx5-tx-multi-frames, mlx5-tx-urgent, mlx5-tx-reap, \
     mlx5-tx-multi-reap, tcp-fire, mlx5-fire, mlx5-fire-preposted, mlx5-prepost, tcp-bulk, tcp-bulk-unchecked, tcp-bulk-cut, tcp-bulk-cut-unchecked, tcp-round-trip, \
-    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, feed-1, feed-500, feed-idle-500";
+    tcp-flood, tcp-flood-none, tcp-crowd-CONNECTIONS, host-udp, sockets-udp, host-tcp, sockets-tcp, feed-1, feed-500, feed-idle-500";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -64,6 +65,10 @@ fn main() -> ExitCode {
         "tcp-round-trip" => tcp_round_trips(rounds),
         "tcp-flood" => tcp_flood(true, rounds),
         "tcp-flood-none" => tcp_flood(false, rounds),
+        "host-udp" => host_udp(rounds),
+        "sockets-udp" => sockets_udp(rounds),
+        "host-tcp" => host_tcp(rounds),
+        "sockets-tcp" => sockets_tcp(rounds),
         "forward-live" => {
             if let Err(why) = forward_live(rounds) {
                 eprintln!("packets: {why}");
@@ -189,7 +194,7 @@ fn mlx5_fire(before: fn(&mut Template, &mut Cx<'_>), fire: fn(&mut Template, &mu
     }
 }
 
-/// Over AF_XDP, in namespaces of its own; as root.
+/// Over AF_XDP, in new namespaces; needs root.
 fn forward_live(rounds: usize) -> Result<(), String> {
     Lockstep::run(|lockstep| {
         between_marks(|| {
@@ -216,7 +221,7 @@ fn tcp_round_trips(rounds: usize) {
     measured_tcp_round_trips(&mut pair, rounds * ROUND);
 }
 
-/// Half bursts of full segments, with as many SYNs from random sources before them or without. The
+/// Half bursts of full segments, with or without as many SYNs from random sources before them. The
 /// difference is the flood's cost.
 fn tcp_flood(is_flooded: bool, rounds: usize) {
     let mut flood = Flood::new();
@@ -226,6 +231,40 @@ fn tcp_flood(is_flooded: bool, rounds: usize) {
         }
         measured_tcp_flood(&mut flood);
     }
+}
+
+/// Datagrams to an app of a host; beside it [`sockets_udp`].
+fn host_udp(rounds: usize) {
+    let mut reception = OwnReception::new();
+    for _ in 0..rounds {
+        reception.feed();
+        measured_host_udp(&mut reception);
+    }
+    assert_eq!(reception.heard(), (rounds * ROUND) as u64, "a datagram was not heard");
+}
+
+/// Datagrams to a socket, a call for each.
+fn sockets_udp(rounds: usize) {
+    let mut reception = SocketReception::new();
+    for _ in 0..rounds {
+        reception.feed();
+        measured_sockets_udp(&mut reception);
+    }
+    assert_eq!(reception.heard, (rounds * ROUND) as u64, "a datagram was not heard");
+}
+
+/// Both ends; a packet is a request and its response. Beside it [`sockets_tcp`].
+fn host_tcp(rounds: usize) {
+    let mut pair = OwnExchange::new();
+    (0..100).for_each(|_| pair.exchange());
+    measured_host_tcp(&mut pair, rounds * ROUND);
+}
+
+/// The same by sockets: four calls.
+fn sockets_tcp(rounds: usize) {
+    let mut pair = SocketExchange::new();
+    (0..100).for_each(|_| pair.exchange());
+    measured_sockets_tcp(&mut pair, rounds * ROUND);
 }
 
 /// The server alone.
@@ -257,6 +296,26 @@ fn measured_tcp_flood(flood: &mut Flood) {
 #[inline(never)]
 fn measured_tcp_crowd(crowd: &mut Crowd) {
     crowd.receive_batch();
+}
+
+#[inline(never)]
+fn measured_host_udp(reception: &mut OwnReception) {
+    reception.drain();
+}
+
+#[inline(never)]
+fn measured_sockets_udp(reception: &mut SocketReception) {
+    reception.drain();
+}
+
+#[inline(never)]
+fn measured_host_tcp(pair: &mut OwnExchange, count: usize) {
+    (0..count).for_each(|_| pair.exchange());
+}
+
+#[inline(never)]
+fn measured_sockets_tcp(pair: &mut SocketExchange, count: usize) {
+    (0..count).for_each(|_| pair.exchange());
 }
 
 #[inline(never)]

@@ -2,13 +2,13 @@
 //! measured. And the model's step.
 //!
 //! Invariants:
-//! 1. Requests and their entries lie in boxes, which stay where they are as long as the rings; they
-//!    name registered memory that the region keeps. The queue pair is the field before, and has no
-//!    other clone: it is dropped first.
+//! 1. Requests and their entries are in boxes, which do not move as long as the rings exist; they
+//!    name registered memory that the region keeps. The queue pair is the previous field and has no
+//!    other clone, so it is dropped first.
 //! 2. Requests are plain C data: zeroes are a valid value of each. The library reads them and does
 //!    not keep their addresses.
 //! 3. Only the library drives these rings: `rings` is never called.
-//! 4. What dlsym(3) finds under `softhca_step` is the preload library's function of that name and
+//! 4. The symbol `softhca_step` found by dlsym(3) is the preload library's function, with that
 //!    signature.
 
 use core::ffi::{c_int, c_void};

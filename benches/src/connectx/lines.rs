@@ -7,9 +7,9 @@ use std::process::Command;
 use super::{BURST, dpdk};
 use crate::measure::outside::{Missing, Subject, numbers};
 use crate::measure::sampling::{Samples, Spread};
-use crate::measure::table::{Found, Line};
+use crate::measure::table::{DemuxMatch, Line};
 
-/// Measures, and passes each line on as soon as it is complete.
+/// Measures, and passes on each line as soon as it is complete.
 pub struct Lines<'a> {
     /// Receives the lines.
     pub add: &'a mut dyn FnMut(Line),
@@ -111,17 +111,17 @@ impl Lines<'_> {
 /// Of [`ROUND`](crate::receiver::ROUND) packets each.
 const ROUNDS_OF_A_MILLION: &str = "4000";
 
-fn spread(samples: Result<Samples, Missing>) -> Found {
+fn spread(samples: Result<Samples, Missing>) -> DemuxMatch {
     samples?.spread()
 }
 
 /// The ratio of two counts.
-fn over(ours: &Found, theirs: &Found) -> Found {
+fn over(ours: &DemuxMatch, theirs: &DemuxMatch) -> DemuxMatch {
     let (ours, theirs) = (ours.as_ref().map_err(Clone::clone)?, theirs.as_ref().map_err(Clone::clone)?);
     Ok(Spread::exactly(ours.median / theirs.median))
 }
 
-fn count(subject: &Result<Subject, Missing>, path: &str) -> Found {
+fn count(subject: &Result<Subject, Missing>, path: &str) -> DemuxMatch {
     subject.as_ref().map_err(Clone::clone)?.instructions(path).map(Spread::exactly)
 }
 

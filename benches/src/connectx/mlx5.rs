@@ -19,7 +19,7 @@ pub enum Wish {
     Usual,
     /// Completions are compressed.
     Compressed,
-    /// Each frame has a WQE of its own.
+    /// Each frame has a separate WQE.
     SinglePacket,
 }
 
@@ -103,7 +103,7 @@ impl Receive for OurReceiver {
 }
 
 fn open(device: &str, wish: Wish) -> Result<Opened, Error> {
-    let when = |is_wanted| if is_wanted { Feature::Demanded } else { Feature::Off };
+    let when = |is_wanted| if is_wanted { Feature::Required } else { Feature::Off };
     let config = Mlx5Config {
         rx_ring_len: RING as u32,
         tx_ring_len: RING as u32,

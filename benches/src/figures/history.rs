@@ -1,5 +1,5 @@
-//! The history: a line of JSON for each run, oldest first. It is a file in the repository that
-//! people edit and merge, so each line is checked before it is used, and an error names its line.
+//! The history: a line of JSON for each run, oldest first. People edit and merge this file, so each
+//! line is checked before it is used, and an error names its line.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -48,7 +48,7 @@ pub struct Figure {
     /// A description of the figure. With `of` and `section` this is the figure's name, the same in
     /// each run.
     pub what: String,
-    /// Such as `ns`.
+    /// The unit, such as `ns`.
     pub unit: String,
     /// Half of the samples are below.
     pub median: f64,
@@ -97,7 +97,7 @@ impl History {
         }
     }
 
-    /// Parses its text. The error names the line and what is wrong with it, without control
+    /// Parses the history's text. The error names the line and the mistake, without control
     /// characters.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut runs = Vec::new();
@@ -119,8 +119,8 @@ impl History {
     }
 
     /// The latest figures of a section, each with the index of its run, in the order of the page:
-    /// that of the run that has most of them, then those that it lacks. Parts of a figure follow
-    /// it.
+    /// first those of the run that has most of them, in its order, then the figures that it lacks.
+    /// Parts of a figure follow the figure.
     pub(super) fn latest(&self, section: Section) -> Vec<(&Figure, usize)> {
         let of_run = |run: usize| {
             let figures = self.runs[run].figures.iter().filter(move |figure| figure.section == section);

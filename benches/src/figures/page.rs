@@ -112,7 +112,7 @@ fn wrapped(text: &str) -> String {
     lines
 }
 
-/// Three digits or so, and counts as they are.
+/// Rounds to about three digits; counts stay exact.
 pub(super) fn number(figure: f64) -> String {
     match figure {
         _ if figure.fract() == 0.0 => format!("{figure:.0}"),

@@ -1,5 +1,5 @@
 //! The plot of a section: a small chart for each promised figure, run by run, as SVG. Each machine
-//! is a line of its own, since times of two machines cannot be compared.
+//! has a separate line, because times of two machines cannot be compared.
 
 use core::fmt::Write;
 
@@ -21,7 +21,7 @@ const LETTERS: usize = 44;
 
 /// The picture; `None` where no promised figure was measured.
 pub(super) fn render(history: &History, section: Section) -> Option<String> {
-    // A line of something that must never happen, such as allocations, shows nothing.
+    // A line for something that must never happen, such as allocations, would show nothing.
     let is_charted = |figure: &Figure| figure.promise.is_some_and(|promise| promise.must > 0.0);
     let charts: Vec<_> = history.latest(section).into_iter().filter(|(figure, _)| is_charted(figure)).collect();
     if charts.is_empty() {

@@ -1,20 +1,21 @@
 //! An echo over a wire that loses frames both ways: a client sends, a server sends the bytes back,
-//! and the figure is the time from the first byte sent to the last one returned. Each of them is a
-//! kernel socket, or a worker of ours.
+//! and the figure is the time from the first byte sent to the last one returned. Each of the two is
+//! a kernel socket or a worker of ours.
 //!
 //! ```text
 //!  near: the client ── veth0 ═══ wire0 ─▶ mid: numgen random drop ◀─ wire1 ═══ veth1 ── far: the server
 //! ```
 //! Between them is a namespace that routes, and randomly drops frames that arrive at either of its
-//! interfaces: neither end is notified, as it would be of drops in its own egress, and both lose at
-//! the same rate. A drop at the interface of a worker would have no effect, as XDP comes before it.
-//! As in [`goodput`](super::goodput), a frame is a segment of an MTU: with TSO and GRO on, a kernel
-//! sends 2 MB as some forty frames instead of 1,400, and would lose correspondingly few.
+//! interfaces: so neither end is notified, as it would be of drops in its own egress, and both lose
+//! frames at the same rate. A drop at a worker's interface would have no effect, because XDP runs
+//! before it. As in [`goodput`](super::goodput), a frame is a segment of an MTU: with TSO and GRO a
+//! kernel would send 2 MB as some forty frames instead of 1,400, and would lose correspondingly
+//! few.
 //!
 //! Both ends run before other programs (SCHED_RR), and sleep for some microseconds while idle: a
-//! worker that spins would keep the core from the kernel's timers, which its peer needs. SYNs are
-//! not dropped: a handshake is not counted, and a repeated SYN takes a second (RFC 6298 2.1) in
-//! either stack.
+//! worker that spins would block the kernel's timers on that core, which its peer needs. SYNs are
+//! not dropped, because the handshake is not measured, and a repeated SYN takes a second
+//! (RFC 6298 2.1) in either stack.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -45,8 +46,7 @@ const ASKING_PORT: u16 = 7_001;
 /// Bytes passed to the socket at a time.
 const CHUNK_LEN: usize = 64 << 10;
 
-/// The router's ends: the one towards the near end, and the one towards the far one. It forwards
-/// for both.
+/// The router's ends: one towards the near end, and one towards the far end. It forwards for both.
 const MIDS: [End; 2] = [
     End { interface: "wire0", address: Ipv4Addr::new(10, 9, 1, 1), mac: MacAddr([2, 0, 0, 9, 1, 1]) },
     End { interface: "wire1", address: Ipv4Addr::new(10, 9, 1, 2), mac: MacAddr([2, 0, 0, 9, 1, 2]) },
@@ -78,7 +78,7 @@ struct LossyPair {
 }
 
 impl LossyPair {
-    /// Creates it: each way loses so many frames of a thousand.
+    /// Creates it: each direction loses `per_mille` frames of a thousand.
     fn new(per_mille: u32) -> Result<Self, String> {
         let (near, mid, far) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
         for (namespace, end, before) in [(&near, NEAR, MIDS[0]), (&far, FAR, MIDS[1])] {

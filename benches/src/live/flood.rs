@@ -66,7 +66,7 @@ pub fn open_socket(pair: &Pair, source: Source) -> Result<UdpSocket, String> {
     pair.near.run(open).map_err(|error| format!("the sender has no socket: {error}"))
 }
 
-/// A socket and what it sends.
+/// A socket and the data that it sends.
 pub struct Sender {
     socket: UdpSocket,
     batch: Batch,

@@ -4,11 +4,11 @@
 //!  near: the kernel's sender, or ours ── veth0 ═══ veth1 ──▶ numgen random drop ──▶ far: a kernel's socket
 //! ```
 //! *A loss is one frame of an MTU.* With TSO a kernel hands a veth up to 64 KB as one frame, and
-//! with GRO a receiver sees one: the rule would then take 45 segments at once from the kernel's
-//! sender, in a burst that no wire loses, and one from ours. So segmentation, GSO and GRO are off
-//! at both ends, for both senders: each frame is a segment of an MTU of 1500, and each is lost on
-//! its own. The kernel of the far end sees the same frames from either sender. Checksums keep their
-//! defaults, to the kernel's advantage: over veth it computes none, while we compute ours.
+//! with GRO a receiver sees one: then the loss rule would drop 45 segments at once of the kernel's
+//! sender, a burst that no wire loses, but one segment of ours. So segmentation, GSO and GRO are
+//! off at both ends, for both senders: each frame is a segment of an MTU of 1500, and each is lost
+//! on its own. The kernel of the far end sees the same frames from either sender. Checksums keep
+//! their defaults, to the kernel's advantage: over veth it computes none, while we compute ours.
 //!
 //! Sender and receiver run before other programs (SCHED_RR): a receiver that waits for its core
 //! delays its acknowledgments, and the figure would be the scheduler's.
@@ -66,14 +66,15 @@ pub struct Sent {
     pub duplicates: u64,
     /// Segments that the receiver's kernel dropped for lack of room. While its program reads,
     /// arriving segments wait in the socket's backlog, whose length is reset only when it has run
-    /// dry (`__release_sock`, net/core/sock.c): a sender that keeps up with a receiver on another
-    /// core for long enough fills it, and then loses segments on a wire without loss.
+    /// dry (`__release_sock`, net/core/sock.c): a sender that keeps up for long enough with a
+    /// receiver on another core fills the backlog, and then loses segments on a wire without loss.
     pub refused: u64,
     /// Frames, that is acknowledgments, dropped for lack of room at the sender's interface.
     pub unheard: u64,
 }
 
-/// Goodput in `window` where so many frames of a thousand are lost on their way to the receiver.
+/// Goodput in `window` where `per_mille` frames of a thousand are lost on their way to the
+/// receiver.
 ///
 /// # Errors
 /// Why it could not be measured.
@@ -141,10 +142,10 @@ fn receive(listener: &TcpListener, window: Duration) -> Result<f64, String> {
 
 fn accepted(listener: &TcpListener) -> Result<TcpStream, String> {
     /// The handshake may be lost as well, and then takes a second and more.
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
     listener.set_nonblocking(true).map_err(|error| error.to_string())?;
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TIMEOUT {
         if let Ok((stream, _)) = listener.accept() {
             return stream.set_nonblocking(false).map(|()| stream).map_err(|error| error.to_string());
         }

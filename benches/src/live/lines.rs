@@ -13,9 +13,9 @@ use super::{forwarding, testpmd};
 use crate::is_quick;
 use crate::measure::outside::Subject;
 use crate::measure::sampling::{Samples, Spread};
-use crate::measure::table::{Found, Line};
+use crate::measure::table::{DemuxMatch, Line};
 
-/// Measures, and passes each line on as soon as it is complete.
+/// Measures, and passes on each line as soon as it is complete.
 pub struct Live<'a> {
     /// Receives the lines.
     pub add: &'a mut dyn FnMut(Line),
@@ -177,13 +177,14 @@ impl Live<'_> {
         }
     }
 
-    /// An echo over a wire that loses much, both ways. Not among the others, as the kernel's take
-    /// minutes: ten in all. Where it loses more, an echo is shorter, so that who waits for timeouts
-    /// is at its end before [`echo::LIMIT`].
+    /// Echoes over a wire that loses many frames in both directions. They are separate because the
+    /// kernel's echoes take minutes: ten in all. With higher loss an echo is shorter, so that a
+    /// stack that waits for timeouts finishes before [`echo::LIMIT`].
     pub fn echoes(&mut self) {
         const CUBIC: Stack = Stack::Kernel("cubic");
         const RENO: Stack = Stack::Kernel("reno");
-        /// Client and server. What a kernel sends to ours takes as long as the kernel needs.
+        /// Client and server. Data that a kernel sends to our worker takes as long as the kernel's
+        /// sender needs.
         const CONTENDERS: [(Stack, Stack); 5] =
             [(Stack::Ours, Stack::Ours), (Stack::Ours, CUBIC), (CUBIC, Stack::Ours), (CUBIC, CUBIC), (RENO, RENO)];
         for (per_mille, kib, runs) in [(50, 2048, PAIRS), (100, 2048, 7), (200, 256, PAIRS), (300, 128, 5)] {
@@ -197,7 +198,7 @@ impl Live<'_> {
                 Err(why) => Err(why.clone()),
             };
             let [ours, to_kernel, of_kernel, cubic, reno] = [0, 1, 2, 3, 4].map(|idx| found(&|run| run[idx]));
-            let over = |contender: &Found, kernel: &Found| match (contender, kernel) {
+            let over = |contender: &DemuxMatch, kernel: &DemuxMatch| match (contender, kernel) {
                 (Ok(ours), Ok(kernel)) => Ok(Spread::exactly(ours.median / kernel.median)),
                 _ => contender.clone(),
             };
@@ -261,7 +262,7 @@ fn turns<T>(
 }
 
 /// Our figure, theirs, and their ratio, pair by pair.
-fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (Found, Found, Found) {
+fn apart<T>(found: &Runs<T>, figure: impl Fn(&T) -> f64) -> (DemuxMatch, DemuxMatch, DemuxMatch) {
     match found {
         Ok(runs) => {
             let (ours, theirs): (Samples, Samples) =
@@ -285,7 +286,7 @@ fn told<'a>(runs: impl Iterator<Item = &'a Sent> + Clone) -> String {
 }
 
 /// Allocations during a million forwarded frames, by a counting allocator.
-fn allocations_of_a_million() -> Found {
+fn allocations_of_a_million() -> DemuxMatch {
     Lockstep::run(|lockstep| {
         lockstep.round()?;
         let (before, mut frames) = (allocations::count(), 0);

@@ -29,10 +29,10 @@ const PAUSE: Duration = Duration::from_micros(250);
 /// A receiver's way of polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Habit {
-    /// Continuously, as a worker without other work. Its CPU time has no meaning.
+    /// Polls continuously, like a worker without other work. Its CPU time has no meaning.
     Spin,
-    /// Every quarter of a millisecond, until the ring is empty: a worker with other work. It keeps
-    /// its core meanwhile, so that no other program fills its caches.
+    /// Polls every quarter of a millisecond, until the ring is empty, like a worker with other
+    /// work. It keeps its core meanwhile, so that no other program fills its caches.
     Pause,
 }
 

@@ -61,7 +61,7 @@ pub struct Order {
     pub call: f64,
 }
 
-/// The times of `count` orders, each behind a burst of its own.
+/// The times of `count` orders, each after a separate burst.
 ///
 /// # Errors
 /// Why it could not be measured.

@@ -23,9 +23,9 @@ use wirepath::worker::{Parts, Worker};
 
 use super::pair::End;
 
-/// Frames that may wait, either way, unless set otherwise. Buffers of 2 KiB for so many stay in a
-/// core's L2 cache; those of the default's 2048 do not, and a copy into memory costs the kernel
-/// more than one into the cache.
+/// The most frames that wait in each direction, unless set otherwise. Their buffers of 2 KiB stay
+/// in a core's L2 cache; those of the default, 2048 frames, do not, and a copy into memory costs
+/// the kernel more than a copy into the cache.
 pub const RING_LEN: u32 = 512;
 /// Buffers for the worker, besides two full rings.
 const SPARE_BUFFERS: usize = 256;
@@ -143,8 +143,8 @@ impl<Tx: TxQueue, N: Node<A>, A: App> Port<Tx, N, A> {
 }
 
 /// A port with the UDP stack, which receives datagrams to `local`: a group, or the address of
-/// `ours`. XDP runs in generic mode: a veth has no page frames of its own, and in native mode
-/// creates each by a copy (docs/decisions/0004).
+/// `ours`. XDP runs in generic mode, because a veth has no page frames of its own and in native
+/// mode makes each by a copy (docs/decisions/0004).
 ///
 /// # Errors
 /// As [`Port::open`].
@@ -171,7 +171,7 @@ pub fn open_udp<A: App>(
     Ok(port)
 }
 
-/// The tree of a worker that has connections and nothing else: the kernel answers ARP and ICMP.
+/// The tree of a worker that only has connections: the kernel answers ARP and ICMP.
 pub type TcpStack = Ethernet<Ipv4<Udp, Unhandled, Unhandled, Tcp>, Unhandled>;
 
 /// A port with the TCP stack, which receives segments to our port `local`.

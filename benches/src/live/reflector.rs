@@ -6,7 +6,7 @@ use wirepath::device::af_xdp::{AfXdpTx, Mode};
 use wirepath::device::steering::Rule;
 use wirepath::device::{Offload, TxQueue};
 use wirepath::mem::Mbuf;
-use wirepath::pipeline::{Cx, Node, Outline, discard};
+use wirepath::pipeline::{Cx, Node, NodeTree, discard};
 
 use super::flood::{Sender, Source, open_socket};
 use super::pair::{FAR, NEAR, Pair};
@@ -64,7 +64,7 @@ impl<A> Node<A> for Reflect {
         0
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("reflect", "every frame goes back", |_| ());
     }
 }
@@ -104,13 +104,13 @@ impl Lockstep {
     /// Some frames did not arrive.
     pub fn round(&mut self) -> Result<usize, String> {
         /// The most turns without a frame: the frames arrive before the sender's call returns.
-        const PATIENCE: u32 = 100_000;
+        const IDLE_POLLS_MAX: u32 = 100_000;
         let (sent, mut left, mut idle) = (self.sender.send_one(), 0, 0);
         while left < sent {
             let received = self.port.turn();
             left += received;
             idle = if received > 0 { 0 } else { idle + 1 };
-            if idle > PATIENCE {
+            if idle > IDLE_POLLS_MAX {
                 return Err(format!("of {sent} frames {left} came to the forwarder"));
             }
         }

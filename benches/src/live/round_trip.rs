@@ -20,7 +20,7 @@ const PORT: u16 = 7_000;
 const LEN: usize = 64;
 /// Timeout of an answer. The kernel stops real-time threads (SCHED_RR) for 50 ms of each second
 /// where others wait.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// Datagrams that may be lost at first.
 const TRIES: usize = 5;
 /// Round trips before the measured ones.
@@ -43,8 +43,8 @@ pub fn median(cores: [usize; 2], client: Kind, server: Kind, count: usize) -> Re
     beside(cores, |ready, stopping| serve(server, ready, stopping), || ask(client, count))
 }
 
-/// Returns the result of the client at the near end of a new pair, while the far end serves: from
-/// the moment when it is ready until it is stopped.
+/// Runs the client at the near end of a new pair and returns its result. The far end serves from
+/// before the client's start until it is stopped.
 pub(super) fn beside<T: Send>(
     cores: [usize; 2],
     serve: impl FnOnce(&AtomicBool, &AtomicBool) -> Result<(), String> + Send,
@@ -153,7 +153,7 @@ pub(super) fn times(count: usize, trip: &mut dyn FnMut() -> bool) -> Result<Vec<
 
 /// Spins until `done`, or until the timeout; returns whether it was done.
 pub(super) fn until(mut done: impl FnMut() -> bool) -> bool {
-    /// The clock is read rarely, as the spinning is measured.
+    /// The clock is read rarely, because the spinning is measured.
     const LOOKS: u32 = 1_000;
     let start = Instant::now();
     loop {
@@ -162,7 +162,7 @@ pub(super) fn until(mut done: impl FnMut() -> bool) -> bool {
                 return true;
             }
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             return false;
         }
     }

@@ -5,8 +5,8 @@
 //!
 //! Invariants:
 //! 1. Every address comes from a reference, slice or vector that lives until the call has returned,
-//!    and the length beside it is the one of what it points to.
-//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//!    and the length passed with it is that of the object.
+//! 2. The kernel writes only into plain data: any bytes are a valid value.
 //! 3. The message headers of a `Batch` point into vectors beside them that are never resized, so
 //!    they do not move.
 
@@ -24,8 +24,8 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Runs the calling thread before all that are not real-time: nothing shall interrupt the two ends
-/// of a round trip. Without the permission nothing changes.
+/// Gives the calling thread priority over all threads that are not real-time, so that none of them
+/// interrupts the two ends of a round trip. Does nothing without the permission.
 pub fn run_first() {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: borrowed for the call (1).
@@ -86,15 +86,15 @@ impl Batch {
     /// Sends the messages, or as many of them as the kernel accepts; returns their number.
     pub fn send(&mut self, socket: &impl AsRawFd) -> io::Result<usize> {
         let (headers, len) = (self.headers.as_mut_ptr(), self.headers.len() as u32);
-        // SAFETY: headers and what they point to live in `self` (1, 3).
+        // SAFETY: headers and the objects that they point to live in `self` (1, 3).
         check(unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, len, 0) }).map(|sent| sent as usize)
     }
 
     /// Receives waiting messages without blocking; returns their number.
     pub fn receive(&mut self, socket: &impl AsRawFd) -> usize {
         let (headers, len) = (self.headers.as_mut_ptr(), self.headers.len() as u32);
-        // SAFETY: headers and what they point to live in `self` (1, 3), and any bytes are a message
-        // (2).
+        // SAFETY: headers and the objects that they point to live in `self` (1, 3), and any bytes
+        // are a message (2).
         let received = unsafe { libc::recvmmsg(socket.as_raw_fd(), headers, len, libc::MSG_DONTWAIT, ptr::null_mut()) };
         usize::try_from(received).unwrap_or(0)
     }

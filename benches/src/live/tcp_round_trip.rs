@@ -2,8 +2,8 @@
 //! client is a kernel socket, the server one as well or a worker of ours. A third server has no TCP
 //! at all ([`turnaround`]): its time is the lower bound of a server on AF_XDP.
 //!
-//! The client polls without blocking. SO_BUSY_POLL is not set: a veth with a generic XDP program
-//! has no NAPI that could be polled, as the client's frames arrive within the server's system call.
+//! The client polls without blocking. SO_BUSY_POLL is not set, because a veth with a generic XDP
+//! program has no NAPI to poll: the client's frames arrive within the server's system call.
 //! Checksums and segmentation keep the kernel's defaults: between two kernels no checksum is
 //! computed, our segments have one. The kernel's sockets use CUBIC, as on most systems, whatever
 //! the default is here.

@@ -1,4 +1,4 @@
-//! DPDK's testpmd on an AF_XDP port, as a process of its own.
+//! DPDK's testpmd on an AF_XDP port, as a separate process.
 
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
@@ -34,8 +34,8 @@ impl Testpmd {
     }
 }
 
-/// Its command line. Without busy polling it forwards more here: with it, the receiver's system
-/// calls poll the veth, work that the sender's core does otherwise.
+/// Its command line. Busy polling is off, because testpmd forwards more without it here: with it,
+/// the receiver's system calls poll the veth, which otherwise is work of the sender's core.
 pub fn command_line([idle, forwarding]: [usize; 2]) -> String {
     format!(
         "chrt -r 1 {PROGRAM} -l {idle},{forwarding} --main-lcore {idle} --no-huge -m 256 --no-pci --no-shconf --no-telemetry \
@@ -46,7 +46,8 @@ pub fn command_line([idle, forwarding]: [usize; 2]) -> String {
 }
 
 impl Drop for Testpmd {
-    /// It waits for a line, and detaches its program from the interface when it gets one.
+    /// testpmd waits for a line on its input; when it gets one, it detaches its program from the
+    /// interface.
     fn drop(&mut self) {
         if let Some(stdin) = &mut self.0.stdin {
             // A process that has died already is still waited for.

@@ -1,18 +1,18 @@
 //! The time of an exchange without our TCP: a server without connections that turns each request
-//! into its answer in the same frame. The difference to
-//! [`exchange`](super::tcp_round_trip::exchange) with a worker of ours is our stack; the rest is
-//! the client's kernel, the veth and the system call that sends, which every server on AF_XDP
-//! needs.
+//! into its answer in the same frame. The difference from
+//! [`exchange`](super::tcp_round_trip::exchange) with our worker is the time of our stack. The rest
+//! is the time of the client's kernel, the veth and the system call that sends, which every server
+//! on AF_XDP needs.
 //!
 //! Its SYN-ACK has no options, so that all later segments have none and headers keep their offsets.
-//! A veth between two ends that wait for each other loses nothing, so the server keeps no state.
+//! A veth between two ends that wait for each other loses no frames, so the server keeps no state.
 
 use wirepath::counters::{Drops, Scope};
 use wirepath::device::Offload;
 use wirepath::device::af_xdp::AfXdpTx;
 use wirepath::device::steering::Rule;
 use wirepath::mem::Mbuf;
-use wirepath::pipeline::{Cx, Node, Outline, discard};
+use wirepath::pipeline::{Cx, Node, NodeTree, discard};
 use wirepath::wire::ethernet;
 use wirepath::wire::ethernet::EthernetHeader;
 use wirepath::wire::ipv4::{self, Ipv4Fields, Ipv4Header, Ipv4Packet};
@@ -29,7 +29,7 @@ const ISS: u32 = 1_000;
 wirepath::drop_reasons! {
     /// Why a frame is not answered.
     pub enum TurnaroundDrop {
-        /// It needs no answer: an acknowledgment, a reset, or no TCP segment.
+        /// The segment needs no answer: it is an acknowledgment, a reset, or not TCP.
         AsksNothing => "asks_nothing",
         /// The ring to send is full.
         RingFull => "ring_full",
@@ -68,7 +68,7 @@ impl<A> Node<A> for Turnaround {
         0
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("turnaround", "every request is its own answer", |_| ());
     }
 }

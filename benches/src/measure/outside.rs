@@ -7,7 +7,7 @@ use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::process::Command;
 
-/// Why a figure is missing, with what to install.
+/// The reason why a figure is missing, with the package to install.
 pub type Missing = String;
 
 /// A binary that is measured. Its arguments are a path and a number of rounds; it measures in
@@ -30,8 +30,8 @@ impl Subject {
         Self { launcher: words.map(OsStr::to_owned).collect(), ..self }
     }
 
-    /// Instructions a packet in its measured functions, counted by callgrind. The same on every
-    /// run, whatever else the machine does.
+    /// Instructions per packet in its measured functions, counted by callgrind. Other load on the
+    /// machine does not change them.
     pub fn instructions(&self, path: &str) -> Result<f64, Missing> {
         const ROUNDS: &str = "40";
         let name = Path::new(&self.binary).file_name().unwrap_or_default().display();
@@ -92,8 +92,8 @@ pub fn between_marks<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Calls that a thread makes between a first and a second of its marks, a third and a fourth, and
-/// so on, in lines of strace, each of which begins with the thread's id.
+/// The number of calls that a thread makes between its first and second mark, its third and fourth,
+/// and so on. `output` is the output of strace, each line of which begins with the thread's id.
 fn calls_between_marks(output: &str) -> Result<usize, Missing> {
     const MARK: &str = "getppid(";
     let (mut marker, mut is_measured, mut count) = (None, false, 0);

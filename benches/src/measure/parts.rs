@@ -1,4 +1,4 @@
-//! How the criterion benches measure: briefly, as there are many of them and each takes a few
+//! How the criterion benches measure: briefly, because there are many of them and each takes a few
 //! nanoseconds.
 
 use std::time::Duration;
@@ -8,8 +8,8 @@ use criterion::{Bencher, Criterion};
 use crate::is_quick;
 use crate::receiver::ROUND;
 
-/// One and a third seconds a bench; `QUICK=1` a fifth of that. Other load on the machine shows as
-/// outliers.
+/// Each bench takes one and a third seconds; with `QUICK=1` a fifth of that. Other load on the
+/// machine shows as outliers.
 pub fn criterion() -> Criterion {
     let part = |ms| Duration::from_millis(if is_quick() { ms / 5 } else { ms });
     let criterion = Criterion::default().without_plots().sample_size(50);

@@ -67,7 +67,7 @@ impl Samples {
     }
 }
 
-/// Why a contender that did not run has no time.
+/// The reason why a contender that did not run has no time.
 const NOT_TIMED: &str = "this run counts and takes no times";
 
 impl Spread {

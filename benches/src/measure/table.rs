@@ -10,14 +10,14 @@ use crate::figures::{Figure, Section};
 use crate::measure::sampling::Spread;
 
 /// A figure, or why it is not available and the remedy.
-pub type Found = Result<Spread, String>;
+pub type DemuxMatch = Result<Spread, String>;
 
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Line {
     what: String,
     unit: &'static str,
-    found: Found,
+    found: DemuxMatch,
     promise: Option<Promise>,
     floor: Option<f64>,
 }
@@ -53,9 +53,9 @@ pub enum TargetOutcome {
     Hoped,
     /// As good as promised.
     Kept,
-    /// Not as good as promised.
+    /// The figure is not as good as promised.
     Missed,
-    /// There is no promise.
+    /// The figure has no promise.
     Shown,
     /// Not measured.
     Skipped,
@@ -63,7 +63,7 @@ pub enum TargetOutcome {
 
 impl Line {
     /// A figure for information: `what`, with its conditions, in `unit`.
-    pub fn new(what: &str, unit: &'static str, found: Found) -> Self {
+    pub fn new(what: &str, unit: &'static str, found: DemuxMatch) -> Self {
         Self { what: what.to_owned(), unit, found, promise: None, floor: None }
     }
 

@@ -78,7 +78,7 @@ impl SendRings {
 
     /// Whether every buffer is back in the pool.
     pub fn is_home(&self) -> bool {
-        self.pool.in_use() == 0 && self.pool.unnamed() == 0
+        self.pool.in_use() == 0 && self.pool.drops_without_reason() == 0
     }
 }
 

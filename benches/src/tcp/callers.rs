@@ -1,6 +1,6 @@
-//! Clients of three numbers each: the whole state of a connection without loss. A client of the
-//! product in their place would take as much of the cache as the server does, which on a core of
-//! its own would have it for itself.
+//! Clients with three numbers each, the whole state of a connection without loss. Real clients
+//! would take as much of the cache as the server does, although in practice the server has a core
+//! and its cache for itself.
 //!
 //! They behave like Linux: timestamps, SACK and window scale in the SYN, each answer acknowledged,
 //! each request with the acknowledgment of everything before it.

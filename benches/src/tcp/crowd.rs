@@ -1,16 +1,16 @@
 //! The cost of a segment for a server with many connections: each segment is for another of them,
 //! without a pattern.
 //!
-//! The work must be the same for one connection as for many, or their ratio shows something else.
-//! Data without an answer would be different work: one connection acknowledges a burst once, many
-//! acknowledge each segment, 32 times as many segments to send. So each segment is a request that
-//! the app answers, and the answer carries the acknowledgment in both cases. Measured is all work
-//! of the server in the turns in which requests arrive, from the device to the app and back onto
-//! the wire.
+//! The work must be the same for one connection as for many; otherwise their ratio would show
+//! something else. Data without an answer would be different work: one connection acknowledges a
+//! burst once, but many acknowledge each segment, and send 32 times as many segments. So each
+//! segment is a request that the app answers, and in both cases the answer carries the
+//! acknowledgment. The figure includes all work of the server in the turns in which requests
+//! arrive, from the device to the app and back onto the wire.
 //!
-//! The answers' acknowledgments come between batches and are not measured. Again one connection
-//! would have fewer of them; and each comes so soon behind its request that the connection is still
-//! in the cache, so that counted as segments they would lower the ratio of the many. The other end
+//! The answers' acknowledgments come between batches and are not measured. One connection would
+//! have fewer of them. Also, each comes so soon after its request that the connection is still in
+//! the cache; counted as segments, they would lower the ratio for many connections. The other end
 //! is not measured either, and takes almost none of the cache: see [`callers`](super::callers).
 
 use std::time;
@@ -58,8 +58,8 @@ impl Crowd {
         let mut crowd = Self { callers, server, now: START, next: 0, connections };
         crowd.all(Callers::call);
         assert_eq!(crowd.server.app().connections.len(), connections, "all are connected");
-        // The state that a connection's first answer initializes exists when the many are measured,
-        // as it does for the one.
+        // A connection's first answer initializes some of its state. This makes that state exist
+        // for the many connections, as it does for the single one.
         crowd.all(Callers::ask);
         crowd
     }

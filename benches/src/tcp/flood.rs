@@ -1,14 +1,15 @@
 //! The cost of a flood of SYNs from random sources for an established connection.
 //!
 //! The wire of the memory device has no rate of its own: it delivers as many frames as the worker
-//! takes, a burst a turn. So "line rate" means that each burst is full. Half of each are full
-//! segments of a bulk transfer; the other half is empty, or SYNs: as many of them as segments, each
-//! from another source, all to the connection's own listener. The comparison is of goodput: bytes
-//! to the server's app over the time of both ends. Dropped SYNs take time as well: a SYN may cost a
-//! quarter of a segment, the segment's sender included. Putting SYNs onto the wire is not counted.
+//! takes, a burst a turn. So "line rate" means that each burst is full. Half of each burst is full
+//! segments of a bulk transfer. The other half is empty, or as many SYNs, each from another source,
+//! all to the connection's own listener. The figure compares goodput: bytes to the server's app
+//! over the time of both ends. Dropped SYNs take time too: a SYN may cost a quarter of a segment,
+//! the segment's sender included. Putting SYNs onto the wire is not counted.
 //!
-//! The listener has the default rate of SYNs, and no room for another handshake. Its burst is used
-//! up before the measurement; its rate a second continues, each SYN answered by a cookie.
+//! The listener has the default rate of SYNs, and no room for another handshake. The burst of that
+//! rate is used up before the measurement; the rate itself continues, and each SYN within it is
+//! answered by a cookie.
 
 use core::net::Ipv4Addr;
 use std::time;
@@ -44,9 +45,9 @@ impl Flood {
         let mut flood = Self { pair, syns: syns(), next: 0, data: vec![7; HALF * SEGMENT_LEN] };
         // The congestion window opens.
         (0..64).for_each(|_| flood.transfer());
-        let patience = ListenOptions::default().syns_per_second.expect("a listener has a limit") as usize;
-        // More than its burst, as some of it is refilled meanwhile.
-        for _ in 0..patience.div_ceil(HALF) * 17 / 16 {
+        let syns_max = ListenOptions::default().syns_per_second.expect("a listener has a limit") as usize;
+        // More than the limit's burst, because a part of it is refilled meanwhile.
+        for _ in 0..syns_max.div_ceil(HALF) * 17 / 16 {
             flood.flood();
             flood.pair.turn_server();
             flood.pair.turn_client();

@@ -9,7 +9,7 @@ use super::pair::{Cuts, PairConfig, Role, TcpPair};
 use super::peer::SmoltcpPair;
 use super::{Checksums, MESSAGE_LEN};
 use crate::measure::sampling::{Samples, Spread, interleave};
-use crate::measure::table::{Found, Line};
+use crate::measure::table::{DemuxMatch, Line};
 
 /// Bytes of a sample in bulk: some 0.2 ms.
 const BULK_LEN: usize = 2 << 20;
@@ -22,7 +22,7 @@ const FLOODED_BURSTS: usize = 64;
 
 /// All lines of TCP in memory, each as soon as it is measured, without times for zero samples;
 /// `instructions` counts those of a path.
-pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl FnMut(Line)) {
+pub fn lines(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, mut add: impl FnMut(Line)) {
     bulk(samples, &instructions, &mut add);
     round_trips(samples, &instructions, &mut add);
     orders(samples, &instructions, &mut add);
@@ -32,9 +32,9 @@ pub fn lines(samples: usize, instructions: impl Fn(&str) -> Found, mut add: impl
 }
 
 /// Gbit/s are measured directly, so higher is better. The wire is between two NICs that cut
-/// segments, and compute and verify checksums in software, on this core as everything else; the
-/// figure without these offloads is reported beside it.
-fn bulk(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
+/// segments, and compute and verify checksums, in software on this same core; the figure without
+/// these offloads is reported beside it.
+fn bulk(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
     for (checksums, name, paths, least, hope) in [
         (Checksums::On, "checksums on", ["tcp-bulk-cut", "tcp-bulk"], 60.0, 80.0),
         (Checksums::Off, "checksums off", ["tcp-bulk-cut-unchecked", "tcp-bulk-unchecked"], 90.0, 120.0),
@@ -58,7 +58,7 @@ fn bulk(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnM
     }
 }
 
-fn round_trips(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
+fn round_trips(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
     let mut ours = TcpPair::new(PairConfig::one(Checksums::On, Role::Echo));
     let mut theirs = SmoltcpPair::new(Checksums::On);
     let [ours, theirs] = interleave(samples, [&mut || ours.round_trip(REQUESTS), &mut || theirs.round_trip(REQUESTS)]);
@@ -68,7 +68,7 @@ fn round_trips(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut i
     add(Line::new("  instructions, both ends", "instr", instructions("tcp-round-trip")).at_most(3300.0));
 }
 
-fn orders(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
+fn orders(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
     let mut orders = Orders::new();
     let [spent] = interleave(samples, [&mut || orders.time(BATCHES)]);
     let title = format!("TCP template of {MESSAGE_LEN} B patched and fired, posted in memory");
@@ -79,7 +79,7 @@ fn orders(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl F
     add(Line::new("  to prepost it before, instructions", "instr", instructions("mlx5-prepost")));
 }
 
-fn crowds(samples: usize, instructions: impl Fn(&str) -> Found, add: &mut impl FnMut(Line)) {
+fn crowds(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
     let count = |connections: usize| instructions(&format!("tcp-crowd-{connections}"));
     add(Line::new("TCP segment to the app and its answer, of one connection, instructions", "instr", count(1)));
     for (connections, most, hope) in [(1_000, 1.3, 1.1), (100_000, 2.5, 2.0), (1_000_000, 4.0, 3.0)] {
@@ -106,7 +106,7 @@ fn crowd_and_one(samples: usize, connections: usize) -> [Samples; 2] {
 
 /// Goodput, so higher is better.
 fn flood(samples: usize, add: &mut impl FnMut(Line)) {
-    // Both take turns with the same two ends, so that they differ only in the SYNs.
+    // Both contenders take turns with the same two ends, so that they differ only in the SYNs.
     let flood = RefCell::new(Flood::new());
     let time = |is_flooded| flood.borrow_mut().time(FLOODED_BURSTS, is_flooded);
     let [calm, flooded] = interleave(samples, [&mut || time(false), &mut || time(true)]);

@@ -29,7 +29,7 @@ pub const BUFFER_LEN: usize = 4 * CHUNK_LEN;
 pub enum Checksums {
     /// Both ends compute and verify them.
     On,
-    /// Neither: the wire is memory.
+    /// Not used: the wire is memory.
     Off,
 }
 

@@ -111,7 +111,7 @@ impl PairConfig {
     }
 
     /// Frames of a turn. A bulk transfer spreads the cost of a turn and its acknowledgment over as
-    /// many as possible; with 32, the answer to an order waits for fewer.
+    /// many frames as possible; with 32, the answer to an order waits for fewer frames.
     fn burst_len(&self) -> usize {
         match self.cuts {
             Cuts::Device => BURST_MAX,
@@ -268,7 +268,7 @@ pub(super) fn short_buffers() -> Pool {
     Pool::heap(4096).expect("4096 buffers are 8 MB")
 }
 
-/// Where the device cuts, buffers for a chunk each: a few, as few are in flight, and some for
+/// Where the device cuts, buffers for a chunk each: a few, because few are in flight, and some for
 /// acknowledgments.
 fn sending_pool(cuts: Cuts) -> Pool {
     if cuts == Cuts::Tcp {
@@ -295,7 +295,8 @@ fn stack(host: u8, seed: HashSeed, scope: &Scope) -> Stack {
     Ethernet::new(Some(mac(host)), Vlans::Untagged, ipv4, Unhandled::new("arp", scope), scope)
 }
 
-/// Its own address, with the other end as a neighbor and as the gateway for random sources.
+/// A host with its own address, and with the other end as a neighbor and as the gateway for random
+/// sources.
 fn host_with_peer(host: u8, seed: HashSeed) -> Host {
     let config = HostConfig {
         interface: InterfaceId(0),

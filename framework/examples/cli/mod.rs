@@ -1,11 +1,11 @@
-//! What the command lines of examples have in common: whatever is wrong is said in a sentence.
+//! Shared by the examples: parses the command line, and reports each mistake in one sentence.
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// How the process ends. `main() -> Result` would print the error as a programmer sees it; the
-/// sentences are what an operator can use.
+/// How the process ends. `main() -> Result` would print the error's `Debug` form; an operator needs
+/// the sentence.
 pub(crate) fn exit_code(done: Result<(), Box<dyn Error>>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -16,7 +16,7 @@ pub(crate) fn exit_code(done: Result<(), Box<dyn Error>>) -> ExitCode {
     }
 }
 
-/// Reads an argument; `form` is what it should look like.
+/// Reads an argument; `form` describes its expected form.
 pub(crate) fn parse<T: FromStr>(text: &str, form: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("`{text}` is not {form}"))
 }

@@ -1,6 +1,6 @@
 //! Lists the devices, opens each, and creates one object of every kind on it: `cargo run -p
-//! wirepath-rdma-core-sys --example probe`. It prints what a device refuses, and leaves nothing
-//! behind.
+//! wirepath-rdma-core-sys --example probe`. It prints the operations that a device refuses, and
+//! leaves no object in it.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

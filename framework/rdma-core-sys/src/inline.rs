@@ -3,8 +3,8 @@
 //! the errno itself).
 //!
 //! Each goes through a table of function pointers that the provider filled. The one in
-//! `ibv_context` has a fixed layout; the one in `verbs_context`, which stands before the
-//! `ibv_context` in memory, grows at its front, and `sz` gives its size.
+//! `ibv_context` has a fixed layout; the one in `verbs_context`, which precedes the `ibv_context`
+//! in memory, grows at its front, and `sz` gives its size.
 //!
 //! Invariants, which the callers of all functions here keep:
 //! 1. Objects come from libibverbs and have not been destroyed; everything that a request points to
@@ -291,8 +291,8 @@ pub unsafe fn ibv_modify_qp_rate_limit(qp: *mut ibv_qp, limit: *mut ibv_qp_rate_
 /// # Safety
 /// Invariant 1.
 pub unsafe fn ibv_create_wq(context: *mut ibv_context, request: *mut ibv_wq_init_attr) -> *mut ibv_wq {
-    // SAFETY: 1; this call must initialise the mutex and the condition, as in the header, and
-    // nothing refers to them yet.
+    // SAFETY: 1; this call must initialise the mutex and the condition, as in the header, and no
+    // other code uses them yet.
     unsafe {
         let Some(create_wq) = extended_op!(context, create_wq) else { return unsupported() };
         let wq = create_wq(context, request);
@@ -500,7 +500,7 @@ mod tests {
         check(0x0a, 0, 0xffff_fff0, 999_896);
         check(100, 1023, 101, 1_000_004);
         check(100, 1024, 101, 1_000_005);
-        // No panic, whatever the device and the page contain.
+        // No panic for any content of the device and the page.
         let wild =
             mlx5dv_clock_info { nsec: 0, last_cycles: 1, frac: u64::MAX, mult: u32::MAX, shift: 77, mask: u64::MAX };
         mlx5dv_ts_to_ns(&wild, 0);

@@ -7,10 +7,10 @@
 //! - [`load`]: the libraries and their symbols.
 //! - [`inline`]: the inline functions of the C headers, which therefore have no symbol.
 //! - [`verbs`]: owned handles, built on the three. An object keeps its parents alive, so objects
-//!   are destroyed in the right order whatever the order in which the handles are dropped.
+//!   are destroyed in the right order, for any order in which the handles are dropped.
 //!
-//! It is for set-up. No function of `verbs` is meant to be called per packet: a driver takes the
-//! addresses of [`verbs::QpRings`] and the other rings, and makes no further calls.
+//! The crate is for set-up. No function of `verbs` is meant to be called per packet: a driver takes
+//! the addresses of [`verbs::QpRings`] and the other rings, and makes no further calls.
 #![deny(unsafe_code)]
 
 #[allow(missing_docs, non_camel_case_types, non_snake_case, unreachable_pub, unused_qualifications, clippy::all)]

@@ -18,7 +18,7 @@ use super::counter::{Counter, Gauge};
 use super::drops::{DropReason, Drops};
 use super::histogram::{self, Histogram};
 use super::layout::{self, Entry, Kind, header};
-use super::memory::Held;
+use super::memory::WordsHandle;
 use super::printable::printable;
 use super::publish::{self, Content, Publication};
 use super::snapshot::Snapshot;
@@ -50,13 +50,13 @@ impl Default for Capacity {
 
 impl Block {
     /// A block that other processes can read, with [`Capacity::default`], in the directory that the
-    /// environment variable `WIREPATH_SHM` names or else in `/dev/shm/wirepath`. Files left there
+    /// environment variable `WIREPATH_SHM` names, by default `/dev/shm/wirepath`. Files left there
     /// by dead processes of the same `app` are removed.
     ///
     /// # Errors
     /// The application's name cannot be a file name, or the file cannot be created. A program may
-    /// then count in [`Block::heap`] instead, but must report that: `wirepath stats` will not see
-    /// it.
+    /// then count in [`Block::heap`] instead, but must report that, because `wirepath stats` will
+    /// not see the counters.
     pub fn create(app: &str) -> Result<Self, SetupError> {
         Self::create_in(&publish::default_directory(), app, Capacity::default())
     }
@@ -68,7 +68,7 @@ impl Block {
     pub fn create_in(directory: &Path, app: &str, capacity: Capacity) -> Result<Self, SetupError> {
         check_app(app)?;
         let (publication, words) = Publication::create(directory, app, Content::Counters, |file| {
-            let words = Held::mapped(file, word_count(capacity))?;
+            let words = WordsHandle::mapped(file, word_count(capacity))?;
             store_header(&words, app, publish::since_epoch_ns(), capacity);
             Ok(words)
         })?;
@@ -83,19 +83,19 @@ impl Block {
 
     /// [`Block::heap`] with a capacity of the caller's choice.
     pub fn heap_of(capacity: Capacity) -> Self {
-        let words = Held::heap(word_count(capacity));
+        let words = WordsHandle::heap(word_count(capacity));
         store_header(&words, "heap", 0, capacity);
         Self::over(words, capacity, None)
     }
 
-    fn over(words: Held<[AtomicU64]>, capacity: Capacity, publication: Option<Publication>) -> Self {
+    fn over(words: WordsHandle<[AtomicU64]>, capacity: Capacity, publication: Option<Publication>) -> Self {
         let table =
             Table { words, capacity, entries: 0, values: 0, runs: Vec::new(), names: HashSet::new(), problem: None };
         Self { table: Arc::new(Mutex::new(table)), publication }
     }
 
     /// The scope of one writer, such as `worker0`. Its values share no cache line with those of
-    /// another scope made here.
+    /// another scope made by this call.
     pub fn scope(&self, name: &str) -> Scope {
         let mut table = lock(&self.table);
         table.runs.push(0..0);
@@ -186,7 +186,7 @@ impl Scope {
         &self.path
     }
 
-    fn register(&self, kind: Kind, name: &str, unit: Unit, len: usize) -> Held<[AtomicU64]> {
+    fn register(&self, kind: Kind, name: &str, unit: Unit, len: usize) -> WordsHandle<[AtomicU64]> {
         let path = self.join(name);
         let mut table = lock(&self.table);
         let run = table.take(self.writer, len, &path);
@@ -201,7 +201,7 @@ impl Scope {
 
 /// The allocated parts of the block, and their writers.
 struct Table {
-    words: Held<[AtomicU64]>,
+    words: WordsHandle<[AtomicU64]>,
     capacity: Capacity,
     entries: usize,
     values: usize,
@@ -213,7 +213,7 @@ struct Table {
 
 /// Value words for one registration, and their index among the values if they are in the block.
 struct Run {
-    words: Held<[AtomicU64]>,
+    words: WordsHandle<[AtomicU64]>,
     first: Option<usize>,
 }
 
@@ -228,7 +228,7 @@ impl Table {
             let taken = len.next_multiple_of(Self::PAIR_WORDS);
             if taken > self.capacity.values - self.values {
                 self.note(SetupError::ValuesFull { path: path.to_owned(), capacity: self.capacity.values });
-                return Run { words: Held::heap(len), first: None };
+                return Run { words: WordsHandle::heap(len), first: None };
             }
             self.runs[writer] = self.values..self.values + taken;
             self.values += taken;

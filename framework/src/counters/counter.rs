@@ -4,18 +4,18 @@ use core::fmt;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::memory::Held;
+use super::memory::WordsHandle;
 
 /// A number that only grows (and wraps after 2^64): an 8-byte handle on a word of shared memory.
 ///
 /// Counting is a load, an addition and a store, on x86 one `add` without a lock prefix: about a
 /// nanosecond in cache. That is correct because there is one writer: a counter can be sent to its
-/// thread but neither cloned nor shared. It keeps its memory alive, also after the
+/// thread, but neither cloned nor shared. It keeps its memory alive even after the
 /// [`Block`](super::Block) is dropped.
-pub struct Counter(Held<AtomicU64>);
+pub struct Counter(WordsHandle<AtomicU64>);
 
 impl Counter {
-    pub(super) fn new(word: Held<AtomicU64>) -> Self {
+    pub(super) fn new(word: WordsHandle<AtomicU64>) -> Self {
         Self(word)
     }
 
@@ -40,10 +40,10 @@ impl Counter {
 
 /// A number that is set: a level, a limit, a state. An 8-byte handle with one writer, like
 /// [`Counter`].
-pub struct Gauge(Held<AtomicU64>);
+pub struct Gauge(WordsHandle<AtomicU64>);
 
 impl Gauge {
-    pub(super) fn new(word: Held<AtomicU64>) -> Self {
+    pub(super) fn new(word: WordsHandle<AtomicU64>) -> Self {
         Self(word)
     }
 
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn counter_wraps_instead_of_panicking() {
-        let counter = Counter::new(Held::heap(1).word(0));
+        let counter = Counter::new(WordsHandle::heap(1).word(0));
         counter.add(u64::MAX);
         counter.add(2);
         assert_eq!(counter.get(), 1);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn high_water_mark_never_falls() {
-        let gauge = Gauge::new(Held::heap(1).word(0));
+        let gauge = Gauge::new(WordsHandle::heap(1).word(0));
         gauge.raise(9);
         gauge.raise(4);
         assert_eq!(gauge.get(), 9);
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn counter_moves_to_its_thread() {
-        let counter = Counter::new(Held::heap(1).word(0));
+        let counter = Counter::new(WordsHandle::heap(1).word(0));
         let counter = std::thread::spawn(move || {
             counter.inc();
             counter

@@ -19,8 +19,8 @@ const OPEN_TO_ALL: u32 = 0o1777;
 const STICKY: u32 = 0o1000;
 /// Group and others may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// The opened object may be anything: do not follow a link, block on a pipe, nor acquire a
-/// terminal.
+/// The opened object may be anything, so do not follow a link, do not block on a pipe, and do not
+/// acquire a terminal.
 const UNKNOWN: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// An open directory.
@@ -54,11 +54,12 @@ impl Directory {
         }
     }
 
-    /// Opens a directory to create files in it; creates it if missing. `common` is the one that all
-    /// users share.
+    /// Opens a directory to create files in it; creates it if missing. `common` is the directory
+    /// that all users share.
     ///
     /// # Errors
-    /// It cannot be created or opened, or another user could replace or remove our files in it.
+    /// The directory cannot be created or opened, or another user could replace or remove our files
+    /// in it.
     pub(super) fn open_for_files(path: &Path, common: &Path) -> io::Result<Self> {
         let made = make(path);
         let directory = Self::open(path).map_err(|error| match &made {
@@ -73,7 +74,8 @@ impl Directory {
     }
 
     /// Opens the common directory to all users. Root takes over its ownership if another user
-    /// created it: the owner of a directory may remove its files, sticky or not.
+    /// created it, because the owner of a directory may remove its files, even if the directory is
+    /// sticky.
     fn share(&self, is_new: bool) -> io::Result<()> {
         let is_anothers = self.handle.metadata()?.uid() != ROOT && sys::effective_user() == ROOT;
         if is_anothers {

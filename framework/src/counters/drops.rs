@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::counter::bump;
-use super::memory::Held;
+use super::memory::WordsHandle;
 
 /// Why a node or device drops: an enum whose variants have a fixed order and names for the
 /// operator. [`drop_reasons!`](crate::drop_reasons) generates the enum and this implementation.
@@ -62,13 +62,13 @@ macro_rules! drop_reasons {
 /// The drop counters of one node or device, a word per reason. One writer, like
 /// [`Counter`](super::Counter).
 pub struct Drops<R> {
-    words: Held<[AtomicU64]>,
+    words: WordsHandle<[AtomicU64]>,
     reasons: PhantomData<fn(R)>,
 }
 
 impl<R: DropReason> Drops<R> {
     /// `words` holds at least one word for each reason.
-    pub(super) fn new(words: Held<[AtomicU64]>) -> Self {
+    pub(super) fn new(words: WordsHandle<[AtomicU64]>) -> Self {
         assert!(words.len() >= R::NAMES.len(), "a word for each drop reason");
         Self { words, reasons: PhantomData }
     }

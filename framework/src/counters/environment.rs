@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use super::sys;
 
-/// The value of an environment variable; `None` if it is empty, or if the program has privileges
-/// that the user who set the variable may lack: the variable could redirect our files and loaded
-/// libraries.
+/// The value of an environment variable; `None` if it is empty. Also `None` if the program has
+/// privileges that the user who set the variable may lack, because the variable could redirect our
+/// files and loaded libraries.
 pub fn environment(name: &str) -> Option<OsString> {
     if is_privileged() {
         return None;

@@ -10,14 +10,14 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::counter::bump;
-use super::memory::Held;
+use super::memory::WordsHandle;
 
 /// Bits of a value that are kept below its highest set bit.
 const STEP_BITS: u32 = 6;
 /// Buckets per power of two.
 const STEPS: usize = 1 << STEP_BITS;
 /// Values of at least 2^40 share the last bucket, whose end is the maximum: as nanoseconds 18
-/// minutes, more than any latency. Each further power of two would take 512 bytes of each
+/// minutes, more than any latency. Each further power of two would take 512 bytes in every
 /// histogram.
 const VALUE_BITS: u32 = 40;
 const BUCKETS: usize = ((VALUE_BITS - STEP_BITS + 1) as usize) * STEPS;
@@ -27,10 +27,10 @@ const MAX: usize = BUCKETS + 1;
 pub(super) const WORDS: usize = BUCKETS + 16;
 
 /// A distribution that one worker writes: an 8-byte handle, like [`Counter`](super::Counter).
-pub struct Histogram(Held<[AtomicU64; WORDS]>);
+pub struct Histogram(WordsHandle<[AtomicU64; WORDS]>);
 
 impl Histogram {
-    pub(super) fn new(words: Held<[AtomicU64; WORDS]>) -> Self {
+    pub(super) fn new(words: WordsHandle<[AtomicU64; WORDS]>) -> Self {
         Self(words)
     }
 
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn recorded(values: impl IntoIterator<Item = u64>) -> Distribution {
-        let mut histogram = Histogram::new(Held::heap(WORDS).array(0));
+        let mut histogram = Histogram::new(WordsHandle::heap(WORDS).array(0));
         for value in values {
             histogram.record(value);
         }

@@ -6,18 +6,18 @@
 //! Invariants:
 //!
 //! 1. A `Memory` owns `len > 0` zero-initialised words from `base` on, aligned to 128 bytes, at an
-//!    address that never changes, until it is dropped. Nothing but `AtomicU64` is ever made of
-//!    them, so another process or thread that reads or writes the same words cannot cause undefined
+//!    address that never changes, until it is dropped. They are only ever accessed as `AtomicU64`,
+//!    so another process or thread that reads or writes the same words cannot cause undefined
 //!    behaviour, only a surprising number.
-//! 2. Every `Memory` stands in `LIVE` with a count of the `Held` handles into it. It is removed,
-//!    and dropped, only when that count returns to zero; a `Held` is counted from before it exists
-//!    until after its last use.
-//! 3. The pointer of a `Held` was made from the `base` of its `Memory` and covers at least one word
-//!    and only words inside it.
-//! 4. A mapped file has all its blocks (`posix_fallocate`), and it is ours: created with
+//! 2. Every `Memory` is listed in `LIVE` with a count of the `WordsHandle` handles into it. It is
+//!    removed from there and dropped only when that count returns to zero. A `WordsHandle` is
+//!    counted from before it exists until after its last use.
+//! 3. The pointer of a `WordsHandle` was made from the `base` of its `Memory` and covers at least
+//!    one word and only words inside it.
+//! 4. A mapped file has all its blocks (`posix_fallocate`), and we made it: created with
 //!    `create_new`, writable only by root and its owner. A store never hits a hole on a full file
-//!    system. (An owner who truncates a live file kills his own process with SIGBUS, as with any
-//!    mapped file.)
+//!    system. (If the owner truncates a live file, his own process gets SIGBUS, as with any mapped
+//!    file.)
 //!
 //! Safe code would need an `Arc` beside each pointer: a counter of 16 bytes instead of 8.
 
@@ -38,15 +38,16 @@ const ALIGN: usize = 128;
 /// A handle on words of a `Memory` that keeps the memory alive: 8 bytes for a word or an array, 16
 /// for a slice.
 ///
-/// Not `Clone` and not `Sync`: its owner is the words' only writer through this process's types.
-/// Making and dropping one takes a lock and belongs to set-up; reading through it costs nothing.
-pub(crate) struct Held<T: ?Sized>(NonNull<T>);
+/// Neither `Clone` nor `Sync`, so that its owner is the only writer of the words through this
+/// process's types. Making and dropping a handle takes a lock and belongs to set-up; access through
+/// it costs nothing extra.
+pub(crate) struct WordsHandle<T: ?Sized>(NonNull<T>);
 
 // SAFETY: invariant 1: the words are atomics, which any thread may use; invariant 2 is kept under a
 // lock.
-unsafe impl<T: ?Sized> Send for Held<T> {}
+unsafe impl<T: ?Sized> Send for WordsHandle<T> {}
 
-impl Held<[AtomicU64]> {
+impl WordsHandle<[AtomicU64]> {
     /// `len` fresh zeroed words of this process's own memory.
     pub(crate) fn heap(len: usize) -> Self {
         Self::first(Memory::heap(len))
@@ -59,19 +60,19 @@ impl Held<[AtomicU64]> {
     }
 
     /// A separate handle on some of these words.
-    pub(crate) fn slice(&self, words: Range<usize>) -> Held<[AtomicU64]> {
-        Held::hold(&self[words])
+    pub(crate) fn slice(&self, words: Range<usize>) -> WordsHandle<[AtomicU64]> {
+        WordsHandle::hold(&self[words])
     }
 
     /// A separate handle on `N` words from `first` on.
-    pub(super) fn array<const N: usize>(&self, first: usize) -> Held<[AtomicU64; N]> {
+    pub(super) fn array<const N: usize>(&self, first: usize) -> WordsHandle<[AtomicU64; N]> {
         let words: Option<&[AtomicU64; N]> = self[first..].first_chunk();
-        Held::hold(words.expect("the directory hands out words inside the memory only"))
+        WordsHandle::hold(words.expect("the directory hands out words inside the memory only"))
     }
 
     /// A separate handle on one word.
-    pub(crate) fn word(&self, idx: usize) -> Held<AtomicU64> {
-        Held::hold(&self[idx])
+    pub(crate) fn word(&self, idx: usize) -> WordsHandle<AtomicU64> {
+        WordsHandle::hold(&self[idx])
     }
 
     fn first(memory: Memory) -> Self {
@@ -81,8 +82,9 @@ impl Held<[AtomicU64]> {
     }
 }
 
-impl<T: ?Sized> Held<T> {
-    /// Counts one more handle on the memory of `part`. The caller borrows `part` from a `Held`.
+impl<T: ?Sized> WordsHandle<T> {
+    /// Counts one more handle on the memory of `part`. The caller borrows `part` from a
+    /// `WordsHandle`.
     fn hold(part: &T) -> Self {
         let part = NonNull::from_ref(part);
         let mut live = live();
@@ -92,7 +94,7 @@ impl<T: ?Sized> Held<T> {
     }
 }
 
-impl<T: ?Sized> Deref for Held<T> {
+impl<T: ?Sized> Deref for WordsHandle<T> {
     type Target = T;
 
     #[inline(always)]
@@ -104,7 +106,7 @@ impl<T: ?Sized> Deref for Held<T> {
     }
 }
 
-impl<T: ?Sized> Drop for Held<T> {
+impl<T: ?Sized> Drop for WordsHandle<T> {
     fn drop(&mut self) {
         let mut gone = None;
         let mut live = live();
@@ -199,8 +201,9 @@ impl Drop for Memory {
             // SAFETY: invariant 2: no handle is left; allocated in `heap` with this same layout.
             Origin::Heap => unsafe { dealloc(self.base.as_ptr().cast(), layout) },
             Origin::Mapped => {
-                // SAFETY: invariant 2: no handle is left; mapped in `mapped` with this same length.
-                // It cannot fail for an existing mapping, and the only consequence would be a leak.
+                // SAFETY: invariant 2: no handle is left, and `mapped` made the mapping with this
+                // length. The call cannot fail for an existing mapping, and a failure would only
+                // leak.
                 unsafe { libc::munmap(self.base.as_ptr().cast(), layout.size()) };
             }
         }
@@ -214,7 +217,7 @@ mod tests {
 
     #[test]
     fn part_outlives_the_whole() {
-        let whole = Held::heap(64);
+        let whole = WordsHandle::heap(64);
         let word = whole.word(63);
         let array = whole.array::<4>(8);
         word.store(7, Relaxed);
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn memory_goes_with_its_last_handle() {
-        let whole = Held::heap(16);
+        let whole = WordsHandle::heap(16);
         let base = address(whole.0);
         let word = whole.word(15);
         drop(whole);
@@ -239,14 +242,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "inside the memory")]
     fn array_past_the_end_is_refused() {
-        Held::heap(8).array::<4>(5);
+        WordsHandle::heap(8).array::<4>(5);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn mapped_words_are_the_bytes_of_the_file() {
         let file = tempfile::tempfile().unwrap();
-        let words = Held::mapped(&file, 512).unwrap();
+        let words = WordsHandle::mapped(&file, 512).unwrap();
         words[1].store(u64::from_ne_bytes(*b"wirepath"), Relaxed);
         let mut bytes = [0; 16];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();

@@ -3,9 +3,9 @@
 //!
 //! At set-up a program makes one [`Block`] and passes a [`Scope`] of it to each worker, and the
 //! worker's devices and nodes register [`Counter`]s, [`Gauge`]s, [`Histogram`]s and [`Drops`] under
-//! their own names. From then on a count is a load, an addition and a store: no locked instruction,
-//! no system call, no interference from readers. [`Snapshot`] is the other side: it reads the files
-//! of running processes and validates all of their content.
+//! their own names. From then on counting takes a load, an addition and a store: no locked
+//! instruction, no system call, no interference from readers. [`Snapshot`] is the other side: it
+//! reads the files of running processes and validates all of their content.
 //!
 //! A block belongs to the program that made it, and each of its words to the one worker that writes
 //! it. This floor imports nothing else of wirepath.
@@ -34,6 +34,7 @@ mod layout;
 mod memory;
 mod printable;
 mod publish;
+mod records;
 mod snapshot;
 #[allow(unsafe_code)]
 mod sys;
@@ -51,6 +52,7 @@ pub use histogram::{Distribution, Histogram};
 pub use printable::{Printable, printable, printable_lines};
 pub use publish::default_directory;
 pub(crate) use publish::user_of_process;
+pub use records::{RecordedProcess, RecordedProcesses, Records};
 pub use snapshot::{Change, Listing, ReadError, Reading, Sample, Snapshot};
 pub use unit::Unit;
 
@@ -58,7 +60,7 @@ pub use unit::Unit;
 pub(crate) use block::check_app;
 pub(crate) use directory::Access;
 pub(crate) use layout::store_text;
-pub(crate) use memory::Held;
+pub(crate) use memory::WordsHandle;
 pub(crate) use publish::{
     Content, Publication, Shared, is_stale, is_trusted, open_foreign, remove_foreign, shared_files, shared_files_of,
     since_epoch_ns,

@@ -2,8 +2,9 @@
 //! is recognized.
 //!
 //! A file is written under a hidden name, locked (`flock`) and only then linked to its real name,
-//! so a reader always finds a whole header. The kernel holds the lock as long as the process lives,
-//! however it ends and whichever process reuses its pid: a file that can be locked is stale.
+//! so a reader always finds a whole header. The kernel holds the lock exactly as long as the
+//! process lives, however the process ends and whichever other process reuses its pid. So a file
+//! that can be locked is stale.
 //!
 //! Other users of the machine may put any file beside it. A file's content, including its name, is
 //! a claim; its owner ([`Shared::user`]) comes from the kernel.
@@ -53,10 +54,12 @@ pub(crate) enum Content {
     /// The open TCP connections of a worker: a reader of their sequence numbers could reset them,
     /// so they are as private as frames.
     Connections,
+    /// The sockets of a program, for every user, as those of the kernel are (/proc/net/tcp).
+    Sockets,
 }
 
 impl Content {
-    const ALL: [Self; 3] = [Self::Counters, Self::Frames, Self::Connections];
+    const ALL: [Self; 4] = [Self::Counters, Self::Frames, Self::Connections, Self::Sockets];
 
     /// The first word of the file.
     pub(crate) const fn magic(self) -> u64 {
@@ -64,6 +67,7 @@ impl Content {
             Self::Counters => *b"wirepath",
             Self::Frames => *b"wire-tap",
             Self::Connections => *b"wireopen",
+            Self::Sockets => *b"wiresock",
         })
     }
 
@@ -72,12 +76,13 @@ impl Content {
             Self::Counters => ".counters",
             Self::Frames => ".tap",
             Self::Connections => ".connections",
+            Self::Sockets => ".sockets",
         }
     }
 
     fn mode(self) -> u32 {
         match self {
-            Self::Counters => 0o644,
+            Self::Counters | Self::Sockets => 0o644,
             Self::Frames | Self::Connections => 0o600,
         }
     }
@@ -88,7 +93,7 @@ pub(crate) struct Publication {
     directory: Directory,
     name: OsString,
     path: PathBuf,
-    /// The file remains after us, as it is needed then.
+    /// The file remains after the process, because others need it then.
     stays: bool,
     /// Open and locked as long as the process counts.
     locked: File,
@@ -273,8 +278,8 @@ pub(crate) fn is_trusted(user: u32) -> bool {
 }
 
 /// The user whose rights a process has, as this process sees it; `None` if the process does not
-/// exist or is not visible. The owner of its folder in /proc does not tell: it is root for a
-/// process that may not be traced.
+/// exist or is not visible. The owner of the process's folder in /proc is not the answer: it is
+/// root for a process that may not be traced.
 pub(crate) fn user_of_process(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -307,7 +312,7 @@ pub(crate) fn is_stale(file: &File) -> bool {
             let _ = file.unlock();
             true
         }
-        // If in doubt it lives: a live file is never removed.
+        // In doubt the process counts as alive, so that a live file is never removed.
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
     }
 }
@@ -321,8 +326,8 @@ fn remove_stale_of(directory: &Directory, app: &str, content: Content) -> io::Re
     Ok(())
 }
 
-/// Removes the files of dead processes, also unfinished ones, and returns their paths. A file that
-/// is not ours by its name and its first word remains.
+/// Removes the files of dead processes, also unfinished ones, and returns their paths. A file whose
+/// name or first word is not ours remains.
 pub(super) fn remove_stale(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let directory = match Directory::open(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -368,7 +373,8 @@ fn app_and_pid(name: &str, content: Content) -> Option<(&str, u32)> {
     Some((app, pid.parse().ok()?))
 }
 
-/// Whether a name is that of an unfinished file, so old that no process can still be making it.
+/// Whether the name is that of an unfinished file, and the file is so old that no process can still
+/// be making it.
 fn is_unfinished(name: &str) -> bool {
     let made = || {
         let (rest, made) = name.strip_prefix('.')?.strip_suffix(HIDDEN_SUFFIX)?.rsplit_once('.')?;

@@ -3,7 +3,7 @@
 //! The file belongs to another process and may hold anything. It is read, not mapped (if a mapped
 //! file shrinks, the reader is killed), only as far as its published counts say, and everything in
 //! it is validated. The kernel copies an aligned word in one piece, so a value is never half old
-//! and half new; two values may be some microseconds apart.
+//! and half new. Two values may have been read some microseconds apart.
 
 use core::fmt;
 use core::ops::Range;
@@ -92,7 +92,7 @@ impl Snapshot {
     /// Reads one shared file.
     ///
     /// # Errors
-    /// The file cannot be read, or is not what a wirepath process of this version writes.
+    /// The file cannot be read, or does not have the format of this version of wirepath.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let read = || {
             let file = publish::open_foreign(path)?;
@@ -170,8 +170,8 @@ impl Snapshot {
     }
 
     /// The growth of the counter `name` since `earlier`, a snapshot of the same process. `None` if
-    /// it is not a counter in both; one that is missing in the earlier snapshot started at zero
-    /// since.
+    /// `name` is not a counter. A counter that is missing in the earlier snapshot was created
+    /// since, and started at zero.
     pub fn change(&self, name: &str, earlier: &Self) -> Option<Change> {
         let Reading::Counter(now) = self.sample(name)?.reading else { return None };
         let before = match earlier.sample(name).map(|sample| &sample.reading) {
@@ -260,7 +260,7 @@ impl Header {
     }
 }
 
-/// A checked entry. Its value words lie in the file; a text may still turn out to be invalid.
+/// A checked entry. Its value words are inside the file; a text may still turn out to be invalid.
 struct Entry {
     name: String,
     unit: Unit,
@@ -390,6 +390,10 @@ enum BlockError {
 }
 
 impl ReadError {
+    pub(super) fn of_io(path: &Path, error: io::Error) -> Self {
+        Self { path: path.to_owned(), fault: BlockError::Io(error) }
+    }
+
     /// The file that was not read.
     pub fn path(&self) -> &Path {
         &self.path

@@ -39,7 +39,7 @@ pub(super) fn unlink_at(directory: &File, name: &OsStr) -> io::Result<()> {
 
 /// The effective user of this process.
 pub(super) fn effective_user() -> u32 {
-    // SAFETY: no address is passed, and it cannot fail.
+    // SAFETY: no address is passed, and the call cannot fail.
     unsafe { libc::geteuid() }
 }
 

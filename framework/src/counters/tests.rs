@@ -130,7 +130,7 @@ fn pipe_and_link_are_not_opened() {
     let unreadable: Vec<_> = listing.unreadable.iter().map(ReadError::path).collect();
     assert_eq!(unreadable, [&folder, &link]);
     assert_eq!(listing.running.len(), 1);
-    // Nor if it is named directly.
+    // Such a file is not read even if it is named directly.
     assert!([folder, link].iter().all(|path| Snapshot::read(path).is_err()));
 }
 
@@ -211,7 +211,7 @@ fn clean_removes_nothing_that_is_not_ours() {
     assert_eq!(Snapshot::clean(directory.path()).unwrap(), [""; 0].map(PathBuf::from));
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), foreign.len() + 1);
     assert!(theirs.exists());
-    // Nor does the start of a process remove them.
+    // The start of a process does not remove them either.
     let _block = Block::create_in(directory.path(), "oms", CAPACITY).unwrap();
     assert!(foreign.iter().all(|(name, _)| directory.path().join(name).exists()));
 }

@@ -1,5 +1,5 @@
-//! A device that was not built: code generic over several devices needs a type in its place. The
-//! type has no values, so its methods cost nothing and are never called.
+//! Stands in for a device that was not built, because code generic over several devices needs a
+//! type there. The type has no values, so its methods are never called and cost nothing.
 
 use super::steering::{Rule, RuleId, SteerError};
 use super::{Capabilities, Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};

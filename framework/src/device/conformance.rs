@@ -1,10 +1,10 @@
-//! One suite that every device passes: the contract of [`super`] as testable facts, on a device in
-//! memory, on a wrapper around one, in a namespace, or on a lab's NIC. The suite makes frames,
-//! posts them on one side of a link and checks what the other side receives; it reads no clock and
-//! takes frames from a fixed pattern, so a failure is reproducible.
+//! One suite that every device passes: the contract of [`super`] as testable facts. It runs on a
+//! device in memory, on a wrapper around one, in a namespace, or on a NIC in a lab. The suite makes
+//! frames, posts them on one side of a link and checks the frames that the other side receives. It
+//! reads no clock and makes frames from a fixed pattern, so a failure is reproducible.
 //!
 //! [`run`] tries each fact on a fresh [`Link`] and returns those that do not hold, with the reason.
-//! It never panics on purpose, so a lab binary can print the whole list.
+//! It does not panic where a fact fails, so that a lab binary can print the whole list.
 
 use core::fmt::Write as _;
 
@@ -26,8 +26,8 @@ pub trait Rig {
         14
     }
 
-    /// Frames after which the sender's ring is full while the receiver does not poll; `None` if it
-    /// never is (a file).
+    /// The number of frames after which the sender's ring is full while the receiver does not poll;
+    /// `None` if the ring is never full (a file).
     fn ring_len(&self) -> Option<usize>;
 
     /// Segments of a frame that the device can gather.
@@ -126,8 +126,8 @@ pub fn assert_conforms(rig: &mut dyn Rig) {
 }
 
 /// Polls without a frame after which a link counts as drained: a device needs some turns to move a
-/// frame. The suite reads no clock; the rig of a device that takes time waits in `receive`, a share
-/// of it in each empty poll.
+/// frame. The suite reads no clock. If a device takes time, its rig waits in `receive`, a part of
+/// the time in each empty poll.
 const DRY_POLLS: usize = 1_000;
 
 impl Link {
@@ -198,8 +198,8 @@ impl Link {
         Ok(received)
     }
 
-    /// Reaps until every posted mbuf is freed, as long as a frame may take; nothing else is in
-    /// flight.
+    /// Reaps until every posted mbuf is freed, for at most the time that a frame may take; no other
+    /// frame is in flight.
     fn bring_home(&mut self) -> Result<(), String> {
         let mut dry = 0;
         while self.tx.in_flight() > 0 && dry < DRY_POLLS && self.rx.state() != RxState::Ended {
@@ -214,15 +214,15 @@ impl Link {
     }
 
     /// Checks that both pools are as before, except buffers that a receive half owns, and that
-    /// there were no unnamed drops.
+    /// there were no drops without a reason.
     fn nothing_leaks(&self, buffers_lent: usize) -> Result<(), String> {
         let in_use = self.tx_pool.in_use();
         if in_use > buffers_lent {
             return Err(format!("{} posted mbufs did not come home", in_use - buffers_lent));
         }
-        match self.tx_pool.unnamed() + self.rx_pool.unnamed() {
+        match self.tx_pool.drops_without_reason() + self.rx_pool.drops_without_reason() {
             0 => Ok(()),
-            unnamed => Err(format!("{unnamed} mbufs were dropped without a name")),
+            unnamed => Err(format!("{unnamed} mbufs were dropped without a reason")),
         }
     }
 }
@@ -549,10 +549,10 @@ fn dropped_queues_give_mbufs_back(rig: &mut dyn Rig) -> Result<(), String> {
     burst.drain(..).for_each(Mbuf::free);
     let Link { tx, tx_pool, rx, rx_pool, dropped } = link;
     drop((tx, rx, dropped));
-    match (tx_pool.in_use(), rx_pool.in_use(), tx_pool.unnamed() + rx_pool.unnamed()) {
+    match (tx_pool.in_use(), rx_pool.in_use(), tx_pool.drops_without_reason() + rx_pool.drops_without_reason()) {
         (0, 0, 0) => Ok(()),
-        (posted, received, unnamed) => {
-            Err(format!("{posted} of the sender and {received} of the receiver stayed out, {unnamed} went unnamed"))
-        }
+        (posted, received, unnamed) => Err(format!(
+            "{posted} of the sender and {received} of the receiver stayed out, {unnamed} went without a reason"
+        )),
     }
 }

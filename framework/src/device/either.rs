@@ -1,14 +1,15 @@
-//! One of two kinds of device, chosen when it is opened: the configuration decides, without a
-//! second copy of all code above the device. The cost is a branch that always goes the same way:
-//! one per burst on receive, one per frame on send.
+//! One of two kinds of device, chosen when it is opened. So the configuration can decide without a
+//! second copy of all code above the device. It costs a branch that always goes the same way, one
+//! per burst on receive and one per frame on send.
 
 use super::steering::{Rule, RuleId, SteerError};
 use super::{Capabilities, Device, DeviceError, Offload, Preposted, Queue, RxQueue, RxState, TxQueue, TxTimestamp};
 use crate::counters::Scope;
 use crate::mem::{Burst, Layout, Mbuf, Pool, Sizing};
 use crate::time::Instant;
+use std::os::fd::RawFd;
 
-/// A device, a queue, or half of one: of the one kind or of the other.
+/// A device, a queue, or half of one, of one of the two kinds.
 #[derive(Debug)]
 pub enum Either<L, R> {
     /// The first.
@@ -88,6 +89,10 @@ impl<L: RxQueue, R: RxQueue> RxQueue for Either<L, R> {
 
     fn state(&self) -> RxState {
         either!(self, rx => rx.state())
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        either!(self, rx => rx.wait_fd())
     }
 
     fn refresh_counters(&mut self) {

@@ -1,7 +1,8 @@
-//! What a device around another one hands on unchanged, by the names of the methods.
+//! The methods that a device around another one hands on unchanged, by their names.
 //!
-//! A wrapper lists what it does not touch, so a reader sees at once what it does. Nothing is handed
-//! on by itself: a method of the traits that has a default would otherwise be forgotten unseen.
+//! A wrapper lists the methods that it does not change, so a reader sees at once which ones it
+//! does. No method is forwarded without being listed: otherwise a wrapper could miss a method that
+//! has a default, and no one would notice.
 
 /// Inside of an implementation of [`Device`](super::Device), [`RxQueue`](super::RxQueue) or
 /// [`TxQueue`](super::TxQueue): `forward!(inner: reap, room);` writes these methods, each a call of
@@ -39,6 +40,11 @@ macro_rules! forward {
     (@ state $inner:ident) => {
         fn state(&self) -> $crate::device::RxState {
             self.$inner.state()
+        }
+    };
+    (@ wait_fd $inner:ident) => {
+        fn wait_fd(&self) -> Option<std::os::fd::RawFd> {
+            self.$inner.wait_fd()
         }
     };
     (@ refresh_counters $inner:ident) => {

@@ -54,6 +54,7 @@ mod wire_rig;
 
 use core::fmt;
 use core::num::NonZeroU64;
+use std::os::fd::RawFd;
 
 use crate::counters::Scope;
 use crate::mem::{Burst, Layout, Mbuf, Pool, Sizing};
@@ -124,17 +125,26 @@ pub trait RxQueue {
     /// Appends up to `limit` received frames to `burst` (never more than it has room for), oldest
     /// first, and refills the ring from `pool`, which must be the pool that the queue was opened
     /// with: a device that registered its region panics on another. Returns the number of frames.
-    /// No system call, allocation or lock unless the device documents one. A frame that cannot be
-    /// delivered is counted by name; while the pool is empty frames remain in the ring as long as
-    /// the device can hold them.
+    /// Makes no system call or allocation and takes no lock unless the device documents it. A frame
+    /// that cannot be delivered is counted by name. While the pool is empty, frames stay in the
+    /// ring as long as the device can hold them.
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize;
 
     /// Whether more frames may arrive.
     fn state(&self) -> RxState;
 
+    /// A descriptor that `poll(2)` reports as readable while frames wait in the ring, so that a
+    /// loop can sleep after a turn without frames, until
+    /// [`Worker::next_deadline`](crate::worker::Worker::next_deadline). The queue owns the
+    /// descriptor, and it does not change. `None`, the default, for a device that can only be
+    /// polled.
+    fn wait_fd(&self) -> Option<RawFd> {
+        None
+    }
+
     /// Updates counters that the kernel or the NIC keeps, such as drops before our ring. May make a
-    /// system call; the loop calls it at intervals, never per burst. It has no default, because a
-    /// wrapper that forgets to forward it would hide those drops.
+    /// system call; the loop calls it at intervals, never per burst. The trait has no default for
+    /// it, because a wrapper that forgot to forward it would hide those drops.
     fn refresh_counters(&mut self);
 }
 
@@ -176,9 +186,9 @@ pub trait TxQueue {
         self.post(mbuf, Offload::URGENT)
     }
 
-    /// Posts a frame that the caller did not ask for: an ARP request, a bare acknowledgment. As
-    /// [`post`](Self::post), except that a wrapper that marks the caller's frames for timestamps
-    /// leaves this frame unmarked.
+    /// Posts a frame that the app did not request, such as an ARP request or a bare acknowledgment.
+    /// Like [`post`](Self::post), except that a wrapper that marks the caller's frames for
+    /// timestamps leaves this frame unmarked.
     fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         self.post(mbuf, offload)
     }
@@ -191,8 +201,8 @@ pub trait TxQueue {
     }
 
     /// Builds a frame as [`post`](Self::post) does, with the same instructions and memory, but does
-    /// not send it, so that the next post runs warm. It may ring for frames posted before. The mbuf
-    /// is freed, and nothing counts as sent. By default the frame is only freed.
+    /// not send it, so that the next post runs warm. It may ring the doorbell for frames posted
+    /// earlier. The mbuf is freed, and nothing counts as sent. By default the frame is only freed.
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         let _ = offload;
         mbuf.free();
@@ -200,10 +210,10 @@ pub trait TxQueue {
 
     /// Places a complete frame where the next one goes, so that sending it takes only writing some
     /// of its bytes and ringing ([`preposted`](Self::preposted),
-    /// [`fire_preposted`](Self::fire_preposted)). It does not leave before. There is one such
-    /// place: the next post overwrites it, and the preposted frame is void. `None` if the device
-    /// does not support it, which is the default, or cannot now, or not for a frame of this length:
-    /// then send the frame by [`post_urgent`](Self::post_urgent).
+    /// [`fire_preposted`](Self::fire_preposted)). The frame does not leave before that. There is
+    /// one such place: the next post overwrites it, and then the preposted frame is void. `None` if
+    /// the device does not support this (the default), or cannot do it now or for a frame of this
+    /// length: then send the frame by [`post_urgent`](Self::post_urgent).
     fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
         let _ = frame;
         None
@@ -217,7 +227,7 @@ pub trait TxQueue {
     }
 
     /// Sends the preposted frame, after all that were posted, and rings, as
-    /// [`post_urgent`](Self::post_urgent) does. Returns false, without an effect, if the frame is
+    /// [`post_urgent`](Self::post_urgent) does. Returns false and changes nothing if the frame is
     /// void.
     fn fire_preposted(&mut self, which: Preposted) -> bool {
         let _ = which;
@@ -246,8 +256,8 @@ pub trait TxQueue {
         false
     }
 
-    /// The timestamp of a sent frame that asked for it: oldest first, each once. Devices without
-    /// transmit timestamps never return one.
+    /// The next timestamp of a sent frame that asked for one: the oldest first, each once. Devices
+    /// without transmit timestamps never return one.
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         None
     }
@@ -278,7 +288,7 @@ impl Preposted {
 }
 
 /// Posts frames from the front of `burst` until one is refused, which remains there with those
-/// behind it. Returns how many were accepted.
+/// after it. Returns the number of accepted frames.
 #[inline(never)]
 pub(crate) fn post_one_by_one<T: TxQueue + ?Sized>(tx: &mut T, burst: &mut Burst, offload: Offload) -> usize {
     let before = burst.len();

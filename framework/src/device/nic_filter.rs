@@ -25,8 +25,8 @@ pub(in crate::device) enum Wanted {
 }
 
 impl Wanted {
-    /// The filter entry that a rule needs on an interface with address `own`; None if its frames
-    /// pass anyway.
+    /// The filter entry that a rule needs on an interface with address `own`; None if the NIC
+    /// passes the rule's frames anyway.
     pub(in crate::device) fn by(rule: &Rule, own: MacAddr) -> Option<Self> {
         match (rule.destination_mac, rule.destination) {
             (Some(mac), _) if mac == own || mac == MacAddr::BROADCAST => None,

@@ -49,7 +49,7 @@ impl Offload {
         Self(others | (len as u64) << Self::SEGMENT_SHIFT)
     }
 
-    /// These flags if the condition holds, else none.
+    /// These flags if the condition holds, otherwise no flags.
     #[inline(always)]
     pub const fn when(self, condition: bool) -> Self {
         if condition { self } else { Self::NONE }

@@ -1,6 +1,6 @@
-//! Steering rules: which frames the device delivers to our queues. One type for all devices; AF_XDP
-//! compiles it into a program, mlx5 into flow specifications, and [`Rule::matches`] is the
-//! reference that both are tested against.
+//! Steering rules: they select the frames that the device delivers to our queues. One type for all
+//! devices; AF_XDP compiles it into a program, mlx5 into flow specifications, and [`Rule::matches`]
+//! is the reference that both are tested against.
 //!
 //! A rule sets values for some fields and matches any value of the others. If the device shares its
 //! port with the kernel, the kernel receives the frames that no rule matches.
@@ -30,7 +30,8 @@ pub struct Rule {
     pub source_port: Option<u16>,
     /// UDP or TCP destination port.
     pub destination_port: Option<u16>,
-    /// Not a match: the tag that the device gives to frames of this rule, 24 bits.
+    /// The tag that the device gives to frames of this rule, 24 bits. It is not compared with
+    /// frames.
     pub flow_tag: Option<u32>,
 }
 
@@ -259,7 +260,7 @@ impl BitOr for Fields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RuleId(pub(in crate::device) u32);
 
-/// Why a rule was not installed. The other rules remain as they are.
+/// Why a rule was not installed. The other rules do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SteerError {

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. Every address comes from a reference that is borrowed until the call has returned, and the
-//!    length passed with it is that of the same object.
+//!    length passed with it is the length of the same object.
 //! 2. A descriptor that the kernel returns is new and has no other owner.
 
 use core::ffi::c_int;

@@ -1,5 +1,5 @@
-//! The suite's rig for memory ports and for whatever stands around them: wrappers, bonds, one of
-//! two kinds of device.
+//! The suite's rig for memory ports and for the devices around them: wrappers, bonds, one of two
+//! kinds of device.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use core::any::Any;
@@ -43,8 +43,8 @@ impl<D: Device> WireRig<D> {
         Self { config, ends: Box::new(ends), opened: Box::new(|_, _| Box::new(())) }
     }
 
-    /// Calls `opened` with the sender's receiving half once both ends are open; what it gives is
-    /// kept for as long as the link.
+    /// Calls `opened` with the sender's receiving half once both ends are open; its result is kept
+    /// as long as the link.
     pub(super) fn once_open(mut self, opened: impl FnMut(&mut RxOf<D>, &Pool) -> Box<dyn Any> + 'static) -> Self {
         self.opened = Box::new(opened);
         self

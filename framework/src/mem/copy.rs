@@ -1,6 +1,7 @@
 //! Copies of frames. Most frames are a few cache lines long: a copy in pieces of constant length is
 //! fewer instructions than a call that first dispatches on the length.
 
+use super::mbuf::Mbuf;
 use super::pool::CACHE_LINE as LINE;
 
 const QUARTER: usize = LINE / 4;
@@ -43,6 +44,18 @@ fn copy_piece<const LEN: usize>(to: Option<&mut [u8; LEN]>, from: Option<&[u8; L
     if let (Some(to), Some(from)) = (to, from) {
         *to = *from;
     }
+}
+
+/// Copies a chain's bytes into one piece: as many whole buffers as fit. An IP payload always fits
+/// 64 KiB, because its length has 16 bits.
+pub(crate) fn gather<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a mut [u8] {
+    let mut len = 0;
+    for segment in mbuf.segments() {
+        let Some(room) = scratch.get_mut(len..len + segment.len()) else { break };
+        room.copy_from_slice(segment);
+        len += segment.len();
+    }
+    &mut scratch[..len]
 }
 
 #[cfg(test)]

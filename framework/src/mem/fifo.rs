@@ -15,8 +15,8 @@
 //! 1. The slots of `tail .. head` hold mbufs, each owned by the queue; the others are empty.
 //!    `head - tail` is at most the number of slots, which is a power of two.
 //! 2. Every mbuf from `odd_end` (or `tail` if that is later) on was simple at its push: its `home`
-//!    is `pool` and not marked, so its metadata is as the free list demands (M8). It is simple
-//!    still, as its only handle is the one in the slot.
+//!    is `pool` and not marked, so its metadata is as the free list demands (M8). It is still
+//!    simple, because its only handle is the one in the slot.
 //! 3. `pool` is dereferenced only while an mbuf of that pool is in the queue, so it is alive (M1).
 
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -94,9 +94,9 @@ impl Fifo {
     }
 
     /// Pushes simple mbufs from the front of `burst`, one for each of `places`, as long as `takes`
-    /// accepts their lengths. `write` receives a place, the bytes for it, and how many mbufs
-    /// preceded it. Returns the number of mbufs and of bytes. The rest of the burst moves up. It
-    /// may stop early, so a caller with more mbufs calls it again until it takes none.
+    /// accepts their lengths. `write` receives a place, the bytes for it, and the number of mbufs
+    /// before it. Returns the number of mbufs and of bytes. The rest of the burst moves up. It may
+    /// stop early, so a caller with more mbufs calls it again until it takes none.
     #[inline(always)]
     pub(crate) fn push_front_of<P>(
         &mut self,
@@ -108,9 +108,9 @@ impl Fifo {
         let first = self.slot(self.head);
         let room = (self.slots.len() - first).min(self.slots.len() - self.len() as usize);
         let limit = places.len().min(burst.len()).min(room);
-        // SAFETY: the burst, the places and the slots up to their end have so many entries. The
-        // slots are empty (1). The queue owns the copied handles only once `head` has moved, and by
-        // then the burst does not own them any more.
+        // SAFETY: the burst, the places and the slots up to their end have that many entries. The
+        // slots are empty (1). The queue owns the copied handles only once `head` has moved, and
+        // then the burst no longer owns them.
         let (count, bytes) = unsafe {
             let slots = self.slots.as_mut_ptr().add(first).cast();
             copy_simple(burst.as_ptr(), slots, places.as_mut_ptr(), limit, self.pool, takes, write)
@@ -119,10 +119,10 @@ impl Fifo {
         (count, bytes)
     }
 
-    /// Leaks all mbufs in place, as the NIC may still read their bytes; returns how many. Their
-    /// pool's memory stays mapped.
+    /// Leaks all mbufs in place, because the NIC may still read their bytes; returns their number.
+    /// Their pool's memory stays mapped.
     #[cold]
-    pub(crate) fn strand(&mut self) -> u32 {
+    pub(crate) fn leak(&mut self) -> u32 {
         let count = self.len();
         self.tail = self.head;
         count
@@ -135,8 +135,8 @@ impl Fifo {
         }
         self.head = self.head.wrapping_sub(1);
         if self.odd_end == self.head.wrapping_add(1) {
-            // It was the last odd one, and the place of the one before is not recorded: it may be
-            // anywhere.
+            // That was the last odd one, and the position of the previous odd one is not recorded:
+            // it may be anywhere.
             self.odd_end = self.head;
         }
         let slot = self.slot(self.head);
@@ -160,8 +160,8 @@ impl Fifo {
         self.tail = self.tail.wrapping_add(count);
         // Positions wrap, so `odd_end` must not seem to be ahead when the next mbuf is pushed.
         self.odd_end = self.tail;
-        // SAFETY: 1, 2: the handles are the last ones of buffers that are as the free list demands,
-        // and the slots are given up; 3: they are of this pool, so it is alive.
+        // SAFETY: 1, 2: the handles are the last ones of buffers whose metadata is as the free list
+        // demands, and the slots are given up; 3: the buffers are of this pool, so it is alive.
         unsafe {
             let pool = self.pool.as_ref();
             pool.put_back_many(handles(&self.slots[first..first + until_end]));
@@ -196,8 +196,8 @@ impl Fifo {
     #[inline(always)]
     fn give_up_front(&mut self, burst: &mut Burst, count: usize) {
         let left = burst.len() - count;
-        // SAFETY: `count` is at most the length of the burst; it owns none of its handles while
-        // those behind move up.
+        // SAFETY: `count` is at most the length of the burst; the burst owns none of its handles
+        // while those after them move up.
         unsafe {
             burst.set_len(0);
             if left > 0 && count > 0 {
@@ -216,7 +216,7 @@ impl Fifo {
 }
 
 impl Drop for Fifo {
-    /// Mbufs still in the queue are dropped, and the pool counts each as unnamed.
+    /// Mbufs still in the queue are dropped, and the pool counts each as a drop without a reason.
     fn drop(&mut self) {
         while let Some(mbuf) = self.pop_back() {
             drop(mbuf);
@@ -230,8 +230,8 @@ impl Drop for Fifo {
 /// Not inlined, so that the loop has all registers.
 ///
 /// # Safety
-/// There are `limit` mbufs, slots and places. Of each handle that was copied only one is used
-/// further.
+/// There are `limit` mbufs, slots and places. Of each copied handle, only the copy or the original
+/// is used afterwards.
 #[inline(never)]
 unsafe fn copy_simple<P>(
     from: *const Mbuf,
@@ -315,9 +315,9 @@ mod tests {
         pool.alloc_copy(&[byte; 60]).unwrap()
     }
 
-    /// Nothing is out and nothing went without a name.
+    /// No buffer is in use, and no mbuf was dropped without a reason.
     fn check_home(pool: &Pool) {
-        assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+        assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0));
         let mut all: Vec<_> = core::iter::from_fn(|| pool.alloc()).collect();
         assert_eq!(all.len(), pool.capacity());
         let mut addrs: Vec<_> = all.iter().map(|mbuf| mbuf.data_ptr().addr()).collect();
@@ -491,7 +491,7 @@ mod tests {
         let mut line = Fifo::new(&pool, 4);
         line.push(mbuf(&pool, 1));
         drop(line);
-        assert_eq!((pool.in_use(), pool.unnamed()), (0, 1));
+        assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 1));
     }
 
     #[test]

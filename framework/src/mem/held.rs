@@ -1,5 +1,5 @@
-//! The explicit second handle: it keeps a packet's bytes alive and unchanged after the mbuf is
-//! freed or sent. Fan-out to consumers holds one, and so does a TCP segment until it is
+//! The explicit second handle to a packet: it keeps the bytes alive and unchanged after the mbuf is
+//! freed or sent. Fan-out to consumers holds one, and TCP holds one for each segment until it is
 //! acknowledged.
 //!
 //! Invariants: those of [`metadata`](super::metadata), cited by their numbers.
@@ -15,8 +15,8 @@ use super::metadata::{Metadata, release};
 /// The explicit second handle to a packet's bytes, made by [`Mbuf::hold`]: read only, counted in
 /// the buffer.
 ///
-/// It keeps the range it was made with: advancing or trimming the mbuf later does not change it.
-/// Dropping a `Held` is its normal end and does not count as a packet drop.
+/// It keeps the range with which it was made: advancing or trimming the mbuf later does not change
+/// it. Dropping a `Held` is its normal end and does not count as a packet drop.
 pub struct Held {
     pub(super) buffer: NonNull<Metadata>,
     pub(super) data: NonNull<u8>,
@@ -47,13 +47,13 @@ impl Held {
 
     /// The bytes, one slice per buffer.
     pub fn segments(&self) -> Segments<'_> {
-        // SAFETY: the metadata is alive while a handle is (1, 3), and the chain behind it does not
+        // SAFETY: the metadata is alive while a handle is (1, 3), and the chain after it does not
         // change (5).
         let next = unsafe { (*self.buffer.as_ptr()).next };
         Segments::new(self.first(), next, self.rest_len as usize)
     }
 
-    /// One more handle to the same bytes. `Held` is not `Clone`, so that no handle is made by
+    /// A further handle to the same bytes. `Held` is not `Clone`, so that no handle is made by
     /// accident.
     #[inline]
     pub fn another(&self) -> Self {

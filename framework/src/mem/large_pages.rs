@@ -1,12 +1,12 @@
 //! Large pages for tables that are read at random: with 4 KiB pages a lookup among a million
-//! connections waits for four page walks beside its loads. The kernel maps large pages at the first
-//! touch if transparent hugepages are set to `madvise` (its default) or `always`; otherwise the
-//! table works as before.
+//! connections waits for four page walks in addition to its loads. The kernel maps large pages at
+//! the first touch if transparent hugepages are set to `madvise` (its default) or `always`;
+//! otherwise the table works as before.
 //!
 //! Invariants:
-//! 1. The advice covers only pages that lie in the range as a whole, and so none that another
+//! 1. The advice covers only pages that are entirely inside the range, so none that another
 //!    allocation shares.
-//! 2. It changes neither the content of memory nor its access rights.
+//! 2. The advice changes neither the content of memory nor its access rights.
 
 /// Bytes of a large page on x86-64 and on other machines with 4 KiB pages. Smaller tables get no
 /// advice.

@@ -4,7 +4,7 @@
 //! An mbuf is neither `Clone` nor `Send`: its buffer belongs to one worker's pool. Each packet ends
 //! for a named reason: it is handed on, kept, delivered, or discarded. `free` is for the first
 //! three, `discard` in the pipeline for the last. Dropping an mbuf frees the buffer as well, and
-//! the pool counts it as *unnamed*.
+//! the pool counts a drop *without a reason*.
 //!
 //! ```text
 //!  buffer  | metadata 128 | headroom | data                | tailroom |
@@ -24,8 +24,8 @@ use core::slice;
 use super::copy::copy_frame;
 use super::held::{Held, Segments};
 use super::metadata::{
-    ChecksumStatus, HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TICKS, HAS_TIMESTAMP, HAS_VLAN, Headers, IS_VIEW, Known,
-    METADATA_LEN, Metadata, NO_FLOW_TAG, RxInfo, release,
+    ChecksumStatus, HAS_CHAIN, HAS_FLOW_TAG, HAS_HASH, HAS_TICKS, HAS_TIMESTAMP, HAS_VLAN, Headers, IS_VIEW,
+    METADATA_LEN, Metadata, NO_FLOW_TAG, PacketInfo, RxInfo, release,
 };
 use super::pool::CACHE_LINE;
 use crate::time::UnixTime;
@@ -105,7 +105,7 @@ impl Mbuf {
         meta.data.as_ptr() as usize - start
     }
 
-    /// Free bytes behind the data of the first segment. None in a view.
+    /// Free bytes after the data of the first segment. None in a view.
     #[inline]
     pub fn tailroom(&self) -> usize {
         let meta = self.meta();
@@ -142,10 +142,10 @@ impl Mbuf {
         meta.len -= len as u32;
     }
 
-    /// Keeps `len` bytes of the packet from `offset` on. One call does the work of
-    /// [`trim_to`](Self::trim_to) and [`advance`](Self::advance): it removes a header that has been
-    /// read, and padding. Panics if the range is not inside the packet, or `offset` not inside the
-    /// first segment.
+    /// Keeps `len` bytes of the packet from `offset` on: removes a header that has been read, and
+    /// padding. One call does the work of [`trim_to`](Self::trim_to) and
+    /// [`advance`](Self::advance). Panics if the range is not inside the packet, or `offset` is not
+    /// inside the first segment.
     #[inline(always)]
     pub fn narrow(&mut self, offset: usize, len: usize) {
         if !self.is_linear() {
@@ -183,8 +183,8 @@ impl Mbuf {
     }
 
     /// Keeps the first `len` bytes of the packet and drops the rest, including buffers of a chain.
-    /// A packet that is not longer is unchanged. Panics on a chain that is held. On a linear packet
-    /// this is a few instructions.
+    /// A packet that is not longer is unchanged. Panics on a chain that is held. Costs a few
+    /// instructions on a linear packet.
     #[inline]
     pub fn trim_to(&mut self, len: usize) {
         if self.is_linear() {
@@ -216,16 +216,16 @@ impl Mbuf {
         let left = len - meta.len as usize;
         meta.rest_len = left as u32;
         if let Some(next) = meta.next {
-            // Only the head of a chain is a handle elsewhere, so this handle must not free its
-            // buffer.
+            // Code elsewhere has a handle only to the head of a chain, so this handle must not free
+            // its buffer.
             let mut rest = ManuallyDrop::new(Self(next));
             rest.trim_to(left);
         }
     }
 
-    /// Chains `rest` behind the last segment of this packet: a walk over its segments. Panics on a
-    /// chain that is held. Do not chain a view of this packet's own bytes to it: each would keep
-    /// the other from being freed.
+    /// Chains `rest` after the last segment of this packet; it reads all segments to find the last
+    /// one. Panics on a chain that is held. Do not chain a view of this packet's own bytes to it:
+    /// each would keep the other from being freed.
     pub fn attach(&mut self, rest: Self) {
         // The checks come before any link is made, so that a panic leaves two whole packets.
         let rest_len = u32::try_from(rest.len()).ok();
@@ -257,7 +257,7 @@ impl Mbuf {
         meta.take_chain().map(Self)
     }
 
-    /// A second handle to the bytes as they are now. While it lives, the mbuf cannot be written.
+    /// A second handle to the present bytes. While it lives, the mbuf cannot be written.
     #[inline]
     pub fn hold(&self) -> Held {
         let meta = self.meta();
@@ -291,9 +291,10 @@ impl Mbuf {
     #[inline]
     pub fn set_rx_info(&mut self, info: &RxInfo) {
         let meta = self.meta_mut();
-        let Known { interface, flags, l2_len, l3_len, .. } = meta.known;
-        let known = Known::of(info);
-        meta.known = Known { interface, flags: known.flags | flags & (IS_VIEW | HAS_CHAIN), l2_len, l3_len, ..known };
+        let PacketInfo { interface, flags, l2_len, l3_len, .. } = meta.known;
+        let known = PacketInfo::of(info);
+        meta.known =
+            PacketInfo { interface, flags: known.flags | flags & (IS_VIEW | HAS_CHAIN), l2_len, l3_len, ..known };
         if let Some(timestamp) = info.timestamp.map(UnixTime::as_nanos).or(info.ticks) {
             meta.timestamp = timestamp;
         }
@@ -436,7 +437,8 @@ impl Mbuf {
     }
 
     /// The same handle by value, for a call to code that is not inlined while this one is borrowed.
-    /// As the address of the handle itself does not escape, the compiler keeps it in a register.
+    /// So the address of the handle itself does not escape, and the compiler keeps it in a
+    /// register.
     #[inline(always)]
     fn alias(&mut self) -> ManuallyDrop<Self> {
         ManuallyDrop::new(Self(self.0))
@@ -448,8 +450,8 @@ impl Mbuf {
         MbufRef { mbuf: ManuallyDrop::new(Self(self.0)), borrow: PhantomData }
     }
 
-    /// Prefetches the first data line, for a loop that knows which packet comes next. It has no
-    /// effect beside the cache.
+    /// Prefetches the first data line, for a loop that knows which packet comes next. It affects
+    /// only the cache.
     #[inline]
     pub fn prefetch(&self) {
         prefetch_line(self.meta().data.as_ptr());
@@ -464,7 +466,7 @@ impl Mbuf {
     #[inline(always)]
     fn meta_mut(&mut self) -> &mut Metadata {
         // SAFETY: initialised and alive (1). A `Held` keeps no reference into the metadata between
-        // calls, so this is the only one while `self` is borrowed mutably.
+        // calls, so this is the only reference while `self` is borrowed mutably.
         unsafe { self.0.as_mut() }
     }
 
@@ -480,7 +482,7 @@ impl Mbuf {
         unsafe {
             (*meta).data = buffer.cast::<u8>().add(METADATA_LEN + headroom);
             (*meta).len = 0;
-            (*meta).known = Known::default();
+            (*meta).known = PacketInfo::default();
         }
         Self(buffer)
     }
@@ -497,8 +499,8 @@ impl Mbuf {
         line: &[u8; CACHE_LINE],
         len: usize,
     ) -> Self {
-        // SAFETY: the caller's promise, passed on; a line behind `data` is inside the buffer, and
-        // no other handle names it.
+        // SAFETY: the caller's promise, passed on; a line after `data` is inside the buffer, and no
+        // other handle names it.
         unsafe {
             let mbuf = Self::init(buffer, headroom);
             (*buffer.as_ptr()).data.cast::<[u8; CACHE_LINE]>().write(*line);
@@ -511,8 +513,8 @@ impl Mbuf {
     /// three at once the compiler calls `memcpy`.
     ///
     /// # Safety
-    /// As [`init`](Self::init), and three lines behind the headroom are inside `room`; `len` is at
-    /// most what they have.
+    /// As [`init`](Self::init). Also, the three lines after the headroom are inside `room`, and
+    /// `len` is at most their length.
     #[inline(always)]
     pub(super) unsafe fn init_lines(
         buffer: NonNull<Metadata>,
@@ -520,7 +522,7 @@ impl Mbuf {
         [first, second, third]: &[[u8; CACHE_LINE]; 3],
         len: usize,
     ) -> Self {
-        // SAFETY: the caller's promise, passed on; the lines behind `data` are inside the buffer,
+        // SAFETY: the caller's promise, passed on; the lines after `data` are inside the buffer,
         // and no other handle names it.
         unsafe {
             let mbuf = Self::init_line(buffer, headroom, first, len);
@@ -536,22 +538,22 @@ impl Mbuf {
     /// # Safety
     /// As [`init`](Self::init), and `len` bytes behind the headroom are inside `room`.
     #[inline(always)]
-    pub(super) unsafe fn init_fresh(buffer: NonNull<Metadata>, headroom: usize, len: usize) -> Fresh {
+    pub(super) unsafe fn init_fresh(buffer: NonNull<Metadata>, headroom: usize, len: usize) -> FreshMbuf {
         // SAFETY: the caller's promise, passed on; the caller owns the buffer alone.
         unsafe {
             let mbuf = Self::init(buffer, headroom);
             (*buffer.as_ptr()).len = len as u32;
-            Fresh { data: (*buffer.as_ptr()).data, mbuf, len }
+            FreshMbuf { data: (*buffer.as_ptr()).data, mbuf, len }
         }
     }
 
-    /// As [`init`](Self::init), with a copy of `frame`. The copy is made before the handle exists:
-    /// so no handle has to stand in memory to be dropped should the copy panic.
+    /// As [`init`](Self::init), with a copy of `frame`. The copy is made before the handle exists,
+    /// so that no handle has to be in memory to be dropped if the copy panics.
     ///
     /// # Safety
     /// As [`init`](Self::init), and the frame behind the headroom is inside `room`.
     #[inline(always)]
-    pub(super) unsafe fn init_copy(buffer: NonNull<Metadata>, headroom: usize, frame: &[u8]) -> Fresh {
+    pub(super) unsafe fn init_copy(buffer: NonNull<Metadata>, headroom: usize, frame: &[u8]) -> FreshMbuf {
         // SAFETY: so many bytes from there on are inside the buffer (caller) and initialised (2),
         // and the caller owns the buffer alone.
         let place = unsafe {
@@ -602,14 +604,14 @@ impl Mbuf {
 
 /// A linear mbuf that has no second handle yet: its `refs` is one, it is no view, and it has `len`
 /// bytes from `data` on.
-pub(crate) struct Fresh {
+pub(crate) struct FreshMbuf {
     mbuf: Mbuf,
     /// As in the metadata, so that writing the bytes does not read the metadata again.
     data: NonNull<u8>,
     len: usize,
 }
 
-impl Fresh {
+impl FreshMbuf {
     /// All bytes, uncleared.
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
@@ -624,7 +626,7 @@ impl Fresh {
         self.mbuf
     }
 
-    /// The mbuf, and a handle to its bytes behind the first `headers_len`, which a sender keeps for
+    /// The mbuf, and a handle to its bytes after the first `headers_len`, which a sender keeps for
     /// retransmission. The handle is empty if there are no more bytes.
     #[inline(always)]
     pub(crate) fn keep(self, headers_len: usize) -> (Mbuf, Held) {
@@ -641,16 +643,16 @@ impl Fresh {
 }
 
 impl Drop for Mbuf {
-    /// The safety net: it frees the buffer, and the pool counts an unnamed drop.
+    /// The safety net: it frees the buffer, and the pool counts a drop without a reason.
     fn drop(&mut self) {
         // SAFETY: the pool outlives its buffers (1).
-        unsafe { self.meta().home.pool().as_ref() }.count_unnamed();
+        unsafe { self.meta().home.pool().as_ref() }.count_drop_without_reason();
         release(self.0);
     }
 }
 
-/// A shared borrow of an mbuf, passed as the handle itself and not as a pointer to it. The caller
-/// of a function that is not inlined so keeps its own handle in a register.
+/// A shared borrow of an mbuf, passed as the handle itself and not as a pointer to it. So the
+/// caller of a function that is not inlined keeps its own handle in a register.
 pub(crate) struct MbufRef<'a> {
     /// Never dropped: the lender owns the handle (3).
     mbuf: ManuallyDrop<Mbuf>,
@@ -684,7 +686,8 @@ impl fmt::Debug for Mbuf {
     }
 }
 
-/// Prefetches the cache line of an address, whatever it holds. It has no effect beside the cache.
+/// Prefetches the cache line of an address, whether or not the address is valid. It affects only
+/// the cache.
 #[inline(always)]
 pub(crate) fn prefetch_line(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -6,7 +6,7 @@
 //! 1. A `Metadata` lies at the start of a buffer that a live [`Pool`] cut from its region, aligned
 //!    to a cache line and initialised by the pool. Only the pool's thread touches it (no handle is
 //!    `Send`).
-//! 2. The `room` bytes behind the metadata are headroom, data and tailroom: `data .. data + len`
+//! 2. The `room` bytes after the metadata are headroom, data and tailroom: `data .. data + len`
 //!    lies inside them, or, in a view, inside the bytes of its `Held`. All bytes are initialised (a
 //!    region starts zeroed).
 //! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. Only the last one puts the
@@ -14,16 +14,16 @@
 //! 4. Bytes are written only through the mbuf, only while `refs` is one and it is not a view; so a
 //!    `Held` may lend `&[u8]` freely.
 //! 5. `next` is valid if the flags say so. This buffer owns it: each buffer is in at most one
-//!    chain. While `refs` is above one the chain behind the buffer does not change, even if the
-//!    buffer is itself chained behind another one that is freed.
+//!    chain. While `refs` is above one, the chain after the buffer does not change, even if the
+//!    buffer is itself chained after another one that is freed.
 //! 6. A view's bytes belong to the `Held` in its `view` field, which lives as long as the view
 //!    does.
-//! 7. On the free list `refs` is one, as the next mbuf needs it, `next`, `rest_len` and `view` are
-//!    empty, and `home` is not marked. So rarely used fields are reset when they were used, and not
-//!    for each packet.
-//! 8. `home` is marked while `refs` is above one, while there is a chain and while the buffer is a
-//!    view. The mark may outlast that state. So a buffer whose `home` is not marked is freed
-//!    without a check of any other field.
+//! 7. On the free list `refs` is one, as the next mbuf needs it; `next`, `rest_len` and `view` are
+//!    empty; and `home` is not marked. So rarely used fields are reset only after they were used,
+//!    not for each packet.
+//! 8. `home` is marked while `refs` is above one, while there is a chain, and while the buffer is a
+//!    view; the mark may stay longer. So a buffer whose `home` is not marked is freed without a
+//!    check of any other field.
 
 use core::cell::Cell;
 use core::fmt;
@@ -51,14 +51,14 @@ pub enum ChecksumStatus {
     Bad = 2,
 }
 
-/// Receive metadata: what the device has found out about a frame. Nodes skip the checks that the
+/// Receive metadata: the findings of the device about a frame. Nodes skip the checks that the
 /// device has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxInfo {
-    /// Arrival time by the NIC's clock or the capture's, in ns of the Unix epoch; `None` if
+    /// RxFrame time by the NIC's clock or the capture's, in ns of the Unix epoch; `None` if
     /// unknown.
     pub timestamp: Option<UnixTime>,
-    /// Arrival time in ticks of the NIC's own clock, if the device is configured for that. Never
+    /// RxFrame time in ticks of the NIC's own clock, if the device is configured for that. Never
     /// both: there is room for one.
     pub ticks: Option<u64>,
     /// The tag of the steering rule that matched.
@@ -192,7 +192,7 @@ pub enum L4 {
 #[repr(C, align(64))]
 pub(super) struct Metadata {
     // The hot line.
-    pub(super) home: Home,
+    pub(super) home: PoolPointer,
     pub(super) data: NonNull<u8>,
     pub(super) next: Option<NonNull<Metadata>>,
     /// Bytes of this buffer's part of the packet.
@@ -206,9 +206,10 @@ pub(super) struct Metadata {
     /// Valid if `HAS_VLAN` is set; the next two fields have flags as well.
     pub(super) vlan: u16,
     pub(super) timestamp: u64,
-    /// [`NO_FLOW_TAG`] means no tag, and a hash of zero means no hash: these two need no flag.
+    /// A tag of [`NO_FLOW_TAG`] means no tag, and a hash of zero means no hash, so these two need
+    /// no flag.
     pub(super) flow_tag: u32,
-    pub(super) known: Known,
+    pub(super) known: PacketInfo,
     pub(super) hash: u32,
     // The cold line begins here.
     pub(super) view: Option<ManuallyDrop<Held>>,
@@ -217,10 +218,10 @@ pub(super) struct Metadata {
 const _: () = assert!(size_of::<Metadata>() == METADATA_LEN && core::mem::offset_of!(Metadata, view) == 64);
 
 /// The eight bytes of an mbuf that start at zero, adjacent, so that one store clears them. A device
-/// with rich metadata prepares the word for each kind of frame ([`Known::of`]).
+/// with rich metadata prepares the word for each kind of frame ([`PacketInfo::of`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(4))]
-pub(crate) struct Known {
+pub(crate) struct PacketInfo {
     pub(super) interface: u16,
     pub(super) flags: u8,
     pub(super) ip_checksum: ChecksumStatus,
@@ -231,7 +232,7 @@ pub(crate) struct Known {
     pub(super) headers: Headers,
 }
 
-impl Known {
+impl PacketInfo {
     /// The flags of the values that are present in `info`, and its small values; timestamp, flow
     /// tag, hash and VLAN have their own fields.
     #[inline]
@@ -253,7 +254,7 @@ impl Known {
     }
 
     /// The struct as one integer.
-    pub(crate) fn word(self) -> KnownWord {
+    pub(crate) fn word(self) -> PacketInfoWord {
         let [low, high] = self.interface.to_ne_bytes();
         let bytes = [
             low,
@@ -265,16 +266,17 @@ impl Known {
             self.l3_len,
             self.headers.0,
         ];
-        KnownWord(u64::from_ne_bytes(bytes))
+        PacketInfoWord(u64::from_ne_bytes(bytes))
     }
 }
 
-/// A [`Known`] in a register: the compiler would split a struct and join it again byte by byte.
+/// A [`PacketInfo`] in a register: the compiler would split a struct and join it again byte by
+/// byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
-pub(crate) struct KnownWord(pub(super) u64);
+pub(crate) struct PacketInfoWord(pub(super) u64);
 
-const _: () = assert!(size_of::<Known>() == size_of::<KnownWord>());
+const _: () = assert!(size_of::<PacketInfo>() == size_of::<PacketInfoWord>());
 
 /// Stands for no flow tag; tags have 24 bits.
 pub(super) const NO_FLOW_TAG: u32 = u32::MAX;
@@ -294,7 +296,7 @@ impl Metadata {
     /// The state on the free list, written by the pool once at start.
     pub(super) fn home(pool: NonNull<PoolInner>, room: u16) -> Self {
         Self {
-            home: Home(Cell::new(pool)),
+            home: PoolPointer(Cell::new(pool)),
             data: NonNull::dangling(),
             next: None,
             len: 0,
@@ -304,7 +306,7 @@ impl Metadata {
             vlan: 0,
             timestamp: 0,
             flow_tag: 0,
-            known: Known::default(),
+            known: PacketInfo::default(),
             hash: 0,
             view: None,
         }
@@ -313,11 +315,11 @@ impl Metadata {
 
 /// The pool of a buffer. A mark in the lowest bit of the address says that freeing the buffer must
 /// check its other fields (8).
-pub(super) struct Home(Cell<NonNull<PoolInner>>);
+pub(super) struct PoolPointer(Cell<NonNull<PoolInner>>);
 
-const _: () = assert!(align_of::<PoolInner>() > Home::MARK);
+const _: () = assert!(align_of::<PoolInner>() > PoolPointer::MARK);
 
-impl Home {
+impl PoolPointer {
     const MARK: usize = 1;
 
     /// The pool.
@@ -358,7 +360,7 @@ impl Home {
 }
 
 impl Metadata {
-    /// Counts one more handle. It panics if the count would wrap (leaked handles), as that would
+    /// Counts one more handle. Panics if the count would wrap (leaked handles), because that would
     /// free a buffer that is held (3).
     #[inline(always)]
     pub(super) fn add_handle(&self) {
@@ -395,8 +397,8 @@ pub(super) fn release(buffer: NonNull<Metadata>) {
     unsafe { home.0.get().as_ref() }.put_back(buffer);
 }
 
-/// The same for a marked buffer with one more handle: the most frequent case, as the NIC has sent
-/// bytes that a sender still holds.
+/// The same for a marked buffer with one more handle: the most frequent case, because the NIC has
+/// sent bytes that a sender still holds.
 #[inline(always)]
 fn release_held(buffer: NonNull<Metadata>) {
     // SAFETY: as in `release`, and no reference to it is outstanding.
@@ -435,8 +437,8 @@ fn release_last(buffer: NonNull<Metadata>) {
     unsafe { meta.home.pool().as_ref() }.put_back(buffer);
 }
 
-/// Frees the parts of a dying buffer: the chain behind it (in a loop, as a chain may be long) and
-/// the bytes of a view. The buffer is then as (7) demands.
+/// Frees the parts of a buffer that is being freed: the chain after it (in a loop, because a chain
+/// may be long) and the bytes of a view. Then the buffer is as (7) demands.
 #[cold]
 fn release_parts(meta: &mut Metadata) {
     if let Some(held) = meta.view.take() {

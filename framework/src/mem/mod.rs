@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A pool and its mbufs belong to one worker and never leave its thread. This floor imports `time`
-//! and the crate `hugepages`; it knows no header, no protocol and no device.
+//! and the crate `hugepages`; it does not know headers, protocols or devices.
 
 mod copy;
 #[allow(unsafe_code)]
@@ -34,7 +34,7 @@ mod rx_meta;
 mod rx_slots;
 mod sizing;
 
-pub(crate) use copy::{SHORT_MAX, SHORT_MIN, copy_frame};
+pub(crate) use copy::{SHORT_MAX, SHORT_MIN, copy_frame, gather};
 pub(crate) use fifo::{Fifo, Span};
 pub use held::{Held, Segments};
 pub(crate) use large_pages::advise_large_pages;
@@ -43,11 +43,11 @@ pub(crate) use mbuf::MbufRef;
 pub(crate) use mbuf::prefetch_line;
 pub(crate) use metadata::METADATA_LEN;
 pub use metadata::{ChecksumStatus, Headers, L3, L4, RxInfo};
-pub(crate) use metadata::{Known, KnownWord};
+pub(crate) use metadata::{PacketInfo, PacketInfoWord};
 pub(crate) use pool::CACHE_LINE;
 pub use pool::{Layout, Pool, PoolError};
 pub use region::{Region, RegionError};
-pub(crate) use rx_meta::{Arrival, MetaTemplate, RxMeta, RxMetaMinimal, Templated};
+pub(crate) use rx_meta::{MetaTemplate, RxFrame, RxMeta, RxMetaMinimal, Templated};
 pub(crate) use rx_slots::RxSlots;
 pub use sizing::Sizing;
 

@@ -1,5 +1,5 @@
-//! Mbufs, chains, views and second handles against plain vectors: whatever safe code does with
-//! them, each handle reads the bytes that it was made for, and at the end every buffer is free.
+//! Mbufs, chains, views and second handles against plain vectors: for any operations of safe code,
+//! each handle reads the bytes that it was made for, and at the end every buffer is free.
 
 use super::*;
 
@@ -109,7 +109,7 @@ impl Model {
                 self.helds.push((held, model));
             }
             _ => match held.into_mbuf() {
-                // The content of the mbuf when it was dropped; the handle does not know it.
+                // The mbuf's content when it was dropped; its handle is gone.
                 Ok(mbuf) => {
                     let now = flat(mbuf.segments());
                     self.mbufs.push(Live(mbuf, now, true));
@@ -141,6 +141,6 @@ fn every_handle_shows_its_own_bytes_whatever_is_done_to_the_others() {
         let Model { pool, mbufs, helds, .. } = model;
         mbufs.into_iter().for_each(|Live(mbuf, ..)| mbuf.free());
         drop(helds);
-        assert_eq!((pool.in_use(), pool.unnamed()), (0, 0), "seed {seed}");
+        assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0), "seed {seed}");
     }
 }

@@ -11,8 +11,8 @@
 //!    before its mbufs leaks it (and the region) on purpose.
 //! 4. Headroom and data room are whole cache lines, and the data room is at least one:
 //!    `Layout::check` ensures it.
-//! 5. `Pool` is neither `Send` nor `Sync` (it holds a raw pointer), nor is anything that reaches
-//!    `PoolInner`.
+//! 5. `Pool` is neither `Send` nor `Sync` (it holds a raw pointer), and neither is any type that
+//!    reaches `PoolInner`.
 
 use core::cell::Cell;
 use core::fmt;
@@ -20,7 +20,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::held::Held;
-use super::mbuf::{Fresh, Mbuf};
+use super::mbuf::{FreshMbuf, Mbuf};
 use super::metadata::{METADATA_LEN, Metadata};
 use super::region::Region;
 
@@ -98,7 +98,7 @@ impl Default for Layout {
 /// frame.prepend(4).expect("there is headroom").copy_from_slice(b"HEAD");
 /// assert_eq!((frame.bytes(), pool.in_use()), (&b"HEADpayload"[..], 1));
 /// frame.free();
-/// assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+/// assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0));
 /// # Ok::<(), wirepath::mem::PoolError>(())
 /// ```
 pub struct Pool {
@@ -113,7 +113,7 @@ pub(super) struct PoolInner {
     /// [`Layout::data_room`].
     data_room: usize,
     /// Packets that ended without a reason.
-    unnamed: Cell<u64>,
+    drops_without_reason: Cell<u64>,
     /// Calls of `alloc` that found no free buffer.
     exhausted: Cell<u64>,
     layout: Layout,
@@ -143,7 +143,7 @@ impl Pool {
             top: Cell::new(count),
             headroom: layout.headroom.into(),
             data_room: layout.data_room(),
-            unnamed: Cell::new(0),
+            drops_without_reason: Cell::new(0),
             exhausted: Cell::new(0),
             layout,
             region,
@@ -162,8 +162,9 @@ impl Pool {
         Self::new(Arc::new(region), layout)
     }
 
-    /// An empty mbuf with full headroom. `None` if all buffers are in use: the pool counts it, and
-    /// it is an event, not an error. One to two nanoseconds while the buffer's metadata is warm.
+    /// An empty mbuf with full headroom. `None` if all buffers are in use; the pool counts this,
+    /// and it is not an error. Takes one to two nanoseconds while the buffer's metadata is in the
+    /// cache.
     #[inline]
     pub fn alloc(&self) -> Option<Mbuf> {
         let buffer = self.inner().take()?;
@@ -172,9 +173,8 @@ impl Pool {
         Some(unsafe { Mbuf::init(buffer, self.inner().headroom) })
     }
 
-    /// An mbuf of the first `len` bytes of `line`: a short frame is copied as one whole line,
-    /// whatever its length. `None` if all buffers are in use. Panics if `len` is more than the
-    /// line.
+    /// An mbuf of the first `len` bytes of `line`: copies the whole line, whatever `len` is. `None`
+    /// if all buffers are in use. Panics if `len` is more than the line.
     #[inline]
     pub(crate) fn alloc_line(&self, line: &[u8; CACHE_LINE], len: usize) -> Option<Mbuf> {
         assert!(len <= CACHE_LINE, "more bytes than a cache line");
@@ -199,7 +199,7 @@ impl Pool {
     /// A linear mbuf of `len` bytes without a second handle, to be written and kept. `None` if all
     /// buffers are in use or `len` does not fit one.
     #[inline(always)]
-    pub(crate) fn alloc_fresh(&self, len: usize) -> Option<Fresh> {
+    pub(crate) fn alloc_fresh(&self, len: usize) -> Option<FreshMbuf> {
         if len > self.inner().data_room {
             return None;
         }
@@ -210,7 +210,7 @@ impl Pool {
 
     /// As [`alloc_fresh`](Self::alloc_fresh), with a copy of `frame`.
     #[inline(always)]
-    pub(crate) fn alloc_fresh_copy(&self, frame: &[u8]) -> Option<Fresh> {
+    pub(crate) fn alloc_fresh_copy(&self, frame: &[u8]) -> Option<FreshMbuf> {
         if frame.len() > self.inner().data_room {
             return None;
         }
@@ -276,8 +276,8 @@ impl Pool {
 
     /// Packets that went out of scope instead of being freed or discarded with a reason. Anything
     /// above zero is a bug of a node, an app or a device, and the conservation tests check for it.
-    pub fn unnamed(&self) -> u64 {
-        self.inner().unnamed.get()
+    pub fn drops_without_reason(&self) -> u64 {
+        self.inner().drops_without_reason.get()
     }
 
     /// Calls of [`Pool::alloc`] that found no free buffer.
@@ -318,7 +318,7 @@ impl Pool {
 
     #[inline(always)]
     pub(super) fn inner(&self) -> &PoolInner {
-        // SAFETY: alive as long as the pool is (3); all its changing parts are cells.
+        // SAFETY: the pool keeps it alive (3); all its changing parts are cells.
         unsafe { self.inner.as_ref() }
     }
 }
@@ -335,16 +335,16 @@ impl PoolInner {
     }
 
     /// Puts buffers on the free list that no handle names any more and whose metadata is as its
-    /// invariant 7 demands: no field of them is checked or reset.
+    /// invariant 7 demands: no field is checked or reset.
     #[inline(always)]
     pub(super) fn put_back_many(&self, buffers: &[NonNull<Metadata>]) {
         let top = self.top.get();
         let end = top + buffers.len();
         // Past the end means that a buffer was freed twice, as above.
         let free = &self.free[top..end];
-        // SAFETY: the stack has so many places from `top` on, checked above, and a cell may be
-        // written through a shared reference. The two do not overlap, as only the pool reaches the
-        // stack.
+        // SAFETY: the stack has that many places from `top` on (checked above), and a cell may be
+        // written through a shared reference. The two ranges do not overlap, because only the pool
+        // can access the stack.
         unsafe {
             free.as_ptr()
                 .cast_mut()
@@ -364,7 +364,8 @@ impl PoolInner {
         }
         self.top.set(top - 1);
         // SAFETY: `put_back` keeps `top` at most at the length of `free`, and here it is above zero
-        // (1). One check there is enough: each buffer that is taken has been put back.
+        // (1). One check there is enough, because each buffer that is taken has been put back
+        // before.
         Some(unsafe { self.free.get_unchecked(top - 1) }.get())
     }
 
@@ -374,8 +375,8 @@ impl PoolInner {
     }
 
     #[cold]
-    pub(super) fn count_unnamed(&self) {
-        self.unnamed.set(self.unnamed.get() + 1);
+    pub(super) fn count_drop_without_reason(&self) {
+        self.drops_without_reason.set(self.drops_without_reason.get() + 1);
     }
 }
 

@@ -1,8 +1,8 @@
 //! A region: one contiguous, long-lived range of memory that pools cut into buffers and that a
 //! device can register (an AF_XDP umem, an mlx5 memory region with its lkey).
 //!
-//! A region is shared by `Arc` and does not govern who writes where: the pool does. It stays mapped
-//! until the last pool, mbuf and device that use it are gone.
+//! A region is shared by `Arc`. The pool, not the region, decides who may write to which bytes. A
+//! region stays mapped until the last pool, mbuf and device that use it are gone.
 //!
 //! Invariants:
 //! 1. `base .. base + len` is one allocation, valid for reads and writes until the `Region` is

@@ -7,11 +7,11 @@
 use core::mem::{offset_of, transmute};
 use core::ptr::NonNull;
 
-use super::metadata::{KnownWord, Metadata};
+use super::metadata::{Metadata, PacketInfoWord};
 use super::pool::Pool;
 
 /// A received frame, as its device describes it.
-pub(crate) trait Arrival: Copy {
+pub(crate) trait RxFrame: Copy {
     /// Bytes of the frame.
     fn len(&self) -> u32;
 
@@ -19,13 +19,13 @@ pub(crate) trait Arrival: Copy {
     fn with_len(self, len: u32) -> Self;
 
     /// Writes all but the length.
-    fn write(&self, place: &mut Place);
+    fn write(&self, place: &mut UnwrittenMetadata);
 }
 
 /// The metadata of a buffer that has just left its slot: no handle names it.
-pub(crate) struct Place(NonNull<Metadata>);
+pub(crate) struct UnwrittenMetadata(NonNull<Metadata>);
 
-impl Place {
+impl UnwrittenMetadata {
     /// # Safety
     /// The buffer's metadata is initialised (1), and no handle names it.
     #[inline(always)]
@@ -34,12 +34,12 @@ impl Place {
     }
 }
 
-/// All receive metadata that a device may have. A value is valid only if [`KnownWord`] has its
+/// All receive metadata that a device may have. A value is valid only if [`PacketInfoWord`] has its
 /// flag.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RxMeta {
     pub(crate) len: u32,
-    pub(crate) known: KnownWord,
+    pub(crate) known: PacketInfoWord,
     /// Nanoseconds of the Unix epoch, or ticks.
     pub(crate) timestamp: u64,
     pub(crate) flow_tag: u32,
@@ -47,7 +47,7 @@ pub(crate) struct RxMeta {
     pub(crate) vlan: u16,
 }
 
-impl Arrival for RxMeta {
+impl RxFrame for RxMeta {
     #[inline(always)]
     fn len(&self) -> u32 {
         self.len
@@ -58,9 +58,10 @@ impl Arrival for RxMeta {
     }
 
     #[inline(always)]
-    fn write(&self, place: &mut Place) {
+    fn write(&self, place: &mut UnwrittenMetadata) {
         RxMetaMinimal(*self).write(place);
-        // SAFETY: initialised (1) and, as the caller of `Place::new` promised, named by no handle.
+        // SAFETY: initialised (1) and, as the caller of `UnwrittenMetadata::new` promised, named by
+        // no handle.
         let meta = unsafe { place.0.as_mut() };
         meta.timestamp = self.timestamp;
         meta.hash = self.hash;
@@ -71,7 +72,7 @@ impl Arrival for RxMeta {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RxMetaMinimal(pub(crate) RxMeta);
 
-impl Arrival for RxMetaMinimal {
+impl RxFrame for RxMetaMinimal {
     #[inline(always)]
     fn len(&self) -> u32 {
         self.0.len
@@ -82,9 +83,9 @@ impl Arrival for RxMetaMinimal {
     }
 
     #[inline(always)]
-    fn write(&self, place: &mut Place) {
-        // SAFETY: as in `RxMeta`. The word was made of a `Known`, of which it has the size, so it
-        // is a valid one.
+    fn write(&self, place: &mut UnwrittenMetadata) {
+        // SAFETY: as in `RxMeta`. The word was made of a `PacketInfo`, of which it has the size, so
+        // it is a valid one.
         unsafe {
             let meta = place.0.as_mut();
             meta.vlan = self.0.vlan;
@@ -114,14 +115,14 @@ struct Common {
     vlan: u16,
     timestamp: u64,
     flow_tag: u32,
-    known: KnownWord,
+    known: PacketInfoWord,
     hash: u32,
 }
 
 /// Offset of the template in the metadata.
 const TEMPLATE_AT: usize = offset_of!(Metadata, refs);
 
-/// Its fields stand at the offsets of the metadata's fields.
+/// Its fields have the same offsets as the metadata's fields.
 const _: () = assert!(
     size_of::<Common>() == size_of::<MetaTemplate>()
         && TEMPLATE_AT.is_multiple_of(align_of::<MetaTemplate>())
@@ -163,7 +164,7 @@ pub(crate) struct Templated {
     pub(crate) hash: Option<u32>,
 }
 
-impl Arrival for Templated {
+impl RxFrame for Templated {
     #[inline(always)]
     fn len(&self) -> u32 {
         self.len
@@ -174,10 +175,10 @@ impl Arrival for Templated {
     }
 
     #[inline(always)]
-    fn write(&self, place: &mut Place) {
+    fn write(&self, place: &mut UnwrittenMetadata) {
         // SAFETY: as in `RxMeta`. The template's reference count and room are those already there
-        // (7); its other fields are integers and a word that was made of a `Known`. A line and half
-        // a line have the alignment.
+        // (7); its other fields are integers and a word that was made of a `PacketInfo`. A line and
+        // half a line have the alignment.
         unsafe {
             let halves = place.0.cast::<u8>().add(TEMPLATE_AT).cast::<Half>();
             halves.write(self.template.0);

@@ -4,10 +4,10 @@
 //!
 //! Invariants, beside those of [`metadata`](super::metadata):
 //! 1. A buffer in a slot came from the free list of the pool that the slots were made for, and no
-//!    handle names it: each buffer is in one slot, on the free list or behind a handle.
+//!    handle names it: each buffer is in one slot, on the free list, or owned by a handle.
 //! 2. `vacant` slots are `None`.
-//! 3. `offset + room` is not more than a buffer of that pool has: a frame of `room` bytes that
-//!    begins `offset` bytes into the buffer is inside it. All buffers of a pool are alike.
+//! 3. `offset + room` is at most the length of that pool's buffers, so a frame of `room` bytes that
+//!    begins `offset` bytes into a buffer is inside it. All buffers of a pool have the same length.
 //! 4. Buffers in slots stay there when the slots are dropped: the NIC may still write into them. A
 //!    caller who knows that the NIC has stopped frees them first.
 
@@ -19,7 +19,7 @@ use super::Burst;
 use super::mbuf::Mbuf;
 use super::metadata::{METADATA_LEN, Metadata};
 use super::pool::{Pool, PoolInner};
-use super::rx_meta::{Arrival, MetaTemplate, Place, RxMeta};
+use super::rx_meta::{MetaTemplate, RxFrame, RxMeta, UnwrittenMetadata};
 
 /// Slots with the buffers that the NIC owns.
 pub(crate) struct RxSlots {
@@ -73,13 +73,13 @@ impl RxSlots {
 
     /// Makes mbufs of the buffers in `count` slots from `first` on, appends them to `burst`, and
     /// puts fresh buffers in the slots. For each slot, counted from zero, the closure that
-    /// `arrivals` makes describes the frame; then `post` receives the address for the ring. It
-    /// stops early at a frame that is longer than a buffer, and if the pool has fewer than `count`
-    /// free buffers. Returns the number of frames and of bytes.
+    /// `arrivals` makes describes the frame; then `post` receives the address for the ring. Stops
+    /// early at a frame that is longer than a buffer, or if the pool has fewer than `count` free
+    /// buffers. Returns the number of frames and of bytes.
     ///
     /// Panics on another pool, on vacant slots, and on a burst without the room.
     #[inline(always)]
-    pub(crate) fn exchange<A: Arrival, T: FnMut(usize) -> A>(
+    pub(crate) fn exchange<A: RxFrame, T: FnMut(usize) -> A>(
         &mut self,
         pool: &Pool,
         (first, count): (usize, usize),
@@ -91,8 +91,8 @@ impl RxSlots {
         assert!(self.vacant == 0 && count <= burst.remaining_capacity(), "each slot has a buffer, each frame a place");
         let slots = &mut self.slots[first..][..count];
         let len = burst.len();
-        // SAFETY: the burst has room for `count` more behind its `len`. No slot is vacant (2), and
-        // a handle is the pointer in it; `len` covers a place only once its frame has been written.
+        // SAFETY: the burst has room for `count` more after its `len`. No slot is vacant (2), and a
+        // handle is the pointer in it; `len` covers a place only once its frame has been written.
         let handles = unsafe {
             let places = burst.as_mut_ptr().add(len).cast::<Option<NonNull<Metadata>>>();
             places.copy_from_nonoverlapping(slots.as_ptr(), count);
@@ -128,7 +128,7 @@ impl RxSlots {
 
     /// Makes an mbuf of the buffer in a slot and leaves the slot vacant. `None` if it already was;
     /// also on a frame that is longer than a buffer, and then the buffer stays.
-    pub(crate) fn take(&mut self, slot: usize, arrival: &impl Arrival) -> Option<Mbuf> {
+    pub(crate) fn take(&mut self, slot: usize, arrival: &impl RxFrame) -> Option<Mbuf> {
         if arrival.len() > self.room {
             return None;
         }
@@ -170,7 +170,7 @@ impl Pool {
     /// An mbuf with a copy of `frame` and the metadata of `arrival`, except its length. `None` if
     /// no buffer is free or the frame is longer than one.
     #[inline]
-    pub(crate) fn alloc_arrival(&self, frame: &[u8], arrival: &impl Arrival) -> Option<Mbuf> {
+    pub(crate) fn alloc_rx_frame(&self, frame: &[u8], arrival: &impl RxFrame) -> Option<Mbuf> {
         let layout = self.layout();
         if frame.len() > layout.data_room() {
             return None;
@@ -203,13 +203,13 @@ fn give_back(pool: &Pool, slots: &mut [Option<NonNull<Metadata>>], buffers: &[No
 /// # Safety
 /// The buffer was in a slot and has been taken out of it, and the frame is inside.
 #[inline(always)]
-unsafe fn arrived(buffer: NonNull<Metadata>, offset: usize, arrival: &impl Arrival) -> Mbuf {
+unsafe fn arrived(buffer: NonNull<Metadata>, offset: usize, arrival: &impl RxFrame) -> Mbuf {
     let meta = buffer.as_ptr();
     // SAFETY: initialised by the pool, named by no handle (1), and the frame is inside (caller).
     unsafe {
         (*meta).data = buffer.cast::<u8>().add(offset);
         (*meta).len = arrival.len();
-        arrival.write(&mut Place::new(buffer));
+        arrival.write(&mut UnwrittenMetadata::new(buffer));
     }
     Mbuf(buffer)
 }

@@ -54,7 +54,7 @@ fn last_freed_buffer_is_next_allocated() {
 fn going_out_of_scope_returns_the_buffer_and_is_counted() {
     let pool = pool(2);
     drop(packet(&pool, b"lost"));
-    assert_eq!((pool.unnamed(), pool.in_use()), (1, 0));
+    assert_eq!((pool.drops_without_reason(), pool.in_use()), (1, 0));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn trim_of_a_chain_frees_what_is_cut_off() {
     mbuf.trim(3);
     assert_eq!((flat(&mbuf), pool.in_use(), mbuf.is_linear()), (b"ab".to_vec(), 1, true));
     mbuf.free();
-    assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+    assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn chain_and_view_are_not_plain() {
 fn chain_goes_home_whole() {
     let pool = pool(3);
     chain(&pool, &[b"a", b"b", b"c"]).free();
-    assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+    assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn held_bytes_survive_the_mbuf() {
     mbuf.free();
     assert_eq!((held.bytes(), pool.in_use()), (Some(&b"tick"[..]), 1));
     drop(held);
-    assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+    assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn view_shows_held_bytes_and_lets_go_of_them() {
     frame.attach(view);
     assert_eq!((flat(&frame), pool.in_use()), (b"head23456".to_vec(), 3));
     frame.free();
-    assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+    assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0));
 }
 
 #[test]

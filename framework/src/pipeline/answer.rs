@@ -1,6 +1,6 @@
-//! The Ethernet header of an answer: what a node sends back for a packet that it is processing.
-//! Answers follow the host's routes and neighbors; where the neighbor is not known, they go to the
-//! MAC address that the frame came from.
+//! The Ethernet header of an answer: the packet that a node sends back for the one it is
+//! processing. Answers follow the host's routes and neighbors; where the neighbor is not known,
+//! they go to the MAC address that the frame came from.
 
 use core::net::Ipv4Addr;
 
@@ -24,8 +24,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Reads the header that stands `advanced` bytes before the packet's data; `None` where it is
-    /// no longer in the buffer.
+    /// Reads the header that stands `advanced` bytes before the packet's data; `None` where the
+    /// header is no longer in the buffer.
     pub(super) fn behind(mbuf: &Mbuf, advanced: usize, host: &Host) -> Option<Self> {
         let l2_len = mbuf.l2_len();
         let header = mbuf.behind(advanced + l2_len)?.get(..l2_len)?;

@@ -6,13 +6,14 @@ use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
 use super::udp::datagram::Datagram;
 
 use crate::proto::Flow;
+use crate::time::Instant;
 
 /// The reason why an app cannot start: a sentence for the operator.
 pub type AppError = Box<dyn core::error::Error + Send + Sync>;
 
 /// The application: one value, owned by its worker and passed down the call, so that it needs no
 /// lock and no cell. Each method has a default that does nothing. The methods run on the worker's
-/// core, and the next packet waits for as long as they take. Several apps share a worker as a tuple
+/// core, and the next packet waits until they return. Several apps share a worker as a tuple
 /// ([`for_consumers`](super::for_consumers)). An app that ends its port by itself keeps a clone of
 /// [`worker.stop`](crate::worker::WorkerContext::stop), and calls its `stop`.
 ///
@@ -94,7 +95,21 @@ pub trait App {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }
+
+    /// The time at which [`tick`](Self::tick) next has work if no frame arrives before, for a loop
+    /// that sleeps between two turns
+    /// ([`Worker::next_deadline`](crate::worker::Worker::next_deadline)). May be early, never late;
+    /// `Instant::MAX` for an app without a tick, or whose tick depends on no time. By default
+    /// `now`, so that no tick is missed: a worker with such an app does not sleep. Timers of
+    /// [`Cx::after`] need not be considered here.
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        cx.now
+    }
 }
 
 /// An application that does nothing: forwarding pipelines, benches.
-impl App for () {}
+impl App for () {
+    fn next_deadline(&self, _: &Cx<'_>) -> Instant {
+        Instant::MAX
+    }
+}

@@ -1,21 +1,24 @@
-//! The way out that all senders share: counters, neighbors and the frames that wait for them, path
-//! MTUs, ICMP errors, and IP identifications. One for each worker, in [`Cx`] beside the device.
+//! The egress, which all senders share: counters, neighbors and the frames that wait for them, path
+//! MTUs, ICMP errors, and IP identifications. One for each worker, in [`Cx`](super::Cx) beside the
+//! device.
 //!
 //! Payloads enter by [`UdpFlow`](super::UdpFlow); frames leave to the device, whole or in
-//! fragments.
+//! fragments. [`EgressCalls`] has its own operations, with only the parts of a worker that they
+//! need; the operations on neighbors are in [`resolver`](super::arp::resolver).
 
 use core::net::Ipv4Addr;
 
 use super::answer::Sender;
-use super::arp::resolver::{self, Resolver};
+use super::arp::resolver::Resolver;
 use super::icmp::error::IcmpErrors;
-use super::node::Cx;
 use super::timestamps::Asked;
 use super::udp::flow::SendError;
 use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::device::TxQueue;
+use crate::mem::Pool;
 use crate::proto::{
-    ErrorLimit, Flow, HashSeed, IdentificationKey, Identifications, NeighborConfig, NeighborRequest, PathMtuClaim,
-    PathMtuConfig, PathMtuRefusal, PathMtus,
+    ErrorLimit, Flow, HashSeed, Host, IdentificationKey, Identifications, NeighborConfig, NeighborRequest,
+    PathMtuClaim, PathMtuConfig, PathMtuRefusal, PathMtus,
 };
 use crate::time::Instant;
 use crate::wire::Protocol;
@@ -73,15 +76,15 @@ impl EgressConfig {
     }
 }
 
-/// The state that all senders share; they reach it in [`Cx`].
+/// The state that all senders share; they reach it in [`Cx`](super::Cx).
 pub struct Egress {
     pub(super) datagrams: Counter,
     pub(super) fragments: Counter,
     pub(super) frames: Counter,
     pub(super) bytes: Counter,
     drops: Drops<EgressDrop>,
-    /// For packets that routers may fragment. One table for all flows, as flows may share their
-    /// addresses.
+    /// For packets that routers may fragment. One table for all flows, because flows may share
+    /// their addresses.
     identifications: Identifications,
     pub(super) resolver: Option<Resolver>,
     pub(super) errors: Option<IcmpErrors>,
@@ -94,6 +97,16 @@ pub struct Egress {
     pub(super) asked: Option<Box<Asked>>,
     /// Marked frames whose timestamp will never arrive.
     pub(super) timestamps_lost: Counter,
+}
+
+/// The egress, and the parts of a worker that it needs: not the sockets, the connections and the
+/// timers.
+pub(super) struct EgressCalls<'a> {
+    pub(super) egress: &'a mut Egress,
+    pub(super) host: &'a mut Host,
+    pub(super) pool: &'a Pool,
+    pub(super) tx: &'a mut dyn TxQueue,
+    pub(super) now: Instant,
 }
 
 impl Egress {
@@ -117,16 +130,14 @@ impl Egress {
         }
     }
 
-    /// Timers of waiting frames: bounded work, once per poll; a ns where no frame waits.
-    #[inline]
-    pub fn tick(cx: &mut Cx<'_>) {
-        resolver::tick(cx);
+    /// When its timers have something to do next, not later; `Instant::MAX` for never.
+    pub fn next_deadline(&self, host: &Host, now: Instant) -> Instant {
+        self.resolver.as_ref().map_or(Instant::MAX, |resolver| resolver.next_deadline(host, now))
     }
 
-    /// Keeps a neighbor resolved from now on: gateways, at start. A flow does it for its own next
-    /// hop. False where there is no room, or this interface resolves no neighbors.
-    pub fn keep_neighbor(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
-        resolver::keep(request, cx)
+    /// Whether any neighbor is being resolved. Scans all neighbors.
+    pub fn awaits_neighbor(&self) -> bool {
+        self.resolver.as_ref().is_some_and(Resolver::is_asking)
     }
 
     /// Frames that wait for a neighbor.
@@ -139,7 +150,8 @@ impl Egress {
         self.resolver.as_ref().map_or(0, Resolver::len)
     }
 
-    /// The next neighbor that the worker should have the kernel resolve
+    /// The next neighbor that waits to be resolved by the kernel. The worker passes the request to
+    /// the kernel. `None` unless neighbors are learned from the host
     /// ([`LearnFrom::Host`](crate::proto::LearnFrom::Host)).
     #[inline]
     pub fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {

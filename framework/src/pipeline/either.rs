@@ -1,9 +1,10 @@
-//! One of two nodes, chosen when the pipeline is built: a configuration decides without a type of
-//! its own for each outcome. Costs a branch that always goes the same way.
+//! One of two nodes, chosen when the pipeline is built, so that a configuration can decide without
+//! a pipeline type for each outcome. Costs a branch that always goes the same way.
 
 use super::node::{Cx, Node};
-use super::outline::Outline;
+use super::outline::NodeTree;
 use crate::mem::Mbuf;
+use crate::time::Instant;
 
 /// One of two nodes.
 #[derive(Debug)]
@@ -31,6 +32,13 @@ impl<A, L: Node<A>, R: Node<A>> Node<A> for Either<L, R> {
         }
     }
 
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        match self {
+            Self::Left(node) => node.next_deadline(cx),
+            Self::Right(node) => node.next_deadline(cx),
+        }
+    }
+
     fn kept(&self) -> usize {
         match self {
             Self::Left(node) => node.kept(),
@@ -38,7 +46,7 @@ impl<A, L: Node<A>, R: Node<A>> Node<A> for Either<L, R> {
         }
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         match self {
             Self::Left(node) => node.outline(outline),
             Self::Right(node) => node.outline(outline),

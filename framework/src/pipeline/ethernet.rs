@@ -1,10 +1,11 @@
-//! The Ethernet node: is the frame for us, on a VLAN of ours, and which protocol does it carry? A
-//! packet enters at the destination address and leaves behind the last tag.
+//! The Ethernet node checks that a frame is for us and on a VLAN of ours, and hands it to the node
+//! of its protocol. A packet enters at the destination address and leaves after the last tag.
 
 use super::node::{Cx, Node, discard};
-use super::outline::Outline;
+use super::outline::NodeTree;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::Mbuf;
+use crate::time::Instant;
 use crate::wire::{EtherType, EthernetError, EthernetFrame, EthernetHeader, MacAddr};
 
 crate::drop_reasons! {
@@ -20,7 +21,7 @@ crate::drop_reasons! {
         NotEthernetII => "not_ethernet_ii",
         /// A unicast frame to another station, flooded by a switch or seen in promiscuous mode.
         OtherStation => "other_station",
-        /// A VLAN that is not ours, or no tag where we want one.
+        /// The frame has a VLAN that is not ours, or no tag where we require one.
         OtherVlan => "other_vlan",
         /// An EtherType that no node takes.
         UnknownEtherType => "unknown_ethertype",
@@ -129,8 +130,8 @@ impl<I, R> Ethernet<I, R> {
 }
 
 impl<A, I: Node<A>, R: Node<A>> Node<A> for Ethernet<I, R> {
-    /// Nearly every frame is untagged IPv4. Tested first, it gets its own copy of the checks, in
-    /// which the compiler knows that there are no tags and how long the header is.
+    /// Nearly every frame is untagged IPv4. This case is tested first and has its own copy of the
+    /// checks, in which the compiler knows that there are no tags and how long the header is.
     #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.frames.inc();
@@ -151,11 +152,18 @@ impl<A, I: Node<A>, R: Node<A>> Node<A> for Ethernet<I, R> {
         self.arp.tick(app, cx);
     }
 
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        if self.host_changes != cx.host.changes() {
+            return cx.now;
+        }
+        self.ipv4.next_deadline(cx).min(self.arp.next_deadline(cx))
+    }
+
     fn kept(&self) -> usize {
         self.ipv4.kept() + self.arp.kept()
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         let station = self.station.map_or("any station".to_owned(), |mac| mac.to_string());
         let says = format!("{station}, VLANs {:?}", self.vlans);
         outline.node("ethernet", says, |outline| {

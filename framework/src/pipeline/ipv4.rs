@@ -1,16 +1,16 @@
-//! The IPv4 node: is the packet valid, is it for us, is it complete, and which protocol does it
-//! carry? A packet enters at the IPv4 header. It leaves behind it and ends with the payload
-//! (Ethernet's padding is removed); the header stays readable before the data. Fragments wait in
-//! the reassembly machine until the datagram is complete.
+//! The IPv4 node checks that a packet is valid, for us and complete, and hands it to the node of
+//! its protocol. A packet enters at the IPv4 header. It leaves as the payload alone, without
+//! Ethernet's padding; the header stays readable before the data. Fragments wait in the reassembly
+//! machine until the datagram is complete.
 
 use core::net::Ipv4Addr;
 
 use arrayvec::ArrayVec;
 use zerocopy::FromBytes;
 
-use super::icmp::error::tell_sender;
+use super::icmp::error::send_icmp_error;
 use super::node::{Cx, Node, discard};
-use super::outline::Outline;
+use super::outline::NodeTree;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
 use crate::mem::{ChecksumStatus, Mbuf};
 use crate::proto::reassembly::REASSEMBLY_TIMEOUT;
@@ -18,7 +18,7 @@ use crate::proto::{
     Destination, FlowErrorKind, Fragment, FragmentKey, HashSeed, Outcome, Reassembly, ReassemblyCapacity,
     ReassemblyDrop, Released,
 };
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use crate::wire::icmpv4::{TimeExceeded, Unreachable};
 use crate::wire::{Ipv4Error, Ipv4Header, Ipv4Packet, Protocol, ipv4};
 
@@ -91,21 +91,21 @@ impl From<ReassemblyDrop> for Ipv4Drop {
     }
 }
 
-/// The unicast destinations that a pipeline accepts. Groups and broadcasts always pass: the tables
-/// behind know them.
+/// The unicast destinations that a pipeline accepts. Groups and broadcasts always pass, because
+/// later tables check them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
     /// Every destination: replays of other people's captures.
     Any,
     /// The host's own addresses.
-    Own,
+    LocalAddresses,
 }
 
 /// The configuration of the IPv4 node.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Config {
-    /// The unicast destinations that are accepted. By default [`Accept::Own`]; with [`Accept::Any`]
-    /// on a wire we answer for other hosts.
+    /// The unicast destinations that are accepted. By default [`Accept::LocalAddresses`]; with
+    /// [`Accept::Any`] on a wire we answer for other hosts.
     pub accept: Accept,
     /// The most fragments that wait, and the most datagrams they belong to. The pool needs a buffer
     /// more for each. With too few, fragments are dropped as `ipv4/drop/fragment_no_room`; with
@@ -127,7 +127,7 @@ impl Ipv4Config {
     /// largest that UDP sends over an MTU of 1500.
     pub const fn new(seed: HashSeed) -> Self {
         Self {
-            accept: Accept::Own,
+            accept: Accept::LocalAddresses,
             reassembly: ReassemblyCapacity { datagrams: 64, pieces: 256, pieces_per_datagram: PIECES_MAX },
             reassembly_timeout: REASSEMBLY_TIMEOUT,
             seed,
@@ -171,14 +171,14 @@ pub struct Ipv4Successors<U, C, G, T> {
 
 /// The fields of an accepted packet's header.
 #[derive(Clone, Copy)]
-struct Passed {
+struct HeaderFields {
     protocol: Protocol,
     is_fragment: bool,
     header_len: usize,
     payload_len: usize,
 }
 
-impl Passed {
+impl HeaderFields {
     /// Removes the header and the padding.
     #[inline]
     fn strip(self, mbuf: &mut Mbuf) {
@@ -210,7 +210,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
 
     /// Checks the header.
     #[inline(always)]
-    fn check(&self, mbuf: &Mbuf, cx: &Cx<'_>) -> Result<Passed, Ipv4Drop> {
+    fn check(&self, mbuf: &Mbuf, cx: &Cx<'_>) -> Result<HeaderFields, Ipv4Drop> {
         let packet = match mbuf.is_linear() {
             true => Ipv4Packet::parse(mbuf.bytes())?,
             false => parse_chain(mbuf)?,
@@ -224,7 +224,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             check_options(&packet)?;
         }
         self.check_addresses(packet.header, cx)?;
-        Ok(Passed {
+        Ok(HeaderFields {
             protocol: packet.header.protocol(),
             is_fragment: packet.header.is_fragment(),
             header_len: packet.header_len(),
@@ -248,13 +248,13 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
         Ok(())
     }
 
-    /// Cold rather than `inline(never)`: an `inline(never)` function is taken from the crate that
-    /// instantiated it first, and a compiler that does not see the body must reload everything
-    /// behind the call.
+    /// `cold` rather than `inline(never)`: an `inline(never)` function is taken from the crate that
+    /// instantiated it first, and a compiler that does not see its body must reload everything
+    /// after the call.
     #[cold]
     fn check_source(&self, source: Ipv4Addr) -> Result<(), Ipv4Drop> {
         // A replay may have been recorded on a loopback interface.
-        let is_loopback = self.accept == Accept::Own && source.is_loopback();
+        let is_loopback = self.accept == Accept::LocalAddresses && source.is_loopback();
         if source.is_multicast() || source.is_broadcast() || is_loopback {
             return Err(Ipv4Drop::MartianSource);
         }
@@ -318,7 +318,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
     }
 
     #[inline(never)]
-    fn push_fragment<A>(&mut self, passed: Passed, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
+    fn push_fragment<A>(&mut self, passed: HeaderFields, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
     where
         U: Node<A>,
         C: Node<A>,
@@ -362,7 +362,7 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
             Protocol::ICMP => self.icmp.push(mbuf, app, cx),
             Protocol::IGMP => self.igmp.push(mbuf, app, cx),
             _ => {
-                tell_sender(FlowErrorKind::Unreachable(Unreachable::Protocol), &mbuf, mbuf.l3_len(), cx);
+                send_icmp_error(FlowErrorKind::Unreachable(Unreachable::Protocol), &mbuf, mbuf.l3_len(), cx);
                 discard(mbuf, &mut self.drops, Ipv4Drop::UnknownProtocol);
             }
         }
@@ -370,9 +370,9 @@ impl<U, C, G, T> Ipv4<U, C, G, T> {
 }
 
 impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G, T> {
-    /// Nearly every packet has a valid header without options, and is whole and in one buffer.
-    /// Tested first, it gets its own copy of the checks, in which the compiler knows the version
-    /// and the header's length.
+    /// Nearly every packet has a valid header without options, and is whole and in one buffer. This
+    /// case is tested first and has its own copy of the checks, in which the compiler knows the
+    /// version and the header's length.
     #[inline(always)]
     fn push(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         self.packets.inc();
@@ -392,7 +392,7 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
         let (drops, now) = (&mut self.drops, cx.now);
         let mut release = |released: Released<Mbuf>| {
             if released.reason == ReassemblyDrop::Timeout {
-                tell_reassembly_timeout(&released.handle, cx);
+                send_reassembly_timeout(&released.handle, cx);
             }
             discard(released.handle, drops, released.reason.into());
         };
@@ -405,11 +405,22 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
         self.tcp.tick(app, cx);
     }
 
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        let successors = [
+            self.udp.next_deadline(cx),
+            self.icmp.next_deadline(cx),
+            self.igmp.next_deadline(cx),
+            self.tcp.next_deadline(cx),
+        ];
+        let reassembly = self.reassembly.deadline().unwrap_or(Instant::MAX);
+        successors.into_iter().fold(reassembly, Instant::min)
+    }
+
     fn kept(&self) -> usize {
         self.reassembly.held() + self.udp.kept() + self.icmp.kept() + self.igmp.kept() + self.tcp.kept()
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("ipv4", format!("destinations {:?}, fragments reassembled", self.accept), |outline| {
             self.udp.outline(outline);
             self.icmp.outline(outline);
@@ -420,8 +431,8 @@ impl<A, U: Node<A>, C: Node<A>, G: Node<A>, T: Node<A>> Node<A> for Ipv4<U, C, G
 }
 
 /// Reports the timeout to the sender of a fragment; only for the first one (RFC 1122 3.3.2).
-fn tell_reassembly_timeout(fragment: &Mbuf, cx: &mut Cx<'_>) {
-    tell_sender(FlowErrorKind::TimeExceeded(TimeExceeded::Reassembly), fragment, fragment.l3_len(), cx);
+fn send_reassembly_timeout(fragment: &Mbuf, cx: &mut Cx<'_>) {
+    send_icmp_error(FlowErrorKind::TimeExceeded(TimeExceeded::Reassembly), fragment, fragment.l3_len(), cx);
 }
 
 /// Whether `bytes` begin with a whole version 4 header without options.
@@ -471,8 +482,8 @@ fn fragment(header: &Ipv4Header, payload: Mbuf) -> Fragment<Mbuf> {
     Fragment { key, offset: header.fragment_offset(), len, more: header.more_fragments(), handle: payload }
 }
 
-/// The first byte shows that it is neither loopback nor a group, reserved or the broadcast: nearly
-/// every source.
+/// The first byte shows that the address is no loopback, group, reserved or broadcast address: the
+/// case for nearly every source.
 #[inline]
 fn is_ordinary(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();

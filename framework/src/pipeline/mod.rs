@@ -1,5 +1,5 @@
-//! The pipeline routes: one node checks one header and hands the packet on, until an app has it or
-//! a reason is counted.
+//! The pipeline routes: one node checks one header and hands the packet on, until an app receives
+//! the packet or a node drops it and counts the reason.
 //!
 //! ```text
 //!  burst ─▶ Ethernet ─▶ Ipv4 ─▶ Udp ─▶ app.on_datagram
@@ -12,7 +12,7 @@
 //! protocol state of their own; [`Cx`] is all that an app or a node may touch while it handles a
 //! packet.
 //!
-//! Here are the nodes, the ready-made trees of them (`stack`), and the way out that apps and nodes
+//! Here are the nodes, the ready-made trees of them (`stack`), and the egress that apps and nodes
 //! share ([`Egress`]). A tree belongs to one worker. This floor imports `wire`, `proto`, `mem`,
 //! `time`, `counters` and the traits of `device`; never a device itself.
 
@@ -41,12 +41,12 @@ pub use egress::{Egress, EgressConfig};
 pub use either::Either;
 pub use ethernet::{Ethernet, Vlans};
 pub use icmp::echo::send_echo;
-pub use icmp::error::{UnsentError, tell_port_unreachable, tell_sender};
+pub use icmp::error::{UnsentError, send_icmp_error, send_port_unreachable};
 pub use icmp::node::{EchoReply, Icmp, IcmpConfig, IcmpError};
 pub use igmp::{Igmp, IgmpConfig};
 pub use ipv4::{Accept, Ipv4, Ipv4Config, Ipv4Successors};
 pub use node::{Cx, Node, discard};
-pub use outline::Outline;
+pub use outline::NodeTree;
 pub use several_apps::{ForConsumers, for_consumers};
 pub use stack::{HostStack, HostStackConfig, StackConfig, UdpStack, host_stack, udp_stack};
 pub use timestamps::{NoTxTimestamps, TxTime};
@@ -56,9 +56,5 @@ pub use udp::node::{ChecksumPolicy, Udp, UdpConfig};
 pub use unhandled::Unhandled;
 pub use vlan_trunk::{VlanInterface, VlanTrunk};
 
-#[cfg(test)]
-mod bench;
-#[cfg(test)]
-mod control_tests;
 #[cfg(test)]
 mod tests;

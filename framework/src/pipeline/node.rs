@@ -1,12 +1,12 @@
 //! The trait of a node, and the context that it may touch.
 
-use super::egress::Egress;
-use super::outline::Outline;
+use super::egress::{Egress, EgressCalls};
+use super::outline::NodeTree;
 use super::tcp::TcpSockets;
 use crate::counters::{DropReason, Drops};
 use crate::device::TxQueue;
 use crate::mem::{Mbuf, Pool};
-use crate::proto::{Host, TimerId, Timers, TimersFull, UdpSockets};
+use crate::proto::{Host, NeighborRequest, TimerId, Timers, TimersFull, UdpSockets};
 use crate::time::{Duration, Instant};
 
 /// Everything that a node or an app may touch while it runs. All of it belongs to this worker.
@@ -104,9 +104,32 @@ impl Cx<'_> {
         self.timers.cancel(timer)
     }
 
+    /// Keeps a neighbor resolved from now on: gateways, at start. A flow keeps its own next hop by
+    /// itself. False where the table is full, or this interface resolves no neighbors.
+    pub fn keep_neighbor(&mut self, request: NeighborRequest) -> bool {
+        self.egress().keep_neighbor(request)
+    }
+
+    /// The calls of the way out, which take no more than they need.
+    #[inline(always)]
+    pub(super) fn egress(&mut self) -> EgressCalls<'_> {
+        let Self { egress, host, pool, tx, now, .. } = self;
+        EgressCalls { egress, host, pool, tx: &mut **tx, now: *now }
+    }
+
+    /// Timers of frames that wait for a neighbor: bounded work, once per poll; a ns where no frame
+    /// waits.
+    #[inline(always)]
+    pub(crate) fn tick_egress(&mut self) {
+        // A quiet way out has no resolver: one compare.
+        if self.egress.resolver.is_some() && self.egress().tick_neighbors() {
+            TcpSockets::notify_unreachable(self);
+        }
+    }
+
     /// Rings the doorbell now for all posted frames instead of at the end of the turn: for frames
-    /// that must not wait for the rest of the burst, such as several orders. Costs what a doorbell
-    /// costs ([`TxQueue`]); over AF_XDP a system call.
+    /// that must not wait for the rest of the burst, such as several orders. Costs one doorbell
+    /// ([`TxQueue`]); over AF_XDP that is a system call.
     #[inline]
     pub fn ring_doorbell(&mut self) {
         self.tx.ring_doorbell(self.now);
@@ -120,15 +143,23 @@ pub trait Node<A> {
     fn push(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>);
 
     /// Timers of the packets that the node keeps, then those of its successors: bounded work, once
-    /// per poll. It has no default here, because a node that forgets its successors stops their
-    /// clocks silently; the same goes for `kept`.
+    /// per poll. The trait has no default for it, nor for `kept`, because a node that forgot its
+    /// successors would silently stop their timers.
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>);
+
+    /// The time at which [`tick`](Self::tick) of this node and its successors next has work if no
+    /// frame comes before: may be early, never late, and `Instant::MAX` for never. For a loop that
+    /// sleeps between two turns; it is not called per packet. By default `now`, so that a worker
+    /// with such a node does not sleep.
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        cx.now
+    }
 
     /// Packets that the node and its successors keep now, such as fragments.
     fn kept(&self) -> usize;
 
     /// Describes the node and its successors, for "show pipeline".
-    fn outline(&self, outline: &mut Outline);
+    fn outline(&self, outline: &mut NodeTree);
 }
 
 /// Ends a packet for a reason: the only way to drop. Increments the reason's counter and frees the

@@ -6,14 +6,14 @@ use core::fmt;
 
 /// A tree of nodes under construction.
 #[derive(Clone, Debug, Default)]
-pub struct Outline {
+pub struct NodeTree {
     depth: usize,
     lines: Vec<(usize, &'static str, String)>,
     /// A node hands segments to the worker's TCP.
     has_tcp: bool,
 }
 
-impl Outline {
+impl NodeTree {
     /// An empty picture.
     pub fn new() -> Self {
         Self::default()
@@ -28,7 +28,7 @@ impl Outline {
     }
 }
 
-impl Outline {
+impl NodeTree {
     /// The node that is being added hands segments to the worker's TCP.
     pub(super) fn note_tcp(&mut self) {
         self.has_tcp = true;
@@ -47,7 +47,7 @@ impl Outline {
     }
 }
 
-impl fmt::Display for Outline {
+impl fmt::Display for NodeTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (depth, name, says) in &self.lines {
             writeln!(f, "{:indent$}{name:<width$} {says}", "", indent = depth * 2, width = 14 - (depth * 2).min(13))?;

@@ -1,6 +1,6 @@
 //! Several apps on one worker: a tuple of apps is an app, which calls each of them in order;
-//! [`for_consumers`] passes an app only the events of its own consumers. The compiler and one
-//! compare decide which app is called; a worker with one app pays nothing.
+//! [`for_consumers`] passes an app only the events of its own consumers. Choosing the app costs one
+//! compare; a worker with one app pays nothing.
 
 use core::ops::Range;
 
@@ -10,6 +10,7 @@ use super::node::Cx;
 use super::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
 use super::udp::datagram::Datagram;
 use crate::proto::{ConsumerId, Flow};
+use crate::time::Instant;
 
 /// An app that gets only the events of its consumers: see [`for_consumers`].
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub struct ForConsumers<A> {
 /// Passes `app` only the events of these consumers, so that several apps share a worker without
 /// knowing of each other: datagrams, ICMP errors and TCP by the consumer of the subscription,
 /// socket, connection or listener; timers by the app that set them. Echo replies, `on_tcp_accept`,
-/// `on_start`, `on_stop` and `tick` come to all apps. One compare for each call.
+/// `on_start`, `on_stop` and `tick` come to all apps. Costs one compare for each call.
 ///
 /// The ranges of two apps must not begin with the same consumer.
 ///
@@ -142,6 +143,10 @@ impl<A: App> App for ForConsumers<A> {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.call(cx, |app, cx| app.tick(cx));
     }
+
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        self.app.next_deadline(cx)
+    }
 }
 
 macro_rules! tuples {
@@ -196,6 +201,10 @@ macro_rules! tuples {
             #[inline]
             fn tick(&mut self, cx: &mut Cx<'_>) {
                 $(self.$place.tick(cx);)+
+            }
+
+            fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+                [$(self.$place.next_deadline(cx)),+].into_iter().fold(Instant::MAX, Instant::min)
             }
         }
     )+};

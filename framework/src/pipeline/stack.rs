@@ -1,6 +1,6 @@
 //! The usual trees, ready made: [`udp_stack`] takes datagrams and counts everything else;
 //! [`host_stack`] is a host of its own, with ARP, ICMP and IGMP. An application with other branches
-//! builds its own tree in as few lines.
+//! can build its own tree in as few lines.
 
 use super::arp::node::{Arp, ArpConfig};
 use super::either::Either;
@@ -50,8 +50,8 @@ pub type HostStack = Ethernet<Ipv4<Udp, Icmp, Either<Igmp, Unhandled>, Either<Tc
 /// the packets that the host sends by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct HostStackConfig {
-    /// Accepts frames for every MAC address and not for ours alone: for captures. On a wire it also
-    /// accepts what a switch floods. By default false.
+    /// Accepts frames for every MAC address instead of ours alone: for captures. On a wire it also
+    /// accepts the frames that a switch floods. By default false.
     pub is_promiscuous: bool,
     /// The VLANs that are accepted; frames of others are counted as `ethernet/drop/other_vlan`. By
     /// default [`Vlans::Untagged`].
@@ -64,8 +64,8 @@ pub struct HostStackConfig {
     pub icmp: IcmpConfig,
     /// The ARP node. By default [`ArpConfig::new`], which announces our addresses.
     pub arp: ArpConfig,
-    /// The IGMP node; None where the kernel holds the memberships, or the network floods: without
-    /// either, groups stop after minutes. By default [`IgmpConfig::new`].
+    /// The IGMP node; None where the kernel holds the memberships, or the network floods: where
+    /// neither is the case, groups stop after minutes. By default [`IgmpConfig::new`].
     pub igmp: Option<IgmpConfig>,
     /// The TCP node, for a worker that has connections
     /// ([`Worker::with_tcp`](crate::worker::Worker::with_tcp) panics without it); None where

@@ -1,4 +1,4 @@
-//! Transmit timestamps: a sender requests them with a token of its own, and reads them when it
+//! Transmit timestamps: a sender requests them with a token that it chooses, and reads them when it
 //! likes.
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A send without a request pays nothing: a queue that wraps the device's for the length of the
-//! call sets the mark. Data that the call does not post, as it waits for a neighbor or for a
-//! window, is not stamped when it leaves later. Frames that the stack sends by itself within the
-//! call, an ARP request or a bare acknowledgment, are not marked.
+//! call sets the mark. Data that waits for a neighbor or a window is not posted by the call, and
+//! gets no timestamp when it leaves later. Frames that the stack sends by itself within the call,
+//! an ARP request or a bare acknowledgment, are not marked.
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,9 @@ use crate::device::{Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::time::{Instant, UnixTime};
 
-/// Marked frames whose timestamp is not read yet, 16 bytes each. More than a device keeps times
-/// for; beyond it the oldest is given up, as a frame that failed may never report one.
+/// Marked frames whose timestamp is not read yet, 16 bytes each. More than a device keeps
+/// timestamps for. Beyond it the oldest request is given up, because a frame that failed may never
+/// report a timestamp.
 const ASKED_MAX: usize = 1_024;
 
 /// The time when a frame left, for the sender that requested it.
@@ -139,7 +140,7 @@ impl TxQueue for Marking<'_> {
 /// Transmit timestamps.
 impl Cx<'_> {
     /// Enables transmit timestamps at set-up, and allocates 16 KiB for them. From then on no other
-    /// code may mark frames on this queue, as the device numbers the marks.
+    /// code may mark frames on this queue, because the device numbers the marks.
     ///
     /// # Errors
     /// The device has none.
@@ -157,10 +158,10 @@ impl Cx<'_> {
     /// Runs `send`, and has the device stamp each frame that it posts: by a
     /// [`UdpFlow`](super::UdpFlow), or by any call of [`Cx::tcp`],
     /// [`fire`](super::tcp::TcpCalls::fire) included. Returns the result of `send` and the number
-    /// of frames that will have a [`TxTime`] with `token`: none where nothing left within the call,
-    /// or timestamps are not [enabled](Self::enable_timestamps); more than its own where older data
-    /// of the connection left with it. ARP requests and bare acknowledgments do not count. Some 20
-    /// ns above the send; a stamped frame takes a WQE of its own.
+    /// of frames that will have a [`TxTime`] with `token`: zero where nothing left within the call,
+    /// or timestamps are not [enabled](Self::enable_timestamps); more than this call's frames where
+    /// older data of the connection left with them. ARP requests and bare acknowledgments do not
+    /// count. Some 20 ns above the send; a stamped frame takes a WQE of its own.
     pub fn timestamped<T>(&mut self, token: u64, send: impl FnOnce(&mut Cx<'_>) -> T) -> (T, usize) {
         let Some(mut asked) = self.egress.asked.take() else { return (send(self), 0) };
         let mut marking = Marking { tx: &mut *self.tx, asked: &mut asked, token, frames: 0 };
@@ -182,7 +183,7 @@ impl Cx<'_> {
 
     /// The oldest timestamp that has arrived. Read it every turn: a device keeps a few hundred, and
     /// counts those that it had no room for. A frame that failed has none; `egress/timestamps_lost`
-    /// counts those that later ones have overtaken.
+    /// counts it once a later frame has reported its timestamp.
     pub fn take_timestamp(&mut self) -> Option<TxTime> {
         let asked = self.egress.asked.as_mut()?;
         loop {

@@ -1,9 +1,10 @@
 //! The end of a branch that this pipeline does not handle: counts packets and frees them.
 
 use super::node::{Cx, Node, discard};
-use super::outline::Outline;
+use super::outline::NodeTree;
 use crate::counters::{Drops, Scope};
 use crate::mem::Mbuf;
+use crate::time::Instant;
 
 crate::drop_reasons! {
     /// Why a packet ends at [`Unhandled`].
@@ -34,11 +35,15 @@ impl<A> Node<A> for Unhandled {
     #[inline]
     fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
 
+    fn next_deadline(&self, _: &Cx<'_>) -> Instant {
+        Instant::MAX
+    }
+
     fn kept(&self) -> usize {
         0
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node(self.name, "not handled: counted and dropped", |_| ());
     }
 }

@@ -15,7 +15,7 @@
 use super::app::App;
 use super::egress::Egress;
 use super::node::{Cx, Node, discard};
-use super::outline::Outline;
+use super::outline::NodeTree;
 use super::tcp::TcpSockets;
 use crate::counters::{Drops, Scope};
 use crate::mem::Mbuf;
@@ -39,11 +39,12 @@ type Vids = [u16; 2];
 
 /// One VLAN.
 pub struct VlanInterface<N> {
-    /// Its addresses, routes and neighbors. Its tags say which frames are its own.
+    /// The interface's addresses, routes and neighbors. Its tags select the frames of the
+    /// interface.
     pub host: Host,
     /// Its egress.
     pub egress: Egress,
-    /// Its nodes, from Ethernet on. They need not check the tags again:
+    /// The interface's nodes, from Ethernet on. They need not check the tags again:
     /// [`Vlans::Any`](super::Vlans::Any).
     pub nodes: N,
 }
@@ -56,8 +57,8 @@ pub struct VlanTrunk<N> {
 }
 
 impl<N> VlanTrunk<N> {
-    /// A trunk of `interfaces`, the busiest first, with counters in the scope `trunk` below `scope`.
-    /// Panics where two interfaces have the same tags, or the same interface number.
+    /// A trunk of `interfaces`, the busiest first, with counters in the scope `trunk` below
+    /// `scope`. Panics where two interfaces share their tags or their interface number.
     pub fn new(interfaces: Vec<VlanInterface<N>>, scope: &Scope) -> Self {
         let interfaces: Vec<_> = interfaces
             .into_iter()
@@ -92,7 +93,8 @@ impl<N> VlanTrunk<N> {
     }
 }
 
-/// The identifiers of tags; those of 0 carry a priority and name no VLAN (IEEE 802.1Q 9.6).
+/// The identifiers of tags. A tag with identifier 0 carries a priority and names no VLAN (IEEE
+/// 802.1Q 9.6).
 fn vids<'a>(tags: impl Iterator<Item = &'a crate::wire::VlanTag>) -> Vids {
     let mut vids = tags.map(|tag| tag.vid()).filter(|vid| *vid != 0);
     [vids.next().unwrap_or(0), vids.next().unwrap_or(0)]
@@ -102,7 +104,7 @@ impl<N> VlanInterface<N> {
     /// The context of an interface's nodes: its own host and egress, and everything else of the
     /// worker's.
     fn with<A>(&mut self, app: &mut A, cx: &mut Cx<'_>, act: impl FnOnce(&mut N, &mut A, &mut Cx<'_>)) {
-        // An interface's segments would need the connections of that interface.
+        // Segments of this interface would need connections that belong to it.
         let mut tcp = TcpSockets::none();
         let mut cx = Cx {
             tcp: &mut tcp,
@@ -131,7 +133,7 @@ impl<A: App, N: Node<A>> Node<A> for VlanTrunk<N> {
     fn tick(&mut self, app: &mut A, cx: &mut Cx<'_>) {
         for (_, interface) in &mut self.interfaces {
             interface.with(app, cx, |nodes, app, cx| {
-                Egress::tick(cx);
+                cx.tick_egress();
                 nodes.tick(app, cx);
                 app.tick(cx);
             });
@@ -142,7 +144,7 @@ impl<A: App, N: Node<A>> Node<A> for VlanTrunk<N> {
         self.interfaces.iter().map(|(_, interface)| interface.nodes.kept() + interface.egress.kept()).sum()
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("trunk", format!("{} VLANs", self.interfaces.len()), |outline| {
             outline.apart_from_tcp(|outline| {
                 self.interfaces.iter().for_each(|(_, interface)| interface.nodes.outline(outline))
@@ -158,8 +160,8 @@ mod tests {
     use super::*;
     use crate::counters::Block;
     use crate::mem::Pool;
-    use crate::pipeline::bench::Outbox;
     use crate::pipeline::tests::ANNE;
+    use crate::pipeline::tests::bench::Outbox;
     use crate::pipeline::*;
     use crate::proto::{
         Group, HashSeed, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, SocketCapacity, Timers, UdpSockets,
@@ -172,7 +174,8 @@ mod tests {
     const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 9_000);
 
-    /// Forwards what it receives, by a flow of another interface; records where it received it.
+    /// An app that forwards each datagram by a flow of another interface, and records where it
+    /// received it.
     #[derive(Default)]
     struct Relay {
         heard: Vec<(InterfaceId, Vec<u8>)>,
@@ -270,7 +273,7 @@ mod tests {
         }
 
         /// A datagram to the group in frames with these tags.
-        fn hear(&mut self, vids: &[u16]) {
+        fn receive(&mut self, vids: &[u16]) {
             let options = UdpOptions::default();
             let mut peer = host(7, tags(vids));
             let sent = self.cx(|_, _, cx| {
@@ -301,15 +304,15 @@ mod tests {
         let mut rig = rig();
         rig.sockets.join(ANNE, Group::new(*GROUP.ip(), GROUP.port())).unwrap();
         for vids in [&[][..], &[0], &[20], &[100, 5], &[0, 20]] {
-            rig.hear(vids);
+            rig.receive(vids);
         }
         let heard: Vec<_> = rig.app.heard.iter().map(|(interface, _)| interface.0).collect();
         assert_eq!(heard, [0, 0, 1, 2, 1]);
         for vids in [&[21][..], &[5, 100], &[100], &[5]] {
-            rig.hear(vids);
+            rig.receive(vids);
         }
         let dropped = rig.block.snapshot().count("worker0/trunk/drop/unknown_vlan");
-        assert_eq!((rig.app.heard.len(), dropped, rig.pool.unnamed()), (5, Some(4), 0));
+        assert_eq!((rig.app.heard.len(), dropped, rig.pool.drops_without_reason()), (5, Some(4), 0));
     }
 
     #[test]
@@ -317,8 +320,8 @@ mod tests {
         let mut rig = rig();
         let group = Group { interface: InterfaceId(1), ..Group::new(*GROUP.ip(), GROUP.port()) };
         rig.sockets.join(ANNE, group).unwrap();
-        rig.hear(&[20]);
-        rig.hear(&[]);
+        rig.receive(&[20]);
+        rig.receive(&[]);
         assert_eq!(rig.app.heard.len(), 1);
     }
 
@@ -336,17 +339,17 @@ mod tests {
                 app.onward = Some(UdpFlow::connect(any, broker, &UdpOptions::default(), cx).unwrap());
             });
         });
-        rig.hear(&[100, 5]);
+        rig.receive(&[100, 5]);
         let frames = rig.sent();
         let frame = EthernetFrame::parse(&frames[0]).unwrap();
         assert_eq!((frames.len(), frame.header.dst(), frame.tags), (1, mac, tags(&[20])));
 
-        // Its neighbor moves: the flow follows in the tick of its own interface.
+        // The neighbor moves: the flow is updated in the tick of its own interface.
         let moved = MacAddr([2, 0, 0, 0, 0, 10]);
         let interface = rig.trunk.interface_mut(1).unwrap();
         interface.host.apply(HostEvent::NeighborSet { address: *broker.ip(), mac: moved }).unwrap();
         rig.cx(|trunk, app, cx| trunk.tick(app, cx));
-        rig.hear(&[]);
+        rig.receive(&[]);
         assert_eq!(EthernetFrame::parse(&rig.sent()[0]).unwrap().header.dst(), moved);
     }
 

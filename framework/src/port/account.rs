@@ -1,16 +1,17 @@
-//! The last lines of a run: every packet that did not reach the app has a named reason. A run may be
-//! over before `wirepath stats` is started, so the port says it.
+//! The last lines of a run: every packet that did not reach the app has a named reason. A run may
+//! end before anyone starts `wirepath stats`, so the port prints them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::counters::{Reading, Snapshot};
 
-/// Reasons that are named with their counts; the rest is one number. Three fit a line, and a run
-/// that surprises has one or two that matter.
+/// The most reasons that are named with their counts; the sum of the others is one number. Three
+/// fit on a line, and a failed run usually has only one or two reasons that matter.
 const REASONS_MAX: usize = 3;
 
-/// What was dropped, and what was accepted though no NIC had finished it. Without either, no line.
+/// Lines for dropped packets, and for packets accepted with a partial checksum. No line where there
+/// are none.
 pub(super) fn lines(counters: &Snapshot) -> Vec<String> {
     dropped(counters).into_iter().chain(partial(counters)).collect()
 }

@@ -1,5 +1,5 @@
-//! The devices the library was built with, for the port names that need them. Each has a feature of
-//! its own name.
+//! The devices that the library was built with, for the port names that need them. Each device has
+//! a feature of the same name.
 
 use std::path::Path;
 

@@ -1,6 +1,5 @@
-//! The thread that called [`Port::run`](super::Port::run), while the workers run: it applies one
-//! change of the subscriptions after the other, in all workers and in the kernel or the NIC, or in
-//! none.
+//! The thread that runs the port, while the workers run: it applies one change of the subscriptions
+//! after the other. A change takes effect in all workers and in the kernel or the NIC, or nowhere.
 
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -9,12 +8,13 @@ use std::time::Duration;
 use super::error::{Error, Result};
 use super::handle::{Change, Request, refused};
 use super::subscription::Subscription;
-use crate::worker::live::LivePort;
+use crate::device::Device;
+use crate::worker::live::{FlowSpec, LivePort};
 use crate::worker::spsc::lossless::{Consumer, Producer, ring};
 
 /// Interval between two polls of the requests: the longest wait of a requester. In exchange no
 /// requester makes a system call to wake this thread.
-const REQUEST_PERIOD: Duration = Duration::from_millis(5);
+pub(super) const REQUEST_PERIOD: Duration = Duration::from_millis(5);
 /// Interval between two polls of a worker's answers; a worker polls its commands every few µs.
 const ANSWER_PERIOD: Duration = Duration::from_micros(200);
 /// Commands and answers in flight: one change is made at a time, and `Go` is sent once.
@@ -43,8 +43,9 @@ pub(super) enum Answer {
 pub(super) struct WorkerEnd {
     /// The subscriptions at start.
     pub(super) subscriptions: Vec<Subscription>,
-    /// Whether the kernel gets what no subscription names.
-    pub(super) is_shared: bool,
+    /// On an interface that is shared with the kernel: the flows that come here beside those of the
+    /// subscriptions.
+    pub(super) shared: Option<Vec<FlowSpec>>,
     pub(super) commands: Consumer<Command>,
     pub(super) answers: Producer<Answer>,
 }
@@ -57,8 +58,10 @@ struct Peer {
 }
 
 /// Steers frames to the port, and keeps memberships.
-pub(super) trait Steering {
+pub trait Steering {
+    #[doc(hidden)]
     fn add_flow(&mut self, subscription: &Subscription) -> Result<()>;
+    #[doc(hidden)]
     fn remove_flow(&mut self, subscription: &Subscription) -> Result<()>;
 }
 
@@ -72,8 +75,8 @@ impl Steering for LivePort {
     }
 }
 
-/// A memory wire or a capture: its only queue receives every frame.
-impl Steering for () {
+/// The device's owner steers the frames of any other device.
+impl<D: Device> Steering for D {
     fn add_flow(&mut self, _: &Subscription) -> Result<()> {
         Ok(())
     }
@@ -87,45 +90,35 @@ impl Steering for () {
 pub(super) struct Control {
     requests: Receiver<Request>,
     subscriptions: Vec<Subscription>,
-    is_shared: bool,
     peers: Vec<Peer>,
 }
 
 impl Control {
     pub(super) fn new(requests: Receiver<Request>, subscriptions: Vec<Subscription>) -> Self {
-        Self { requests, subscriptions, is_shared: false, peers: Vec::new() }
+        Self { requests, subscriptions, peers: Vec::new() }
     }
 
-    /// The interface is shared with the kernel.
-    pub(super) fn shared(self) -> Self {
-        Self { is_shared: true, ..self }
-    }
-
-    /// Makes the end for the worker of this queue.
-    pub(super) fn worker_end(&mut self, queue: u16) -> WorkerEnd {
+    /// Makes the end for the worker of this queue, on an interface that is `shared` with the kernel
+    /// or ours.
+    pub(super) fn worker_end(&mut self, queue: u16, shared: Option<Vec<FlowSpec>>) -> WorkerEnd {
         let (commands, told) = ring(RING_LEN).expect("the length is a power of two");
         let (said, answers) = ring(RING_LEN).expect("the length is a power of two");
         self.peers.push(Peer { queue, commands, answers });
         let ours = self.subscriptions.iter().filter(|subscription| subscription.is_for(queue));
-        WorkerEnd { subscriptions: ours.cloned().collect(), is_shared: self.is_shared, commands: told, answers: said }
+        WorkerEnd { subscriptions: ours.cloned().collect(), shared, commands: told, answers: said }
     }
 
-    /// Serves requests until all workers have ended.
-    pub(super) fn serve(mut self, steering: &mut impl Steering, log: &mut dyn FnMut(&str)) {
-        for peer in &mut self.peers {
-            if let Some(fallback) = peer.started() {
-                log(&format!("note: {fallback}"));
-            }
-        }
-        self.serve_waiting(steering);
+    /// Waits until all workers have started or failed to, and has them receive. Returns why pools are
+    /// on small pages.
+    pub(super) fn begin(&mut self, steering: &mut impl Steering) -> Vec<String> {
+        let fallbacks = self.peers.iter_mut().filter_map(Peer::started).collect();
+        self.serve(steering);
         self.peers.iter_mut().for_each(|peer| peer.tell(Command::Go));
-        while self.peers.iter().any(|peer| !peer.answers.is_closed()) {
-            thread::sleep(REQUEST_PERIOD);
-            self.serve_waiting(steering);
-        }
+        fallbacks
     }
 
-    fn serve_waiting(&mut self, steering: &mut impl Steering) {
+    /// Serves the requests that wait; false once all workers have ended.
+    pub(super) fn serve(&mut self, steering: &mut impl Steering) -> bool {
         while let Ok(request) = self.requests.try_recv() {
             let answer = match &request.change {
                 Change::Subscribe(subscription) => self.subscribe(subscription, steering),
@@ -133,6 +126,7 @@ impl Control {
             };
             request.answer(answer);
         }
+        self.peers.iter().any(|peer| !peer.answers.is_closed())
     }
 
     /// Opens the sockets before the rules: no frame is steered to a worker without a socket for it.
@@ -170,7 +164,7 @@ impl Control {
 }
 
 impl Peer {
-    /// Waits for the worker's start, and returns why its pool is on small pages, if it is. A worker
+    /// Waits for the worker's start, and returns the reason if its pool is on small pages. A worker
     /// that could not start has stopped the others.
     fn started(&mut self) -> Option<String> {
         loop {

@@ -1,4 +1,5 @@
-//! Why a port does not run: one sentence, with what to do next, and a kind that a caller can match.
+//! Why a port does not run: one sentence that says what to do next, and a kind that a caller can
+//! match.
 
 use core::fmt;
 

@@ -102,14 +102,14 @@ impl PortHandle {
         self.wait_for(Change::Subscribe(subscription))
     }
 
-    /// Cancels a subscription, of the start or later, given the same description. Until this
-    /// returns, frames that are already in a ring may still be delivered. Rules and memberships
-    /// that another subscription needs remain.
+    /// Cancels a subscription that was made at the start or later and has the same description.
+    /// Until this returns, frames that are already in a ring may still be delivered. Rules and
+    /// memberships that another subscription needs remain.
     ///
     /// # Errors
-    /// It is not subscribed, or the port has ended; nothing has changed then. On a ConnectX a rule
-    /// belongs to one queue, and the NIC may refuse to move it to another queue that needs it too:
-    /// the kernel then receives those frames.
+    /// There is no such subscription, or the port has ended; then nothing has changed. On a
+    /// ConnectX a rule belongs to one queue, and the NIC may refuse to move it to another queue
+    /// that needs it too: the kernel then receives those frames.
     pub fn unsubscribe(&self, subscription: &Subscription) -> Result<()> {
         self.wait_for(Change::Unsubscribe(subscription.clone()))
     }
@@ -157,7 +157,8 @@ impl PortHandle {
         self.request(Change::Subscribe(subscription))
     }
 
-    /// Cancels a subscription without waiting, as [`try_subscribe`](Self::try_subscribe) makes one.
+    /// Cancels a subscription without waiting; the counterpart of
+    /// [`try_subscribe`](Self::try_subscribe).
     ///
     /// # Errors
     /// The request queue is full (64 requests), or the port has ended.

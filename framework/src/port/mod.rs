@@ -25,22 +25,36 @@
 //!     memberships, the kernel's addresses and routes
 //! ```
 //!
+//! [`Port::from_config`] takes all that can be said of an interface, [`Port::over`] any device, and
+//! [`Port::start`] leaves to the caller the decisions of `run`: how a worker is built, which loop
+//! polls it, its result, and the work of this thread meanwhile.
+//! [`Port::embed`] has one worker in the caller's own loop, on the caller's thread.
+//!
 //! It is built from parts that an embedder can use directly: [`live`](crate::worker::live) for
-//! ports of interfaces, [`Worker::builder`](crate::worker::Worker::builder) for a worker in a loop
-//! of one's own.
+//! ports of interfaces, [`Worker::builder`](crate::worker::Worker::builder) for a worker without a
+//! port.
 
 mod account;
 mod built;
 mod control;
+mod embedded;
 mod error;
 mod handle;
 mod name;
+mod named;
 mod opened;
 mod run;
+mod running;
 mod serve;
+mod source;
 mod subscription;
 
+pub use embedded::EmbeddedPort;
 pub use error::{Error, Result};
 pub use handle::{Pending, PortHandle};
+pub use named::Named;
 pub use run::Port;
+pub use running::RunningPort;
+pub use serve::{PortWorker, RunningWorker};
+pub use source::PortSource;
 pub use subscription::{Subscription, listen, multicast, tcp_from, udp};

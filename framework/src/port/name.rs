@@ -49,7 +49,7 @@ pub(super) fn live(name: &PortName) -> Result<Option<PortConfig>, Error> {
     })
 }
 
-/// The interface of a PCI function; an interface name is returned as it is.
+/// The interface of a PCI function; an interface name is returned unchanged.
 fn interface_of(place: &str) -> Result<String, Error> {
     if !place.contains([':', '.']) {
         return Ok(place.to_owned());

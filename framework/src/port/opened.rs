@@ -16,15 +16,16 @@ use crate::worker::live::FlowSpec;
 /// The subscriptions of one worker, in the order in which they were opened.
 pub(super) struct Opened {
     subscriptions: Vec<(Subscription, Option<ListenerId>)>,
-    /// Whether the kernel gets the segments that no subscription names.
-    is_shared: bool,
+    /// On an interface that is shared with the kernel: the flows that come here beside those of the
+    /// subscriptions. The kernel gets all others.
+    shared: Option<Vec<FlowSpec>>,
 }
 
 impl Opened {
-    /// None yet. On an interface that is shared with the kernel, TCP connects from now on only where
-    /// a subscription brings the answers here.
-    pub(super) fn new(is_shared: bool, cx: &mut Cx<'_>) -> Self {
-        let opened = Self { subscriptions: Vec::new(), is_shared };
+    /// None yet. From now on, on an interface that is shared with the kernel, TCP connects only
+    /// where a subscription, or one of the flows in `shared`, brings the answers to this worker.
+    pub(super) fn new(shared: Option<Vec<FlowSpec>>, cx: &mut Cx<'_>) -> Self {
+        let opened = Self { subscriptions: Vec::new(), shared };
         opened.steer_tcp(cx);
         opened
     }
@@ -32,7 +33,7 @@ impl Opened {
     /// Opens it at the worker's sockets, for the app.
     ///
     /// # Errors
-    /// The sockets refuse it. Nothing has changed then.
+    /// The sockets refuse the subscription. Then nothing has changed.
     pub(super) fn open(&mut self, subscription: &Subscription, cx: &mut Cx<'_>) -> Result<(), Error> {
         let listener = match subscription.listens {
             Some(options) => Some(listen(subscription, options, cx)?),
@@ -45,7 +46,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Closes it. What another subscription shares remains open.
+    /// Closes a subscription. Addresses and groups that another subscription shares stay open.
     pub(super) fn close(&mut self, subscription: &Subscription, cx: &mut Cx<'_>) {
         let Some(place) = self.subscriptions.iter().position(|(opened, _)| opened.is_same(subscription)) else {
             return;
@@ -61,10 +62,17 @@ impl Opened {
         }
     }
 
+    /// Closes those of groups, at the end.
+    pub(super) fn leave_groups(&mut self, cx: &mut Cx<'_>) {
+        let ours = self.subscriptions.iter().map(|(subscription, _)| subscription);
+        let groups: Vec<_> = ours.filter(|subscription| subscription.flow.is_group()).cloned().collect();
+        groups.iter().for_each(|subscription| self.close(subscription, cx));
+    }
+
     /// Tells TCP which segments come here.
     fn steer_tcp(&self, cx: &mut Cx<'_>) {
-        if self.is_shared {
-            let flows = self.subscriptions.iter().map(|(subscription, _)| &subscription.flow);
+        if let Some(shared) = &self.shared {
+            let flows = self.subscriptions.iter().map(|(subscription, _)| &subscription.flow).chain(shared);
             let flows: Vec<_> = flows.filter(|flow| flow.protocol == Protocol::TCP).cloned().collect();
             cx.tcp.steer(move |connection| flows.iter().any(|flow| covers(flow, connection)));
         }
@@ -103,13 +111,13 @@ impl Opened {
         Ok(())
     }
 
-    /// Leaves the group for these sources, and as a whole unless another subscription has it on
-    /// this port. A consumer's sources of a group count for all its ports, so a source that another
-    /// port names remains.
+    /// Leaves the group for these sources; leaves the whole group unless another subscription has
+    /// it on this port. A consumer's sources of a group count for all its ports, so a source that
+    /// another port names remains.
     fn leave_sources(&self, closed: &Subscription, sources: &[Ipv4Addr], cx: &mut Cx<'_>) {
         let (consumer, group) = (closed.consumer, group(closed));
         if self.at_the_same_end(closed).next().is_none() {
-            // It refuses only a group that is not joined.
+            // The call refuses only a group that is not joined.
             let _ = cx.sockets.leave(consumer, group);
         }
         let same_group = |source: &&Ipv4Addr| {
@@ -122,7 +130,7 @@ impl Opened {
         }
     }
 
-    /// Other subscriptions of the same consumer to the same address or group, and port.
+    /// Other subscriptions of the same consumer to the same port and the same address or group.
     fn at_the_same_end(&self, subscription: &Subscription) -> impl Iterator<Item = &Subscription> {
         let (consumer, end) = (subscription.consumer, subscription.flow.destination);
         let others = self.subscriptions.iter().filter(|(_, listener)| listener.is_none()).map(|(other, _)| other);
@@ -136,8 +144,8 @@ fn listen(subscription: &Subscription, options: ListenOptions, cx: &mut Cx<'_>) 
     cx.tcp().listen(subscription.flow.destination, &options).map_err(|error| refused(subscription, &error))
 }
 
-/// Whether the answers of a connection are in this flow. A flow to one local port has none of a
-/// connection whose port is not chosen yet, which is port 0.
+/// Whether the answers of a connection are in this flow. Port 0 means that the connection's port is
+/// not chosen yet; no flow to a single local port covers it.
 fn covers(flow: &FlowSpec, connection: Flow) -> bool {
     let Flow { local, remote } = connection;
     let (address, port) = (*flow.destination.ip(), flow.destination.port());
@@ -178,7 +186,7 @@ mod tests {
         let worker = Worker::builder(&mut near).unwrap().address("192.0.2.1/24".parse().unwrap());
         let mut worker = worker.tcp(TcpConfig::default()).build((), &block.scope("worker0")).unwrap();
         worker.with_app(Instant::ZERO, |_, cx| {
-            let mut opened = Opened::new(is_shared, cx);
+            let mut opened = Opened::new(is_shared.then(Vec::new), cx);
             subscriptions.iter().for_each(|subscription| opened.open(subscription, cx).unwrap());
             for &(port, is_heard) in expected {
                 let (local, remote) =

@@ -1,27 +1,26 @@
-//! A port from its name to its workers, and back.
+//! A port from its options to its workers.
 
-use std::collections::HashMap;
 use std::env;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::account;
-use super::built::{self, Capture};
-use super::control::{Control, Steering};
+use super::control::Control;
 use super::error::{Error, Result};
 use super::handle::{PortHandle, Request};
-use super::name::{PortName, live};
-use super::serve::serve;
+use super::named::Named;
+use super::running::RunningPort;
+use super::serve::PortWorker;
+use super::source::PortSource;
 use super::subscription::Subscription;
 use crate::counters::Block;
 use crate::device::Device;
-use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
 use crate::pipeline::tcp::TcpConfig;
 use crate::pipeline::{App, ChecksumPolicy};
 use crate::proto::Ipv4Prefix;
-use crate::worker::live::{LiveConfig, LivePort, OwnHost, PortConfig, StaticRoute};
+use crate::time::MonotonicClock;
+use crate::worker::live::{DedicatedHost, LiveConfig, StaticRoute};
 use crate::worker::topology::Severity;
-use crate::worker::{StopFlag, Worker, WorkerBuilder, WorkerContext, WorkerGroup, WorkerSpec, affinity};
+use crate::worker::{StopFlag, WorkerBuilder, WorkerContext, WorkerGroup, WorkerSpec};
 
 /// A port that is to run: see the [module](super) for a receiver.
 ///
@@ -54,84 +53,106 @@ use crate::worker::{StopFlag, Worker, WorkerBuilder, WorkerContext, WorkerGroup,
 /// # wirepath::Result::<()>::Ok(())
 /// ```
 #[must_use = "a port does nothing before it runs"]
-pub struct Port {
-    source: Source,
-    settings: Settings,
+pub struct Port<S = Named> {
+    pub(super) source: S,
+    pub(super) settings: Settings,
 }
+
+/// Where a port's lines for the operator go.
+pub(super) type Log = Box<dyn FnMut(&str) + Send>;
 
 /// The options of a port.
-struct Settings {
-    name: String,
-    handle: PortHandle,
-    requests: Receiver<Request>,
-    tcp: Option<TcpConfig>,
-    checksum: Option<ChecksumPolicy>,
-    own: OwnHost,
-    held: usize,
-    cores: Option<Vec<usize>>,
-    stop: Option<StopFlag>,
-    log: Box<dyn FnMut(&str) + Send>,
-}
-
-/// The origin of a port's frames.
-enum Source {
-    Live(PortConfig),
-    Pcap(Box<Capture>),
-    Memory(MemoryDevice),
-}
-
-impl Source {
-    fn open(name: &PortName) -> Result<Self> {
-        if let Some(port) = live(name)? {
-            return Ok(Self::Live(port));
-        }
-        Ok(match name {
-            PortName::Pcap(path) => Self::Pcap(Box::new(built::pcap(path)?)),
-            PortName::Memory(wire) => Self::Memory(end_of(wire)),
-            PortName::AfXdp(_) | PortName::Mlx5(_) => unreachable!("they are live"),
-        })
-    }
-}
-
-/// One end of a wire: the first caller that names it gets one, the second the other.
-fn end_of(wire: &str) -> MemoryDevice {
-    static ENDS: LazyLock<Mutex<HashMap<String, MemoryDevice>>> = LazyLock::new(Mutex::default);
-    let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
-    ends.remove(wire).unwrap_or_else(|| {
-        let (near, far) = pair(wire, MemoryConfig::default());
-        ends.insert(wire.to_owned(), far);
-        near
-    })
+pub struct Settings {
+    pub(super) name: String,
+    pub(super) handle: PortHandle,
+    pub(super) requests: Receiver<Request>,
+    pub(super) tcp: Option<TcpConfig>,
+    pub(super) checksum: Option<ChecksumPolicy>,
+    pub(super) own: DedicatedHost,
+    pub(super) is_promiscuous: bool,
+    pub(super) held: usize,
+    drains: bool,
+    pub(super) cores: Option<Vec<usize>>,
+    pub(super) block: Option<Arc<Block>>,
+    pub(super) stop: Option<StopFlag>,
+    pub(super) log: Log,
 }
 
 impl Port {
     /// A port by its name: `eth1` (AF_XDP), `mlx5:eth1` or `mlx5:0000:3b:00.0` (a ConnectX by its
     /// own queues), `pcap:day.pcap.gz` (a capture, at full speed), `memory:wire` (one end of a wire
-    /// within the process: who opens the name first gets one end, who opens it next the other, and
-    /// the third the first end of a new wire).
+    /// within the process: the first open of a name returns one end, the second the other, and the
+    /// third the first end of a new wire).
     ///
     /// # Errors
     /// The name names no port, or the capture cannot be read. Interfaces are opened by
     /// [`run`](Self::run).
     pub fn open(name: &str) -> Result<Self> {
-        let program = env::current_exe().ok();
-        let program = program.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
-        let (handle, requests) = PortHandle::new();
-        let settings = Settings {
-            name: program.unwrap_or("wirepath").to_owned(),
-            handle,
-            requests,
-            tcp: None,
-            checksum: None,
-            own: OwnHost::default(),
-            held: 0,
-            cores: None,
-            stop: None,
-            log: Box::new(|line| eprintln!("{line}")),
-        };
-        Ok(Self { source: Source::open(&name.parse()?)?, settings })
+        Ok(Self { source: Named::open(&name.parse()?)?, settings: Settings::new(program()) })
+    }
+}
+
+impl Port<LiveConfig> {
+    /// A port by its whole configuration: queues, VLANs, lengths of rings, IGMP, all that the
+    /// options of a port have no method for. Its app is the port's [name](Self::named). Each of its
+    /// queues has a worker; the options [`tcp`](Self::tcp), [`checksum`](Self::checksum) and
+    /// [`address`](Self::address) replace its own.
+    ///
+    /// Its flows come here as those of subscriptions do, but the apps open the sockets for them.
+    ///
+    /// ```no_run
+    /// use wirepath::device::af_xdp::AfXdpConfig;
+    /// use wirepath::prelude::*;
+    /// use wirepath::worker::live::{LiveConfig, PortConfig};
+    ///
+    /// let device = AfXdpConfig { rx_ring_len: 8_192, ..AfXdpConfig::new("eth1") };
+    /// let config = LiveConfig { queues: vec![2, 3], ..LiveConfig::over(PortConfig::AfXdp(device)) };
+    /// Port::from_config(config).cores([4, 5]).subscribe(multicast([239, 1, 1, 1], 9000)).run(|_worker| ())?;
+    /// # wirepath::Result::<()>::Ok(())
+    /// ```
+    pub fn from_config(config: LiveConfig) -> Self {
+        Self { settings: Settings::new(config.app.clone()), source: config }
+    }
+}
+
+impl<D: Device> Port<D>
+where
+    D::Queue: 'static,
+{
+    /// A port over any device, for example one with faults or a recording around another. Its
+    /// workers are hosts of their own, on queue 0, or on the first queues where
+    /// [`cores`](Self::cores) names several. A device that steers gets its rules from its owner,
+    /// not from subscriptions.
+    ///
+    /// ```
+    /// use wirepath::device::capture::{CaptureConfig, CaptureDevice, Directions};
+    /// use wirepath::device::memory::{MemoryConfig, pair};
+    /// use wirepath::prelude::*;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("wirepath-port-over-{}.pcap", std::process::id()));
+    /// # let (stop, file) = (StopFlag::new(), path.clone());
+    /// # stop.stop();
+    /// let (near, _far) = pair("wire", MemoryConfig::default());
+    /// let recorded = CaptureDevice::new(near, CaptureConfig { path, directions: Directions::Rx, epoch_ns: 0 });
+    /// let port = Port::over(recorded).address("192.0.2.1/24".parse().expect("a prefix")).named("recorder");
+    /// # let port = port.stop_by(&stop).log(|_| ());
+    /// port.subscribe(udp([192, 0, 2, 1], 5000)).run(|_worker| ())?;
+    /// # std::fs::remove_file(file).expect("it was recorded");
+    /// # wirepath::Result::<()>::Ok(())
+    /// ```
+    pub fn over(device: D) -> Self {
+        Self { source: device, settings: Settings::new(program()) }
     }
 
+    /// Receives frames for every station and sends nothing by itself, as a port of a capture does:
+    /// see [`WorkerBuilder::promiscuous`]. By default each worker is a host of its own.
+    pub fn promiscuous(mut self) -> Self {
+        self.settings.is_promiscuous = true;
+        self
+    }
+}
+
+impl<S> Port<S> {
     /// Subscribes. Without a subscription no frame is received, and the kernel keeps all.
     pub fn subscribe(self, subscription: Subscription) -> Self {
         self.settings.handle.begin_with(subscription);
@@ -156,10 +177,10 @@ impl Port {
         self
     }
 
-    /// What to do about UDP and TCP checksums that the NIC has not verified. By default they are
-    /// verified, but where frames may come from a stack that leaves them to a NIC, those that cover
-    /// the pseudo header only are accepted too, and counted: on virtual links (veth), and in
-    /// captures, which may have been taken there.
+    /// The policy for UDP and TCP checksums that the NIC has not verified. By default the worker
+    /// verifies them. On virtual links (veth) and in captures, where a sending stack may have left
+    /// the checksum to its NIC, it also accepts a checksum that covers the pseudo header only, and
+    /// counts it.
     pub fn checksum(mut self, policy: ChecksumPolicy) -> Self {
         self.settings.checksum = Some(policy);
         self
@@ -192,7 +213,9 @@ impl Port {
 
     /// One worker for each of these cores, pinned to it, on queues 0, 1 and so on. By default there
     /// is one worker: for an interface on the last core of the process's affinity mask, otherwise
-    /// unpinned.
+    /// unpinned. The queues of a [configuration](Port::from_config) have a worker each in any case:
+    /// by default on the last cores, and with fewer cores than queues those of the first queues are
+    /// not pinned.
     pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
         self.settings.cores = Some(cores.into_iter().collect());
         self
@@ -204,9 +227,24 @@ impl Port {
     }
 
     /// The name under which `wirepath stats` and `wirepath capture` find it. By default the name of
-    /// the executable.
+    /// the executable, or that in its [configuration](Port::from_config).
     pub fn named(mut self, app: &str) -> Self {
         self.settings.name = app.to_owned();
+        self
+    }
+
+    /// Registers the counters in this block, which the caller reads while the port runs and
+    /// afterwards. By default the port makes one of its [name](Self::named), in shared memory if
+    /// possible.
+    pub fn counters(mut self, block: &Arc<Block>) -> Self {
+        self.settings.block = Some(Arc::clone(block));
+        self
+    }
+
+    /// At a stop, delivers what has arrived before it. By default a stop is the last turn, and the
+    /// frames in the ring then are lost: an app that stops at its own limit gets no more frames.
+    pub fn drain(mut self) -> Self {
+        self.settings.drains = true;
         self
     }
 
@@ -216,15 +254,17 @@ impl Port {
         self
     }
 
-    /// Receives lines for the operator: the choices made, possible improvements, and at the end
-    /// what was dropped, by its counters. By default they go to standard error; `.log(|_| ())`
-    /// silences them. Findings about cores say what mends them, and an [`unpinned`](Self::unpinned)
-    /// port has none.
+    /// Receives lines for the operator: the choices made, possible improvements, and at the end the
+    /// dropped packets, by counter. By default they go to standard error; `.log(|_| ())` silences
+    /// them. Findings about cores come with a remedy; an [`unpinned`](Self::unpinned) port has
+    /// none.
     pub fn log(mut self, log: impl FnMut(&str) + Send + 'static) -> Self {
         self.settings.log = Box::new(log);
         self
     }
+}
 
+impl<S: Runnable> Port<S> {
     /// Runs an app on each worker until a signal arrives or the capture ends. `app` is called on
     /// the worker's own thread.
     ///
@@ -233,29 +273,18 @@ impl Port {
     /// of the first it is ignored, because `timeout` sends its signal twice.
     ///
     /// # Errors
-    /// One sentence; nothing is left on the interface.
+    /// The error is one sentence; nothing is left on the interface.
     pub fn run<A: App>(self, app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static) -> Result<()> {
-        let Self { source, settings } = self;
-        match source {
-            Source::Live(port) => settings.run_live(port, app),
-            Source::Pcap(device) => {
-                let checksum = settings.checksum.unwrap_or(ChecksumPolicy::AcceptPartial);
-                settings.run_one(*device, move |worker| worker.promiscuous().checksum(checksum), app)
-            }
-            Source::Memory(device) => {
-                let checksum = settings.checksum.unwrap_or_default();
-                settings.run_one(device, move |worker| worker.checksum(checksum), app)
-            }
-        }
+        self.source.run(self.settings, app)
     }
 
     /// Runs an existing app on one worker: for example one that owns an end of a
     /// [ring](crate::worker::spsc) to another worker.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and where the port has several cores.
+    /// As [`run`](Self::run), and where the port has several cores or queues.
     pub fn run_app<A: App + Send + 'static>(self, app: A) -> Result<()> {
-        if self.settings.cores.as_ref().is_some_and(|cores| cores.len() > 1) {
+        if self.settings.cores.as_ref().is_some_and(|cores| cores.len() > 1) || self.source.has_several_queues() {
             let what = "run_app has one app, so it takes one core: name one, or let run make an app for each";
             return Err(Error::Config(what.into()));
         }
@@ -267,119 +296,158 @@ impl Port {
     }
 }
 
-impl Settings {
-    /// Starts a worker for each queue of an interface.
-    fn run_live<A: App>(
+impl<S: PortSource> Port<S> {
+    /// Starts the workers, and leaves to the caller the decisions of [`run`](Self::run). `work`
+    /// runs on each worker's own thread: from the builder it makes a worker, with nodes, a pool or
+    /// a queue of its own ([`build_with`](WorkerBuilder::build_with),
+    /// [`wrap_queue`](WorkerBuilder::wrap_queue)), starts it at its place in the port, and polls
+    /// it. [`RunningPort::join`] returns its result. A worker that ends stops the others.
+    ///
+    /// Returns when all workers have started, or have ended because they could not.
+    ///
+    /// ```
+    /// use wirepath::device::memory::{MemoryConfig, pair};
+    /// use wirepath::prelude::*;
+    /// use wirepath::time::MonotonicClock;
+    ///
+    /// struct Ticks(u64);
+    /// impl App for Ticks {
+    ///     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {
+    ///         self.0 += 1;
+    ///     }
+    /// }
+    ///
+    /// let (device, _far) = pair("wire", MemoryConfig::default());
+    /// let stop = StopFlag::new();
+    /// let port = Port::over(device).named("ticks").stop_by(&stop).subscribe(multicast([239, 1, 1, 1], 9000));
+    /// # let port = port.log(|_| ());
+    /// let running = port.start(|builder, worker| {
+    ///     let mut clock = MonotonicClock::start();
+    ///     let built = builder.burst_len(16).build(Ticks(0), &worker.scope())?;
+    ///     let mut running = worker.start(built, &mut clock)?;
+    ///     running.run(&mut clock);
+    ///     Ok::<_, wirepath::Error>(running.finish(&mut clock).into_app().0)
+    /// })?;
+    /// stop.stop(); // or whatever this thread does until then
+    /// for ticks in running.join()? {
+    ///     println!("{} ticks", ticks?);
+    /// }
+    /// # wirepath::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// The port cannot be opened, or its threads not be started: one sentence; nothing is left on
+    /// the interface.
+    pub fn start<T: Send + 'static>(
         self,
-        port: PortConfig,
-        app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static,
-    ) -> Result<()> {
-        let cores = self.cores.unwrap_or_else(|| last_core().into_iter().collect());
-        let subscriptions = self.handle.run();
-        let config = LiveConfig {
-            tcp: self.tcp,
-            checksum: self.checksum,
-            queues: (0..cores.len().max(1) as u16).collect(),
-            flows: subscriptions.iter().map(|subscription| subscription.flow.clone()).collect(),
-            ..LiveConfig::over(port).named(&self.name)
-        };
-        let is_shared = self.own == OwnHost::default();
-        let config = if is_shared { config } else { config.owned(self.own) };
-        let (stop, mut log) = (stop(self.stop)?, self.log);
-        let block = block(&self.name, &mut log);
-        let mut port = LivePort::open(&config, &block.scope("port"), &stop)?;
-        log(&port.describe());
-        let (app, mut control) = (Arc::new(app), Control::new(self.requests, subscriptions));
-        control = if is_shared { control.shared() } else { control };
+        work: impl Fn(WorkerBuilder<S::Queue, S::HostProvider>, PortWorker) -> T + Send + Sync + 'static,
+    ) -> Result<RunningPort<S, T>> {
+        let Self { source, mut settings } = self;
+        let stop = settings.stop.take().map_or_else(StopFlag::on_signals, Ok)?;
+        let block = settings.block.take().unwrap_or_else(|| block(&settings.name, &mut settings.log));
+        let subscriptions = settings.handle.run();
+        let mut open = source.open(&settings, &subscriptions, &block, &stop)?;
+        let Settings { requests, mut log, held, drains, .. } = settings;
+        open.lines.iter().for_each(|line| log(line));
+        let (work, mut control) = (Arc::new(work), Control::new(requests, subscriptions));
+        let unpinned = open.queues.len() - open.cores.len().min(open.queues.len());
         let mut specs = Vec::new();
-        while let Some(queue) = port.take_queue()? {
-            let (app, block) = (Arc::clone(&app), Arc::clone(&block));
-            let (idx, name, end) = (queue.idx, format!("worker{}", queue.idx), control.worker_end(queue.idx));
-            let spec = WorkerSpec::new(name.clone(), move |context: &WorkerContext| {
-                let worker = queue.builder().held(self.held).build(app(context), &block.scope(&name));
-                ended(worker.map_err(Error::from).and_then(|worker| serve(worker, &block, context, end)), context)
+        for (number, (queue, taken)) in open.queues.into_iter().enumerate() {
+            let end = control.worker_end(queue, open.shared.clone());
+            let (work, block) = (Arc::clone(&work), Arc::clone(&block));
+            let spec = WorkerSpec::new(format!("worker{number}"), move |context: &WorkerContext| {
+                let _last = Last(&context.stop);
+                let builder = S::builder(taken);
+                let builder = if held > 0 { builder.held(held) } else { builder };
+                work(builder, PortWorker { context: context.clone(), queue, block, end, drains })
             });
-            let spec = spec.polling(config.port.interface());
-            specs.push(match cores.get(usize::from(idx)) {
-                Some(&core) => spec.on_core(core),
+            let spec = match &open.interface {
+                Some(interface) => spec.polling(interface),
+                None => spec,
+            };
+            specs.push(match number.checked_sub(unpinned) {
+                Some(idx) => spec.on_core(open.cores[idx]),
                 None => spec,
             });
         }
-        port.notices().iter().for_each(|notice| log(&format!("note: {notice}")));
-        let ended = start(specs, &stop, control, &mut port, &mut log);
-        account::lines(&block.snapshot()).iter().for_each(|line| log(line));
-        ended
-    }
-
-    /// Starts one worker on the only queue of a device without a kernel.
-    fn run_one<D: Device + Send + 'static, A: App>(
-        self,
-        mut device: D,
-        adapt: impl FnOnce(WorkerBuilder<D::Queue>) -> WorkerBuilder<D::Queue> + Send + 'static,
-        app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static,
-    ) -> Result<()> {
-        let cores = self.cores.unwrap_or_default();
-        if cores.len() > 1 {
-            return Err(Error::Config(format!("{} has one queue, so it takes one core", device.name())));
-        }
-        let (stop, mut log) = (stop(self.stop)?, self.log);
-        let block = block(&self.name, &mut log);
-        let (own, tcp, held) = (self.own, self.tcp, self.held);
-        let mut control = Control::new(self.requests, self.handle.run());
-        let end = control.worker_end(0);
-        let counters = Arc::clone(&block);
-        let spec = WorkerSpec::new("worker0", move |context: &WorkerContext| {
-            let mut worker = adapt(Worker::builder(&mut device)?).held(held);
-            worker = own.addresses.into_iter().fold(worker, WorkerBuilder::address);
-            worker = own.routes.into_iter().fold(worker, |worker, route| worker.route(route.network, route.via));
-            worker = tcp.into_iter().fold(worker, WorkerBuilder::tcp);
-            let worker = worker.build(app(context), &block.scope("worker0"))?;
-            ended(serve(worker, &block, context, end), context)
-        });
-        let spec = match cores.first() {
-            Some(&core) => spec.on_core(core),
-            None => spec,
-        };
-        let ended = start(vec![spec], &stop, control, &mut (), &mut log);
-        account::lines(&counters.snapshot()).iter().for_each(|line| log(line));
-        ended
+        let group = WorkerGroup::start(specs, &stop)?;
+        let report = group.report().clone();
+        report.at_least(Severity::Warning).for_each(|finding| log(&finding.to_string()));
+        control.begin(&mut open.port).iter().for_each(|fallback| log(&format!("note: {fallback}")));
+        Ok(RunningPort { port: open.port, control, group: Some(group), report, stop, block, log })
     }
 }
 
 /// A worker that cannot start, or has ended, stops the others.
-fn ended(result: Result<()>, context: &WorkerContext) -> Result<()> {
-    context.stop.stop();
-    result
+struct Last<'a>(&'a StopFlag);
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
-/// Starts the workers, and serves subscribers until all workers have ended.
-fn start(
-    specs: Vec<WorkerSpec<Result<()>>>,
-    stop: &StopFlag,
-    control: Control,
-    steering: &mut impl Steering,
-    log: &mut dyn FnMut(&str),
-) -> Result<()> {
-    let group = WorkerGroup::start(specs, stop)?;
-    group.report().at_least(Severity::Warning).for_each(|finding| log(&finding.to_string()));
-    control.serve(steering, log);
-    group.join()?.into_iter().collect()
+/// A source whose port runs apps: any [`PortSource`], and a name.
+pub trait Runnable {
+    #[doc(hidden)]
+    fn run<A: App>(self, settings: Settings, app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static) -> Result<()>;
+
+    #[doc(hidden)]
+    fn has_several_queues(&self) -> bool {
+        false
+    }
+}
+
+impl<S: PortSource> Runnable for S {
+    fn run<A: App>(self, settings: Settings, app: impl Fn(&WorkerContext) -> A + Send + Sync + 'static) -> Result<()> {
+        let running = Port { source: self, settings }.start(move |builder, worker| {
+            let built = builder.build(app(worker.context()), &worker.scope())?;
+            let mut clock = MonotonicClock::start();
+            let mut running = worker.start(built, &mut clock)?;
+            running.run(&mut clock);
+            running.finish(&mut clock);
+            Ok(())
+        })?;
+        running.join()?.into_iter().collect()
+    }
+
+    fn has_several_queues(&self) -> bool {
+        PortSource::has_several_queues(self)
+    }
+}
+
+impl Settings {
+    fn new(name: String) -> Self {
+        let (handle, requests) = PortHandle::new();
+        Self {
+            name,
+            handle,
+            requests,
+            tcp: None,
+            checksum: None,
+            own: DedicatedHost::default(),
+            is_promiscuous: false,
+            held: 0,
+            drains: false,
+            cores: None,
+            block: None,
+            stop: None,
+            log: Box::new(|line| eprintln!("{line}")),
+        }
+    }
+}
+
+/// The name of the executable.
+fn program() -> String {
+    let program = env::current_exe().ok();
+    let name = program.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
+    name.unwrap_or("wirepath").to_owned()
 }
 
 /// The counters, in shared memory if possible. A failure there does not stop the port.
-fn block(name: &str, log: &mut dyn FnMut(&str)) -> Arc<Block> {
+pub(super) fn block(name: &str, log: &mut dyn FnMut(&str)) -> Arc<Block> {
     Arc::new(Block::create(name).unwrap_or_else(|error| {
         log(&format!("note: {error}; counting in private memory instead: `wirepath stats` will not see it"));
         Block::heap()
     }))
-}
-
-fn stop(given: Option<StopFlag>) -> Result<StopFlag> {
-    Ok(given.map_or_else(StopFlag::on_signals, Ok)?)
-}
-
-/// The last core of the process's affinity mask, if it has more than one.
-fn last_core() -> Option<usize> {
-    let cores = affinity::current()?;
-    cores.iter().last().filter(|_| cores.iter().count() > 1)
 }

@@ -127,7 +127,8 @@ impl Subscription {
         self
     }
 
-    /// For [`tcp_from`]: to this local port only, the one the app connects from. By default to any.
+    /// For [`tcp_from`]: to this local port only, from which the app connects. By default to any
+    /// local port.
     pub fn local_port(mut self, port: u16) -> Self {
         self.flow = self.flow.to_port(port);
         self

@@ -1,9 +1,9 @@
 //! Memory for tables, allocated at construction. Random reads of a table with a million items miss
-//! the TLB as well as the cache; huge pages save the page walks, but only code that may make system
-//! calls can request them. So the owner of a table may pass a function that gets its address and
-//! length before the first byte is written.
+//! the TLB as well as the cache. Huge pages save the page walks, but only code that may make system
+//! calls can request them, and this floor may not. So the owner of a table may pass a function that
+//! gets its address and length before the first byte is written.
 
-/// Gets a table's address and length in bytes. Nothing has been written there yet.
+/// Gets a table's address and length in bytes. Nothing has been written to that memory yet.
 pub(crate) type Madvise = fn(start: *const u8, len: usize);
 
 /// For tables without `madvise`.
@@ -17,10 +17,10 @@ pub(crate) fn allocate_table<T>(count: usize, advise: Madvise, item: impl FnMut(
     items.into_boxed_slice()
 }
 
-/// Whether the kernel grants so many bytes: allocates them at once and frees them untouched. Tables
+/// Whether the kernel grants `bytes` bytes: allocates them at once and frees them untouched. Tables
 /// are allocated one by one, and a failure of the last would abort the process. Linux refuses more
-/// than memory and swap together (`vm.overcommit_memory` 0), and grants more than is free: a caller
-/// that may read files checks free memory before, as a live port does.
+/// than memory and swap together (`vm.overcommit_memory` 0), but grants more than is free. So a
+/// caller that may read files, such as a live port, checks the free memory first.
 pub(crate) fn is_allocatable(bytes: usize) -> bool {
     let mut room = Vec::<u8>::new();
     let is_given = room.try_reserve_exact(bytes).is_ok();

@@ -7,10 +7,10 @@
 //!                ▼                                                             │                  ▼
 //!              refused                                          announce (it is the host's already)   defended once in 10 s
 //! ```
-//! Claims, ARP packets and the time enter; packets to send, an address for the [`Host`], and
-//! refusals leave. An address in use is never given up (RFC 5227 2.4 (c)): a feed handler that
-//! drops its address loses more than one that shares it for a while, so a conflict is counted and
-//! defended, and the operator decides.
+//! Its input is claims, ARP packets and the time; its output is packets to send, an address for the
+//! [`Host`], and refusals. An address in use is never given up (RFC 5227 2.4 (c)), because a feed
+//! handler that drops its address loses more than one that shares it for a while: the machine
+//! counts the conflict and defends the address, and the operator decides.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -97,10 +97,10 @@ pub enum ClaimAction {
 
 /// The effect of an ARP packet on our addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ClaimHeard {
+pub enum ClaimOutcome {
     /// None.
     Nothing,
-    /// Another host sends from an address of ours. The packet teaches nothing else.
+    /// Another host sends from an address of ours. Its packet changes nothing else.
     Conflict {
         /// Whether we defended it, which happens once in [`DEFEND_INTERVAL`].
         defended: bool,
@@ -149,8 +149,8 @@ impl Claims {
     }
 
     /// Begins to probe whether an address is free, which takes 4 to 7 seconds. RFC 5227 2.1.1 wants
-    /// a minute between claims after ten refusals; that is up to the caller, who chooses the next
-    /// address.
+    /// a minute between claims after ten refusals; the caller, who chooses the next address, has to
+    /// wait for it.
     pub fn claim(&mut self, prefix: Ipv4Prefix, host: &Host, now: Instant) -> Result<(), ClaimError> {
         if host.is_own(prefix.address()) {
             return Err(ClaimError::AlreadyOwn);
@@ -163,7 +163,8 @@ impl Claims {
     }
 
     /// Announces an address of the host twice: after it was configured, and after the link or the
-    /// MAC address changed. False where the host does not have it or there is no room.
+    /// MAC address changed. False where the host does not have the address or there is no room for
+    /// it.
     pub fn announce(&mut self, address: Ipv4Addr, host: &Host, now: Instant) -> bool {
         let Some(prefix) = host.addresses().iter().find(|own| own.address() == address) else { return false };
         match self.find(address) {
@@ -175,8 +176,8 @@ impl Claims {
         }
     }
 
-    /// The host has changed: announces new addresses, and all of them after the MAC address changed
-    /// or the link came up. An address without room is not announced.
+    /// Call it after the host has changed. Announces new addresses, or all addresses after the MAC
+    /// address changed or the link came up. An address without room is not announced.
     pub fn follow(&mut self, host: &Host, now: Instant) {
         self.claims.retain(|claim| matches!(claim.state, State::Probing(_)) || host.is_own(claim.prefix.address()));
         let told = self.told.replace((host.mac(), host.is_up()));
@@ -196,19 +197,19 @@ impl Claims {
     }
 
     /// Receives a packet that [`ArpPacket::parse`] has accepted.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         packet: &ArpPacket,
         host: &Host,
         now: Instant,
         act: &mut impl FnMut(ClaimAction),
-    ) -> ClaimHeard {
+    ) -> ClaimOutcome {
         let by = packet.sender_mac();
         if by == host.mac() {
-            return ClaimHeard::Nothing;
+            return ClaimOutcome::Nothing;
         }
-        // RFC 5227 2.1.1: a sender that uses the address has it, and one that probes for it wants
-        // it as we do.
+        // RFC 5227 2.1.1: the sender of a packet uses the address, and the sender of a probe wants
+        // it as we do. Both conflict with our claim.
         let wanted = if packet.is_probe() { packet.target_ip() } else { packet.sender_ip() };
         let claim = self.find(wanted);
         if let Some(idx) = claim
@@ -216,13 +217,13 @@ impl Claims {
         {
             self.claims.swap_remove(idx);
             act(ClaimAction::Refused { address: wanted, by });
-            return ClaimHeard::Refused;
+            return ClaimOutcome::Refused;
         }
         if packet.is_probe() || !host.is_own(wanted) {
-            return ClaimHeard::Nothing;
+            return ClaimOutcome::Nothing;
         }
         self.conflicts += 1;
-        ClaimHeard::Conflict { defended: self.defend(wanted, host, now, act) }
+        ClaimOutcome::Conflict { defended: self.defend(wanted, host, now, act) }
     }
 
     /// Sends due packets. One compare while none is due.
@@ -231,6 +232,11 @@ impl Claims {
         if now >= self.due {
             self.step_all(host, now, act);
         }
+    }
+
+    /// When [`tick`](Self::tick) has something to do next, not later.
+    pub fn next_deadline(&self) -> Instant {
+        self.due
     }
 
     /// How many packets showed another host using an address of ours.
@@ -258,7 +264,7 @@ impl Claims {
     }
 
     /// Announces an address again, so that neighbors map it to us again, unless that was done
-    /// within [`DEFEND_INTERVAL`]. One that was never announced is watched from now on.
+    /// within [`DEFEND_INTERVAL`]. From now on, also watches an address that was never announced.
     #[cold]
     fn defend(&mut self, address: Ipv4Addr, host: &Host, now: Instant, act: &mut impl FnMut(ClaimAction)) -> bool {
         if self.find(address).is_none()
@@ -321,7 +327,8 @@ impl Claims {
     fn step_announcing(&mut self, idx: usize, sent: u32, host: &Host, now: Instant, act: &mut impl FnMut(ClaimAction)) {
         let address = self.claims[idx].prefix.address();
         if !host.is_own(address) {
-            // The host gave it up meanwhile: nothing to announce, nothing to watch.
+            // The host has given the address up meanwhile: there is nothing to announce and nothing
+            // to watch.
             self.claims.swap_remove(idx);
             return;
         }
@@ -427,16 +434,16 @@ mod tests {
             sent
         }
 
-        fn hear(
+        fn receive(
             &mut self,
             operation: ArpOperation,
             mac: MacAddr,
             sender_ip: Ipv4Addr,
             target_ip: Ipv4Addr,
-        ) -> ClaimHeard {
+        ) -> ClaimOutcome {
             let fields = ArpFields { operation, sender_mac: mac, sender_ip, target_mac: MacAddr::ZERO, target_ip };
             let packet = ArpPacket::new(&fields);
-            self.claims.hear(&packet, &self.host, self.now, &mut |action| self.actions.push(action))
+            self.claims.receive(&packet, &self.host, self.now, &mut |action| self.actions.push(action))
         }
     }
 
@@ -470,7 +477,7 @@ mod tests {
             let mut script = script();
             script.claim();
             script.run(Duration::from_secs(2));
-            assert_eq!(script.hear(operation, OTHER, sender, target), ClaimHeard::Refused);
+            assert_eq!(script.receive(operation, OTHER, sender, target), ClaimOutcome::Refused);
             assert_eq!(script.actions, [ClaimAction::Refused { address: OURS, by: OTHER }]);
             assert!(script.run(Duration::from_secs(20)).is_empty() && !script.host.is_own(OURS));
         }
@@ -480,9 +487,9 @@ mod tests {
     fn own_probe_that_comes_back_is_not_a_conflict() {
         let mut script = script();
         script.claim();
-        assert_eq!(script.hear(ArpOperation::Request, MAC, Ipv4Addr::UNSPECIFIED, OURS), ClaimHeard::Nothing);
+        assert_eq!(script.receive(ArpOperation::Request, MAC, Ipv4Addr::UNSPECIFIED, OURS), ClaimOutcome::Nothing);
         script.own();
-        assert_eq!(script.hear(ArpOperation::Request, MAC, OURS, OURS), ClaimHeard::Nothing);
+        assert_eq!(script.receive(ArpOperation::Request, MAC, OURS, OURS), ClaimOutcome::Nothing);
     }
 
     #[test]
@@ -492,10 +499,10 @@ mod tests {
         let defended: Vec<_> = (0..25)
             .map(|_| {
                 script.now += Duration::from_secs(1);
-                script.hear(ArpOperation::Reply, OTHER, OURS, Ipv4Addr::UNSPECIFIED)
+                script.receive(ArpOperation::Reply, OTHER, OURS, Ipv4Addr::UNSPECIFIED)
             })
             .collect();
-        let count = defended.iter().filter(|heard| **heard == ClaimHeard::Conflict { defended: true }).count();
+        let count = defended.iter().filter(|heard| **heard == ClaimOutcome::Conflict { defended: true }).count();
         assert_eq!((count, script.claims.conflicts(), script.actions.len()), (3, 25, 3));
         assert!(script.host.is_own(OURS));
     }
@@ -504,7 +511,7 @@ mod tests {
     fn probe_for_an_address_that_we_have_is_no_conflict() {
         let mut script = script();
         script.own();
-        assert_eq!(script.hear(ArpOperation::Request, OTHER, Ipv4Addr::UNSPECIFIED, OURS), ClaimHeard::Nothing);
+        assert_eq!(script.receive(ArpOperation::Request, OTHER, Ipv4Addr::UNSPECIFIED, OURS), ClaimOutcome::Nothing);
     }
 
     #[test]

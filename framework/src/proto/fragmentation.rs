@@ -40,8 +40,8 @@ pub struct FragmentPiece {
 /// Why a datagram cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentationError {
-    /// It exceeds the MTU and may not be fragmented: ICMP reports this MTU to the sender (RFC 1191
-    /// 4).
+    /// The datagram exceeds the MTU and may not be fragmented: ICMP reports this MTU to the sender
+    /// (RFC 1191 4).
     DontFragment {
         /// Bytes that would fit, IP header included.
         mtu: usize,
@@ -94,9 +94,9 @@ impl FragmentPlan {
         if room(header_len) == 0 || room(later_header_len) == 0 {
             return Err(FragmentationError::MtuTooSmall { mtu });
         }
-        // The last fragment need not be a multiple of 8, and could take up to 7 bytes more; but
-        // that would save a packet only where 8 does not divide the room in the MTU. RFC 791's
-        // procedure rounds all of them down alike.
+        // The last fragment need not be a multiple of 8 bytes and could take up to 7 bytes more.
+        // That would save a packet only where 8 does not divide the room in the MTU, and RFC 791's
+        // procedure rounds all fragments down too.
         Ok(Self {
             payload_len,
             first_len_max: room(header_len),
@@ -139,7 +139,7 @@ impl ExactSizeIterator for FragmentPlan {}
 
 /// The options that later fragments carry: those with the copy bit (RFC 791 3.1), padded to whole
 /// words with the end of the option list. `options` are those of the first header; an error among
-/// them is returned as is.
+/// them is returned unchanged.
 pub fn copied_options<'a>(
     options: impl Iterator<Item = Result<Ipv4Option<'a>, Ipv4Error>>,
 ) -> Result<ArrayVec<u8, OPTIONS_LEN_MAX>, Ipv4Error> {

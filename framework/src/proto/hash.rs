@@ -5,10 +5,10 @@
 //! ourselves (sockets, groups): a peer causes lookups but never adds an entry.
 //! [`HashSeed::sip_flow`] is SipHash-1-3 for the table of TCP's flows, whose keys the peers choose
 //! and which each segment looks up. [`HashSeed::sip`] is SipHash-2-4 for other tables whose keys
-//! come from the network (fragments, neighbors) and for numbers that an observer sees and must not
-//! invert: sequence numbers, ports, where RFC 6056 3.3.3 asks for it, cookies.
+//! come from the network (fragments, neighbors), and for numbers that an observer sees and must not
+//! invert: sequence numbers, cookies, and ports (RFC 6056 3.3.3 asks for it).
 //!
-//! No hash reveals another's key: SipHash derives the key of the multiplication, so timing the
+//! No hash reveals the key of another: SipHash derives the key of the multiplication, so timing the
 //! lookups of one table reveals nothing else, and code that needs several secrets
 //! [derives](HashSeed::derive) them.
 
@@ -31,8 +31,9 @@ impl HashSeed {
         Self { add: seed.sip(&[FOLD]), multiply: seed.sip(&[FOLD, 1]) | 1, ..seed }
     }
 
-    /// A seed for one purpose: whoever knows it, or all results of its use, learns nothing of this
-    /// seed or of another purpose's. A purpose is a number that is unique within this seed.
+    /// A seed for one purpose. An attacker who knows it, or all results of its use, learns nothing
+    /// about this seed or the seed of another purpose. A purpose is a number that is unique within
+    /// this seed.
     pub(crate) fn derive(&self, purpose: u64) -> Self {
         let word = |half| self.sip(&[DERIVE, purpose, half]);
         Self::new(word(0), word(1))
@@ -51,9 +52,9 @@ impl HashSeed {
         fold(fold(first ^ self.add, self.multiply) ^ second, self.multiply)
     }
 
-    /// SipHash-1-3 of both ends in 96 bits: some 80 instructions. Its result is never visible, as
-    /// it only chooses a slot in a table; so the rounds of Rust's own tables and of Linux's
-    /// `hsiphash` are enough.
+    /// SipHash-1-3 of both ends in 96 bits: some 80 instructions. The result is never visible,
+    /// because it only chooses a slot in a table; so the number of rounds that Rust's own tables
+    /// and Linux's `hsiphash` use is enough.
     #[inline]
     pub(crate) fn sip_flow(&self, addresses: u64, ports: u32) -> u64 {
         const LEN: u64 = 12;

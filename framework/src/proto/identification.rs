@@ -2,11 +2,11 @@
 //! addresses and protocol for the lifetime of fragments, and none reveals to a remote host how many
 //! packets go to others.
 //!
-//! A single sequence for all packets would reveal it: a host that gets a packet before and after
-//! sees by the difference how many others got one in between (idle scans). So each pair of
-//! addresses uses one of many counters with an offset of its own (RFC 7739 5.3), and a counter that
-//! was idle jumps by a random number, as on Linux (`ip_idents_reserve`): of two pairs that share a
-//! counter, neither can count the other's packets. Packets that are never fragmented may have any
+//! A single sequence for all packets would leak information: a host that gets two packets sees by
+//! the difference how many others got a packet in between (idle scans). So each pair of addresses
+//! uses one of many counters with a separate offset (RFC 7739 5.3), and a counter that was idle
+//! jumps by a random number, as on Linux (`ip_idents_reserve`): of two pairs that share a counter,
+//! neither can count the other's packets. Packets that are never fragmented may have any
 //! identification (RFC 6864 4.1), and are not counted here.
 
 use core::net::Ipv4Addr;
@@ -15,11 +15,11 @@ use super::hash::HashSeed;
 use crate::time::Instant;
 use crate::wire::Protocol;
 
-/// 8 KiB. Pairs that share a counter, as half of a thousand pairs do, repeat after fewer than
-/// 65,536 packets.
+/// 8 KiB. Pairs that share a counter, as half of a thousand pairs do, repeat an identification
+/// after fewer than 65,536 packets.
 const COUNTERS: usize = 1024;
-/// Nanoseconds of a time step, as a power of two: 4 ms, as Linux's clock. An idle counter jumps by
-/// at most the number of steps.
+/// The length of a time step, as a power of two of nanoseconds: 4 ms, as of Linux's clock. An idle
+/// counter jumps by at most the number of steps.
 const STEP_SHIFT: u32 = 22;
 
 /// The identifications of all packets that one worker sends.

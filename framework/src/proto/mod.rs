@@ -1,8 +1,8 @@
 //! The protocols' state: pure machines that take (event, now) and return actions.
 //!
-//! No I/O, no clock, no packet memory: payloads that a machine must keep are opaque handles, a type
-//! parameter, and come back to the caller when the machine releases them. Everything is allocated
-//! at construction.
+//! Machines have no I/O, no clock and no packet memory. Payloads that a machine must keep are
+//! opaque handles of a type parameter, and return to the caller when the machine releases them.
+//! Everything is allocated at construction.
 
 mod alloc;
 mod hash;
@@ -31,18 +31,19 @@ pub(crate) mod tcp;
 
 pub(crate) use alloc::{Madvise, allocate_table, is_allocatable, without_madvise};
 pub use claim::ClaimError;
-pub(crate) use claim::{ClaimAction, ClaimConfig, ClaimHeard, Claims};
-pub use demux::{Cursor, DemuxError, Flow, Found, Subscriber};
+pub(crate) use claim::{ClaimAction, ClaimConfig, ClaimOutcome, Claims};
+pub use demux::{Cursor, DemuxError, DemuxMatch, Flow, Subscriber};
 pub(crate) use fragmentation::{FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError};
 pub use hash::HashSeed;
 pub use host::{Destination, Host, HostConfig, HostError, HostEvent, Resolution, Route};
-pub use icmp::{ErrorLimit, ErrorRefusal, ErrorRoute, FlowErrorKind, OffendingPacket};
+pub use icmp::{ErrorLimit, FlowErrorKind};
+pub(crate) use icmp::{ErrorRefusal, ErrorRoute, OffendingPacket};
 pub(crate) use icmp::{FlowError, UnmatchedError, match_error, match_segment};
 pub(crate) use identification::{IdentificationKey, Identifications};
 pub use ids::{ConsumerId, FilterId, InterfaceId};
 pub use membership::ReporterConfig;
 pub(crate) use neighbor::{ArpOutcome, ArpSend, NeighborAction, NeighborDrop, Neighbors, NotLearned};
-pub use neighbor::{Asker, LearnFrom, NeighborConfig, NeighborRequest};
+pub use neighbor::{LearnFrom, NeighborConfig, NeighborRequest, ResolutionCause};
 pub use path_mtu::PathMtuConfig;
 pub(crate) use path_mtu::{PathMtuClaim, PathMtuRefusal, PathMtus};
 pub use ports::{PortError, PortRange};
@@ -52,6 +53,6 @@ pub use rate_limit::TokenBucket;
 pub use reassembly::ReassemblyCapacity;
 pub(crate) use reassembly::{Fragment, FragmentKey, Outcome, Reassembly, ReassemblyDrop, Released};
 pub use sockets::{Group, Sharing, SocketCapacity, SocketError, UdpSockets};
-pub use source_filter::{FilterError, FilterMode, Merged};
+pub use source_filter::{FilterError, FilterMode, ReceptionState};
 pub(crate) use timers::TIMERS_MAX;
 pub use timers::{TimerId, Timers, TimersFull};

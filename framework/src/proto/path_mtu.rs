@@ -23,23 +23,23 @@ use crate::time::{Duration, Instant};
 const PROOF: u64 = u64::from_be_bytes(*b"path mtu");
 /// Purpose of the derived key for the guess counters.
 const PLACE: u64 = u64::from_be_bytes(*b"mtuclaim");
-/// Wrong guesses about a flow in a second, after which no claim about it is checked until the next.
-/// So a forger needs four and a half hours for 65,536 identifications.
+/// The most wrong guesses about a flow in one second; after them no claim about the flow is checked
+/// until the next second. So a forger needs four and a half hours for 65,536 identifications.
 const GUESSES: u32 = 4;
-/// Counters of guesses: an attacker that wants to block the claims of all flows has to guess so
-/// often for each counter. 4 KiB.
+/// Counters of guesses: an attacker that wants to block the claims of all flows has to use up each
+/// counter. They take 4 KiB.
 const PLACES: usize = 1_024;
 
 /// Capacity and times. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct PathMtuConfig {
-    /// Destinations with an MTU of their own, 24 bytes each and 64 to 128 of table. The one that
-    /// expires first makes way: with too few, routers report the same again and again, and each
-    /// report costs a packet. By default 64.
+    /// Destinations with an MTU of their own, 24 bytes each and 64 to 128 of table. A new one
+    /// displaces the one that expires first. With too few, routers report the same MTU again and
+    /// again, and each report costs a packet. By default 64.
     pub destinations_max: usize,
-    /// Bytes; smaller claims are raised to this. Linux uses 552 (`min_pmtu`): a forger cannot make
-    /// us send tiny packets, and no link of today has less. Above the MTU of a link on the path,
-    /// all full packets are lost there. By default 552.
+    /// Bytes; smaller claims are raised to this. Linux uses 552 (`min_pmtu`): with it a forger
+    /// cannot make us send tiny packets, and no link of today has a smaller MTU. With a minimum
+    /// above the MTU of a link on the path, that link loses all full packets. By default 552.
     pub mtu_min: u16,
     /// How long a claim is valid. RFC 1191 6.3 recommends ten minutes, and forbids trying a larger
     /// one before five; longer keeps packets small after the path has changed. By default ten
@@ -76,7 +76,7 @@ pub enum PathMtuRefusal {
     NoRoom,
     /// The quoted datagram has another identification than the flow's: a guess.
     Unproven,
-    /// The guesses about this flow, or about one that shares its counter, have reached their limit
+    /// Wrong guesses about this flow, or about one that shares its counter, have reached the limit
     /// for this second.
     TooMany,
 }
@@ -90,7 +90,7 @@ pub struct PathMtus {
     paths: Vec<Path>,
     /// The key of identifications: not the table's seed, whose use may be observed elsewhere.
     proof: HashSeed,
-    /// Boxed: 4 KiB would otherwise lie between the fields that every send reads.
+    /// Boxed, because otherwise 4 KiB would be between the fields that every send reads.
     guesses: Box<Shares<PLACES>>,
 }
 
@@ -115,9 +115,9 @@ impl PathMtus {
         self.hash(flow) as u16
     }
 
-    /// Whether the flow has sent the quoted datagram, by its identification. Only wrong guesses are
-    /// counted, and for their flow: an attacker's guesses about one flow do not block another's
-    /// true claims.
+    /// Whether the flow has sent the quoted datagram, judged by the identification. Only wrong
+    /// guesses are counted, separately for each flow, so that an attacker's guesses about one flow
+    /// do not block true claims about another.
     pub fn prove(&mut self, flow: Flow, identification: u16, now: Instant) -> Result<(), PathMtuRefusal> {
         let hash = self.hash(flow);
         if self.guesses.is_used_up(hash, GUESSES, now) {
@@ -148,14 +148,13 @@ impl PathMtus {
         (now < path.until).then_some((usize::from(path.mtu), path.until))
     }
 
-    /// Applies a claim and returns the MTU that holds now. A walk over all paths where there is no
-    /// room.
+    /// Applies a claim and returns the MTU that holds now. Scans all paths where there is no room.
     pub fn lower(&mut self, claim: PathMtuClaim, now: Instant) -> Result<usize, PathMtuRefusal> {
         if claim.mtu >= claim.packet_len {
             return Err(PathMtuRefusal::WouldHaveFitted);
         }
-        let told = if claim.mtu == 0 { plateau_below(claim.packet_len) } else { claim.mtu };
-        let mtu = told.max(self.config.mtu_min);
+        let reported = if claim.mtu == 0 { plateau_below(claim.packet_len) } else { claim.mtu };
+        let mtu = reported.max(self.config.mtu_min);
         // Our minimum is not below the size that was sent: the claim does not help.
         if mtu >= claim.packet_len {
             return Err(PathMtuRefusal::WouldHaveFitted);

@@ -1,8 +1,9 @@
 //! The owners of local ports, and the free ports: the rules of `bind` and `connect`.
 //!
-//! Requests of consumers enter, with port 0 for "any"; the ends that they get leave, or an error.
-//! The [`demux`](super::demux) is updated afterwards and does not know owners. All of this is
-//! set-up work: it walks over the bindings of one port, and no packet pays for it.
+//! Its input is requests of consumers, with port 0 for "any"; its output is the local ends that
+//! they get, or an error. The [`demux`](super::demux) is updated afterwards and does not know
+//! owners. All of this is set-up work: it scans the bindings of one port, and no packet pays for
+//! it.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -47,9 +48,9 @@ impl PortRange {
     /// The dynamic ports of RFC 6335 6: none of them is registered.
     pub const DYNAMIC: Self = Self { first: 49_152, last: 65_535 };
 
-    /// From `first` to `last`, both included; `None` where the range is empty or holds port 0.
-    /// Where a kernel shares the address, avoid its `net.ipv4.ip_local_port_range`: neither side
-    /// sees the other's allocations.
+    /// The range from `first` to `last`, both included; `None` where it is empty or contains port
+    /// 0. Where a kernel shares the address, choose a range outside its
+    /// `net.ipv4.ip_local_port_range`, because neither side sees the other's allocations.
     pub const fn new(first: u16, last: u16) -> Option<Self> {
         if first == 0 || first > last { None } else { Some(Self { first, last }) }
     }
@@ -79,7 +80,8 @@ pub struct Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PortError {
-    /// Another binding has this end, or one that overlaps it, and one of the two does not share.
+    /// Another binding has this end or one that overlaps it, and at least one of the two does not
+    /// share.
     AddressInUse {
         /// Its owner.
         owner: ConsumerId,
@@ -199,9 +201,9 @@ impl Ports {
         false
     }
 
-    /// Takes a flow and returns it: the requested one, with a local port where that was 0. A flow
-    /// excludes only an equal flow: a server has one local port and a flow for each of its peers,
-    /// beside the end they all share. An ephemeral port is one without any other binding.
+    /// Allocates the requested flow and returns it, with a chosen local port where that was 0. A
+    /// flow excludes only an equal flow, because a server has one local port and one flow for each
+    /// of its peers. A chosen port is one without any other binding.
     pub fn connect(&mut self, wish: Flow, owner: ConsumerId) -> Result<Flow, PortError> {
         if self.connections.is_full() {
             return Err(PortError::Full);
@@ -243,8 +245,9 @@ impl Ports {
         self.bound_to(local.port()).filter(move |bound| bound.address == *local.ip()).map(|bound| bound.owner)
     }
 
-    /// RFC 6056 3.3.3, simple hash-based selection: each peer sees ports rise from an offset of its
-    /// own, and cannot infer which ones another peer sees. Tries each port of the range once.
+    /// RFC 6056 3.3.3, simple hash-based selection: each peer sees ports rise from a different
+    /// offset, and cannot infer the ports that another peer sees. Tries each port of the range
+    /// once.
     fn choose(
         &mut self,
         address: Ipv4Addr,

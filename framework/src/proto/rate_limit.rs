@@ -1,7 +1,7 @@
 //! A token bucket in integers: a rate and a burst.
 //!
-//! Kept as one instant, the generic cell rate algorithm (ITU-T I.371): when the bucket would be
-//! full again. Nothing is refilled by a timer, and nothing drifts.
+//! The state is one instant, the time at which the bucket would be full again (generic cell rate
+//! algorithm, ITU-T I.371). So no timer refills the bucket, and nothing drifts.
 
 use core::net::Ipv4Addr;
 
@@ -42,9 +42,9 @@ impl TokenBucket {
         Instant::from_nanos(self.full_at.as_nanos().saturating_sub(self.tolerance_ns))
     }
 
-    /// Takes none, one or two tokens by `noise`, one on average: so no one can count the tokens
-    /// that were left. False without a change where there is none. Linux's ICMP does the same
-    /// (`icmp_global_allow`).
+    /// Takes zero, one or two tokens as `noise` decides, one on average, so that no one can count
+    /// the remaining tokens. Returns false and changes nothing where there is no token. Linux's
+    /// ICMP does the same (`icmp_global_allow`).
     pub fn take_about_one(&mut self, now: Instant, noise: u64) -> bool {
         let is_there = !self.is_empty(now);
         for _ in 0..noise % 3 {
@@ -53,7 +53,7 @@ impl TokenBucket {
         is_there
     }
 
-    /// Takes a token; false without a change where there is none. About 1 ns.
+    /// Takes a token. Returns false and changes nothing where there is none. About 1 ns.
     #[inline]
     pub fn take(&mut self, now: Instant) -> bool {
         if self.is_empty(now) {
@@ -68,10 +68,10 @@ impl TokenBucket {
 /// Limits answers to remote hosts: a total for each second, and at most a quarter of it for one
 /// host.
 ///
-/// An exact limit for all hosts is a side channel: a host that uses up all but one answer, and then
-/// requests that one, learns whether another host got an answer in between (CVE-2016-5696,
-/// CVE-2020-25705). So the total is another random number in each second, down to half of the
-/// nominal one, and a host's share is used up by that host alone.
+/// An exact limit for all hosts is a side channel: a host that uses up all answers but one, and
+/// then requests the last, learns whether another host got an answer in between (CVE-2016-5696,
+/// CVE-2020-25705). So the total is drawn at random for each second, between half of the nominal
+/// limit and all of it, and only a host itself uses up its share.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerLimit {
     shares: PeerShares,
@@ -103,7 +103,7 @@ impl PeerLimit {
 pub type PeerShares = Shares<64>;
 
 /// The shares used in this second, indexed by a hash of the owner's number. Two owners may share a
-/// counter; the pairs differ in each second, and no owner can know which.
+/// counter; the pairs change every second, and no owner can know them.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares<const PLACES: usize> {
     seed: HashSeed,
@@ -120,7 +120,7 @@ impl<const PLACES: usize> Shares<PLACES> {
         Self { seed, second: u64::MAX, had: [0; PLACES] }
     }
 
-    /// Takes one of a share of so many a second; false where it is used up.
+    /// Takes one of the `share` that `whose` has in a second; false where the share is used up.
     pub fn take(&mut self, whose: u64, share: u32, now: Instant) -> bool {
         let had = self.had(whose, now);
         let is_there = *had < share;
@@ -128,7 +128,7 @@ impl<const PLACES: usize> Shares<PLACES> {
         is_there
     }
 
-    /// Whether a share of so many a second is used up. Takes none.
+    /// Whether the `share` that `whose` has in a second is used up. Takes none.
     pub fn is_used_up(&mut self, whose: u64, share: u32, now: Instant) -> bool {
         *self.had(whose, now) >= share
     }

@@ -1,7 +1,8 @@
 //! Items of one type in memory allocated at construction: insert returns an index, remove returns
 //! the item.
 //!
-//! Most recently freed slots are reused first, as they are the warmest. Nothing here moves an item.
+//! The most recently freed slot is reused first, because it is most likely in the cache. An item is
+//! never moved.
 
 use super::alloc::{Madvise, allocate_table, without_madvise};
 
@@ -115,7 +116,7 @@ impl<T> Slab<T> {
 
     /// Drops an item in place. Does nothing to a free slot.
     #[inline]
-    pub(super) fn let_go(&mut self, idx: u32) {
+    pub(super) fn drop_item(&mut self, idx: u32) {
         if let Some(slot @ Slot::Taken(_)) = self.slots.get_mut(idx as usize) {
             *slot = Slot::Free { next: self.free };
             self.free = idx;

@@ -1,20 +1,20 @@
 //! UDP sockets: bind, connect, join and leave with the semantics of sockets, over the
-//! demultiplexing table, the source filters and the ports. Calls of the application's consumers
-//! enter; the UDP node reads the two resulting tables for each datagram. The rules for sharing an
-//! address are those of a socket: groups are shared freely, a unicast address has one owner unless
-//! all agree ([`Sharing`]).
+//! demultiplexing table, the source filters and the ports. The application's consumers make the
+//! calls; the UDP node reads the two resulting tables for each datagram. An address is shared by
+//! the rules of the kernel's sockets: groups are shared freely, a unicast address has one owner
+//! unless all agree ([`Sharing`]).
 //!
-//! Everything is allocated at construction. There is no limit of 20 groups; the limits are the
-//! capacities.
+//! Everything is allocated at construction. The capacities are the only limits; there is no limit
+//! of 20 groups as in Linux.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::demux::{Cursor, Demux, DemuxCapacity, DemuxError, Flow, Found, Subscriber};
+use super::demux::{Cursor, Demux, DemuxCapacity, DemuxError, DemuxMatch, Flow, Subscriber};
 use super::hash::HashSeed;
 use super::ids::{ConsumerId, FilterId, InterfaceId};
 use super::ports::{self, PortError, PortRange, Ports, PortsCapacity};
-use super::source_filter::{FilterError, FilterMode, Membership, Merged, SourceFilterCapacity, SourceFilters};
+use super::source_filter::{FilterError, FilterMode, Membership, ReceptionState, SourceFilterCapacity, SourceFilters};
 
 /// The capacities of one worker's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl UdpSockets {
     /// The receivers of a datagram of this flow: 3 to 5 ns. [`UdpSockets::accepts`] checks whether
     /// a subscriber wants its source.
     #[inline]
-    pub fn lookup(&self, flow: Flow) -> Found {
+    pub fn lookup(&self, flow: Flow) -> DemuxMatch {
         self.demux.lookup(flow)
     }
 
@@ -185,10 +185,10 @@ impl UdpSockets {
         Ok(flow)
     }
 
-    /// Joins a group from any source. Any number of consumers may join the same group, and one of
-    /// them on several ports. One filter serves all ports of a consumer's group: blocked sources
-    /// are blocked on this one too, and where another port accepts only certain sources this is
-    /// refused.
+    /// Joins a group from any source. Any number of consumers may join the same group, and each
+    /// consumer on several ports. One filter serves all ports on which a consumer joined a group: a
+    /// blocked source is blocked on this port too, and the join is refused where the consumer
+    /// accepts only certain sources on another port.
     pub fn join(&mut self, consumer: ConsumerId, group: Group) -> Result<(), SocketError> {
         let filter = self.filters.filter(membership(consumer, group));
         if filter.is_some_and(|filter| self.filters.is_include(filter)) {
@@ -215,8 +215,9 @@ impl UdpSockets {
         Ok(())
     }
 
-    /// Sets the whole filter of a membership at once, and joins where the consumer has not. An
-    /// empty include list leaves the group on all ports (RFC 3678 4.1.3).
+    /// Replaces the consumer's whole filter of a group: its mode and all its sources. Joins the
+    /// group where the consumer has not joined it yet. An empty include list leaves the group on
+    /// all ports (RFC 3678 4.1.3).
     pub fn set_filter(
         &mut self,
         consumer: ConsumerId,
@@ -283,8 +284,8 @@ impl UdpSockets {
 
     /// The merged filter of all consumers for a group on an interface, which IGMP reports (RFC 3376
     /// 3.2).
-    pub fn merged(&self, group: Ipv4Addr, interface: InterfaceId) -> Option<Merged<'_>> {
-        self.filters.merged(group, interface)
+    pub fn reception_state(&self, group: Ipv4Addr, interface: InterfaceId) -> Option<ReceptionState<'_>> {
+        self.filters.reception_state(group, interface)
     }
 
     /// Increments with every join, leave and change of a filter. One load, which the IGMP node
@@ -311,8 +312,8 @@ impl UdpSockets {
         self.demux.locals()
     }
 
-    /// One filter serves all ports on which a consumer joined a group; each port is a local end of
-    /// its own.
+    /// One filter serves all ports on which a consumer joined a group; each port is a separate
+    /// local end.
     fn join_with(
         &mut self,
         consumer: ConsumerId,
@@ -368,7 +369,7 @@ impl UdpSockets {
         }
     }
 
-    /// The filter that the UDP node has to check: none, as long as it accepts everything.
+    /// The filter that the UDP node has to check: none, while this one accepts everything.
     fn asked(&self, filter: FilterId) -> FilterId {
         if self.filters.accepts_all(filter) { FilterId::ANY } else { filter }
     }
@@ -495,9 +496,9 @@ mod tests {
         let flow = Flow { local, remote: SocketAddrV4::new(source, 7_000) };
         let mut subscribers = Vec::new();
         match sockets.lookup(flow) {
-            Found::Nobody => (),
-            Found::One(subscriber) => subscribers.push(subscriber),
-            Found::Many(mut cursor) => subscribers.extend(core::iter::from_fn(|| sockets.next(&mut cursor))),
+            DemuxMatch::None => (),
+            DemuxMatch::One(subscriber) => subscribers.push(subscriber),
+            DemuxMatch::Many(mut cursor) => subscribers.extend(core::iter::from_fn(|| sockets.next(&mut cursor))),
         }
         subscribers.retain(|subscriber| sockets.accepts(subscriber.filter, InterfaceId(0), source));
         subscribers.iter().map(|subscriber| subscriber.consumer.0).collect()
@@ -535,7 +536,7 @@ mod tests {
         let (group, other_port) = (Group::new(GROUP, 1), Group::new(GROUP, 2));
         let asked = |sockets: &UdpSockets, port| {
             let flow = Flow { local: at(port), remote: SocketAddrV4::new(SENDER, 7_000) };
-            let Found::One(subscriber) = sockets.lookup(flow) else { panic!("one consumer joined") };
+            let DemuxMatch::One(subscriber) = sockets.lookup(flow) else { panic!("one consumer joined") };
             !subscriber.filter.is_any()
         };
         sockets.join(ANNE, group).unwrap();
@@ -605,7 +606,7 @@ mod tests {
         sockets.leave(ANNE, Group::new(GROUP, 1)).unwrap();
         assert_eq!((receivers(&sockets, SENDER, at(1)), receivers(&sockets, SENDER, at(2))), (vec![], vec![1]));
         sockets.leave(ANNE, Group::new(GROUP, 2)).unwrap();
-        assert!(sockets.merged(GROUP, InterfaceId::ANY).is_none());
+        assert!(sockets.reception_state(GROUP, InterfaceId::ANY).is_none());
     }
 
     #[test]
@@ -707,6 +708,6 @@ mod tests {
         sockets.join(ANNE, Group::new(GROUP, 1)).unwrap();
         assert_eq!(sockets.join(ANNE, Group::new(OTHER, 1)), Err(SocketError::Demux(DemuxError::Full)));
         assert_eq!(sockets.join(BERT, Group::new(GROUP, 1)), Err(SocketError::Demux(DemuxError::Full)));
-        assert!(sockets.merged(OTHER, InterfaceId::ANY).is_none());
+        assert!(sockets.reception_state(OTHER, InterfaceId::ANY).is_none());
     }
 }

@@ -4,11 +4,11 @@
 //! ```text
 //!   bucket (64 bytes)   | key key key key | value value value value |     packed to the left, at most half full on average
 //! ```
-//! A lookup reads one line and compares its four keys without a branch between them: an entry's
-//! slot in its bucket is random, and a mispredicted branch costs more than three compares. An entry
-//! whose home bucket is full is in the next one with room, so a bucket with room ends every search.
-//! Removal moves such entries back: there are no tombstones, and a table that has seen a million
-//! changes is as fast as a new one.
+//! A lookup reads one cache line and compares its four keys without a branch between them, because
+//! an entry's slot in its bucket is random, and a mispredicted branch costs more than three
+//! compares. An entry whose home bucket is full is in the next bucket with room, so a bucket with
+//! room ends every search. Removal moves such entries back, so there are no tombstones, and a table
+//! is as fast after a million changes as when it was new.
 //!
 //! Each key type has its hash: a fast one where we insert the keys, one that resists an adversary
 //! where packets insert them.
@@ -97,8 +97,8 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         Some(&self.buckets[idx].values[slot])
     }
 
-    /// The value of `key`, whose hash the caller has, if it is in its home bucket, as 99 of 100
-    /// are. Otherwise [`get`](Self::get) may still find it.
+    /// The value of `key`, whose hash the caller passes, if the key is in its home bucket, as 99 of
+    /// 100 are. If not, [`get`](Self::get) may still find it.
     #[inline(always)]
     pub(super) fn get_at_home(&self, hash: u64, key: K) -> Option<&V> {
         debug_assert!(key != K::EMPTY && hash == self.hash(key));
@@ -106,9 +106,9 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         bucket.position(key).map(|slot| &bucket.values[slot])
     }
 
-    /// The value of a key in the home bucket of `hash` whose `part` equals that of the sought one,
-    /// for a prefetch only: comparing parts that distinguish nearly all keys is faster than
-    /// comparing whole keys. No free slot's `part` may equal the sought one.
+    /// The value of the first key in the home bucket of `hash` whose `part` equals the given part.
+    /// For prefetches only: comparing parts that distinguish nearly all keys is faster than
+    /// comparing whole keys. No free slot may have that `part`.
     #[inline(always)]
     pub(super) fn guess_at_home<T: Eq>(&self, hash: u64, sought: T, part: impl Fn(&K) -> T) -> Option<&V> {
         let bucket = &self.buckets[self.home(hash)];
@@ -159,7 +159,7 @@ impl<K: Key, V: Copy + Default> Table<K, V> {
         }
     }
 
-    /// The first entry behind `gap` whose search passes it.
+    /// The first entry after `gap` whose search passes it.
     fn find_displaced(&self, gap: usize) -> Option<(usize, usize)> {
         let mut idx = self.after(gap);
         loop {
@@ -240,7 +240,7 @@ impl<K: Key, V: Copy + Default> Bucket<K, V> {
         self.values[slot] = value;
     }
 
-    /// Frees `slot` and keeps the rest packed to the left.
+    /// Frees `slot` and keeps the others packed to the left.
     fn close(&mut self, slot: usize) {
         let last = self.count() - 1;
         self.keys[slot] = self.keys[last];

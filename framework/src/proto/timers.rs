@@ -1,9 +1,9 @@
 //! Timers of an application: each expires once, returns a token that the app chose, and may be
 //! cancelled before.
 //!
-//! Delays and the time of each turn enter; tokens leave, in the order of their deadlines to within
-//! a tick. They use TCP's timer wheel, so setting and cancelling cost the same whatever their
-//! number, and a turn in which nothing is due costs a compare.
+//! The input is delays and the time of each turn; the output is tokens, in the order of their
+//! deadlines to within a tick. They use TCP's timer wheel, so the cost of setting and cancelling
+//! does not depend on the number of timers, and a turn in which nothing is due costs a compare.
 
 use super::alloc::without_madvise;
 use super::slab::Slab;
@@ -20,6 +20,19 @@ const BUDGET: u32 = 64;
 pub struct TimerId {
     slot: u32,
     generation: u32,
+}
+
+impl TimerId {
+    /// The name as a number, for callers in another language. Never 0.
+    pub fn to_bits(self) -> u64 {
+        (u64::from(self.generation) << 32) | (u64::from(self.slot) + 1)
+    }
+
+    /// The name that [`to_bits`](Self::to_bits) made a number of. Any other number names no timer, or
+    /// one that runs and has these bits.
+    pub fn from_bits(bits: u64) -> Self {
+        Self { slot: (bits as u32).wrapping_sub(1), generation: (bits >> 32) as u32 }
+    }
 }
 
 /// All timers are in use.
@@ -60,7 +73,7 @@ struct Timer {
 }
 
 impl Timers {
-    /// For so many at the same time; memory is allocated here.
+    /// A set of at most `limit` timers; allocates its memory here.
     pub fn new(limit: usize) -> Self {
         Self {
             wheel: Wheel::new(limit, without_madvise),
@@ -138,6 +151,11 @@ impl Timers {
         // With a budget that is used up, the next turn continues.
         self.quiet_until = if self.is_empty() { Instant::MAX } else { self.wheel.next_look() };
         None
+    }
+
+    /// When the next one may be due, not later; `Instant::MAX` where none runs.
+    pub fn next_deadline(&self) -> Instant {
+        self.wheel.next_deadline()
     }
 
     /// Timers that run.

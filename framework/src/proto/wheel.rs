@@ -1,6 +1,6 @@
-//! The deadlines of connections: a hierarchical timer wheel (Varghese and Lauck 1987). Setting,
-//! moving and clearing cost the same whatever the number of connections, and so does advancing time
-//! with nothing due.
+//! The deadlines of connections: a hierarchical timer wheel (Varghese and Lauck 1987). The cost of
+//! setting, moving and clearing does not depend on the number of connections, nor does the cost of
+//! advancing time while nothing is due.
 //!
 //! ```text
 //!  level 0   256 slots of a tick, 262 µs        the next 67 ms
@@ -9,21 +9,21 @@
 //!  level 3   …                                  6 days, of the 12 that it could
 //! ```
 //!
-//! Time that passes over empty slots is skipped on the highest level that has nothing there, so a
-//! clock that jumps by hours costs no more than one that moves by a tick. Entries of a level whose
-//! time comes are sorted into the levels below one by one, within the budget of the call: many at
-//! once delay each other, and nothing else.
+//! Empty slots are skipped on the highest level that has nothing there, so a clock that jumps by
+//! hours costs no more than one that moves by a tick. Entries of a level whose time has come are
+//! sorted into the levels below one by one, within the budget of the call; many at once delay only
+//! each other.
 //!
 //! An entry is a number below the capacity, with one deadline. A deadline is rounded up to a tick,
-//! so an entry is late by a tick at most plus the caller's poll interval. It is early only where
-//! the deadline is more than six days away: the caller then compares the time and sets it again.
+//! so an entry is late by a tick at most plus the caller's poll interval. It fires early only where
+//! the deadline is more than six days away; the caller then compares the time and sets it again.
 
 use crate::proto::slab::NIL;
 use crate::proto::{Madvise, allocate_table};
 use crate::time::Instant;
 
-/// Nanoseconds of a tick, as a power of two: 262 µs. A quarter of the millisecond that is promised;
-/// finer ones would cascade more often.
+/// The length of a tick, as a power of two of nanoseconds: 262 µs, a quarter of the millisecond
+/// that we promise. With shorter ticks entries would cascade more often.
 const TICK_SHIFT: u32 = 18;
 /// Ticks that a deadline may lie ahead.
 const AHEAD_MAX: u64 = 1 << 31;
@@ -153,9 +153,21 @@ impl Wheel {
         self.tick <= now.as_nanos() >> TICK_SHIFT
     }
 
-    /// Nothing is due before: the start of the next tick that was not processed yet.
+    /// No entry is due before this time: the start of the next tick that was not processed yet.
     pub(super) fn next_look(&self) -> Instant {
         Instant::from_nanos(self.tick << TICK_SHIFT)
+    }
+
+    /// When [`take_due`](Self::take_due) has something to do next: an entry is due, or is sorted
+    /// into a lower level, which happens at most three times for each. `Instant::MAX` where there is
+    /// no entry. Reads up to sixteen words.
+    pub(super) fn next_deadline(&self) -> Instant {
+        if self.len == 0 {
+            return Instant::MAX;
+        }
+        let is_now = self.heads[self.tick as usize % SLOTS] != NIL || self.tick.is_multiple_of(SLOTS as u64);
+        let tick = if is_now { self.tick } else { self.next_tick() };
+        Instant::from_nanos(tick.saturating_mul(Self::TICK_NS))
     }
 
     /// An entry whose deadline has passed; the deadline is cleared. A check of a slot and a step of
@@ -217,9 +229,9 @@ impl Wheel {
         (self.tick >> (SLOT_BITS * level as u32)) as usize % SLOTS
     }
 
-    /// The next tick at which an entry is due or is to be moved down. Up to the end of a turn of
-    /// one level, no entry of the levels above is either, so what is found on the lowest level
-    /// comes first.
+    /// The next tick at which an entry is due or must move down. Before the end of a turn of one
+    /// level, no entry of the levels above is due or must move, so an entry found on the lowest
+    /// level comes first.
     fn next_tick(&self) -> u64 {
         for level in 0..LEVELS {
             let shift = SLOT_BITS * level as u32;

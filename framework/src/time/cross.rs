@@ -6,11 +6,11 @@
 //!                       other                    take half the bracket
 //! ```
 //!
-//! A line is exact at its base reading, to half that reading's bracket, and less so the farther
-//! from it: by the uncertainty of the rate, and by [`WANDER_PPB`] for changes of the rate. The
-//! error is a bound as long as the rate changes no faster; if a clock is set, or slewed faster, the
-//! next reading detects it, and the line restarts. So does a step of our own clock, as when the
-//! processor's counter steps back.
+//! At its base reading a line is exact to half that reading's bracket. With the distance from it
+//! the error grows by the uncertainty of the rate, and by [`WANDER_PPB`] for changes of the rate.
+//! The error is a bound as long as the rate changes no faster. If a clock is set, or slewed faster,
+//! the next reading detects it, and the line restarts. It also restarts after a step of our own
+//! clock, for example when the processor's counter steps back.
 
 use core::fmt;
 
@@ -97,7 +97,7 @@ struct Reading {
 /// The relation of another clock to ours. 40 bytes that may be copied freely; a conversion is two
 /// multiplications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockLine {
+pub struct ClockMapping {
     base: Reading,
     /// The rate at which the other clock gains on ours, in units of 2^-40.
     gain: i64,
@@ -105,7 +105,7 @@ pub struct ClockLine {
     growth_ppb: u64,
 }
 
-impl ClockLine {
+impl ClockMapping {
     /// The other clock's time at `at` of ours.
     #[inline]
     pub fn to_other(&self, at: Instant) -> Estimate<UnixTime> {
@@ -173,7 +173,7 @@ fn clamp(ns: i128) -> u64 {
 pub struct ClockTracker {
     /// Oldest first.
     readings: Vec<Reading>,
-    line: Option<ClockLine>,
+    line: Option<ClockMapping>,
     steps: u64,
 }
 
@@ -184,7 +184,7 @@ impl ClockTracker {
     }
 
     /// Adds a reading, and returns the line from now on.
-    pub fn add(&mut self, sample: &CrossTimestamp) -> ClockLine {
+    pub fn add(&mut self, sample: &CrossTimestamp) -> ClockMapping {
         let reading = sample.reading();
         if self.line.is_some_and(|line| contradicts(&line, &reading)) {
             self.readings.clear();
@@ -200,7 +200,7 @@ impl ClockTracker {
     }
 
     /// The line, once there is a reading.
-    pub fn line(&self) -> Option<ClockLine> {
+    pub fn line(&self) -> Option<ClockMapping> {
         self.line
     }
 
@@ -211,7 +211,7 @@ impl ClockTracker {
 }
 
 /// Whether a reading deviates from the line by more than both their errors.
-fn contradicts(line: &ClockLine, reading: &Reading) -> bool {
+fn contradicts(line: &ClockMapping, reading: &Reading) -> bool {
     let expected = line.to_other(reading.at);
     let off = expected.at.as_nanos().abs_diff(reading.other.as_nanos());
     off > reading.error.saturating_add(expected.error.as_nanos())
@@ -219,20 +219,20 @@ fn contradicts(line: &ClockLine, reading: &Reading) -> bool {
 
 /// The line through the most accurate current reading, with the rate to the reading that determines
 /// it best.
-fn draw(readings: &[Reading], newest: &Reading) -> ClockLine {
+fn draw(readings: &[Reading], newest: &Reading) -> ClockMapping {
     let aged = |reading: &&Reading| {
         let age = newest.at.since(reading.at).as_nanos();
         reading.error + (u128::from(age) * u128::from(WANDER_PPB) / BILLION) as u64
     };
     let base = *readings.iter().min_by_key(aged).unwrap_or(newest);
-    let first = ClockLine { base, gain: 0, growth_ppb: RATE_MAX_PPB };
+    let first = ClockMapping { base, gain: 0, growth_ppb: RATE_MAX_PPB };
     let lines = readings.iter().filter_map(|other| through(&base, other));
     let best = lines.min_by_key(|line| line.growth_ppb).filter(|line| line.growth_ppb < first.growth_ppb);
     best.unwrap_or(first)
 }
 
 /// The line through two readings, if they are far enough apart to determine a rate.
-fn through(base: &Reading, far: &Reading) -> Option<ClockLine> {
+fn through(base: &Reading, far: &Reading) -> Option<ClockMapping> {
     let ours = i128::from(far.at.as_nanos()) - i128::from(base.at.as_nanos());
     let other = i128::from(far.other.as_nanos()) - i128::from(base.other.as_nanos());
     if ours == 0 {
@@ -242,7 +242,7 @@ fn through(base: &Reading, far: &Reading) -> Option<ClockLine> {
     let unsure =
         (u128::from(base.error.saturating_add(far.error).saturating_add(2)) * BILLION).div_ceil(ours.unsigned_abs());
     let growth_ppb = u64::try_from(unsure).ok()?.checked_add(WANDER_PPB)?;
-    Some(ClockLine { base: *base, gain, growth_ppb })
+    Some(ClockMapping { base: *base, gain, growth_ppb })
 }
 
 #[cfg(test)]
@@ -279,7 +279,7 @@ mod tests {
         let line = ClockTracker::new().add(&sample(5 * SECOND, (30, 90), 0));
         let there = line.to_other(Instant::from_nanos(5 * SECOND + 30));
         assert_eq!((there.at.as_nanos(), there.error.as_nanos()), (ORIGIN + 5 * SECOND, 62));
-        // Its rate is not known yet.
+        // The rate of the other clock is not known yet.
         let later = line.to_other(Instant::from_nanos(6 * SECOND + 30));
         assert_eq!(later.error.as_nanos(), 600_062);
     }
@@ -340,8 +340,8 @@ mod tests {
     }
 
     proptest! {
-        /// The guarantee: whatever the rate, the brackets and where in them the other clock was
-        /// read.
+        /// The guarantee for any rate, any brackets, and any moment within them at which the other
+        /// clock was read.
         #[test]
         fn truth_is_within_the_stated_error(
             ppb in -500_000i64..500_000,
@@ -367,7 +367,7 @@ mod tests {
 
         #[test]
         fn no_words_panic(words: [u64; 5], at: u64) {
-            let line = ClockLine::from_words(words);
+            let line = ClockMapping::from_words(words);
             prop_assert_eq!(line.to_words(), words);
             line.to_other(Instant::from_nanos(at));
             line.to_ours(UnixTime::from_nanos(at));

@@ -9,7 +9,7 @@ mod timeline;
 #[allow(unsafe_code)]
 mod tsc;
 
-pub use cross::{ClockLine, ClockTracker, CrossTimestamp, Estimate};
+pub use cross::{ClockMapping, ClockTracker, CrossTimestamp, Estimate};
 pub use timeline::Timeline;
 pub use tsc::TscClock;
 
@@ -175,7 +175,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// Sets the time to `now`; a step backwards is ignored, as no clock may go backwards.
+    /// Sets the time to `now`; a step backwards is ignored, because no clock may go backwards.
     pub fn set(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }

@@ -2,7 +2,7 @@
 //! with its error.
 
 use super::cross::elsewhere;
-use super::{ClockLine, Estimate, Instant, UnixTime};
+use super::{ClockMapping, Estimate, Instant, UnixTime};
 
 /// The relations of other clocks to the worker's: plain numbers, read without a lock, a clock or a
 /// system call. The sampler of the clocks updates it: a caller with
@@ -11,9 +11,9 @@ use super::{ClockLine, Estimate, Instant, UnixTime};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     /// The wall clock: UTC or TAI, as the sampler is configured.
-    pub wall: Option<ClockLine>,
+    pub wall: Option<ClockMapping>,
     /// The NIC's clock, which stamps frames: its PTP hardware clock.
-    pub nic: Option<ClockLine>,
+    pub nic: Option<ClockMapping>,
 }
 
 impl Timeline {
@@ -60,7 +60,7 @@ impl Timeline {
     pub fn from_words(words: &[u64; 12]) -> Self {
         let line = |half: &[u64; 6]| {
             let [is_there, rest @ ..] = *half;
-            (is_there == 1).then(|| ClockLine::from_words(rest))
+            (is_there == 1).then(|| ClockMapping::from_words(rest))
         };
         let [wall, nic] = [0, 1].map(|idx| line(&words.as_chunks::<6>().0[idx]));
         Self { wall, nic }
@@ -75,7 +75,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     /// A clock that shows `origin` at our zero, read ten times within 100 ns.
-    fn line(origin: u64) -> ClockLine {
+    fn line(origin: u64) -> ClockMapping {
         let mut tracker = ClockTracker::new();
         let sample = |second: u64| CrossTimestamp {
             before: Instant::from_nanos(second * SECOND - 50),

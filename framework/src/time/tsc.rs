@@ -6,14 +6,15 @@
 //! latencies, not for dates.
 //!
 //! A counter can step back: a virtual machine is moved or restored, a machine wakes from sleep with
-//! its counter at zero. Then the clock reads the system's once, and continues from that: time
-//! neither runs backwards nor stands still, and the time that passed is counted as the system
-//! counts it. The rate remains the one measured at start, even if another processor has another
-//! rate: a process that was moved to other hardware should be restarted.
+//! its counter at zero. Then the clock reads the system's clock once and continues from there. So
+//! time neither runs backwards nor stands still, and the clock counts the time that has passed as
+//! the system does. The rate stays as measured at the start, even if another processor has another
+//! rate, so restart a process that was moved to other hardware.
 //!
-//! Copies of a clock show the same time, whichever of them detects the step first: they share the
-//! base from which time is counted. If a copy has shown more than the new base, the base moves on
-//! for all, so until each copy was read once more they differ by the accumulated error of the rate.
+//! Copies of a clock show the same time, whichever of them detects the step first, because they
+//! share the base from which time is counted. If a copy has already shown a later time than the new
+//! base, the base moves on for all copies. Until each copy is read once more, they differ by the
+//! accumulated error of the rate.
 //!
 //! Invariants:
 //! 1. `rdtsc` is an instruction that every x86-64 has; it reads a counter and touches no memory.
@@ -241,7 +242,7 @@ mod tests {
         // The machine woke with the counter at 50, and the system has counted 7 µs since the start.
         assert_eq!(clock.read_beside(50, 7_000), 7_000);
         assert_eq!(clock.read(250), 7_100);
-        // Again, and the system's clock is behind ours: ours continues from its last value.
+        // Again the system's clock is behind ours: ours continues from its last value.
         assert_eq!(clock.read(250 + (1 << 30)), 7_100 + (1 << 29));
         assert_eq!(clock.read_beside(0, 8_000), 7_100 + (1 << 29));
         assert_eq!(clock.read(2), 7_101 + (1 << 29));

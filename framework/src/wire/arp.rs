@@ -23,7 +23,7 @@ pub enum ArpOperation {
     Reply,
 }
 
-/// A packet as it lies in the frame. A packet from `parse` is known to be Ethernet and IPv4.
+/// A packet as in the frame. A packet from `parse` is known to be Ethernet and IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ArpPacket {
@@ -72,7 +72,7 @@ impl ArpPacket {
         }
     }
 
-    /// The packet at the front of `bytes`, and the padding behind it.
+    /// The packet at the front of `bytes`, and the padding after it.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), ArpError> {
         let (packet, padding) = Self::ref_from_prefix(bytes).map_err(|_| ArpError::Short)?;

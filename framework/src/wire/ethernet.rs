@@ -86,7 +86,7 @@ impl EthernetHeader {
         Self { dst: fields.dst, src: fields.src, ethertype: U16::new(fields.ethertype.0) }
     }
 
-    /// The header at the front of `bytes`, and the bytes behind it. Does not parse tags.
+    /// The header at the front of `bytes`, and the bytes after it. Does not parse tags.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), EthernetError> {
         Self::ref_from_prefix(bytes).map_err(|_| EthernetError::Short)
@@ -148,7 +148,7 @@ reasons! {
     EthernetError {
         /// Fewer than 14 bytes.
         Short => "Ethernet header short of 14 bytes",
-        /// The frame ends inside a VLAN tag or before the EtherType behind it.
+        /// The frame ends inside a VLAN tag or before the EtherType after it.
         TagTruncated => "VLAN tag truncated",
         /// A third VLAN tag.
         TooManyTags => "more than two VLAN tags",

@@ -105,7 +105,7 @@ fn hex_digit(byte: u8) -> Result<u8, MacAddrError> {
 reasons! {
     /// Why a text is not a MAC address.
     MacAddrError {
-        /// Not six pairs with one separator between them.
+        /// The text is not six pairs of digits with the same separator between them.
         Form => "a MAC address is six two-digit bytes like 02:00:5e:10:00:01",
         /// A pair holds something other than hexadecimal digits.
         Digit => "a MAC address has hexadecimal digits only, like 02:00:5e:10:00:01",

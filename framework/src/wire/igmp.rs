@@ -248,7 +248,7 @@ impl<'a> IgmpSources<'a> {
         self.0.len()
     }
 
-    /// `count` sources from the front of `bytes`, and the bytes behind them; `None` if there are
+    /// `count` sources from the front of `bytes`, and the bytes after them; `None` if there are
     /// fewer.
     fn parse(bytes: &'a [u8], count: u16) -> Option<(Self, &'a [u8])> {
         let (addresses, rest) = <[[u8; 4]]>::ref_from_prefix_with_elems(bytes, usize::from(count)).ok()?;
@@ -317,7 +317,7 @@ pub struct IgmpRecord<'a> {
 #[repr(C)]
 struct RecordHeader {
     kind: u8,
-    /// Words of auxiliary data behind the sources; no version defines any, so it is skipped.
+    /// Words of auxiliary data after the sources; no version defines any, so it is skipped.
     auxiliary_words: u8,
     source_count: U16,
     group: [u8; 4],

@@ -3,7 +3,7 @@
 //! `parse` checks version, header length and total length against the available bytes, and removes
 //! Ethernet's padding: the payload ends at the total length. It does not verify the checksum, so
 //! that the NIC's checksum status can replace [`Ipv4Packet::verify_checksum`]; nor does it check
-//! addresses, TTL or fragmentation, which the node does.
+//! addresses, TTL or fragmentation: the node does.
 
 use core::net::Ipv4Addr;
 
@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::checksum::{self, PseudoHeader, Sum};
 use super::field::{EmitError, Protocol};
+use super::options::{BadLength, next_option};
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
@@ -20,8 +21,6 @@ pub(crate) const OPTIONS_LEN_MAX: usize = 40;
 /// Router alert, which IGMP messages carry (RFC 2113 2.1): routers must examine the packet.
 pub const ROUTER_ALERT: [u8; 4] = [OPTION_ROUTER_ALERT, 4, 0, 0];
 
-const OPTION_END: u8 = 0;
-const OPTION_NO_OPERATION: u8 = 1;
 const OPTION_ROUTER_ALERT: u8 = 148;
 
 const RESERVED: u16 = 0x8000;
@@ -132,7 +131,7 @@ fn verify_with_options(header: &Ipv4Header, options: &[u8]) -> bool {
     Sum::of(header.as_bytes()).append(options).is_valid()
 }
 
-/// The fixed part of the header as it lies in the packet.
+/// The fixed part of the header, as in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Ipv4Header {
@@ -166,7 +165,7 @@ pub struct Ipv4Fields {
     pub identification: u16,
     /// Routers must not fragment.
     pub dont_fragment: bool,
-    /// Bytes behind the header and its options.
+    /// Bytes after the header and its options.
     pub payload_len: usize,
 }
 
@@ -346,7 +345,7 @@ impl Ipv4Header {
         Ipv4Addr::from_octets(self.destination)
     }
 
-    /// Decrements the TTL and patches the checksum; returns false, without an effect, if no hop is
+    /// Decrements the TTL and patches the checksum; returns false and changes nothing if no hop is
     /// left.
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
@@ -416,23 +415,8 @@ impl<'a> Iterator for Ipv4Options<'a> {
     type Item = Result<Ipv4Option<'a>, Ipv4Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let [OPTION_NO_OPERATION, rest @ ..] = self.rest {
-            self.rest = rest;
-        }
-        let bytes = core::mem::take(&mut self.rest);
-        let &kind = bytes.first()?;
-        if kind == OPTION_END {
-            return None;
-        }
-        // The length includes kind and length bytes, so 0 and 1 are invalid.
-        let len = bytes.get(1).map_or(0, |&len| usize::from(len));
-        match bytes.get(2..len) {
-            Some(data) => {
-                self.rest = &bytes[len..];
-                Some(Ok(Ipv4Option { kind, data }))
-            }
-            None => Some(Err(Ipv4Error::Option)),
-        }
+        let option = next_option(&mut self.rest)?;
+        Some(option.map(|(kind, data)| Ipv4Option { kind, data }).map_err(|BadLength| Ipv4Error::Option))
     }
 }
 

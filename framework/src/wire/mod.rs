@@ -22,6 +22,7 @@ pub(crate) mod field;
 pub mod icmpv4;
 pub mod igmp;
 pub mod ipv4;
+mod options;
 pub mod tcp;
 pub mod udp;
 pub(crate) mod vlan;

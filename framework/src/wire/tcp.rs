@@ -13,14 +13,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::checksum::{PseudoHeader, Sum};
 use super::field::{EmitError, Protocol};
+use super::options::{BadLength, NO_OPERATION, next_option};
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
 /// Maximum bytes of options: the data offset counts to fifteen words.
 pub(crate) const OPTIONS_LEN_MAX: usize = 40;
 
-const OPTION_END: u8 = 0;
-const OPTION_NO_OPERATION: u8 = 1;
 const OPTION_MSS: u8 = 2;
 const OPTION_WINDOW_SCALE: u8 = 3;
 const OPTION_SACK_PERMITTED: u8 = 4;
@@ -144,9 +143,9 @@ impl<'a> TcpSegment<'a> {
         TcpOptions { rest: self.options }
     }
 
-    /// The timestamps if they are the only option, behind two no-operations: the layout of nearly
-    /// every segment of a connection with timestamps (RFC 7323 appendix A). One compare; on `None`
-    /// the caller uses the iterator.
+    /// The timestamps if they are the only option, after two no-operations: the layout of nearly
+    /// every segment of a connection with timestamps (RFC 7323 appendix A). Costs one compare; on
+    /// `None` the caller uses the iterator.
     #[inline]
     pub fn aligned_timestamps(&self) -> Option<Timestamps> {
         let options: &[u8; Timestamps::ALIGNED_LEN] = self.options.try_into().ok()?;
@@ -158,7 +157,7 @@ impl<'a> TcpSegment<'a> {
     }
 }
 
-/// The fixed part of the header as it lies in the segment.
+/// The fixed part of the header, as in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct TcpHeader {
@@ -311,8 +310,8 @@ impl TcpHeader {
     }
 
     /// The header's fields beyond sequence number and checksum, as raw words, to compare two
-    /// consecutive segments. PSH and the urgent pointer make no difference: PSH says nothing about
-    /// the segment, and the pointer is valid only with URG.
+    /// consecutive segments. PSH and the urgent pointer are left out, because PSH says nothing
+    /// about the segment, and the pointer is valid only with URG.
     #[inline(always)]
     pub(crate) fn likeness(&self) -> TcpLikeness {
         const WITHOUT_PSH: u32 = !u32::from_ne_bytes([0, TcpFlags::PSH.0, 0, 0]);
@@ -378,7 +377,7 @@ impl Timestamps {
     /// Bytes of [`aligned`](Self::aligned).
     pub const ALIGNED_LEN: usize = 12;
     /// The bytes before the values there.
-    const ALIGNED: [u8; 4] = [OPTION_NO_OPERATION, OPTION_NO_OPERATION, OPTION_TIMESTAMPS, 10];
+    const ALIGNED: [u8; 4] = [NO_OPERATION, NO_OPERATION, OPTION_TIMESTAMPS, 10];
 
     /// The option bytes of a segment with timestamps only, as [`TcpSegment::aligned_timestamps`]
     /// reads them.
@@ -404,7 +403,7 @@ impl Timestamps {
     }
 }
 
-/// One block of a SACK option as it lies in the segment (RFC 2018 3).
+/// One block of a SACK option, as in the segment (RFC 2018 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SackBlock {
@@ -439,7 +438,7 @@ pub struct TcpOptions<'a> {
 }
 
 impl<'a> TcpOptions<'a> {
-    /// The options in `bytes`, which begin behind the fixed header.
+    /// The options in `bytes`, which begin after the fixed header.
     #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -451,23 +450,8 @@ impl<'a> Iterator for TcpOptions<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        while let [OPTION_NO_OPERATION, rest @ ..] = self.rest {
-            self.rest = rest;
-        }
-        let bytes = core::mem::take(&mut self.rest);
-        let &kind = bytes.first()?;
-        if kind == OPTION_END {
-            return None;
-        }
-        // The length includes kind and length bytes, so 0 and 1 are invalid.
-        let len = bytes.get(1).map_or(0, |&len| usize::from(len));
-        match bytes.get(2..len) {
-            Some(data) => {
-                self.rest = &bytes[len..];
-                Some(Ok(TcpOption::parse(kind, data)))
-            }
-            None => Some(Err(TcpError::Option)),
-        }
+        let option = next_option(&mut self.rest)?;
+        Some(option.map(|(kind, data)| TcpOption::parse(kind, data)).map_err(|BadLength| TcpError::Option))
     }
 }
 
@@ -501,7 +485,7 @@ pub struct TcpOptionList {
 
 impl TcpOptionList {
     /// No options.
-    pub const EMPTY: Self = Self { bytes: [OPTION_NO_OPERATION; OPTIONS_LEN_MAX], len: 0 };
+    pub const EMPTY: Self = Self { bytes: [NO_OPERATION; OPTIONS_LEN_MAX], len: 0 };
 
     /// Appends an option. If it does not fit, the list is unchanged.
     #[inline]

@@ -1,7 +1,7 @@
 //! UDP (RFC 768): eight bytes in front of a datagram.
 //!
 //! `parse` checks the length field against the available bytes and cuts the payload there: an IP
-//! payload may be longer, and the bytes behind are not part of the datagram. The checksum is a
+//! payload may be longer, and the bytes after it are not part of the datagram. The checksum is a
 //! separate call, because a NIC may have verified it.
 
 use core::net::Ipv4Addr;
@@ -51,7 +51,7 @@ impl UdpHeader {
         })
     }
 
-    /// The header at the front of `bytes`, and its payload, as long as the length field says.
+    /// The header at the front of `bytes`, and its payload, with the length in the length field.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), UdpError> {
         let (header, _) = Self::ref_from_prefix(bytes).map_err(|_| UdpError::Short)?;

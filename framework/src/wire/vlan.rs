@@ -98,7 +98,7 @@ impl VlanTags {
     }
 
     /// Strips the tags. `bytes` begins at the first EtherType, twelve bytes into the frame; returns
-    /// the tags, the EtherType behind them and the payload.
+    /// the tags, the EtherType after them and the payload.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, EtherType, &[u8]), EthernetError> {
         let mut tags = Self::NONE;

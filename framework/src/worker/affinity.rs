@@ -1,8 +1,8 @@
 //! Pins the calling thread to one core, and verifies it.
 //!
-//! A pin that silently had no effect is the worst failure: everything works, but the tail of the
-//! latency is the scheduler's. So the mask is read back from the kernel, and an error names the
-//! cores that are available and what limits them.
+//! A pin that silently has no effect is the worst failure: everything works, but the scheduler
+//! determines the tail of the latency. So we read the mask back from the kernel, and an error names
+//! the available cores and the limit that excludes others.
 
 use core::fmt;
 use std::io;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     /// Field 39 of /proc/thread-self/stat, proc_pid_stat(5): the CPU the thread last ran on. The
-    /// command's name, field 2, stands in parentheses and may hold spaces.
+    /// command's name, field 2, is in parentheses and may contain spaces.
     fn core_of_this_thread() -> Option<usize> {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
         let (_, after_name) = stat.rsplit_once(')')?;

@@ -283,7 +283,8 @@ mod tests {
         assert!(matches!(WorkerGroup::start(vec![spec], &StopFlag::new()), Err(WorkerGroupError::Machine(_))));
     }
 
-    /// As in another network namespace, whose /sys does not show it, or without /sys.
+    /// The interface is in another network namespace, whose /sys does not show it, or there is no
+    /// /sys.
     #[test]
     fn station_starts_though_sys_does_not_show_its_interface() {
         let spec = WorkerSpec::new("worker0", |_: &WorkerContext| 7).on_core(0).polling("elsewhere0");

@@ -6,7 +6,7 @@
 //!
 //! A [`Worker`] belongs to its thread. Work that must not run there has a thread beside the workers
 //! ([`kernel`], [`timeline`]) or a process of its own ([`guard`]); [`live`] sets up all of it from
-//! a configuration. This floor imports all that are below it, but not the inside of `proto`.
+//! a configuration. This floor imports all floors below it, but not the inside of `proto`.
 
 pub mod affinity;
 mod builder;
@@ -21,7 +21,7 @@ mod stop;
 pub mod timeline;
 pub mod topology;
 
-pub use builder::{HostDescription, Hosting, WorkerBuilder, WorkerBuilderError};
+pub use builder::{HostDescription, HostProvider, WorkerBuilder, WorkerBuilderError};
 pub use group::{PoolSetupError, WorkerContext, WorkerGroup, WorkerGroupError, WorkerSpec};
 pub use poll::{Ended, Parts, Worker};
 pub use seed::random_seed;

@@ -2,13 +2,15 @@
 //! can call as well; [`Worker::run`] calls it until it is stopped. With one breakpoint here a
 //! reader can step from the device to the strategy and back without leaving the thread.
 
+use std::os::fd::RawFd;
+
 use crate::counters::{Counter, Gauge, Histogram, Scope, Unit};
 use crate::device::{RxQueue, RxState, TxQueue};
 use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
 use crate::pipeline::tcp::TcpSockets;
-use crate::pipeline::{App, Cx, Egress, EgressConfig, Node, Outline};
+use crate::pipeline::{App, Cx, Egress, EgressConfig, Node, NodeTree};
 use crate::proto::{Host, TIMERS_MAX, Timers, UdpSockets};
-use crate::time::{Clock, Instant};
+use crate::time::{Clock, Duration, Instant};
 use crate::wire::ethernet::{self, EthernetFields};
 use crate::wire::{EtherType, EthernetHeader};
 use zerocopy::IntoBytes;
@@ -99,7 +101,7 @@ struct Counters {
     pool_in_use: Gauge,
     pool_exhausted: Gauge,
     /// Packets that ended without a reason. Anything above zero is a bug.
-    pool_unnamed: Gauge,
+    drops_without_reason: Gauge,
 }
 
 /// The panic message if the pipeline cannot deliver segments to TCP.
@@ -111,10 +113,23 @@ const NO_TCP_NODE: &str = "the pipeline has no TCP node, so no connection would 
 const HOUSEKEEPING_POLLS: u64 = 256;
 
 /// ICMP errors from the kernel that one turn processes at most.
-const OVERHEARD_PER_TURN: usize = 4;
+const KERNEL_ICMP_ERRORS_PER_TURN: usize = 4;
 
 /// Turns without progress after which `hang_up` gives up on the device.
 const HANG_UP_TURNS: u32 = 1 << 16;
+
+/// The interval at which a sleeping worker checks whether its device has sent its frames, and for
+/// free buffers. A NIC is done within some µs.
+const DEVICE_PERIOD: Duration = Duration::from_micros(50);
+/// The interval at which it polls for the kernel's updates while it waits for an answer of the
+/// kernel: the mirror takes 10 to 20 ms for one.
+const URGENT_PERIOD: Duration = Duration::from_millis(1);
+/// How often while none is: the mirror looks as often itself. A hundred turns a second cost 0.1 % of
+/// a processor.
+const FOLLOWER_PERIOD: Duration = Duration::from_millis(10);
+/// The interval at which the link of a device that is slept on is read; the device reads it within
+/// its turns.
+const LINK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Once per this many publications it reads the counters that the device does not keep itself, each
 /// some tens of milliseconds at full speed: a system call on AF_XDP, none on mlx5.
@@ -160,7 +175,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
 
     /// Whether the pipeline has a node that passes segments to TCP.
     fn takes_segments(&self) -> bool {
-        let mut outline = Outline::new();
+        let mut outline = NodeTree::new();
         self.pipeline.outline(&mut outline);
         outline.has_tcp()
     }
@@ -223,20 +238,76 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             }
             self.publish();
             between(self, clock.now());
-            if stop.is_stopping() {
-                return Ended::Stopped;
-            }
-            if self.last.1 == 0 && self.rx.state() == RxState::Ended {
-                return Ended::DeviceEnded;
+            if let Some(ended) = self.ended(stop) {
+                return ended;
             }
         }
     }
 
+    /// Why no further turn follows, if none does.
+    pub(crate) fn ended(&self, stop: &StopFlag) -> Option<Ended> {
+        if stop.is_stopping() {
+            return Some(Ended::Stopped);
+        }
+        (self.last.1 == 0 && self.rx.state() == RxState::Ended).then_some(Ended::DeviceEnded)
+    }
+
+    /// A turn that receives nothing, for the end: it sends waiting frames.
+    pub(crate) fn send_waiting(&mut self, now: Instant) {
+        self.tools.tx.reap();
+        let mut cx = self.tools.cx(now);
+        cx.tick_egress();
+        self.pipeline.tick(&mut self.app, &mut cx);
+        self.tools.tx.ring_doorbell(now);
+    }
+
+    /// Updates all counters, those of the kernel and the NIC too, for the end.
+    pub(crate) fn refresh(&mut self) {
+        self.rx.refresh_counters();
+        self.tools.tx.refresh_counters();
+        self.publish();
+    }
+
+    /// A descriptor that is readable while frames wait, for a loop that sleeps where nothing comes
+    /// ([`next_deadline`](Self::next_deadline)). `None` where the device can only be polled.
+    pub fn wait_fd(&self) -> Option<RawFd> {
+        self.rx.wait_fd()
+    }
+
+    /// The time at which [`poll_once`](Self::poll_once) next has work if no frame comes before:
+    /// timers of TCP and of the app, frames that wait for a neighbor, fragments that wait for
+    /// others, reports to routers. May be early, never late; `None` where all work waits for a
+    /// frame or a call. Call it after a turn without frames, and after the last call of the app.
+    /// After a turn with frames the next turn should follow at once, and this returns that.
+    ///
+    /// Events without a descriptor are polled at intervals: updates of the kernel's state and ICMP
+    /// errors that the kernel received each 10 ms, each ms while a neighbor or a path is missing; a
+    /// link, each 100 ms; frames that the device still sends, each 50 µs.
+    ///
+    /// Costs some 100 ns, and a scan of the neighbors where there is a follower: call it before a
+    /// sleep, not in each turn.
+    pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
+        let Self { rx, pipeline, app, tools, follower, last, .. } = self;
+        if last.1 > 0 {
+            return Some(now);
+        }
+        let period = period(rx, tools, follower.as_ref());
+        let cx = tools.cx(now);
+        let deadlines = [
+            cx.egress.next_deadline(cx.host, now),
+            cx.timers.next_deadline(),
+            pipeline.next_deadline(&cx),
+            app.next_deadline(&cx),
+        ];
+        let next = deadlines.into_iter().fold(period.map_or(Instant::MAX, |period| now + period), Instant::min);
+        (next != Instant::MAX).then_some(next)
+    }
+
     /// Runs each frame of the burst in order, then the timers. Both share one context.
     ///
-    /// Not `inline(always)`: the compiler then optimizes the function before it inlines it. Inlined
-    /// into the whole turn first, it reloads every mbuf after each node: 13 instructions per
-    /// packet.
+    /// Not `inline(always)`: the compiler then optimizes the function before it inlines it. If it
+    /// were inlined into the whole turn first, the code would reload every mbuf after each node: 13
+    /// instructions per packet.
     #[inline]
     fn run_to_completion(&mut self, now: Instant) {
         let Self { burst, pipeline, app, tools, follower, counters, .. } = self;
@@ -253,12 +324,12 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         }
         if let Some(follower) = follower {
             follower.catch_up(cx.host);
-            hear_kernel(follower, pipeline, app, counters, &mut cx);
+            deliver_kernel_icmp_errors(follower, pipeline, app, counters, &mut cx);
             // The neighbor requests of this burst, and of the timers of the turn before.
             pass_neighbor_requests(follower, cx.egress);
         }
         // Frames that waited for a neighbor leave before the frames sent from here on.
-        Egress::tick(&mut cx);
+        cx.tick_egress();
         pipeline.tick(app, &mut cx);
         if cx.timers.is_due(now) {
             expire_timers(app, &mut cx);
@@ -278,7 +349,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         self.counters.last_poll.set(self.last.0.as_nanos());
         self.counters.pool_in_use.set(self.tools.pool.in_use() as u64);
         self.counters.pool_exhausted.set(self.tools.pool.exhausted());
-        self.counters.pool_unnamed.set(self.tools.pool.unnamed());
+        self.counters.drops_without_reason.set(self.tools.pool.drops_without_reason());
     }
 
     /// Runs the app outside a turn: at start, to join and to connect; at the end, to close. Frames
@@ -288,6 +359,14 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         let result = act(&mut self.app, &mut cx);
         self.tools.tx.ring_doorbell(now);
         result
+    }
+
+    /// As [`with_app`](Self::with_app), without the doorbell: frames that it posts leave with the
+    /// next turn, or by [`Cx::ring_doorbell`]. For a loop that makes several calls between two turns,
+    /// on a device whose doorbell is a system call.
+    pub fn with_app_batched<T>(&mut self, now: Instant, act: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
+        let mut cx = self.tools.cx(now);
+        act(&mut self.app, &mut cx)
     }
 
     /// At the end: resets all open TCP connections, so that no peer keeps them open, and waits
@@ -317,6 +396,11 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         &self.app
     }
 
+    /// The app, for what needs neither time nor context.
+    pub fn app_mut(&mut self) -> &mut A {
+        &mut self.app
+    }
+
     /// The pipeline.
     pub fn pipeline(&self) -> &N {
         &self.pipeline
@@ -342,8 +426,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         &mut self.tools.tx
     }
 
-    /// Packets that are neither delivered nor dropped yet: fragments awaiting the rest, and frames
-    /// awaiting their neighbor.
+    /// Packets that are neither delivered nor dropped yet: fragments that wait for the rest of
+    /// their datagram, and frames that wait for their neighbor.
     pub fn kept(&self) -> usize {
         self.pipeline.kept() + self.tools.egress.kept()
     }
@@ -364,16 +448,28 @@ pub enum Ended {
     DeviceEnded,
 }
 
+/// The interval at which a worker polls for events that no descriptor announces; `None` where there
+/// are none.
+fn period<Tx: TxQueue>(rx: &impl RxQueue, tools: &Tools<Tx>, follower: Option<&Follower>) -> Option<Duration> {
+    if tools.tx.in_flight() > 0 || tools.pool.available() == 0 {
+        // A wakeup that the kernel refused is repeated, and buffers come back.
+        return Some(DEVICE_PERIOD);
+    }
+    let Some(follower) = follower else { return rx.wait_fd().map(|_| LINK_PERIOD) };
+    let is_urgent = follower.is_renewing() || tools.egress.awaits_neighbor() || tools.tcp.misses_route();
+    Some(if is_urgent { URGENT_PERIOD } else { FOLLOWER_PERIOD })
+}
+
 /// Processes ICMP errors that the kernel received as if they were frames.
 #[inline]
-fn hear_kernel<N: Node<A>, A>(
+fn deliver_kernel_icmp_errors<N: Node<A>, A>(
     follower: &mut Follower,
     pipeline: &mut N,
     app: &mut A,
     counters: &Counters,
     cx: &mut Cx<'_>,
 ) {
-    for _ in 0..OVERHEARD_PER_TURN {
+    for _ in 0..KERNEL_ICMP_ERRORS_PER_TURN {
         let Some(error) = follower.next_icmp_error() else { return };
         match frame_of(&error, cx) {
             Some(frame) => {
@@ -428,7 +524,7 @@ impl Counters {
             last_poll: scope.last_poll(),
             pool_in_use: pool.gauge("in_use", Unit::Mbufs),
             pool_exhausted: pool.gauge("exhausted", Unit::Events),
-            pool_unnamed: pool.gauge("unnamed_drops", Unit::Packets),
+            drops_without_reason: pool.gauge("drops_without_reason", Unit::Packets),
         }
     }
 

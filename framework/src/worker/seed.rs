@@ -1,5 +1,5 @@
-//! The source of the protocols' secrets: drawn once at start, as the floors below the worker make
-//! no system calls.
+//! The source of the protocols' secrets: drawn once at start, because the floors below the worker
+//! make no system calls.
 
 use std::hash::{BuildHasher, RandomState};
 

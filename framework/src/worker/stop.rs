@@ -20,9 +20,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
-/// Signals this soon after the first are the same request: `timeout` sends its signal to the process
-/// and then to its group, and Ctrl-C reaches it from the terminal and from a parent that forwards
-/// it. Well above the time between those two, and below that of a person who presses Ctrl-C again.
+/// Signals this soon after the first are the same request: `timeout` sends its signal to the
+/// process and then to its group, and Ctrl-C reaches it from the terminal and from a parent that
+/// forwards it. The limit is well above the time between those two, and below the time that a
+/// person takes to press Ctrl-C again.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The thread that waits for the first signal sleeps and stores a flag: the least that the
@@ -91,8 +92,8 @@ impl StopFlag {
 fn arm_after(mut first: PipeReader, grace: Duration, armed: Arc<AtomicBool>) -> io::Result<()> {
     let thread = thread::Builder::new().name("signals".into()).stack_size(STACK_LEN);
     thread.spawn(move || {
-        // The handlers keep the other end for as long as the process lives, so a byte comes or
-        // none.
+        // The handlers keep the other end for as long as the process lives, so this reads a byte or
+        // waits.
         if first.read_exact(&mut [0]).is_ok() {
             thread::sleep(grace);
             armed.store(true, Ordering::Release);

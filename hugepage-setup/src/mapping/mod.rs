@@ -14,7 +14,7 @@
 //!    and change neither its bytes nor its addresses. `MADV_DONTNEED` and similar advice are not
 //!    used.
 //!
-//! It is not for Miri, which has neither hugepages nor mbind.
+//! Not for Miri, which has neither hugepages nor mbind.
 
 use std::ptr::NonNull;
 use std::{fs, io, slice};
@@ -152,7 +152,7 @@ impl Mapping {
         // The kernel returns EFAULT if a touch would have raised SIGBUS: too few pages on the node,
         // or a cgroup's limit.
         pages.populate().map_err(shortage)?;
-        // Hugepages are never swapped out, so there is nothing to lock (mlock would only count them
+        // Hugepages are never swapped out, so they need no lock (mlock would only count them
         // towards its limit).
         Ok(Self { pages, page_size, node: request.node, lock: Lock::Locked, fallback: None })
     }
@@ -191,8 +191,8 @@ impl Mapping {
 /// from disk.
 ///
 /// Refused if RLIMIT_MEMLOCK binds this process: from then on every new allocation would count
-/// towards it, and the first one beyond (a thread's stack, a pool) would kill the process instead
-/// of leaving it unlocked.
+/// towards it, and the first one beyond the limit (a thread's stack, a pool) would kill the process
+/// instead of staying unlocked.
 ///
 /// # Errors
 /// The kernel's refusal, with the limit and the ways to raise it. Nothing is locked then.

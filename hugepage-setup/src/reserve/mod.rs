@@ -84,8 +84,8 @@ pub fn reserve(roots: &Roots, target: &Target) -> Result<Outcome, ReserveError> 
     reserve_through(roots, target, write_count)
 }
 
-/// As [`reserve`], with the write to the kernel's file as an argument: a test's kernel grants what
-/// the test decides.
+/// As [`reserve`], with the write to the kernel's file as an argument, so that a test decides which
+/// pages the kernel grants.
 fn reserve_through(
     roots: &Roots,
     target: &Target,
@@ -130,8 +130,8 @@ pub fn boot_parameters(target: &Target) -> String {
 
 fn advise(target: &Target) -> Vec<Advice> {
     let boot = Advice::Boot(boot_parameters(target));
-    // A contiguous free gibibyte is rare on a machine that has run for a day, whatever is dropped
-    // or compacted.
+    // A contiguous free gibibyte is rare on a machine that has run for a day, even after caches are
+    // dropped and memory is compacted.
     match target.page_size >= ONE_GIB {
         true => vec![boot, Advice::Compact, Advice::DropCaches],
         false => vec![Advice::DropCaches, Advice::Compact, boot],
@@ -155,7 +155,7 @@ fn pool_folder(roots: &Roots, target: &Target) -> PathBuf {
     parent.join(format!("hugepages-{}kB", target.page_size >> 10))
 }
 
-/// Why a reservation was not attempted, or nothing was granted. Nothing has changed then.
+/// Why no reservation was attempted, or no page was granted. Nothing has changed.
 #[derive(Debug)]
 pub enum ReserveError {
     /// The kernel has no pages of that size.
@@ -176,7 +176,7 @@ pub enum ReserveError {
     Memory {
         /// The request.
         target: Target,
-        /// Bytes it needs beyond what is reserved.
+        /// Bytes that it needs beyond the reserved ones.
         wanted: u64,
         /// Bytes that are available there.
         available: u64,

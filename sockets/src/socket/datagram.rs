@@ -3,10 +3,11 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
+use std::io::IoSliceMut;
 
 use wirepath::mem::Held;
 use wirepath::pipeline::{Cx, Datagram, SendError, UdpFlow, UdpOptions};
-use wirepath::proto::InterfaceId;
+use wirepath::proto::{FilterMode, InterfaceId};
 use wirepath::time::{Duration, Instant, UnixTime};
 
 use super::{BUFFER_CHARGE, copy_held};
@@ -14,14 +15,14 @@ use crate::errno::Errno;
 use crate::options::Options;
 use crate::ready::Ready;
 
-/// Destinations whose headers stay prepared. Who sends to more pays for the preparation again, some
-/// 30 ns.
+/// The most destinations whose headers stay prepared. A sender to more destinations pays for the
+/// preparation again, some 30 ns.
 const FLOWS_MAX: usize = 64;
 
 /// How long a send waits for the next hop to answer ARP: three requests, a second apart.
-const NEIGHBOR_PATIENCE: Duration = Duration::from_secs(3);
+const NEIGHBOR_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What `recvmsg` tells of a datagram beside its bytes.
+/// The data that `recvmsg` reports about a datagram, besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramInfo {
     /// Who sent it.
@@ -48,18 +49,56 @@ impl DatagramInfo {
     }
 }
 
-/// A group that a socket is a member of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A group that a socket is a member of (the kernel's `ip_mc_socklist`).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
     pub(crate) group: Ipv4Addr,
     pub(crate) interface: InterfaceId,
-    /// The one source that it is for; `None` for any.
-    pub(crate) source: Option<Ipv4Addr>,
+    /// The address of the interface that it was joined by; unspecified for none.
+    pub(crate) address: Ipv4Addr,
+    /// Whether `sources` are the only ones, or those that are not wanted.
+    pub(crate) mode: FilterMode,
+    pub(crate) sources: Vec<Ipv4Addr>,
+    /// A source was named once: the mode is fixed.
+    pub(crate) is_fixed: bool,
+}
+
+/// A group that other sockets of the port have joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shared {
+    pub(crate) group: Ipv4Addr,
+    pub(crate) mode: FilterMode,
+    pub(crate) sources: Vec<Ipv4Addr>,
 }
 
 struct Waiting {
-    held: Held,
+    payload: Payload,
     info: DatagramInfo,
+}
+
+enum Payload {
+    /// In the packet buffers that it came in.
+    Held(Held),
+    /// It never left this host (`IP_MULTICAST_LOOP`).
+    Copy(Box<[u8]>),
+}
+
+impl Payload {
+    fn copy(&self, offset: usize, into: &mut [u8]) -> usize {
+        match self {
+            Self::Held(held) => copy_held(held, offset, into),
+            Self::Copy(bytes) => {
+                let bytes = bytes.get(offset..).unwrap_or_default();
+                let count = bytes.len().min(into.len());
+                into[..count].copy_from_slice(&bytes[..count]);
+                count
+            }
+        }
+    }
+
+    fn copy_parts(&self, into: &mut [IoSliceMut<'_>]) -> usize {
+        into.iter_mut().fold(0, |copied, part| copied + self.copy(copied, part))
+    }
 }
 
 /// A UDP socket.
@@ -72,11 +111,15 @@ pub(crate) struct DatagramSocket {
     /// The peer of `connect`.
     pub(crate) remote: Option<SocketAddrV4>,
     pub(crate) memberships: Vec<Membership>,
+    /// Groups of others that it gets as well.
+    pub(crate) shared: Vec<Shared>,
     pub(crate) is_read_shut: bool,
     pub(crate) is_write_shut: bool,
     flows: Vec<UdpFlow>,
     /// The flow that makes way for the next.
     oldest: usize,
+    /// A datagram that is not whole yet (`MSG_MORE`), and its destination.
+    pub(crate) pending: Option<(SocketAddrV4, Vec<u8>)>,
     /// Since when sends wait for a next hop that has not answered.
     asked_since: Option<Instant>,
 }
@@ -89,10 +132,12 @@ impl DatagramSocket {
             dropped: 0,
             remote: None,
             memberships: Vec::new(),
+            shared: Vec::new(),
             is_read_shut: false,
             is_write_shut: false,
             flows: Vec::new(),
             oldest: 0,
+            pending: None,
             asked_since: None,
         }
     }
@@ -119,21 +164,49 @@ impl DatagramSocket {
             ttl: datagram.ttl,
             tos: datagram.tos,
         };
-        self.received.push_back(Waiting { held: datagram.hold(), info });
+        self.received.push_back(Waiting { payload: Payload::Held(datagram.hold()), info });
         true
     }
 
-    /// Takes the next datagram; what does not fit in `into` is lost, as of a kernel's socket.
+    /// Keeps a copy of a datagram of this host. Says whether it did.
+    pub(crate) fn push_copy(&mut self, info: &DatagramInfo, bytes: &[u8], receive_buffer: usize) -> bool {
+        if self.remote.is_some_and(|remote| remote != info.source) {
+            return false;
+        }
+        if self.charge >= receive_buffer.max(BUFFER_CHARGE) {
+            self.dropped += 1;
+            return false;
+        }
+        self.charge += charge(info.len);
+        self.received.push_back(Waiting { payload: Payload::Copy(bytes.into()), info: *info });
+        true
+    }
+
+    /// Takes the next datagram; bytes that do not fit in `into` are lost, as with a kernel's
+    /// socket.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Option<(usize, DatagramInfo)> {
-        let Waiting { held, info } = self.received.pop_front()?;
+        let Waiting { payload, info } = self.received.pop_front()?;
         self.charge -= charge(info.len);
-        Some((copy_held(&held, 0, into), info))
+        Some((payload.copy(0, into), info))
+    }
+
+    /// The same into several parts.
+    pub(crate) fn read_parts(&mut self, into: &mut [IoSliceMut<'_>]) -> Option<(usize, DatagramInfo)> {
+        let Waiting { payload, info } = self.received.pop_front()?;
+        self.charge -= charge(info.len);
+        Some((payload.copy_parts(into), info))
     }
 
     /// The same, and leaves it (`MSG_PEEK`).
     pub(crate) fn peek(&self, into: &mut [u8]) -> Option<(usize, DatagramInfo)> {
-        let Waiting { held, info } = self.received.front()?;
-        Some((copy_held(held, 0, into), *info))
+        let Waiting { payload, info } = self.received.front()?;
+        Some((payload.copy(0, into), *info))
+    }
+
+    /// The same into several parts.
+    pub(crate) fn peek_parts(&self, into: &mut [IoSliceMut<'_>]) -> Option<(usize, DatagramInfo)> {
+        let Waiting { payload, info } = self.received.front()?;
+        Some((payload.copy_parts(into), *info))
     }
 
     /// Sends a datagram from `local`, by the flow that is prepared for `remote` where there is one.
@@ -150,7 +223,7 @@ impl DatagramSocket {
             None => self.prepare(local, remote, options, cx)?,
         };
         match flow.send(payload, cx) {
-            // It is asked for, and more fragments than may wait for the answer.
+            // The neighbor is being resolved, and the datagram has more fragments than may wait.
             Err(SendError::NeighborMissing(_)) => Err(self.await_neighbor(cx.now)),
             sent => {
                 self.asked_since = None;
@@ -160,9 +233,9 @@ impl DatagramSocket {
         }
     }
 
-    /// What a send says whose next hop has not answered yet.
+    /// The error of a send while the next hop has not replied yet.
     fn await_neighbor(&mut self, now: Instant) -> Errno {
-        if now.since(*self.asked_since.get_or_insert(now)) < NEIGHBOR_PATIENCE {
+        if now.since(*self.asked_since.get_or_insert(now)) < NEIGHBOR_TIMEOUT {
             return Errno::EAGAIN;
         }
         self.asked_since = None;
@@ -178,7 +251,10 @@ impl DatagramSocket {
         cx: &mut Cx<'_>,
     ) -> Result<&mut UdpFlow, Errno> {
         let ttl = if remote.ip().is_multicast() { options.multicast_ttl } else { options.ttl };
-        let options = UdpOptions { ttl: Some(ttl), tos: options.tos, ..UdpOptions::default() };
+        let is_named = remote.ip().is_multicast() && local.ip().is_unspecified();
+        let local = if is_named { SocketAddrV4::new(options.multicast_source, local.port()) } else { local };
+        let (tos, dont_fragment) = (options.tos, options.dont_fragment);
+        let options = UdpOptions { ttl: Some(ttl), tos, dont_fragment, ..UdpOptions::default() };
         let flow = UdpFlow::connect(local, remote, &options, cx)?;
         if self.flows.len() < FLOWS_MAX {
             self.flows.push(flow);
@@ -190,12 +266,12 @@ impl DatagramSocket {
         Ok(&mut self.flows[idx])
     }
 
-    /// Where datagrams to `remote` come from; `None` before the first was sent there.
+    /// The source address of datagrams to `remote`; `None` before the first was sent there.
     pub(crate) fn source_to(&self, remote: SocketAddrV4) -> Option<SocketAddrV4> {
         self.flows.iter().find(|flow| flow.remote() == remote).map(UdpFlow::local)
     }
 
-    /// Prepares all headers anew: the local end or an option has changed.
+    /// Prepares all headers again: the local end or an option has changed.
     pub(crate) fn forget_flows(&mut self) {
         self.flows.clear();
         self.oldest = 0;

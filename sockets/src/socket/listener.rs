@@ -1,8 +1,8 @@
-//! A listener's queue of connections that nobody has accepted yet.
+//! A listener's queue of connections that are not accepted yet.
 
 use std::collections::VecDeque;
 
-use wirepath::pipeline::tcp::ListenerId;
+use wirepath::pipeline::tcp::{ConnectionOptions, ListenerId};
 
 use crate::ready::Ready;
 use crate::table::SocketId;
@@ -10,18 +10,20 @@ use crate::table::SocketId;
 /// A socket that listens.
 pub(crate) struct Listener {
     pub(crate) id: ListenerId,
-    /// Directions that were shut before it listened: those of what it accepts are shut as well, as
-    /// Linux does.
+    /// Directions that were shut before the socket listened: accepted connections have them shut as
+    /// well, as on Linux.
     pub(crate) shut: (bool, bool),
+    /// The options that the machine gives to accepted connections.
+    pub(crate) offered: ConnectionOptions,
     /// Connections whose handshake is done, the oldest first.
     queue: VecDeque<SocketId>,
-    /// Linux's `somaxconn` rule: one more than `listen` was told.
+    /// Linux's `somaxconn` rule: one more than the argument of `listen`.
     backlog: usize,
 }
 
 impl Listener {
-    pub(crate) fn new(id: ListenerId, shut: (bool, bool), backlog: usize) -> Self {
-        Self { id, shut, queue: VecDeque::new(), backlog: backlog.saturating_add(1) }
+    pub(crate) fn new(id: ListenerId, shut: (bool, bool), offered: ConnectionOptions, backlog: usize) -> Self {
+        Self { id, shut, offered, queue: VecDeque::new(), backlog: backlog.saturating_add(1) }
     }
 
     /// A second `listen` changes the backlog alone.
@@ -34,6 +36,16 @@ impl Listener {
         self.queue.len() >= self.backlog
     }
 
+    /// Connections that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The argument of `listen`.
+    pub(crate) fn backlog(&self) -> usize {
+        self.backlog - 1
+    }
+
     pub(crate) fn push(&mut self, socket: SocketId) {
         self.queue.push_back(socket);
     }
@@ -43,7 +55,7 @@ impl Listener {
     }
 
     /// A connection that ended before it was accepted stays in the queue: `accept` returns it, and
-    /// its first read says how it ended.
+    /// its first read reports how it ended.
     pub(crate) fn ready(&self) -> Ready {
         Ready::when(!self.queue.is_empty(), Ready::IN)
     }

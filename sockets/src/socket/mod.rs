@@ -1,5 +1,5 @@
-//! One socket of each kind: its state, its queue, and what it is ready for. None knows another, the
-//! table, or who waits.
+//! One socket of each kind: its state, its queue, and its readiness. A socket knows neither other
+//! sockets, nor the table, nor the waiting callers.
 
 pub(crate) mod datagram;
 pub(crate) mod listener;
@@ -17,31 +17,34 @@ use crate::epoll::Watch;
 use crate::errno::Errno;
 use crate::options::Options;
 use crate::ready::Ready;
+use crate::sockopt::RawOptions;
 
 /// An address that is not bound yet.
 pub(crate) const UNBOUND: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
-/// Bytes that one buffer of the pool counts as in `SO_RCVBUF`, however few it holds: as the kernel
-/// counts `truesize`, so that small messages cannot take the pool.
+/// Bytes that one buffer of the pool counts as in `SO_RCVBUF`, even if it holds fewer. The kernel
+/// counts `truesize` in the same way, so that small messages cannot use up the pool.
 pub(crate) const BUFFER_CHARGE: usize = 2_048;
 
 /// A socket.
 pub(crate) struct Socket {
     pub(crate) state: State,
     pub(crate) options: Options,
-    /// What `bind` was told; a port that `listen` or `connect` chose is not in it.
+    /// Values that were set by number and that the options cannot express.
+    pub(crate) raw: RawOptions,
+    /// The address given to `bind`; without a port that `listen` or `connect` chose.
     pub(crate) bound: SocketAddrV4,
     /// `getsockname`.
     pub(crate) local: SocketAddrV4,
-    /// `SO_ERROR`: reported once, by whichever call comes first.
+    /// `SO_ERROR`: reported once, by the call that comes first.
     pub(crate) error: Option<Errno>,
-    /// What the port gives to the worker for it.
+    /// The flows that the port steers to the worker for this socket.
     pub(crate) flows: Vec<FlowSpec>,
     /// The epoll sets that it is in.
     pub(crate) watches: Vec<Watch>,
 }
 
-/// What kind of socket, with what only that kind has.
+/// The kind of the socket, with the state that only this kind has.
 pub(crate) enum State {
     Datagram(DatagramSocket),
     Stream(Stream),
@@ -50,10 +53,20 @@ pub(crate) enum State {
 
 impl Socket {
     pub(crate) fn new(state: State, options: Options) -> Self {
-        Self { state, options, bound: UNBOUND, local: UNBOUND, error: None, flows: Vec::new(), watches: Vec::new() }
+        let raw = RawOptions::default();
+        Self {
+            state,
+            options,
+            raw,
+            bound: UNBOUND,
+            local: UNBOUND,
+            error: None,
+            flows: Vec::new(),
+            watches: Vec::new(),
+        }
     }
 
-    /// What `poll` reports (Linux `tcp_poll`, `datagram_poll`).
+    /// The readiness that `poll` reports (Linux `tcp_poll`, `datagram_poll`).
     pub(crate) fn ready(&self) -> Ready {
         let ready = match &self.state {
             State::Datagram(socket) => socket.ready(),
@@ -68,7 +81,7 @@ impl Socket {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// What a read of a stream without bytes says (Linux `tcp_recvmsg_locked`).
+    /// The result of reading from a stream without bytes (Linux `tcp_recvmsg_locked`).
     pub(crate) fn end_of_stream(&mut self) -> Result<usize, Errno> {
         let State::Stream(stream) = &self.state else { return Err(Errno::ENOTCONN) };
         let (phase, is_shut) = (stream.phase, stream.is_read_shut);

@@ -3,9 +3,11 @@
 
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
+use std::io::IoSliceMut;
 
 use wirepath::mem::Held;
 use wirepath::pipeline::tcp::ConnectionId;
+use wirepath::time::Instant;
 
 use super::{BUFFER_CHARGE, UNBOUND, copy_held};
 use crate::errno::Errno;
@@ -14,7 +16,8 @@ use crate::ready::Ready;
 /// How far the connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// There is none: not yet, or not any more. What came before is still read.
+    /// There is no connection, either not yet or no longer. Data that came earlier can still be
+    /// read.
     Closed,
     /// The SYN has left.
     Connecting,
@@ -22,16 +25,17 @@ pub(crate) enum Phase {
     Open,
 }
 
-/// What `connect` has said (the kernel's `socket_state`). It outlives the connection.
+/// The result that `connect` has reported (the kernel's `socket_state`). It outlives the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
-    /// Nothing, or that it failed: it may be called.
+    /// Nothing yet, or a failure: `connect` may be called.
     Nothing,
     /// That it has begun.
     Begun,
-    /// That it is connected: it says so from now on.
+    /// Success: `connect` reports it from now on.
     Connected,
-    /// That it has begun, and `shutdown` came when it had failed: it may not be called again.
+    /// It had begun; after it failed, `shutdown` was called: `connect` may not be called again.
     ShutAfter,
 }
 
@@ -53,7 +57,11 @@ pub(crate) struct Stream {
     pub(crate) is_write_shut: bool,
     /// The last send was taken whole, or there is room again.
     pub(crate) is_writable: bool,
-    /// The machine keeps what comes, as the receive buffer is full.
+    /// Bytes that wait for more before they leave, or for room.
+    pub(crate) pending: Vec<u8>,
+    /// Until when they do.
+    pub(crate) corked_until: Option<Instant>,
+    /// The receive buffer is full, so the machine keeps arriving data.
     pub(crate) is_paused: bool,
 }
 
@@ -71,11 +79,13 @@ impl Stream {
             is_read_shut: false,
             is_write_shut: false,
             is_writable: false,
+            pending: Vec::new(),
+            corked_until: None,
             is_paused: false,
         }
     }
 
-    /// Its SYN has left. A direction that was shut before stays shut, as on Linux.
+    /// The connection's SYN has left. A direction that was shut before stays shut, as on Linux.
     pub(crate) fn call(&mut self, connection: ConnectionId, remote: SocketAddrV4) {
         self.phase = Phase::Connecting;
         self.reported = Reported::Begun;
@@ -101,7 +111,7 @@ impl Stream {
         self.len
     }
 
-    /// What they count as against `SO_RCVBUF`.
+    /// The bytes that they count as against `SO_RCVBUF`.
     pub(crate) fn charge(&self) -> usize {
         self.len.max(self.received.len() * BUFFER_CHARGE)
     }
@@ -132,6 +142,42 @@ impl Stream {
             offset = 0;
         }
         copied
+    }
+
+    /// The same into several parts.
+    pub(crate) fn peek_parts(&self, into: &mut [IoSliceMut<'_>]) -> usize {
+        let mut copied = 0;
+        for part in into {
+            let mut skip = self.offset + copied;
+            let mut filled = 0;
+            for held in &self.received {
+                if skip >= held.len() {
+                    skip -= held.len();
+                    continue;
+                }
+                filled += copy_held(held, skip, &mut part[filled..]);
+                skip = 0;
+                if filled == part.len() {
+                    break;
+                }
+            }
+            copied += filled;
+        }
+        copied
+    }
+
+    /// Forgets bytes from the front (`MSG_TRUNC`).
+    pub(crate) fn discard(&mut self, count: usize) -> usize {
+        let count = count.min(self.len);
+        self.len -= count;
+        self.offset += count;
+        while let Some(first) = self.received.front()
+            && self.offset >= first.len()
+        {
+            self.offset -= first.len();
+            self.received.pop_front();
+        }
+        count
     }
 
     /// The connection is gone: neither direction is open (Linux `tcp_done`).

@@ -1,17 +1,26 @@
-//! What arrives: the worker's callbacks give it to its socket, and wake who waits.
+//! Arrivals: the worker's callbacks give each to its socket, and wake its waiting callers.
 
 use wirepath::pipeline::tcp::{Accept, ConnectionId, ListenerId, TcpData, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram, IcmpError};
 use wirepath::proto::Flow;
+use wirepath::time::Instant;
 
 use super::{NONE, SocketId, Sockets};
 use crate::errno::{self, Errno};
+use crate::ready::Ready;
 use crate::socket::stream::Phase;
 use crate::socket::{Socket, State};
 
 impl App for Sockets {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.flows.tick(cx.now);
+        if self.uncorked_at() <= cx.now {
+            self.uncork_due(cx);
+        }
+    }
+
+    fn next_deadline(&self, _: &Cx<'_>) -> Instant {
+        self.flows.next_deadline().min(self.uncorked_at())
     }
 
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
@@ -20,7 +29,7 @@ impl App for Sockets {
         let id = SocketId { slot, generation: place.generation };
         let Some(Socket { state: State::Datagram(datagrams), options, .. }) = &mut place.socket else { return };
         if datagrams.push(datagram, options.receive_buffer as usize) {
-            self.wake(id);
+            self.wake_for(id, Ready::IN);
         }
     }
 
@@ -35,7 +44,7 @@ impl App for Sockets {
             && let Some(errno) = errno::of_icmp(error.kind)
         {
             socket.error = Some(errno);
-            self.wake(id);
+            self.wake_for(id, Ready::ERR);
         }
     }
 
@@ -60,11 +69,16 @@ impl App for Sockets {
                 stream.phase = Phase::Open;
                 stream.is_writable = true;
             }
-            TcpEvent::Writable => stream.is_writable = true,
+            TcpEvent::Writable => {
+                stream.is_writable = true;
+                if !stream.pending.is_empty() {
+                    stream.send_more(connection, socket.options.cork, cx);
+                }
+            }
             TcpEvent::PeerClosed => stream.is_peer_closed = true,
             TcpEvent::Closed(reason) => {
-                // Who was told of the peer's end and still sends hears what a write would (RFC 9293
-                // 3.10.7.4, Linux `tcp_reset`).
+                // A socket that has read the peer's end and still sends gets the error that a write
+                // would get (RFC 9293 3.10.7.4, Linux `tcp_reset`).
                 let is_in_close_wait = stream.is_peer_closed && !stream.is_write_shut;
                 let error = errno::of_close(reason);
                 socket.error = if is_in_close_wait && error.is_some() { Some(Errno::EPIPE) } else { error };
@@ -73,7 +87,7 @@ impl App for Sockets {
             }
             _ => return,
         }
-        self.wake(id);
+        self.wake_for(id, if event == TcpEvent::Writable { Ready::OUT } else { Ready::ALL });
     }
 
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
@@ -82,13 +96,13 @@ impl App for Sockets {
         let receive_buffer = socket.options.receive_buffer as usize;
         let State::Stream(stream) = &mut socket.state else { return };
         if stream.is_read_shut && stream.is_write_shut {
-            // Nobody will read it: the peer is told (RFC 1122 4.2.2.13).
+            // No one will read the data: reset the peer (RFC 1122 4.2.2.13).
             return self.hang_up(id, Errno::ECONNRESET, cx);
         }
         stream.push(data.hold());
         if !stream.is_paused && stream.charge() >= receive_buffer {
             stream.is_paused = cx.tcp().pause(connection).is_ok();
         }
-        self.wake(id);
+        self.wake_for(id, Ready::IN);
     }
 }

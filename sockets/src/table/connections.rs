@@ -1,16 +1,17 @@
 //! From a fresh stream to a connection or a listener, and back: `connect`, `listen`, `accept`,
-//! `shutdown`, and the end of what was begun.
+//! `shutdown`, and the end of each.
 
 use core::net::SocketAddrV4;
 
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{ConnectionId, ListenOptions, ListenerId};
+use wirepath::pipeline::tcp::{ConnectionId, ListenOptions, ListenerId, State as TcpState};
 use wirepath::time::Duration;
 use wirepath::worker::live::FlowSpec;
 
 use super::{NONE, SocketId, Sockets};
 use crate::errno::Errno;
 use crate::options::{Options, Shutdown};
+use crate::ready::Ready;
 use crate::socket::listener::Listener;
 use crate::socket::stream::{Phase, Reported, Stream};
 use crate::socket::{Socket, State};
@@ -21,7 +22,7 @@ impl Sockets {
     /// while that goes on, 0 once it is done, and `EISCONN` from then on.
     ///
     /// # Errors
-    /// As above, and why there is no way to the peer.
+    /// As above, and the reason why there is no path to the peer.
     pub fn connect(&mut self, id: SocketId, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let socket = self.find(id)?;
         match &mut socket.state {
@@ -70,7 +71,7 @@ impl Sockets {
             ..ListenOptions::default()
         };
         let (local, listener) = listen_at(socket.local, &options, cx)?;
-        socket.state = State::Listener(Listener::new(listener, shut, backlog));
+        socket.state = State::Listener(Listener::new(listener, shut, options.connection, backlog));
         socket.local = local;
         self.listeners.push((listener, id));
         let needed = self.need(id, flows_to(local, cx.host, FlowSpec::tcp));
@@ -90,7 +91,7 @@ impl Sockets {
         Ok((accepted, stream.remote))
     }
 
-    /// `shutdown`. Wakes who waits in the direction that is closed.
+    /// `shutdown`. Wakes callers that wait in the closed direction.
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -106,7 +107,7 @@ impl Sockets {
                 datagrams.is_read_shut |= how.reads();
                 datagrams.is_write_shut |= how.writes();
                 if !connected {
-                    // Linux shuts it and says this all the same.
+                    // Linux shuts the direction and returns this error nevertheless.
                     self.wake(id);
                     return Err(Errno::ENOTCONN);
                 }
@@ -115,6 +116,9 @@ impl Sockets {
             State::Stream(stream) => {
                 let sends = stream.phase == Phase::Open && !stream.is_write_shut && how.writes();
                 let (phase, connection) = (stream.phase, stream.connection);
+                if let (true, Some(connection)) = (sends, connection) {
+                    stream.send_last(connection, cx);
+                }
                 if stream.reported == Reported::Begun {
                     stream.reported = if phase == Phase::Open { Reported::Connected } else { Reported::ShutAfter };
                 }
@@ -122,7 +126,7 @@ impl Sockets {
                 stream.is_write_shut |= how.writes();
                 self.wake(id);
                 if phase == Phase::Closed {
-                    // Linux shuts it and says this all the same.
+                    // Linux shuts the direction and returns this error nevertheless.
                     return Err(Errno::ENOTCONN);
                 }
                 if sends && let Some(connection) = connection {
@@ -146,7 +150,7 @@ impl Sockets {
             stream.call(connection, remote);
         }
         self.attach(connection, id);
-        // The SYN leaves when the call returns: what answers it comes to us by then.
+        // The SYN leaves when the call returns; by then its answers are steered to us.
         if let Err(error) = self.need(id, vec![flow_from(remote, local)]) {
             self.by_connection[connection.slot()] = NONE;
             self.refuse(connection, cx);
@@ -198,41 +202,75 @@ impl Sockets {
         let at = self.listeners.iter().find(|(other, _)| *other == listener).map(|(_, id)| *id);
         let info = cx.tcp().info(connection);
         let (Some(at), Some(info)) = (at, info) else { return self.refuse(connection, cx) };
-        let Ok(Socket { state: State::Listener(Listener { shut, .. }), options, flows, .. }) = self.get(at) else {
+        let Ok(Socket { state: State::Listener(Listener { shut, offered, .. }), options, raw, flows, .. }) =
+            self.get(at)
+        else {
             return self.refuse(connection, cx);
         };
-        let (options, flows, shut) = (*options, flows.clone(), *shut);
+        let (options, raw, flows, shut, offered) = (*options, *raw, flows.clone(), *shut, *offered);
         let mut stream = Stream::accepted(connection, info.remote);
         (stream.is_read_shut, stream.is_write_shut) = shut;
         if stream.is_write_shut {
             let _ = cx.tcp().shutdown(connection);
         }
         let mut socket = Socket::new(State::Stream(stream), options);
-        socket.local = info.local;
+        (socket.local, socket.raw) = (info.local, raw);
+        if offered != options.of_connection() {
+            // The options were changed after the socket began to listen. A connection that is gone
+            // needs none.
+            let _ = cx.tcp().set_options(connection, &options.of_connection());
+        }
         let Ok(id) = self.insert(socket) else { return self.refuse(connection, cx) };
-        // They are the listener's, and in place: only one more needs them.
+        // The listener has these flows installed already: now one more socket needs them.
         let _ = self.need(id, flows);
         self.attach(connection, id);
         if let Ok(Socket { state: State::Listener(listener), .. }) = self.find(at) {
             listener.push(id);
         }
-        self.wake(at);
+        self.wake_for(at, Ready::IN);
     }
 
-    /// There is no socket for it: the peer is told so.
+    /// There is no socket for the connection: reset the peer.
     pub(super) fn refuse(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
         let _ = cx.tcp().abort(connection);
     }
 
     /// Ends the connection of a socket that was closed.
-    pub(super) fn end(&mut self, stream: &Stream, options: &Options, cx: &mut Cx<'_>) {
+    pub(super) fn end(&mut self, mut stream: Stream, options: &Options, cx: &mut Cx<'_>) {
         let Some(connection) = stream.connection else { return };
         if let Some(slot) = self.by_connection.get_mut(connection.slot()) {
             *slot = NONE;
         }
         let resets = stream.len() > 0 || options.linger.is_some_and(|linger| linger == Duration::ZERO);
+        if !resets && !stream.is_write_shut && stream.phase == Phase::Open {
+            stream.send_last(connection, cx);
+        }
         // Gone already is as good.
         let _ = if resets { cx.tcp().abort(connection) } else { cx.tcp().close(connection) };
+    }
+
+    /// `close` of a socket that lingers for a time (`SO_LINGER`): returns the connection for which
+    /// the caller then waits, by [`is_closing`](Self::is_closing), for that time at most; `None`
+    /// where there is nothing to wait for.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn close_lingering(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<Option<Closing>, Errno> {
+        let socket = self.find(id)?;
+        let lingers = socket.options.linger.is_some_and(|linger| linger > Duration::ZERO);
+        let connection = match &socket.state {
+            State::Stream(stream) if lingers && stream.phase == Phase::Open => stream.connection,
+            _ => None,
+        };
+        self.close(id, cx)?;
+        Ok(connection.map(Closing))
+    }
+
+    /// Whether the peer has not acknowledged yet all that was sent before `close`, its end among it
+    /// (Linux `sk_stream_wait_close`).
+    pub fn is_closing(&self, closing: Closing, cx: &mut Cx<'_>) -> bool {
+        let state = cx.tcp().info(closing.0).map(|info| info.state);
+        state.is_some_and(|state| !matches!(state, TcpState::FinWait2 | TcpState::TimeWait | TcpState::Closed))
     }
 
     /// `shutdown` of a listener.
@@ -242,7 +280,7 @@ impl Sockets {
         }
     }
 
-    /// Listens no more, and resets what was not handed over, as Linux does.
+    /// Stops listening, and resets connections that were not accepted, as Linux does.
     pub(super) fn end_listener(&mut self, mut listener: Listener, cx: &mut Cx<'_>) {
         cx.tcp().close_listener(listener.id);
         self.listeners.retain(|(other, _)| *other != listener.id);
@@ -255,6 +293,10 @@ impl Sockets {
         }
     }
 }
+
+/// A connection whose socket was closed, and whose end the caller waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closing(ConnectionId);
 
 /// Ports that an unbound listener may get (RFC 6335 6: the dynamic ones).
 const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;

@@ -1,7 +1,10 @@
 //! Bytes to and from a socket of either kind.
 
+use std::io::IoSlice;
+
 use wirepath::pipeline::Cx;
 
+use super::message::SendFlags;
 use super::{SocketId, Sockets};
 use crate::errno::Errno;
 use crate::socket::State;
@@ -12,13 +15,22 @@ impl Sockets {
     /// # Errors
     /// `EAGAIN`: no room; `EPIPE`, `ENOTCONN`, `EDESTADDRREQ`, or the pending error.
     pub fn send(&mut self, id: SocketId, bytes: &[u8], cx: &mut Cx<'_>) -> Result<usize, Errno> {
+        self.bind_if_unbound(id, cx)?;
         let socket = self.find(id)?;
-        socket.report_error()?;
+        if !matches!(socket.state, State::Datagram(_)) {
+            socket.report_error()?;
+        }
         match &mut socket.state {
             State::Listener(_) => Err(Errno::EPIPE),
+            State::Datagram(datagrams) if socket.options.cork || datagrams.pending.is_some() => {
+                self.send_parts(id, &[IoSlice::new(bytes)], None, SendFlags::default(), cx)
+            }
             State::Datagram(datagrams) => {
                 let remote = datagrams.remote.ok_or(Errno::EDESTADDRREQ)?;
                 self.send_to(id, bytes, remote, cx)
+            }
+            State::Stream(stream) if socket.options.cork || !stream.pending.is_empty() => {
+                self.send_parts(id, &[IoSlice::new(bytes)], None, SendFlags::default(), cx)
             }
             State::Stream(stream) => {
                 let connection = stream.sends_by()?;
@@ -32,7 +44,7 @@ impl Sockets {
         }
     }
 
-    /// `recv` of a stream: 0 at the end of what the peer sent.
+    /// `recv` of a stream: 0 at the end of the peer's data.
     ///
     /// # Errors
     /// `EAGAIN`: nothing has come; `ENOTCONN`, or the pending error.

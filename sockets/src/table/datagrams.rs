@@ -1,22 +1,26 @@
 //! The calls of datagram sockets alone: bind, connect, send, receive, and the groups.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::io::IoSlice;
 
 use wirepath::pipeline::Cx;
-use wirepath::proto::{ConsumerId, Group, InterfaceId, Sharing};
+use wirepath::proto::{ConsumerId, FilterMode, Group, InterfaceId, Sharing};
 use wirepath::worker::live::FlowSpec;
 
+use super::message::SendFlags;
 use super::{SocketId, Sockets, check_own};
 use crate::errno::Errno;
-use crate::socket::datagram::{DatagramInfo, Membership};
-use crate::socket::{Socket, State, UNBOUND};
+use crate::ready::Ready;
+use crate::socket::datagram::{DatagramInfo, DatagramSocket, Membership};
+use crate::socket::{Socket, State};
 use crate::steering::flows_to;
 
 impl Sockets {
     /// `sendto` of a datagram socket; an unbound one gets a free port.
     ///
     /// # Errors
-    /// As [`send`](Self::send); `EMSGSIZE`, `EACCES`, and why there is no way to `remote`.
+    /// As [`send`](Self::send); `EMSGSIZE`, `EACCES`, and the reason why there is no path to
+    /// `remote`.
     pub fn send_to(
         &mut self,
         id: SocketId,
@@ -24,11 +28,41 @@ impl Sockets {
         remote: SocketAddrV4,
         cx: &mut Cx<'_>,
     ) -> Result<usize, Errno> {
+        self.bind_if_unbound(id, cx)?;
+        match self.find(id)? {
+            Socket { state: State::Datagram(datagrams), options, .. }
+                if options.cork || datagrams.pending.is_some() =>
+            {
+                self.send_parts(id, &[IoSlice::new(bytes)], Some(remote), SendFlags::default(), cx)
+            }
+            _ => self.send_whole(id, bytes, remote, cx),
+        }
+    }
+
+    /// Any call that sends binds a datagram socket first, also one that fails then (Linux
+    /// `inet_autobind`).
+    pub(super) fn bind_if_unbound(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        match self.find(id)? {
+            Socket { state: State::Datagram(_), local, .. } if local.port() == 0 => {
+                let local = *local;
+                self.bind_datagrams(id, local, cx)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a whole datagram.
+    pub(super) fn send_whole(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        remote: SocketAddrV4,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        // The destination is looked at before the socket, as Linux does.
         let socket = self.find(id)?;
-        socket.report_error()?;
-        let State::Datagram(datagrams) = &socket.state else { return Err(Errno::EISCONN) };
-        if datagrams.is_write_shut {
-            return Err(Errno::EPIPE);
+        if !matches!(socket.state, State::Datagram(_)) {
+            return Err(Errno::EISCONN);
         }
         if remote.port() == 0 {
             return Err(Errno::EINVAL);
@@ -36,16 +70,34 @@ impl Sockets {
         if remote.ip().is_broadcast() && !socket.options.broadcast {
             return Err(Errno::EACCES);
         }
-        if socket.local == UNBOUND {
-            self.bind_datagrams(id, UNBOUND, cx)?;
+        socket.report_error()?;
+        if matches!(&socket.state, State::Datagram(datagrams) if datagrams.is_write_shut) {
+            return Err(Errno::EPIPE);
+        }
+        self.transmit(id, bytes, remote, cx)
+    }
+
+    /// Sends a datagram that may leave.
+    pub(super) fn transmit(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        remote: SocketAddrV4,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        if remote.ip().is_multicast() {
+            return self.send_to_group(id, bytes, remote, cx);
         }
         let Socket { state, local, options, .. } = self.find(id)?;
         let State::Datagram(datagrams) = state else { return Err(Errno::EISCONN) };
         datagrams.send(*local, remote, bytes, options, cx)?;
+        // The buffer is the device's now, and there is room for the next (Linux `sock_wfree`).
+        self.wake_for(id, Ready::OUT);
         Ok(bytes.len())
     }
 
-    /// `recvfrom` of a datagram socket: the bytes that were copied, and the rest of what it tells.
+    /// `recvfrom` of a datagram socket: the number of copied bytes, and the other data about the
+    /// datagram.
     ///
     /// # Errors
     /// `EAGAIN`: nothing has come; or the pending error.
@@ -55,8 +107,20 @@ impl Sockets {
         let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
         match datagrams.read(into) {
             Some(read) => Ok(read),
-            None if datagrams.is_read_shut => Ok((0, DatagramInfo::none(socket.local))),
             None => Err(Errno::EAGAIN),
+        }
+    }
+
+    /// What a read says that would wait, where nothing more is to come: 0 bytes (`SHUT_RD`), which a
+    /// read that does not wait does not say (Linux `__skb_wait_for_more_packets`); else `EAGAIN`.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn end_of_datagrams(&self, id: SocketId) -> Result<(usize, DatagramInfo), Errno> {
+        let socket = self.get(id)?;
+        match &socket.state {
+            State::Datagram(datagrams) if datagrams.is_read_shut => Ok((0, DatagramInfo::none(socket.local))),
+            _ => Err(Errno::EAGAIN),
         }
     }
 
@@ -74,7 +138,7 @@ impl Sockets {
     /// `IP_ADD_MEMBERSHIP`, and with a source `IP_ADD_SOURCE_MEMBERSHIP`.
     ///
     /// # Errors
-    /// `EADDRINUSE`: a member already; `EINVAL`: not a group.
+    /// `EADDRINUSE`: a member already; `EADDRNOTAVAIL`: for that source; `EINVAL`: not a group.
     pub fn join(
         &mut self,
         id: SocketId,
@@ -83,29 +147,11 @@ impl Sockets {
         source: Option<Ipv4Addr>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Errno> {
-        let consumer = id.consumer();
-        let socket = self.find(id)?;
-        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::ENOPROTOOPT) };
-        let membership = Membership { group, interface, source };
-        if !group.is_multicast() {
-            return Err(Errno::EINVAL);
+        let of = GroupOf { group, interface, address: Ipv4Addr::UNSPECIFIED };
+        match source {
+            Some(source) => self.change_source(id, of, source, SourceChange::Join, cx),
+            None => self.join_group(id, of, FilterMode::Exclude, cx),
         }
-        if datagrams.memberships.contains(&membership) {
-            return Err(Errno::EADDRINUSE);
-        }
-        datagrams.memberships.push(membership);
-        if socket.local == UNBOUND {
-            return Ok(());
-        }
-        let port = socket.local.port();
-        let joined =
-            join_port(consumer, membership, port, cx).and_then(|()| self.need(id, vec![flow_of(membership, port)]));
-        if joined.is_err()
-            && let Ok(Socket { state: State::Datagram(datagrams), .. }) = self.find(id)
-        {
-            datagrams.memberships.retain(|other| *other != membership);
-        }
-        joined
     }
 
     /// `IP_DROP_MEMBERSHIP`, and with a source `IP_DROP_SOURCE_MEMBERSHIP`.
@@ -120,37 +166,165 @@ impl Sockets {
         source: Option<Ipv4Addr>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Errno> {
-        let consumer = id.consumer();
+        let of = GroupOf { group, interface, address: Ipv4Addr::UNSPECIFIED };
+        match source {
+            Some(source) => self.change_source(id, of, source, SourceChange::Leave, cx),
+            None => self.leave_group(id, of, cx),
+        }
+    }
+
+    /// Linux `__ip_mc_join_group`.
+    pub(crate) fn join_group(
+        &mut self,
+        id: SocketId,
+        of: GroupOf,
+        mode: FilterMode,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Errno> {
+        let GroupOf { group, interface, address } = of;
+        let datagrams = self.datagrams_of(id)?;
+        if !group.is_multicast() {
+            return Err(Errno::EINVAL);
+        }
+        if datagrams.memberships.iter().any(|other| other.is_of(&of)) {
+            return Err(Errno::EADDRINUSE);
+        }
+        let sources = Vec::new();
+        datagrams.memberships.push(Membership { group, interface, address, mode, sources, is_fixed: false });
+        let place = datagrams.memberships.len() - 1;
+        self.members += 1;
+        self.settle_group(id, place, None, cx).inspect_err(|_| {
+            if let Ok(datagrams) = self.datagrams_of(id) {
+                datagrams.memberships.remove(place);
+                self.members -= 1;
+            }
+        })
+    }
+
+    /// Linux `ip_mc_leave_group`.
+    pub(crate) fn leave_group(&mut self, id: SocketId, of: GroupOf, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let datagrams = self.datagrams_of(id)?;
+        let named = |other: &&Membership| of.address.is_unspecified() || other.address == of.address;
+        let found = datagrams.memberships.iter().position(|other| other.is_of(&of) && named(&other));
+        let place = found.ok_or(Errno::EADDRNOTAVAIL)?;
+        let left = datagrams.memberships.remove(place);
+        self.leave_port(id, &left, cx)
+    }
+
+    /// Linux `ip_mc_source`.
+    pub(crate) fn change_source(
+        &mut self,
+        id: SocketId,
+        of: GroupOf,
+        source: Ipv4Addr,
+        change: SourceChange,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Errno> {
+        if !of.group.is_multicast() {
+            return Err(Errno::EINVAL);
+        }
+        if change == SourceChange::Join {
+            match self.join_group(id, of, FilterMode::Include, cx) {
+                Ok(()) | Err(Errno::EADDRINUSE) => (),
+                error => return error,
+            }
+        }
+        let datagrams = self.datagrams_of(id)?;
+        let place = datagrams.memberships.iter().position(|other| other.is_of(&of)).ok_or(Errno::EINVAL)?;
+        let before = datagrams.memberships[place].clone();
+        let membership = &mut datagrams.memberships[place];
+        if membership.is_fixed && membership.mode != change.mode() {
+            return Err(Errno::EINVAL);
+        }
+        membership.mode = change.mode();
+        let found = membership.sources.iter().position(|other| *other == source);
+        match (change.adds(), found) {
+            (true, Some(_)) | (false, None) => return Err(Errno::EADDRNOTAVAIL),
+            (false, Some(_)) if membership.mode == FilterMode::Include && membership.sources.len() == 1 => {
+                let left = datagrams.memberships.remove(place);
+                return self.leave_port(id, &left, cx);
+            }
+            (false, Some(found)) => _ = membership.sources.remove(found),
+            (true, None) if membership.sources.len() >= SOURCES_MAX => return Err(Errno::ENOBUFS),
+            (true, None) => membership.sources.push(source),
+        }
+        membership.is_fixed = true;
+        self.settle_group(id, place, Some(&before), cx).inspect_err(|_| {
+            if let Ok(datagrams) = self.datagrams_of(id) {
+                datagrams.memberships[place] = before.clone();
+            }
+        })
+    }
+
+    /// Brings the port's rules and the worker's demultiplexer in line with a membership, where its
+    /// socket is bound.
+    fn settle_group(
+        &mut self,
+        id: SocketId,
+        place: usize,
+        before: Option<&Membership>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Errno> {
         let socket = self.find(id)?;
-        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::ENOPROTOOPT) };
-        let membership = Membership { group, interface, source };
-        let place = datagrams.memberships.iter().position(|other| *other == membership).ok_or(Errno::EADDRNOTAVAIL)?;
-        datagrams.memberships.remove(place);
-        if socket.local == UNBOUND {
+        let State::Datagram(datagrams) = &socket.state else { return Err(Errno::ENOPROTOOPT) };
+        let (local, membership) = (socket.local, datagrams.memberships[place].clone());
+        if local.port() == 0 || !membership.reaches(local) || membership.wants_nothing() {
             return Ok(());
         }
-        let port = socket.local.port();
-        let flow = flow_of(membership, port);
+        join_port(id.consumer(), &membership, local.port(), cx)?;
+        let flow = flow_of(&membership, local.port());
+        let old = before.filter(|before| !before.wants_nothing()).map(|before| flow_of(before, local.port()));
+        if old.as_ref() == Some(&flow) {
+            self.settle_shared(local.port(), cx);
+            return Ok(());
+        }
+        self.need(id, vec![flow])?;
+        if let Some(old) = old {
+            self.need_no_more(id, old);
+        }
+        self.settle_shared(local.port(), cx);
+        Ok(())
+    }
+
+    /// Removes the rules and bindings of a membership.
+    fn leave_port(&mut self, id: SocketId, left: &Membership, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        self.members -= 1;
+        let local = self.find(id)?.local;
+        if local.port() == 0 || !left.reaches(local) || left.wants_nothing() {
+            return Ok(());
+        }
+        self.need_no_more(id, flow_of(left, local.port()));
+        let group = Group { group: left.group, port: local.port(), interface: left.interface };
+        // Gone already is as good.
+        let _ = cx.sockets.leave(id.consumer(), group);
+        self.settle_shared(local.port(), cx);
+        Ok(())
+    }
+
+    fn need_no_more(&mut self, id: SocketId, flow: FlowSpec) {
+        let Ok(socket) = self.find(id) else { return };
         if let Some(place) = socket.flows.iter().position(|held| *held == flow) {
             socket.flows.remove(place);
             self.flows.release(&[flow]);
         }
-        let group = Group { group, port, interface };
-        match source {
-            Some(source) => cx.sockets.leave_source(consumer, group, source)?,
-            None => cx.sockets.leave(consumer, group)?,
-        }
-        Ok(())
     }
 
-    /// Binds a unicast address for datagrams. A group is not bound: it is enough to join it with
-    /// its port, and datagrams to other destinations then do not reach the socket. Where any of it
-    /// fails the socket is unbound.
+    fn datagrams_of(&mut self, id: SocketId) -> Result<&mut DatagramSocket, Errno> {
+        match &mut self.find(id)?.state {
+            State::Datagram(datagrams) => Ok(datagrams),
+            State::Stream(_) | State::Listener(_) => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Binds a unicast address for datagrams. A group is not bound: joining it with its port is
+    /// enough, and keeps datagrams to other destinations from the socket. Where any step fails, the
+    /// socket is unbound.
     pub(super) fn bind_datagrams(&mut self, id: SocketId, local: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let was = self.find(id)?.local;
         self.try_bind_datagrams(id, local, cx).inspect_err(|_| {
             cx.sockets.close(id.consumer());
             if let Ok(socket) = self.find(id) {
-                socket.local = UNBOUND;
+                socket.local = was;
             }
         })
     }
@@ -173,12 +347,38 @@ impl Sockets {
             let local = cx.sockets.bind(consumer, local, sharing)?;
             (local, flows_to(local, cx.host, FlowSpec::udp))
         };
-        for membership in &datagrams.memberships {
-            join_port(consumer, *membership, local.port(), cx)?;
-            flows.push(flow_of(*membership, local.port()));
+        for membership in datagrams.memberships.iter().filter(|group| group.reaches(local) && !group.wants_nothing()) {
+            join_port(consumer, membership, local.port(), cx)?;
+            flows.push(flow_of(membership, local.port()));
         }
         socket.local = local;
-        self.need(id, flows)
+        self.need(id, flows)?;
+        if self.members > 0 {
+            self.settle_shared(local.port(), cx);
+        }
+        Ok(())
+    }
+
+    /// `connect` to `AF_UNSPEC`: a datagram socket then has no peer, and the address that `connect`
+    /// or a send bound for it is free again (Linux `__udp_disconnect`).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: a stream.
+    pub fn dissolve(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let socket = self.find(id)?;
+        let bound = socket.bound;
+        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
+        datagrams.remote = None;
+        datagrams.forget_flows();
+        if bound.port() == 0 && socket.local.port() != 0 {
+            let (flows, port) = (core::mem::take(&mut socket.flows), socket.local.port());
+            datagrams.shared.clear();
+            socket.local = bound;
+            cx.sockets.close(id.consumer());
+            self.flows.release(&flows);
+            self.settle_shared(port, cx);
+        }
+        Ok(())
     }
 
     pub(super) fn connect_datagrams(
@@ -187,9 +387,7 @@ impl Sockets {
         remote: SocketAddrV4,
         cx: &mut Cx<'_>,
     ) -> Result<(), Errno> {
-        if self.find(id)?.local == UNBOUND {
-            self.bind_datagrams(id, UNBOUND, cx)?;
-        }
+        self.bind_if_unbound(id, cx)?;
         let socket = self.find(id)?;
         let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
         // Made now, so that `getsockname` names the address of the route.
@@ -200,20 +398,71 @@ impl Sockets {
     }
 }
 
-/// Datagrams to a group, from its one source where there is one.
-fn flow_of(membership: Membership, port: u16) -> FlowSpec {
-    let flow = FlowSpec::udp(membership.group, port);
-    match membership.source {
-        Some(source) => flow.from(&[source]),
-        None => flow,
+/// Sources of a membership, as many as Linux's `igmp_max_msf` allows.
+const SOURCES_MAX: usize = 10;
+
+/// The group and the interface that an option names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupOf {
+    pub(crate) group: Ipv4Addr,
+    pub(crate) interface: InterfaceId,
+    /// The interface's address, where it was named by that.
+    pub(crate) address: Ipv4Addr,
+}
+
+/// The change of a group's source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SourceChange {
+    /// `IP_ADD_SOURCE_MEMBERSHIP`
+    Join,
+    /// `IP_DROP_SOURCE_MEMBERSHIP`
+    Leave,
+    /// `IP_BLOCK_SOURCE`
+    Block,
+    /// `IP_UNBLOCK_SOURCE`
+    Unblock,
+}
+
+impl SourceChange {
+    fn mode(self) -> FilterMode {
+        match self {
+            Self::Join | Self::Leave => FilterMode::Include,
+            Self::Block | Self::Unblock => FilterMode::Exclude,
+        }
+    }
+
+    fn adds(self) -> bool {
+        matches!(self, Self::Join | Self::Block)
     }
 }
 
-fn join_port(consumer: ConsumerId, membership: Membership, port: u16, cx: &mut Cx<'_>) -> Result<(), Errno> {
-    let group = Group { group: membership.group, port, interface: membership.interface };
-    match membership.source {
-        Some(source) => cx.sockets.join_source(consumer, group, source)?,
-        None => cx.sockets.join(consumer, group)?,
+impl Membership {
+    fn is_of(&self, of: &GroupOf) -> bool {
+        (self.group, self.interface) == (of.group, of.interface)
     }
+
+    /// Whether datagrams to the group reach a socket that is bound so.
+    fn reaches(&self, local: SocketAddrV4) -> bool {
+        local.ip().is_unspecified() || *local.ip() == self.group
+    }
+
+    /// It was joined for sources, and none is named yet.
+    pub(super) fn wants_nothing(&self) -> bool {
+        self.mode == FilterMode::Include && self.sources.is_empty()
+    }
+}
+
+/// Datagrams to a group, from its only sources where it has some.
+fn flow_of(membership: &Membership, port: u16) -> FlowSpec {
+    let flow = FlowSpec::udp(membership.group, port);
+    match membership.mode {
+        FilterMode::Include => flow.from(&membership.sources),
+        FilterMode::Exclude => flow,
+    }
+}
+
+fn join_port(consumer: ConsumerId, membership: &Membership, port: u16, cx: &mut Cx<'_>) -> Result<(), Errno> {
+    let group = Group { group: membership.group, port, interface: membership.interface };
+    cx.sockets.set_filter(consumer, group, membership.mode, &membership.sources)?;
     Ok(())
 }

@@ -1,26 +1,32 @@
-//! All sockets of a worker, as its app: what arrives for a connection or a consumer goes to its
-//! socket, and each call of a socket is one method. No method waits: where a call would,
-//! it returns `EAGAIN`, and [`Stack`](crate::Stack) waits.
+//! All sockets of a worker, as its app. Data for a connection or a consumer goes to its socket, and
+//! each call of a socket is one method. No method waits: where the call would wait, the method
+//! returns `EAGAIN`, and [`Stack`](crate::Stack) waits.
 //!
 //! ```text
 //!   arrivals      what the worker received, to its socket
 //!   connections   connect, listen, accept, shutdown
 //!   datagrams     bind, connect and groups of datagram sockets
+//!   groups        groups of other sockets, and this host's own datagrams to them
+//!   message       bytes in several parts, with flags; what waits for more
 //!   data          bytes to and from either kind
 //!   sets          epoll
 //! ```
 
 mod arrivals;
-mod connections;
+pub(crate) mod connections;
 mod data;
-mod datagrams;
+pub(crate) mod datagrams;
+mod groups;
+pub(crate) mod message;
 mod sets;
 
 use core::net::SocketAddrV4;
+use std::collections::VecDeque;
 
 use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::ListenerId;
 use wirepath::proto::ConsumerId;
+use wirepath::time::Instant;
 use wirepath::worker::live::FlowSpec;
 
 use crate::epoll::{Epoll, Watch};
@@ -30,6 +36,7 @@ use crate::ready::Ready;
 use crate::socket::datagram::DatagramSocket;
 use crate::socket::stream::{Phase, Stream};
 use crate::socket::{Socket, State, UNBOUND};
+use crate::sockopt::System;
 use crate::steering::{Flows, Steering};
 
 /// No socket.
@@ -66,16 +73,25 @@ pub struct Sockets {
     by_connection: Vec<u32>,
     listeners: Vec<(ListenerId, SocketId)>,
     sets: Vec<Option<Epoll>>,
+    /// Sets in which an item has become ready since the last query.
+    woken: Vec<usize>,
     flows: Flows,
+    /// Memberships of all sockets.
+    members: usize,
+    /// Streams whose bytes wait for more, the oldest first.
+    corked: VecDeque<(Instant, SocketId)>,
+    /// System settings that options by number depend on and that the worker does not know.
+    pub(crate) system: System,
 }
 
 impl Sockets {
-    /// Room for so many sockets, accepted ones included, on a port whose frames are all ours.
+    /// Room for `sockets_max` sockets, accepted ones included, on a port whose frames are all ours.
     pub fn new(sockets_max: usize) -> Self {
         Self::steered(sockets_max, ())
     }
 
-    /// The same on a port that gives the worker what its sockets name.
+    /// As [`new`](Self::new), for a port that steers to the worker only the flows that its sockets
+    /// name.
     pub fn steered(sockets_max: usize, steering: impl Steering + 'static) -> Self {
         Self {
             slots: vec![Slot { generation: 0, socket: None }],
@@ -84,8 +100,18 @@ impl Sockets {
             by_connection: Vec::new(),
             listeners: Vec::new(),
             sets: Vec::new(),
+            woken: Vec::new(),
             flows: Flows::new(Box::new(steering)),
+            members: 0,
+            corked: VecDeque::new(),
+            system: System::default(),
         }
+    }
+
+    /// The kernel's settings that options by number follow: by default those of a fresh kernel, and
+    /// an unnamed interface.
+    pub fn follow_system(&mut self, system: System) {
+        self.system = system;
     }
 
     /// Sockets that are open.
@@ -116,11 +142,20 @@ impl Sockets {
     /// `EADDRINUSE`, `EADDRNOTAVAIL`; `EINVAL`: bound already.
     pub fn bind(&mut self, id: SocketId, local: SocketAddrV4, cx: &mut Cx<'_>) -> Result<(), Errno> {
         let socket = self.find(id)?;
-        if socket.local != UNBOUND {
+        let is_bound = match &socket.state {
+            // One that was dissolved may be bound again.
+            State::Datagram(_) => socket.local.port() != 0,
+            State::Stream(_) | State::Listener(_) => socket.local != UNBOUND,
+        };
+        if is_bound {
             return Err(Errno::EINVAL);
         }
         match &socket.state {
-            State::Datagram(_) => self.bind_datagrams(id, local, cx),
+            State::Datagram(_) => {
+                self.bind_datagrams(id, local, cx)?;
+                self.find(id)?.bound = local;
+                Ok(())
+            }
             // The machine finds out at `listen` or `connect` whether the port is free.
             State::Stream(_) => {
                 check_own(local, cx)?;
@@ -131,8 +166,8 @@ impl Sockets {
         }
     }
 
-    /// `close` of the last descriptor. What was sent still leaves; a connection with bytes that
-    /// nobody has read is reset, as Linux does (RFC 2525 2.17), so that the peer learns of it.
+    /// `close` of the last descriptor. Data that was sent still leaves. A connection with unread
+    /// bytes is reset, as on Linux (RFC 2525 2.17), so that the peer learns of it.
     ///
     /// # Errors
     /// `EBADF`.
@@ -148,12 +183,16 @@ impl Sockets {
             }
         }
         match socket.state {
-            State::Datagram(_) => {
+            State::Datagram(datagrams) => {
                 cx.sockets.close(id.consumer());
                 self.flows.release(&socket.flows);
+                self.members -= datagrams.memberships.len();
+                if !datagrams.memberships.is_empty() {
+                    self.settle_shared(socket.local.port(), cx);
+                }
             }
             State::Stream(stream) => {
-                self.end(&stream, &socket.options, cx);
+                self.end(stream, &socket.options, cx);
                 self.flows.release_later(socket.flows, cx.now);
             }
             State::Listener(listener) => {
@@ -191,6 +230,16 @@ impl Sockets {
         }
     }
 
+    /// Puts an error back that a call was given and did not report, as it had bytes to report first: the
+    /// next call reports it.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn restore_error(&mut self, id: SocketId, error: Errno) -> Result<(), Errno> {
+        self.find(id)?.error.get_or_insert(error);
+        Ok(())
+    }
+
     /// `SO_ERROR`: the pending error, once.
     ///
     /// # Errors
@@ -199,7 +248,7 @@ impl Sockets {
         Ok(self.find(id)?.error.take())
     }
 
-    /// What `poll` reports of it.
+    /// The readiness that `poll` reports.
     ///
     /// # Errors
     /// `EBADF`.
@@ -228,7 +277,11 @@ impl Sockets {
             State::Datagram(datagrams) => datagrams.forget_flows(),
             State::Stream(_) | State::Listener(_) => (),
         }
-        socket.options = *options;
+        let takes_all = core::mem::replace(&mut socket.options, *options).multicast_all;
+        if takes_all != options.multicast_all {
+            let port = socket.local.port();
+            self.settle_shared(port, cx);
+        }
         Ok(())
     }
 
@@ -245,7 +298,7 @@ impl Sockets {
         Ok(SocketId { slot, generation: place.generation })
     }
 
-    fn find(&mut self, id: SocketId) -> Result<&mut Socket, Errno> {
+    pub(crate) fn find(&mut self, id: SocketId) -> Result<&mut Socket, Errno> {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
         slot.and_then(|slot| slot.socket.as_mut()).ok_or(Errno::EBADF)
     }
@@ -255,24 +308,42 @@ impl Sockets {
     }
 
     /// Tells the sets of a socket that it has moved.
-    fn wake(&mut self, id: SocketId) {
-        let socket = self.slots.get(id.slot as usize).and_then(|slot| slot.socket.as_ref());
-        for Watch { set, item } in socket.map_or(&[][..], |socket| &socket.watches) {
-            if let Some(Some(set)) = self.sets.get_mut(*set) {
-                set.list(*item);
+    pub(crate) fn wake(&mut self, id: SocketId) {
+        self.wake_for(id, Ready::ALL);
+    }
+
+    /// The same where only that has moved: an item that does not ask for it is not looked at, so that
+    /// an edge of one kind reports nothing of another.
+    pub(crate) fn wake_for(&mut self, id: SocketId, moved: Ready) {
+        let mut is_awake = false;
+        for idx in 0.. {
+            // Read again each time, because the list belongs to this table.
+            let Some(watch) = socket_of(&self.slots, id).and_then(|socket| socket.watches.get(idx)).copied() else {
+                return;
+            };
+            let Some(Some(set)) = self.sets.get(watch.set) else { continue };
+            if !set.asks_for(watch.item, moved) {
+                continue;
             }
+            if set.is_exclusive(watch.item) {
+                if is_awake {
+                    continue;
+                }
+                is_awake = set.sleepers > 0;
+            }
+            self.list(watch);
         }
     }
 
-    /// Has the port give a socket's flows to the worker.
+    /// Makes the port steer a socket's flows to the worker.
     fn need(&mut self, id: SocketId, flows: Vec<FlowSpec>) -> Result<(), Errno> {
         self.flows.hold(&flows)?;
         self.find(id)?.flows.extend(flows);
         Ok(())
     }
 
-    /// The socket is as `bind` left it, and what it was is the caller's to end (Linux
-    /// `tcp_disconnect`).
+    /// Puts the socket back into the state after `bind`, and returns its connection, which the
+    /// caller ends (Linux `tcp_disconnect`).
     fn disconnect(&mut self, id: SocketId) -> Option<State> {
         let socket = self.find(id).ok()?;
         let flows = core::mem::take(&mut socket.flows);
@@ -284,6 +355,11 @@ impl Sockets {
 }
 
 impl SocketId {
+    /// `SO_COOKIE`: no other socket of this table has it, also after this one is closed.
+    pub(crate) fn cookie(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
     /// By which the worker's machines name the socket.
     fn consumer(self) -> ConsumerId {
         ConsumerId(self.slot)

@@ -43,6 +43,7 @@ impl Sockets {
         self.find(id)?;
         let item = self.set(set)?.add(id, fd, interest)?;
         self.find(id)?.watches.push(Watch { set, item });
+        self.list(Watch { set, item });
         Ok(())
     }
 
@@ -51,7 +52,9 @@ impl Sockets {
     /// # Errors
     /// `EBADF`, `ENOENT`.
     pub fn epoll_modify(&mut self, set: usize, id: SocketId, fd: i32, interest: Interest) -> Result<(), Errno> {
-        self.set(set)?.modify(id, fd, interest)
+        let item = self.set(set)?.modify(id, fd, interest)?;
+        self.list(Watch { set, item });
+        Ok(())
     }
 
     /// `EPOLL_CTL_DEL`.
@@ -75,6 +78,49 @@ impl Sockets {
             return Ok(0);
         }
         Ok(set.wait(events, |id| socket_of(slots, id).map_or(Ready::NONE, Socket::ready)))
+    }
+
+    /// Whether [`epoll_wait`](Self::epoll_wait) would fill in anything; no event is taken. Called
+    /// before a sleep, and for `poll` of a set.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn epoll_ready(&mut self, set: usize) -> Result<bool, Errno> {
+        let slots = &self.slots;
+        let set = self.sets.get_mut(set).and_then(Option::as_mut).ok_or(Errno::EBADF)?;
+        Ok(set.has_listed() && set.is_ready(|id| socket_of(slots, id).map_or(Ready::NONE, Socket::ready)))
+    }
+
+    /// A thread is about to sleep until the set has an event (`true`), or has woken (`false`). Of
+    /// several exclusive sets, one on which a thread sleeps is woken.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn epoll_sleeps(&mut self, set: usize, sleeps: bool) -> Result<(), Errno> {
+        let set = self.set(set)?;
+        set.sleepers = if sleeps { set.sleepers + 1 } else { set.sleepers.saturating_sub(1) };
+        Ok(())
+    }
+
+    /// Calls `wakes` for each set in which an item has become ready since the last call: callers
+    /// that sleep on the set, or watch the set itself, must be woken.
+    pub fn take_woken(&mut self, mut wakes: impl FnMut(usize)) {
+        while let Some(number) = self.woken.pop() {
+            if let Some(Some(set)) = self.sets.get_mut(number)
+                && core::mem::take(&mut set.is_woken)
+            {
+                wakes(number);
+            }
+        }
+    }
+
+    /// An item of a set is to be looked at.
+    pub(super) fn list(&mut self, watch: Watch) {
+        let Some(Some(set)) = self.sets.get_mut(watch.set) else { return };
+        set.list(watch.item);
+        if !core::mem::replace(&mut set.is_woken, true) {
+            self.woken.push(watch.set);
+        }
     }
 
     pub(super) fn set(&mut self, set: usize) -> Result<&mut Epoll, Errno> {

@@ -44,7 +44,7 @@ pub(crate) fn wire() -> Wire {
     steered_wire(())
 }
 
-/// The same, where the right host's port gives the worker what its sockets name.
+/// As `wire`, where the right host's port steers only the flows that its sockets name.
 #[allow(dead_code, reason = "only the tests of steering name one")]
 pub(crate) fn steered_wire(steering: impl Steering + 'static) -> Wire {
     let clock = SharedClock::default();

@@ -1,10 +1,10 @@
 //! Counts allocations. A binary that wants it installs [`Counting`] as its global allocator.
 //!
 //! Invariants:
-//! 1. Every call goes to the system's allocator with its arguments unchanged, so what holds for
-//!    that one holds here.
-//! 2. A thread's counter is a thread-local without a destructor or lazy start, and the one of all
-//!    is a static, so counting never allocates.
+//! 1. Every call goes to the system's allocator with its arguments unchanged, so its guarantees
+//!    hold here too.
+//! 2. A thread's counter is a thread-local without a destructor or lazy start, and the counter of
+//!    all threads is a static, so counting never allocates.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -38,8 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Allocations of this thread so far: fresh blocks, zeroed ones and grown ones. Zero where
-/// [`Counting`] is not installed. What other threads do, a test's harness for one, does not
-/// disturb.
+/// [`Counting`] is not installed. Other threads, such as a test's harness, do not affect it.
 pub fn count() -> u64 {
     COUNT.get()
 }

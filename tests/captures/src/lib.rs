@@ -1,8 +1,8 @@
 //! Where tests find captures of real exchanges. The files belong to others, so they are not part of
-//! the repository; docs/captures.md says what they are.
+//! the repository; docs/captures.md describes them.
 //!
-//! A package of its own, because the tests of every library want it and none of them wants what
-//! else tests share.
+//! A package of its own, because the tests of every library need it, but not the other code that
+//! tests share.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::env;

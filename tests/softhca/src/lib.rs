@@ -1,14 +1,13 @@
-//! A ConnectX made of software: what an mlx5 NIC does with rings and doorbells, done by a library,
-//! under *unmodified* rdma-core. It lets a driver for that NIC be tried where there is none, and
-//! shares no layout code with the one that wirepath brings: two readings of the same facts have to
-//! agree.
+//! A ConnectX made of software: a library that does the work of an mlx5 NIC on rings and doorbells,
+//! under *unmodified* rdma-core. With it a driver for that NIC can be tested without one. It shares
+//! no layout code with wirepath's driver, so two readings of the same facts have to agree.
 //!
 //! From the inside out:
 //!
-//! - [`hca`]: the model. No thread, no system call, no clock: [`hca::Hca::step`] over what is
-//!   handed to it.
-//! - [`uverbs`]: the kernel's ABI in front of it, as libibverbs speaks it: `write` and `ioctl`.
-//! - [`settings`]: what the program tells the library, by environment.
+//! - [`hca`]: the model. It has no thread, no system call and no clock: [`hca::Hca::step`] works on
+//!   its arguments.
+//! - [`uverbs`]: the kernel's ABI in front of it, as libibverbs uses it: `write` and `ioctl`.
+//! - [`settings`]: the program's settings for the library, in environment variables.
 //! - [`wire`]: where frames go and come from: another model, a packet socket, a TAP, a capture.
 //!
 //! [`testing`] starts programs, and tests themselves, on such a NIC.

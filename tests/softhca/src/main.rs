@@ -1,8 +1,7 @@
 //! `softhca`: starts any command where a ConnectX seems to be.
 //!
-//! Exit codes: the command's own (128 and the signal's number where one ended it); 125 where it
-//! could not be started for a reason of ours, 126 and 127 as shells use them; 2 (by clap) for
-//! usage.
+//! Exit codes: that of the command (128 plus the signal's number where a signal ended it); 125
+//! where we could not start it, 126 and 127 as shells use them; 2 (by clap) for usage.
 
 mod run;
 

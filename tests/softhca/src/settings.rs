@@ -1,6 +1,6 @@
-//! What `softhca run` tells the preload library: by environment variables, because that is what
-//! reaches every process that the command starts. Each type has a text form: `Display` emits it,
-//! `FromStr` parses it.
+//! The settings that `softhca run` passes to the preload library, in environment variables, because
+//! these reach every process that the command starts. Each type has a text form: `Display` emits
+//! it, `FromStr` parses it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ pub const DEVICES: &str = "SOFTHCA_DEVICES";
 pub const ABI: &str = "SOFTHCA_ABI";
 /// `thread` or `manual`.
 pub const ENGINE: &str = "SOFTHCA_ENGINE";
-/// Set where commands that the kernel's side refuses are told.
+/// Set where refused commands are to be printed.
 pub const VERBOSE: &str = "SOFTHCA_VERBOSE";
-/// A directory in which each process leaves what it counted.
+/// A directory into which each process writes its counters.
 pub const COUNTERS: &str = "SOFTHCA_COUNTERS";
 
 /// Everything.
@@ -29,7 +29,7 @@ pub struct Settings {
     pub protocol: Protocol,
     /// Who calls the model's `step`.
     pub engine: Engine,
-    /// Tell of commands that are refused.
+    /// Print refused commands.
     pub verbose: bool,
     /// Where counters are left.
     pub counters: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub enum Engine {
 /// One NIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSettings {
-    /// What it is like.
+    /// The NIC's features and tolerance.
     pub config: Config,
     /// Its cable.
     pub wire: WireSettings,
@@ -62,14 +62,14 @@ pub struct DeviceSettings {
 pub enum WireSettings {
     /// `pair`: to the next device that has one, in the same process.
     Pair,
-    /// `loop`: what is sent comes back.
+    /// `loop`: sent frames come back.
     #[default]
     Loop,
     /// The name of an interface: a packet socket on it.
     Packet(String),
     /// `tap:NAME`: the kernel is at the other end, on an interface of that name.
     Tap(String),
-    /// `pcap:IN,OUT`: what arrives is read from one file, what is sent is written to the other.
+    /// `pcap:IN,OUT`: arriving frames are read from one file, sent frames are written to the other.
     /// Either may be empty.
     Pcap {
         /// Replayed once a flow rule is there, and a ring that is ready with something posted.
@@ -97,7 +97,7 @@ impl Settings {
         variables.into_iter().chain(verbose).chain(counters).collect()
     }
 
-    /// Reads them back: `variable` says what a name is set to.
+    /// Reads the settings back: `variable` returns the value of a name.
     ///
     /// # Errors
     /// Which variable makes no sense.
@@ -250,7 +250,8 @@ impl FromStr for Mac {
     }
 }
 
-/// How hostile a NIC is: the seed, then what differs from the usual, as `7,loss=20,link=0`.
+/// The hostility of a NIC: the seed, then the values that differ from the defaults, as in
+/// `7,loss=20,link=0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostileSettings(pub Hostility);
 

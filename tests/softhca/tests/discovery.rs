@@ -1,11 +1,11 @@
-//! Programs that nobody here wrote list the devices, and `softhca run` gives back what they said.
+//! Programs that are not ours list the devices, and `softhca run` passes on their output.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::process::{Command, Output};
 
 use softhca::testing;
 
-/// Runs a program on software ConnectXs; `None`, and says so, where it cannot be.
+/// Runs a program on software ConnectXs; `None`, with a notice, where that is not possible.
 fn run(test: &str, options: &[&str], program: &[&str]) -> Option<Output> {
     let started = testing::command(options).map(|mut command| command.args(program).output().unwrap());
     match started {

@@ -1,5 +1,5 @@
-//! What a received frame costs the model: no allocation, and little enough time that a million a
-//! second pass.
+//! The cost of a received frame in the model: no allocation, and so little time that a million
+//! frames a second pass.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use softhca::hca::testing::{ManualClock, PlainMemory};
@@ -29,7 +29,7 @@ const STRIDING: Striding = Striding { stride_len_log: 6, strides_log: 3, shift_t
 const GROUPS: u16 = 1000;
 const BURST: u32 = 32;
 
-/// A wire on which the same frame comes again and again, to one group after the other.
+/// A wire on which the same frame arrives repeatedly, for one group after the other.
 struct Feed {
     frame: Vec<u8>,
     left: u32,

@@ -1,5 +1,5 @@
-//! A C program for ordinary verbs finds in the software ConnectX what it would find in one of
-//! silicon: `verbs/verbs.c` says which facts it tries.
+//! A C program for ordinary verbs finds the same behavior in the software ConnectX as in hardware:
+//! `verbs/verbs.c` lists the facts that it tests.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `softhca --version` says which commit runs; how, tests/tests/version.rs shows.
+//! `softhca --version` says which commit runs; how, tests/tests/repository/version.rs shows.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::process::Command;

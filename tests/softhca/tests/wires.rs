@@ -1,5 +1,5 @@
-//! Cables that are the kernel's interfaces, against the kernel itself: each test in a network
-//! namespace of its own, which it gets by starting itself anew under unshare(1).
+//! Cables that are the kernel's interfaces, tested against the kernel. Each test runs in a new
+//! network namespace: it starts itself again under unshare(1).
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::net::UdpSocket;

@@ -1,7 +1,7 @@
-//! Mutations of the corpus for some time, where no fuzzer is at hand:
-//! `cargo run -p wirepath-tests --bin fuzz_loop TARGET SECONDS [FIRST_SEED]`. Says how many inputs
-//! ran, and writes each one that failed, ten at most, to the temporary directory. The same seed
-//! makes the same inputs of the same corpus.
+//! Runs mutations of the corpus for some time, where no fuzzer is installed: `cargo run -p
+//! wirepath-tests --bin fuzz_loop TARGET SECONDS [FIRST_SEED]`. Prints the number of inputs, and
+//! writes each input that failed, ten at most, to the temporary directory. The same seed makes the
+//! same inputs from the same corpus.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Writes the seeds of every fuzz target into its corpus:
-//! `cargo run -p wirepath-tests --bin fuzz_seeds`. What is there already stays; a fuzzer's finds
-//! live beside the seeds.
+//! `cargo run -p wirepath-tests --bin fuzz_seeds`. Existing files stay; a fuzzer's finds are beside
+//! the seeds.
 
 use std::fs;
 

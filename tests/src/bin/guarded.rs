@@ -1,9 +1,9 @@
 //! A process to be guarded: opens connections to a kernel by hand, over a packet socket, keeps a
-//! roster of them, and then does what it is told on standard input.
+//! roster of them, and then executes commands from standard input.
 //!
 //! `guarded NAMESPACE COUNT VLAN SKEW WHO`: COUNT connections to [`THEIRS`] port 5000, in VLAN
-//! unless it is 0; the roster's SND.NXT is SKEW off what the peer has got; where WHO is `spawn` it
-//! starts a guardian for itself.
+//! unless it is 0; the roster's SND.NXT differs by SKEW from the data that the peer has received;
+//! if WHO is `spawn`, the process starts a guardian for itself.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::BufRead;
@@ -24,7 +24,7 @@ use wirepath_tests::netns;
 use wirepath_tests::packet::PacketSocket;
 use zerocopy::FromBytes;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() {
     guard::serve_if_spawned();
@@ -62,7 +62,7 @@ fn outlive(roster: Roster) {
         panic!("as the test wants it");
     });
     assert!(worker.join().is_err());
-    std::thread::sleep(PATIENCE);
+    std::thread::sleep(TIMEOUT);
 }
 
 /// /sys shows the interfaces of the namespace that it was mounted in; `ip` asks.
@@ -79,7 +79,7 @@ fn connect(socket: &PacketSocket, port: u16, vlan: u16) -> OpenConnection {
     let mut connection = OpenConnection { flow, link: link(vlan), snd_nxt: iss, rcv_nxt: 0 };
     socket.send(&frame(&connection, TcpFlags::SYN)).unwrap();
     let header = loop {
-        let received = socket.receive(PATIENCE).unwrap();
+        let received = socket.receive(TIMEOUT).unwrap();
         let Some(header) = segment_for(&received.frame, flow) else { continue };
         break header;
     };

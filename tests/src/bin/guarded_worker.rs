@@ -1,5 +1,5 @@
-//! A worker to be guarded: our TCP over AF_XDP, connected to a kernel, until it is killed or told
-//! on standard input how to end.
+//! A worker to be guarded: our TCP over AF_XDP, connected to a kernel, until it is killed, or a
+//! command on standard input says how to end.
 //!
 //! `guarded_worker NAMESPACE COUNT BYTES`: COUNT connections to [`THEIRS`] port 5000, over each of
 //! which it sends BYTES; then it says `open` and turns on.
@@ -65,7 +65,7 @@ fn main() {
         }
     }
     drop(tell);
-    // What the worker's panic was has been said.
+    // The worker's panic has been printed.
     let _ = worker.join();
     std::thread::sleep(std::time::Duration::from_secs(10));
 }

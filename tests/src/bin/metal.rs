@@ -1,6 +1,6 @@
 //! `make metal DEV=mlx5_0 PEER=mlx5_1`: the conformance suite and figures of the wire, on two ports
-//! of ConnectX NICs that a cable joins. Ends with 1 where a fact does not hold, with 2 where it
-//! cannot run. docs/hardware.md says how.
+//! of ConnectX NICs that a cable connects. The exit code is 1 if a fact does not hold, and 2 if the
+//! program cannot run. docs/hardware.md explains the use.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct Cli {
     /// A core for each end, both on the NIC's NUMA node: 2,3
     #[arg(long, value_parser = cores)]
     cores: Option<(usize, usize)>,
-    /// Only the ways to drive the ports whose names begin so
+    /// Only the drive modes whose names begin with this
     #[arg(long, default_value = "")]
     only: String,
 }

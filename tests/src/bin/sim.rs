@@ -1,6 +1,7 @@
-//! `make sim`: TCP in virtual time, and beside smoltcp's over the same segments: 10,000 seeds of
-//! each, or as many as SEEDS says. `SEED=n` replays one and prints its trace, FROM=n begins there.
-//! A seed that fails is told at once, and the others go on; ends with 1 and the list where one did.
+//! `make sim`: TCP in virtual time, and compared with smoltcp's TCP over the same segments: 10,000
+//! seeds of each, or the number in SEEDS. `SEED=n` replays one seed and prints its trace; FROM=n
+//! begins at that seed. A failed seed is printed at once, and the run goes on. If any failed, the
+//! program lists them at the end and exits with 1.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ fn replay(seed: u64) -> ExitCode {
 }
 
 fn run(from: u64, seeds: u64) -> ExitCode {
-    // What a panic says is in the report.
+    // The panic's message is in the report.
     std::panic::set_hook(Box::new(|_| ()));
     let summary = run_seeds(from, seeds, usize::MAX, &Printer { seeds });
     println!(
@@ -58,7 +59,7 @@ fn run(from: u64, seeds: u64) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Says at once what failed, and each ten seconds how far the run has come.
+/// Prints each failure at once, and the progress of the run every ten seconds.
 struct Printer {
     seeds: u64,
 }

@@ -1,5 +1,6 @@
 //! `make soak`: 100 million frames (SOAK_FRAMES) through a veth pair, AF_XDP on both ends, and a
-//! balance to the frame. Ends with 1 where it does not add up, with 2 where it cannot run.
+//! balance that is exact to the frame. The exit code is 1 if the sums do not match, and 2 if the
+//! program cannot run.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! One script of segments, losses and calls, drawn from a seed, into our TCP and into smoltcp's:
-//! after each step both apps have the same bytes, both acknowledge the same number and both are in
-//! the same state.
+//! One script of segments, losses and calls, drawn from a seed, is played on our TCP and on
+//! smoltcp's. After each step both apps have the same bytes, both stacks acknowledge the same
+//! number, and both are in the same state.
 //!
 //! ```text
 //!            ┌─▶ side: our machine ──▶ bytes, answers ─┐
@@ -8,19 +8,19 @@
 //!            └─▶ side: smoltcp     ──▶ bytes, answers ─┘
 //! ```
 //!
-//! The peer is neither: it knows the whole of both streams, sends pieces of one in any order,
-//! again, too late, too far, and hears pieces of the other. What a stack decides for itself is not
-//! compared: when it sends what, in which segments, and which window it shows. Nor are the places
-//! where the two are known to differ, which no script goes to:
+//! The peer is neither of them: it knows both streams in full, sends pieces of one in any order,
+//! repeated, too late or too far ahead, and receives pieces of the other. Decisions that a stack
+//! makes itself are not compared: when it sends which data, in which segments, and which window it
+//! shows. No script contains the cases in which the two are known to differ:
 //!
 //! - smoltcp keeps four pieces out of order, and forgets a FIN beyond a hole. In *wild* scripts
 //!   both happen: there ours may be ahead, never behind, until the peer has sent all again.
 //! - It does not count the FIN where it looks whether a segment is in the window, and so forgets
 //!   one behind data that it has.
-//! - It believes a reset anywhere in the window, as before RFC 5961: resets here are exact, or
+//! - It accepts a reset anywhere in the window, as before RFC 5961: resets here are exact, or
 //!   outside.
 //! - Three duplicates of the acknowledgment before its FIN stop the FIN's timer for good: the peer
-//!   acknowledges only what came.
+//!   acknowledges only data that has arrived.
 //! - It drops data with an acknowledgment that is older than another; RFC 9293 3.10.7.4 lets the
 //!   data count.
 
@@ -38,7 +38,7 @@ const MSS: u32 = 1_000;
 /// Rounds of the end, of 50 ms each: time enough for timeouts that have doubled a few times.
 const ROUNDS_MAX: usize = 2_000;
 
-/// What a script has shown.
+/// The coverage of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Things that happened.
@@ -52,7 +52,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds what another script has shown.
+    /// Adds the coverage of another script.
     pub fn add(&mut self, other: &Self) {
         self.steps += other.steps;
         self.received += other.received;
@@ -84,7 +84,7 @@ pub fn run(seed: u64) -> Result<Tally, String> {
 struct Play {
     draw: Random,
     sides: [Side; 2],
-    /// What the peer sends, and what the app does.
+    /// The peer's data, and the app's data.
     inward: Vec<u8>,
     outward: Vec<u8>,
     /// The peer has sent so much for the first time.
@@ -93,7 +93,7 @@ struct Play {
     given: Vec<bool>,
     now: u64,
     is_wild: bool,
-    /// The app does not read for so many steps, and the peer does not hear.
+    /// The number of steps for which the app does not read, and the peer does not receive.
     paused: usize,
     deaf: usize,
     written: usize,
@@ -138,7 +138,7 @@ impl Play {
         Ok(())
     }
 
-    /// Something happens to both; says what.
+    /// Makes an event happen to both stacks; returns its name.
     fn step(&mut self) -> &'static str {
         (self.paused, self.deaf) = (self.paused.saturating_sub(1), self.deaf.saturating_sub(1));
         let what = match self.draw.below(24) {
@@ -169,8 +169,8 @@ impl Play {
         "the next piece"
     }
 
-    /// A piece that begins somewhere before what was sent: it may fill a hole, overlap, or be
-    /// known.
+    /// A piece that begins somewhere before the end of the sent data: it may fill a hole, overlap,
+    /// or be known already.
     fn missing(&mut self) -> &'static str {
         let first = self.given.iter().position(|given| !given).unwrap_or(0) as u32;
         let from = if self.draw.below(3) == 0 { self.draw.below(self.frontier as usize + 1) as u32 } else { first };
@@ -186,7 +186,7 @@ impl Play {
             return;
         }
         if !self.is_wild && self.holes_with(from, end) > 3 {
-            // Four pieces out of order are what smoltcp keeps.
+            // smoltcp keeps at most four pieces out of order.
             let first = self.given.iter().position(|given| !given).unwrap_or(0) as u32;
             return self.give(first, (first + len).min(end.max(first + 1)).min(self.inward.len() as u32));
         }
@@ -194,7 +194,7 @@ impl Play {
         self.give(from, end);
     }
 
-    /// Holes that there are behind what is in order, once a piece has come.
+    /// The number of holes after the data in order, once a piece has come.
     fn holes_with(&self, from: u32, end: u32) -> usize {
         let is_there = |at: usize| self.given[at] || (from as usize..end as usize).contains(&at);
         (1..self.given.len()).filter(|&at| is_there(at) && !is_there(at - 1)).count()
@@ -242,8 +242,8 @@ impl Play {
         "a piece beyond the window"
     }
 
-    /// The next piece, and bytes behind it that are beyond every window: these are cut off. Only
-    /// where the app reads, as then both have room for as much as their buffer.
+    /// The next piece, followed by bytes beyond every window, which are cut off. Only while the app
+    /// reads, because then both stacks have room for as much as their buffer.
     fn across_the_edge(&mut self) -> &'static str {
         let edge = self.sides.iter().map(|side| side.acked).min().unwrap_or(0) + self.sides[0].buffer();
         let first = self.given.iter().position(|given| !given).unwrap_or(self.inward.len());
@@ -267,7 +267,8 @@ impl Play {
         "an acknowledgment"
     }
 
-    /// Data with an acknowledgment of what was never sent: nobody takes it (RFC 5961 5.2).
+    /// Data with an acknowledgment of data that was never sent: both stacks discard it
+    /// (RFC 5961 5.2).
     fn acknowledgment_of_the_future(&mut self) -> &'static str {
         let ahead = 100_000 + self.draw.below(1_000_000) as u32;
         for side in &mut self.sides {
@@ -337,7 +338,7 @@ impl Play {
         }
     }
 
-    /// What must be the same after each step.
+    /// Compares the state that must be equal after each step.
     fn compare(&self) -> Result<(), String> {
         let [ours, theirs] = &self.sides;
         for side in &self.sides {
@@ -384,14 +385,14 @@ impl Play {
         Err(format!("it never ends; ours: {}; smoltcp: {}", self.sides[0], self.sides[1]))
     }
 
-    /// What must be the same at the end.
+    /// Compares the state that must be equal at the end.
     fn compare_ends(&mut self) -> Result<(), String> {
         let [ours, theirs] = &self.sides;
-        // After a reset each has sent what its own windows let it.
-        let is_heard = self.is_reset || ours.outward() == theirs.outward();
-        let is_same = ours.read == theirs.read && ours.acked == theirs.acked && is_heard;
-        // Where a FIN came early to one of them only, the app closed before it in the other:
-        // another way to the same end.
+        // After a reset each side has sent the data that its own windows allowed.
+        let has_listener = self.is_reset || ours.outward() == theirs.outward();
+        let is_same = ours.read == theirs.read && ours.acked == theirs.acked && has_listener;
+        // Where a FIN came early at one of them only, the app closed before it in the other: a
+        // different path to the same end.
         let is_same_state = ours.ended() == theirs.ended() || self.is_wild;
         if !is_same || !is_same_state {
             return Err(format!("ours: {ours}; smoltcp: {theirs}"));

@@ -1,5 +1,5 @@
-//! A stack, and the peer's books about it: its numbers, what it acknowledged, what was heard of it.
-//! All places are counted from the first byte of a stream.
+//! A stack, and the peer's records about it: its sequence numbers, its acknowledgments, and the
+//! data received from it. Positions count from the first byte of a stream.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use super::MSS;
 pub(super) trait Subject {
     /// A segment comes.
     fn hear(&mut self, segment: &Words<'_>, now: u64);
-    /// The end of a burst: timers, and what waited for it. What it sent since the last time comes
-    /// back.
+    /// The end of a burst: runs timers, and sends what waited for it. Returns the segments sent
+    /// since the last call.
     fn turn(&mut self, now: u64) -> Vec<Told>;
-    /// What the app has not read yet.
+    /// The data that the app has not read yet.
     fn read(&mut self) -> Vec<u8>;
     /// The app sends, and has room for all of it.
     fn write(&mut self, bytes: &[u8], now: u64);
@@ -56,10 +56,10 @@ pub(super) struct Told {
     pub(super) payload: Vec<u8>,
 }
 
-/// What is odd about a segment of the peer's.
+/// An unusual property of the peer's segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Its acknowledgment is ahead of what was sent, by so much.
+    /// Its acknowledgment is this much ahead of the sent data.
     Ahead(u32),
     /// It is a SYN.
     Syn,
@@ -72,12 +72,12 @@ pub(super) struct Side {
     irs: u32,
     iss: u32,
     wnd: u16,
-    /// What it acknowledged last; its FIN counts.
+    /// The number that it acknowledged last; its FIN counts.
     pub(super) acked: u32,
     edge: u32,
-    /// What its app has read.
+    /// The data that its app has read.
     pub(super) read: Vec<u8>,
-    /// What the peer has heard, in order, and beyond holes.
+    /// The data that the peer has received, in order, and beyond holes.
     heard: Vec<u8>,
     beyond: BTreeMap<u32, Vec<u8>>,
     fin_at: Option<u32>,
@@ -129,7 +129,7 @@ impl Side {
         Ok(())
     }
 
-    /// Bytes of the peer's stream from `at` on, with an acknowledgment of all that was heard.
+    /// Sends bytes of the peer's stream from `at` on, with an acknowledgment of all received data.
     pub(super) fn send(&mut self, at: u32, bytes: &[u8], has_fin: bool, now: u64) {
         let control = if has_fin { Control::Fin } else { Control::None };
         self.say(at, bytes, control, self.heard_seq(), now);
@@ -144,7 +144,7 @@ impl Side {
         self.say(at, bytes, control, self.heard_seq().wrapping_add(ahead), now);
     }
 
-    /// An acknowledgment and nothing else, where something came that it is for.
+    /// An acknowledgment without data, if the peer has received anything to acknowledge.
     pub(super) fn acknowledge(&mut self, now: u64) {
         if self.owes_ack {
             self.send(self.acked, &[], false, now);
@@ -157,13 +157,13 @@ impl Side {
         self.subject.hear(&Words { seq, ack: Some(ack), wnd: self.wnd, control, mss: None, payload }, now);
     }
 
-    /// The number behind all that was heard in order.
+    /// The number after all data received in order.
     fn heard_seq(&self) -> u32 {
         let fin = u32::from(self.fin_at == Some(self.heard.len() as u32));
         self.iss.wrapping_add(1 + self.heard.len() as u32 + fin)
     }
 
-    /// The end of a burst; the app reads, and the peer hears the answers, where they do.
+    /// The end of a burst. Where `reads`, the app reads and the peer receives the answers.
     pub(super) fn turn(&mut self, now: u64, reads: bool, hears: bool) {
         if reads {
             let bytes = self.subject.read();
@@ -194,7 +194,7 @@ impl Side {
         }
         self.owes_ack |= told.is_fin || !told.payload.is_empty();
         let at = told.seq.wrapping_sub(self.iss.wrapping_add(1));
-        // A probe stands one number before what was heard.
+        // A probe has the number before the received data.
         if at == u32::MAX {
             return;
         }
@@ -211,7 +211,7 @@ impl Side {
         }
     }
 
-    /// The right edge of what it has room for, as far as it said so.
+    /// The right edge of the window that it has shown.
     pub(super) fn edge(&self) -> u32 {
         self.edge
     }
@@ -224,7 +224,7 @@ impl Side {
         self.read.len() == inward.len()
     }
 
-    /// What the peer has heard.
+    /// The data that the peer has received.
     pub(super) fn outward(&self) -> &[u8] {
         &self.heard
     }
@@ -242,7 +242,7 @@ impl Side {
             && self.heard.len() == outward.len()
     }
 
-    /// What is wrong with the side alone.
+    /// The errors that this side shows without a comparison.
     pub(super) fn check(&self, inward: &[u8], outward: &[u8]) -> Result<(), String> {
         if let Some(fault) = &self.fault {
             return Err(format!("{fault}: {self}"));

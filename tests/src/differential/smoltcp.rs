@@ -15,7 +15,7 @@ use wirepath::time::Duration;
 use super::side::{Control, Subject, Told, Words};
 use crate::lists::Lists;
 
-/// Where both stacks listen, and who the peer is.
+/// The address at which both stacks listen, and the peer's.
 pub(super) const LOCAL: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 1), 80);
 pub(super) const REMOTE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 2), 2_000);
 /// smoltcp's, which is fixed.
@@ -185,9 +185,10 @@ fn is_arp(frame: &[u8]) -> bool {
     EthernetFrame::new_unchecked(frame).ethertype() == EthernetProtocol::Arp
 }
 
-/// Whether smoltcp still does what keeps full rings from it in the simulator: three duplicates ask
-/// for a fast retransmission while its device takes nothing; when the device takes frames again,
-/// the segment has left neither as that nor by the timer, which was stopped for it.
+/// Whether smoltcp still has the bug because of which the simulator gives it no full rings. Three
+/// duplicates request a fast retransmission while its device takes no frames. When the device takes
+/// frames again, the segment leaves neither as a fast retransmission nor by the timer, which was
+/// stopped for it.
 pub fn forgets_a_fast_retransmission_that_finds_no_room() -> bool {
     let mut theirs = Theirs::new(1, 4_096);
     let words = |seq: u32, ack: Option<u32>, control: Control| Words {

@@ -1,4 +1,4 @@
-//! Our machine, with an app that does what it is told.
+//! Our machine, with an app that follows the script.
 
 use std::net::SocketAddrV4;
 
@@ -17,7 +17,7 @@ pub(super) struct Ours {
     wire: Wire,
     buffer: u32,
     id: Option<ConnectionId>,
-    /// What came while the app did not ask.
+    /// Data that came while the app did not read.
     arrived: Vec<u8>,
 }
 

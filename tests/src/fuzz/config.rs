@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use feed_handler::config::Config;
+use sockets::rules::{Query, Rules, Traffic};
 use wirepath::worker::live::{IgmpMode, LiveConfig, Owner};
 
 /// A file of any content.
@@ -14,6 +15,27 @@ pub(super) fn feed_config(data: &[u8]) {
     match Config::read(file.path()) {
         Ok(config) => check(&config),
         Err(error) => refused(&error.to_string(), data),
+    }
+}
+
+/// Rules of sockets, in either grammar: they answer each question, or the text is refused.
+pub(super) fn socket_rules(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let rules = match Rules::parse("rules", &text) {
+        Ok(rules) => rules,
+        Err(error) => return refused(&error.to_string(), text.trim_start_matches('\u{feff}').as_bytes()),
+    };
+    for traffic in
+        [Traffic::TcpServer, Traffic::TcpClient, Traffic::UdpReceiver, Traffic::UdpSender, Traffic::UdpConnect]
+    {
+        for (program, application_id) in [("engine", None), ("redis-server", Some("B1")), ("", Some("*"))] {
+            for remote in [None, Some("198.51.100.7:53".parse().expect("an address"))] {
+                let local = "192.0.2.1:6379".parse().expect("an address");
+                let query = Query { program, application_id, traffic, local, remote };
+                let decision = rules.role(&query);
+                assert!(!decision.why.is_empty() && decision == rules.role(&query), "{query:?} {decision:?}");
+            }
+        }
     }
 }
 
@@ -40,7 +62,7 @@ fn check(config: &Config) {
     }
 }
 
-/// What a live run asks of the kernel and of the NIC.
+/// The requests of a live run to the kernel and the NIC.
 fn check_live(live: &LiveConfig) {
     let queues: BTreeSet<_> = live.queues.iter().collect();
     assert!(!live.queues.is_empty() && queues.len() == live.queues.len(), "{:?}", live.queues);
@@ -48,15 +70,15 @@ fn check_live(live: &LiveConfig) {
     for len in <[u32; 2]>::from(live.port.ring_lens()) {
         assert!(len.is_power_of_two() && len <= 65_536);
     }
-    assert!(live.queues.len() == 1 || live.igmp != IgmpMode::Own, "queries come on one queue");
-    if let Owner::Own(own) = &live.owner {
+    assert!(live.queues.len() == 1 || live.igmp != IgmpMode::Worker, "queries come on one queue");
+    if let Owner::Dedicated(own) = &live.owner {
         assert!(!own.addresses.is_empty());
         let is_near = |via| own.addresses.iter().any(|address| address.contains(via));
         assert!(own.routes.iter().all(|route| is_near(route.via)), "{:?}", own.routes);
     }
 }
 
-/// One sentence; for a text, with a line and a column that it has.
+/// Checks that an error is one sentence; for a text, with a line and a column that exist.
 fn refused(sentence: &str, data: &[u8]) {
     assert!(!sentence.contains('\n'), "more than one line: {sentence:?}");
     let Ok(text) = str::from_utf8(data) else { return };

@@ -1,5 +1,5 @@
-//! The file that counters are shared in: whatever another process left there is read or refused,
-//! never believed.
+//! The file in which counters are shared: any content of another process is read or refused, never
+//! trusted.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ pub(super) fn snapshot(data: &[u8]) {
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     for sample in &snapshot.samples {
-        // What is printed on a terminal must not drive it.
+        // Text that is printed on a terminal must not contain control characters.
         assert!(sample.name.bytes().all(|byte| byte.is_ascii_graphic()), "{:?}", sample.name);
         assert!(snapshot.sample(&sample.name).is_some());
         match &sample.reading {

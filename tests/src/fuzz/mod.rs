@@ -1,10 +1,11 @@
-//! Fuzz targets: functions that take any bytes and assert what must hold for all of them.
+//! Fuzz targets: functions that take any bytes, and assert properties that must hold for all of
+//! them.
 //!
-//! A target panics where a promise is broken: a parser that fails on bytes, a walk that does not
-//! end, a header that reads differently once written, a machine that differs from a model of ten
-//! lines, a packet that vanished. The same functions serve three drivers: libFuzzer (`tests/fuzz`),
-//! the replay of the corpus and its mutations (`tests/tests/fuzz_corpus.rs`), and a person with a
-//! file (`corpus::check`).
+//! A target panics where a promise is broken: a parser that panics on some bytes, a loop that does
+//! not end, a header that reads differently once it is written, a machine that differs from a model
+//! of ten lines, a packet that is lost without a count. The same functions serve three drivers:
+//! libFuzzer (`tests/fuzz`), the replay of the corpus and its mutations
+//! (`tests/tests/pipeline/fuzz_corpus.rs`), and a person with a file (`corpus::check`).
 
 mod config;
 mod counters;
@@ -59,6 +60,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mold_request", run: market::formats::mold_request, seeds: seeds::mold_request },
     Target { name: "counters", run: counters::snapshot, seeds: seeds::counters },
     Target { name: "feed_config", run: config::feed_config, seeds: seeds::feed_config },
+    Target { name: "socket_rules", run: config::socket_rules, seeds: seeds::socket_rules },
     Target { name: "steering", run: device::steering::rule, seeds: seeds::steering },
     Target { name: "reassembly", run: proto::reassembly::reassembly, seeds: seeds::plans },
     Target { name: "demux", run: proto::sockets::demux, seeds: seeds::plans },

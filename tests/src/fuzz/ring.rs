@@ -1,5 +1,5 @@
-//! The rings between workers, writer and readers interleaved as the input says. One thread: what
-//! other interleavings of loads and stores do is loom's to try.
+//! The rings between workers, writer and readers interleaved as the input says. One thread: loom
+//! tests other interleavings of loads and stores.
 
 use std::collections::VecDeque;
 
@@ -138,8 +138,8 @@ pub(super) fn lossless(data: &[u8]) {
     assert!(consumer.is_drained());
 }
 
-/// The consumer looks at the producer's place only when it knows of nothing more, so it may take
-/// fewer than there are.
+/// The consumer reads the producer's index only when it has used up what it knows of, so it may
+/// take fewer items than there are.
 fn check_taken(count: usize, waiting: usize, max: usize) {
     assert!(count <= waiting.min(max));
     assert!(count > 0 || waiting == 0 || max == 0);

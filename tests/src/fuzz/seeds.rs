@@ -244,8 +244,8 @@ pub(super) fn deep10() -> Vec<Vec<u8>> {
     vec![packet::<ItchFile>(RunHeader::default(), &messages(deep10::Message::LENGTHS, 0))]
 }
 
-/// One message of each type, empty but for the type at `kind_at`, and the length in front of it
-/// where that is not 0.
+/// One message of each type, zeros except for the type at `kind_at`, with the length before it if
+/// that is not 0.
 fn messages(lengths: &[(u8, usize)], kind_at: usize) -> Vec<Vec<u8>> {
     let message = |&(kind, len): &(u8, usize)| {
         let mut bytes = vec![0; len];
@@ -284,6 +284,15 @@ pub(super) fn counters() -> Vec<Vec<u8>> {
     vec![std::fs::read(path).expect("the file was just made")]
 }
 
+/// The example of the documentation, and a libvma.conf with all that it can say.
+pub(super) fn socket_rules() -> Vec<Vec<u8>> {
+    let ours = include_bytes!("../../../docs/socket-rules.toml").to_vec();
+    let vma =
+        b"log min-level 9 destination stderr\napplication-id tcp_lat B1\nuse vma tcp_client 192.168.1.0/24:*:*:*\n\
+        use os tcp_server *:5001\napplication-id * *\nuse os udp_connect *:53\nuse sdp udp_sender 239.1.1.1:7-9 # c\n";
+    vec![ours, vma.to_vec()]
+}
+
 pub(super) fn feed_config() -> Vec<Vec<u8>> {
     let whole = br#"[worker]
 cpu = 1
@@ -315,7 +324,7 @@ mode = "native"
 copying = "zero-copy"
 rx_ring = 2048
 tx_ring = 256
-owner = "own"
+owner = "dedicated"
 igmp = "off"
 vlan = 20
 [host]
@@ -330,7 +339,7 @@ format = "mold-itch50"
 queue = 2
 lines = [{ group = "233.54.12.111", port = 26477 }]
 "#;
-    let shared = b"[port]\ninterface = \"veth0\"\nigmp = \"own\"\n[host]\naddresses = []\n";
+    let shared = b"[port]\ninterface = \"veth0\"\nigmp = \"worker\"\n[host]\naddresses = []\n";
     let wrong = b"[worker]\nbrust = 1\n[[channels]]\nlines = [{ group = \"10.0.0.1\", port = 0 }]\n";
     vec![whole.to_vec(), wrong.to_vec(), b"# nothing\n".to_vec(), live.to_vec(), shared.to_vec()]
 }
@@ -428,8 +437,8 @@ pub(super) fn host() -> Vec<Vec<u8>> {
             script.push(kind);
             script.extend((frame.len() as u16).to_be_bytes());
             script.extend(frame);
-            // Sends to each of the remotes, all lengths; its neighbor answers, or the network gives
-            // everything back.
+            // Sends all lengths to each of the remotes; the neighbor replies, or the network sends
+            // all frames back.
             script.extend([host::step::SEND, idx, idx, idx & 3, idx, host::step::POLL, idx]);
             script.extend([if idx % 3 == 0 { host::step::REFLECT } else { host::step::ANSWER }, idx, 0]);
             script.truncate(script.len() - usize::from(idx % 3 == 0));

@@ -1,4 +1,5 @@
-//! The wire formats: what was read and written again reads the same, lengths add up, walks end.
+//! The wire formats: a header that is parsed and written again is the same, lengths are consistent,
+//! loops end.
 
 use std::net::Ipv4Addr;
 
@@ -98,7 +99,7 @@ fn check_header(header: &Ipv4Header, options: &[u8]) {
     assert!(Sum::of(&bytes[..len]).is_valid(), "the checksum of {header:?} is wrong");
 }
 
-/// Messages, and what errors quote.
+/// Messages, and the packets that errors quote.
 pub(super) fn icmpv4(data: &[u8]) {
     let data = &with_checksum(data, 2);
     let Ok(message) = Icmpv4Message::parse(data) else { return };

@@ -1,10 +1,10 @@
-//! What became of every frame and every buffer of a live host.
+//! The fate of each frame and buffer of a live host.
 
 use std::fmt::Write as _;
 
 use wirepath::counters::Snapshot;
 
-/// What the worker's thread says at its end.
+/// The worker thread's report at its end.
 #[derive(Default)]
 pub(super) struct Account {
     /// Buffers out, and those that the fill ring has.
@@ -32,7 +32,7 @@ impl Account {
         let others = count("icmp/messages") + igmp + segments(snapshot);
         assert_eq!(count("ipv4/packets"), ended + udp + others, "a packet ended without a name\n{}", table(snapshot));
         assert_eq!(self.deliveries, count("udp/datagrams") + count("udp/copies"));
-        assert_eq!(self.unnamed, 0, "an mbuf ended without a name");
+        assert_eq!(self.unnamed, 0, "an mbuf ended without a reason");
         let held = self.lent + self.kept + self.in_flight;
         assert_eq!(self.in_use, held, "buffers went astray\n{}", table(snapshot));
     }

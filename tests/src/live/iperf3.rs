@@ -1,4 +1,4 @@
-//! A server for `iperf3`, as far as a client needs one: a connection for control with states of one
+//! A server for `iperf3`, as far as a client needs one: a control connection with states of one
 //! byte and parameters in JSON, and streams that begin with the same cookie (`iperf_api.h` and
 //! `iperf_server_api.c` of iperf 3).
 
@@ -20,7 +20,7 @@ const CREATE_STREAMS: u8 = 10;
 const EXCHANGE_RESULTS: u8 = 13;
 const DISPLAY_RESULTS: u8 = 14;
 
-/// What the control connection says next.
+/// The next message on the control connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
     #[default]
@@ -35,8 +35,8 @@ enum Step {
 pub struct Iperf3 {
     control: Option<ConnectionId>,
     step: Step,
-    /// What came of the control connection and is not read yet, and of streams that have not shown
-    /// their cookie.
+    /// The unread bytes of the control connection, and of streams that have not sent their cookie
+    /// yet.
     unread: HashMap<ConnectionId, Vec<u8>>,
     /// Whether we send.
     is_reverse: bool,
@@ -92,7 +92,7 @@ impl Iperf3 {
         self.unread.insert(id, unread);
     }
 
-    /// Takes one message; says how long it is, or None where it is not whole.
+    /// Takes one message; returns its length, or None if it is incomplete.
     fn take_message(&mut self, id: ConnectionId, bytes: &[u8], cx: &mut Cx<'_>) -> Option<usize> {
         match self.step {
             Step::Parameters => {

@@ -6,13 +6,14 @@
 //!    └── sockets, ping, ip, tcpdump ───────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The thread gives the processor away when nothing came, because a machine of two cores has the
-//! kernel's softirqs, the peer and other tests to run beside it: figures are not to be had here.
+//! The thread yields the processor when no frame came, because a machine of two cores also has to
+//! run the kernel's softirqs, the peer and other tests. So this is not for measurements.
 //! [`Live::stop`] checks that every frame is accounted for.
 
 mod account;
 mod iperf3;
 pub mod peer;
+pub mod preload;
 mod program;
 mod recorder;
 mod traffic;
@@ -55,18 +56,18 @@ pub use iperf3::Iperf3;
 pub use program::Program;
 pub use recorder::{Handler, Received, Recorder};
 pub use traffic::{End, PIECE_LEN_MAX, Plan, Server, Traffic, is_stream, stream};
-pub use wire::{FAR, NEAR, OURS, PATIENCE, THEIRS, Wire, has_program, set, wait_until};
+pub use wire::{FAR, NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program, set, wait_until};
 
-/// What a live host is made of.
+/// The configuration of a live host.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
     /// The port.
     pub device: AfXdpConfig,
-    /// What is ours of its frames, on each queue that is taken.
+    /// The rules for our frames, on each queue that is taken.
     pub rules: Vec<Rule>,
-    /// Buffers of the pool: both rings, and what waits.
+    /// Buffers of the pool: for both rings, and for frames that wait.
     pub buffers: usize,
-    /// Addresses of our own. None where the kernel has the interface, and the mirror tells.
+    /// Our own addresses. None where the kernel owns the interface and the mirror supplies them.
     pub addresses: Vec<Ipv4Prefix>,
     /// Whether the kernel has the interface too: its addresses, routes and neighbors are then
     /// followed.
@@ -79,17 +80,17 @@ pub struct LiveConfig {
     pub stack: HostStackConfig,
     /// Connections; their chunks are buffers of the pool beside the others.
     pub tcp: Option<TcpConfig>,
-    /// What the device does to frames. With any, they are not balanced at the end.
+    /// The device's faults. With any, frames are not balanced at the end.
     pub faults: FaultConfig,
 }
 
 impl LiveConfig {
-    /// A host of its own with [`OURS`], on an interface of which the kernel gets no frame: ARP,
-    /// ICMP and IGMP are ours.
+    /// A host of its own with [`OURS`], on an interface of which the kernel gets no frames: we
+    /// handle ARP, ICMP and IGMP.
     pub fn own(interface: &str) -> Self {
         let seed = HashSeed::new(17, 19);
         let device = AfXdpConfig { rx_ring_len: 1024, tx_ring_len: 512, ..AfXdpConfig::new(interface) };
-        // The kernel leaves the checksums of what it sends to a NIC that veth is not.
+        // The kernel leaves the checksums of its frames to a NIC, which veth does not have.
         let udp = UdpConfig { checksum: ChecksumPolicy::AcceptPartial };
         Self {
             device,
@@ -154,7 +155,7 @@ impl Live {
     /// Starts a host on queue 0 of an interface in `namespace`. It receives when this returns.
     ///
     /// # Errors
-    /// What the device, the pool or the kernel said.
+    /// The error of the device, the pool or the kernel.
     pub fn start(namespace: &Namespace, config: &LiveConfig) -> Result<Self, String> {
         Self::start_in(namespace.name(), config)
     }
@@ -210,7 +211,7 @@ impl Live {
         Ok(Self { device: Arc::clone(device), queue, is_balanced, block, acts: Some(acts), thread: Some(thread) })
     }
 
-    /// Acts on the worker's thread between two turns, and hands back what came of it.
+    /// Runs `act` on the worker's thread between two turns, and returns its result.
     pub fn with_worker<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut LiveWorker, Instant) -> T + Send + 'static,
@@ -229,7 +230,7 @@ impl Live {
         self.with_worker(move |worker, now| worker.with_app(now, act))
     }
 
-    /// Tells the host what somebody learned.
+    /// Applies an event that another component reported to the host.
     pub fn apply(&self, event: HostEvent) {
         self.with(move |_, cx| cx.host.apply(event)).expect("the host has room");
     }
@@ -264,7 +265,7 @@ impl Live {
     /// Sends by a flow.
     ///
     /// # Errors
-    /// What the flow says.
+    /// The flow's error.
     pub fn send(&self, flow: &mut UdpFlow, payload: &[u8]) -> Result<Sent, SendError> {
         let (mut sender, payload) = (flow.clone(), payload.to_vec());
         let sent;
@@ -275,7 +276,7 @@ impl Live {
         sent
     }
 
-    /// Listens at a port of all our addresses. What is accepted does as `plan` says.
+    /// Listens on a port of all our addresses. Accepted connections follow `plan`.
     pub fn listen(&self, port: u16, options: ListenOptions, plan: Plan) -> ListenerId {
         let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
         let listener = self.with(move |recorder, cx| {
@@ -297,7 +298,7 @@ impl Live {
         id.unwrap_or_else(|error| panic!("{remote}: {error}"))
     }
 
-    /// What became of a connection.
+    /// How a connection ended.
     pub fn end_of(&self, id: ConnectionId) -> End {
         self.with(move |recorder, _| recorder.traffic.ends.get(&id).cloned().unwrap_or_default())
     }
@@ -312,12 +313,12 @@ impl Live {
         id.expect("it is there now")
     }
 
-    /// What a connection is like now.
+    /// The present state of a connection.
     pub fn info(&self, id: ConnectionId) -> Option<TcpInfo> {
         self.with(move |_, cx| cx.tcp().info(id))
     }
 
-    /// Does with datagrams what the test says instead of keeping them.
+    /// Passes datagrams to the test's handler instead of keeping them.
     pub fn handle(&self, handler: impl FnMut(&Datagram<'_>, &mut Cx<'_>) + Send + 'static) {
         self.with(move |recorder, _| recorder.handler = Some(Box::new(handler)));
     }
@@ -327,7 +328,7 @@ impl Live {
         self.with(|recorder, _| std::mem::take(&mut recorder.datagrams))
     }
 
-    /// The errors that were told since the last call.
+    /// The errors reported since the last call.
     pub fn take_errors(&self) -> Vec<IcmpError> {
         self.with(|recorder, _| std::mem::take(&mut recorder.errors))
     }
@@ -352,11 +353,11 @@ impl Live {
         errors.remove(0)
     }
 
-    /// Waits for what has to come about, and shows the counters where it does not.
+    /// Waits until the condition holds, and prints the counters where it does not.
     pub fn until(&self, what: &str, mut done: impl FnMut(&Self) -> bool) {
         let start = std::time::Instant::now();
         while !done(self) {
-            assert!(start.elapsed() < PATIENCE, "this does not come about: {what}\n{}", table(&self.snapshot()));
+            assert!(start.elapsed() < TIMEOUT, "this does not come about: {what}\n{}", table(&self.snapshot()));
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -415,7 +416,7 @@ impl Drop for Live {
     }
 }
 
-/// The port, its queues with their numbers, and what the kernel says of the interface.
+/// The port, its queues with their numbers, and the kernel's state of the interface.
 type Opened = (FaultDevice<AfXdpDevice>, Vec<(u16, FaultQueue<AfXdpQueue>)>, Link);
 
 /// Opens the port with its rules, on a thread in its namespace, and asks the kernel about the
@@ -484,7 +485,7 @@ fn build(
     Ok((worker, Some(thread)))
 }
 
-/// Turns the worker until nobody wants anything of it any more.
+/// Turns the worker until no handle to it is left.
 fn turn(
     mut worker: LiveWorker,
     _mirror: Option<MirrorThread>,
@@ -512,13 +513,13 @@ fn turn(
         lent: config.device.rx_ring_len as usize,
         kept: worker.kept() + worker.tcp().chunks(),
         in_flight: worker.tx_mut().in_flight(),
-        unnamed: worker.pool().unnamed(),
+        unnamed: worker.pool().drops_without_reason(),
         deliveries: worker.app().deliveries,
     }
 }
 
-/// Gives the processor away after so many turns without a frame: at once for a while, because an
-/// answer is on its way, then for longer, because many tests run beside each other.
+/// Yields the processor after `idle` turns without a frame: at first only briefly, because an
+/// answer may be on its way, then for longer, because many tests run at the same time.
 fn rest(idle: u32) {
     match idle {
         0 => {}
@@ -527,7 +528,7 @@ fn rest(idle: u32) {
     }
 }
 
-/// Turns until nothing comes and nothing is on its way out; a link that is down keeps what it has.
+/// Turns until no frame comes and none is on its way out; a link that is down keeps its frames.
 fn settle(worker: &mut LiveWorker, clock: &mut MonotonicClock) {
     let (start, mut quiet) = (std::time::Instant::now(), 0);
     while quiet < 100 && start.elapsed() < Duration::from_secs(2) {

@@ -1,5 +1,5 @@
-//! The kernel's ends of connections: sockets that send the stream, and compare what they get with
-//! it.
+//! The kernel's ends of connections: sockets that send the stream, and compare the received bytes
+//! with it.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::traffic::{PIECE_LEN_MAX, is_stream, stream};
 use crate::netns::Namespace;
 
-/// Nothing that comes may take longer than this, losses and all: two retransmission timeouts that
-/// were doubled five times.
+/// No data may take longer than this, losses included: two retransmission timeouts that were
+/// doubled five times.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A socket of the kernel that listens; port 0 takes a free one.
@@ -20,7 +20,7 @@ pub fn listener(namespace: &Namespace, port: u16) -> TcpListener {
 /// Connects a socket of the kernel.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn connect(namespace: &Namespace, remote: (Ipv4Addr, u16)) -> io::Result<TcpStream> {
     let stream =
         namespace.run(|| TcpStream::connect_timeout(&SocketAddrV4::new(remote.0, remote.1).into(), SILENCE_MAX))?;
@@ -31,7 +31,7 @@ pub fn connect(namespace: &Namespace, remote: (Ipv4Addr, u16)) -> io::Result<Tcp
 /// Takes the next connection.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let (stream, _) = listener.accept()?;
     prepare(&stream)?;
@@ -43,11 +43,11 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(SILENCE_MAX))
 }
 
-/// Sends so many bytes of the stream, says that it was all, and reads to the end of what comes.
-/// Says how much came; all of it is of the stream.
+/// Sends `send` bytes of the stream, ends its direction, and reads to the end of the peer's data.
+/// Returns the number of received bytes, all of which are of the stream.
 ///
 /// # Errors
-/// What the kernel says, or where the first other byte is.
+/// The kernel's error, or the position of the first wrong byte.
 pub fn exchange(socket: &TcpStream, send: u64) -> io::Result<u64> {
     std::thread::scope(|scope| {
         let sent = scope.spawn(move || {
@@ -63,7 +63,7 @@ pub fn exchange(socket: &TcpStream, send: u64) -> io::Result<u64> {
 /// Sends so many bytes of the stream.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn send_stream(mut socket: &TcpStream, send: u64) -> io::Result<()> {
     let mut sent = 0;
     while sent < send {
@@ -77,7 +77,7 @@ pub fn send_stream(mut socket: &TcpStream, send: u64) -> io::Result<()> {
 /// Reads to the end.
 ///
 /// # Errors
-/// What the kernel says, or where the first byte is that is not of the stream.
+/// The kernel's error, or the position of the first byte that is not of the stream.
 pub fn receive_stream(mut socket: &TcpStream) -> io::Result<u64> {
     let (mut bytes, mut received) = (vec![0; PIECE_LEN_MAX], 0);
     loop {

@@ -1,4 +1,4 @@
-//! A program of somebody else that runs beside a test, in a namespace.
+//! A program that is not ours and runs beside a test, in a namespace.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -23,20 +23,27 @@ impl Program {
         Self(child.expect("ip (iproute2) is there, it made the namespace"))
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Whether it blocks in recvfrom(2): it has done all that it does before it counts what comes.
+    /// Whether it blocks in recvfrom(2): then it has finished its preparations and counts received
+    /// frames.
     pub fn receives(&self) -> bool {
         let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.0.id())).unwrap_or_default();
         call.split(' ').next() == Some(&libc::SYS_recvfrom.to_string())
     }
 
-    /// Asks it to end, as Ctrl-C does, and hands back what it said.
+    /// Sends it an interrupt, as Ctrl-C does, and returns its output.
     pub fn interrupt(self) -> String {
         let asked = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
         assert!(asked.is_ok_and(|status| status.success()), "a child of ours can be signalled");
         self.finish()
     }
 
-    /// Waits for its end, and hands back what it said. It says little, so that the pipes hold it.
+    /// Waits for its end, and returns its output, which is short enough for the pipes.
     pub fn finish(mut self) -> String {
         let mut said = String::new();
         for pipe in [
@@ -44,7 +51,7 @@ impl Program {
             self.0.stderr.take().map(|pipe| Box::new(pipe) as _),
         ] {
             let mut bytes = Vec::new();
-            // A pipe that cannot be read says nothing.
+            // A pipe that cannot be read has no output.
             let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
             said.push_str(&String::from_utf8_lossy(&bytes));
         }

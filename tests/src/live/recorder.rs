@@ -1,4 +1,4 @@
-//! The app of a live host: keeps what it is told, for the test to look at.
+//! The app of a live host: keeps its events, for the test to examine.
 
 use std::net::SocketAddrV4;
 
@@ -8,7 +8,7 @@ use wirepath::proto::ConsumerId;
 
 use super::traffic::Traffic;
 
-/// A datagram that came, as the app was told of it.
+/// A received datagram, as the app got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// For whom.
@@ -25,15 +25,15 @@ pub struct Received {
     pub payload: Vec<u8>,
 }
 
-/// What an app does with a datagram.
+/// The app's handler for a datagram.
 pub type Handler = Box<dyn FnMut(&Datagram<'_>, &mut Cx<'_>) + Send>;
 
-/// The app: keeps copies of what it is told, or does what the test says.
+/// The app: keeps copies of its events, or calls the test's handler.
 #[derive(Default)]
 pub struct Recorder {
     /// Datagrams, unless there is a handler.
     pub datagrams: Vec<Received>,
-    /// Errors about what was sent.
+    /// Errors about sent packets.
     pub errors: Vec<IcmpError>,
     /// Datagrams that came, one for each consumer.
     pub deliveries: u64,

@@ -1,8 +1,8 @@
-//! The connections of a live host: what each sends, and whether what comes is what the other end
-//! sent.
+//! The connections of a live host: the data that each sends, and the comparison of received data
+//! with the peer's.
 //!
-//! Both ends send the same endless [`stream`], so that either compares what it gets byte for byte,
-//! wherever it is cut.
+//! Both ends send the same endless [`stream`], so that each end compares the received bytes one by
+//! one, however they are cut.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,7 +25,7 @@ static STREAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
     bytes
 });
 
-/// `len` bytes of the stream that everybody sends, from `position` on; [`PIECE_LEN_MAX`] at most.
+/// `len` bytes of the stream that both ends send, from `position` on; [`PIECE_LEN_MAX`] at most.
 pub fn stream(position: u64, len: usize) -> &'static [u8] {
     let start = (position % PERIOD as u64) as usize;
     &STREAM[start..start + len]
@@ -38,14 +38,14 @@ pub fn is_stream(position: u64, bytes: &[u8]) -> bool {
     pieces.zip(starts).all(|(piece, start)| piece == stream(start, piece.len()))
 }
 
-/// What our end of a connection does.
+/// The behavior of our end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Bytes of the stream to send.
     pub send: u64,
     /// Whether our side stays open when they are sent.
     pub stays: bool,
-    /// Whether nothing is taken until the test says so.
+    /// Whether no data is read until the test says so.
     pub paused: bool,
 }
 
@@ -55,14 +55,14 @@ impl Plan {
         Self { send, stays: false, paused: false }
     }
 
-    /// Sends nothing, and says so only at the end of the test.
+    /// Sends no data, and closes only at the end of the test.
     pub const STAY: Self = Self { send: 0, stays: true, paused: false };
 }
 
-/// One connection: what became of it.
+/// One connection and its outcome.
 #[derive(Clone, Debug, Default)]
 pub struct End {
-    /// What it is to do.
+    /// Its intended behavior.
     pub plan: Plan,
     /// Bytes handed over.
     pub sent: u64,
@@ -76,13 +76,13 @@ pub struct End {
     pub peer_closed: bool,
     /// How it ended.
     pub closed: Option<CloseReason>,
-    /// What it was like when the peer had sent all, or at the last look.
+    /// Its state when the peer had sent all data, or when it was last read.
     pub info: Option<TcpInfo>,
     is_shut: bool,
 }
 
-/// A server of the test: called with each piece of data, and says what more to send of the stream,
-/// if anything.
+/// A server of the test: called with each piece of data; returns how much more of the stream to
+/// send, if any.
 pub type Server = Box<dyn FnMut(ConnectionId, &[u8], &mut Cx<'_>) -> Option<Plan> + Send>;
 
 /// All connections of a host, also those that are gone.
@@ -92,7 +92,7 @@ pub struct Traffic {
     pub ends: HashMap<ConnectionId, End>,
     /// Those that a listener accepted, in order.
     pub accepted: Vec<ConnectionId>,
-    /// What accepted connections do.
+    /// The behavior of accepted connections.
     pub plan: Plan,
     /// Takes the data instead.
     pub server: Option<Server>,
@@ -106,7 +106,7 @@ impl Traffic {
         self.ends.insert(id, End { plan, ..End::default() });
     }
 
-    /// Hands over as much as there is room for.
+    /// Passes as much data to the connection as there is room for.
     pub fn pump(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
         let Some(end) = self.ends.get_mut(&id) else { return };
         while end.sent < end.plan.send {
@@ -115,7 +115,7 @@ impl Traffic {
                 Ok(count) => end.sent += count as u64,
                 // `Writable` or `Connected` says when.
                 Err(SendError::Full | SendError::PoolEmpty | SendError::NoChunk | SendError::NotConnected) => return,
-                // It ended, and an event says why.
+                // The connection has ended, and an event reports why.
                 Err(_) => return,
             }
         }

@@ -1,4 +1,4 @@
-//! The cable that the tests are about, and what they need of its far end.
+//! The cable under test, and the settings of its far end.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
@@ -15,7 +15,7 @@ pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 /// The kernel's address.
 pub const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 /// Long enough for a machine with two busy cores, short enough to wait for.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Two namespaces and the cable between them. The near end has no address, the far end [`THEIRS`]
 /// of a network of 24 bits.
@@ -28,7 +28,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Lays the cable; says aloud why `test` is skipped where it cannot.
+    /// Makes the cable; where it cannot, prints why `test` is skipped.
     pub fn new(test: &str) -> Option<Self> {
         let (near, far) = match (Namespace::new(), Namespace::new()) {
             (Ok(near), Ok(far)) => (near, far),
@@ -39,7 +39,7 @@ impl Wire {
         };
         near.veth(NEAR, &far, FAR).expect("two namespaces can be joined");
         let network = format!("{THEIRS}/24");
-        // Multicast without a route of its own leaves by the only interface.
+        // Multicast without a separate route leaves by the only interface.
         for arguments in [&["addr", "add", &network, "dev", FAR][..], &["route", "add", "default", "dev", FAR]] {
             far.ip(arguments).expect("an interface takes an address and a route");
         }
@@ -49,12 +49,12 @@ impl Wire {
     /// A socket of the far kernel.
     pub fn socket(&self, address: (Ipv4Addr, u16)) -> UdpSocket {
         let socket = self.far.run(|| UdpSocket::bind(address)).expect("the kernel has the address");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout above zero");
         socket
     }
 }
 
-/// Whether a program is there; says aloud that `test` is skipped where it is not.
+/// Whether a program is installed; where it is not, prints that `test` is skipped.
 pub fn has_program(test: &str, program: &str) -> bool {
     let found = Command::new("which").arg(program).output().is_ok_and(|output| output.status.success());
     if !found {
@@ -69,11 +69,11 @@ pub fn set(namespace: &Namespace, name: &str, value: &str) {
     namespace.run(|| std::fs::write(&path, value)).unwrap_or_else(|error| panic!("{path}: {error}"));
 }
 
-/// Waits for what has to come about.
+/// Waits until the condition holds.
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !done() {
-        assert!(start.elapsed() < PATIENCE, "this does not come about: {what}");
+        assert!(start.elapsed() < TIMEOUT, "this does not come about: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -1,8 +1,8 @@
 //! Figures of the wire: frames a second each way, and how long a frame takes there and back.
 //!
-//! Sender and receiver are two threads; a round trip is one thread that drives both ends, so that
-//! what is measured is the NICs, PCIe and the cable, and not how two cores wake each other. Clock
-//! reads are in the round trips: some 20 ns each.
+//! Sender and receiver are two threads; a round trip is measured by one thread that drives both
+//! ends, so that it shows the NICs, PCIe and the cable, and not the handover between two cores.
+//! Round trips include the clock reads, some 20 ns each.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -39,7 +39,7 @@ const BURST: usize = 32;
 /// busy machine more.
 const SILENCE: Duration = Duration::from_millis(100);
 /// How long a single frame may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Round trips before those that count.
 const WARM_UP: usize = 100;
 
@@ -79,7 +79,7 @@ pub(super) fn rates(lab: &Lab, ways: &[Way], pace: Pace, report: &mut Report<'_>
     Ok(())
 }
 
-/// What went through in one direction.
+/// The frames that passed in one direction.
 struct Flow {
     sent: u64,
     received: u64,
@@ -133,14 +133,14 @@ fn send(queue: Mlx5Queue, config: &Mlx5Config, core: Option<usize>, len: usize, 
         end.ring_doorbell();
     }
     let last = Clock::now();
-    while end.tx.in_flight() > 0 && last.elapsed() < PATIENCE {
+    while end.tx.in_flight() > 0 && last.elapsed() < TIMEOUT {
         end.tx.reap();
         end.ring_doorbell();
     }
     Ok(sent)
 }
 
-/// Counts what comes, until the sender has ended and the wire is silent.
+/// Counts received frames, until the sender has ended and no more come.
 fn receive(
     queue: Mlx5Queue,
     config: &Mlx5Config,
@@ -149,7 +149,8 @@ fn receive(
     ready: mpsc::Sender<()>,
 ) -> Result<Flow, String> {
     let mut end = End::of(queue, config, core)?;
-    // Where nobody waits any more the sender could not be opened, and says so itself.
+    // If the receiver of this message is gone, the sender could not be opened, and reports that
+    // itself.
     let _ = ready.send(());
     let (mut received, mut first, mut last) = (0, None, Clock::now());
     let mut burst = Burst::new();
@@ -198,7 +199,7 @@ fn round_trip(cable: &Cable, len: usize, urgent: bool, pace: Pace) -> Result<His
     let (bytes, offload) = (frame(len), Offload::URGENT.when(urgent));
     // Three digits, up to the longest that we wait.
     let mut trips =
-        Histogram::new_with_bounds(1, PATIENCE.as_nanos() as u64 * 2, 3).map_err(|error| error.to_string())?;
+        Histogram::new_with_bounds(1, TIMEOUT.as_nanos() as u64 * 2, 3).map_err(|error| error.to_string())?;
     let (start, mut warm_up) = (Clock::now(), WARM_UP);
     while trips.is_empty() || start.elapsed() < pace.each {
         let left = Clock::now();
@@ -271,7 +272,7 @@ impl End {
     fn wait(&mut self) -> Option<Mbuf> {
         let start = Clock::now();
         let mut burst = Burst::new();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < TIMEOUT {
             if self.receive(&mut burst, 1) > 0 {
                 return burst.drain(..).next();
             }
@@ -291,7 +292,7 @@ fn queue(device: &mut Mlx5Device) -> Result<Mlx5Queue, String> {
     device.take_queue(0).map_err(|error| error.to_string())
 }
 
-/// What both rings take, some bursts more, on hugepages where there are any.
+/// The buffers of both rings and of some bursts more, on hugepages if there are any.
 fn pool(config: &Mlx5Config) -> Result<Pool, String> {
     let frames_a_block = if config.multi_packet_send == Feature::Off { 1 } else { 4 };
     let buffers = (2 * config.rx_ring_len + frames_a_block * config.tx_ring_len) as usize + 4 * BURST;

@@ -1,9 +1,9 @@
-//! `make metal`: what holds and how fast it is on two ports that a cable joins, as a report that a
-//! lab can send.
+//! `make metal`: the facts that hold and the speed on two ports that a cable connects, as a report
+//! that a lab can send.
 //!
-//! First the machine and the devices, then the conformance suite in each way to drive them, then
-//! figures of the wire. On ConnectXs made of software everything runs too, and the report says that
-//! its figures tell nothing about a NIC.
+//! First the machine and the devices, then the conformance suite in each drive mode, then figures
+//! of the wire. On software ConnectXs everything runs too, and the report says that its figures do
+//! not apply to a NIC.
 
 mod figures;
 mod place;
@@ -25,7 +25,7 @@ use figures::Pace;
 use report::Report;
 use ways::Way;
 
-/// What to run, and where.
+/// The devices to test, and the selection of tests.
 #[derive(Clone, Debug)]
 pub struct Lab {
     /// One port: verbs name, PCI address or interface.
@@ -36,14 +36,14 @@ pub struct Lab {
     pub each: Duration,
     /// A core for each end; none where the scheduler decides.
     pub cores: Option<(usize, usize)>,
-    /// Only the ways whose names begin with this.
+    /// Only the drive modes whose names begin with this.
     pub only: String,
 }
 
 /// Runs everything and writes the report; how many facts do not hold.
 ///
 /// # Errors
-/// One sentence: what is missing here, or the report could not be written.
+/// One sentence: the missing part, or that the report could not be written.
 pub fn run(lab: &Lab, out: &mut dyn Write) -> Result<usize, String> {
     let ways: Vec<_> = ways::all().into_iter().filter(|way| way.name.starts_with(&lab.only)).collect();
     if ways.is_empty() {
@@ -107,7 +107,7 @@ fn conformance(lab: &Lab, way: &Way, report: &mut Report<'_>) -> Result<usize, S
     let mut cable = way.cable(lab);
     let failures = attempt(&mut cable);
     report.facts(way.name, &failures)?;
-    // Nobody but a software ConnectX complains of what the program did.
+    // Only a software ConnectX reports mistakes of the program.
     let complaints = nic::diagnoses();
     for complaint in &complaints {
         report.line(&format!("  FAILS  {complaint}"))?;
@@ -115,7 +115,7 @@ fn conformance(lab: &Lab, way: &Way, report: &mut Report<'_>) -> Result<usize, S
     Ok(failures.len() + complaints.len())
 }
 
-/// What cannot be set up is a fact that does not hold, and not the end of the report.
+/// A failed set-up counts as a fact that does not hold, and does not end the report.
 fn attempt(cable: &mut Cable) -> Vec<Failure> {
     catch_unwind(AssertUnwindSafe(|| conformance::run(cable))).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);

@@ -1,5 +1,5 @@
-//! Where a report comes from: the machine, its kernel, the devices and what they can do, so that a
-//! reader can tell whose figures these are.
+//! The origin of a report: the machine, its kernel, the devices and their features, so that a
+//! reader knows on which machine the figures were measured.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::Lab;
 use super::report::Report;
 use crate::nic;
 
-/// What a report of software ConnectXs says of its figures.
+/// The remark about the figures of software ConnectXs.
 pub(super) const SOFTWARE: &str =
     "These ConnectXs are made of software: the facts are facts, the figures say nothing about a NIC.";
 
@@ -62,7 +62,7 @@ fn describe_abilities(capabilities: &Mlx5Capabilities, report: &mut Report<'_>) 
     Ok(())
 }
 
-/// Bits a second of the slowest link of the two; `None` where they do not say.
+/// Bits a second of the slower of the two links; `None` where they do not report it.
 pub(super) fn link_bits(lab: &Lab) -> Option<f64> {
     let supports = Mlx5Support::list().ok()?;
     let named = |support: &&Mlx5Support| {
@@ -85,7 +85,7 @@ fn slot(pci: &str) -> String {
     )
 }
 
-/// Of the kernel's command line what changes latency; the rest is nobody's business.
+/// The parts of the kernel's command line that change latency.
 fn boot(line: &str) -> String {
     let names =
         ["isolcpus", "nohz_full", "rcu_nocbs", "mitigations", "intel_iommu", "amd_iommu", "iommu", "idle", "processor"];

@@ -11,7 +11,7 @@ use crate::cable::Cable;
 pub(super) struct Way {
     pub(super) name: &'static str,
     change: fn(&mut Cable),
-    /// Whether its figures are worth a line of their own.
+    /// Whether its figures have a separate line.
     pub(super) is_measured: bool,
 }
 
@@ -19,7 +19,8 @@ pub(super) struct Way {
 const RX_RING_LEN: u32 = 1024;
 /// Short, because the suite fills it.
 const TX_RING_LEN: u32 = 128;
-/// Rings of the figures: those that a user has, and some more room for a receiver that was away.
+/// Rings for the figures: as long as those of users, and with more room for a receiver that was
+/// interrupted.
 const MEASURED_RX_RING_LEN: u32 = 4096;
 const MEASURED_TX_RING_LEN: u32 = 1024;
 
@@ -32,15 +33,15 @@ pub(super) fn all() -> Vec<Way> {
     let tried = |name, change| Way { name, change, is_measured: false };
     vec![
         plain(),
-        measured("multi-packet sends", |cable| cable.config.multi_packet_send = Feature::Demanded),
-        measured("compressed completions", |cable| cable.config.compression = Feature::Demanded),
-        measured("striding receive queue", |cable| cable.config.striding = Feature::Demanded),
+        measured("multi-packet sends", |cable| cable.config.multi_packet_send = Feature::Required),
+        measured("compressed completions", |cable| cable.config.compression = Feature::Required),
+        measured("striding receive queue", |cable| cable.config.striding = Feature::Required),
         tried("striding and compressed", |cable| {
-            cable.config.striding = Feature::Demanded;
-            cable.config.compression = Feature::Demanded;
+            cable.config.striding = Feature::Required;
+            cable.config.compression = Feature::Required;
         }),
         tried("doorbells without BlueFlame", |cable| cable.config.blueflame = false),
-        tried("time stamps", |cable| cable.config.timestamps = Feature::Demanded),
+        tried("time stamps", |cable| cable.config.timestamps = Feature::Required),
         tried("frames over several buffers", |cable| cable.data_room = 512),
     ]
 }

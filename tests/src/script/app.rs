@@ -1,4 +1,4 @@
-//! `call`: what the app asks of the machine.
+//! `call`: the app's calls to the machine.
 
 use super::expression::Expression;
 use super::options::Setting;
@@ -14,14 +14,14 @@ pub(super) enum Call {
     Unlisten,
     /// `send N`: so many bytes in one payload.
     Send(Expression),
-    /// `copy N`: so many bytes, copied behind what waits.
+    /// `copy N`: N bytes, copied after the waiting data.
     Copy(Expression),
-    /// `fire N`: so many bytes that stand prepared; `NotOpen` where they would have to wait.
+    /// `fire N`: N bytes that are prepared; `NotOpen` where they would have to wait.
     Fire(Expression),
     /// `warm N`: the same, but that they leave.
     Warm(Expression),
-    /// `delegate N`: somebody else may send the next N bytes. The headers must begin at what is
-    /// next.
+    /// `delegate N`: another sender may send the next N bytes. The headers must begin at the next
+    /// number.
     Delegate(Expression),
     /// `delegated N`: and has sent so many.
     Delegated(Expression),
@@ -29,7 +29,7 @@ pub(super) enum Call {
     Withdraw,
     /// `shutdown`: no more from us.
     Shutdown,
-    /// `close`: no more from us, and nothing more is wanted.
+    /// `close`: we send nothing more, and discard received data.
     Close,
     /// `abort`
     Abort,
@@ -40,14 +40,14 @@ pub(super) enum Call {
     Read,
     /// `options NAME VALUE`: changes them on an open connection.
     Options(Setting),
-    /// `mtu N seq N`: a router says that packets may have so many bytes, and quotes a segment.
+    /// `mtu N seq N`: a router reports that packets may have N bytes, and quotes a segment.
     PathMtu(Expression, Expression),
-    /// `unreachable seq N`: a router says that there is no way.
+    /// `unreachable seq N`: a router reports that there is no path.
     Unreachable(Expression),
 }
 
 impl Call {
-    /// Reads what stands behind `call`.
+    /// Parses the words after `call`.
     pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
         Ok(match *words {
             ["connect"] => Self::Connect(None),

@@ -1,18 +1,18 @@
-//! `expect`: what the app must have heard, and what the machine must say of itself.
+//! `expect`: the events that the app must have got, and the values that the machine must report.
 
 use super::expression::Expression;
 
-/// What must be so.
+/// The required condition.
 #[derive(Clone, Debug)]
 pub(super) enum Expectation {
     /// `expect Connected`, `expect Closed(Reset)`: the next event.
     Event(String),
     /// `expect no event`
     NoEvent,
-    /// `expect data N`: so many bytes since the last time this was asked; that they are the right
-    /// ones is always looked at.
+    /// `expect data N`: N bytes since the last such line; that they are the right ones is always
+    /// checked.
     Data(Expression),
-    /// `expect drop NAME`: what the last segment was dropped for; `none`.
+    /// `expect drop NAME`: the reason why the last segment was dropped; `none`.
     Drop(String),
     /// `expect state NAME`; `none` where the connection is forgotten.
     State(String),
@@ -26,7 +26,7 @@ pub(super) enum Expectation {
     IsnAfterLast,
 }
 
-/// What nobody should guess.
+/// Numbers that must not be guessable.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Secret {
     Isn,
@@ -61,7 +61,7 @@ const REASONS: [&str; 11] = [
 ];
 
 impl Expectation {
-    /// Reads what stands behind `expect`.
+    /// Parses the words after `expect`.
     pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
         Ok(match *words {
             [event] if EVENTS.contains(&event) || is_closed(event) => Self::Event(event.to_owned()),

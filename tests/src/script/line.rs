@@ -1,4 +1,4 @@
-//! What a script consists of, once it is read.
+//! The parts of a parsed script.
 
 use core::net::SocketAddrV4;
 
@@ -27,11 +27,11 @@ pub(super) struct Line {
 pub(super) enum When {
     /// In the same burst.
     Same,
-    /// After a time; what leaves may take from the first to the second.
+    /// After a time; the segment may leave at any time from the first to the second.
     After(Duration, Duration),
 }
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     /// `option NAME VALUE`, before the first line that does something.
@@ -66,7 +66,7 @@ pub(super) enum Action {
     Repeat(Expression, Option<String>, Vec<Line>),
 }
 
-/// What the way out does from now on.
+/// The behavior of the output from now on.
 #[derive(Clone, Debug)]
 pub(super) enum WireState {
     /// Takes segments.
@@ -77,6 +77,6 @@ pub(super) enum WireState {
     Down,
     /// Takes packets of so many bytes.
     Mtu(Expression),
-    /// Cuts payloads of so many bytes into segments.
+    /// Cuts payloads of this many bytes into segments.
     Cuts(Expression),
 }

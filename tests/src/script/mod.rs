@@ -1,12 +1,12 @@
-//! Scripts for the TCP machine: what comes, what must leave and what the app does, in virtual time.
-//! `docs/tcp-scripts.md` is the grammar.
+//! Scripts for the TCP machine: segments that arrive, segments that must leave, and calls of the
+//! app, in virtual time. `docs/tcp-scripts.md` is the grammar.
 //!
 //! ```text
 //!   text ──parse──▶ lines ──play──▶ stage: machine, wire, app ──▶ expect ──▶ a fact that holds, or the line where it does not
 //! ```
 //!
-//! All of a script is read before any of it is played: a misspelt line is an error of its own,
-//! whatever would have happened before it.
+//! A script is parsed as a whole before it is played, so a misspelt line is reported whatever would
+//! have happened before it.
 
 mod app;
 mod expect;
@@ -29,14 +29,14 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")
 }
 
-/// A line that does not say what it should, or of which something else came true.
+/// A line that cannot be parsed, or whose expectation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError {
     /// Counted from 1.
     pub line: usize,
-    /// The line as it stands.
+    /// The unchanged line.
     pub text: String,
-    /// What is wrong with it, or what came.
+    /// The error in the line, or the actual segment.
     pub what: String,
 }
 

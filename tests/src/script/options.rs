@@ -1,4 +1,4 @@
-//! `option` and `config`: how the connections of a script behave, and what its machine holds.
+//! `option` and `config`: the options of a script's connections, and the capacities of its machine.
 
 use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive, Linger, ListenOptions, TcpConfig};
 use wirepath::proto::PortRange;
@@ -178,7 +178,7 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A number as it stands.
+/// A literal number.
 pub(super) fn number<T: core::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?} is no number here"))
 }

@@ -1,6 +1,6 @@
-//! Segments as scripts write them: `FLAGS seq N[:N] ack N win N <options>`. One that comes leaves
-//! out what is usual; of one that is expected, what is left out is not looked at, but for its
-//! length and its control bits.
+//! Segments as scripts write them: `FLAGS seq N[:N] ack N win N <options>`. For an arriving
+//! segment, omitted fields have their usual values. Of an expected segment, omitted fields are not
+//! compared, except for its length and its control bits.
 
 use wirepath::wire::tcp::TcpFlags;
 
@@ -11,7 +11,7 @@ use super::options::number;
 #[derive(Clone, Debug)]
 pub(super) struct Incoming {
     pub(super) flags: TcpFlags,
-    /// What the peer sends next where it is left out.
+    /// The peer's next number, if omitted.
     pub(super) seq: Option<Expression>,
     pub(super) len: Length,
     pub(super) ack: Option<Expression>,
@@ -46,7 +46,7 @@ pub(super) enum Length {
     UpTo(Expression),
 }
 
-/// What a number must be.
+/// The required value of a number.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
     Anything,
@@ -64,7 +64,7 @@ pub(super) enum OptionLine {
     /// `*` is none.
     Timestamps(Option<Expression>, Option<Expression>),
     Sack(Vec<(Expression, Expression)>),
-    /// Bytes as they are.
+    /// Literal bytes.
     Raw(Vec<u8>),
 }
 
@@ -90,8 +90,8 @@ impl Wanted {
         })
     }
 
-    /// Whether `came` is as wanted; otherwise what was wanted, in words. `place` makes both
-    /// comparable: on a ring, or as they are.
+    /// Whether `came` is as wanted; otherwise the wanted value in words. `place` makes both
+    /// comparable: as sequence numbers, or unchanged.
     pub(super) fn check(&self, came: i64, variables: &Variables, place: fn(i64) -> i64) -> Result<(), String> {
         match self {
             Self::Anything => Ok(()),
@@ -108,7 +108,7 @@ impl Wanted {
 }
 
 impl Incoming {
-    /// Reads what stands behind `<`.
+    /// Parses the words after `<`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (head, options) = split_options(text)?;
         let mut words = head.split_whitespace();
@@ -145,7 +145,7 @@ impl Incoming {
 }
 
 impl Expected {
-    /// Reads what stands behind `>`.
+    /// Parses the words after `>`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (head, options) = split_options(text)?;
         let mut words = head.split_whitespace();

@@ -1,5 +1,5 @@
 //! Where a script is played: the machine, the wire, the app and the clock. Both ends write the same
-//! pattern, so that a byte out of its place is seen whatever the script asks for.
+//! pattern, so that a misplaced byte is noticed in every script.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ pub(super) struct Stage {
     pub(super) now: Instant,
     pub(super) options: ListenOptions,
     pub(super) policy: Accept,
-    /// The app takes data as soon as it is told of it.
+    /// The app reads data as soon as it gets it.
     pub(super) reads: bool,
     pub(super) flows: Vec<Peer>,
     pub(super) listener: Option<ListenerId>,
@@ -38,7 +38,7 @@ pub(super) struct Stage {
     in_burst: bool,
 }
 
-/// The other end of a flow, and what is known of ours.
+/// The other end of a flow, and its knowledge of ours.
 pub(super) struct Peer {
     pub(super) name: String,
     pub(super) flow: Flow,
@@ -51,7 +51,7 @@ pub(super) struct Peer {
     pub(super) clock: Option<u32>,
     /// The peer's own, since its SYN was played.
     pub(super) irs: Option<Seq>,
-    /// What the peer sends next.
+    /// The next number of the peer.
     pub(super) next: Seq,
     pub(super) win: u16,
     /// Bytes that the app has sent.
@@ -125,7 +125,7 @@ impl Stage {
         self.in_burst = true;
     }
 
-    /// Something happened: the app hears of it, and our SYN tells our numbers.
+    /// After each step: the app gets its events, and our SYN shows our numbers.
     pub(super) fn after(&mut self, flow: usize) {
         while let Some((id, _, event)) = self.tcp.next_event() {
             let known = self.flows.iter().position(|peer| peer.id == Some(id));
@@ -154,7 +154,8 @@ impl Stage {
         }
     }
 
-    /// Goes on to `until`, or to where `stop` says so. The longer the way, the longer the steps.
+    /// Advances to `until`, or to the time at which `stop` says so. The longer the distance, the
+    /// longer the steps.
     pub(super) fn advance(&mut self, until: Instant, stop: impl Fn(&Self) -> bool) {
         let step = step(until.since(self.now));
         while self.now < until && !stop(self) {
@@ -199,7 +200,7 @@ impl Stage {
             if let Some(timestamps) = segment.timestamps.filter(|_| peer.clock.is_none()) {
                 peer.clock = Some(timestamps.value);
             }
-            // What we write is the same pattern from number 1 on.
+            // Our data is the same pattern from number 1 on.
             let at = (segment.seq - peer.iss.unwrap_or_default()).wrapping_sub(1);
             if sent.payload.iter().enumerate().any(|(idx, byte)| *byte != pattern(at.wrapping_add(idx as u32))) {
                 self.fault = Some(format!("a segment carries other bytes than the app wrote, number {}", at + 1));

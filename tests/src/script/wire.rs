@@ -1,5 +1,5 @@
-//! The way out of a script's machine: what left is kept with its time, until the script asks for
-//! it.
+//! The output of a script's machine: segments that left are kept with their time, until the script
+//! reads them.
 
 use core::net::Ipv4Addr;
 use std::collections::VecDeque;
@@ -59,7 +59,7 @@ pub(crate) struct Sent {
 pub(crate) struct Wire {
     pub(crate) sent: VecDeque<Sent>,
     pub(crate) now: Instant,
-    /// What it answers instead of taking a segment.
+    /// The answer to a segment that it refuses.
     pub(super) refuses: Option<Unsent>,
     pub(super) mtu: usize,
     pub(super) cuts: usize,

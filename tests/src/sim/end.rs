@@ -1,12 +1,12 @@
-//! One end of a session: what its app does, and what it must see. It knows no stack; who drives one
-//! asks it what to do next and tells it what happened.
+//! One end of a session: the actions of its app, and the events that it must see. It does not know
+//! the stack: the driver of a stack asks it for the next action and reports events to it.
 
 use wirepath::pipeline::tcp::ConnectionOptions;
 
-/// What an app does with a connection.
+/// The app's behavior on a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndPlan {
-    /// What it sends.
+    /// The data that it sends.
     pub role: Role,
     /// Bytes of one write, 1 to this many.
     pub write_max: usize,
@@ -14,7 +14,7 @@ pub struct EndPlan {
     pub write_gap: u64,
     /// When it closes its side.
     pub close: Close,
-    /// It aborts when it has sent or heard so many bytes.
+    /// It aborts when it has sent or received this many bytes.
     pub abort: Option<Abort>,
     /// Where it stops reading, and for how many nanoseconds; by rising places.
     pub pauses: Vec<(u64, u64)>,
@@ -22,12 +22,12 @@ pub struct EndPlan {
     pub hold: usize,
     /// How it writes.
     pub writes: Writes,
-    /// Where its stack takes no more of it, it hears no more, and does nothing at all before it is
-    /// told of room.
+    /// While its stack takes no more of its data, it reads nothing, and does nothing at all until
+    /// it is told of room.
     pub holds_back: bool,
-    /// It does not close its side but goes away: what still comes is not wanted.
+    /// It does not close its direction but goes away: further data is not wanted.
     pub hangs_up: bool,
-    /// Where it changes its options, of the bytes sent and heard; by rising places.
+    /// The positions, in bytes sent and received, at which it changes its options; in rising order.
     pub changes: Vec<(u64, ConnectionOptions)>,
 }
 
@@ -37,7 +37,7 @@ impl EndPlan {
         self.abort.is_some() || self.hangs_up
     }
 
-    /// Whether it may let wait what came.
+    /// Whether it may leave received data unread.
     pub fn may_stop_reading(&self) -> bool {
         !self.pauses.is_empty() || self.holds_back
     }
@@ -48,18 +48,18 @@ impl EndPlan {
 pub enum Writes {
     /// It has bytes copied.
     Copies,
-    /// It hands buffers over.
+    /// It passes whole buffers.
     HandsOver,
     /// It fires prepared orders.
     Fires,
 }
 
-/// What an app sends.
+/// The data that an app sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// So many bytes of its own.
     Source(u64),
-    /// Whatever it hears.
+    /// All data that it receives.
     Echo,
 }
 
@@ -77,11 +77,11 @@ pub enum Close {
 pub enum Abort {
     /// So many bytes were taken to be sent.
     Sent(u64),
-    /// So many bytes were heard.
+    /// This many bytes were received.
     Heard(u64),
 }
 
-/// How a connection ended, as its stack tells it.
+/// How a connection ended, as its stack reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Both sides closed.
@@ -90,15 +90,15 @@ pub enum Outcome {
     Aborted,
     /// The peer did.
     Reset,
-    /// Nobody listened.
+    /// No socket listened.
     Refused,
-    /// Nobody answered.
+    /// The peer did not answer.
     TimedOut,
-    /// Nobody said which station the peer is at.
+    /// The peer's MAC address was not resolved.
     NoNeighbor,
 }
 
-/// What an app wants to do now.
+/// The next action of an app.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wish {
     /// Nothing, before something happens.
@@ -118,13 +118,13 @@ pub enum Wish {
 /// An end, as far as it has come.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// What it does.
+    /// Its behavior.
     pub plan: EndPlan,
-    /// The stream that it sends, where it is a source; that it hears.
+    /// The stream that it sends, where it is a source, and the stream that it receives.
     streams: [u64; 2],
     /// Bytes that its stack took.
     pub sent: u64,
-    /// Bytes that it heard.
+    /// Bytes that it has received.
     pub heard: u64,
     /// The handshake is done.
     pub is_connected: bool,
@@ -145,7 +145,7 @@ pub struct End {
 }
 
 impl End {
-    /// An end that sends the stream `own` and hears the stream `theirs`.
+    /// An end that sends the stream `own` and receives the stream `theirs`.
     pub fn new(plan: EndPlan, own: u64, theirs: u64) -> Self {
         Self {
             plan,
@@ -165,7 +165,7 @@ impl End {
         }
     }
 
-    /// What it wants to do next.
+    /// Its next action.
     pub fn wish(&mut self, now: u64) -> Wish {
         if self.outcome.is_some() || !self.is_connected {
             return Wish::Nothing;
@@ -229,7 +229,7 @@ impl End {
         self.write_at = now + self.plan.write_gap;
     }
 
-    /// Bytes came; says what is wrong with them.
+    /// Bytes came; returns their errors.
     pub fn hear(&mut self, bytes: &[u8], now: u64) -> Result<(), String> {
         if let Some(outcome) = self.outcome {
             return Err(format!("{} bytes after the end ({outcome:?})", bytes.len()));
@@ -255,7 +255,7 @@ impl End {
         Ok(())
     }
 
-    /// Until when it does not read, where it does not.
+    /// The time until which it does not read, if it pauses.
     pub fn pauses_until(&self, now: u64) -> Option<u64> {
         (now < self.read_at).then_some(self.read_at)
     }
@@ -283,7 +283,7 @@ pub fn fill(stream: u64, at: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Where bytes that should be those of a stream from `at` on are not.
+/// The first position at which bytes differ from those of a stream from `at` on.
 pub fn first_difference(stream: u64, at: u64, bytes: &[u8]) -> Option<usize> {
     let mut expected = vec![0; bytes.len()];
     fill(stream, at, &mut expected);

@@ -33,7 +33,7 @@ type SimWorker = Worker<SimRx, SimTx, Nodes, SimApp>;
 
 /// Connections of a host, more than any script has.
 const CONNECTIONS_MAX: usize = 256;
-/// Writes of one turn at most: what a busy app would do.
+/// The most writes of one turn: as a busy app would make.
 const WRITES_PER_TURN: usize = 16;
 
 /// A worker, and the block of its counters.
@@ -103,7 +103,7 @@ impl SimHost {
         self.worker.rx().waiting()
     }
 
-    /// Somebody takes all buffers but so many; `None` gives them back.
+    /// Takes all buffers except this many; `None` returns them.
     pub fn steal(&mut self, leave: Option<usize>, now: u64) {
         self.worker.with_app(Instant::from_nanos(now), |app, cx| match leave {
             None => app.stolen.drain(..).for_each(Mbuf::free),
@@ -120,7 +120,7 @@ impl SimHost {
         self.worker.tcp().is_empty()
     }
 
-    /// Lets go of what the app keeps.
+    /// Releases the data that the app keeps.
     pub fn let_go(&mut self, now: u64) {
         self.worker.with_app(Instant::from_nanos(now), |app, _| {
             app.held.clear();
@@ -128,7 +128,7 @@ impl SimHost {
         });
     }
 
-    /// What is wrong at the end, when all is over and quiet.
+    /// The errors at the end, when all is over and quiet.
     pub fn check_end(&self) -> Result<(), String> {
         let (pool, tcp) = (self.worker.pool(), self.worker.tcp());
         if !tcp.is_empty() {
@@ -144,14 +144,14 @@ impl SimHost {
         self.check()
     }
 
-    /// What is wrong at any time.
+    /// The errors at any time.
     pub fn check(&self) -> Result<(), String> {
         let (pool, tcp) = (self.worker.pool(), self.worker.tcp());
         if tcp.chunks() > self.chunks_max || tcp.len() > CONNECTIONS_MAX {
             return Err(format!("{} pieces wait in {} connections: more than there may be", tcp.chunks(), tcp.len()));
         }
         tcp.check_timers(self.polled_at).map_err(|fault| fault.to_string())?;
-        match pool.unnamed() {
+        match pool.drops_without_reason() {
             0 => Ok(()),
             count => Err(format!("{count} packets ended without a name")),
         }
@@ -207,10 +207,10 @@ pub struct SimApp {
     to_begin: Vec<(usize, super::script::Session)>,
     listeners: Vec<(Listener, Option<ListenerId>, bool)>,
     ends: HashMap<ConnectionId, EndKey>,
-    /// Connections that want to be looked at each turn: they wait for a moment, or for buffers.
+    /// Connections that must be processed in each turn: they wait for a time, or for buffers.
     awake: Vec<ConnectionId>,
     paused: Vec<(ConnectionId, u64)>,
-    /// Connections that have paused until they are told of room.
+    /// Connections that do not read until they are told of room.
     held_back: Vec<ConnectionId>,
     held: VecDeque<(Held, EndKey, u64)>,
     stolen: Vec<Mbuf>,
@@ -288,7 +288,7 @@ impl SimApp {
         }
     }
 
-    /// Does what an end wants to do now.
+    /// Executes the next action of an end.
     fn act(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
         let Some(&key) = self.ends.get(&id) else { return };
         if self.held_back.contains(&id) {
@@ -309,7 +309,7 @@ impl SimApp {
                     Err(SendError::Full | SendError::PoolEmpty | SendError::NoChunk) => {
                         return if self.holds_back(key) { self.hold_back(id, cx) } else { self.sleep(id) };
                     }
-                    // The end of it stands in the queue of events.
+                    // The event of its end is in the queue.
                     Err(SendError::NotFound | SendError::Closed) => return self.sleep(id),
                     Err(why) => {
                         self.fail(format!("{} cannot write {count}: {why}", name(key)));
@@ -329,7 +329,7 @@ impl SimApp {
                 }
                 Wish::Abort => {
                     self.ledger.borrow().trace(|| format!("{} aborts", name(key)));
-                    // Not there any more: its end stands in the queue.
+                    // The connection is gone: the event of its end is in the queue.
                     let _ = cx.tcp().abort(id);
                     return self.sleep(id);
                 }
@@ -342,7 +342,7 @@ impl SimApp {
         self.ledger.borrow_mut().end(key).plan.holds_back
     }
 
-    /// Hears no more until there is room for what it says.
+    /// Stops reading until there is room for its own data.
     fn hold_back(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
         if cx.tcp().pause(id).is_ok() {
             self.held_back.push(id);
@@ -354,7 +354,7 @@ impl SimApp {
     fn go_on(&mut self, id: ConnectionId, cx: &mut Cx<'_>) {
         if let Some(at) = self.held_back.iter().position(|other| *other == id) {
             self.held_back.swap_remove(at);
-            // What it says first may fill the room again.
+            // Its first write may fill the room again.
             self.act(id, cx);
             if !self.held_back.contains(&id) {
                 // It may be gone.
@@ -412,8 +412,8 @@ impl SimApp {
             },
         };
         order.patch(0, &bytes).expect("it is as long");
-        // All that `fire` says is that the bytes were taken; `warm` must change nothing at all, and
-        // what does not leave at once is fired after all.
+        // The result of `fire` is only that the bytes were taken. `warm` must change nothing at
+        // all. An order that `fire_fast` does not send is fired afterwards.
         let has_left = match count % 3 {
             0 => cx.tcp().warm(&mut order).map(|_| false)?,
             1 => cx.tcp().fire_fast(&mut order)?,
@@ -426,8 +426,8 @@ impl SimApp {
         Ok(count)
     }
 
-    /// Options that change while data flows. How long it waits for a peer that is silent stays as
-    /// it was: that is judged.
+    /// Options that change while data flows. The timeout for a silent peer does not change, because
+    /// it is checked.
     fn change_options(&mut self, id: ConnectionId, key: EndKey, cx: &mut Cx<'_>) {
         loop {
             let change = self.ledger.borrow_mut().end(key).change();
@@ -473,8 +473,8 @@ impl SimApp {
         };
         let before = self.ledger.borrow_mut().end((session, side)).outcome;
         if before.is_some() && side == 1 {
-            // A segment that was on its way brought the cookie back once more: who keeps no SYN
-            // cannot know that this one was used.
+            // A repeated segment brought the cookie back once more: a listener that keeps no SYN
+            // cannot know that the cookie was used.
             self.ghosts.push(id);
             let _ = cx.tcp().abort(id);
             return;
@@ -494,7 +494,7 @@ impl App for SimApp {
             return;
         }
         let Some(&key) = self.ends.get(&id) else {
-            // A handshake that was never done ends without having been told of.
+            // A handshake that did not finish ends without an event.
             return self.fail(format!("{event:?} of a connection that nobody knows"));
         };
         match event {

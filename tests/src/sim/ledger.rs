@@ -1,4 +1,4 @@
-//! The books of a run: who talks to whom, how far they have come, and what was found to be wrong.
+//! The records of a run: the sessions, their progress, and the errors found.
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
@@ -11,11 +11,11 @@ pub type Side = usize;
 /// A session, and which end of it.
 pub type EndKey = (usize, Side);
 
-/// A neighbor is asked for so long; a question that is asked when the network is well is answered.
+/// Time for which a neighbor is requested; a request sent while the network is well gets a reply.
 const RESOLVED_WITHIN: u64 = 10 * SECOND;
 
-/// What was sent before the network was well is waited for, and what was sent soon after, as the
-/// queues were full.
+/// Time for which an app may still give up after the network is well: data sent while it was bad is
+/// lost, and so may data sent soon after be, because the queues were full.
 const GIVES_UP_WITHIN: u64 = 10 * SECOND;
 
 /// The books.
@@ -33,7 +33,7 @@ pub struct Ledger {
     patience: Vec<Option<u64>>,
     /// When the network is well again.
     heals_at: u64,
-    /// What is wrong.
+    /// The errors.
     pub faults: Vec<String>,
     /// Where a trace goes.
     pub is_traced: bool,
@@ -42,7 +42,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing has happened yet.
+    /// The records before the first event.
     pub fn new(script: &Script, is_traced: bool) -> Self {
         let ends = |(idx, session): (usize, &Session)| {
             let stream = |side: Side| mix(script.seed, (idx * 2 + side + 1) as u64);
@@ -77,7 +77,7 @@ impl Ledger {
         self.flows.get(&(client, server)).copied()
     }
 
-    /// What a segment from `source` to `destination` carries: the end that sends it.
+    /// The end that sends a segment from `source` to `destination`.
     pub fn sender(&self, source: SocketAddrV4, destination: SocketAddrV4) -> Option<EndKey> {
         let client = self.session(source, destination).map(|session| (session, 0));
         client.or_else(|| self.session(destination, source).map(|session| (session, 1)))
@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Says what happened, where somebody listens.
+    /// Records an event, if the run is traced.
     pub fn trace(&self, what: impl FnOnce() -> String) {
         if self.is_traced {
             println!("{:>14} {}", nanos(self.now), what());
@@ -181,52 +181,51 @@ impl Ledger {
             Outcome::Aborted if own.plan.may_break() => Ok(()),
             Outcome::Aborted => Err("nobody wanted it".into()),
             Outcome::Reset | Outcome::Refused if aborts || plan.may_be_refused => Ok(()),
-            // All questions went, or all answers, while the network was bad; and nobody has been
-            // connected.
+            // All requests or all replies were lost while the network was bad, and no connection
+            // was established.
             Outcome::NoNeighbor if self.now < self.heals_at + RESOLVED_WITHIN && !own.is_connected => Ok(()),
             Outcome::TimedOut if aborts || plan.may_time_out => Ok(()),
             _ => Err("for no reason".into()),
         }
     }
 
-    /// Whether an end of a session may have waited for its peer as long as its app wants to: what
-    /// it waits for was lost while the network was bad.
+    /// Whether an end of a session may have waited for its peer until its app's timeout, because
+    /// segments were lost while the network was bad.
     fn may_give_up(&self, session: usize) -> bool {
         self.patience[session].is_some_and(|patience| self.now <= self.heals_at + patience + GIVES_UP_WITHIN)
     }
 
-    /// Whether the peer of an end had closed, and has forgotten it since: its last acknowledgment
-    /// may have been lost all through TIME-WAIT, and what asks for it again is answered by a reset.
-    /// Nothing is missing then: each app has heard all that the other sent. Where the peer's FIN
-    /// comes in one burst with the reset, the app hears of the reset only.
+    /// Whether the peer of an end had closed and has forgotten the connection since: its last
+    /// acknowledgment may have been lost all through TIME-WAIT, and a segment that requests it
+    /// again is answered by a reset. No data is missing then: each app has received all data of the
+    /// other. Where the peer's FIN comes in one burst with the reset, the app gets only the reset.
     fn is_forgotten(&self, (session, side): EndKey) -> bool {
         let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
         let plan = &self.sessions[session];
         let host = if side == 0 { plan.server } else { plan.client };
-        // An app that does not read hears of the end later than its stack, which forgets all the
-        // same (seed 7229).
+        // An app that does not read learns of the end later than its stack, which nevertheless
+        // forgets the connection (seed 7229).
         let time_wait = if peer.plan.may_stop_reading() { 0 } else { self.time_waits[host] };
         let has_all = own.is_shut && peer.heard == own.sent && own.heard == peer.sent;
         has_all && peer.finished_at.is_some_and(|at| self.now >= at + time_wait)
     }
 
-    /// The same where the peer's app has stopped reading: its stack may have all, and have
-    /// forgotten the connection, before the app hears of it (seed 7774). Whether it did is known
-    /// when the app reads on: see [`check_end`](Self::check_end).
+    /// The same where the peer's app has stopped reading: its stack may have received all data and
+    /// forgotten the connection before the app learns of it (seed 7774). Whether that was so is
+    /// known when the app reads on: see [`check_end`](Self::check_end).
     fn may_be_forgotten(&self, (session, side): EndKey) -> bool {
         let (own, peer) = (&self.ends[session][side], &self.ends[session][1 - side]);
         own.is_shut && peer.is_shut && own.heard == peer.sent && peer.outcome.is_none() && peer.plan.may_stop_reading()
     }
 
-    /// Whether the listener of a client may have given its handshake up, as all answers to ARP were
-    /// lost (seed 7828): the client had the SYN-ACK, the server never had what acknowledges it, and
-    /// so each app has lost nothing that the other had.
+    /// Whether the listener of a client may have given up the handshake because all ARP replies
+    /// were lost (seed 7828): the client had the SYN-ACK, but the server never got its
+    /// acknowledgment, so no app has lost data that the other had.
     fn may_lack_its_neighbor(&self, (session, side): EndKey) -> bool {
         side == 0 && !self.ends[session][1].is_connected && self.uses_arp[self.sessions[session].server]
     }
 
-    /// All is over: who was reset without having aborted, or been aborted, has lost nothing of what
-    /// it sent.
+    /// All is over: an end that was reset although neither end aborted has lost none of its data.
     pub fn check_end(&mut self) {
         for session in 0..self.ends.len() {
             for side in 0..2 {
@@ -250,7 +249,7 @@ impl Ledger {
     /// Whether nothing more is to come of any session.
     pub fn is_over(&self) -> bool {
         self.ends.iter().all(|[client, server]| {
-            // A server that never heard of its client has nothing to end.
+            // A server that never learned of its client has nothing to end.
             let never_came = !server.is_connected && client.outcome.is_some_and(|how| how != Outcome::Finished);
             client.outcome.is_some() && (server.outcome.is_some() || never_came)
         })
@@ -292,7 +291,7 @@ fn patience(script: &Script, session: &Session) -> Option<u64> {
     options.filter_map(|options| options.user_timeout).map(|timeout| timeout.as_nanos()).max()
 }
 
-/// What TIME-WAIT lasts on a host at least: its clock goes wrong, and may jump ahead.
+/// The shortest duration of TIME-WAIT on a host: its clock runs wrong, and may jump ahead.
 fn time_wait(script: &Script, host: usize) -> u64 {
     let plan = &script.hosts[host];
     if plan.stack == Stack::Smoltcp {

@@ -1,7 +1,7 @@
-//! What few apps do, in two of each seven seeds: a rate of their own, keepalive within seconds, a
-//! timeout of their own, closing and going away, options that change while data flows, prepared
-//! orders, hearing nothing while what they say finds no room. It is drawn apart from the rest, so
-//! that the other seeds stay the runs that they were.
+//! Rare behavior of apps, in two of each seven seeds: a rate limit, keepalive within seconds, a
+//! user timeout, closing and going away, options that change while data flows, prepared orders, not
+//! reading while their own data finds no room. It is drawn separately, so that the runs of the
+//! other seeds do not change.
 
 use wirepath::pipeline::tcp::{ConnectionOptions, Keepalive, Linger};
 use wirepath::time::Duration;
@@ -33,8 +33,8 @@ pub fn teach(script: &mut Script) {
     teach_to_hold_back(script);
 }
 
-/// Half of the echoes, and some of the others, hear no more while they cannot speak. Only one end
-/// of a session may, or both would wait for each other.
+/// Half of the echoes, and some of the others, do not read while they cannot write. Only one end of
+/// a session may do so; otherwise both would wait for each other.
 fn teach_to_hold_back(script: &mut Script) {
     let mut draw = Draw(Random::new(mix(script.seed, 5)));
     for session in &mut script.sessions {
@@ -42,7 +42,7 @@ fn teach_to_hold_back(script: &mut Script) {
         let (end, host) = (&mut session.ends[side], [session.client, session.server][side]);
         if draw.one_in(2) && script.hosts[host].stack == Stack::Wirepath {
             end.holds_back = true;
-            // All that it waits for is room: not for a moment, nor for a buffer of its own.
+            // It waits only for room: not for a time, nor for a buffer.
             (end.writes, end.write_gap) = (Writes::Copies, 0);
             end.pauses.clear();
         }
@@ -50,14 +50,14 @@ fn teach_to_hold_back(script: &mut Script) {
 }
 
 impl Draw {
-    /// What an app sets before it begins.
+    /// The options that an app sets before it begins.
     fn habits(&mut self, options: &mut ConnectionOptions) {
         if self.one_in(3) {
             // A megabyte takes 20 seconds at most.
             options.pacing_rate = Some(self.of(&[50_000, 500_000, 5_000_000, 500_000_000]));
         }
         if self.one_in(3) && options.keepalive.is_none() {
-            // It asks often, and has more patience than the network is ever bad for.
+            // It probes often, and its patience is longer than the network is ever bad.
             let idle = Duration::from_millis(self.of(&[50, 500, 2_000]));
             let interval = Duration::from_millis(self.of(&[100, 500]));
             options.keepalive = Some(Keepalive { idle, interval, count: 250 });
@@ -73,7 +73,7 @@ impl Draw {
         ]);
     }
 
-    /// What it does later.
+    /// Its later actions.
     fn conduct(&mut self, end: &mut EndPlan) {
         if self.one_in(3) {
             end.writes = Writes::Fires;

@@ -1,15 +1,15 @@
 //! TCP in virtual time: two to eight hosts, each a whole worker, over a network that loses,
-//! repeats, delays, reorders and damages frames, goes dark and changes its MTU, while rings fill,
-//! pools run empty and clocks jump. All of it is drawn from a seed. smoltcp is every other host of
-//! each fourth seed.
+//! repeats, delays, reorders and damages frames, fails completely and changes its MTU, while rings
+//! fill, pools run empty and clocks jump. All of it is drawn from a seed. In each fourth seed every
+//! other host runs smoltcp.
 //!
 //! ```text
 //!  seed ─▶ script ─▶ world: hosts (worker, pipeline, app) ◀─ frames, turns ─▶ network
 //!                      └─▶ ledger, observer: what is wrong
 //! ```
 //!
-//! Only clock, link and device are replaced. It stands with the tests, since it judges more than it
-//! simulates: the apps, the streams and the checkers are of use to nobody but a TCP's author, and
+//! Only clock, link and device are replaced. It is among the tests, because it checks more than it
+//! simulates: the apps, the streams and the checkers are useful only to the author of a TCP, and
 //! smoltcp must not become a dependency of the library.
 
 pub mod end;

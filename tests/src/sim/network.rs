@@ -1,5 +1,5 @@
-//! The network between the hosts: a switch whose ports have a rate and a queue, and what goes wrong
-//! on the way.
+//! The network between the hosts: a switch whose ports have a rate and a queue, and the faults on
+//! the way.
 
 use super::end::mix;
 use super::packet;
@@ -17,11 +17,11 @@ pub struct Network {
     free_at: Vec<u64>,
     /// Frames that are still lost in the present gap, for each host.
     gaps: Vec<u32>,
-    /// What became of frames.
+    /// The outcomes of frames.
     pub tally: Tally,
 }
 
-/// What became of frames.
+/// The outcomes of frames.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Tally {
@@ -42,7 +42,7 @@ pub struct Arrival {
     pub at: u64,
     /// Where.
     pub host: usize,
-    /// What.
+    /// The frame.
     pub frame: Vec<u8>,
 }
 
@@ -68,7 +68,7 @@ impl Network {
         (bytes.max(60) as u64 + 24) * 8 * SECOND / self.line.rate
     }
 
-    /// A frame left a host: where and when it arrives, as often as it does.
+    /// A frame left a host: schedules its arrivals, with their ports and times.
     pub fn carry(&mut self, frame: &[u8], from: usize, now: u64) -> Vec<Arrival> {
         let count = self.free_at.len();
         let mut arrivals = Vec::new();
@@ -167,8 +167,8 @@ impl Network {
         late
     }
 
-    /// One bit, which every checksum finds. Not of what has no checksum of its own: the link's
-    /// would have found that.
+    /// Flips one bit, which every checksum detects. Not in bytes without a checksum, because the
+    /// link's checksum would have detected that.
     fn corrupt(&mut self, frame: &mut [u8]) {
         if !self.draws(self.weather.corruption) || packet::tcp(frame).is_none() {
             return;

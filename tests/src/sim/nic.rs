@@ -1,6 +1,6 @@
-//! A NIC in virtual time. Frames that come wait in a ring until the worker polls; frames that are
-//! posted stay in their mbufs until the line is free for them, and only then are their bytes read:
-//! who writes into a buffer that the NIC still owns is found out by the peer.
+//! A NIC in virtual time. Received frames wait in a ring until the worker polls. Posted frames stay
+//! in their mbufs until the line is free, and only then are their bytes read. So the peer detects a
+//! write into a buffer that the NIC still owns.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -12,14 +12,14 @@ use wirepath::time::Instant;
 
 use super::packet;
 
-/// What a NIC is like.
+/// The properties of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NicConfig {
     /// Frames that wait for the worker; more are lost.
     pub rx_ring_len: usize,
     /// Frames that wait for the line; more are refused.
     pub tx_ring_len: usize,
-    /// It fills in checksums, and says of frames whether theirs are right.
+    /// It fills in checksums, and reports whether those of received frames are correct.
     pub checksums: bool,
     /// It cuts payloads into segments.
     pub segments: bool,
@@ -51,7 +51,7 @@ impl NicConfig {
 /// Frames that are merged at most.
 const MERGED_MAX: usize = 8;
 
-/// A packet over a chain of buffers with so many bytes each; None where the pool has not as many.
+/// A packet over a chain of buffers with the lengths in `buffers`; None if the pool has too few.
 fn over_buffers(pool: &Pool, bytes: &[u8], buffers: &[usize]) -> Option<Mbuf> {
     let (&len, buffers) = buffers.split_first()?;
     let mut mbuf = pool.alloc_copy(&bytes[..len])?;
@@ -119,7 +119,7 @@ impl RxQueue for SimRx {
             let verdict = packet::verdict(frame);
             let (whole, buffers) = self.next_merged();
             let merged = over_buffers(pool, &whole, &buffers).map(|mbuf| (mbuf, buffers.len()));
-            // What there are too few buffers for comes as it is.
+            // A frame for which there are too few buffers arrives unmerged.
             let alone = || Some((pool.alloc_copy(frame)?, 1));
             let Some((mut mbuf, frames)) = merged.or_else(alone) else { break };
             if self.config.checksums {
@@ -142,7 +142,8 @@ impl RxQueue for SimRx {
 /// The sending half.
 pub struct SimTx {
     config: NicConfig,
-    /// Frames that the NIC has, oldest first; the first `rung` of them it was told of.
+    /// Frames that the NIC has, the oldest first; the doorbell was rung for the first `rung` of
+    /// them.
     ring: VecDeque<(Mbuf, Offload)>,
     rung: usize,
     /// Frames that were read, and may go home.
@@ -164,7 +165,8 @@ impl SimTx {
         if self.rung > 0 { self.ring.front().map(|(mbuf, _)| mbuf.len()) } else { None }
     }
 
-    /// The next frame leaves: as it stands in memory now. Several where the NIC cut it.
+    /// The next frame leaves, with its present bytes in memory; several frames where the NIC cuts
+    /// it.
     pub fn leave(&mut self) -> Vec<Vec<u8>> {
         let Some((mbuf, offload)) = self.ring.pop_front() else { return Vec::new() };
         self.rung -= 1;

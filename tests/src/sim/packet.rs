@@ -1,5 +1,5 @@
 //! Frames as the network and the checkers see them: untagged Ethernet, IPv4, TCP, by offsets and
-//! with sums of its own, so that nothing here is wrong in the same way as what is checked.
+//! with separate code for checksums, so that it does not share the errors of the code under test.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -35,7 +35,7 @@ pub struct Tcp<'a> {
     pub ack: u32,
     /// Control bits.
     pub flags: u8,
-    /// SEG.WND as it stands there.
+    /// SEG.WND as in the segment.
     pub wnd: u16,
     /// Options.
     pub options: &'a [u8],
@@ -116,7 +116,7 @@ pub fn tcp(frame: &[u8]) -> Option<Tcp<'_>> {
     })
 }
 
-/// What a NIC that verifies checksums says of a frame.
+/// The verdict about a frame of a NIC that verifies checksums.
 pub fn verdict(frame: &[u8]) -> ChecksumStatus {
     match tcp(frame) {
         None => ChecksumStatus::Unknown,
@@ -125,9 +125,9 @@ pub fn verdict(frame: &[u8]) -> ChecksumStatus {
     }
 }
 
-/// What a NIC that merges does with a frame that follows another: appends its payload, and says how
-/// many bytes that is, where it says the same and brings the next ones. TCP's checksum is not that
-/// of the whole: the NIC says that it is right.
+/// The work of a NIC that merges: appends the payload of the next frame, where that has the same
+/// headers and the next bytes, and returns their number. The TCP checksum is not that of the merged
+/// frame; the NIC reports it as correct.
 pub fn merge(frame: &mut Vec<u8>, next: &[u8]) -> Option<usize> {
     let (first, second) = (tcp(frame)?, tcp(next)?);
     let said = |segment: &Tcp<'_>| (segment.source, segment.destination, segment.ack, segment.wnd);
@@ -156,7 +156,7 @@ pub fn merge(frame: &mut Vec<u8>, next: &[u8]) -> Option<usize> {
     Some(second.payload.len())
 }
 
-/// What a NIC does to a frame whose checksum it is to fill in, and whose payload it is to cut into
+/// The work of a NIC on a frame whose checksum it fills in, and whose payload it cuts into
 /// segments.
 pub fn cut(frame: &[u8], l2_len: usize, l3_len: usize, segment_len: usize) -> Vec<Vec<u8>> {
     let tcp_len = usize::from(frame[l2_len + l3_len + 12] >> 4) * 4;
@@ -212,7 +212,7 @@ pub fn mark_congestion(frame: &mut [u8]) {
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// What a router at `router` says of a frame that is longer than the `mtu` of the next link
+/// The report of a router at `router` about a frame that is longer than the `mtu` of the next link
 /// (RFC 1191 4), as a frame back to its sender.
 pub fn too_big(frame: &[u8], router: Ipv4Addr, mtu: u16) -> Option<Vec<u8>> {
     let packet = ipv4(frame)?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::scenario::script;
 use super::world::{Report, World};
 
-/// What came of many seeds.
+/// The results of many seeds.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Runs.
@@ -19,7 +19,7 @@ pub struct Summary {
     pub failures: Vec<(u64, Vec<String>)>,
     /// Frames that were carried.
     pub frames: u64,
-    /// Bytes that apps heard.
+    /// Bytes that apps received.
     pub bytes: u64,
     /// Virtual time in nanoseconds.
     pub virtual_ns: u128,
@@ -45,7 +45,7 @@ fn words(panic: &(dyn Any + Send)) -> &str {
     owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }
 
-/// What is told of a run of many seeds while it goes on.
+/// The progress reports of a run of many seeds.
 pub trait Watcher: Sync {
     /// So many seeds were begun: each ten seconds.
     fn progress(&self, _begun: u64) {}
@@ -53,7 +53,7 @@ pub trait Watcher: Sync {
     fn failed(&self, _seed: u64, _faults: &[String]) {}
 }
 
-/// Nobody watches.
+/// No reports.
 impl Watcher for () {}
 
 /// Runs `count` seeds from `first` on, on as many threads as there are cores. Ends early after

@@ -1,5 +1,5 @@
-//! A script from a seed. What a run is about is drawn first (how many hosts, which faults at all),
-//! so that many seeds are about one thing and some about everything.
+//! A script from a seed. The theme of a run is drawn first (the number of hosts, the kinds of
+//! faults), so that many seeds test one thing and some test everything.
 
 use wirepath::pipeline::tcp::{Congestion, ConnectionOptions, Keepalive};
 use wirepath::time::Duration;
@@ -10,7 +10,7 @@ use super::nic::NicConfig;
 use super::script::{HostPlan, Line, Listener, MS, Mishap, MishapKind, SECOND, Script, Session, Stack, Weather};
 use crate::mutate::Random;
 
-/// What a run is about.
+/// The theme of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
     /// Nothing goes wrong.
@@ -32,8 +32,8 @@ pub fn themed(seed: u64, theme: Theme) -> Script {
     let hosts: Vec<_> = (0..count).map(|idx| draw.host(idx, theme)).collect();
     let mut listeners = draw.listeners(&hosts, heals_at);
     let mut sessions = draw.sessions(&hosts, &listeners, heals_at);
-    // smoltcp with itself says nothing of ours, and may fall silent for good: three duplicates of
-    // the acknowledgment before its FIN stop the FIN's timer (seed 1943).
+    // A session of smoltcp with itself does not test our stack, and may hang for ever: three
+    // duplicates of the acknowledgment before its FIN stop the FIN's timer (seed 1943).
     sessions
         .retain(|session| [session.client, session.server].iter().any(|&host| hosts[host].stack == Stack::Wirepath));
     listeners.iter_mut().for_each(|listener| suit(listener, &sessions));
@@ -67,13 +67,13 @@ fn suit(listener: &mut Listener, sessions: &[Session]) {
         listener.options.keepalive = Some(Keepalive::SESSION);
     }
     if own.any(|session| session.ends[0].role == Role::Source(0)) {
-        // Who says nothing does not bring a cookie back twice: where that is lost, the server never
-        // learns of him.
+        // A client that sends no data does not return a cookie twice: where that is lost, the
+        // server never learns of the client.
         listener.backlog = 128;
     }
 }
 
-/// Draws what a script is made of.
+/// Draws the parts of a script.
 pub(super) struct Draw(pub(super) Random);
 
 impl Draw {
@@ -111,8 +111,8 @@ impl Draw {
         HostPlan {
             stack: if is_smoltcp { Stack::Smoltcp } else { Stack::Wirepath },
             nic,
-            // A pool that data may use up leaves none to hear with: as much as waits, and the
-            // rings.
+            // If data may use up the pool, there is no buffer to receive with. So the pool has as
+            // many as may wait, and those of the rings.
             buffers: chunks_max + nic.tx_ring_len + 128,
             burst_len: self.of(&[1, 8, 32, 64]),
             turn_max: self.of(&[MS / 10, MS, 10 * MS]),
@@ -179,7 +179,7 @@ impl Draw {
             ends[1].role = Role::Echo;
             ends[1].write_max = ends[1].write_max.max(ends[0].write_max);
         }
-        // One waits for the other, at most; an echo ends when it has heard all.
+        // At most one end waits for the other; an echo ends when it has received all.
         if self.one_in(2) {
             ends[self.0.below(2)].close = Close::AfterPeer;
         }

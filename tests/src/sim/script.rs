@@ -1,5 +1,5 @@
-//! What happens in a run: hosts, listeners, sessions, and what goes wrong when. All of it is drawn
-//! from the seed before the run begins.
+//! The events of a run: hosts, listeners, sessions, and the faults with their times. All of it is
+//! drawn from the seed before the run begins.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -17,7 +17,7 @@ pub const SECOND: u64 = 1_000 * MS;
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What it was drawn from.
+    /// The seed that it was drawn from.
     pub seed: u64,
     /// Who takes part.
     pub hosts: Vec<HostPlan>,
@@ -27,9 +27,9 @@ pub struct Script {
     pub sessions: Vec<Session>,
     /// The network at its best.
     pub line: Line,
-    /// What is wrong with it until `heals_at`.
+    /// The faults of the network until `heals_at`.
     pub weather: Weather,
-    /// What happens to hosts and paths.
+    /// Faults of hosts and paths.
     pub mishaps: Vec<Mishap>,
     /// From now on nothing goes wrong.
     pub heals_at: u64,
@@ -59,7 +59,7 @@ pub struct HostPlan {
     pub burst_len: usize,
     /// Nanoseconds between two turns where nothing happens, at most.
     pub turn_max: u64,
-    /// What its clock shows when the world's shows 0.
+    /// The time of its clock when the world's clock shows 0.
     pub clock: u64,
     /// How many parts per million its clock goes wrong, up to 1000.
     pub drift_ppm: i64,
@@ -67,7 +67,7 @@ pub struct HostPlan {
     pub uses_arp: bool,
     /// Bytes of its longest packet.
     pub mtu: usize,
-    /// What TIME-WAIT lasts.
+    /// The duration of TIME-WAIT.
     pub time_wait: u64,
     /// Pieces that wait in all connections.
     pub chunks_max: usize,
@@ -103,11 +103,11 @@ pub struct Session {
     pub begins_at: u64,
     /// The client's options.
     pub options: ConnectionOptions,
-    /// What both do: client, server.
+    /// The behavior of both ends: client, server.
     pub ends: [EndPlan; 2],
-    /// It is no fault where nobody listens.
+    /// It is not an error if no socket listens.
     pub may_be_refused: bool,
-    /// It is no fault where the peer does not answer for too long.
+    /// It is not an error if the peer does not answer for too long.
     pub may_time_out: bool,
 }
 
@@ -127,16 +127,16 @@ pub struct Line {
     pub delay: u64,
     /// Bytes that wait in front of a port; more are lost.
     pub queue_len: usize,
-    /// Frames that wait behind so many bytes are marked where they may be (RFC 3168).
+    /// Frames that wait behind this many bytes are marked if ECN allows it (RFC 3168).
     pub mark_len: usize,
 }
 
-/// What may go wrong with each frame: probabilities in parts per million.
+/// The faults that may befall each frame: probabilities in parts per million.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
     /// It is lost.
     pub loss: u32,
-    /// It is lost with those behind it, so many at most.
+    /// The frame is lost with those after it, this many at most.
     pub gap: u32,
     /// Frames of a gap.
     pub gap_max: u32,
@@ -148,7 +148,7 @@ pub struct Weather {
     pub delay: u32,
     /// So late at most.
     pub delay_max: u64,
-    /// Every frame comes late by up to this, in order or not.
+    /// Every frame is delayed by up to this time, in order or not.
     pub jitter: u64,
 }
 
@@ -161,11 +161,11 @@ pub struct Mishap {
     pub from: u64,
     /// To when.
     pub to: u64,
-    /// What.
+    /// The kind of fault.
     pub kind: MishapKind,
 }
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MishapKind {
     /// No frame comes to or from the host.
@@ -178,7 +178,7 @@ pub enum MishapKind {
     RingFull,
     /// Its pool has this many buffers left.
     PoolEmpty(usize),
-    /// Packets to it are at most this long; a router tells of it, or not.
+    /// Packets to it are at most this long; a router reports longer ones, or not.
     Mtu(u16, bool),
     /// Its clock jumps this far ahead, once.
     ClockJump(u64),

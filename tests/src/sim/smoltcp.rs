@@ -1,5 +1,5 @@
-//! A host with somebody else's stack, so that two of our own mistakes do not cancel out: smoltcp,
-//! playing its ends of the sessions.
+//! A host with another stack, so that two of our own mistakes do not cancel out: smoltcp, which
+//! plays its ends of the sessions.
 
 use std::cell::RefCell;
 use std::net::SocketAddrV4;
@@ -18,7 +18,7 @@ use crate::lists::Lists;
 /// First port of the sessions that it begins.
 const PORTS: u16 = 49_152;
 
-/// After so much silence it asks.
+/// It sends a probe after this time without a segment.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// smoltcp with its sockets.
@@ -27,33 +27,33 @@ pub struct SmoltcpHost {
     ledger: Rc<RefCell<Ledger>>,
     interface: Interface,
     sockets: SocketSet<'static>,
-    /// It takes every frame: smoltcp 0.14 forgets a fast retransmission that finds no room, with
-    /// its timer, and is silent from then on (`tests/tests/tcp_differential.rs` has that alone), so
-    /// that full rings are for our own hosts only.
+    /// It takes every frame. smoltcp 0.14 forgets a fast retransmission that finds no room,
+    /// together with its timer, and sends nothing from then on (`tests/tests/tcp/differential.rs`
+    /// shows that alone). So only our own hosts have full rings.
     nic: Lists,
     rx_ring_len: usize,
     /// Sessions to begin, the latest first.
     to_begin: Vec<(usize, Session)>,
-    /// What is listened for: one session of each port.
+    /// The sessions that it listens for: one for each port.
     listens: Vec<Listens>,
     entries: Vec<Entry>,
 }
 
 /// A port that it listens at.
 struct Listens {
-    /// One of those that call here: whose buffers its sockets have.
+    /// One of the sessions that call here; its sockets have this session's buffers.
     session: Session,
     /// Its sockets ask whether their peers are still there.
     asks: bool,
 }
 
-/// A socket, and what it is for.
+/// A socket and its purpose.
 struct Entry {
     handle: SocketHandle,
     /// `None` while it listens.
     key: Option<EndKey>,
     has_aborted: bool,
-    /// A FIN has come; the app hears of it when it has read all.
+    /// A FIN has come; the app learns of it when it has read all data.
     has_fin: bool,
     is_over: bool,
 }
@@ -84,9 +84,9 @@ impl SmoltcpHost {
             entries: Vec::new(),
         };
         for session in script.sessions.iter().filter(|session| session.server == idx) {
-            // Whose SYN comes first takes the first socket of the port, so one that must ask
-            // whether its peer is still there has all of them ask: a reset that is lost is learned
-            // of in no other way (seed 9503).
+            // The client whose SYN comes first takes the first socket of the port. So if one
+            // session needs keepalive, all sockets of the port have it, because there is no other
+            // way to learn of a lost reset (seed 9503).
             let asks = script
                 .sessions
                 .iter()
@@ -109,17 +109,16 @@ impl SmoltcpHost {
         self.add(socket, None);
     }
 
-    /// A listening socket of smoltcp is the connection that it accepts. A copy of a SYN whose
-    /// session is over takes one as well, so a port at which no socket is left gets another (seed
-    /// 2335).
+    /// A listening socket of smoltcp becomes the connection that it accepts. A copy of a SYN whose
+    /// session is over takes a socket too, so a port without sockets gets another one (seed 2335).
     fn listen_again(&mut self) {
         let listens = core::mem::take(&mut self.listens);
         for port in &listens {
-            let is_heard = self.entries.iter().any(|entry| {
+            let has_listener = self.entries.iter().any(|entry| {
                 let socket = self.sockets.get::<Socket<'_>>(entry.handle);
                 socket.state() == State::Listen && socket.listen_endpoint().port == port.session.port
             });
-            if !is_heard {
+            if !has_listener {
                 self.listen(port);
             }
         }
@@ -163,7 +162,7 @@ impl SmoltcpHost {
         }
     }
 
-    /// What has become of a socket, and what its end wants to do.
+    /// Examines the state of a socket, and executes the next action of its end.
     fn look(&mut self, idx: usize) {
         let entry = &mut self.entries[idx];
         if entry.is_over {
@@ -190,7 +189,7 @@ impl SmoltcpHost {
         }
         while socket.can_recv() && ledger.end(key).pauses_until(now).is_none() {
             let heard = socket.recv(|bytes| {
-                // In parts, as an app with a small buffer reads.
+                // Reads in parts, like an app with a small buffer.
                 let count = bytes.len().min(2_000);
                 ledger.heard(key, &bytes[..count], now);
                 (count, ())
@@ -216,7 +215,7 @@ impl SmoltcpHost {
                     let taken = socket.send_slice(&bytes).unwrap_or(0);
                     ledger.end(key).wrote(taken, now);
                 }
-                // It knows no other way to go.
+                // smoltcp has no other way to end a connection.
                 Wish::Shutdown | Wish::HangUp => {
                     socket.close();
                     ledger.end(key).is_shut = true;
@@ -263,7 +262,7 @@ impl SmoltcpHost {
         self.nic.tx.pop_front().into_iter().collect()
     }
 
-    /// Whether no connection is left. One that remembers an end does not count.
+    /// Whether no connection is left. A connection in TIME-WAIT does not count.
     pub fn is_quiet(&self) -> bool {
         self.entries.iter().all(|entry| {
             let state = self.sockets.get::<Socket<'_>>(entry.handle).state();

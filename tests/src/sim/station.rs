@@ -72,7 +72,7 @@ impl Station {
         }
     }
 
-    /// Somebody takes all buffers but so many; `None` gives them back.
+    /// Takes all buffers except this many; `None` returns them.
     pub fn steal(&mut self, leave: Option<usize>, now: u64) {
         if let Self::Wirepath(host) = self {
             host.steal(leave, now);
@@ -87,14 +87,14 @@ impl Station {
         }
     }
 
-    /// Lets go of what the app keeps.
+    /// Releases the data that the app keeps.
     pub fn let_go(&mut self, now: u64) {
         if let Self::Wirepath(host) = self {
             host.let_go(now);
         }
     }
 
-    /// What is wrong at any time.
+    /// The errors at any time.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::Wirepath(host) => host.check(),
@@ -102,7 +102,7 @@ impl Station {
         }
     }
 
-    /// What is wrong at the end, when all is over and quiet.
+    /// The errors at the end, when all is over and quiet.
     pub fn check_end(&self) -> Result<(), String> {
         match self {
             Self::Wirepath(host) => host.check_end(),

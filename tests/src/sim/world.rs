@@ -1,6 +1,6 @@
-//! Hosts and a network in virtual time: the next thing that happens happens, until all is over.
-//! Nothing here reads a clock or draws a number that the seed has not settled, so a run is the same
-//! each time.
+//! Hosts and a network in virtual time: executes one event after the other, until all is over.
+//! Nothing here reads a clock, and all random numbers come from the seed, so a run is the same each
+//! time.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -14,16 +14,16 @@ use super::packet;
 use super::script::{MS, MishapKind, Script};
 use super::station::Station;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What is wrong; nothing, where all is well.
+    /// The errors; empty if there are none.
     pub faults: Vec<String>,
     /// Virtual time that passed.
     pub lasted: u64,
     /// Frames that the network was given.
     pub frames: u64,
-    /// Bytes that apps heard.
+    /// Bytes that apps received.
     pub bytes: u64,
     /// Turns of workers.
     pub turns: u64,
@@ -33,25 +33,25 @@ pub struct Report {
 const TURN: u64 = 2_000;
 /// From one look at the whole to the next.
 const LOOK: u64 = 5 * MS;
-/// Turns of all hosts from one look at the timers of one to the next: each 2 µs is too dear.
+/// Turns of all hosts between two checks of the timers: each 2 µs would be too expensive.
 const LOOK_TURNS: u64 = 211;
 /// Turns that come to nothing until the pauses between them grow beyond the host's own longest.
-const PATIENCE: u64 = 50 * MS;
+const TIMEOUT: u64 = 50 * MS;
 /// Nanoseconds between turns of a host where nothing happens for long.
 const DOZE: u64 = 10 * MS;
 
-/// Frames and turns of a run: who needs more runs in circles. A host that sends takes its turns
-/// each 2 µs while a frame is on the line, so that half a megabyte in segments of 88 bytes, a few
-/// of them in each round trip of a slow line, takes seven million turns (seed 4090).
+/// The most frames, and the most turns, of a run; a run that needs more is in a loop. A host that
+/// sends takes a turn every 2 µs while a frame is on the line, so half a megabyte in segments of 88
+/// bytes, a few in each round trip of a slow line, takes seven million turns (seed 4090).
 const FRAMES_MAX: u64 = 2_000_000;
 const TURNS_MAX: u64 = 20_000_000;
-/// Turns after which a host has nothing to do, where time stands still: more than its ring has
-/// frames.
+/// The number of turns after which a host must have no more work while time stands still: more than
+/// its ring has frames.
 const TURNS_TO_REST: u64 = 10_000;
 
 struct Place {
     host: Station,
-    /// When its next turn is, and how long it waits for the one behind it.
+    /// The time of its next turn, and the interval to the one after it.
     turn_at: u64,
     gap: u64,
     turn_max: u64,
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// What the clock of a host shows.
+    /// The time of a host's clock.
     fn clock(&self, host: usize) -> u64 {
         let place = &self.places[host];
         let drift = self.now as i128 * i128::from(place.drift_ppm) / 1_000_000;
@@ -261,7 +261,7 @@ impl World {
         if is_busy {
             (place.gap, place.busy_at) = (TURN, self.now);
         } else {
-            let most = if self.now > place.busy_at + PATIENCE { DOZE.max(place.turn_max) } else { place.turn_max };
+            let most = if self.now > place.busy_at + TIMEOUT { DOZE.max(place.turn_max) } else { place.turn_max };
             place.gap = (place.gap * 2).min(most);
         }
         place.turn_at = self.now + place.gap;
@@ -310,8 +310,8 @@ impl World {
             while !self.places[host].host.leave().is_empty() {}
             let place = &mut self.places[host];
             place.host.let_go(now);
-            // What left in one turn comes home in the next, which may be due to send something
-            // itself: a question to a neighbor.
+            // Buffers of frames that left in one turn are freed in the next turn, which may itself
+            // have to send a frame, such as a request for a neighbor.
             let mut rests = |_: u64| {
                 let received = place.host.poll(now);
                 place.host.leave().is_empty() && !received

@@ -55,7 +55,7 @@ impl Book {
         Some(Level { price, shares: level.map(|order| u64::from(order.shares)).sum() })
     }
 
-    /// Adds an order behind the others of its price.
+    /// Adds an order after the others of its price.
     pub(super) fn insert(&mut self, side: Side, order: Order) {
         let orders = self.orders_mut(side);
         let idx = match side {

@@ -1,9 +1,9 @@
 //! The times of the open market's messages.
 //!
 //! Background messages and microbursts are one Poisson process in an even "operational" time from 0
-//! to 1, which is then mapped so that the opening and the close are dense and noon is sparse. A
-//! burst spends no operational time: its messages follow each other by about a microsecond of real
-//! time.
+//! to 1, which is then mapped to the day so that the opening and the close are dense and noon is
+//! sparse. A burst takes no operational time: its messages are about a microsecond of real time
+//! apart.
 
 use crate::random::Random;
 use crate::settings::Settings;

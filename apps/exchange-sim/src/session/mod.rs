@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Each stock has a mid that walks at random and a bounded book around it; a mid that walks into
-//! resting orders executes them, so that the book never crosses. Stocks are active by a Zipf law,
-//! and a microburst is mostly about one stock. The output is ITCH 5.0 with the times of the
-//! exchange; other modules make packets and lines of it.
+//! resting orders executes them, so that the book never crosses. The activity of stocks follows a
+//! Zipf law, and a microburst is mostly about one stock. The output is ITCH 5.0 with the times of
+//! the exchange; other modules make packets and lines of it.
 
 mod book;
 mod clock;
@@ -49,7 +49,7 @@ const CROSS_GAP_NS: u64 = 2_000;
 
 /// Longest message of the day, a hidden trade.
 const MESSAGE_LEN_MAX: usize = Trade::LEN;
-/// One message in so many halts a stock, which resumes after this time.
+/// One message in this many halts a stock, which resumes after this time.
 const HALT_ONE_IN: u64 = 100_000;
 const HALT_SPAN_NS: u64 = 200 * MS;
 /// One ITCH message and the time at which the exchange sends it.
@@ -99,7 +99,7 @@ enum Phase {
     Closed,
 }
 
-/// When the market was open, as far as it is known.
+/// The hours of the market, as far as they are known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hours {
     from_ns: Option<u64>,
@@ -164,7 +164,7 @@ impl Session {
         from_ns.is_some_and(|from_ns| from_ns <= time_ns) && to_ns.is_none_or(|to_ns| time_ns < to_ns)
     }
 
-    /// Best bid and offer of each stock as they stand now, in the order of the directory.
+    /// The present best bid and offer of each stock, in the order of the directory.
     pub fn book_tops(&self) -> Vec<BookTop> {
         let level = |stock: &Stock, side| {
             stock.book.top(side).map(|level| PriceLevel { price: itch_price(level.price), shares: level.shares })
@@ -260,7 +260,7 @@ impl Session {
     }
 
     /// The auction matches the best bid with the best offer at the mid. Its executions are not
-    /// printable, as the cross message prints all of them.
+    /// printable, because the cross message prints all of them.
     fn opening_cross(&mut self, idx: usize) {
         self.match_number += 1;
         let stock = &self.stocks[idx];

@@ -15,7 +15,7 @@ use crate::random::Random;
 
 /// Share of a burst's messages that are about one stock.
 const BURST_HOT: f64 = 0.7;
-/// One add in so many carries the name of its firm.
+/// One added order in this many carries the name of its firm.
 const MPID_ONE_IN: u64 = 25;
 const MPIDS: [[u8; 4]; 4] = [*b"ALFA", *b"BRVO", *b"CHRL", *b"DLTA"];
 
@@ -36,8 +36,9 @@ impl Session {
         let side = self.side();
         let orders = self.stocks[idx].book.orders(side).len();
         let depth = self.stocks[idx].depth;
-        // Of 1,000 messages. Below the target depth adds outnumber deletes, above it deletes
-        // outnumber adds.
+        // How many of 1,000 messages add an order; of the rest those up to 880 delete one. Below
+        // the target depth adds outnumber deletes (500 to 380, and all add below a quarter of the
+        // depth); above it deletes outnumber adds (520 to 360, and none adds from twice the depth).
         let adds = match orders {
             _ if orders < depth / 4 => 1000,
             _ if orders < depth => 500,
@@ -176,7 +177,7 @@ impl Session {
         self.outbox.push(time_ns, Message::from(&message));
     }
 
-    /// All shares of the best order more often than not.
+    /// More often than not, all shares of the best order.
     fn fill_shares(&mut self, idx: usize, side: Side) -> u32 {
         let resting = self.stocks[idx].book.orders(side).last().map_or(0, |order| order.shares);
         match self.random.chance(0.6) {
@@ -185,7 +186,7 @@ impl Session {
         }
     }
 
-    /// Takes the shares off the best order and returns it as it was.
+    /// Takes the shares off the best order, and returns the order as it was before.
     fn fill(&mut self, fill: Fill) -> Order {
         let book = &mut self.stocks[fill.stock_idx].book;
         let order_idx = book.orders(fill.side).len() - 1;

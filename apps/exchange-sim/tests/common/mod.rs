@@ -7,7 +7,7 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use exchange_sim::{Settings, Truth, write_capture};
 use wirepath::device::pcap::Reader;
 
-/// What arrived on one line.
+/// The messages that arrived on one line.
 #[derive(Default)]
 pub(crate) struct LineSeen {
     pub(crate) packets: u64,

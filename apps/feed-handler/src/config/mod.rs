@@ -1,5 +1,5 @@
-//! The configuration file: TOML, read strictly. An unknown key, an address that is no group, a port
-//! that is no port: each is refused with its line and column, before anything starts.
+//! The configuration file: TOML, read strictly. An unknown key, an address that is not a group, a
+//! number that is not a port: each is refused with its line and column, before anything starts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use toml::Spanned;
 use wirepath::device::pcap::Pace;
 use wirepath::mem::BURST_MAX;
 use wirepath::pipeline::ChecksumPolicy;
-use wirepath::worker::live::{FlowSpec, LiveConfig};
+use wirepath::worker::live::LiveConfig;
 
 use crate::error::Error;
 use crate::feed::{GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig};
@@ -120,7 +120,7 @@ enum FirstWord {
     Anywhere,
 }
 
-/// Declares a number or word that is checked where it stands, so that the error has its line and
+/// Declares a number or word that is checked while it is parsed, so that the error has its line and
 /// column.
 macro_rules! checked {
     ($($name:ident($inner:ty) from $from:literal as $from_type:ty: $check:expr;)*) => { $(
@@ -322,13 +322,10 @@ impl Config {
         Err(ConfigProblem::new(queue.span(), what))
     }
 
-    /// The live port with the subscriptions of its channels; `None` without `[port]`.
+    /// The live port, without its subscriptions; `None` without `[port]`.
     pub fn live(&self) -> Option<LiveConfig> {
-        let port = self.port.as_ref()?;
-        let live = port.live(self.host.as_ref().map(Spanned::get_ref));
-        let first = live.queues[0];
-        let flows = self.channels.iter().flat_map(|channel| channel.get_ref().flows(first));
-        Some(LiveConfig { checksum: self.checksum(), flows: flows.collect(), ..live })
+        let live = self.port.as_ref()?.live(self.host.as_ref().map(Spanned::get_ref));
+        Some(LiveConfig { checksum: self.checksum(), ..live })
     }
 
     /// The format of the channels, where there are any.
@@ -371,7 +368,7 @@ impl Config {
         }
     }
 
-    /// Where sequence numbers begin, and what counts as a restart.
+    /// The first sequence number, and what counts as a restart.
     pub fn policy(&self) -> Policy {
         let usual = Policy::default();
         let first = match self.arbitration.first {
@@ -405,7 +402,7 @@ impl Config {
     }
 }
 
-/// Each number is a channel, with books of its own.
+/// Each number is a channel with its own books.
 fn check_numbers(section: &ChannelSection) -> Result<(), ConfigProblem> {
     let Some(numbers) = &section.numbers else { return Ok(()) };
     let format = *section.format.get_ref();
@@ -448,19 +445,6 @@ impl ChannelSection {
         let numbers =
             self.numbers.iter().flat_map(|numbers| numbers.get_ref()).map(|number| *number.get_ref()).collect();
         SetConfig { name: self.name.get_ref().clone(), queue, numbers, lines: lines.collect() }
-    }
-}
-
-impl ChannelSection {
-    /// The flows that its queue receives.
-    fn flows(&self, first: u16) -> impl Iterator<Item = FlowSpec> {
-        let queue = self.queue.as_ref().map_or(first, |queue| *queue.get_ref());
-        self.lines.get_ref().iter().map(move |line| FlowSpec {
-            sources: line.sources.iter().map(|sender| sender.0).collect(),
-            vlan: line.vlan(),
-            queue: Some(queue),
-            ..FlowSpec::udp(*line.address().ip(), line.address().port())
-        })
     }
 }
 
@@ -600,17 +584,17 @@ mod tests {
         refused(&port("device = \"mlx5\"\ntx_ring = 16384"), 4, 11, "8 to 8192");
         refused(&port("device = \"mlx5\"\nmode = \"native\""), 4, 8, "of device = \"af_xdp\"");
         refused(&port("mode = \"fast\""), 3, 8, "generic");
-        refused(&port("timestamps = \"maybe\""), 3, 14, "true, false, or \"demanded\"");
-        refused(&port("timestamps = \"demanded\""), 3, 14, "only device = \"mlx5\" can demand");
+        refused(&port("timestamps = \"maybe\""), 3, 14, "true, false, or \"required\"");
+        refused(&port("timestamps = \"required\""), 3, 14, "only device = \"mlx5\" can demand");
         refused(&port("striding = \"never\""), 3, 12, "of device = \"mlx5\"");
-        refused(&port("device = \"mlx5\"\nstriding = \"maybe\""), 4, 12, "where possible");
-        let both = "device = \"mlx5\"\ntimestamps = \"demanded\"\ncompression = \"demanded\"";
+        refused(&port("device = \"mlx5\"\nstriding = \"maybe\""), 4, 12, "if supported");
+        let both = "device = \"mlx5\"\ntimestamps = \"required\"\ncompression = \"required\"";
         refused(&port(both), 5, 15, "share their time stamps");
         refused(&port("igmp = \"v3\""), 3, 8, "kernel");
-        refused(&port("igmp = \"own\"\nigmp_version_min = 4"), 4, 20, "versions 1, 2 and 3");
+        refused(&port("igmp = \"worker\"\nigmp_version_min = 4"), 4, 20, "versions 1, 2 and 3");
         refused(&port("igmp_version_min = 3"), 3, 20, "force_igmp_version");
         refused(&port("queues = [1, 1]"), 3, 10, "each queue once");
-        refused(&port("igmp = \"own\"\nqueues = [0, 1]"), 4, 10, "igmp = \"kernel\"");
+        refused(&port("igmp = \"worker\"\nqueues = [0, 1]"), 4, 10, "igmp = \"kernel\"");
         refused(&port("vlan = 20"), 3, 8, "name it at the lines");
         refused(&port("vlan = \"100.5.6\""), 3, 8, "the provider's first");
         refused(&port("vlan = \"100.4095\""), 3, 8, "4094");
@@ -620,19 +604,19 @@ mod tests {
 
     #[test]
     fn host_that_cannot_be_is_refused() {
-        let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\n[host]\n{host}\n");
+        let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"dedicated\"\n[host]\n{host}\n");
         refused(&own("addresses = []"), 5, 13, "give it an address");
         refused(&own("addresses = [\"10.0.0.2\"]"), 5, 13, "like 10.0.0.1/24");
         refused(&own("addresses = [\"10.0.0.2/24\"]\ngateway = \"10.0.1.1\""), 6, 11, "none of our networks");
-        refused(&own("").replace("\"own\"", "\"shared\""), 4, 1, "addresses");
-        let shared = own("addresses = [\"10.0.0.2/24\"]").replace("\"own\"", "\"shared\"");
+        refused(&own("").replace("\"dedicated\"", "\"shared\""), 4, 1, "addresses");
+        let shared = own("addresses = [\"10.0.0.2/24\"]").replace("\"dedicated\"", "\"shared\"");
         refused(&shared, 4, 1, "the kernel says who we are");
-        refused("[port]\ninterface = \"eth1\"\nowner = \"own\"\n", 2, 13, "needs [host]");
+        refused("[port]\ninterface = \"eth1\"\nowner = \"dedicated\"\n", 2, 13, "needs [host]");
     }
 
     #[test]
     fn address_that_no_host_can_have_is_refused_where_it_stands() {
-        let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\n[host]\n{host}\n");
+        let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"dedicated\"\n[host]\n{host}\n");
         let ours = "addresses = [\"10.0.0.2/24\"]";
         refused(
             &own("addresses = [\"10.0.0.2/24\", \"239.1.1.1/24\"]"),
@@ -662,7 +646,7 @@ mod tests {
 
     #[test]
     fn more_than_a_host_has_room_for_is_refused_at_the_first_that_finds_none() {
-        let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\n[host]\n{host}\n");
+        let own = |host: &str| format!("[port]\ninterface = \"eth1\"\nowner = \"dedicated\"\n[host]\n{host}\n");
         let addresses: Vec<_> = (0..65).map(|idx| format!("\"10.{idx}.0.2/24\"")).collect();
         refused(&own(&format!("addresses = [\n{}\n]", addresses.join(",\n"))), 70, 1, "give the host fewer addresses");
         let neighbors: Vec<_> = (0..600)
@@ -676,7 +660,8 @@ mod tests {
 
     #[test]
     fn line_of_another_vlan_than_the_port_is_refused() {
-        let own = "[port]\ninterface = \"eth1\"\nowner = \"own\"\nvlan = 20\n[host]\naddresses = [\"10.0.0.2/24\"]\n";
+        let own =
+            "[port]\ninterface = \"eth1\"\nowner = \"dedicated\"\nvlan = 20\n[host]\naddresses = [\"10.0.0.2/24\"]\n";
         let text = format!("{own}{}", channel("{ group = \"239.1.1.1\", port = 1, vlan = 21 }"));
         refused(&text, 11, 41, "the port is in VLAN 20");
     }
@@ -694,7 +679,7 @@ mod tests {
 
     #[test]
     fn what_the_port_demands_reaches_the_device() {
-        use wirepath::device::mlx5::Feature::{self, Demanded, Off, WherePossible};
+        use wirepath::device::mlx5::Feature::{self, IfSupported, Off, Required};
         use wirepath::worker::live::PortConfig;
         let features = |rest: &str| -> [Feature; 3] {
             let text = format!("[port]\ninterface = \"eth1\"\ndevice = \"mlx5\"\n{rest}\n");
@@ -705,16 +690,16 @@ mod tests {
         };
         assert_eq!(features(""), [Off; 3]);
         assert_eq!(features("timestamps = false\ncompression = \"never\"\nstriding = \"never\""), [Off; 3]);
-        let possible = "timestamps = true\ncompression = \"where possible\"\nstriding = \"where possible\"";
-        assert_eq!(features(possible), [WherePossible; 3]);
-        assert_eq!(features("timestamps = \"demanded\"\nstriding = \"demanded\""), [Demanded, Off, Demanded]);
-        assert_eq!(features("compression = \"demanded\""), [Off, Demanded, Off]);
+        let possible = "timestamps = true\ncompression = \"if supported\"\nstriding = \"if supported\"";
+        assert_eq!(features(possible), [IfSupported; 3]);
+        assert_eq!(features("timestamps = \"required\"\nstriding = \"required\""), [Required, Off, Required]);
+        assert_eq!(features("compression = \"required\""), [Off, Required, Off]);
     }
 
     #[test]
     fn port_of_our_own_may_be_in_a_vlan_or_in_two() {
         let vlan = |vlan: &str| {
-            let text = format!("[port]\ninterface = \"eth1\"\nowner = \"own\"\nvlan = {vlan}\n");
+            let text = format!("[port]\ninterface = \"eth1\"\nowner = \"dedicated\"\nvlan = {vlan}\n");
             let config = Config::parse(&format!("{text}[host]\naddresses = [\"10.0.0.2/24\"]\n")).unwrap();
             config.live().unwrap().vlan.as_slice().iter().map(|tag| tag.vid()).collect::<Vec<_>>()
         };

@@ -6,13 +6,14 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use toml::Spanned;
-use wirepath::device::af_xdp::{AfXdpConfig, Copying, Mode};
+use wirepath::device::af_xdp::{AfXdpConfig, CopyMode, Mode};
 use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::proto::{HostError, Ipv4Prefix};
 use wirepath::wire::igmp::IgmpVersion;
 use wirepath::wire::{EtherType, MacAddr, VlanTag, VlanTags};
 use wirepath::worker::live::{
-    CaptureMode, IgmpMode, LiveConfig, OwnFault, OwnHost, OwnPart, Owner, PortConfig, StaticRoute,
+    CaptureMode, DedicatedHost, DedicatedHostFault, DedicatedHostPart, IgmpMode, LiveConfig, Owner, PortConfig,
+    StaticRoute,
 };
 
 use super::{ConfigProblem, parse_sender, within};
@@ -27,7 +28,7 @@ pub(super) struct PortSection {
     #[serde(default)]
     queues: Option<Spanned<Vec<QueueIdx>>>,
     mode: Option<Spanned<ModeWord>>,
-    copying: Option<Spanned<CopyingWord>>,
+    copying: Option<Spanned<CopyModeWord>>,
     rx_ring: Option<Spanned<RingLen>>,
     tx_ring: Option<Spanned<RingLen>>,
     /// Whether the NIC stamps each frame on arrival.
@@ -80,18 +81,18 @@ enum DeviceWord {
     Mlx5,
 }
 
-/// `true`: where possible; `"demanded"`: a start without it fails.
+/// `true`: where possible; `"required"`: a start without it fails.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(untagged, expecting = "use true, false, or \"demanded\"")]
+#[serde(untagged, expecting = "use true, false, or \"required\"")]
 enum StampsWord {
     Wanted(bool),
-    Word(DemandedWord),
+    Word(RequiredWord),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-enum DemandedWord {
-    #[serde(rename = "demanded")]
-    Demanded,
+enum RequiredWord {
+    #[serde(rename = "required")]
+    Required,
 }
 
 /// The use of a firmware feature.
@@ -99,10 +100,10 @@ enum DemandedWord {
 enum FeatureWord {
     #[serde(rename = "never")]
     Never,
-    #[serde(rename = "where possible")]
-    WherePossible,
-    #[serde(rename = "demanded")]
-    Demanded,
+    #[serde(rename = "if supported")]
+    IfSupported,
+    #[serde(rename = "required")]
+    Required,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -116,7 +117,7 @@ enum ModeWord {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum CopyingWord {
+enum CopyModeWord {
     #[default]
     Auto,
     ZeroCopy,
@@ -128,13 +129,13 @@ enum CopyingWord {
 enum OwnerWord {
     #[default]
     Shared,
-    Own,
+    Dedicated,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum IgmpWord {
-    Own,
+    Worker,
     Kernel,
     Off,
 }
@@ -221,24 +222,25 @@ impl PortSection {
         self.check_device()?;
         let igmp = self.igmp.as_ref().map(Spanned::get_ref);
         match (self.owner, host) {
-            (OwnerWord::Own, None) => {
-                let what = "owner = \"own\" needs [host] with addresses that the kernel does not have";
+            (OwnerWord::Dedicated, None) => {
+                let what = "owner = \"dedicated\" needs [host] with addresses that the kernel does not have";
                 return Err(ConfigProblem::new(self.interface.span(), what));
             }
             (OwnerWord::Shared, Some(host)) => {
-                let what = "[host] is for owner = \"own\": on a shared interface the kernel says who we are";
+                let what = "[host] is for owner = \"dedicated\": on a shared interface the kernel says who we are";
                 return Err(ConfigProblem::new(host.span(), what));
             }
-            (OwnerWord::Own, Some(host)) => host.get_ref().check(igmp)?,
+            (OwnerWord::Dedicated, Some(host)) => host.get_ref().check(igmp)?,
             (OwnerWord::Shared, None) => {
                 if let Some(vlan) = &self.vlan {
-                    let what = "a VLAN of the port is for owner = \"own\": on a shared interface name it at the lines";
+                    let what =
+                        "a VLAN of the port is for owner = \"dedicated\": on a shared interface name it at the lines";
                     return Err(ConfigProblem::new(vlan.span(), what));
                 }
             }
         }
-        if let Some(version) = self.igmp_version_min.as_ref().filter(|_| self.igmp_by() != IgmpMode::Own) {
-            let what = "of igmp = \"own\": the kernel has sysctl net.ipv4.conf.INTERFACE.force_igmp_version";
+        if let Some(version) = self.igmp_version_min.as_ref().filter(|_| self.igmp_by() != IgmpMode::Worker) {
+            let what = "of igmp = \"worker\": the kernel has sysctl net.ipv4.conf.INTERFACE.force_igmp_version";
             return Err(ConfigProblem::new(version.span(), what));
         }
         let Some(queues) = &self.queues else { return Ok(()) };
@@ -246,7 +248,7 @@ impl PortSection {
         if named.is_empty() || (1..named.len()).any(|idx| named[..idx].contains(&named[idx])) {
             return Err(ConfigProblem::new(queues.span(), "name each queue once, and one at least"));
         }
-        if named.len() > 1 && self.igmp_by() == IgmpMode::Own {
+        if named.len() > 1 && self.igmp_by() == IgmpMode::Worker {
             let what = "queries come on one queue only: with several queues use igmp = \"kernel\"";
             return Err(ConfigProblem::new(queues.span(), what));
         }
@@ -269,14 +271,14 @@ impl PortSection {
                     "compression and striding are of device = \"mlx5\": leave them out",
                 ));
             }
-            if let (Some(stamps), Feature::Demanded) = (&self.timestamps, self.stamps()) {
+            if let (Some(stamps), Feature::Required) = (&self.timestamps, self.stamps()) {
                 let what =
                     "only device = \"mlx5\" can demand time stamps: use timestamps = true, and see what the start says";
                 return Err(ConfigProblem::new(stamps.span(), what));
             }
         }
-        if let (Some(compression), true) = (&self.compression, self.stamps() == Feature::Demanded)
-            && feature(self.compression.as_ref()) == Feature::Demanded
+        if let (Some(compression), true) = (&self.compression, self.stamps() == Feature::Required)
+            && feature(self.compression.as_ref()) == Feature::Required
         {
             let what = "compressed completions share their time stamps: demand one of compression and timestamps";
             return Err(ConfigProblem::new(compression.span(), what));
@@ -301,8 +303,8 @@ impl PortSection {
 
     fn stamps(&self) -> Feature {
         match self.timestamps.as_ref().map(Spanned::get_ref) {
-            Some(StampsWord::Word(DemandedWord::Demanded)) => Feature::Demanded,
-            Some(StampsWord::Wanted(true)) => Feature::WherePossible,
+            Some(StampsWord::Word(RequiredWord::Required)) => Feature::Required,
+            Some(StampsWord::Wanted(true)) => Feature::IfSupported,
             Some(StampsWord::Wanted(false)) | None => Feature::Off,
         }
     }
@@ -314,9 +316,9 @@ impl PortSection {
 
     fn igmp_by(&self) -> IgmpMode {
         match (self.igmp.as_ref().map(Spanned::get_ref), self.owner) {
-            (Some(IgmpWord::Own), _) | (None, OwnerWord::Own) => IgmpMode::Own,
+            (Some(IgmpWord::Worker), _) | (None, OwnerWord::Dedicated) => IgmpMode::Worker,
             (Some(IgmpWord::Kernel), _) | (None, OwnerWord::Shared) => IgmpMode::Kernel,
-            (Some(IgmpWord::Off), _) => IgmpMode::Nobody,
+            (Some(IgmpWord::Off), _) => IgmpMode::Off,
         }
     }
 
@@ -329,7 +331,7 @@ impl PortSection {
                 DeviceWord::Mlx5 => PortConfig::Mlx5(self.mlx5()),
             },
             queues: self.queues(),
-            owner: host.map_or(Owner::Shared, |host| Owner::Own(host.own())),
+            owner: host.map_or(Owner::Shared, |host| Owner::Dedicated(host.own())),
             igmp: self.igmp_by(),
             igmp_version_min: self.igmp_version_min.as_ref().map_or(IgmpVersion::V1, |version| version.get_ref().0),
             vlan: self.vlan.as_ref().map_or(VlanTags::NONE, |vlan| vlan.get_ref().0),
@@ -345,10 +347,10 @@ impl PortSection {
                 ModeWord::Native => Mode::Native,
                 ModeWord::Generic => Mode::Generic,
             },
-            copying: match self.copying.as_ref().map_or(CopyingWord::default(), |copying| *copying.get_ref()) {
-                CopyingWord::Auto => Copying::Auto,
-                CopyingWord::ZeroCopy => Copying::ZeroCopy,
-                CopyingWord::Copy => Copying::Copy,
+            copying: match self.copying.as_ref().map_or(CopyModeWord::default(), |copying| *copying.get_ref()) {
+                CopyModeWord::Auto => CopyMode::Auto,
+                CopyModeWord::ZeroCopy => CopyMode::ZeroCopy,
+                CopyModeWord::Copy => CopyMode::Copy,
             },
             rx_ring_len: self.rx_ring.as_ref().map_or(usual.rx_ring_len, |len| len.get_ref().0),
             tx_ring_len: self.tx_ring.as_ref().map_or(usual.tx_ring_len, |len| len.get_ref().0),
@@ -374,12 +376,12 @@ impl PortSection {
 fn feature(word: Option<&Spanned<FeatureWord>>) -> Feature {
     match word.map(Spanned::get_ref) {
         None | Some(FeatureWord::Never) => Feature::Off,
-        Some(FeatureWord::WherePossible) => Feature::WherePossible,
-        Some(FeatureWord::Demanded) => Feature::Demanded,
+        Some(FeatureWord::IfSupported) => Feature::IfSupported,
+        Some(FeatureWord::Required) => Feature::Required,
     }
 }
 
-/// linux/if.h: 15 bytes at most, and neither a slash nor a blank.
+/// linux/if.h: at most 15 bytes, and neither a slash nor a blank.
 fn is_interface_name(text: &str) -> bool {
     !text.is_empty() && text.len() < 16 && !text.contains(|c: char| c == '/' || c.is_whitespace())
 }
@@ -407,7 +409,8 @@ impl HostSection {
         if let Some(takes) = &self.takes
             && (*takes.get_ref(), igmp) == (TakesWord::Everything, Some(&IgmpWord::Kernel))
         {
-            let what = "the kernel gets no queries where we take everything: use igmp = \"own\", or takes = \"needed\"";
+            let what =
+                "the kernel gets no queries where we take everything: use igmp = \"worker\", or takes = \"needed\"";
             return Err(ConfigProblem::new(takes.span(), what));
         }
         Ok(())
@@ -433,13 +436,13 @@ impl HostSection {
                 return Err(ConfigProblem::new(neighbor.address.span(), what));
             }
         }
-        let Err(OwnFault { part, error }) = self.own().check() else { return Ok(()) };
+        let Err(DedicatedHostFault { part, error }) = self.own().check() else { return Ok(()) };
         let (at, limit) = match (part, error) {
-            (OwnPart::Address(idx), _) => (addresses[idx].span(), "addresses"),
+            (DedicatedHostPart::Address(idx), _) => (addresses[idx].span(), "addresses"),
             // The default route is the last one.
-            (OwnPart::Route(idx), _) => (self.via(idx), "routes"),
-            (OwnPart::Neighbor(idx), HostError::NotAStation(_)) => (self.neighbors[idx].mac.span(), ""),
-            (OwnPart::Neighbor(idx), _) => (self.neighbors[idx].address.span(), "neighbors"),
+            (DedicatedHostPart::Route(idx), _) => (self.via(idx), "routes"),
+            (DedicatedHostPart::Neighbor(idx), HostError::NotAStation(_)) => (self.neighbors[idx].mac.span(), ""),
+            (DedicatedHostPart::Neighbor(idx), _) => (self.neighbors[idx].address.span(), "neighbors"),
         };
         let what = match error {
             HostError::AddressesFull | HostError::RoutesFull | HostError::NeighborsFull => {
@@ -458,11 +461,11 @@ impl HostSection {
         route.or(self.gateway.as_ref().map(Spanned::span)).unwrap_or_else(|| self.addresses.span())
     }
 
-    fn own(&self) -> OwnHost {
+    fn own(&self) -> DedicatedHost {
         let default = self.gateway.as_ref().map(|via| StaticRoute { network: Ipv4Prefix::ALL, via: via.get_ref().0 });
         let routes =
             self.routes.iter().map(|route| StaticRoute { network: route.network.0, via: route.via.get_ref().0 });
-        OwnHost {
+        DedicatedHost {
             addresses: self.addresses.get_ref().iter().map(|prefix| prefix.get_ref().0).collect(),
             routes: routes.chain(default).collect(),
             neighbors: self

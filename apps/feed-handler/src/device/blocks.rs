@@ -1,5 +1,5 @@
 //! A plain file of ITCH messages, read in chunks and split into runs: as many whole messages as fit
-//! one packet, borrowed from the buffer. It knows nothing else of packets.
+//! one packet, borrowed from the buffer. It knows nothing else about packets.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -87,7 +87,7 @@ impl Blocks {
             rest = behind;
         }
         if run.count == 0 {
-            self.tell_end();
+            self.report_end();
             return None;
         }
         Some(run)
@@ -135,7 +135,7 @@ impl Blocks {
     /// Reports how the file ended: after its last byte or the zero length that marks an end, or in
     /// mid-message.
     #[cold]
-    fn tell_end(&mut self) {
+    fn report_end(&mut self) {
         let truncated = match self.buffer[self.start..self.end] {
             [] | [0, 0, ..] => None,
             [_, ..] => Some(format!("cut in the middle of the message at byte {}", self.offset)),

@@ -3,9 +3,9 @@
 //!
 //! The file has no packets, so the device makes some: runs of whole messages as they are in the
 //! file, up to what an Ethernet frame carries, under the session `FILE` with numbers from 1, and an
-//! end of session after the last. From there on it is a feed like any other: faults are gaps, a tap
-//! records it as a capture, and the pipeline sees no difference. A frame arrives at the time of its
-//! first message, in ns since midnight.
+//! end of session after the last. The rest of the program treats it like any other feed: faults
+//! become gaps, and a tap records it as a capture. A frame arrives at the time of its first
+//! message, in ns since midnight.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -156,7 +156,7 @@ pub struct ItchFileRx {
     frame_len_max: usize,
     pacer: Pacer,
     next_seq: u64,
-    /// A run that was read and is not due yet, or has no buffer.
+    /// A run that was read and is not due yet, or that has no buffer yet.
     pending: Option<Run>,
     end: End,
     frames: Counter,
@@ -168,9 +168,9 @@ pub struct ItchFileRx {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Messages,
-    /// All messages are sent; the end of the session is not.
+    /// All messages are sent, but not the end of the session.
     Session,
-    Told,
+    Reported,
 }
 
 impl ItchFileRx {
@@ -211,7 +211,7 @@ impl ItchFileRx {
     fn advance(&mut self, run: &Run) {
         self.blocks.consume(run.len);
         if run.len == 0 {
-            self.end = End::Told;
+            self.end = End::Reported;
         } else {
             self.next_seq += u64::from(run.count);
         }
@@ -248,7 +248,7 @@ impl RxQueue for ItchFileRx {
     }
 
     fn state(&self) -> RxState {
-        if self.end == End::Told { RxState::Ended } else { RxState::Open }
+        if self.end == End::Reported { RxState::Ended } else { RxState::Open }
     }
 
     fn refresh_counters(&mut self) {}

@@ -1,10 +1,9 @@
-//! The sources of frames: any device of the framework behind one type, and a plain file of messages
-//! as a device.
+//! A plain file of messages as a device, and the intake around the queue of any device.
 
 mod blocks;
 mod intake;
 mod itch_file;
 
 pub use blocks::FileEnding;
-pub use intake::{AnyQueue, AnyTx, Intake};
+pub use intake::StampingQueue;
 pub use itch_file::{ItchFileConfig, ItchFileDevice, ItchFileQueue};

@@ -10,7 +10,7 @@ use market::{Capacity, Line, Policy, Window};
 use wirepath::counters::{Drops, Scope};
 use wirepath::mem::Held;
 use wirepath::pipeline::{App, Cx, Datagram};
-use wirepath::proto::{ConsumerId, FilterMode, Group, SocketError};
+use wirepath::proto::ConsumerId;
 use wirepath::time::{Instant, UnixTime};
 
 use crate::format::Protocol;
@@ -27,8 +27,8 @@ use super::unassigned::{UNASSIGNED_MAX, UnassignedPacket, UnassignedPackets};
 pub const LINES_MAX: usize = 4;
 /// Groups that one feed listens to.
 pub const GROUPS_MAX: usize = 1024;
-/// Channels that a feed learns: each has books of its own, and the packets that arrive decide how
-/// many there are.
+/// Channels that a feed learns. Each has its own books, and the arriving packets decide how many
+/// channels there are.
 pub const CHANNELS_MAX: usize = 256;
 /// Channel numbers that one set names: Cboe's largest feed has 35 units.
 pub const NUMBERS_MAX: usize = 64;
@@ -78,7 +78,7 @@ impl From<FramingError> for FeedDrop {
 /// The configuration of a feed.
 #[derive(Clone, Debug)]
 pub struct FeedConfig {
-    /// Where sequence numbers begin, and what counts as a restart.
+    /// The first sequence number, and what counts as a restart.
     pub policy: Policy,
     /// How long a hole may stay open.
     pub window: Window,
@@ -91,7 +91,8 @@ pub struct FeedConfig {
     /// Groups that are known before the first packet, which then decides the set they belong to.
     pub groups: Vec<SocketAddrV4>,
     /// Channels that may be learned, [`CHANNELS_MAX`] at most. All but the first allocate when they
-    /// appear, which delays everything else: acceptable for a file, which waits. 0 on a live port.
+    /// appear. That delays everything else, which is acceptable for a file, because it waits. 0 on
+    /// a live port.
     pub learned_max: usize,
 }
 
@@ -100,11 +101,11 @@ pub struct FeedConfig {
 pub struct SetConfig {
     /// The operator's name for it.
     pub name: String,
-    /// The queue of a live port that receives it; `None` for the first one. All lines of a set are
-    /// on one worker.
+    /// The queue of a live port that receives the line set; `None` for the first queue. All lines
+    /// of a set are on one worker.
     pub queue: Option<u16>,
-    /// Its channels' numbers in the packets, [`NUMBERS_MAX`] at most; empty for one channel, with
-    /// the first number that arrives.
+    /// The numbers of its channels in the packets, [`NUMBERS_MAX`] at most. Empty for a single
+    /// channel, which takes the first number that arrives.
     pub numbers: Vec<u32>,
     /// Line A first.
     pub lines: Vec<LineConfig>,
@@ -145,18 +146,17 @@ pub(super) struct Source {
     pub(super) name: Option<String>,
     pub(super) group: SocketAddrV4,
     vlan: Option<u16>,
-    /// Empty for any sender.
-    senders: Vec<Ipv4Addr>,
     /// `None` until its first packet assigns it to a set.
     place: Option<(u16, Line)>,
-    /// Number and index of its last packet's channel, as the next one is mostly of the same.
+    /// Number and index of the last packet's channel, because the next packet is mostly of the same
+    /// channel.
     recent: Option<(u32, u32)>,
 }
 
 impl Source {
     /// A group that its first packet assigns to a set.
     fn learned(group: SocketAddrV4) -> Self {
-        Self { name: None, group, vlan: None, senders: Vec::new(), place: None, recent: None }
+        Self { name: None, group, vlan: None, place: None, recent: None }
     }
 }
 
@@ -212,7 +212,8 @@ pub struct Feed<P: Protocol> {
 
 impl<P: Protocol> Feed<P> {
     /// A feed with the memory for the channels that are configured, and for the first that is
-    /// learned.
+    /// learned. Its consumers are the places of its lines, set after set, and then of its groups:
+    /// the port subscribes to them.
     pub fn new(config: FeedConfig, sampler: Sampler, scope: &Scope) -> Self {
         let scope = scope.scope("feed");
         let learned_max = config.learned_max.min(CHANNELS_MAX);
@@ -247,29 +248,9 @@ impl<P: Protocol> Feed<P> {
         feed
     }
 
-    /// Joins the groups that are known, once, before the first packet.
-    pub fn join(&self, cx: &mut Cx<'_>) -> Result<(), SocketError> {
-        for (idx, source) in (0..).map(ConsumerId).zip(&self.sources) {
-            let group = Group::new(*source.group.ip(), source.group.port());
-            match &source.senders[..] {
-                [] => cx.sockets.join(idx, group)?,
-                senders => cx.sockets.set_filter(idx, group, FilterMode::Include, senders)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Leaves every group, once, after the last packet.
-    pub fn leave(&self, cx: &mut Cx<'_>) {
-        for (idx, source) in (0..).map(ConsumerId).zip(&self.sources) {
-            // A join that was refused needs no leave.
-            let _ = cx.sockets.leave(idx, Group::new(*source.group.ip(), source.group.port()));
-        }
-    }
-
-    /// Called once, after the last packet: opens the channels of which one packet came and that
-    /// nothing contradicts, and gives up every hole.
-    pub fn finish(&mut self) {
+    /// After the last packet: opens the channels of which one packet came and that nothing
+    /// contradicts, and gives up every hole.
+    fn finish(&mut self) {
         for place in 0..self.newcomers.len() {
             while let Some(newcomer) = self.newcomers[place].pop() {
                 let has_channel = |channel: &Channel<P>| Some(channel.key.set) == newcomer.set;
@@ -297,7 +278,6 @@ impl<P: Protocol> Feed<P> {
                 name: Some(line.name.clone()),
                 group: line.group,
                 vlan: line.vlan,
-                senders: line.senders.clone(),
                 place: Some((self.sets.len() as u16, Line(idx))),
                 recent: None,
             });
@@ -327,7 +307,7 @@ impl<P: Protocol> Feed<P> {
         let Some((channel, line)) = self.route(idx, &packet.header) else {
             return self.introduce(idx, &packet, now_ns, hold);
         };
-        self.hear(channel, line, &packet, now_ns, hold);
+        self.process(channel, line, &packet, now_ns, hold);
         Ok(())
     }
 
@@ -349,7 +329,7 @@ impl<P: Protocol> Feed<P> {
 
     /// Passes a packet to its channel, and records the deadline of the channel's hole.
     #[inline]
-    fn hear(
+    fn process(
         &mut self,
         idx: usize,
         line: Line,
@@ -359,7 +339,7 @@ impl<P: Protocol> Feed<P> {
     ) {
         self.desk.packets.inc();
         let channel = &mut self.channels[idx];
-        channel.hear(line, packet, now_ns, hold, &mut self.desk);
+        channel.process(line, packet, now_ns, hold, &mut self.desk);
         if let Some(deadline_ns) = channel.arbiter.deadline_ns() {
             self.deadlines.note(idx, deadline_ns);
         }
@@ -393,12 +373,13 @@ impl<P: Protocol> Feed<P> {
             return Err(FeedDrop::UnknownChannel);
         }
         // A group with the session of a known channel has that channel as its witness.
-        let is_twin = set.is_none() && P::HAS_SESSIONS && self.channels.iter().any(|channel| channel.is_twin(&header));
+        let carries_session_of =
+            set.is_none() && P::HAS_SESSIONS && self.channels.iter().any(|channel| channel.carries_session_of(&header));
         let second = UnassignedPacket { source, set, header, now_ns, held: None };
         let place = set.map_or(usize::MAX, usize::from).min(self.newcomers.len() - 1);
         let newcomers = &mut self.newcomers[place];
         let first = newcomers.take_witness(&second, P::HAS_SESSIONS);
-        if first.is_none() && !is_twin {
+        if first.is_none() && !carries_session_of {
             if newcomers.has(&second) {
                 return Err(FeedDrop::Doubtful);
             }
@@ -411,7 +392,7 @@ impl<P: Protocol> Feed<P> {
             self.admit(first);
         }
         let (channel, line) = self.open(source, &header)?;
-        self.hear(channel, line, packet, now_ns, hold);
+        self.process(channel, line, packet, now_ns, hold);
         if set.is_some_and(|set| self.has_all_channels(set)) {
             self.dismiss(place);
         }
@@ -445,7 +426,7 @@ impl<P: Protocol> Feed<P> {
         let gathered = if held.bytes().is_some() { None } else { Some(self.desk.bytes(&held).to_vec()) };
         let bytes = gathered.as_deref().or(held.bytes()).unwrap_or_default();
         if let Ok(packet) = P::Framing::parse(bytes) {
-            self.hear(channel, line, &packet, now_ns, || Some(held.another()));
+            self.process(channel, line, &packet, now_ns, || Some(held.another()));
         }
     }
 
@@ -462,7 +443,8 @@ impl<P: Protocol> Feed<P> {
     /// Assigns a learned group: it is another line of the set with the same session and channel, or
     /// the first line of a new set.
     fn place(&mut self, source: usize, header: &Header) -> Result<(u16, Line), FeedDrop> {
-        let twin = self.channels.iter().find(|channel| channel.is_twin(header)).map(|channel| channel.key.set);
+        let twin =
+            self.channels.iter().find(|channel| channel.carries_session_of(header)).map(|channel| channel.key.set);
         let set = match twin {
             Some(set) if P::HAS_SESSIONS => set,
             _ => {
@@ -535,13 +517,17 @@ impl<P: Protocol> App for Feed<P> {
         self.sampler.packet_done();
     }
 
-    /// Holes expire while nothing arrives. One compare where none has.
+    /// Holes also expire while no packets arrive. Costs one compare where none has expired.
     #[inline]
     fn tick(&mut self, cx: &mut Cx<'_>) {
         let now_ns = cx.now.as_nanos();
         if self.config.clock == ArrivalClock::Worker && self.deadlines.is_due(now_ns) {
             self.expire(now_ns);
         }
+    }
+
+    fn on_stop(&mut self, _: &mut Cx<'_>) {
+        self.finish();
     }
 }
 
@@ -580,7 +566,7 @@ mod tests {
         }
     }
 
-    /// A feed that learns so many channels, and receives so many groups.
+    /// A feed that learns up to `learned_max` channels, and receives `groups` groups.
     fn feed(learned_max: usize, groups: u8) -> Feed<MoldItch50> {
         let groups = (1..=groups).map(|idx| SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, idx), 7)).collect();
         made(FeedConfig { groups, learned_max, ..config() })
@@ -643,20 +629,20 @@ mod tests {
     #[test]
     fn holes_of_several_channels_each_grow_old_in_their_time() {
         let mut feed = feed(3, 3);
-        let hear = |feed: &mut Feed<MoldItch50>, session: u8, seq, now_ns| {
+        let process = |feed: &mut Feed<MoldItch50>, session: u8, seq, now_ns| {
             let bytes = packet(session, seq);
             let packet = MoldUdp64::parse(&bytes).unwrap();
             let (idx, line) = feed.open(usize::from(session), &packet.header).unwrap();
-            feed.hear(idx, line, &packet, now_ns, || None);
+            feed.process(idx, line, &packet, now_ns, || None);
         };
         for session in 0..3 {
-            hear(&mut feed, session, 1, 0);
+            process(&mut feed, session, 1, 0);
         }
         assert!(!feed.deadlines.is_due(u64::MAX - 1), "nothing is missing yet");
         // Skipped numbers are accepted when a second packet skips them too.
         for (session, now_ns) in [(2, 100), (0, 300)] {
-            hear(&mut feed, session, 3, now_ns);
-            hear(&mut feed, session, 4, now_ns);
+            process(&mut feed, session, 3, now_ns);
+            process(&mut feed, session, 4, now_ns);
         }
         let gaps = |feed: &Feed<MoldItch50>| [0, 1, 2].map(|idx| feed.channels[idx].arbiter.counts().gaps);
         for (now_ns, expected) in

@@ -57,7 +57,7 @@ impl<P: Protocol> Channel<P> {
     }
 
     /// Whether `header` belongs to the session that this channel carries.
-    pub(super) fn is_twin(&self, header: &Header) -> bool {
+    pub(super) fn carries_session_of(&self, header: &Header) -> bool {
         self.key.channel == header.channel && self.arbiter.session().unwrap_or(self.session) == header.session
     }
 
@@ -69,7 +69,7 @@ impl<P: Protocol> Channel<P> {
 
     /// Handles a packet from `line`. `hold` keeps its bytes where it has to wait.
     #[inline]
-    pub(super) fn hear(
+    pub(super) fn process(
         &mut self,
         line: Line,
         packet: &Packet<'_, P::Framing>,
@@ -106,7 +106,7 @@ impl<P: Protocol> Channel<P> {
     fn act(&mut self, output: Output<Held>, desk: &mut FeedCounters) {
         match output {
             Output::Deliver { handle, skip } => {
-                // It was checked when it was kept, and held bytes do not change.
+                // The packet was checked when it was kept, and held bytes do not change.
                 if let Ok(packet) = P::Framing::parse(desk.bytes(&handle)) {
                     let built = build(packet.messages(), skip, &mut self.builder);
                     desk.messages.add(built);

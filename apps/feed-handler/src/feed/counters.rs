@@ -30,7 +30,8 @@ impl FeedCounters {
         }
     }
 
-    /// The bytes of a packet that waited. One that arrived in fragments is copied into one piece.
+    /// The bytes of a packet that waited. A packet that arrived in fragments is copied into one
+    /// piece.
     pub(super) fn bytes<'a>(&'a mut self, held: &'a Held) -> &'a [u8] {
         if let Some(bytes) = held.bytes() {
             return bytes;

@@ -35,8 +35,8 @@ impl Deadlines {
         self.least_ns <= now_ns
     }
 
-    /// Calls `expire` for each channel whose hole may have expired. It returns the channel's new
-    /// deadline.
+    /// Calls `expire` for each channel whose hole may have expired; `expire` returns the channel's
+    /// new deadline.
     #[cold]
     pub(super) fn expire(&mut self, now_ns: u64, mut expire: impl FnMut(usize) -> Option<u64>) {
         self.least_ns = NEVER_NS;

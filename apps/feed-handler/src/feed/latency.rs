@@ -1,6 +1,6 @@
 //! The latency of a packet: from the moment when the worker has its burst (the device has filled
-//! the mbufs) to the end of the work on this packet, with its books up to date. The wait behind
-//! earlier packets of the burst is included, reading the capture is not.
+//! the mbufs) to the end of the work on this packet, with its books up to date. It includes the
+//! wait behind earlier packets of the burst, but not the reading of the capture.
 //!
 //! It costs one clock read (some 20 ns) for each burst and one for each packet that is measured.
 //! The default is every seventh: a number without a common factor with the burst, so that each
@@ -44,7 +44,7 @@ pub struct Sampler {
 pub struct Latency {
     /// Nanoseconds.
     pub histogram: Histogram<u64>,
-    /// One packet of so many was measured.
+    /// One packet in this many was measured.
     pub every: u32,
 }
 

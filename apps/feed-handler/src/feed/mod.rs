@@ -5,17 +5,17 @@
 //!                    │ drop                │ drop                  │ kept until its turn
 //! ```
 //!
-//! A *line* is a group that packets arrive on; lines that carry the same messages make a *line
-//! set*, and each channel number within a set is a channel with a sequence, an arbiter, a decoder
-//! and books of its own. Lines and sets are configured, or [learned](crate::join) from the first
-//! packet of each group.
+//! A *line* is a group on which packets arrive. Lines that carry the same messages make a *line
+//! set*. Each channel number within a set is a channel with its own sequence, arbiter, decoder and
+//! books. Lines and sets are configured, or [learned](crate::join) from the first packet of each
+//! group.
 //!
-//! The memory of configured channels and of the first that is learned is allocated at the start,
-//! and on a live port nothing is learned: a channel number that the configuration does not have is
-//! dropped for a reason. A replay allocates further channels when the second packet of each
-//! arrives, as many as there was memory for at the start; its file waits. Otherwise nothing here
-//! allocates, locks or makes a system call; see [`Sampler`] for the one clock read in several
-//! packets.
+//! The memory of configured channels and of the first learned channel is allocated at the start. A
+//! live port learns no channels: it drops packets with a channel number that the configuration does
+//! not have, for a named reason. A replay allocates a further channel when the channel's second
+//! packet arrives, as many channels as there was memory for at the start; the file waits meanwhile.
+//! Otherwise nothing here allocates, locks or makes a system call; see [`Sampler`] for the one
+//! clock read in several packets.
 
 mod app;
 mod channel;

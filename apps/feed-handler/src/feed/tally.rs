@@ -63,7 +63,7 @@ pub struct BooksTally {
     pub instruments: usize,
     /// Of these, with a bid and an offer.
     pub two_sided: usize,
-    /// Of these, stale, as messages are missing.
+    /// Of these, stale because messages are missing.
     pub stale: usize,
     /// Their counts.
     pub counts: BookCounts,
@@ -96,7 +96,7 @@ impl FeedTally {
     pub(crate) fn add(&mut self, other: Self) {
         self.channels.extend(other.channels);
         self.groups_refused += other.groups_refused;
-        // Both histograms have the same bounds, so that adding does not fail.
+        // Both histograms have the same bounds, so adding cannot fail.
         let _ = self.latency.histogram.add(&other.latency.histogram);
     }
 }

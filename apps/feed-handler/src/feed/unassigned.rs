@@ -1,7 +1,7 @@
-//! First packets of channels and groups that are not known yet. One packet alone opens no channel:
-//! its number or its session may be damaged, and a channel costs books and stays to the end. The
-//! packet waits here for a second one. Channels begin together, as exchanges open: each configured
-//! set has entries of its own, so that none blocks another.
+//! First packets of channels and groups that are not known yet. One packet alone opens no channel,
+//! because its number or its session may be damaged, and a channel costs books and stays to the
+//! end. The packet waits here for a second one. When an exchange opens, many channels begin at
+//! once, so each configured set has separate entries and no set blocks another.
 
 use market::framing::Header;
 use wirepath::mem::Held;
@@ -32,9 +32,10 @@ impl UnassignedPackets {
         Self { waiting: Vec::with_capacity(newcomers_max) }
     }
 
-    /// Takes the packet that `second` confirms: of the same channel and session, over a line of the
-    /// same set, or over the same group where sets are learned; another group is a line of the same
-    /// set there if packets name a session. A heartbeat may be repeated verbatim.
+    /// Takes the packet that `second` confirms: a packet of the same channel and session, over a
+    /// line of the same set. Where sets are learned it must be over the same group; another group
+    /// counts as a line of the same set if packets name a session. A heartbeat may be repeated
+    /// verbatim.
     pub(super) fn take_witness(&mut self, second: &UnassignedPacket, has_sessions: bool) -> Option<UnassignedPacket> {
         let idx = self.waiting.iter().position(|first| first.agrees(second, has_sessions))?;
         Some(self.waiting.remove(idx))

@@ -3,36 +3,45 @@
 
 mod source;
 
-use std::sync::{Arc, mpsc};
-
 use exchange_sim::Truth;
-use wirepath::worker::{Ended, StopFlag, WorkerGroup};
+use wirepath::port::Port;
+use wirepath::worker::{Ended, StopFlag};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::plan::ReplayPlan;
+use crate::feed::ArrivalClock;
+use crate::join::{Learning, learning_stack};
+use crate::plan::{FeedPlan, ReplayPlan};
 use crate::report::{Origin, Run, Summary};
-use crate::worker::{Frames, Work, together};
+use crate::run::{Frames, WorkerTask, merge_results};
 use crate::{memory, sniff, watch};
 
 use source::Source;
 
-/// Carries out a plan. `stop` ends it early, with the summary so far; `tell` gets the events
+/// Carries out a plan. `stop` ends it early, with the summary so far; `report` gets the events
 /// meanwhile.
-pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -> Result<Summary, Error> {
+pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut report: impl FnMut(Event)) -> Result<Summary, Error> {
     let truth = plan.feed.truth.as_deref().map(Truth::read).transpose().map_err(Error::failed)?;
     sniff::check(plan)?;
-    tell(Event::Notice(memory::check(plan.feed.channels_max().max(1), plan.feed.format.memory(plan.feed.capacity))?));
-    let (source, queue, capabilities) = Source::open(plan)?;
-    let block = watch::counters(&mut tell);
-    let (events, heard) = mpsc::channel();
-    let work = Work { name: "worker0".into(), plan: plan.feed.clone(), block: Arc::clone(&block), events };
-    let frames = Frames::Replay { queue, capabilities, checksum: plan.checksum };
+    report(Event::Notice(memory::check(plan.feed.channels_max().max(1), plan.feed.format.memory(plan.feed.capacity))?));
+    let (source, device) = Source::open(plan)?;
+    let block = watch::counters(&mut report);
     let core = watch::core(plan.feed.worker.placement, 0, 1);
-    let group = WorkerGroup::start(vec![work.spec(frames, core.number)], stop).map_err(Error::failed)?;
-    tell(Event::Machine(group.report().clone()));
-    watch::watch(&heard, &block, (None, stop), &mut tell);
-    let done = together(group.join().map_err(Error::failed)?)?;
+    let port = Port::over(device).cores(core.number).promiscuous().checksum(plan.checksum);
+    let port = plan.feed.subscriptions(None).into_iter().fold(port, Port::subscribe);
+    let (work, events) = WorkerTask::new(plan.feed.clone());
+    let frames = Frames { clock: ArrivalClock::Recorded, count_max: plan.packets_max, ready: None };
+    let learning = learning(&plan.feed);
+    let running = port.counters(&block).stop_by(stop).log(|_| ()).start(move |builder, worker| {
+        let nodes = |stack, _: &_, scope: &_| learning_stack(&stack, learning, scope);
+        work.run(work.plan.clone(), builder, worker, frames.clone(), nodes)
+    });
+    let mut running = running.map_err(Error::failed)?;
+    report(Event::Machine(running.report().clone()));
+    watch::watch(&events, &block, (None, stop), &mut report);
+    let recording = source::recording(running.port());
+    let done = merge_results(running.join().map_err(Error::failed)?)?;
+    let recorded = recording.as_ref().and_then(|recording| recording.get());
     let run = Run {
         origin: Origin::File(plan.input.clone()),
         stopped: done.ended == Ended::Stopped,
@@ -40,14 +49,37 @@ pub fn replay(plan: &ReplayPlan, stop: &StopFlag, mut tell: impl FnMut(Event)) -
         seconds: done.seconds,
         core,
         held: done.kept,
-        unnamed: done.unnamed,
+        without_reason: done.without_reason,
         ending: source.ending(),
-        recorded: source.recorded(),
+        recorded: recorded.map(|recorded| recorded.as_ref().map(|file| file.frames).map_err(ToString::to_string)),
         fault_seed: plan.faults.map(|faults| faults.seed),
     };
     let mut summary = Summary::new(&plan.feed, truth.as_ref(), run, &done.tally, &block.snapshot());
-    if !summary.stopped && !summary.heard() && summary.failures.is_empty() {
+    if !summary.stopped && !summary.received_anything() && summary.failures.is_empty() {
         summary.failures.push(sniff::explain(plan));
     }
     Ok(summary)
+}
+
+/// All groups of a file are received where the configuration names none. On a port they are not,
+/// because any host that reaches it can send to any group.
+fn learning(plan: &FeedPlan) -> Learning {
+    let is_named = !plan.sets.is_empty() || !plan.groups.is_empty();
+    if is_named { Learning::Off } else { Learning::On }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::IexDeep;
+    use crate::plan::tests::feed_plan;
+    use crate::run::feed_config;
+
+    #[test]
+    fn port_learns_neither_groups_nor_channels() {
+        let plan = feed_plan();
+        assert_eq!(learning(&plan), Learning::On, "of a file; the tree of a port has no node that joins");
+        assert!(feed_config::<IexDeep>(&plan, ArrivalClock::Recorded).learned_max > 0);
+        assert_eq!(feed_config::<IexDeep>(&plan, ArrivalClock::Worker).learned_max, 0);
+    }
 }

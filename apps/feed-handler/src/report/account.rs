@@ -12,7 +12,8 @@ use crate::feed::ChannelTally;
 /// dropped + merged + held`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketAccount {
-    /// Read from the file; or received on our queues, including what the kernel dropped there.
+    /// Frames read from the file, or received on our queues, including those that the kernel
+    /// dropped there.
     pub read: u64,
     /// Copied by the fault device.
     pub duplicated: u64,
@@ -26,11 +27,11 @@ pub struct PacketAccount {
     pub dropped: u64,
     /// Fragments merged into a datagram beside its first.
     pub merged: u64,
-    /// Neither: fragments without their rest, and frames that were still in the device when a
-    /// signal came.
+    /// Frames with neither outcome: fragments without the rest of their datagram, and frames that
+    /// were still in the device when a signal came.
     pub held: u64,
     /// Packets that ended without a reason.
-    pub unnamed: u64,
+    pub without_reason: u64,
 }
 
 /// The outcomes of messages: `received = delivered + duplicates + late + past + doubted +
@@ -82,7 +83,7 @@ impl PacketAccount {
             dropped: drops(counters).values().sum(),
             merged: count(counters, "ipv4/fragments_merged"),
             held: run.held + in_device,
-            unnamed: run.unnamed,
+            without_reason: run.without_reason,
         }
     }
 
@@ -90,16 +91,25 @@ impl PacketAccount {
     pub fn holds(&self) -> bool {
         let came = self.read + self.duplicated + self.icmp_errors_from_kernel;
         let went = self.delivered + self.answered + self.dropped + self.merged + self.held;
-        came == went && self.unnamed == 0
+        came == went && self.without_reason == 0
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        let Self { read, duplicated, icmp_errors_from_kernel, delivered, answered, dropped, merged, held, unnamed } =
-            self;
+        let Self {
+            read,
+            duplicated,
+            icmp_errors_from_kernel,
+            delivered,
+            answered,
+            dropped,
+            merged,
+            held,
+            without_reason,
+        } = self;
         (!self.holds()).then(|| {
             format!(
                 "packets do not add up: {read} read + {duplicated} copied + {icmp_errors_from_kernel} ICMP errors from the kernel are not {delivered} delivered \
-                 + {answered} answered + {dropped} dropped + {merged} merged + {held} held, {unnamed} without a name; this is a bug, \
+                 + {answered} answered + {dropped} dropped + {merged} merged + {held} held, {without_reason} without a reason; this is a bug, \
                  please report it"
             )
         })

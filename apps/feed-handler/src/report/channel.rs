@@ -76,7 +76,7 @@ pub struct BooksSummary {
     pub instruments: usize,
     /// With a bid and an offer.
     pub two_sided: usize,
-    /// Stale, as messages are missing.
+    /// Stale, because messages are missing.
     pub stale: usize,
     /// Messages that changed a book.
     pub applied: u64,
@@ -119,7 +119,7 @@ pub struct LatencySummary {
     pub measures: &'static str,
     /// Packets that were measured.
     pub samples: u64,
-    /// One packet of so many.
+    /// One packet in this many.
     pub every: u32,
     /// Half of the packets took no longer.
     pub p50: Option<u64>,
@@ -236,16 +236,16 @@ impl TopSummary {
 impl LatencySummary {
     pub(super) fn new(latency: &Latency) -> Self {
         let histogram = &latency.histogram;
-        // Without a measurement there is no value, not a 0.
-        let told = |ns: u64| (!histogram.is_empty()).then_some(ns);
+        // Without a measurement there is no value; a 0 would be wrong.
+        let some = |ns: u64| (!histogram.is_empty()).then_some(ns);
         Self {
             measures: MEASURES,
             samples: histogram.len(),
             every: latency.every,
-            p50: told(histogram.value_at_quantile(0.5)),
-            p99: told(histogram.value_at_quantile(0.99)),
-            p999: told(histogram.value_at_quantile(0.999)),
-            max: told(histogram.max()),
+            p50: some(histogram.value_at_quantile(0.5)),
+            p99: some(histogram.value_at_quantile(0.99)),
+            p999: some(histogram.value_at_quantile(0.999)),
+            max: some(histogram.max()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The summary: what arrived, the outcome of each packet and each message, and whether the sums
-//! hold.
+//! The summary: what arrived, the outcome of each packet and each message, and whether the sums are
+//! consistent.
 //!
 //! ```text
 //!   packets   read + copied by faults = delivered to the feed + dropped by name + merged from fragments + held
@@ -7,9 +7,9 @@
 //!   truth     sent by the exchange    = received + injected losses, for each line and for both together
 //! ```
 //!
-//! [`Summary`] is plain values; its `Display` prints it for people, and serde as one JSON object. A
-//! sum that does not hold, and any other failure, is a sentence in [`Summary::failures`], and the
-//! exit code follows.
+//! [`Summary`] is plain values; its `Display` prints it for people, and serde as one JSON object.
+//! Each inconsistent sum and each other failure is a sentence in [`Summary::failures`], and
+//! determines the exit code.
 
 mod account;
 mod channel;

@@ -7,8 +7,8 @@ use super::Summary;
 use super::limits::{limits, meanings};
 use crate::plan::RunPlan;
 
-/// Sentences for the operator, who finds zeros in the summary. Not a failure: exchanges are silent
-/// at night.
+/// Sentences for the operator, who finds zeros in the summary. This is not a failure, because
+/// exchanges send nothing at night.
 pub(crate) fn silence(plan: &RunPlan, summary: &Summary) -> Vec<String> {
     let is_silent = |name: &str| {
         let lines = summary.channels.iter().filter(|channel| channel.name == name).flat_map(|channel| &channel.lines);
@@ -19,7 +19,8 @@ pub(crate) fn silence(plan: &RunPlan, summary: &Summary) -> Vec<String> {
     silent.map(|set| format!("nothing came for channel {}: {causes}", set.name)).collect()
 }
 
-/// Whether a reason means that the bytes are not of the format, and not that a limit was met.
+/// Whether a reason means that the bytes do not have the format, rather than that a limit was
+/// reached.
 fn is_of_format(reason: &str) -> bool {
     reason.starts_with("feed.") && meanings().iter().all(|(limit, _)| *limit != reason)
 }
@@ -46,8 +47,8 @@ fn causes(plan: &RunPlan, summary: &Summary) -> String {
     }
     if causes.is_empty() {
         let igmp = match plan.live.igmp {
-            IgmpMode::Nobody => "igmp = \"off\" asks no switch for the groups",
-            IgmpMode::Own | IgmpMode::Kernel => "a switch on the way does not forward the groups",
+            IgmpMode::Off => "igmp = \"off\" asks no switch for the groups",
+            IgmpMode::Worker | IgmpMode::Kernel => "a switch on the way does not forward the groups",
         };
         let interface = plan.live.port.interface();
         causes

@@ -30,10 +30,10 @@ pub struct Run {
     /// Fragments that still wait for the rest.
     pub held: u64,
     /// Packets that ended without a reason: a bug of ours.
-    pub unnamed: u64,
+    pub without_reason: u64,
     /// How the file ended.
     pub ending: Ending,
-    /// Frames that the tap wrote, or why it could not.
+    /// Frames that the tap wrote, or the reason why it wrote none.
     pub recorded: Option<Result<u64, String>>,
     /// Seed of the injected faults.
     pub fault_seed: Option<u64>,
@@ -51,7 +51,7 @@ pub enum Origin {
 /// Where the worker ran.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Core {
-    /// Its core; `None` where it was not pinned.
+    /// The worker's core; `None` where the worker was not pinned.
     pub number: Option<usize>,
     /// We chose it, not the user.
     pub chosen: bool,
@@ -224,7 +224,7 @@ impl Summary {
     }
 
     /// Whether any packet of the format arrived.
-    pub fn heard(&self) -> bool {
+    pub fn received_anything(&self) -> bool {
         self.channels.iter().flat_map(|channel| &channel.lines).any(|line| line.packets + line.heartbeats > 0)
     }
 

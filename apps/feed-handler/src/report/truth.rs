@@ -1,5 +1,5 @@
-//! The comparison with the truth of exchange-sim: for each line sent = received + injected losses,
-//! and for both lines together only what was lost on both is missing.
+//! The comparison with the truth of exchange-sim: for each line, sent = received + injected losses;
+//! for both lines together, only the messages lost on both are missing.
 
 use std::net::SocketAddrV4;
 
@@ -21,8 +21,8 @@ pub struct TruthCheck {
     pub lost_on_both: u64,
     /// The gaps are exactly the ranges that were lost on both lines.
     pub gaps_agree: bool,
-    /// Each book ends with the exchange's top; `None` where messages were lost on both lines, as
-    /// books may then differ.
+    /// Each book ends with the exchange's top; `None` where messages were lost on both lines,
+    /// because then books may differ.
     pub tops_agree: Option<bool>,
     /// Everything agrees.
     pub agrees: bool,
@@ -94,15 +94,15 @@ impl TruthCheck {
 fn check_line(truth: &Truth, idx: usize, tally: &FeedTally, differences: &mut Vec<String>) -> TruthLine {
     let (line, settings): (&LineTruth, _) = (&truth.lines[idx], &truth.settings.lines[idx]);
     let group = SocketAddrV4::new(settings.group.address(), truth.settings.port);
-    let heard: Vec<&LineTally> =
-        tally.channels.iter().flat_map(|channel| &channel.lines).filter(|heard| heard.group == group).collect();
-    let sum = |count: fn(&LineTally) -> u64| heard.iter().map(|heard| count(heard)).sum::<u64>();
+    let received: Vec<&LineTally> =
+        tally.channels.iter().flat_map(|channel| &channel.lines).filter(|received| received.group == group).collect();
+    let sum = |count: fn(&LineTally) -> u64| received.iter().map(|received| count(received)).sum::<u64>();
     let checked = TruthLine {
         name: line.name,
         group,
         sent: truth.packets.messages,
         duplicated: line.duplicated.messages,
-        received: sum(|heard| heard.counts.messages),
+        received: sum(|received| received.counts.messages),
         lost: line.lost.messages,
     };
     if !checked.holds() {
@@ -112,8 +112,8 @@ fn check_line(truth: &Truth, idx: usize, tally: &FeedTally, differences: &mut Ve
         ));
     }
     let packets = [
-        ("data packets", line.sent.data, sum(|heard| heard.counts.packets)),
-        ("heartbeats", line.sent.heartbeats + line.sent.end_of_session, sum(|heard| heard.counts.heartbeats)),
+        ("data packets", line.sent.data, sum(|received| received.counts.packets)),
+        ("heartbeats", line.sent.heartbeats + line.sent.end_of_session, sum(|received| received.counts.heartbeats)),
     ];
     for (what, sent, received) in packets {
         if sent != received {

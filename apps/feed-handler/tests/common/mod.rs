@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// Replays with `flags` added and gives the summary. Not pinned, as tests share the cores.
+/// Replays with `flags` added and returns the summary. Not pinned, because tests share the cores.
 pub(crate) fn replay(file: &Path, format: &str, flags: &[&str]) -> Value {
     let (summary, output) = replay_any(file, format, flags);
     assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,7 +1,7 @@
 //! Missing messages, and the answers that bring them: ordinary packets from a re-request server.
 //!
-//! An answer is accepted only for messages that are known to be missing. It never restarts the
-//! feed, reveals a hole or overflows the window, whatever its header says: it may be late,
+//! An answer is accepted only for messages that are known to be missing. Whatever its header says,
+//! it never restarts the feed, reveals a hole or overflows the window, because it may be late,
 //! duplicated or forged.
 
 use super::{Arbiter, Arrival, Fate, Line, Offered};
@@ -39,8 +39,8 @@ impl<H> Arbiter<H> {
         self.track.session()
     }
 
-    /// The numbers that are missing now, in rising order. A walk over the kept packets; empty where
-    /// nothing is missing.
+    /// The numbers that are missing now, in rising order; empty where none is missing. Reads all
+    /// kept packets.
     pub fn missing(&self) -> impl Iterator<Item = Missing> + Clone + '_ {
         let kept = self.kept.iter().map(|(kept, _)| (kept.header.seq, kept.header.end(), kept.now_ns));
         let horizon = self.horizon.map(|horizon| (horizon.header.end(), horizon.header.end(), horizon.now_ns));
@@ -104,8 +104,9 @@ impl<H> Arbiter<H> {
         Line(self.lines.len() - 1)
     }
 
-    /// The answer as an arrival with the time of the packet that revealed the hole: the rest of the
-    /// hole must not become younger. `None` where it reaches beyond all known numbers.
+    /// The answer as an arrival, with the time of the packet that revealed the hole, so that the
+    /// rest of the hole does not become younger. `None` where the answer reaches beyond all known
+    /// numbers.
     fn place_answer(&self, header: &Header) -> Option<Arrival> {
         let horizon = self.horizon.filter(|horizon| header.end() <= horizon.header.end())?;
         let idx = self.kept.partition_point(|(kept, _)| kept.header.seq <= header.seq);

@@ -1,4 +1,4 @@
-//! The state of one line: its share of first arrivals, its losses, its silence.
+//! The state of one line: its first arrivals, its losses, and the time of its last packet.
 
 use crate::framing::Header;
 use crate::sequence::{First, Policy, Track, is_numbered};
@@ -31,11 +31,12 @@ pub struct LineCounts {
     pub gaps: u64,
     /// Messages that it had brought itself before.
     pub duplicates: u64,
-    /// Numbers that it skipped and did not bring later: its own loss, whatever the other lines did.
+    /// Numbers that the line skipped and did not bring later: losses of this line, even if other
+    /// lines brought them.
     pub lost: u64,
-    /// When its last packet arrived, ns. A line that is silent for seconds is dead, although
-    /// nothing is missing yet.
-    pub heard_ns: u64,
+    /// When its last packet arrived, ns. A line without packets for seconds is dead, even if no
+    /// message is missing yet.
+    pub last_packet_ns: u64,
 }
 
 impl LineCounts {
@@ -56,7 +57,7 @@ pub(super) struct LineState {
     messages: u64,
     pub(super) first: u64,
     pub(super) healed: u64,
-    heard_ns: u64,
+    last_packet_ns: u64,
 }
 
 impl Default for LineState {
@@ -64,19 +65,19 @@ impl Default for LineState {
         // Messages from before the line's first packet are the channel's loss, not the line's.
         let policy = Policy { first: First::Anywhere, ..Policy::default() };
         let (packets, heartbeats, messages) = (0, 0, 0);
-        let (restarts, first, healed, heard_ns) = (0, 0, 0, 0);
-        Self { track: Track::new(policy, 0), restarts, packets, heartbeats, messages, first, healed, heard_ns }
+        let (restarts, first, healed, last_packet_ns) = (0, 0, 0, 0);
+        Self { track: Track::new(policy, 0), restarts, packets, heartbeats, messages, first, healed, last_packet_ns }
     }
 }
 
 impl LineState {
     /// Records a packet, whether accepted or not.
     #[inline]
-    pub(super) fn hear(&mut self, header: &Header, now_ns: u64) {
+    pub(super) fn receive(&mut self, header: &Header, now_ns: u64) {
         self.packets += u64::from(header.count > 0);
         self.heartbeats += u64::from(header.count == 0);
         self.messages += u64::from(header.count);
-        self.heard_ns = now_ns;
+        self.last_packet_ns = now_ns;
     }
 
     /// The channel accepts the packet, after so many restarts; so does the line.
@@ -106,7 +107,7 @@ impl LineState {
             gaps: own.gaps,
             duplicates: own.duplicates,
             lost: own.missing.saturating_sub(own.late),
-            heard_ns: self.heard_ns,
+            last_packet_ns: self.last_packet_ns,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Arbitration of the lines (A and B) that carry one channel: each message once, in order, from
-//! whichever line has it first.
+//! Arbitration of the lines (A and B) that carry one channel: each message once, in order, from the
+//! line that has it first.
 //!
 //! ```text
 //!   line A ─┐            ┌─ Deliver: process now       ┌─ Deliver (kept packets, in order), Discard
@@ -12,13 +12,13 @@
 //! of the same one, or until the [`Window`] ends: too many packets wait, or the oldest has waited
 //! too long. Then the hole is a gap.
 //!
-//! A packet with an implausible claim, skipped numbers or restarted numbers, is kept apart until a
-//! second packet confirms it, as [`crate::sequence`] says: only then is there a hole or a restart.
-//! On a line with traffic or with a twin the second packet comes at once; on a single quiet line it
-//! is the next heartbeat. At the end of all packets, [`Arbiter::close`] accepts those that nothing
-//! contradicts.
+//! A packet with an implausible claim (skipped numbers or restarted numbers) is kept apart until a
+//! second packet confirms the claim, as [`crate::sequence`] says. Only a confirmed claim makes a
+//! hole or a restart. On a line with traffic or with a twin the second packet comes at once; on a
+//! single quiet line it is the next heartbeat. At the end of all packets, [`Arbiter::close`]
+//! accepts those that nothing contradicts.
 //!
-//! Where the publisher has a re-request server, [`crate::rerequest`] requests what
+//! Where the publisher has a re-request server, [`crate::rerequest`] requests the numbers that
 //! [`Arbiter::missing`] returns, and [`Arbiter::offer_answer`] takes the answers.
 //!
 //! A kept packet is an opaque handle of the caller: a buffer it owns, or a copy in [`Slots`]. Each
@@ -29,7 +29,8 @@ use std::collections::VecDeque;
 
 use crate::framing::{Header, PacketKind};
 use crate::sequence::{
-    Action, Claim, Contradiction, Doubt, Doubts, Finding, Gap, Place, Policy, SequenceCounts, Track, is_numbered,
+    Action, Claim, Contradiction, Doubt, Doubts, Finding, Gap, Policy, SequenceCounts, SequencePosition, Track,
+    is_numbered,
 };
 
 mod answers;
@@ -42,15 +43,17 @@ pub use slots::{Slot, Slots};
 
 use line::LineState;
 
-/// How long a hole may stay open. Both limits apply; the first one reached makes it a gap.
+/// How long a hole may stay open. Both limits apply; the hole becomes a gap when the first of them
+/// is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The most packets that wait behind a hole. They hold buffers of the pool, so count them
-    /// there, and [`DOUBTS_MAX`](crate::sequence::DOUBTS_MAX) more for those that wait for a
-    /// witness. 0 makes each hole a gap at once.
+    /// The most packets that wait behind a hole. They hold buffers of the pool, so size the pool
+    /// for them, and for [`DOUBTS_MAX`](crate::sequence::DOUBTS_MAX) more that wait for a witness.
+    /// 0 makes each hole a gap at once.
     pub packets: usize,
-    /// Longest wait. Lines at the same site differ by tens of microseconds; too short declares gaps
-    /// that the other line would have healed, too long delays every message behind a true loss.
+    /// Longest wait. Lines at the same site differ by tens of microseconds; if it is too short,
+    /// gaps are declared that the other line would have filled; if it is too long, every message
+    /// behind a true loss is delayed.
     pub wait_ns: u64,
 }
 
@@ -71,10 +74,10 @@ pub enum Fate {
         /// Messages to leave out.
         skip: u32,
     },
-    /// Pass it to [`Arbiter::keep`]. A caller that cannot drops it, and it is lost unless another
-    /// line brings it.
+    /// Pass it to [`Arbiter::keep`]. A caller that cannot keep it drops it, and it is lost unless
+    /// another line brings it.
     Keep,
-    /// It has nothing new, or is not credible. Free it.
+    /// The packet has nothing new, or is not credible. Free it.
     Discard,
 }
 
@@ -106,8 +109,8 @@ pub enum Output<H> {
 pub struct HoleCounts {
     /// Holes that a packet or a heartbeat revealed.
     pub opened: u64,
-    /// Closed by another line than the one that revealed them: lost on one line, healed by the
-    /// other.
+    /// Numbers that were missing and came over another line than the one that revealed them: lost
+    /// on one line, recovered by the other.
     pub healed: u64,
     /// Closed by the line that revealed them: the network had reordered packets.
     pub reordered: u64,
@@ -125,8 +128,8 @@ pub struct HoleCounts {
     pub depth_max: usize,
 }
 
-/// Kept packets before a number that are checked for it. A longer one that lies farther back is
-/// missed; then a packet is kept twice and discarded in the end.
+/// The number of kept packets before a number that are compared with it. A longer packet that lies
+/// farther back is missed; then a packet is kept twice and one copy discarded in the end.
 const LOOK_BACK: usize = 8;
 
 /// The machine for one channel. `H` is the caller's handle of a kept packet.
@@ -136,7 +139,7 @@ pub struct Arbiter<H> {
     /// Packets that wait for a witness.
     doubts: Doubts<Doubted<H>>,
     window: Window,
-    /// The lines, and behind them the answers to re-requests, as one more.
+    /// The lines, followed by the answers to re-requests as one more line.
     lines: Vec<LineState>,
     answers: AnswerCounts,
     /// Packets that wait, by their first number.
@@ -157,7 +160,7 @@ pub struct Arbiter<H> {
 }
 
 /// The record of a packet that waits for a witness. There is no handle where the caller could not
-/// keep it, or where it has no messages.
+/// keep the packet, or where the packet has no messages.
 #[derive(Debug)]
 struct Doubted<H> {
     arrival: Arrival,
@@ -169,7 +172,7 @@ struct Doubted<H> {
 enum Offered {
     /// Behind the hole.
     BehindHole(Arrival),
-    /// Among those that wait for a witness; it is the last of them.
+    /// The packet is among those that wait for a witness; it is the last of them.
     Doubted,
 }
 
@@ -199,7 +202,7 @@ enum SessionEnd {
     Announced {
         seq: u64,
     },
-    Told,
+    Reported,
 }
 
 impl<H> Arbiter<H> {
@@ -232,33 +235,33 @@ impl<H> Arbiter<H> {
         assert!(self.restarting.is_none(), "poll until it gives None before the next packet is offered");
         assert!(line.0 + 1 < self.lines.len(), "a line of this arbiter");
         self.offered = None;
-        self.lines[line.0].hear(header, now_ns);
+        self.lines[line.0].receive(header, now_ns);
         let arrival = Arrival { line, header: *header, now_ns };
         match self.track.place(header) {
-            Place::First => {
+            SequencePosition::First => {
                 self.track.start(header);
                 self.doubts.begin(header, Claim::Begin);
                 self.follow(&arrival);
                 self.take(arrival)
             }
-            Place::Here => {
+            SequencePosition::Here => {
                 self.go_on(&arrival);
                 self.take(arrival)
             }
-            Place::Ahead => {
+            SequencePosition::Ahead => {
                 self.go_on(&arrival);
                 self.wait(arrival)
             }
-            Place::Behind => {
+            SequencePosition::Behind => {
                 self.follow(&arrival);
                 self.refuse(header)
             }
-            Place::Straggler => {
+            SequencePosition::Straggler => {
                 self.track.refuse_past(header);
                 Fate::Discard
             }
-            Place::Doubtful(claim) => self.doubt(claim, arrival),
-            Place::Restart => {
+            SequencePosition::Doubtful(claim) => self.doubt(claim, arrival),
+            SequencePosition::Restart => {
                 self.restarting = Some((arrival, None));
                 Fate::Discard
             }
@@ -280,8 +283,8 @@ impl<H> Arbiter<H> {
     }
 
     /// The next output; `None` where there is nothing to do until a packet arrives or
-    /// [`Arbiter::deadline_ns`] passes. Call it until then after each offer, and once a turn of the
-    /// loop for the deadlines.
+    /// [`Arbiter::deadline_ns`] passes. Call it until it returns `None`, after each offer and, for
+    /// the deadlines, once in each turn of the loop.
     pub fn poll(&mut self, now_ns: u64) -> Option<Output<H>> {
         if let Some(output) = self.poll_doubts().or_else(|| self.poll_kept()) {
             return Some(output);
@@ -293,7 +296,7 @@ impl<H> Arbiter<H> {
         if let SessionEnd::Announced { seq } = self.session_end
             && seq <= self.track.next()
         {
-            self.session_end = SessionEnd::Told;
+            self.session_end = SessionEnd::Reported;
             return Some(Output::EndOfSession);
         }
         let (arrival, first) = self.restarting.take()?;
@@ -301,10 +304,10 @@ impl<H> Arbiter<H> {
         Some(Output::Restart)
     }
 
-    /// No packet will come any more: packets that wait for a witness and that nothing contradicts
-    /// are accepted, unless they claim a restart or lie farther ahead than
-    /// [`Policy::restart_distance`]. Call [`Arbiter::poll`] afterwards, at `u64::MAX` to give up
-    /// what is missing.
+    /// Call it when no packet will come any more. It accepts packets that wait for a witness and
+    /// that nothing contradicts, unless they claim a restart or lie farther ahead than
+    /// [`Policy::restart_distance`]. Call [`Arbiter::poll`] afterwards, with `u64::MAX` to give up
+    /// the missing numbers.
     pub fn close(&mut self) {
         self.is_closing = true;
     }
@@ -350,8 +353,8 @@ impl<H> Arbiter<H> {
         Fate::Discard
     }
 
-    /// The packet has no implausible claim: its line follows it, and what the line claimed before
-    /// is less credible.
+    /// The packet has no implausible claim: its line continues with it, and earlier claims of the
+    /// line become less credible.
     #[inline]
     fn go_on(&mut self, arrival: &Arrival) {
         self.follow(arrival);
@@ -445,8 +448,8 @@ impl<H> Arbiter<H> {
         }
     }
 
-    /// The outcomes of packets that waited for a witness. None is taken while the window overflows,
-    /// or while the packets before a restart are being delivered.
+    /// The outcomes of packets that waited for a witness. Takes none while the window overflows, or
+    /// while the packets before a restart are being delivered.
     #[inline]
     fn poll_doubts(&mut self) -> Option<Output<H>> {
         if self.doubts.is_empty() || !(self.is_closing || self.doubts.is_due(self.track.reach())) {
@@ -519,7 +522,7 @@ impl<H> Arbiter<H> {
     }
 
     fn accept(&mut self, arrival: &Arrival) -> Action {
-        self.hear_end(&arrival.header);
+        self.receive_end(&arrival.header);
         let action = self.track.accept(&arrival.header);
         if let Action::Deliver { skip } = action {
             self.lines[arrival.line.0].first += u64::from(arrival.header.count - skip);
@@ -527,14 +530,15 @@ impl<H> Arbiter<H> {
         action
     }
 
-    fn hear_end(&mut self, header: &Header) {
+    fn receive_end(&mut self, header: &Header) {
         if header.kind == PacketKind::EndOfSession && self.session_end == SessionEnd::Open {
             self.session_end = SessionEnd::Announced { seq: header.seq };
         }
     }
 
-    /// Whether all of its messages are kept already, as far as a short search shows. A window that
-    /// is wide enough for re-requests holds thousands of packets, so it is searched, not walked.
+    /// Whether all messages of the packet are kept already, as far as a short search shows. A
+    /// window that is wide enough for re-requests holds thousands of packets, so a binary search is
+    /// used instead of a full one.
     fn is_kept(&self, header: &Header) -> bool {
         let idx = self.kept.partition_point(|(kept, _)| kept.header.seq <= header.seq);
         let mut next = header.seq;

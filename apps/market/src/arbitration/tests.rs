@@ -386,7 +386,7 @@ proptest! {
                 _ => arbiter.offer(Line(line), &header, now_ns),
             };
             match fate {
-                // Such answers are in no other count.
+                // Such answers are counted nowhere else.
                 Fate::Discard if arbiter.answers().unasked + arbiter.answers().full > unasked => {}
                 Fate::Keep if can_keep => {
                     arbiter.keep(kept).unwrap();
@@ -583,8 +583,8 @@ proptest! {
             }
         }
         arrivals.sort_by_key(|(at, line, _)| (*at, *line));
-        // Lines that are further apart than the window lose what only the slower one has: that is
-        // no false claim.
+        // Lines that are further apart than the window lose the messages that only the slower line
+        // has; that is not a false claim.
         let window = Window { packets: 1_000, wait_ns: 1_000_000 };
         let mut play = Play::new(window);
         play.arbiter = Arbiter::new(2, Policy { first, ..Policy::default() }, window);

@@ -5,7 +5,7 @@
 
 use super::levels::{Ladder, Levels};
 use super::symbols::Symbols;
-use super::wiped::Wiped;
+use super::wiped::LazyTable;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Event, PriceLevel};
 use crate::units::{Price, Side, Symbol};
@@ -14,7 +14,7 @@ use crate::units::{Price, Side, Symbol};
 #[derive(Clone, Debug)]
 pub struct LevelBooks {
     symbols: Symbols,
-    books: Wiped<Book>,
+    books: LazyTable<Book>,
     levels: Levels,
     is_stale: bool,
     counts: BookCounts,
@@ -86,7 +86,7 @@ impl LevelBooks {
     pub fn new(books_max: usize, levels_max: usize) -> Self {
         Self {
             symbols: Symbols::new(books_max),
-            books: Wiped::new(books_max, EMPTY),
+            books: LazyTable::new(books_max, EMPTY),
             levels: Levels::new(levels_max),
             is_stale: false,
             counts: BookCounts::default(),
@@ -96,7 +96,7 @@ impl LevelBooks {
     /// Bytes that [`LevelBooks::new`] allocates.
     pub const fn memory(books_max: usize, levels_max: usize) -> u128 {
         Symbols::memory(books_max as u128)
-            + Wiped::<Book>::memory(books_max as u128)
+            + LazyTable::<Book>::memory(books_max as u128)
             + Levels::memory(levels_max as u128)
     }
 
@@ -105,8 +105,7 @@ impl LevelBooks {
         self.levels.len()
     }
 
-    /// Price and shares of each level of a side, the best first, whether the event is complete or
-    /// not.
+    /// Price and shares of each level of a side, the best first, even if the event is not complete.
     pub fn depth(&self, book: BookIdx, side: Side) -> impl Iterator<Item = (Price, u64)> {
         let ladder = &self.books.get(book.0 as usize).sides[side as usize];
         self.levels.iter(ladder).map(|level| (level.price(), level.qty))

@@ -2,8 +2,8 @@
 //! the best price on.
 //!
 //! A level keeps its index in the pool while it lives, so an order stores its level's index. The
-//! tree is a treap: its shape follows from priorities that a generator draws, not from the prices
-//! that a feed sends, so no order of arrival makes it deep. Left is better.
+//! tree is a treap: its shape follows from randomly drawn priorities, not from the prices that a
+//! feed sends, so no order of arrival makes it deep. The left side has the better prices.
 
 use super::TopOfBook;
 use crate::units::{Price, Side};
@@ -52,8 +52,8 @@ impl Level {
     }
 }
 
-/// Inverts bids, so that on both sides a smaller key is a better price. It is its own inverse, and
-/// unlike a negation it cannot overflow.
+/// Inverts bids, so that on both sides a smaller key is a better price. The function is its own
+/// inverse and, unlike a negation, cannot overflow.
 const fn key(side: Side, price: Price) -> i64 {
     match side {
         Side::Buy => !price.0,
@@ -104,7 +104,7 @@ impl Levels {
         capacity * size_of::<Level>() as u128
     }
 
-    /// Frees all levels, whatever ladders they are in. Costs the same however many there are.
+    /// Frees all levels of all ladders. The cost does not depend on their number.
     pub(super) fn clear(&mut self) {
         self.free = NONE;
         self.unused = 0;

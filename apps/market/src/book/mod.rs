@@ -12,10 +12,10 @@
 //! an order's size are counted and the book stays consistent.
 //!
 //! *Cost of an update.* Finding an order is one probe into a table at most half full; its level is
-//! an index away, so to shrink, execute or delete it touches a fixed number of entries however deep
-//! the book is. A new price, or the last order of one, walks a balanced tree: some ten steps for a
-//! thousand prices. The next best price is a link away. So an update costs its cache misses,
-//! whatever the book's size.
+//! an index away, so shrinking, executing or deleting an order touches a fixed number of entries,
+//! however deep the book is. A new price, or the last order at a price, needs a search in a
+//! balanced tree: some ten steps for a thousand prices. The next best price is a link away. So an
+//! update costs a few cache misses, whatever the book's size.
 
 mod level_books;
 mod levels;
@@ -32,7 +32,7 @@ pub use quotes::Quotes;
 use crate::event::Event;
 use crate::units::{Price, Symbol};
 
-/// All books of one channel, whatever they are built from: the interface for a feed handler.
+/// All books of one channel, built from orders or from levels: the interface for a feed handler.
 pub trait Books {
     /// Applies an event. An event of another kind of book changes nothing and returns `None`.
     fn apply(&mut self, event: &Event) -> Option<Change>;
@@ -46,7 +46,7 @@ pub trait Books {
     /// Best bid and offer.
     fn top(&self, book: BookIdx) -> TopOfBook;
 
-    /// The book may be wrong, as messages of its channel are missing.
+    /// The book may be wrong, because messages of its channel are missing.
     fn is_stale(&self, book: BookIdx) -> bool;
 
     /// Messages of the channel are missing: all books are stale until they are rebuilt.
@@ -106,8 +106,8 @@ pub struct BookCounts {
     pub repeated_orders: u64,
     /// Orders added without shares. They never rest.
     pub empty_orders: u64,
-    /// Executions and cancels of more shares than the order had; it is removed. Or executions that
-    /// would leave more than it had; it stays unchanged.
+    /// Executions and cancels of more shares than the order had: the order is removed. Also
+    /// executions that would leave more shares than the order had: it stays unchanged.
     pub beyond_size: u64,
     /// Orders refused as the order table is full.
     pub orders_full: u64,

@@ -2,11 +2,11 @@
 //! to a cache line.
 //!
 //! The table is at most half full. Exchanges number orders upwards, and a multiplicative hash
-//! spreads such numbers evenly, so a search looks at one or two entries. A removed entry is closed
-//! by moving the ones behind it back, so there are no tombstones and a day of deletes leaves the
-//! table as fast as it began.
+//! spreads such numbers evenly, so a search looks at one or two entries. A removal moves the
+//! following entries back into the hole, so there are no tombstones, and a day of deletes leaves
+//! the table as fast as it began.
 
-use super::wiped::Wiped;
+use super::wiped::LazyTable;
 use crate::units::OrderRef;
 
 const FREE: u32 = u32::MAX;
@@ -24,7 +24,7 @@ const EMPTY: Order = Order { reference: OrderRef(0), qty: 0, level: FREE };
 /// The table.
 #[derive(Clone, Debug)]
 pub(super) struct Orders {
-    entries: Wiped<Order>,
+    entries: LazyTable<Order>,
     shift: u32,
     len: usize,
     capacity: usize,
@@ -38,12 +38,12 @@ impl Orders {
     /// Room for `capacity` orders: 32 to 64 bytes each.
     pub(super) fn new(capacity: usize) -> Self {
         let entries = (capacity * 2).next_power_of_two().max(2);
-        Self { entries: Wiped::new(entries, EMPTY), shift: 64 - entries.trailing_zeros(), len: 0, capacity }
+        Self { entries: LazyTable::new(entries, EMPTY), shift: 64 - entries.trailing_zeros(), len: 0, capacity }
     }
 
     /// Bytes that [`Orders::new`] allocates.
     pub(super) const fn memory(capacity: u128) -> u128 {
-        Wiped::<Order>::memory((capacity * 2).next_power_of_two())
+        LazyTable::<Order>::memory((capacity * 2).next_power_of_two())
     }
 
     #[inline]
@@ -104,8 +104,8 @@ impl Orders {
         (reference.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// The entry that holds the order, or the free one where it belongs. Ends, as half of the
-    /// entries are free.
+    /// The entry that holds the order, or the free one where it belongs. The search ends, because
+    /// half of the entries are free.
     #[inline]
     fn probe(&self, reference: OrderRef) -> usize {
         let mask = self.entries.len() - 1;

@@ -2,7 +2,7 @@
 //! repairs a gap.
 
 use super::symbols::Symbols;
-use super::wiped::Wiped;
+use super::wiped::LazyTable;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Event, Quote};
 use crate::units::Symbol;
@@ -11,7 +11,7 @@ use crate::units::Symbol;
 #[derive(Clone, Debug)]
 pub struct Quotes {
     symbols: Symbols,
-    quotes: Wiped<Entry>,
+    quotes: LazyTable<Entry>,
     /// Quotes of an earlier era are stale: it increments with each gap.
     era: u32,
     counts: BookCounts,
@@ -77,7 +77,7 @@ impl Quotes {
     pub fn new(books_max: usize) -> Self {
         Self {
             symbols: Symbols::new(books_max),
-            quotes: Wiped::new(books_max, Entry::default()),
+            quotes: LazyTable::new(books_max, Entry::default()),
             era: 0,
             counts: BookCounts::default(),
         }
@@ -85,7 +85,7 @@ impl Quotes {
 
     /// Bytes that [`Quotes::new`] allocates.
     pub const fn memory(books_max: usize) -> u128 {
-        Symbols::memory(books_max as u128) + Wiped::<Entry>::memory(books_max as u128)
+        Symbols::memory(books_max as u128) + LazyTable::<Entry>::memory(books_max as u128)
     }
 
     /// The instrument can be traded at its quote now.

@@ -60,8 +60,8 @@ impl Symbols {
         self.names.len()
     }
 
-    /// The bucket that holds `symbol`, or the free one where it belongs. Ends, as half of the
-    /// buckets are free.
+    /// The bucket that holds `symbol`, or the free one where it belongs. The search ends, because
+    /// half of the buckets are free.
     fn probe(&self, symbol: Symbol) -> usize {
         // Multiplicative hashing takes the high bits, to which all bytes of the symbol contribute.
         let hash = u64::from_le_bytes(symbol.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);

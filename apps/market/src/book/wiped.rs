@@ -1,7 +1,7 @@
-//! A table that is cleared at once, however large it is: each run of [`RUN`] entries stores the
-//! number of the last clear that it has seen, and a run that has not seen the latest is empty. It
-//! is filled with empty entries when one of them is next written, so the writes after a clear pay
-//! for it, a page or two at a time.
+//! A table that is cleared in one step, however large it is. Each run of [`RUN`] entries stores the
+//! number of the last clear that it has seen, and a run that has not seen the latest clear counts
+//! as empty. The run is filled with empty entries when one of them is next written, so the writes
+//! after a clear pay for it, a page or two at a time.
 
 /// Entries that are cleared together. More cost a longer write, fewer a longer list of numbers;
 /// with 256 entries of 16 bytes it is a page, and the list of a table of 8 million is 128 KiB,
@@ -10,7 +10,7 @@ const RUN: usize = 256;
 
 /// A table whose entries are all empty at first.
 #[derive(Clone, Debug)]
-pub(super) struct Wiped<T> {
+pub(super) struct LazyTable<T> {
     entries: Vec<T>,
     /// For each run the last clear that it has seen.
     seen: Vec<u32>,
@@ -18,13 +18,13 @@ pub(super) struct Wiped<T> {
     empty: T,
 }
 
-impl<T: Copy> Wiped<T> {
+impl<T: Copy> LazyTable<T> {
     /// `len` entries, each of which is `empty`; allocates all memory.
     pub(super) fn new(len: usize, empty: T) -> Self {
         Self { entries: vec![empty; len], seen: vec![0; len.div_ceil(RUN)], emptying: 0, empty }
     }
 
-    /// Bytes that [`Wiped::new`] allocates.
+    /// Bytes that [`LazyTable::new`] allocates.
     pub(super) const fn memory(len: u128) -> u128 {
         len * size_of::<T>() as u128 + len.div_ceil(RUN as u128) * size_of::<u32>() as u128
     }
@@ -53,8 +53,8 @@ impl<T: Copy> Wiped<T> {
         &mut self.entries[idx]
     }
 
-    /// Clears all entries. One step; after four billion calls it walks over all of them once, as
-    /// then the numbers repeat.
+    /// Clears all entries. Takes one step. After four billion calls it writes all entries once,
+    /// because then the numbers repeat.
     pub(super) fn clear(&mut self) {
         self.emptying = self.emptying.wrapping_add(1);
         if self.emptying == 0 {
@@ -83,7 +83,7 @@ mod tests {
             steps in proptest::collection::vec((0_usize..700, prop::option::weighted(0.95, 1_u8..9)), 1..300),
             before_repeat in any::<bool>(),
         ) {
-            let mut table = Wiped::new(700, 0);
+            let mut table = LazyTable::new(700, 0);
             if before_repeat {
                 // Entries that were written four billion clears ago, and not since, are as empty as
                 // the rest.

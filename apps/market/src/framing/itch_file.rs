@@ -1,8 +1,7 @@
-//! Messages in a file: a two-byte big-endian length before each, nothing else (Nasdaq
-//! "BinaryFILE").
+//! Messages in a file: a two-byte big-endian length before each, no header (Nasdaq "BinaryFILE").
 //!
-//! A length of 0 ends the file; a file may also just stop. [`FileMessages`] walks over a whole file
-//! in memory and reports how it ended. For a reader that works in chunks, [`ItchFile`] is a
+//! A length of 0 ends the file; a file may also just stop. [`FileMessages`] iterates over a whole
+//! file in memory and reports how it ended. For a reader that works in chunks, [`ItchFile`] is a
 //! [`Framing`] without a header whose packet is any run of whole blocks, and [`whole_blocks`] finds
 //! where such a run ends.
 

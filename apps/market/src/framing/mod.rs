@@ -36,8 +36,8 @@ pub trait Framing: Sized {
     /// Longest packet in bytes: the largest UDP datagram over IPv4 without options.
     const PACKET_LEN_MAX: usize = 65_507;
 
-    /// Parses the header and returns it with the message blocks behind it. Checks what the header
-    /// alone shows: the version and the packet's length.
+    /// Parses the header and returns it with the message blocks after it. Checks only the version
+    /// and the packet's length.
     fn parse_raw(packet: &[u8]) -> Result<(Self::Raw, &[u8]), FramingError>;
 
     /// The header in the terms that all framings share.
@@ -98,7 +98,7 @@ impl Header {
     }
 }
 
-/// A session's name: its bytes packed into one word, as it is only compared.
+/// A session's name: its bytes packed into one word, because it is only compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Session(pub u128);
 

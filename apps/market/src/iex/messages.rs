@@ -1,4 +1,4 @@
-//! The messages of TOPS 1.6 and DEEP 1.0, little endian, as they lie in the packet.
+//! The messages of TOPS 1.6 and DEEP 1.0, little endian, as in the packet.
 //!
 //! All begin with the type, one byte whose meaning depends on the type, and the time. Prices are
 //! four decimals in an `I64`.
@@ -63,13 +63,13 @@ layouts! {
         reason: [u8; 4],
     }
 
-    /// An instrument is halted on IEX only. Detail: `O` halted, `N` not.
+    /// An instrument is halted on IEX only. Detail: `O` halted, `N` not halted.
     b'O' OperationalHalt 18 {
         /// The instrument.
         symbol: Symbol,
     }
 
-    /// Short sale price test restriction. Detail: 1 in effect, 0 not.
+    /// Short sale price test restriction. Detail: 1 in effect, 0 not in effect.
     b'P' ShortSaleTest 19 {
         /// The instrument.
         symbol: Symbol,

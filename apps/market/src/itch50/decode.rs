@@ -15,44 +15,10 @@ stateless_codec! {
 #[inline]
 fn event(message: Message<'_>) -> Event {
     match message {
-        Message::AddOrder(m) => Event::Add(event::Add {
-            at_ns: m.head.at_ns(),
-            locate: m.head.locate(),
-            order: OrderRef(m.order.get()),
-            side: Side::from_wire(m.side),
-            qty: m.shares.get(),
-            symbol: m.stock,
-            price: price4(m.price),
-        }),
-        Message::AddOrderMpid(m) => Event::Add(event::Add {
-            at_ns: m.head.at_ns(),
-            locate: m.head.locate(),
-            order: OrderRef(m.order.get()),
-            side: Side::from_wire(m.side),
-            qty: m.shares.get(),
-            symbol: m.stock,
-            price: price4(m.price),
-        }),
-        Message::OrderExecuted(m) => Event::Execute(event::Execute {
-            at_ns: m.head.at_ns(),
-            locate: m.head.locate(),
-            printable: true,
-            order: OrderRef(m.order.get()),
-            qty: m.shares.get(),
-            remaining: None,
-            price: None,
-            trade: m.trade.get(),
-        }),
-        Message::OrderExecutedAtPrice(m) => Event::Execute(event::Execute {
-            at_ns: m.head.at_ns(),
-            locate: m.head.locate(),
-            printable: m.printable != b'N',
-            order: OrderRef(m.order.get()),
-            qty: m.shares.get(),
-            remaining: None,
-            price: Some(price4(m.price)),
-            trade: m.trade.get(),
-        }),
+        Message::AddOrder(m) => add(m),
+        Message::AddOrderMpid(m) => add_mpid(m),
+        Message::OrderExecuted(m) => executed(m),
+        Message::OrderExecutedAtPrice(m) => executed_at_price(m),
         Message::OrderCancel(m) => Event::Cancel(event::Cancel {
             at_ns: m.head.at_ns(),
             locate: m.head.locate(),
@@ -64,32 +30,9 @@ fn event(message: Message<'_>) -> Event {
             locate: m.head.locate(),
             order: OrderRef(m.order.get()),
         }),
-        Message::OrderReplace(m) => Event::Replace(event::Replace {
-            at_ns: m.head.at_ns(),
-            locate: m.head.locate(),
-            old: OrderRef(m.old.get()),
-            new: OrderRef(m.new.get()),
-            qty: m.shares.get(),
-            price: price4(m.price),
-        }),
-        Message::Trade(m) => Event::Trade(event::Trade {
-            at_ns: m.head.at_ns(),
-            locate: m.head.locate(),
-            side: Some(Side::from_wire(m.side)),
-            symbol: m.stock,
-            qty: m.shares.get().into(),
-            price: price4(m.price),
-            trade: m.trade.get(),
-        }),
-        Message::CrossTrade(m) => Event::Trade(event::Trade {
-            at_ns: m.head.at_ns(),
-            locate: m.head.locate(),
-            side: None,
-            symbol: m.stock,
-            qty: m.shares.get(),
-            price: price4(m.price),
-            trade: m.trade.get(),
-        }),
+        Message::OrderReplace(m) => replaced(m),
+        Message::Trade(m) => trade(m),
+        Message::CrossTrade(m) => cross_trade(m),
         Message::BrokenTrade(m) => Event::TradeBreak(event::TradeBreak { at_ns: m.head.at_ns(), trade: m.trade.get() }),
         Message::StockDirectory(m) => Event::Directory(event::Directory {
             at_ns: m.head.at_ns(),
@@ -112,6 +55,100 @@ fn event(message: Message<'_>) -> Event {
             Event::Other(event::Other { at_ns: head.at_ns(), kind: head.kind })
         }
     }
+}
+
+// Each is one arm of `event`, and is compiled into its match: hence `inline(always)`.
+
+#[inline(always)]
+fn add(m: &AddOrder) -> Event {
+    Event::Add(event::Add {
+        at_ns: m.head.at_ns(),
+        locate: m.head.locate(),
+        order: OrderRef(m.order.get()),
+        side: Side::from_wire(m.side),
+        qty: m.shares.get(),
+        symbol: m.stock,
+        price: price4(m.price),
+    })
+}
+
+#[inline(always)]
+fn add_mpid(m: &AddOrderMpid) -> Event {
+    Event::Add(event::Add {
+        at_ns: m.head.at_ns(),
+        locate: m.head.locate(),
+        order: OrderRef(m.order.get()),
+        side: Side::from_wire(m.side),
+        qty: m.shares.get(),
+        symbol: m.stock,
+        price: price4(m.price),
+    })
+}
+
+#[inline(always)]
+fn executed(m: &OrderExecuted) -> Event {
+    Event::Execute(event::Execute {
+        at_ns: m.head.at_ns(),
+        locate: m.head.locate(),
+        printable: true,
+        order: OrderRef(m.order.get()),
+        qty: m.shares.get(),
+        remaining: None,
+        price: None,
+        trade: m.trade.get(),
+    })
+}
+
+#[inline(always)]
+fn executed_at_price(m: &OrderExecutedAtPrice) -> Event {
+    Event::Execute(event::Execute {
+        at_ns: m.head.at_ns(),
+        locate: m.head.locate(),
+        printable: m.printable != b'N',
+        order: OrderRef(m.order.get()),
+        qty: m.shares.get(),
+        remaining: None,
+        price: Some(price4(m.price)),
+        trade: m.trade.get(),
+    })
+}
+
+#[inline(always)]
+fn replaced(m: &OrderReplace) -> Event {
+    Event::Replace(event::Replace {
+        at_ns: m.head.at_ns(),
+        locate: m.head.locate(),
+        old: OrderRef(m.old.get()),
+        new: OrderRef(m.new.get()),
+        qty: m.shares.get(),
+        price: price4(m.price),
+    })
+}
+
+#[inline(always)]
+fn trade(m: &Trade) -> Event {
+    Event::Trade(event::Trade {
+        at_ns: m.head.at_ns(),
+        locate: m.head.locate(),
+        side: Some(Side::from_wire(m.side)),
+        symbol: m.stock,
+        qty: m.shares.get().into(),
+        price: price4(m.price),
+        trade: m.trade.get(),
+    })
+}
+
+#[inline(always)]
+fn cross_trade(m: &CrossTrade) -> Event {
+    Event::Trade(event::Trade {
+        at_ns: m.head.at_ns(),
+        locate: m.head.locate(),
+        side: None,
+        symbol: m.stock,
+        qty: m.shares.get(),
+        price: price4(m.price),
+        trade: m.trade.get(),
+    })
 }
 
 #[inline]

@@ -1,4 +1,4 @@
-//! The 23 messages of ITCH 5.0, big endian, as they lie in the packet.
+//! The 23 messages of ITCH 5.0, big endian, as in the packet.
 //!
 //! A message is made by filling its structure and emitted by [`Message::emit`] or `as_bytes`
 //! (zerocopy's `IntoBytes`). Prices are four decimals in a `U32` unless a field says eight.

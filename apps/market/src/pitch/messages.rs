@@ -1,4 +1,4 @@
-//! The messages of Multicast PITCH 2, little endian, as they lie in the packet.
+//! The messages of Multicast PITCH 2, little endian, as in the packet.
 //!
 //! A message begins with its own length and its type. Prices are four decimals in a `U64`, two in
 //! the `U16` of a short message. The messages of the gap and spin servers travel over TCP and are

@@ -1,34 +1,35 @@
 //! Decides when to send which request for missing messages to a re-request server.
 //!
 //! ```text
-//!   Arbiter ── missing ──> Rerequester ── Ask ──> request packet to the server
+//!   Arbiter ── missing ──> Rerequester ── RerequestRange ──> request packet to the server
 //!      ^ ^                     └───────── GiveUp ──┐
 //!      │ └── give_up ──────────────────────────────┘
 //!      └──── offer_answer ── answer packet from the server, then heard
 //! ```
 //!
-//! Most holes fill without a request, from the other line or by a late packet: one is requested
-//! when it is [`Patience::delay_ns`] old. A wide one is requested in pieces, a bounded number of
-//! them at once. An answer may hold fewer messages than were requested (MoldUDP64: as many as fit a
-//! packet), and the rest is requested at once. A piece without an answer is requested again after a
-//! timeout, a bounded number of times; then its hole is given up, and is a gap as if there were no
-//! server. So a dead server costs [`Patience::unanswered_ns`] for each hole.
+//! Most holes fill without a request, from the other line or by a late packet, so a hole is
+//! requested only when it is [`RetryPolicy::delay_ns`] old. A wide hole is requested in pieces, a
+//! bounded number of them at once. An answer may hold fewer messages than were requested
+//! (MoldUDP64: as many as fit a packet), and the rest is requested at once. A piece without an
+//! answer is requested again after a timeout, a bounded number of times. Then its hole is given up
+//! and becomes a gap, as if there were no server. So a dead server costs
+//! [`RetryPolicy::unanswered_ns`] for each hole.
 //!
 //! The machine does no I/O and reads no clock. A turn of the caller's loop, after it has offered
 //! packets and answers:
 //!
 //! ```
 //! use market::framing::mold_udp64::{Request, session_name};
-//! use market::{Arbiter, Rerequester, Step};
+//! use market::{Arbiter, Rerequester, RerequestStep};
 //!
 //! fn turn<H>(arbiter: &mut Arbiter<H>, rerequester: &mut Rerequester, now_ns: u64, mut send: impl FnMut([u8; 20])) {
 //!     while let Some(step) = rerequester.poll(arbiter.missing(), now_ns) {
 //!         match (step, arbiter.session()) {
-//!             (Step::Ask(ask), Some(session)) => {
+//!             (RerequestStep::Request(ask), Some(session)) => {
 //!                 send(Request { session: session_name(session), seq: ask.seq, count: ask.count }.emit());
 //!             }
-//!             (Step::Ask(_), None) => {}
-//!             (Step::GiveUp(_), _) => arbiter.give_up(),
+//!             (RerequestStep::Request(_), None) => {}
+//!             (RerequestStep::GiveUp(_), _) => arbiter.give_up(),
 //!         }
 //!     }
 //!     // Then drain `arbiter.poll(now_ns)`: kept packets and gaps come out there, in order.
@@ -36,9 +37,9 @@
 //! ```
 //!
 //! Answers are parsed like any packet of the feed, offered with [`Arbiter::offer_answer`] (from the
-//! server's address only), and reported with [`Rerequester::heard`]. On [`Output::Restart`] call
+//! server's address only), and reported with [`Rerequester::answer_received`]. On [`Output::Restart`] call
 //! [`Rerequester::forget`]. The arbiter's [`Window`] stays in force as the outer limit: make it
-//! longer than [`Patience::unanswered_ns`], and large enough for the packets that arrive meanwhile.
+//! longer than [`RetryPolicy::unanswered_ns`], and large enough for the packets that arrive meanwhile.
 //!
 //! [`Arbiter::offer_answer`]: crate::Arbiter::offer_answer
 //! [`Output::Restart`]: crate::Output::Restart
@@ -51,10 +52,10 @@ use crate::sequence::Gap;
 
 /// Times and limits of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// Age of a hole at its first request. Too short requests what the other line is about to
-    /// bring, too long delays all messages behind a true loss. Holes are checked twice in this
-    /// time.
+pub struct RetryPolicy {
+    /// Age of a hole at its first request. If it is too short, messages are requested that the
+    /// other line is about to bring; if it is too long, all messages behind a true loss are
+    /// delayed. Holes are checked twice in this time.
     pub delay_ns: u64,
     /// Timeout of an answer: a round trip to the server, and the rate that it allows.
     pub timeout_ns: u64,
@@ -66,7 +67,7 @@ pub struct Patience {
     pub messages: u16,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     /// 1 ms, the arbiter's default wait; three times 50 ms for a server at the same site; 8
     /// requests of 40 messages, as many as an ITCH packet of 1500 bytes holds.
     fn default() -> Self {
@@ -74,7 +75,7 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
+impl RetryPolicy {
     /// The longest time from a hole to its gap where no answer comes.
     pub const fn unanswered_ns(&self) -> u64 {
         2 * self.delay_ns + (self.timeout_ns + self.delay_ns) * self.attempts as u64
@@ -83,7 +84,7 @@ impl Patience {
 
 /// A range to request from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct RerequestRange {
     /// Number of the first message wanted.
     pub seq: u64,
     /// Messages wanted, 1 at least.
@@ -92,18 +93,18 @@ pub struct Ask {
 
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RerequestStep {
     /// Send a request.
-    Ask(Ask),
+    Request(RerequestRange),
     /// The oldest hole will not be filled: call [`Arbiter::give_up`](crate::Arbiter::give_up).
     GiveUp(Gap),
 }
 
 /// Counts of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AskCounts {
+pub struct RerequestCounts {
     /// Requests.
-    pub asked: u64,
+    pub requested: u64,
     /// Of these, repeated because no answer came.
     pub repeated: u64,
     /// Holes that were given up.
@@ -113,70 +114,70 @@ pub struct AskCounts {
 /// The machine for one channel. Memory is allocated at construction.
 #[derive(Debug)]
 pub struct Rerequester {
-    patience: Patience,
+    policy: RetryPolicy,
     /// Disjoint, in rising order.
     outstanding: Vec<Outstanding>,
     /// Decided and not yet returned by `poll`.
-    asks: VecDeque<Ask>,
+    requests: VecDeque<RerequestRange>,
     look_ns: u64,
-    counts: AskCounts,
+    counts: RerequestCounts,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     /// The requested range; its first number is still missing, or an answer has come.
     range: Gap,
-    asked_ns: u64,
+    requested_ns: u64,
     attempts: u32,
 }
 
 impl Rerequester {
     /// A machine without requests.
     ///
-    /// Panics where `patience` allows no request at all, or none with a message in it.
-    pub fn new(patience: Patience) -> Self {
-        assert!(patience.attempts > 0 && patience.outstanding > 0 && patience.messages > 0, "room for one request");
+    /// Panics where `policy` allows no request at all, or none with a message in it.
+    pub fn new(policy: RetryPolicy) -> Self {
+        assert!(policy.attempts > 0 && policy.outstanding > 0 && policy.messages > 0, "room for one request");
         // 0xFFFF is the end of the session in MoldUDP64 and no count.
-        let patience = Patience { messages: patience.messages.min(0xfffe), ..patience };
+        let policy = RetryPolicy { messages: policy.messages.min(0xfffe), ..policy };
         Self {
-            outstanding: Vec::with_capacity(patience.outstanding),
-            asks: VecDeque::with_capacity(patience.outstanding),
-            patience,
+            outstanding: Vec::with_capacity(policy.outstanding),
+            requests: VecDeque::with_capacity(policy.outstanding),
+            policy,
             look_ns: 0,
-            counts: AskCounts::default(),
+            counts: RerequestCounts::default(),
         }
     }
 
-    /// The next step, given what is missing; `None` where there is nothing to do. Call it once a
-    /// turn until then. One compare, and a walk over `missing` twice in [`Patience::delay_ns`] and
-    /// after each [`Rerequester::heard`].
-    pub fn poll(&mut self, missing: impl Iterator<Item = Missing> + Clone, now_ns: u64) -> Option<Step> {
-        if self.asks.is_empty() && now_ns >= self.look_ns {
-            self.look_ns = now_ns.saturating_add(1 + self.patience.delay_ns / 2);
+    /// The next step, given the missing numbers; `None` where there is nothing to do. In each turn,
+    /// call it until it returns `None`. Costs one compare, and an iteration over `missing` twice in
+    /// [`RetryPolicy::delay_ns`] and after each [`Rerequester::answer_received`].
+    pub fn poll(&mut self, missing: impl Iterator<Item = Missing> + Clone, now_ns: u64) -> Option<RerequestStep> {
+        if self.requests.is_empty() && now_ns >= self.look_ns {
+            self.look_ns = now_ns.saturating_add(1 + self.policy.delay_ns / 2);
             self.review(missing.clone(), now_ns);
             if let Some(gap) = self.exhausted(missing.clone(), now_ns) {
                 self.counts.given_up += 1;
-                return Some(Step::GiveUp(gap));
+                return Some(RerequestStep::GiveUp(gap));
             }
             self.extend(missing, now_ns);
         }
-        self.asks.pop_front().map(Step::Ask)
+        self.requests.pop_front().map(RerequestStep::Request)
     }
 
     /// An answer was offered to the arbiter: a rest may have to be requested.
-    pub fn heard(&mut self) {
+    pub fn answer_received(&mut self) {
         self.look_ns = 0;
     }
 
     /// The feed restarted: pending requests are void.
     pub fn forget(&mut self) {
         self.outstanding.clear();
-        self.asks.clear();
+        self.requests.clear();
         self.look_ns = 0;
     }
 
     /// The counts so far.
-    pub const fn counts(&self) -> &AskCounts {
+    pub const fn counts(&self) -> &RerequestCounts {
         &self.counts
     }
 
@@ -187,7 +188,7 @@ impl Rerequester {
 
     /// Removes requests that were answered, and repeats those that timed out.
     fn review(&mut self, missing: impl Iterator<Item = Missing>, now_ns: u64) {
-        let Self { patience, outstanding, asks, counts, .. } = self;
+        let Self { policy, outstanding, requests, counts, .. } = self;
         let mut missing = missing.map(|missing| missing.gap).peekable();
         outstanding.retain_mut(|pending| {
             while missing.next_if(|gap| gap.to < pending.range.from).is_some() {}
@@ -195,13 +196,13 @@ impl Rerequester {
             if missing.peek().is_none_or(|gap| gap.from > pending.range.from) {
                 return false;
             }
-            let is_late = now_ns.saturating_sub(pending.asked_ns) >= patience.timeout_ns;
-            if is_late && pending.attempts < patience.attempts {
-                pending.asked_ns = now_ns;
+            let is_late = now_ns.saturating_sub(pending.requested_ns) >= policy.timeout_ns;
+            if is_late && pending.attempts < policy.attempts {
+                pending.requested_ns = now_ns;
                 pending.attempts += 1;
-                counts.asked += 1;
+                counts.requested += 1;
                 counts.repeated += 1;
-                asks.push_back(pending.ask());
+                requests.push_back(pending.range());
             }
             true
         });
@@ -211,8 +212,8 @@ impl Rerequester {
     fn exhausted(&self, mut missing: impl Iterator<Item = Missing>, now_ns: u64) -> Option<Gap> {
         let oldest = missing.next()?.gap;
         let pending = self.outstanding.first()?;
-        let is_late = now_ns.saturating_sub(pending.asked_ns) >= self.patience.timeout_ns;
-        let is_last = pending.attempts == self.patience.attempts;
+        let is_late = now_ns.saturating_sub(pending.requested_ns) >= self.policy.timeout_ns;
+        let is_last = pending.attempts == self.policy.attempts;
         (is_late && is_last && pending.range.from == oldest.from).then_some(oldest)
     }
 
@@ -220,14 +221,14 @@ impl Rerequester {
     fn extend(&mut self, missing: impl Iterator<Item = Missing>, now_ns: u64) {
         let mut idx = 0;
         for Missing { gap, since_ns } in missing {
-            if self.outstanding.len() == self.patience.outstanding {
+            if self.outstanding.len() == self.policy.outstanding {
                 return;
             }
-            if now_ns.saturating_sub(since_ns) < self.patience.delay_ns {
+            if now_ns.saturating_sub(since_ns) < self.policy.delay_ns {
                 continue;
             }
             let mut from = gap.from;
-            while from <= gap.to && self.outstanding.len() < self.patience.outstanding {
+            while from <= gap.to && self.outstanding.len() < self.policy.outstanding {
                 while self.outstanding.get(idx).is_some_and(|pending| pending.range.to < from) {
                     idx += 1;
                 }
@@ -238,11 +239,11 @@ impl Rerequester {
                     continue;
                 }
                 let free_to = pending.map_or(gap.to, |pending| gap.to.min(pending.from - 1));
-                let to = free_to.min(from.saturating_add(u64::from(self.patience.messages) - 1));
-                let ask = Outstanding { range: Gap { from, to }, asked_ns: now_ns, attempts: 1 };
-                self.outstanding.insert(idx, ask);
-                self.counts.asked += 1;
-                self.asks.push_back(ask.ask());
+                let to = free_to.min(from.saturating_add(u64::from(self.policy.messages) - 1));
+                let pending = Outstanding { range: Gap { from, to }, requested_ns: now_ns, attempts: 1 };
+                self.outstanding.insert(idx, pending);
+                self.counts.requested += 1;
+                self.requests.push_back(pending.range());
                 // The largest possible number has no next one.
                 let Some(next) = to.checked_add(1) else { break };
                 from = next;
@@ -252,9 +253,9 @@ impl Rerequester {
 }
 
 impl Outstanding {
-    fn ask(&self) -> Ask {
-        // A range is never longer than `Patience::messages`.
-        Ask { seq: self.range.from, count: self.range.len() as u16 }
+    fn range(&self) -> RerequestRange {
+        // A range is never longer than `RetryPolicy::messages`.
+        RerequestRange { seq: self.range.from, count: self.range.len() as u16 }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::arbitration::{Arbiter, Fate, Line, Output, Window};
 use crate::framing::{Header, PacketKind, Session};
 use crate::sequence::Policy;
 
-const PATIENCE: Patience = Patience { delay_ns: 10, timeout_ns: 100, attempts: 2, outstanding: 2, messages: 4 };
+const POLICY: RetryPolicy = RetryPolicy { delay_ns: 10, timeout_ns: 100, attempts: 2, outstanding: 2, messages: 4 };
 
 /// A machine, the missing ranges it gets, and the result of each poll: `5+4` requests four from 5
 /// on, `G5-9` gives up.
@@ -18,7 +18,7 @@ struct Play {
 
 impl Play {
     fn new(missing: &[(u64, u64, u64)]) -> Self {
-        let mut play = Self { rerequester: Rerequester::new(PATIENCE), missing: Vec::new() };
+        let mut play = Self { rerequester: Rerequester::new(POLICY), missing: Vec::new() };
         play.missing(missing);
         play
     }
@@ -35,16 +35,16 @@ impl Play {
         let mut steps = Vec::new();
         while let Some(step) = self.rerequester.poll(self.missing.iter().copied(), now_ns) {
             steps.push(match step {
-                Step::Ask(Ask { seq, count }) => format!("{seq}+{count}"),
-                Step::GiveUp(Gap { from, to }) => format!("G{from}-{to}"),
+                RerequestStep::Request(RerequestRange { seq, count }) => format!("{seq}+{count}"),
+                RerequestStep::GiveUp(Gap { from, to }) => format!("G{from}-{to}"),
             });
         }
         assert_eq!(steps.join(" "), story, "at {now_ns}");
         self
     }
 
-    fn heard(&mut self) -> &mut Self {
-        self.rerequester.heard();
+    fn answer_received(&mut self) -> &mut Self {
+        self.rerequester.answer_received();
         self
     }
 }
@@ -70,24 +70,29 @@ fn wide_hole_is_asked_for_in_a_bounded_number_of_pieces() {
     let mut play = Play::new(&[(5, 30, 0)]);
     play.check(10, "5+4 9+4").check(50, "");
     assert_eq!(play.rerequester.outstanding_count(), 2);
-    play.heard().missing(&[(9, 30, 0)]).check(51, "13+4");
+    play.answer_received().missing(&[(9, 30, 0)]).check(51, "13+4");
 }
 
 #[test]
 fn rest_of_a_short_answer_is_asked_for_at_once() {
-    Play::new(&[(5, 8, 0)]).check(10, "5+4").heard().missing(&[(7, 8, 0)]).check(11, "7+2");
+    Play::new(&[(5, 8, 0)]).check(10, "5+4").answer_received().missing(&[(7, 8, 0)]).check(11, "7+2");
 }
 
 #[test]
 fn answer_to_the_second_piece_leaves_the_first_one_waiting() {
-    Play::new(&[(5, 12, 0)]).check(10, "5+4 9+4").heard().missing(&[(5, 8, 0)]).check(20, "").check(110, "5+4");
+    Play::new(&[(5, 12, 0)])
+        .check(10, "5+4 9+4")
+        .answer_received()
+        .missing(&[(5, 8, 0)])
+        .check(20, "")
+        .check(110, "5+4");
 }
 
 #[test]
 fn several_holes_are_asked_for_together() {
     Play::new(&[(5, 5, 0), (8, 8, 0), (20, 20, 9)])
         .check(10, "5+1 8+1")
-        .heard()
+        .answer_received()
         .missing(&[(20, 20, 9)])
         .check(19, "20+1");
 }
@@ -97,14 +102,19 @@ fn hole_of_a_dead_server_is_given_up_after_the_last_attempt() {
     let mut play = Play::new(&[(5, 30, 0)]);
     play.check(10, "5+4 9+4").check(109, "").check(115, "5+4 9+4").check(214, "").check(220, "G5-30").check(220, "");
     play.missing(&[]).check(230, "");
-    assert_eq!(*play.rerequester.counts(), AskCounts { asked: 4, repeated: 2, given_up: 1 });
-    assert!(220 <= PATIENCE.unanswered_ns());
+    assert_eq!(*play.rerequester.counts(), RerequestCounts { requested: 4, repeated: 2, given_up: 1 });
+    assert!(220 <= POLICY.unanswered_ns());
 }
 
 #[test]
 fn later_hole_that_nobody_answers_waits_for_its_turn() {
     let mut play = Play::new(&[(5, 5, 0), (8, 8, 0)]);
-    play.check(10, "5+1 8+1").check(110, "5+1 8+1").heard().missing(&[(8, 8, 0)]).check(120, "").check(210, "G8-8");
+    play.check(10, "5+1 8+1")
+        .check(110, "5+1 8+1")
+        .answer_received()
+        .missing(&[(8, 8, 0)])
+        .check(120, "")
+        .check(210, "G8-8");
 }
 
 #[test]
@@ -160,7 +170,7 @@ impl World {
                 self.offer(line, &header, now_ns);
                 self.drain(now_ns);
             }
-            self.ask(now_ns);
+            self.range(now_ns);
             self.drain(now_ns);
             now_ns += 1;
             assert!(now_ns < 1_000_000, "a hole stays open for ever");
@@ -171,7 +181,7 @@ impl World {
         let fate = match line {
             Some(line) => self.arbiter.offer(line, header, now_ns),
             None => {
-                self.rerequester.heard();
+                self.rerequester.answer_received();
                 self.arbiter.offer_answer(header)
             }
         };
@@ -193,13 +203,13 @@ impl World {
         }
     }
 
-    fn ask(&mut self, now_ns: u64) {
+    fn range(&mut self, now_ns: u64) {
         while let Some(step) = self.rerequester.poll(self.arbiter.missing(), now_ns) {
-            let Step::Ask(Ask { seq, count }) = step else {
+            let RerequestStep::Request(RerequestRange { seq, count }) = step else {
                 self.arbiter.give_up();
                 continue;
             };
-            let trip = self.trips[self.rerequester.counts().asked as usize % self.trips.len()];
+            let trip = self.trips[self.rerequester.counts().requested as usize % self.trips.len()];
             let newest = *self.sent.range(..=now_ns).next_back().unwrap().1;
             assert!(seq + u64::from(count) <= newest, "asked for what was not sent yet");
             if trip.lost {
@@ -211,7 +221,7 @@ impl World {
                 self.arrive(now_ns + trip.ns + ns, None, answer);
             }
         }
-        assert!(self.rerequester.outstanding_count() <= PATIENCE.outstanding);
+        assert!(self.rerequester.outstanding_count() <= POLICY.outstanding);
     }
 }
 
@@ -236,7 +246,7 @@ fn any_packets() -> impl Strategy<Value = Vec<(u32, u64, bool, bool)>> {
 fn world(packets: &[(u32, u64, bool, bool)], trips: Vec<Trip>, window: Window) -> (World, u64) {
     let mut world = World {
         arbiter: Arbiter::new(2, Policy::default(), window),
-        rerequester: Rerequester::new(PATIENCE),
+        rerequester: Rerequester::new(POLICY),
         arrivals: BTreeMap::new(),
         trips,
         sent: BTreeMap::new(),

@@ -6,8 +6,9 @@ use crate::framing::Header;
 /// The key of a sequence: the packet's group, and the channel it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelKey {
-    /// The group that carried the packet, numbered by the caller. Groups of one feed may share a
-    /// channel's number and not its sequence, as the gap-response group of a Cboe unit does.
+    /// The group that carried the packet, numbered by the caller. Two groups of one feed may have
+    /// the same channel number but different sequences, as the gap-response group of a Cboe unit
+    /// does.
     pub group: u32,
     /// The channel in the packet's header.
     pub channel: u32,
@@ -47,8 +48,8 @@ impl Channels {
         }
     }
 
-    /// The channel's machine. `None`, and counted, where the table is full. One compare for a run
-    /// of packets of the same channel, a binary search otherwise.
+    /// The channel's machine; `None` where the table is full, which is counted. Costs one compare
+    /// for a run of packets of the same channel, and a binary search otherwise.
     pub fn get(&mut self, key: ChannelKey) -> Option<&mut Sequence> {
         let is_last = self.entries.get(self.idx_last).is_some_and(|(last, _)| *last == key);
         if !is_last {

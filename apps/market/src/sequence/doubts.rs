@@ -1,27 +1,27 @@
 //! Packets with an implausible claim, which wait for a second packet with the same claim.
 //!
-//! A claim is accepted when another packet of the same session makes it too and begins within its
-//! numbers or right behind them; where numbers were skipped, at most [`NEAR`] behind them. A
-//! network's copy of the packet itself confirms nothing, and a packet whose own line continued
-//! without the claim needs a witness from another line.
+//! A claim is accepted when another packet of the same session makes it too, and begins within the
+//! first packet's numbers or right after them; where numbers were skipped, at most [`NEAR`] after
+//! them. A network's copy of the packet itself confirms nothing, and a packet whose own line
+//! continued without the claim needs a witness from another line.
 
 use arrayvec::ArrayVec;
 
 use crate::framing::Header;
 
-/// Claims that wait at once. A packet beyond that displaces the one that its line contradicts most,
-/// or else the oldest, which is counted as doubted. With too few, damaged packets displace true
-/// ones; each may hold a buffer of the pool.
+/// The most claims that wait at the same time. A further packet displaces the one that its own line
+/// contradicts most, otherwise the oldest; the displaced packet is counted as doubted. With too
+/// few, damaged packets displace true ones; each may hold a buffer of the pool.
 pub const DOUBTS_MAX: usize = 8;
 /// How far behind the end of a packet its witness may begin, in messages: about a packet, so that a
 /// line that loses every other packet still finds its witnesses. Two packets with random damage are
 /// not so close to each other.
 const NEAR: u64 = 64;
-/// Copies of a heartbeat after which it is accepted: publishers repeat theirs every second,
-/// networks do not.
+/// The number of copies of a heartbeat after which it is accepted: publishers repeat theirs every
+/// second, networks do not.
 const HEARTBEAT_COPIES: u8 = 2;
-/// Packets of its own line that have to contradict a claim before it is dropped. One of them may
-/// itself be damaged.
+/// The number of packets of its own line that have to contradict a claim before it is dropped. One
+/// of those packets may itself be damaged.
 const CONTRADICTIONS_MAX: u8 = 3;
 
 /// A packet's claim that no other packet has made yet.
@@ -72,7 +72,7 @@ pub(crate) enum Finding {
 /// All packets of a channel that wait for a witness, the oldest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Doubts<T> {
-    /// One entry more than may wait, for the one that was displaced and is not taken yet.
+    /// One entry more than may wait, for a displaced packet that is not taken yet.
     entries: ArrayVec<Doubt<T>, { DOUBTS_MAX + 1 }>,
     /// Something changed since [`Doubts::take`] found nothing.
     is_ripe: bool,
@@ -176,7 +176,7 @@ impl<T> Doubts<T> {
     }
 
     /// The numbers begin with `begun`: packets with the same claim wait until the numbers reach
-    /// them, and the rest is from before the restart.
+    /// them, and the others are from before the restart.
     pub(crate) fn begin(&mut self, begun: &Header, claim: Claim) {
         for doubt in &mut self.entries {
             let is_same = doubt.claim == claim && doubt.header.session == begun.session;
@@ -247,8 +247,8 @@ impl<T> Doubt<T> {
     }
 }
 
-/// `seq` lies within the packet's numbers or behind them, as close as a witness of the claim has to
-/// be: a channel begins with the first of two packets, so the second has to continue from it.
+/// `seq` is within the packet's numbers or after them, as close as a witness of the claim has to
+/// be. A channel begins with the first of two packets, so the second has to continue from it.
 fn is_behind(packet: &Header, seq: u64, claim: Claim) -> bool {
     let near = if claim == Claim::Jump { NEAR } else { 0 };
     (packet.seq..=packet.end().saturating_add(near)).contains(&seq)

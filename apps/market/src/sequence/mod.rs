@@ -8,12 +8,12 @@
 //! network that reorders, or where a packet can be kept for a moment, [`crate::arbitration`] waits
 //! first; it decides by the same rules.
 //!
-//! *Restart or late packet?* Both lie behind the expected number. A new session is a restart. So is
-//! a packet that its publisher sent clearly after all others (IEX writes the send time into each
-//! packet), one that lies farther back than any network delays ([`Policy::restart_distance`]), and
-//! a heartbeat that repeats the same old number many times in a row. After a restart, late packets
-//! from before it are recognised by session, send time or number, and counted as
-//! [`SequenceCounts::past`].
+//! *Restart or late packet?* Both have numbers before the expected one. A new session is a restart.
+//! These are restarts too: a packet that its publisher sent clearly after all others (IEX writes
+//! the send time into each packet), a packet that lies farther back than any network delays
+//! ([`Policy::restart_distance`]), and a heartbeat that repeats the same old number many times in a
+//! row. After a restart, late packets from before it are recognised by session, send time or
+//! number, and counted as [`SequenceCounts::past`].
 //!
 //! *Which claims of a single packet are accepted.* A single flipped bit that the checksum misses,
 //! or a single forged packet, would void the books twice: by its claim, and by the return to the
@@ -28,10 +28,10 @@
 //! | the same old number, heartbeat after heartbeat | 16 of them | 16 of them |
 //!
 //! The arbiter keeps the packet meanwhile and delivers it with its witness, so that doubt costs a
-//! moment and no message. The machine alone cannot keep it and counts it as
+//! short delay but no message. The machine alone cannot keep it and counts it as
 //! [`SequenceCounts::doubted`]. An unconfirmed claim is counted there too, and changes nothing
 //! else: messages reported missing were sent, unless two packets agree in a false claim. A
-//! network's copy of the packet itself is no witness; a heartbeat has to come three times.
+//! network's copy of the packet itself is not a witness; a heartbeat has to come three times.
 
 use crate::framing::{Header, Session};
 
@@ -43,7 +43,7 @@ pub use channels::{ChannelKey, Channels};
 pub use doubts::DOUBTS_MAX;
 
 pub(crate) use doubts::{Claim, Contradiction, Doubt, Doubts, Finding};
-pub(crate) use track::{Place, Track, is_numbered};
+pub(crate) use track::{SequencePosition, Track, is_numbered};
 
 /// Where a channel's numbers begin, for a machine that has just started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,10 +61,11 @@ pub struct Policy {
     /// Where the numbers begin.
     pub first: First,
     /// A packet that ends more than this many messages behind the expected number is a restart, not
-    /// a late packet, where the send time does not tell. Too low turns a slow line into restarts,
-    /// too high overlooks one until the next quiet second. A [`Sequence`] accepts a single packet
-    /// that skips up to so many messages: too low costs a packet behind each large loss, too high
-    /// accepts damaged numbers.
+    /// a late packet, where the send time does not decide it. If it is too low, a slow line looks
+    /// like restarts; if it is too high, a restart is overlooked until the next quiet second. A
+    /// [`Sequence`] also accepts a single packet that skips up to this many messages: if the
+    /// distance is too low, each large loss costs one more packet; if it is too high, damaged
+    /// numbers are accepted.
     pub restart_distance: u64,
 }
 
@@ -85,7 +86,7 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// Messages in the gap. A gap is never empty, hence no `is_empty`.
+    /// The number of messages in the gap. A gap is never empty, so there is no `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "a gap has one message at least")]
     pub const fn len(self) -> u64 {
         self.to - self.from + 1
@@ -127,7 +128,7 @@ pub enum Action {
     Doubt,
     /// It has no messages.
     Heartbeat,
-    /// It has no messages, and no others will follow in this session.
+    /// The packet has no messages, and no others will follow in this session.
     EndOfSession,
 }
 
@@ -147,8 +148,7 @@ pub struct SequenceCounts {
     /// Messages from before a restart that arrived after it: the restart lost them. They are not
     /// delivered.
     pub past: u64,
-    /// Messages of packets that claimed something implausible and found no witness. They are not
-    /// delivered.
+    /// Messages of packets whose implausible claim found no witness. They are not delivered.
     pub doubted: u64,
     /// Gaps.
     pub gaps: u64,
@@ -177,7 +177,7 @@ impl Sequence {
     pub fn offer(&mut self, header: &Header) -> SequenceVerdict {
         let mut restart = false;
         match self.track.place(header) {
-            Place::Doubtful(claim) => {
+            SequencePosition::Doubtful(claim) => {
                 if !self.is_proven(header, claim) {
                     return SequenceVerdict { restart: false, gap: None, action: self.track.doubt(header) };
                 }
@@ -188,23 +188,23 @@ impl Sequence {
                     Claim::Restart => self.track.restart(header),
                 }
             }
-            Place::First => {
+            SequencePosition::First => {
                 self.doubts.clear();
                 self.track.start(header);
             }
-            Place::Straggler => {
+            SequencePosition::Straggler => {
                 return SequenceVerdict { restart: false, gap: None, action: self.track.refuse_past(header) };
             }
-            Place::Restart => {
+            SequencePosition::Restart => {
                 self.doubts.clear();
                 self.track.restart(header);
                 restart = true;
             }
-            Place::Here | Place::Ahead if !self.doubts.is_empty() => {
+            SequencePosition::Here | SequencePosition::Ahead if !self.doubts.is_empty() => {
                 self.doubts.contradict(&Contradiction { header, line_idx: 0, before_ns: 0, over_ns: 0 });
                 self.doubts.drop_dismissed();
             }
-            Place::Behind | Place::Here | Place::Ahead => {}
+            SequencePosition::Behind | SequencePosition::Here | SequencePosition::Ahead => {}
         }
         let gap = if is_numbered(header) { self.track.give_up(header.seq) } else { None };
         SequenceVerdict { restart, gap, action: self.track.accept(header) }

@@ -13,9 +13,11 @@ const GAPS_REMEMBERED: usize = 8;
 /// Heartbeats come once a second, so after half a second of silence a packet has not merely been
 /// overtaken.
 const RESTART_QUIET_NS: u64 = 500_000_000;
-/// Heartbeats with the same old number, and nothing else, after which it is accepted.
+/// The number of heartbeats with the same old number, and no other packets between them, after
+/// which that number is accepted.
 const STALE_HEARTBEATS_MAX: u8 = 16;
-/// Packets from before a restart, and nothing else, after which the restart counts as a mistake.
+/// The number of packets from before a restart, and no others, after which the restart counts as a
+/// mistake.
 const STRAGGLERS_MAX: u8 = 64;
 /// A send time that is farther ahead of all others is accepted with the second one near it. Feeds
 /// send a heartbeat a second.
@@ -60,7 +62,7 @@ struct SendTimes {
 
 /// The class of a packet, before it is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SequencePosition {
     /// The first packet of all, where it has to be.
     First,
     /// From before: another session, or sent before the restart.
@@ -129,31 +131,31 @@ impl Track {
         &self.counts
     }
 
-    /// Classifies a packet. Records send time and reach of one without an implausible claim, and
-    /// else nothing.
+    /// Classifies a packet. Records the send time and the reach of a packet without an implausible
+    /// claim, and nothing of any other.
     #[inline]
-    pub(crate) fn place(&mut self, header: &Header) -> Place {
+    pub(crate) fn place(&mut self, header: &Header) -> SequencePosition {
         if !is_numbered(header) {
-            return Place::Here;
+            return SequencePosition::Here;
         }
         let Some(session) = self.session else { return self.place_first(header) };
         if self.before.is_some() && self.is_past(header) {
             self.stragglers = self.stragglers.saturating_add(1);
             let insists = self.stragglers > STRAGGLERS_MAX;
-            return if insists { Place::Doubtful(Claim::Restart) } else { Place::Straggler };
+            return if insists { SequencePosition::Doubtful(Claim::Restart) } else { SequencePosition::Straggler };
         }
         if session != header.session {
-            return Place::Doubtful(Claim::Restart);
+            return SequencePosition::Doubtful(Claim::Restart);
         }
         if self.is_behind(header) {
             self.stragglers = 0;
             return self.place_behind(header);
         }
         if header.seq > self.reach.saturating_add(self.jump_max) {
-            return Place::Doubtful(Claim::Jump);
+            return SequencePosition::Doubtful(Claim::Jump);
         }
         self.believe(header);
-        if header.seq > self.next { Place::Ahead } else { Place::Here }
+        if header.seq > self.next { SequencePosition::Ahead } else { SequencePosition::Here }
     }
 
     /// Records an accepted packet that continues from known numbers.
@@ -280,15 +282,15 @@ impl Track {
     }
 
     #[cold]
-    fn place_first(&self, header: &Header) -> Place {
+    fn place_first(&self, header: &Header) -> SequencePosition {
         let is_plausible = match self.policy.first {
             First::FromOne => header.seq <= self.jump_max.saturating_add(1),
             First::Anywhere => self.jump_max > 0,
         };
-        if is_plausible { Place::First } else { Place::Doubtful(Claim::Begin) }
+        if is_plausible { SequencePosition::First } else { SequencePosition::Doubtful(Claim::Begin) }
     }
 
-    fn place_behind(&mut self, header: &Header) -> Place {
+    fn place_behind(&mut self, header: &Header) -> SequencePosition {
         if header.count > 0 || header.seq != self.stale_seq {
             self.stale_heartbeats = 0;
         }
@@ -301,17 +303,17 @@ impl Track {
         let is_far = self.next - header.end() > self.policy.restart_distance;
         match is_newer {
             // A heartbeat that was sent long ago stays old, however often it comes.
-            Some(is_newer) if is_insisting && is_newer => Place::Restart,
-            Some(true) => Place::Doubtful(Claim::Restart),
-            Some(false) => Place::Behind,
-            None if is_insisting => Place::Restart,
-            None if is_far => Place::Doubtful(Claim::Restart),
-            None => Place::Behind,
+            Some(is_newer) if is_insisting && is_newer => SequencePosition::Restart,
+            Some(true) => SequencePosition::Doubtful(Claim::Restart),
+            Some(false) => SequencePosition::Behind,
+            None if is_insisting => SequencePosition::Restart,
+            None if is_far => SequencePosition::Doubtful(Claim::Restart),
+            None => SequencePosition::Behind,
         }
     }
 
-    /// It is from before the last restart: by its session, by its send time, or where packets have
-    /// neither, by numbers that continue from there and not from here.
+    /// The packet is from before the last restart: as its session or its send time shows or, where
+    /// packets have neither, numbers that continue the old sequence and not the present one.
     fn is_past(&self, header: &Header) -> bool {
         let Some(before) = self.before else { return false };
         if self.session != Some(header.session) {
@@ -325,7 +327,7 @@ impl Track {
         before.session == header.session && is_near && header.seq > self.reach.saturating_add(distance)
     }
 
-    /// It has nothing new. A heartbeat with the expected number is not behind, it agrees.
+    /// The packet has nothing new. A heartbeat with the expected number is not behind but agrees.
     #[inline]
     fn is_behind(&self, header: &Header) -> bool {
         if header.count == 0 { header.seq < self.next } else { header.end() <= self.next }

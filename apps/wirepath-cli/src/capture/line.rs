@@ -11,10 +11,10 @@ use wirepath::wire::ipv4::Ipv4Packet;
 use wirepath::wire::tcp::{TcpFlags, TcpSegment};
 use wirepath::wire::{EtherType, Protocol};
 
-use super::queue::Taken;
+use super::queue::CapturedFrame;
 
 /// Adds the frame's line to `text`.
-pub(super) fn render(frame: &Taken<'_>, text: &mut String) {
+pub(super) fn render(frame: &CapturedFrame<'_>, text: &mut String) {
     let direction = match frame.direction {
         Direction::Rx => "In ",
         Direction::Tx => "Out",
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn check(bytes: &[u8], expected: &str) {
-        let frame = Taken {
+        let frame = CapturedFrame {
             queue: "eth1.0",
             direction: Direction::Rx,
             timestamp_ns: 86_400_000_000_000 + 34_200_000_000_001,

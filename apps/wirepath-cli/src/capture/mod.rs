@@ -1,8 +1,9 @@
 //! `wirepath capture`: the frames that the queues of a running process receive and send, which no
 //! tcpdump sees, into a pcap file, a pipe, or a line each.
 //!
-//! The process must run its port with a tap (`feed-handler` does). This program only reads: it may
-//! be slow, be stopped or be killed, and the worker goes on; it counts the frames that it missed.
+//! The process must run its port with a tap (`feed-handler` does). This program only reads: the
+//! worker goes on even if this program is slow, stopped or killed. It counts the frames that it
+//! missed.
 
 mod filter;
 mod line;
@@ -27,13 +28,14 @@ use queue::Queue;
 const IDLE_SPAN: Duration = Duration::from_millis(1);
 /// Frames between two beats: far less than a second's worth.
 const FRAMES_A_ROUND: usize = 4_096;
-/// Rounds that a capture still makes after a stop, to write what was recorded until then: more than
-/// the default ring holds, and a bound where frames come faster than they are written.
+/// Rounds that a capture still makes after a stop, to write the frames recorded until then: enough
+/// for all that the default ring holds, and a bound where frames come faster than they are written.
 const LAST_ROUNDS: usize = 64;
 /// A worker that polls answers within microseconds.
 const ANSWER_SPAN: Duration = Duration::from_secs(1);
 
-/// Shows what the queues of a running process receive and send, to pcap or a line each.
+/// Shows the frames that the queues of a running process receive and send, as pcap or one line
+/// each.
 #[derive(Args)]
 #[command(after_help = "Filters, all of whose words must hold:\n  \
     udp | tcp | icmp | igmp | arp    the protocol\n  \
@@ -68,13 +70,13 @@ pub(crate) struct Options {
     /// Stop after so many seconds
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     seconds: Option<Duration>,
-    /// Only frames that it names, as below
+    /// Only frames that match this filter, as below
     #[arg(long, value_name = "RULE", value_parser = Filter::parse)]
     filter: Option<Filter>,
     /// Write a pcap file; - is standard output, for a pipe
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Where the shared files are, if neither in WIREPATH_SHM nor in /dev/shm/wirepath
+    /// The directory of the shared files, if neither WIREPATH_SHM nor /dev/shm/wirepath
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
 }
@@ -101,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Ok(End::ProcessEnded) = ended {
         eprintln!("wirepath: {process} has closed its queues or ended");
     }
-    capture.tell();
+    capture.print_totals();
     ended?;
     finished
 }
@@ -126,18 +128,18 @@ enum End {
 impl Capture<'_> {
     fn run(&mut self, stop: &StopFlag) -> Result<End, Box<dyn Error>> {
         let begun = Instant::now();
-        let mut is_told = false;
+        let mut is_printed = false;
         loop {
             let mut alive = 0;
             let mut waiting = Vec::new();
             for queue in &mut self.queues {
-                queue.tend()?;
+                queue.poll()?;
                 alive += usize::from(!queue.has_ended());
                 waiting.extend(queue.is_waiting().then(|| queue.name().to_owned()));
             }
-            if !is_told && (waiting.is_empty() || begun.elapsed() > ANSWER_SPAN) {
-                is_told = true;
-                self.tell_begin(&waiting);
+            if !is_printed && (waiting.is_empty() || begun.elapsed() > ANSWER_SPAN) {
+                is_printed = true;
+                self.print_begin(&waiting);
             }
             // The end was checked before the last read of the rings, so that read gets the last
             // frame.
@@ -205,7 +207,7 @@ impl Capture<'_> {
         self.options.count.is_some_and(|count| self.written >= count) || self.output.is_closed()
     }
 
-    fn tell_begin(&self, waiting: &[String]) {
+    fn print_begin(&self, waiting: &[String]) {
         let names: Vec<_> = self.queues.iter().map(Queue::name).collect();
         eprintln!("wirepath: listening to {}", names.join(", "));
         if !waiting.is_empty() {
@@ -213,7 +215,7 @@ impl Capture<'_> {
         }
     }
 
-    fn tell(&self) {
+    fn print_totals(&self) {
         let missed: u64 = self.queues.iter().map(|queue| self.options.missed(queue)).sum();
         let Self { written, filtered, .. } = self;
         eprintln!("wirepath: {written} frames written, {missed} missed, {filtered} filtered out");

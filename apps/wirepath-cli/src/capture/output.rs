@@ -9,7 +9,7 @@ use std::path::Path;
 use wirepath::device::pcap::{Problem, Writer};
 
 use super::line;
-use super::queue::Taken;
+use super::queue::CapturedFrame;
 
 pub(super) enum Output {
     File(Writer<File>),
@@ -39,7 +39,7 @@ impl Output {
     }
 
     /// Adds a frame, `snap` bytes of it at most.
-    pub(super) fn write(&mut self, frame: &Taken<'_>, snap: usize) -> Result<(), Box<dyn Error>> {
+    pub(super) fn write(&mut self, frame: &CapturedFrame<'_>, snap: usize) -> Result<(), Box<dyn Error>> {
         let kept = &frame.bytes[..frame.bytes.len().min(snap)];
         match self {
             Self::File(writer) => {
@@ -61,7 +61,7 @@ impl Output {
         }
     }
 
-    /// No more frames at the moment: a reader gets what there is.
+    /// There are no more frames at the moment: writes out those so far for the reader.
     pub(super) fn flush(&mut self) {
         match self {
             Self::File(writer) => writer.flush(),
@@ -79,7 +79,7 @@ impl Output {
         }
     }
 
-    /// Writes what is left. A reader that left is no error.
+    /// Writes the remaining output. It is no error if the reader has gone.
     pub(super) fn finish(&mut self) -> Result<(), Box<dyn Error>> {
         self.flush();
         let failure = match self {

@@ -2,7 +2,7 @@
 //! their times.
 
 use wirepath::counters::printable;
-use wirepath::device::tap::{Direction, Listener, Numbers, State, TapError, Tapped};
+use wirepath::device::tap::{Direction, FrameCounts, Listener, State, TapError, Tapped};
 
 pub(super) struct Queue {
     name: String,
@@ -19,7 +19,7 @@ struct Pending {
 }
 
 /// A frame with its VLAN tag in place.
-pub(super) struct Taken<'a> {
+pub(super) struct CapturedFrame<'a> {
     /// The queue's name.
     pub(super) queue: &'a str,
     pub(super) direction: Direction,
@@ -41,7 +41,7 @@ impl Queue {
     }
 
     /// Signals the worker that the reader is alive.
-    pub(super) fn tend(&mut self) -> Result<(), TapError> {
+    pub(super) fn poll(&mut self) -> Result<(), TapError> {
         self.state = self.listener.tend()?;
         Ok(())
     }
@@ -54,7 +54,7 @@ impl Queue {
         self.state == State::Ended
     }
 
-    pub(super) fn missed(&self) -> Numbers {
+    pub(super) fn missed(&self) -> FrameCounts {
         self.listener.missed()
     }
 
@@ -77,8 +77,8 @@ impl Queue {
     }
 
     /// Takes the next frame.
-    pub(super) fn take(&mut self) -> Option<Taken<'_>> {
+    pub(super) fn take(&mut self) -> Option<CapturedFrame<'_>> {
         let Pending { direction, timestamp_ns, original_len } = self.pending.take()?;
-        Some(Taken { queue: &self.name, direction, timestamp_ns, original_len, bytes: &self.bytes })
+        Some(CapturedFrame { queue: &self.name, direction, timestamp_ns, original_len, bytes: &self.bytes })
     }
 }

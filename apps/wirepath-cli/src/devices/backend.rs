@@ -124,7 +124,8 @@ fn driver_name(interface: &Interface) -> String {
     interface.driver.as_ref().map_or("its driver".to_owned(), |driver| format!("the driver {driver}"))
 }
 
-/// A ConnectX of our own: the result of opening it, `verbs`, or why it could not be opened.
+/// Our own device for a ConnectX: the result of opening it, `verbs`, or the reason why it could not
+/// be opened.
 pub(super) fn mlx5(interface: &Interface, verbs: &Result<Vec<Mlx5Support>, String>) -> Backend {
     let is_of = |device: &&Mlx5Support| {
         device.interfaces.contains(&interface.name) || interface.rdma.as_deref() == Some(&*device.name)

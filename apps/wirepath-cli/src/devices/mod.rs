@@ -1,8 +1,9 @@
-//! `wirepath devices`: the interfaces of this network namespace, and which backend could drive
-//! each, or why not; below them the verbs devices of the machine, and what each ConnectX can do.
+//! `wirepath devices`: lists the interfaces of this network namespace, with the backends that could
+//! drive each, or the reason why they cannot; then the verbs devices of the machine, with the
+//! features of each ConnectX.
 //!
-//! Queries and changes nothing: no socket is bound and no program is loaded. `wirepath doctor`
-//! reports what the kernel would refuse for other reasons (privileges, memory).
+//! It only queries and changes nothing: it binds no socket and loads no program. `wirepath doctor`
+//! reports the kernel's other reasons to refuse (privileges, memory).
 
 pub(crate) mod backend;
 mod json;
@@ -21,7 +22,8 @@ use crate::interface::Interface;
 use crate::root::Root;
 use backend::{Backend, Evidence};
 
-/// Shows the interfaces of this network namespace, and which backend could drive each, or why not.
+/// Shows the interfaces of this network namespace, with the backends that could drive each, or the
+/// reason why none can.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Only this interface

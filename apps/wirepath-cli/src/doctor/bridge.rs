@@ -7,11 +7,11 @@ use super::finding::{good, note, warning};
 use super::inspected::{Inspected, Nic};
 
 /// A snooping bridge forwards a group only to ports that reported it, and expires reports that no
-/// querier refreshes, after 260 s (RFC 3376 8.4). Where it never saw a querier the Linux bridge
-/// floods instead; other switches stop forwarding the groups.
-pub(super) fn snooping(patient: &Inspected) -> Vec<Finding> {
-    let Some(nic) = &patient.nic else { return Vec::new() };
-    let Some((bridge, folder)) = bridge(patient, nic) else {
+/// querier refreshes, after 260 s (RFC 3376 8.4). A Linux bridge that never saw a querier floods
+/// instead; other switches stop forwarding the groups.
+pub(super) fn snooping(inspected: &Inspected) -> Vec<Finding> {
+    let Some(nic) = &inspected.nic else { return Vec::new() };
+    let Some((bridge, folder)) = bridge(inspected, nic) else {
         // Only a physical port has a switch that is out of sight.
         return match nic.interface.pci {
             None => Vec::new(),
@@ -24,7 +24,7 @@ pub(super) fn snooping(patient: &Inspected) -> Vec<Finding> {
             ),
         };
     };
-    let setting = |name: &str| patient.root.number::<u32>(&format!("{folder}/{name}"));
+    let setting = |name: &str| inspected.root.number::<u32>(&format!("{folder}/{name}"));
     if setting("multicast_snooping").unwrap_or(0) == 0 {
         return good(format!("the bridge {bridge} floods multicast to all ports: memberships do not matter there"));
     }
@@ -41,13 +41,13 @@ pub(super) fn snooping(patient: &Inspected) -> Vec<Finding> {
 }
 
 /// The bridge's name and its folder of settings.
-fn bridge(patient: &Inspected, nic: &Nic) -> Option<(String, String)> {
+fn bridge(inspected: &Inspected, nic: &Nic) -> Option<(String, String)> {
     let own = nic.file("bridge");
-    if patient.root.has(&own) {
+    if inspected.root.has(&own) {
         return Some((nic.name().to_owned(), own));
     }
     let folder = nic.file("brport/bridge");
-    let uevent = patient.root.read(&format!("{folder}/uevent"))?;
+    let uevent = inspected.root.read(&format!("{folder}/uevent"))?;
     let name = uevent.lines().find_map(|line| line.strip_prefix("INTERFACE="))?;
     Some((name.to_owned(), format!("{folder}/bridge")))
 }

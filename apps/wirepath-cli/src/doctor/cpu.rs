@@ -7,22 +7,22 @@ use super::inspected::Inspected;
 
 /// Isolation, siblings, frequency, NUMA distance to the interface, the kernel's clock, the
 /// hypervisor.
-pub(super) fn cores(patient: &Inspected) -> Vec<Finding> {
-    let interface = patient.nic.as_ref().map(|nic| nic.name());
-    let placements: Vec<_> = patient.cores.iter().map(|core| Placement { core, interface }).collect();
-    let mut findings = topology::check(&patient.machine, &placements).findings;
-    if !patient.cores_chosen && patient.machine.isolated().is_empty() {
-        let what = format!("no core is isolated; looked at is core {}, as the last one", patient.cores);
+pub(super) fn cores(inspected: &Inspected) -> Vec<Finding> {
+    let interface = inspected.nic.as_ref().map(|nic| nic.name());
+    let placements: Vec<_> = inspected.cores.iter().map(|core| Placement { core, interface }).collect();
+    let mut findings = topology::check(&inspected.machine, &placements).findings;
+    if !inspected.cores_chosen && inspected.machine.isolated().is_empty() {
+        let what = format!("no core is isolated; looked at is core {}, as the last one", inspected.cores);
         findings.extend(note(what, "name those that workers shall run on with --cores"));
     }
     findings
 }
 
-/// Whether the processor's counter can be our clock: it must count at one rate, whatever the core
-/// does.
-pub(super) fn tsc(patient: &Inspected) -> Vec<Finding> {
-    let Some(cpuinfo) = patient.root.read("proc/cpuinfo") else { return Vec::new() };
-    // Other architectures have no line of this name, and counters of their own.
+/// Whether the processor's counter can be our clock: it must count at a constant rate, whatever the
+/// state of the core.
+pub(super) fn tsc(inspected: &Inspected) -> Vec<Finding> {
+    let Some(cpuinfo) = inspected.root.read("proc/cpuinfo") else { return Vec::new() };
+    // Other architectures have no line of this name, and other counters.
     let Some(flags) = cpuinfo.lines().find(|line| line.starts_with("flags")) else { return Vec::new() };
     let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
     if has("constant_tsc") && has("nonstop_tsc") {
@@ -36,8 +36,8 @@ pub(super) fn tsc(patient: &Inspected) -> Vec<Finding> {
 
 /// The kernel's NUMA balancing unmaps pages to see which core touches them: each is a page fault in
 /// a worker.
-pub(super) fn numa_balancing(patient: &Inspected) -> Vec<Finding> {
-    match patient.root.number::<u32>("proc/sys/kernel/numa_balancing") {
+pub(super) fn numa_balancing(inspected: &Inspected) -> Vec<Finding> {
+    match inspected.root.number::<u32>("proc/sys/kernel/numa_balancing") {
         None => Vec::new(),
         Some(0) => good("the kernel does not move memory between nodes"),
         Some(_) => warning(
@@ -49,7 +49,7 @@ pub(super) fn numa_balancing(patient: &Inspected) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Tree, finds};
+    use super::super::testing::{FakeSysfs, finds};
     use super::*;
 
     #[test]
@@ -73,10 +73,10 @@ mod tests {
         for (files, core, is_told) in
             [(vec![(&*online, "0-3")], "3", true), (vec![(&*online, "0-3"), (&*isolated, "1-2")], "1-2", false)]
         {
-            let tree = Tree::new(&files);
-            let patient = Inspected::new(tree.root(), None);
-            assert_eq!(patient.cores.to_string(), core);
-            let told = cores(&patient).iter().any(|finding| finding.what.starts_with("no core is isolated"));
+            let tree = FakeSysfs::new(&files);
+            let inspected = Inspected::new(tree.root(), None);
+            assert_eq!(inspected.cores.to_string(), core);
+            let told = cores(&inspected).iter().any(|finding| finding.what.starts_with("no core is isolated"));
             assert_eq!(told, is_told);
         }
     }

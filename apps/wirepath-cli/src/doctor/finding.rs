@@ -17,7 +17,7 @@ pub(super) fn warning(what: impl Into<String>, remedy: impl Into<String>) -> Vec
     found(Severity::Warning, what, remedy)
 }
 
-/// A worker cannot start like this, or receives no frames.
+/// A worker cannot start in this state, or receives no frames.
 pub(super) fn fault(what: impl Into<String>, remedy: impl Into<String>) -> Vec<Finding> {
     found(Severity::Fault, what, remedy)
 }

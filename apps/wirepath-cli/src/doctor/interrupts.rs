@@ -6,11 +6,11 @@ use super::finding::{good, note, warning};
 use super::inspected::Inspected;
 
 /// A program that moves interrupts between cores.
-pub(super) fn irqbalance(patient: &Inspected) -> Vec<Finding> {
+pub(super) fn irqbalance(inspected: &Inspected) -> Vec<Finding> {
     let is_process = |name: &&String| name.bytes().all(|byte| byte.is_ascii_digit());
-    let names = patient.root.list("proc");
+    let names = inspected.root.list("proc");
     let running = names.iter().filter(is_process).find(|process| {
-        patient.root.read(&format!("proc/{process}/comm")).is_some_and(|command| command == "irqbalance")
+        inspected.root.read(&format!("proc/{process}/comm")).is_some_and(|command| command == "irqbalance")
     });
     match running {
         None => good("irqbalance does not run"),
@@ -18,53 +18,53 @@ pub(super) fn irqbalance(patient: &Inspected) -> Vec<Finding> {
             format!("irqbalance runs (process {process}) and moves interrupts, also onto cores of workers"),
             format!(
                 "`systemctl disable --now irqbalance`, or IRQBALANCE_BANNED_CPULIST={} in /etc/default/irqbalance",
-                patient.cores
+                inspected.cores
             ),
         ),
     }
 }
 
 /// Whether interrupts of the interface's device hit a core that belongs to a worker.
-pub(super) fn affinity(patient: &Inspected) -> Vec<Finding> {
-    let Some(nic) = &patient.nic else { return Vec::new() };
+pub(super) fn affinity(inspected: &Inspected) -> Vec<Finding> {
+    let Some(nic) = &inspected.nic else { return Vec::new() };
     // A virtio device's interrupts belong to the PCI slot above it.
     let folders = ["device/msi_irqs", "device/../msi_irqs"];
-    let interrupts = folders.iter().map(|folder| patient.root.list(&nic.file(folder))).find(|list| !list.is_empty());
+    let interrupts = folders.iter().map(|folder| inspected.root.list(&nic.file(folder))).find(|list| !list.is_empty());
     let Some(interrupts) = interrupts else { return Vec::new() };
-    let comes_to_worker = |irq: &&String| target(patient, irq).iter().any(|core| patient.cores.contains(core));
+    let comes_to_worker = |irq: &&String| target(inspected, irq).iter().any(|core| inspected.cores.contains(core));
     let disturbing: Vec<&str> = interrupts.iter().filter(comes_to_worker).map(String::as_str).collect();
     if disturbing.is_empty() {
-        return good(format!("the interrupts of {} leave cores {} alone", nic.name(), patient.cores));
+        return good(format!("the interrupts of {} leave cores {} alone", nic.name(), inspected.cores));
     }
     warning(
         format!(
             "interrupts {} of {} come to cores {}, where workers run",
             disturbing.join(", "),
             nic.name(),
-            patient.cores
+            inspected.cores
         ),
         format!(
             "`for irq in {}; do echo {} > /proc/irq/$irq/smp_affinity_list; done`",
             disturbing.join(" "),
-            patient.other_cores()
+            inspected.other_cores()
         ),
     )
 }
 
 /// The target of an interrupt: its effective core, or the allowed ones.
-fn target(patient: &Inspected, irq: &str) -> CpuList {
+fn target(inspected: &Inspected, irq: &str) -> CpuList {
     let files = ["effective_affinity_list", "smp_affinity_list"];
     let list = files
         .iter()
-        .find_map(|file| patient.root.read(&format!("proc/irq/{irq}/{file}")).filter(|list| !list.is_empty()));
+        .find_map(|file| inspected.root.read(&format!("proc/irq/{irq}/{file}")).filter(|list| !list.is_empty()));
     list.and_then(|list| CpuList::parse(&list).ok()).unwrap_or_default()
 }
 
 /// Interrupts that the kernel defers after a poll, in the expectation of another poll: our sockets
 /// do not poll that way.
-pub(super) fn deferral(patient: &Inspected) -> Vec<Finding> {
-    let Some(nic) = &patient.nic else { return Vec::new() };
-    let value = |file: &str| patient.root.number::<u64>(&nic.file(file));
+pub(super) fn deferral(inspected: &Inspected) -> Vec<Finding> {
+    let Some(nic) = &inspected.nic else { return Vec::new() };
+    let value = |file: &str| inspected.root.number::<u64>(&nic.file(file));
     let (Some(polls), Some(timeout_ns)) = (value("napi_defer_hard_irqs"), value("gro_flush_timeout")) else {
         return Vec::new();
     };

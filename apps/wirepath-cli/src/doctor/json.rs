@@ -1,5 +1,7 @@
 //! The report as JSON: one object with an array of findings and their sums.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use wirepath::worker::topology::Severity;
 
@@ -7,17 +9,28 @@ use super::inspected::Inspected;
 use super::{Diagnosis, count};
 
 /// One object and a newline.
-pub(super) fn render(patient: &Inspected, diagnoses: &[Diagnosis]) -> String {
+pub(super) fn render(inspected: &Inspected, diagnoses: &[Diagnosis]) -> String {
+    let mut report = sums(diagnoses);
+    report["interface"] = inspected.nic.as_ref().map(|nic| nic.name()).into();
+    report["cores"] = inspected.cores.to_string().into();
+    format!("{report}\n")
+}
+
+/// The same of a program, in place of interface and cores.
+pub(super) fn render_program(program: &Path, diagnoses: &[Diagnosis]) -> String {
+    let mut report = sums(diagnoses);
+    report["program"] = program.to_string_lossy().into();
+    format!("{report}\n")
+}
+
+fn sums(diagnoses: &[Diagnosis]) -> Value {
     let findings: Vec<Value> = diagnoses.iter().map(finding).collect();
-    let report = json!({
-        "interface": patient.nic.as_ref().map(|nic| nic.name()),
-        "cores": patient.cores.to_string(),
+    json!({
         "faults": count(diagnoses, Severity::Fault),
         "warnings": count(diagnoses, Severity::Warning),
         "notes": count(diagnoses, Severity::Note),
         "findings": findings,
-    });
-    format!("{report}\n")
+    })
 }
 
 fn finding(diagnosis: &Diagnosis) -> Value {

@@ -1,4 +1,5 @@
-//! The kernel: what its version supports of AF_XDP, and whether it permits us to use it.
+//! Checks the kernel: which parts of AF_XDP its version supports, and whether it permits us to use
+//! them.
 
 use wirepath::device::af_xdp::CAPABILITIES;
 use wirepath::worker::topology::Finding;
@@ -25,8 +26,8 @@ const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
-pub(super) fn version(patient: &Inspected) -> Vec<Finding> {
-    let Some(release) = patient.root.read("proc/sys/kernel/osrelease") else { return Vec::new() };
+pub(super) fn version(inspected: &Inspected) -> Vec<Finding> {
+    let Some(release) = inspected.root.read("proc/sys/kernel/osrelease") else { return Vec::new() };
     let Some(version) = parse_version(&release) else {
         return note(format!("the kernel calls itself {release:?}"), "AF_XDP in full needs Linux 6.6 or later");
     };
@@ -42,18 +43,31 @@ pub(super) fn version(patient: &Inspected) -> Vec<Finding> {
 }
 
 /// AF_XDP's line in the list of protocols, which any user may read.
-pub(super) fn af_xdp(patient: &Inspected) -> Vec<Finding> {
-    let Some(protocols) = patient.root.read("proc/net/protocols") else { return Vec::new() };
+pub(super) fn af_xdp(inspected: &Inspected) -> Vec<Finding> {
+    let Some(protocols) = inspected.root.read("proc/net/protocols") else { return Vec::new() };
     if protocols.lines().any(|line| line.split_whitespace().next() == Some("XDP")) {
         return good("the kernel has AF_XDP sockets");
     }
     fault("the kernel has no AF_XDP sockets", "use one that is built with CONFIG_XDP_SOCKETS=y")
 }
 
-/// Those of this process, which a program has too that the same user starts in the same way.
-pub(super) fn capabilities(patient: &Inspected) -> Vec<Finding> {
-    let Some(effective) = effective(patient) else { return Vec::new() };
-    let has = |capability: u32| effective >> capability & 1 != 0;
+/// The capabilities of this process; a program that the same user starts in the same way has them
+/// too.
+pub(super) fn capabilities(inspected: &Inspected) -> Vec<Finding> {
+    let Some(effective) = effective(inspected) else { return Vec::new() };
+    let missing = missing_capabilities(effective);
+    if missing.is_empty() {
+        return good("this user may open AF_XDP ports");
+    }
+    fault(
+        format!("this user may not open AF_XDP ports, for lack of {}", missing.join(", ")),
+        format!("run programs as root, or once `setcap {CAPABILITIES}+ep PROGRAM`"),
+    )
+}
+
+/// The capabilities that AF_XDP needs and that this mask lacks.
+pub(crate) fn missing_capabilities(mask: u64) -> Vec<&'static str> {
+    let has = |capability: u32| mask >> capability & 1 != 0;
     let mut missing = Vec::new();
     for (capability, name) in [(NET_ADMIN, "cap_net_admin"), (NET_RAW, "cap_net_raw")] {
         if !has(capability) {
@@ -65,25 +79,19 @@ pub(super) fn capabilities(patient: &Inspected) -> Vec<Finding> {
             missing.push(name);
         }
     }
-    if missing.is_empty() {
-        return good("this user may open AF_XDP ports");
-    }
-    fault(
-        format!("this user may not open AF_XDP ports, for lack of {}", missing.join(", ")),
-        format!("run programs as root, or once `setcap {CAPABILITIES}+ep PROGRAM`"),
-    )
+    missing
 }
 
 /// The effective capabilities as a mask; `None` where the kernel does not report them.
-pub(super) fn effective(patient: &Inspected) -> Option<u64> {
-    let status = patient.root.read("proc/self/status")?;
+pub(super) fn effective(inspected: &Inspected) -> Option<u64> {
+    let status = inspected.root.read("proc/self/status")?;
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
 /// Major and minor version of the kernel; `None` where it does not report them.
-pub(super) fn running(patient: &Inspected) -> Option<(u32, u32)> {
-    parse_version(&patient.root.read("proc/sys/kernel/osrelease")?)
+pub(super) fn running(inspected: &Inspected) -> Option<(u32, u32)> {
+    parse_version(&inspected.root.read("proc/sys/kernel/osrelease")?)
 }
 
 /// Major and minor of `6.18.44-something`.

@@ -18,11 +18,11 @@ const ROOM_MIN: u64 = 256 << 20;
 const UNLIMITED: u64 = 1 << 60;
 
 /// Whether the process can lock its memory, so that no page is reclaimed.
-pub(super) fn locked(patient: &Inspected) -> Vec<Finding> {
-    if effective(patient).is_some_and(|effective| effective >> IPC_LOCK & 1 != 0) {
+pub(super) fn locked(inspected: &Inspected) -> Vec<Finding> {
+    if effective(inspected).is_some_and(|effective| effective >> IPC_LOCK & 1 != 0) {
         return good("memory can be locked without a limit, by cap_ipc_lock");
     }
-    let Some(Limit { soft, .. }) = discover(patient).map(|machine| machine.memlock) else { return Vec::new() };
+    let Some(Limit { soft, .. }) = discover(inspected).map(|machine| machine.memlock) else { return Vec::new() };
     match soft.filter(|&soft| soft < LOCKED_MIN) {
         None => good("enough memory can be locked"),
         Some(soft) => warning(
@@ -36,15 +36,15 @@ pub(super) fn locked(patient: &Inspected) -> Vec<Finding> {
 }
 
 /// Whether there are free pages of 2 MiB for the pools, on the interface's node where it has one.
-pub(super) fn hugepages(patient: &Inspected) -> Vec<Finding> {
-    let machine = match Machine::discover(&Roots::below(&patient.root.path(""))) {
+pub(super) fn hugepages(inspected: &Inspected) -> Vec<Finding> {
+    let machine = match Machine::discover(&Roots::below(&inspected.root.path(""))) {
         Ok(machine) => machine,
         Err(error) => return warning(error.to_string(), "`hugepage-setup plan` says what it can read"),
     };
     if machine.pools.is_empty() {
         return note("the kernel has no hugepages", "use a kernel that is built with CONFIG_HUGETLBFS=y");
     }
-    let node = patient.nic.as_ref().and_then(|nic| nic.interface.node).filter(|_| machine.nodes.len() > 1);
+    let node = inspected.nic.as_ref().and_then(|nic| nic.interface.node).filter(|_| machine.nodes.len() > 1);
     let pool = machine.pool(TWO_MIB, node).copied().unwrap_or_default();
     let (place, option) =
         node.map_or_else(Default::default, |node| (format!(" on node {node}"), format!(" --node {node}")));
@@ -61,9 +61,9 @@ pub(super) fn hugepages(patient: &Inspected) -> Vec<Finding> {
 }
 
 /// Transparent hugepages: with madvise they help, otherwise they cause pauses.
-pub(super) fn transparent(patient: &Inspected) -> Vec<Finding> {
+pub(super) fn transparent(inspected: &Inspected) -> Vec<Finding> {
     let file = "/sys/kernel/mm/transparent_hugepage/enabled";
-    match discover(patient).map(|machine| machine.transparent) {
+    match discover(inspected).map(|machine| machine.transparent) {
         Some(TransparentMode::Always) => warning(
             "transparent hugepages are made of any memory: the kernel stops threads while it moves their pages",
             format!("`echo madvise > {file}`"),
@@ -79,8 +79,8 @@ pub(super) fn transparent(patient: &Inspected) -> Vec<Finding> {
 
 /// The memory limit of the control group, beyond which its pages are reclaimed or its processes
 /// killed.
-pub(super) fn limit(patient: &Inspected) -> Vec<Finding> {
-    let Some(Granted { group, max, used }) = tightest(patient) else {
+pub(super) fn limit(inspected: &Inspected) -> Vec<Finding> {
+    let Some(Granted { group, max, used }) = tightest(inspected) else {
         return good("no control group limits the memory");
     };
     let room = max.saturating_sub(used);
@@ -101,8 +101,8 @@ struct Granted {
 }
 
 /// The group with the least room left among this process's group and its ancestors.
-fn tightest(patient: &Inspected) -> Option<Granted> {
-    let cgroups = patient.root.read("proc/self/cgroup")?;
+fn tightest(inspected: &Inspected) -> Option<Granted> {
+    let cgroups = inspected.root.read("proc/self/cgroup")?;
     let mut granted = Vec::new();
     for line in cgroups.lines() {
         // "0::/path" for version 2, "4:memory:/path" for version 1 (cgroups(7), /proc/pid/cgroup).
@@ -115,8 +115,8 @@ fn tightest(patient: &Inspected) -> Option<Granted> {
         };
         for group in Path::new(path.trim_start_matches('/')).ancestors() {
             let folder = format!("{mount}/{}", group.display());
-            let number = |file: &str| patient.root.number::<u64>(&format!("{folder}/{file}"));
-            // "max" is no number, and means no limit.
+            let number = |file: &str| inspected.root.number::<u64>(&format!("{folder}/{file}"));
+            // "max" is not a number, and means no limit.
             if let Some(max) = number(max).filter(|&max| max < UNLIMITED) {
                 granted.push(Granted { group: format!("/{}", group.display()), max, used: number(used).unwrap_or(0) });
             }
@@ -129,8 +129,8 @@ fn in_mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-fn discover(patient: &Inspected) -> Option<Machine> {
-    Machine::discover(&Roots::below(&patient.root.path(""))).ok()
+fn discover(inspected: &Inspected) -> Option<Machine> {
+    Machine::discover(&Roots::below(&inspected.root.path(""))).ok()
 }
 
 #[cfg(test)]

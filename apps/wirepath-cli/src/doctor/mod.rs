@@ -1,10 +1,9 @@
 //! `wirepath doctor`: checks the host, and one interface where one is named, for causes of late or
 //! lost packets. Each finding has a severity and the command that is its remedy; nothing is
-//! changed.
+//! changed. For a program it reports whether its sockets can leave the kernel.
 //!
 //! The [`CHECKS`] are one function each. Facts come from /sys and /proc and, for an interface, from
-//! the driver; with `--root` the files are those of a made-up machine, whose drivers cannot be
-//! queried.
+//! the driver; with `--root` the files are of an invented machine, whose drivers cannot be queried.
 
 mod bridge;
 mod cpu;
@@ -15,6 +14,7 @@ mod json;
 mod kernel;
 mod memory;
 mod nic;
+mod program;
 mod sockets;
 #[cfg(test)]
 mod testing;
@@ -29,17 +29,23 @@ use wirepath::counters::printable_lines;
 use wirepath::worker::topology::{CpuList, Finding, Severity};
 
 use crate::devices::no_such_interface;
+use crate::interface::Interface;
+use crate::program::Program;
 use crate::root::Root;
 use inspected::Inspected;
 
-/// Looks at the host and at one interface for what makes packets late or lost, and says what mends
-/// it.
+pub(crate) use kernel::missing_capabilities;
+
+/// Checks the host and one interface for causes of late or lost packets, or a program for causes
+/// that keep its sockets on the kernel, and prints the remedies.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The interface that workers shall poll; without it only the host is looked at
-    interface: Option<String>,
-    /// The cores that workers shall run on, such as 2-3,6; without it the isolated ones, or else
-    /// the last
+    /// The interface that workers shall poll, or the program that `wirepath run` shall start;
+    /// without it only the host is looked at
+    #[arg(value_name = "INTERFACE|PROGRAM")]
+    subject: Option<String>,
+    /// The cores for the workers, such as 2-3,6; without it the isolated cores, or else the last
+    /// one
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     cores: Option<CpuList>,
     /// One JSON object
@@ -53,7 +59,7 @@ pub(crate) struct Options {
 /// A check.
 struct Check {
     name: &'static str,
-    /// Its findings; empty where there is nothing to check.
+    /// The check's findings; empty where there is nothing to check.
     look: fn(&Inspected) -> Vec<Finding>,
 }
 
@@ -96,24 +102,31 @@ struct Diagnosis {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// The interface does not exist, the other root is not that of a machine, or at least one finding
-/// is a fault: exit code 1.
+/// The interface does not exist, `--root` names a directory without the files of a machine, or at
+/// least one finding is a fault: exit code 1.
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(directory) = &options.root {
         check_root(directory)?;
     }
     let root = Root::new(options.root.as_deref());
-    let mut patient = Inspected::new(root, options.cores.as_ref());
-    if let Some(name) = &options.interface {
-        patient = patient.with_interface(name).ok_or_else(|| no_such_interface(name))?;
+    if let Some(name) = options.subject.as_deref().filter(|name| Interface::find(&root, name).is_none()) {
+        return match Program::find(name.as_ref()) {
+            Ok(program) => options.look_at(&program, root),
+            Err(sentence) if name.contains('/') => Err(sentence.into()),
+            Err(_) => Err(no_such_interface(name).replacen(": ", ", and no program of that name in PATH: ", 1).into()),
+        };
+    }
+    let mut inspected = Inspected::new(root, options.cores.as_ref());
+    if let Some(name) = &options.subject {
+        inspected = inspected.with_interface(name).ok_or_else(|| no_such_interface(name))?;
     }
     if options.root.is_none() {
-        patient = patient.ask_driver();
+        inspected = inspected.ask_driver();
     }
-    let diagnoses = examine(&patient);
+    let diagnoses = examine(&inspected);
     let report = match options.json {
-        true => json::render(&patient, &diagnoses),
-        false => printable_lines(&text::render(&patient, &diagnoses)),
+        true => json::render(&inspected, &diagnoses),
+        false => printable_lines(&text::render(&inspected, &diagnoses)),
     };
     io::stdout().lock().write_all(report.as_bytes())?;
     match count(&diagnoses, Severity::Fault) {
@@ -122,6 +135,19 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         faults => {
             Err(format!("{faults} faults: a worker cannot start, or gets no frames, until they are mended").into())
         }
+    }
+}
+
+impl Options {
+    fn look_at(&self, program: &Program, root: Root) -> Result<(), Box<dyn Error>> {
+        let inspected = Inspected::new(root, None);
+        let diagnoses = program::examine(program, &inspected);
+        let report = match self.json {
+            true => json::render_program(&program.path, &diagnoses),
+            false => printable_lines(&text::render_program(&diagnoses)),
+        };
+        io::stdout().lock().write_all(report.as_bytes())?;
+        program::verdict(&diagnoses).map_or(Ok(()), |sentence| Err(sentence.into()))
     }
 }
 
@@ -140,10 +166,10 @@ fn check_root(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn examine(patient: &Inspected) -> Vec<Diagnosis> {
+fn examine(inspected: &Inspected) -> Vec<Diagnosis> {
     let mut diagnoses = Vec::new();
     for Check { name, look } in CHECKS {
-        diagnoses.extend(look(patient).into_iter().map(|finding| Diagnosis { check: name, finding }));
+        diagnoses.extend(look(inspected).into_iter().map(|finding| Diagnosis { check: name, finding }));
     }
     diagnoses
 }
@@ -159,12 +185,12 @@ fn parse_cores(text: &str) -> Result<CpuList, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::Tree;
+    use super::testing::FakeSysfs;
     use super::*;
 
     #[test]
     fn machine_that_says_nothing_is_no_fault_of_its_own() {
-        let tree = Tree::new(&[]);
+        let tree = FakeSysfs::new(&[]);
         let diagnoses = examine(&Inspected::new(tree.root(), None));
         let faults: Vec<_> = diagnoses.iter().filter(|found| found.finding.severity == Severity::Fault).collect();
         // Only the facts that a file would have to supply are missing.
@@ -177,9 +203,10 @@ mod tests {
 
     #[test]
     fn every_finding_that_is_not_good_says_what_to_do() {
-        for patient in [Inspected::new(Tree::new(&[]).root(), None), Inspected::new(Root::new(None), None).ask_driver()]
+        for inspected in
+            [Inspected::new(FakeSysfs::new(&[]).root(), None), Inspected::new(Root::new(None), None).ask_driver()]
         {
-            for Diagnosis { check, finding } in examine(&patient) {
+            for Diagnosis { check, finding } in examine(&inspected) {
                 assert!(finding.severity == Severity::Good || finding.remedy.is_some(), "{check}: {finding}");
             }
         }

@@ -1,4 +1,5 @@
-//! The interface: its link, its possible backend, and what its driver does to received frames.
+//! Checks the interface: its link, its possible backend, and the driver's settings for received
+//! frames.
 
 use wirepath::mem::Layout;
 use wirepath::worker::topology::Finding;
@@ -17,8 +18,8 @@ const RING_LEN: u32 = 1024;
 /// The longest acceptable interrupt delay of the NIC.
 const WAIT_MICROSECONDS: u32 = 10;
 
-pub(super) fn link(patient: &Inspected) -> Vec<Finding> {
-    let Some(nic) = &patient.nic else { return Vec::new() };
+pub(super) fn link(inspected: &Inspected) -> Vec<Finding> {
+    let Some(nic) = &inspected.nic else { return Vec::new() };
     let name = nic.name();
     match nic.interface.link {
         Link::Up => good(format!("{name} is up")),
@@ -31,8 +32,8 @@ pub(super) fn link(patient: &Inspected) -> Vec<Finding> {
 }
 
 /// The verdict of `wirepath devices` on AF_XDP, as findings.
-pub(super) fn backend(patient: &Inspected) -> Vec<Finding> {
-    let Some(nic) = &patient.nic else { return Vec::new() };
+pub(super) fn backend(inspected: &Inspected) -> Vec<Finding> {
+    let Some(nic) = &inspected.nic else { return Vec::new() };
     let Some(support) = &nic.support else { return Vec::new() };
     if let Some(process) = &nic.polled_by {
         return good(format!("{} is polled by {process}", nic.name()));
@@ -52,14 +53,14 @@ pub(super) fn backend(patient: &Inspected) -> Vec<Finding> {
     fault(format!("no AF_XDP on {}: {}", nic.name(), first.why), first.remedy.clone().unwrap_or(see))
 }
 
-/// Whether frames fit one buffer, and the handling of those that do not.
-pub(super) fn mtu(patient: &Inspected) -> Vec<Finding> {
-    let Some(nic) = &patient.nic else { return Vec::new() };
+/// Whether frames fit one buffer, and how longer ones are handled.
+pub(super) fn mtu(inspected: &Inspected) -> Vec<Finding> {
+    let Some(nic) = &inspected.nic else { return Vec::new() };
     let (name, Some(mtu)) = (nic.name(), nic.interface.mtu) else { return Vec::new() };
     let room = |chunk_len| u32::try_from(Layout::umem(chunk_len).data_room()).unwrap_or(u32::MAX) - LINK_HEADER_LEN;
     let (small, large) = (room(2048), room(4096));
     let driver = nic.support.as_ref().and_then(|support| support.as_ref().ok()?.driver);
-    let kernel_spreads = kernel::running(patient).is_none_or(|version| version >= kernel::MULTI_BUFFER_SINCE);
+    let kernel_spreads = kernel::running(inspected).is_none_or(|version| version >= kernel::MULTI_BUFFER_SINCE);
     if mtu <= small {
         return good(format!("frames of {name} (MTU {mtu}) fit one buffer"));
     }
@@ -85,8 +86,8 @@ pub(super) fn mtu(patient: &Inspected) -> Vec<Finding> {
 }
 
 /// A rule takes frames from the queue that the NIC chose for them, and AF_XDP cannot move them.
-pub(super) fn queues(patient: &Inspected) -> Vec<Finding> {
-    let Some(nic) = &patient.nic else { return Vec::new() };
+pub(super) fn queues(inspected: &Inspected) -> Vec<Finding> {
+    let Some(nic) = &inspected.nic else { return Vec::new() };
     let name = nic.name();
     match nic.queues() {
         0 | 1 => good(format!("{name} has one queue: every frame comes to its worker")),
@@ -101,8 +102,8 @@ pub(super) fn queues(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-pub(super) fn rings(patient: &Inspected) -> Vec<Finding> {
-    let Some((nic, Rings { rx, rx_max, .. })) = asked(patient, |nic| nic.rings) else { return Vec::new() };
+pub(super) fn rings(inspected: &Inspected) -> Vec<Finding> {
+    let Some((nic, Rings { rx, rx_max, .. })) = asked(inspected, |nic| nic.rings) else { return Vec::new() };
     let name = nic.name();
     if rx >= RING_LEN.min(rx_max) {
         return good(format!("the NIC's receive ring holds {rx} frames of {rx_max}"));
@@ -115,8 +116,8 @@ pub(super) fn rings(patient: &Inspected) -> Vec<Finding> {
 
 /// How long the NIC waits for more frames before it interrupts. Busy polling does not depend on it,
 /// the kernel's softirq does.
-pub(super) fn coalescing(patient: &Inspected) -> Vec<Finding> {
-    let Some((nic, coalescing)) = asked(patient, |nic| nic.coalescing) else { return Vec::new() };
+pub(super) fn coalescing(inspected: &Inspected) -> Vec<Finding> {
+    let Some((nic, coalescing)) = asked(inspected, |nic| nic.coalescing) else { return Vec::new() };
     let Coalescing { rx_microseconds, rx_adaptive, .. } = coalescing;
     let remedy = format!("`ethtool -C {} adaptive-rx off rx-usecs 0`", nic.name());
     if rx_adaptive {
@@ -133,17 +134,17 @@ pub(super) fn coalescing(patient: &Inspected) -> Vec<Finding> {
 
 const VLAN_OFFLOAD: &str = "rx-vlan-hw-parse";
 
-/// What NICs do to frames before a program sees them, by the kernel's name for it, and its cost for
-/// us. The kernel's own GRO is not among them: native XDP runs before it, and generic XDP switches
-/// it off (netif_elide_gro in linux/netdevice.h).
+/// Changes that NICs make to frames before a program sees them, with the kernel's name and the cost
+/// for us. The kernel's own GRO is not among them, because native XDP runs before it, and generic
+/// XDP disables it (netif_elide_gro in linux/netdevice.h).
 const HARMFUL: [(&str, &str); 3] = [
     ("rx-lro", "the NIC makes one frame of several, which is not what was sent, and many drivers then refuse XDP"),
     ("rx-gro-hw", "the NIC makes one frame of several, which is not what was sent, and some drivers then refuse XDP"),
     (VLAN_OFFLOAD, "the NIC takes VLAN tags off, and AF_XDP does not get them: frames of all VLANs look alike"),
 ];
 
-pub(super) fn offloads(patient: &Inspected) -> Vec<Finding> {
-    let Some(nic) = patient.nic.as_ref().filter(|nic| !nic.offloads.is_empty()) else { return Vec::new() };
+pub(super) fn offloads(inspected: &Inspected) -> Vec<Finding> {
+    let Some(nic) = inspected.nic.as_ref().filter(|nic| !nic.offloads.is_empty()) else { return Vec::new() };
     let mut findings = Vec::new();
     for (name, cost) in HARMFUL {
         if name == VLAN_OFFLOAD && tells_vlan(nic) {
@@ -173,8 +174,8 @@ fn harmful(nic: &Nic, offload: &Offload, cost: &str) -> Vec<Finding> {
 }
 
 /// A driver's answer, and the interface's name.
-fn asked<T>(patient: &Inspected, answer: fn(&Nic) -> Option<T>) -> Option<(&Nic, T)> {
-    let nic = patient.nic.as_ref()?;
+fn asked<T>(inspected: &Inspected, answer: fn(&Nic) -> Option<T>) -> Option<(&Nic, T)> {
+    let nic = inspected.nic.as_ref()?;
     Some((nic, answer(nic)?))
 }
 

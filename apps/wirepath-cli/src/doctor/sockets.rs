@@ -1,5 +1,5 @@
-//! The kernel's own sockets, which receive what our rules leave to it: their buffers, and the
-//! kernel's handling of multicast.
+//! Checks the kernel's own sockets, which receive the frames that our rules leave to the kernel:
+//! their buffers, and the kernel's handling of multicast.
 
 use wirepath::worker::topology::Finding;
 
@@ -18,9 +18,9 @@ const STRICT: u32 = 1;
 /// The default number of groups of a socket (`IP_MAX_MEMBERSHIPS`).
 const MEMBERSHIPS_DEFAULT: u32 = 20;
 
-pub(super) fn buffers(patient: &Inspected) -> Vec<Finding> {
+pub(super) fn buffers(inspected: &Inspected) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let rmem = |name: &str| patient.root.number::<u64>(&format!("proc/sys/net/core/{name}"));
+    let rmem = |name: &str| inspected.root.number::<u64>(&format!("proc/sys/net/core/{name}"));
     if let Some(max) = rmem("rmem_max").filter(|&max| max < RMEM_MAX) {
         findings.extend(warning(
             format!("receive buffers are cut to {max} bytes: the mirror of routes, and kernel sockets, overrun sooner"),
@@ -40,8 +40,8 @@ pub(super) fn buffers(patient: &Inspected) -> Vec<Finding> {
 }
 
 /// Busy polling of all kernel sockets: it takes CPU time of every program that waits in poll(2).
-pub(super) fn busy_poll(patient: &Inspected) -> Vec<Finding> {
-    let value = |name: &str| patient.root.number::<u32>(&format!("proc/sys/net/core/{name}"));
+pub(super) fn busy_poll(inspected: &Inspected) -> Vec<Finding> {
+    let value = |name: &str| inspected.root.number::<u32>(&format!("proc/sys/net/core/{name}"));
     let (Some(poll), Some(read)) = (value("busy_poll"), value("busy_read")) else { return Vec::new() };
     if poll == 0 && read == 0 {
         return good("kernel sockets do not poll unless they ask to");
@@ -54,8 +54,8 @@ pub(super) fn busy_poll(patient: &Inspected) -> Vec<Finding> {
 
 /// Reverse path filtering applies to packets that the kernel receives; frames of our rules bypass
 /// it. The larger of `all` and the interface's own counts.
-pub(super) fn rp_filter(patient: &Inspected) -> Vec<Finding> {
-    let (scope, value) = effective(patient, "rp_filter");
+pub(super) fn rp_filter(inspected: &Inspected) -> Vec<Finding> {
+    let (scope, value) = effective(inspected, "rp_filter");
     match value {
         None => Vec::new(),
         Some(STRICT) => warning(
@@ -69,8 +69,8 @@ pub(super) fn rp_filter(patient: &Inspected) -> Vec<Finding> {
 }
 
 /// The IGMP version of the kernel: 0 follows the querier.
-pub(super) fn igmp_version(patient: &Inspected) -> Vec<Finding> {
-    let (scope, value) = effective(patient, "force_igmp_version");
+pub(super) fn igmp_version(inspected: &Inspected) -> Vec<Finding> {
+    let (scope, value) = effective(inspected, "force_igmp_version");
     match value {
         None => Vec::new(),
         Some(0) => good(format!("the kernel speaks the IGMP version of the querier ({scope})")),
@@ -87,8 +87,8 @@ pub(super) fn igmp_version(patient: &Inspected) -> Vec<Finding> {
 
 /// The number of groups that a kernel socket may join, where the kernel's membership is used
 /// instead of ours.
-pub(super) fn igmp_memberships(patient: &Inspected) -> Vec<Finding> {
-    match patient.root.number::<u32>("proc/sys/net/ipv4/igmp_max_memberships") {
+pub(super) fn igmp_memberships(inspected: &Inspected) -> Vec<Finding> {
+    match inspected.root.number::<u32>("proc/sys/net/ipv4/igmp_max_memberships") {
         None => Vec::new(),
         Some(max) if max > MEMBERSHIPS_DEFAULT => good(format!("a kernel socket may join {max} groups")),
         Some(max) => note(
@@ -100,14 +100,15 @@ pub(super) fn igmp_memberships(patient: &Inspected) -> Vec<Finding> {
     }
 }
 
-/// The larger of the interface's own value and that of `all`, and the one that has to be changed.
-fn effective<'a>(patient: &'a Inspected, name: &str) -> (&'a str, Option<u32>) {
-    let value = |scope: &str| patient.root.number::<u32>(&format!("proc/sys/net/ipv4/conf/{scope}/{name}"));
-    let Some(nic) = &patient.nic else { return ("all", value("all")) };
+/// The larger of the interface's value and the value of `all`, and the name of the one that has to
+/// be changed.
+fn effective<'a>(inspected: &'a Inspected, name: &str) -> (&'a str, Option<u32>) {
+    let value = |scope: &str| inspected.root.number::<u32>(&format!("proc/sys/net/ipv4/conf/{scope}/{name}"));
+    let Some(nic) = &inspected.nic else { return ("all", value("all")) };
     let own = value(nic.name());
     let all = value("all");
-    // A larger, that is looser, filter of the interface overrides a strict one of `all`; a version
-    // does not.
+    // A larger (looser) filter of the interface overrides a strict one of `all`; a version does
+    // not.
     if name == "force_igmp_version" && all.is_some_and(|all| all != 0) {
         ("all", all)
     } else {

@@ -10,9 +10,9 @@ use crate::interface::Interface;
 use crate::root::Root;
 
 /// The kernel's files in a temporary directory.
-pub(super) struct Tree(TempDir);
+pub(super) struct FakeSysfs(TempDir);
 
-impl Tree {
+impl FakeSysfs {
     pub(super) fn new(files: &[(&str, &str)]) -> Self {
         let tree = Self(TempDir::new().unwrap());
         for (name, text) in files {
@@ -55,10 +55,10 @@ pub(super) fn finds_on(
     what: &str,
     remedy: &str,
 ) {
-    let tree = Tree::new(files);
+    let tree = FakeSysfs::new(files);
     let cores = CpuList::parse("2-3").unwrap();
-    let patient = Inspected { nic, ..Inspected::new(tree.root(), Some(&cores)) };
-    let findings = look(&patient);
+    let inspected = Inspected { nic, ..Inspected::new(tree.root(), Some(&cores)) };
+    let findings = look(&inspected);
     let [finding] = &findings[..] else { panic!("{findings:?} is not one finding") };
     assert_eq!(finding.severity.to_string(), severity, "{finding}");
     assert!(finding.what.contains(what), "{what:?} is not in {finding}");

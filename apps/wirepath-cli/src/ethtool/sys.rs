@@ -5,15 +5,15 @@
 //! on the command.
 //!
 //! Invariants:
-//! 1. The request and the words are borrowed mutably until the call has returned; what the kernel
-//!    writes is plain data.
+//! 1. The request and the words are borrowed mutably until the call has returned; the kernel writes
+//!    only plain data.
 //! 2. The words have room for all that the kernel writes. Of the commands here, those with a fixed
 //!    answer write at most 49 words (`struct ethtool_drvinfo`, the longest of them in
 //!    linux/ethtool.h) into [`FIXED_WORDS`]. GFEATURES writes no more blocks than it is asked for.
-//!    GSTRINGS and GSTATS write as many items as the driver has at that moment, whatever they are
-//!    asked for (until Linux 6.18); asked for the number the driver stated just before, they have
-//!    room for four times as many and [`SPARE_ITEMS`], more than a change of the NIC's queues in
-//!    between can add.
+//!    GSTRINGS and GSTATS write as many items as the driver has at that moment, whatever number was
+//!    requested (until Linux 6.18). We request the number that the driver stated just before, and
+//!    have room for four times as many and [`SPARE_ITEMS`], more than a change of the NIC's queues
+//!    in between can add.
 
 use core::ffi::c_int;
 use std::io;

@@ -1,6 +1,6 @@
 //! A log-linear histogram in rows: each power of two is split into the same number of steps, as
-//! many as keep the whole readable. The slowest hundredth, which may span from microseconds to
-//! seconds, has one row a power of two, so that it does not take the room of all the others.
+//! many as keep the histogram readable. The slowest hundredth may span from microseconds to
+//! seconds, so it has one row for each power of two and does not displace the other rows.
 
 use hdrhistogram::Histogram;
 

@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 use super::clock::PingClock;
 use super::histogram;
 use super::path::Target;
-use super::rounds::{Lane, Plan};
+use super::rounds::{MeasuredPath, Plan};
 
 /// One object and a newline.
-pub(super) fn render(target: &Target, plan: &Plan, clock: &PingClock, lanes: &[Lane]) -> String {
+pub(super) fn render(target: &Target, plan: &Plan, clock: &PingClock, lanes: &[MeasuredPath]) -> String {
     let paths: Vec<Value> = lanes.iter().map(path).collect();
     let report = json!({
         "address": target.address.to_string(),
         "protocol": if target.udp.is_some() { "udp" } else { "icmp" },
         "port": target.udp,
-        "size": target.letter.len(),
+        "size": target.payload.len(),
         "count": plan.count,
         "interval_ns": plan.interval.as_nanos(),
         "timeout_ns": plan.timeout.as_nanos(),
@@ -26,7 +26,7 @@ pub(super) fn render(target: &Target, plan: &Plan, clock: &PingClock, lanes: &[L
 }
 
 /// The round trips of a path without any are null.
-fn path(lane: &Lane) -> Value {
+fn path(lane: &MeasuredPath) -> Value {
     let counts = lane.ledger.counts();
     let values = lane.ledger.round_trips();
     let round_trips = lane.ledger.extremes().map(|(fastest, slowest)| {
@@ -55,7 +55,7 @@ fn path(lane: &Lane) -> Value {
         "damaged": counts.damaged,
         "refused": counts.refused,
         "unsent": counts.unsent,
-        "trouble": lane.trouble,
+        "trouble": lane.first_error,
         "round_trip_ns": round_trips,
         "histogram": histogram,
     })

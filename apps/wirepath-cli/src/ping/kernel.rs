@@ -8,7 +8,7 @@ use wirepath::time::Instant;
 use wirepath::wire::icmpv4::{Echo, Icmpv4Message};
 use wirepath::wire::ipv4::Ipv4Packet;
 
-use super::path::{DATA_LEN_MAX, EchoPayload, Heard, Path, Refusal, Target};
+use super::path::{DATA_LEN_MAX, EchoPayload, Path, Received, Refusal, Target};
 use super::sys::{self, IcmpKind};
 
 /// Bytes before the data: the headers of IPv4, 60 bytes at most, and of ICMP.
@@ -19,7 +19,7 @@ pub(super) struct KernelPath {
     socket: UdpSocket,
     remote: Ipv4Addr,
     protocol: Protocol,
-    letter: EchoPayload,
+    payload: EchoPayload,
     /// Whether to poll the socket instead of sleeping until something arrives.
     spins: bool,
     buffer: Vec<u8>,
@@ -45,14 +45,14 @@ impl KernelPath {
         let ready = socket.connect(remote).and_then(|()| socket.set_nonblocking(true));
         ready.map_err(|error| no_way(target.address, &error))?;
         let buffer = vec![0; HEADERS_LEN_MAX + DATA_LEN_MAX];
-        let (letter, spins) = (target.letter.clone(), target.spins);
-        Ok(Self { socket, remote: target.address, protocol, letter, spins, buffer })
+        let (payload, spins) = (target.payload.clone(), target.spins);
+        Ok(Self { socket, remote: target.address, protocol, payload, spins, buffer })
     }
 
     /// The message in the first `len` bytes of the buffer; `None` where it is not for us.
-    fn read(&self, len: usize) -> Option<Heard> {
+    fn read(&self, len: usize) -> Option<Received> {
         let bytes = &self.buffer[..len];
-        let Protocol::Icmp { kind, identifier } = self.protocol else { return Some(self.letter.read(bytes, None)) };
+        let Protocol::Icmp { kind, identifier } = self.protocol else { return Some(self.payload.read(bytes, None)) };
         let (message, ttl) = match kind {
             IcmpKind::Datagram => (bytes, None),
             IcmpKind::Raw => {
@@ -62,7 +62,7 @@ impl KernelPath {
         };
         match Icmpv4Message::parse(message) {
             Ok(Icmpv4Message::EchoReply(echo)) if kind == IcmpKind::Datagram || echo.identifier == identifier => {
-                Some(self.letter.read(echo.data, ttl))
+                Some(self.payload.read(echo.data, ttl))
             }
             _ => None,
         }
@@ -84,7 +84,7 @@ impl Path for KernelPath {
         format!("a {socket} of the kernel, {waits}")
     }
 
-    fn ask(&mut self, sequence: u64, data: &[u8], _now: Instant) -> Result<(), String> {
+    fn send_request(&mut self, sequence: u64, data: &[u8], _now: Instant) -> Result<(), String> {
         let message_len = match self.protocol {
             Protocol::Udp => {
                 self.buffer[..data.len()].copy_from_slice(data);
@@ -107,20 +107,20 @@ impl Path for KernelPath {
         }
     }
 
-    fn listen(&mut self, now: Instant, until: Instant, heard: &mut Vec<Heard>) {
+    fn listen(&mut self, now: Instant, until: Instant, received: &mut Vec<Received>) {
         if !self.spins {
             sys::wait(&self.socket, Duration::from_nanos(until.since(now).as_nanos()));
         }
         // One at a time, so that each has its own arrival time.
         match self.socket.recv(&mut self.buffer) {
-            Ok(len) => heard.extend(self.read(len)),
+            Ok(len) => received.extend(self.read(len)),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                heard.push(Heard::Refused(Refusal { reporter: self.remote, why: "nobody listens on the port" }));
+                received.push(Received::Refused(Refusal { reporter: self.remote, why: "nobody listens on the port" }));
             }
             Err(error) if error.kind() == ErrorKind::HostUnreachable => {
-                heard.push(Heard::Refused(Refusal { reporter: self.remote, why: "the host does not answer" }));
+                received.push(Received::Refused(Refusal { reporter: self.remote, why: "the host does not answer" }));
             }
-            // Nothing yet; any other error shows as a lost echo.
+            // No reply yet; any other error shows as a lost echo.
             Err(_) => {}
         }
     }
@@ -128,7 +128,8 @@ impl Path for KernelPath {
 
 /// The kind of socket that the kernel permits.
 fn icmp() -> Result<(UdpSocket, Protocol), String> {
-    // The low bits of the process id, as ping has it; where the kernel chooses, it ignores them.
+    // The low bits of the process id, as in ping; where the kernel chooses the identifier, it
+    // ignores these.
     let identifier = std::process::id() as u16;
     let open = |kind| sys::icmp_socket(kind).map(|socket| (socket, Protocol::Icmp { kind, identifier }));
     open(IcmpKind::Datagram).or_else(|_| open(IcmpKind::Raw)).map_err(|error| {

@@ -84,7 +84,7 @@ impl Ledger {
     }
 
     /// The next echo leaves.
-    pub(super) fn ask(&mut self, now: Instant) {
+    pub(super) fn record_request(&mut self, now: Instant) {
         let entry = Entry { asked: now, is_answered: false };
         let place = self.counts.sent as usize % WINDOW;
         match self.entries.get_mut(place) {
@@ -95,12 +95,12 @@ impl Ledger {
     }
 
     /// The echo could not leave.
-    pub(super) fn ask_failed(&mut self) {
+    pub(super) fn record_unsent(&mut self) {
         self.counts.unsent += 1;
     }
 
     /// A reply to echo `sequence`.
-    pub(super) fn hear(&mut self, sequence: u64, now: Instant) -> EchoOutcome {
+    pub(super) fn record_answer(&mut self, sequence: u64, now: Instant) -> EchoOutcome {
         let is_known = sequence < self.counts.sent && sequence + (WINDOW as u64) >= self.counts.sent;
         let entry = self.entries.get_mut(sequence as usize % WINDOW).filter(|_| is_known);
         let Some(entry) = entry else {
@@ -125,12 +125,12 @@ impl Ledger {
     }
 
     /// A reply with other bytes than were sent.
-    pub(super) fn hear_damaged(&mut self) {
+    pub(super) fn record_damaged(&mut self) {
         self.counts.damaged += 1;
     }
 
     /// An error instead of a reply.
-    pub(super) fn hear_refusal(&mut self) {
+    pub(super) fn record_refusal(&mut self) {
         self.counts.refused += 1;
     }
 
@@ -173,17 +173,17 @@ mod tests {
 
     fn asked(times_ms: &[u64]) -> Ledger {
         let mut ledger = Ledger::new(Duration::from_millis(100));
-        times_ms.iter().for_each(|&ms| ledger.ask(at(ms)));
+        times_ms.iter().for_each(|&ms| ledger.record_request(at(ms)));
         ledger
     }
 
     #[test]
     fn answer_is_in_time_late_or_twice() {
         let mut ledger = asked(&[0, 10]);
-        assert_eq!(ledger.hear(1, at(20)), EchoOutcome::InTime(Duration::from_millis(10)));
-        assert_eq!(ledger.hear(1, at(21)), EchoOutcome::Duplicate(Duration::from_millis(11)));
-        assert_eq!(ledger.hear(0, at(101)), EchoOutcome::Late(Duration::from_millis(101)));
-        assert_eq!(ledger.hear(2, at(101)), EchoOutcome::Unknown);
+        assert_eq!(ledger.record_answer(1, at(20)), EchoOutcome::InTime(Duration::from_millis(10)));
+        assert_eq!(ledger.record_answer(1, at(21)), EchoOutcome::Duplicate(Duration::from_millis(11)));
+        assert_eq!(ledger.record_answer(0, at(101)), EchoOutcome::Late(Duration::from_millis(101)));
+        assert_eq!(ledger.record_answer(2, at(101)), EchoOutcome::Unknown);
         let counts = Counts { sent: 2, received: 1, late: 1, duplicates: 1, damaged: 1, ..Counts::default() };
         assert_eq!((ledger.counts(), ledger.counts().unanswered()), (counts, 0));
         assert_eq!(ledger.extremes(), Some((Duration::from_millis(10), Duration::from_millis(10))));
@@ -193,18 +193,18 @@ mod tests {
     fn echo_without_an_answer_is_waited_for_until_its_timeout() {
         let mut ledger = asked(&[0, 10]);
         assert_eq!((ledger.waits_until(), ledger.open_until()), (Some(at(110)), Some(at(110))));
-        ledger.hear(1, at(20));
+        ledger.record_answer(1, at(20));
         assert_eq!((ledger.waits_until(), ledger.open_until()), (None, Some(at(110))));
-        ledger.hear(0, at(30));
+        ledger.record_answer(0, at(30));
         assert_eq!((ledger.open_until(), ledger.counts().unanswered()), (None, 0));
     }
 
     #[test]
     fn echo_that_was_overtaken_by_the_window_is_unknown() {
         let mut ledger = Ledger::new(Duration::from_secs(1));
-        (0..=WINDOW as u64).for_each(|us| ledger.ask(Instant::ZERO + Duration::from_micros(us)));
-        assert_eq!(ledger.hear(0, at(70)), EchoOutcome::Unknown);
-        assert!(matches!(ledger.hear(1, at(70)), EchoOutcome::InTime(_)));
+        (0..=WINDOW as u64).for_each(|us| ledger.record_request(Instant::ZERO + Duration::from_micros(us)));
+        assert_eq!(ledger.record_answer(0, at(70)), EchoOutcome::Unknown);
+        assert!(matches!(ledger.record_answer(1, at(70)), EchoOutcome::InTime(_)));
         assert_eq!(ledger.counts().unanswered(), WINDOW as u64);
     }
 

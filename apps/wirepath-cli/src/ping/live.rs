@@ -4,17 +4,17 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
 use wirepath::counters::Block;
-use wirepath::pipeline::{
-    App, ConnectError, Cx, Datagram, EchoReply, Egress, IcmpError, UdpFlow, UdpOptions, send_echo,
-};
-use wirepath::proto::{Asker, ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighborRequest, Resolution};
+use wirepath::pipeline::{App, ConnectError, Cx, Datagram, EchoReply, IcmpError, UdpFlow, UdpOptions, send_echo};
+use wirepath::proto::{ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighborRequest, Resolution, ResolutionCause};
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::wire::icmpv4::{Echo, Unreachable};
 use wirepath::worker::StopFlag;
-use wirepath::worker::live::{FlowSpec, IgmpMode, LiveConfig, LiveError, LivePort, LiveWorker, OwnHost, StaticRoute};
+use wirepath::worker::live::{
+    DedicatedHost, FlowSpec, IgmpMode, LiveConfig, LiveError, LivePort, LiveWorker, StaticRoute,
+};
 
 use super::clock::PingClock;
-use super::path::{EchoPayload, Heard, Path, Refusal, Target};
+use super::path::{EchoPayload, Path, Received, Refusal, Target};
 
 /// The only consumer of the worker's sockets.
 const PING: ConsumerId = ConsumerId(0);
@@ -30,30 +30,31 @@ const DYNAMIC_PORTS: u16 = 49_152;
 
 /// The queue, and our address on it.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LocalEnd {
     pub(super) interface: String,
     pub(super) queue: u16,
     /// An address that the kernel does not have; `None` shares the interface with the kernel.
-    pub(super) own: Option<Ipv4Prefix>,
+    pub(super) local: Option<Ipv4Prefix>,
     /// The gateway to other networks, for an address of our own.
     pub(super) gateway: Option<Ipv4Addr>,
 }
 
-impl Place {
+impl LocalEnd {
     /// The configuration of the port, so that it receives datagrams to `port`.
     fn config(&self, port: Option<u16>) -> LiveConfig {
         let mut config = LiveConfig::new(&self.interface).named("ping");
         config.queues = vec![self.queue];
         config.flows.extend(port.map(|port| FlowSpec::udp(Ipv4Addr::UNSPECIFIED, port)));
-        let Some(own) = self.own else { return LiveConfig { igmp: IgmpMode::Nobody, ..config } };
+        let Some(local) = self.local else { return LiveConfig { igmp: IgmpMode::Off, ..config } };
         let routes = self.gateway.map(|via| StaticRoute { network: Ipv4Prefix::ALL, via });
-        let host = OwnHost { addresses: vec![own], routes: routes.into_iter().collect(), ..OwnHost::default() };
-        LiveConfig { igmp: IgmpMode::Nobody, ..config.owned(host) }
+        let host =
+            DedicatedHost { addresses: vec![local], routes: routes.into_iter().collect(), ..DedicatedHost::default() };
+        LiveConfig { igmp: IgmpMode::Off, ..config.owned(host) }
     }
 }
 
 /// A port with a worker that this thread polls.
-pub(super) struct Open<A> {
+pub(super) struct OpenPort<A> {
     // The worker's queue is dropped before its port.
     pub(super) worker: LiveWorker<A>,
     pub(super) port: LivePort,
@@ -64,11 +65,11 @@ pub(super) struct Open<A> {
     turns: u32,
 }
 
-impl<A: App> Open<A> {
+impl<A: App> OpenPort<A> {
     /// Opens the queue for datagrams to `port`, 0 for any free port, and builds its worker around
     /// `app`. Returns the port.
-    pub(super) fn new(place: &Place, port: Option<u16>, app: A, stop: &StopFlag) -> Result<(Self, u16), String> {
-        let (reserved, port) = match (port, place.own) {
+    pub(super) fn new(place: &LocalEnd, port: Option<u16>, app: A, stop: &StopFlag) -> Result<(Self, u16), String> {
+        let (reserved, port) = match (port, place.local) {
             (Some(port), None) => {
                 let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).map_err(|error| {
                     format!("UDP port {port} cannot be had of the kernel, whose interface it is: {error}; `ss -lunp` says who has it")
@@ -100,7 +101,7 @@ impl<A: App> Open<A> {
 
 /// Echoes by a queue.
 pub(super) struct LivePath {
-    open: Open<Ping>,
+    open: OpenPort<Ping>,
     interface: String,
     /// Whether to keep the core while nothing arrives.
     spins: bool,
@@ -114,30 +115,30 @@ struct Ping {
     /// The flow of UDP echoes; `None` for ICMP.
     flow: Option<UdpFlow>,
     identifier: u16,
-    letter: EchoPayload,
-    heard: Vec<Heard>,
+    payload: EchoPayload,
+    received: Vec<Received>,
 }
 
 impl App for Ping {
     fn on_datagram(&mut self, datagram: &Datagram<'_>, _cx: &mut Cx<'_>) {
-        self.heard.push(self.letter.read(datagram.payload, Some(datagram.ttl)));
+        self.received.push(self.payload.read(datagram.payload, Some(datagram.ttl)));
     }
 
     fn on_echo_reply(&mut self, answer: &EchoReply<'_>, _cx: &mut Cx<'_>) -> bool {
         let is_ours = answer.identifier == self.identifier && answer.source == self.remote && self.flow.is_none();
         if is_ours {
-            self.heard.push(self.letter.read(answer.data, Some(answer.ttl)));
+            self.received.push(self.payload.read(answer.data, Some(answer.ttl)));
         }
         is_ours
     }
 
     fn on_icmp_error(&mut self, error: &IcmpError, _cx: &mut Cx<'_>) {
-        self.heard.push(Heard::Refused(Refusal { reporter: error.reporter, why: why(error.kind) }));
+        self.received.push(Received::Refused(Refusal { reporter: error.reporter, why: why(error.kind) }));
     }
 }
 
 impl Ping {
-    fn ask(&mut self, sequence: u64, data: &[u8], cx: &mut Cx<'_>) -> Result<(), String> {
+    fn send_request(&mut self, sequence: u64, data: &[u8], cx: &mut Cx<'_>) -> Result<(), String> {
         let sent = match &mut self.flow {
             Some(flow) => flow.send(data, cx).map_err(|error| error.to_string()),
             None => {
@@ -160,13 +161,23 @@ impl Ping {
 }
 
 impl LivePath {
-    /// Opens the queue and resolves the neighbor. Without a port it is ICMP, which needs an address
-    /// of our own.
-    pub(super) fn open(place: &Place, target: &Target, clock: &mut PingClock, stop: &StopFlag) -> Result<Self, String> {
+    /// Opens the queue and resolves the neighbor. Without a port the echoes are ICMP, which needs
+    /// an address of our own.
+    pub(super) fn open(
+        place: &LocalEnd,
+        target: &Target,
+        clock: &mut PingClock,
+        stop: &StopFlag,
+    ) -> Result<Self, String> {
         let identifier = std::process::id() as u16;
-        let app =
-            Ping { remote: target.address, flow: None, identifier, letter: target.letter.clone(), heard: Vec::new() };
-        let (mut open, local_port) = Open::new(place, target.udp.map(|_| 0), app, stop)?;
+        let app = Ping {
+            remote: target.address,
+            flow: None,
+            identifier,
+            payload: target.payload.clone(),
+            received: Vec::new(),
+        };
+        let (mut open, local_port) = OpenPort::new(place, target.udp.map(|_| 0), app, stop)?;
         find_neighbor(&mut open, target.address, clock, stop)?;
         if let Some(port) = target.udp {
             let remote = SocketAddrV4::new(target.address, port);
@@ -181,10 +192,10 @@ impl LivePath {
     }
 }
 
-/// Polls the worker until the neighbor on the way to `remote` is known. One that does not reply is
-/// no error yet: echoes wait for it, and are lost.
+/// Polls the worker until the neighbor on the way to `remote` is known. A neighbor that does not
+/// reply is no error yet: echoes wait for it, and are lost.
 fn find_neighbor(
-    open: &mut Open<Ping>,
+    open: &mut OpenPort<Ping>,
     remote: Ipv4Addr,
     clock: &mut PingClock,
     stop: &StopFlag,
@@ -195,31 +206,33 @@ fn find_neighbor(
         open.turn(now);
         let missing = match open.worker.with_app(now, |_, cx| cx.host.resolve(remote, cx.now)) {
             Resolution::Station { .. } | Resolution::Group { .. } => return Ok(()),
-            Resolution::Own => {
+            Resolution::Local => {
                 return Err(format!("{remote} is this host itself: ask another one, or ask it by the kernel"));
             }
             Resolution::NoRoute => return Err(ConnectError::NoRoute(remote).to_string()),
-            Resolution::NeighborMissing { next_hop, source } => NeighborRequest { next_hop, source, asker: Asker::App },
+            Resolution::NeighborMissing { next_hop, source } => {
+                NeighborRequest { next_hop, source, cause: ResolutionCause::App }
+            }
         };
-        open.worker.with_app(now, |_, cx| Egress::keep_neighbor(missing, cx));
+        open.worker.with_app(now, |_, cx| cx.keep_neighbor(missing));
         std::thread::yield_now();
         now = clock.now();
     }
     Ok(())
 }
 
-impl Open<Ping> {
+impl OpenPort<Ping> {
     /// Refuses echoes whose replies could not be received: of a fragmented datagram only the first
     /// fragment has the port.
     fn check_len(&self, target: &Target) -> Result<(), String> {
         let Some(flow) = &self.worker.app().flow else { return Ok(()) };
-        let (len, len_max) = (target.letter.len(), flow.payload_len_max());
+        let (len, len_max) = (target.payload.len(), flow.payload_len_max());
         if self.reserved.is_none() || len <= len_max {
             return Ok(());
         }
         Err(format!(
             "an echo of {len} bytes comes back in fragments, most of which name no port and go to the kernel, whose interface \
-             it is: take --size {len_max} or less, or an address of your own with --own ADDRESS/LEN"
+             it is: take --size {len_max} or less, or an address of your own with --local ADDRESS/LEN"
         ))
     }
 
@@ -249,16 +262,16 @@ impl Path for LivePath {
         self.open.port.notices()
     }
 
-    fn ask(&mut self, sequence: u64, data: &[u8], now: Instant) -> Result<(), String> {
-        self.open.worker.with_app(now, |app, cx| app.ask(sequence, data, cx))
+    fn send_request(&mut self, sequence: u64, data: &[u8], now: Instant) -> Result<(), String> {
+        self.open.worker.with_app(now, |app, cx| app.send_request(sequence, data, cx))
     }
 
-    fn listen(&mut self, now: Instant, _until: Instant, heard: &mut Vec<Heard>) {
+    fn listen(&mut self, now: Instant, _until: Instant, received: &mut Vec<Received>) {
         let is_idle = !self.open.turn(now);
-        self.open.worker.with_app(now, |app, _| heard.append(&mut app.heard));
+        self.open.worker.with_app(now, |app, _| received.append(&mut app.received));
         if now >= self.errors_due {
             self.errors_due = now + ERROR_SPAN;
-            heard.extend(self.open.error_of_kernel().map(Heard::Refused));
+            received.extend(self.open.error_of_kernel().map(Received::Refused));
         }
         if is_idle && !self.spins {
             std::thread::yield_now();
@@ -270,7 +283,7 @@ impl Path for LivePath {
 fn in_words(error: &LiveError) -> String {
     match error {
         LiveError::KernelHasAddress { interface, address } => format!(
-            "{interface} is the kernel's, which has {address} on it: leave --own away and send UDP echoes with --udp PORT, or \
+            "{interface} is the kernel's, which has {address} on it: leave --local away and send UDP echoes with --udp PORT, or \
              take the address away with `ip address del {address} dev {interface}`"
         ),
         error => error.to_string(),

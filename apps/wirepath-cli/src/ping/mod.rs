@@ -31,9 +31,9 @@ use wirepath::worker::{StopFlag, affinity};
 
 use clock::PingClock;
 use kernel::KernelPath;
-use live::{LivePath, Place};
+use live::{LivePath, LocalEnd};
 use path::{DATA_LEN_MAX, EchoPayload, Path, SEQUENCE_LEN, Target};
-use rounds::{Lane, Plan};
+use rounds::{MeasuredPath, Plan};
 
 /// `--via` of the kernel's sockets. No interface has this name without malice.
 const KERNEL: &str = "kernel";
@@ -43,44 +43,44 @@ const ECHO_PORT: u16 = 7;
 const LINES_MAX: u64 = 20;
 const LINES_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Measures round trips by ICMP or UDP, by the kernel or a queue of our own, with a histogram.
+/// Measures round trips by ICMP or UDP, over kernel sockets or a queue of AF_XDP, with a histogram.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     wirepath ping 10.0.0.2 --count 5                                            as ping does\n  \
-    wirepath ping 10.0.0.2 --via eth1 --own 10.0.0.9/24 --flood --count 100000  ICMP, AF_XDP\n  \
+    wirepath ping 10.0.0.2 --via eth1 --local 10.0.0.9/24 --flood --count 100000  ICMP, AF_XDP\n  \
     wirepath ping 10.0.0.2 --udp 7 --via eth1 --compare --flood --count 10000   AF_XDP and the kernel in turns\n  \
     wirepath ping --serve --udp 7 --via eth1                                    the other end\n  \
     socat UDP4-LISTEN:7,fork EXEC:cat                                           another other end\n\
 Exit code: 0 if there was an answer, 1 if there was none, 2 for a wrong command line.")]
 pub(crate) struct Options {
-    /// Whom to ask for echoes
+    /// The address that echoes are sent to
     #[arg(required_unless_present = "serve")]
     address: Option<Ipv4Addr>,
     /// Send UDP echoes, to this port, instead of ICMP
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     udp: Option<u16>,
-    /// Be the other end: send back what comes to the UDP port, 7 if none is given
+    /// Serve echoes: send back the datagrams that come to the UDP port, 7 if none is given
     #[arg(long, conflicts_with_all = ["address", "compare", "count", "interval", "flood", "size", "timeout", "json"])]
     serve: bool,
-    /// The way: an interface for AF_XDP on it, or the sockets of the kernel
+    /// What sends: AF_XDP on an interface, or the sockets of the kernel
     #[arg(long, value_name = "INTERFACE|kernel", default_value = KERNEL)]
     via: String,
     /// An address on the interface that the kernel does not have, with ARP and ICMP of our own
-    #[arg(long, value_name = "ADDRESS/LEN", value_parser = parse_own)]
-    own: Option<Ipv4Prefix>,
-    /// The router, for targets beyond the network of --own
-    #[arg(long, value_name = "ADDRESS", requires = "own")]
+    #[arg(long, value_name = "ADDRESS/LEN", value_parser = parse_local)]
+    local: Option<Ipv4Prefix>,
+    /// The router, for targets beyond the network of --local
+    #[arg(long, value_name = "ADDRESS", requires = "local")]
     gateway: Option<Ipv4Addr>,
     /// The queue of the interface on which answers come
     #[arg(long, value_name = "N", default_value_t = 0)]
     queue: u16,
-    /// Go both ways in turns, by the interface and by the kernel
-    #[arg(long, requires = "udp", conflicts_with = "own")]
+    /// Measure both by turns, the interface and the kernel
+    #[arg(long, requires = "udp", conflicts_with = "local")]
     compare: bool,
-    /// Stop after so many echoes (each way); without, on Ctrl-C
+    /// Stop after this many echoes, of each where two are compared; by default on Ctrl-C
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Between two echoes: 10ms, 250us, 1s
+    /// The time between two echoes: 10ms, 250us, 1s
     #[arg(short, long, value_name = "SPAN", default_value = "1s", value_parser = parse_span)]
     interval: Duration,
     /// Send the next echo as soon as the answer is there, or is late
@@ -89,17 +89,17 @@ pub(crate) struct Options {
     /// Bytes of an echo behind the UDP or ICMP header
     #[arg(short, long, value_name = "BYTES", default_value_t = 56, value_parser = parse_size)]
     size: usize,
-    /// An answer after this is late
+    /// The time after which an answer is late
     #[arg(short = 'W', long, value_name = "SPAN", default_value = "1s", value_parser = parse_span)]
     timeout: Duration,
-    /// Poll without a pause; else a socket sleeps, and a queue yields the core when nothing has
+    /// Poll without a pause; otherwise a socket sleeps, and a queue yields the core while no frames
     /// come
     #[arg(long)]
     spin: bool,
-    /// Stay on this core
+    /// Pin the thread to this core
     #[arg(long, value_name = "N")]
     core: Option<usize>,
-    /// No line an answer, only the summary
+    /// Print only the summary, not a line for each answer
     #[arg(short, long)]
     quiet: bool,
     /// One JSON object with all numbers
@@ -125,13 +125,13 @@ impl Options {
     /// Ends the program where the options contradict each other in a way that clap does not detect.
     fn check(&self) {
         let is_kernel = self.place().is_none();
-        let problem = if is_kernel && self.own.is_some() {
+        let problem = if is_kernel && self.local.is_some() {
             "an address of our own needs an interface: name it with --via"
         } else if is_kernel && self.compare {
             "--compare needs an interface to compare the kernel with: name it with --via"
-        } else if !is_kernel && !self.serve && self.udp.is_none() && self.own.is_none() {
+        } else if !is_kernel && !self.serve && self.udp.is_none() && self.local.is_none() {
             "on an interface that is the kernel's, ICMP answers go to the kernel: take an address of your own with \
-             --own ADDRESS/LEN, or send UDP echoes with --udp PORT"
+             --local ADDRESS/LEN, or send UDP echoes with --udp PORT"
         } else {
             return;
         };
@@ -142,8 +142,9 @@ impl Options {
     }
 
     /// The queue; `None` for the kernel.
-    fn place(&self) -> Option<Place> {
-        let place = || Place { interface: self.via.clone(), queue: self.queue, own: self.own, gateway: self.gateway };
+    fn place(&self) -> Option<LocalEnd> {
+        let place =
+            || LocalEnd { interface: self.via.clone(), queue: self.queue, local: self.local, gateway: self.gateway };
         (self.via != KERNEL).then(place)
     }
 
@@ -158,8 +159,8 @@ impl Options {
     }
 
     fn ask(&self, address: Ipv4Addr, clock: &mut PingClock, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
-        let mut letter = EchoPayload::new(self.size);
-        let target = Target { address, udp: self.udp, letter: letter.clone(), spins: self.spin };
+        let mut payload = EchoPayload::new(self.size);
+        let target = Target { address, udp: self.udp, payload: payload.clone(), spins: self.spin };
         let plan = Plan {
             count: self.count,
             interval: if self.flood { Duration::ZERO } else { self.interval },
@@ -167,19 +168,19 @@ impl Options {
         };
         let mut lanes = self.lanes(&target, clock, stop)?;
         if !self.json {
-            self.tell_begin(&target, clock, &lanes)?;
+            self.print_begin(&target, clock, &lanes)?;
         }
-        let mut told = Ok(());
-        rounds::run(&mut lanes, &plan, &mut letter, (clock, stop), |lane, event| {
-            if self.shows_lines() && told.is_ok() {
-                told = io::stdout().lock().write_all(text::line(lane, event).as_bytes());
+        let mut printed = Ok(());
+        rounds::run(&mut lanes, &plan, &mut payload, (clock, stop), |lane, event| {
+            if self.shows_lines() && printed.is_ok() {
+                printed = io::stdout().lock().write_all(text::line(lane, event).as_bytes());
             }
-            if told.is_err() {
+            if printed.is_err() {
                 // The reader of the output is gone.
                 stop.stop();
             }
         });
-        told?;
+        printed?;
         let text = match self.json {
             true => json::render(&target, &plan, clock, &lanes),
             false => lanes.iter().map(text::summary).collect(),
@@ -189,7 +190,7 @@ impl Options {
         if has_answer { Ok(()) } else { Err(no_answer(&target, &lanes).into()) }
     }
 
-    fn lanes(&self, target: &Target, clock: &mut PingClock, stop: &StopFlag) -> Result<Vec<Lane>, String> {
+    fn lanes(&self, target: &Target, clock: &mut PingClock, stop: &StopFlag) -> Result<Vec<MeasuredPath>, String> {
         let mut paths: Vec<Box<dyn Path>> = Vec::new();
         if let Some(place) = self.place() {
             paths.push(Box::new(LivePath::open(&place, target, clock, stop)?));
@@ -197,10 +198,10 @@ impl Options {
         if paths.is_empty() || self.compare {
             paths.push(Box::new(KernelPath::open(target)?));
         }
-        Ok(paths.into_iter().map(|path| Lane::new(path, self.timeout)).collect())
+        Ok(paths.into_iter().map(|path| MeasuredPath::new(path, self.timeout)).collect())
     }
 
-    fn tell_begin(&self, target: &Target, clock: &PingClock, lanes: &[Lane]) -> io::Result<()> {
+    fn print_begin(&self, target: &Target, clock: &PingClock, lanes: &[MeasuredPath]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "{}, {} bytes, timed by {}", text::what(target), self.size, clock.name())?;
         for lane in lanes {
@@ -217,7 +218,7 @@ impl Options {
 }
 
 /// The sentence for a target that did not answer.
-fn no_answer(target: &Target, lanes: &[Lane]) -> String {
+fn no_answer(target: &Target, lanes: &[MeasuredPath]) -> String {
     let sent: u64 = lanes.iter().map(|lane| lane.ledger.counts().sent).sum();
     let what = text::what(target);
     match (target.udp, lanes.iter().any(|lane| lane.ledger.counts().refused > 0)) {
@@ -228,7 +229,7 @@ fn no_answer(target: &Target, lanes: &[Lane]) -> String {
     }
 }
 
-fn parse_own(text: &str) -> Result<Ipv4Prefix, String> {
+fn parse_local(text: &str) -> Result<Ipv4Prefix, String> {
     text.parse().map_err(|_| "give the address with the length of its network's prefix, such as 10.0.0.9/24".to_owned())
 }
 
@@ -240,7 +241,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
 
 /// A number with its unit, seconds by default.
 fn parse_span(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == 'µ');
+    let digits = text.trim_end_matches(|payload: char| payload.is_ascii_alphabetic() || payload == 'µ');
     let unit = match &text[digits.len()..] {
         "ns" => 1.0,
         "us" | "µs" => 1e3,

@@ -26,11 +26,11 @@ pub(super) trait Path {
     ///
     /// # Errors
     /// Why it could not be sent, in words.
-    fn ask(&mut self, sequence: u64, data: &[u8], now: Instant) -> Result<(), String>;
+    fn send_request(&mut self, sequence: u64, data: &[u8], now: Instant) -> Result<(), String>;
 
-    /// Takes what arrived. Where nothing has, it may wait until `until`; the accuracy depends on
+    /// Receives replies. Where there are none, it may wait until `until`; the accuracy depends on
     /// the path.
-    fn listen(&mut self, now: Instant, until: Instant, heard: &mut Vec<Heard>);
+    fn listen(&mut self, now: Instant, until: Instant, received: &mut Vec<Received>);
 }
 
 /// The target of echoes, and their form.
@@ -39,14 +39,14 @@ pub(super) struct Target {
     pub(super) address: Ipv4Addr,
     /// The port of a UDP echo server; `None` for ICMP.
     pub(super) udp: Option<u16>,
-    pub(super) letter: EchoPayload,
+    pub(super) payload: EchoPayload,
     /// Whether to keep the core while nothing arrives.
     pub(super) spins: bool,
 }
 
 /// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Received {
     /// The reply to an echo.
     Answer {
         sequence: u64,
@@ -92,12 +92,12 @@ impl EchoPayload {
     }
 
     /// The class of a reply with these bytes.
-    pub(super) fn read(&self, data: &[u8], ttl: Option<u8>) -> Heard {
-        let Some((sequence, pattern)) = data.split_first_chunk() else { return Heard::Damaged };
+    pub(super) fn read(&self, data: &[u8], ttl: Option<u8>) -> Received {
+        let Some((sequence, pattern)) = data.split_first_chunk() else { return Received::Damaged };
         if pattern != &self.bytes[SEQUENCE_LEN..] {
-            return Heard::Damaged;
+            return Received::Damaged;
         }
-        Heard::Answer { sequence: u64::from_be_bytes(*sequence), ttl }
+        Received::Answer { sequence: u64::from_be_bytes(*sequence), ttl }
     }
 }
 
@@ -107,13 +107,13 @@ mod tests {
 
     #[test]
     fn answer_with_other_bytes_is_damaged() {
-        let mut letter = EchoPayload::new(12);
-        let good = letter.write(77).to_vec();
-        assert_eq!(letter.read(&good, Some(64)), Heard::Answer { sequence: 77, ttl: Some(64) });
+        let mut payload = EchoPayload::new(12);
+        let good = payload.write(77).to_vec();
+        assert_eq!(payload.read(&good, Some(64)), Received::Answer { sequence: 77, ttl: Some(64) });
         let mut wrong = good.clone();
         wrong[11] ^= 1;
         for bytes in [&wrong[..], &good[..11], &good[..3], &[]] {
-            assert_eq!(letter.read(bytes, None), Heard::Damaged);
+            assert_eq!(payload.read(bytes, None), Received::Damaged);
         }
     }
 }

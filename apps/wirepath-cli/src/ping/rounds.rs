@@ -5,30 +5,30 @@
 //! ```
 //!
 //! The clock is read right before an echo is posted and right after this program has its reply. A
-//! posted echo reaches the device in the same call. NIC timestamps are not used: the NIC stamps
-//! arrivals, by a clock of its own, and no departures.
+//! posted echo reaches the device in the same call. NIC timestamps are not used, because the NIC
+//! stamps only arrivals, and by its own clock.
 
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::worker::StopFlag;
 
 use super::clock::PingClock;
 use super::ledger::{EchoOutcome, Ledger};
-use super::path::{EchoPayload, Heard, Path, Refusal};
+use super::path::{EchoPayload, Path, Received, Refusal};
 
 /// A path that may sleep wakes up at this interval, to check for a stop.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// One path with its ledger.
-pub(super) struct Lane {
+pub(super) struct MeasuredPath {
     pub(super) path: Box<dyn Path>,
     pub(super) ledger: Ledger,
     /// Why the first failed echo could not be sent.
-    pub(super) trouble: Option<String>,
+    pub(super) first_error: Option<String>,
 }
 
-impl Lane {
+impl MeasuredPath {
     pub(super) fn new(path: Box<dyn Path>, timeout: Duration) -> Self {
-        Self { path, ledger: Ledger::new(timeout), trouble: None }
+        Self { path, ledger: Ledger::new(timeout), first_error: None }
     }
 }
 
@@ -51,18 +51,18 @@ pub(super) enum Event {
     Unsent,
 }
 
-/// Runs until all echoes are answered or lost, or until `stop`. Several lanes take turns, and none
-/// sends before the previous one has its reply. `tell` gets every event at once, with the lane's
+/// Runs until all echoes are answered or lost, or until `stop`. Several lanes take turns, and each
+/// waits until the previous one has its reply. `report` gets every event at once, with the lane's
 /// number.
 pub(super) fn run(
-    lanes: &mut [Lane],
+    lanes: &mut [MeasuredPath],
     plan: &Plan,
-    letter: &mut EchoPayload,
+    payload: &mut EchoPayload,
     (clock, stop): (&mut PingClock, &StopFlag),
-    mut tell: impl FnMut(&Lane, Event),
+    mut report: impl FnMut(&MeasuredPath, Event),
 ) {
     let mut rounds = Rounds { plan: *plan, lanes: lanes.len() as u64, asked: 0, next: clock.now() };
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut current = 0;
     while !stop.is_stopping() {
         let now = clock.now();
@@ -74,22 +74,22 @@ pub(super) fn run(
             rounds.asked += 1;
             // Late ones are not made up for: a burst of echoes would measure itself.
             rounds.next = (rounds.next + plan.interval).max(now);
-            if !ask(&mut lanes[current], letter, clock) {
-                tell(&lanes[current], Event::Unsent);
+            if !ask(&mut lanes[current], payload, clock) {
+                report(&lanes[current], Event::Unsent);
                 // Failed sends are not repeated at full speed.
                 rounds.next = rounds.next.max(now + Duration::from_millis(1));
             }
         }
         let lane = &mut lanes[current];
         let until = rounds.wakes_at(lane, now);
-        lane.path.listen(now, until, &mut heard);
-        if heard.is_empty() {
+        lane.path.listen(now, until, &mut received);
+        if received.is_empty() {
             continue;
         }
         let now = clock.now();
-        for heard in heard.drain(..) {
-            let event = take(lane, heard, now);
-            tell(lane, event);
+        for received in received.drain(..) {
+            let event = take(lane, received, now);
+            report(lane, event);
         }
     }
 }
@@ -108,18 +108,18 @@ impl Rounds {
         self.plan.count.is_some_and(|count| self.asked >= count.saturating_mul(self.lanes))
     }
 
-    fn is_due(&self, current: &Lane, now: Instant) -> bool {
+    fn is_due(&self, current: &MeasuredPath, now: Instant) -> bool {
         !self.is_all_asked() && now >= self.next && self.waits_until(current, now).is_none()
     }
 
     /// Until when the next echo has to wait for the reply to this one.
-    fn waits_until(&self, current: &Lane, now: Instant) -> Option<Instant> {
+    fn waits_until(&self, current: &MeasuredPath, now: Instant) -> Option<Instant> {
         let one_by_one = self.lanes > 1 || self.plan.interval == Duration::ZERO;
         current.ledger.waits_until().filter(|until| one_by_one && now < *until)
     }
 
     /// The next deadline, in case nothing arrives.
-    fn wakes_at(&self, current: &Lane, now: Instant) -> Instant {
+    fn wakes_at(&self, current: &MeasuredPath, now: Instant) -> Instant {
         let due = match self.waits_until(current, now) {
             Some(until) => until,
             None if self.is_all_asked() => current.ledger.open_until().unwrap_or(now),
@@ -130,36 +130,38 @@ impl Rounds {
 }
 
 /// Whether no outstanding reply could still be in time.
-fn is_settled(lane: &Lane, now: Instant) -> bool {
+fn is_settled(lane: &MeasuredPath, now: Instant) -> bool {
     lane.ledger.open_until().is_none_or(|until| now >= until)
 }
 
-fn ask(lane: &mut Lane, letter: &mut EchoPayload, clock: &mut PingClock) -> bool {
+fn ask(lane: &mut MeasuredPath, payload: &mut EchoPayload, clock: &mut PingClock) -> bool {
     let sequence = lane.ledger.next();
-    let data = letter.write(sequence);
+    let data = payload.write(sequence);
     let now = clock.now();
-    match lane.path.ask(sequence, data, now) {
+    match lane.path.send_request(sequence, data, now) {
         Ok(()) => {
-            lane.ledger.ask(now);
+            lane.ledger.record_request(now);
             true
         }
         Err(why) => {
-            lane.ledger.ask_failed();
-            lane.trouble.get_or_insert(why);
+            lane.ledger.record_unsent();
+            lane.first_error.get_or_insert(why);
             false
         }
     }
 }
 
-fn take(lane: &mut Lane, heard: Heard, now: Instant) -> Event {
-    match heard {
-        Heard::Answer { sequence, ttl } => Event::Answer { sequence, ttl, verdict: lane.ledger.hear(sequence, now) },
-        Heard::Damaged => {
-            lane.ledger.hear_damaged();
+fn take(lane: &mut MeasuredPath, received: Received, now: Instant) -> Event {
+    match received {
+        Received::Answer { sequence, ttl } => {
+            Event::Answer { sequence, ttl, verdict: lane.ledger.record_answer(sequence, now) }
+        }
+        Received::Damaged => {
+            lane.ledger.record_damaged();
             Event::Damaged
         }
-        Heard::Refused(refusal) => {
-            lane.ledger.hear_refusal();
+        Received::Refused(refusal) => {
+            lane.ledger.record_refusal();
             Event::Refused(refusal)
         }
     }

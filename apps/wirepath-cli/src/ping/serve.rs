@@ -12,7 +12,7 @@ use wirepath::time::Clock;
 use wirepath::worker::StopFlag;
 
 use super::clock::PingClock;
-use super::live::{Open, Place};
+use super::live::{LocalEnd, OpenPort};
 use super::path::DATA_LEN_MAX;
 use super::sys;
 
@@ -23,7 +23,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Served {
     pub(super) answered: u64,
-    /// Datagrams that were received and not sent back: from the same port, or no way back.
+    /// Datagrams that were received and not sent back, because they came from the same port or
+    /// there is no path back.
     pub(super) unanswered: u64,
 }
 
@@ -50,7 +51,7 @@ pub(super) fn by_kernel(port: u16, spins: bool, stop: &StopFlag) -> Result<Serve
                 Ok(_) => served.answered += 1,
                 Err(_) => served.unanswered += 1,
             },
-            // Nothing yet, or an error about a reply that we sent.
+            // No request yet, or an error about a reply that we sent.
             Err(error) if error.kind() == ErrorKind::WouldBlock || error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(format!("the kernel's socket of UDP port {port} has failed: {error}")),
@@ -61,13 +62,13 @@ pub(super) fn by_kernel(port: u16, spins: bool, stop: &StopFlag) -> Result<Serve
 
 /// Serves on a queue until `stop`.
 pub(super) fn by_queue(
-    place: &Place,
+    place: &LocalEnd,
     port: u16,
     spins: bool,
     clock: &mut PingClock,
     stop: &StopFlag,
 ) -> Result<Served, String> {
-    let (mut open, port) = Open::new(place, Some(port), Server { port, served: Served::default() }, stop)?;
+    let (mut open, port) = OpenPort::new(place, Some(port), Server { port, served: Served::default() }, stop)?;
     let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
     let bound = open.worker.with_app(clock.now(), |_, cx| cx.sockets.bind(ConsumerId(0), local, Sharing::Exclusive));
     bound.map_err(|error| error.to_string())?;

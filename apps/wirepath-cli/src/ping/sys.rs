@@ -4,8 +4,8 @@
 //! Invariants:
 //! 1. Descriptors are open: one is borrowed for the call, the other has just been returned by the
 //!    kernel and has no other owner.
-//! 2. Addresses passed are of values on this stack that outlive the call; what the kernel writes
-//!    there is plain data.
+//! 2. Passed addresses are those of values on this stack that outlive the call; the kernel writes
+//!    only plain data there.
 
 use std::io;
 use std::net::UdpSocket;
@@ -22,8 +22,8 @@ pub(super) enum IcmpKind {
     Raw,
 }
 
-/// A socket for ICMP. It is no UDP socket, but `UdpSocket` makes the same calls to bind, connect,
-/// send and receive.
+/// A socket for ICMP. It is not a UDP socket, but `UdpSocket` makes the same calls to bind,
+/// connect, send and receive.
 pub(super) fn icmp_socket(kind: IcmpKind) -> io::Result<UdpSocket> {
     let kind = match kind {
         IcmpKind::Datagram => libc::SOCK_DGRAM,

@@ -7,7 +7,7 @@ use wirepath::time::Duration;
 use super::histogram;
 use super::ledger::{EchoOutcome, Ledger};
 use super::path::Target;
-use super::rounds::{Event, Lane};
+use super::rounds::{Event, MeasuredPath};
 
 /// Columns of the longest bar.
 const BAR_WIDTH: u64 = 40;
@@ -23,7 +23,7 @@ pub(super) fn what(target: &Target) -> String {
 }
 
 /// One line for an event on a lane.
-pub(super) fn line(lane: &Lane, event: Event) -> String {
+pub(super) fn line(lane: &MeasuredPath, event: Event) -> String {
     let mut text = format!("{}: ", lane.path.name());
     let written = match event {
         Event::Answer { sequence, ttl, verdict } => {
@@ -38,7 +38,7 @@ pub(super) fn line(lane: &Lane, event: Event) -> String {
         }
         Event::Damaged => write!(text, "an answer has other bytes than were sent"),
         Event::Refused(refusal) => write!(text, "{} says: {}", refusal.reporter, refusal.why),
-        Event::Unsent => write!(text, "not sent: {}", lane.trouble.as_deref().unwrap_or_default()),
+        Event::Unsent => write!(text, "not sent: {}", lane.first_error.as_deref().unwrap_or_default()),
     };
     // Writing to a String does not fail.
     let _ = written;
@@ -47,7 +47,7 @@ pub(super) fn line(lane: &Lane, event: Event) -> String {
 }
 
 /// The summary of a lane.
-pub(super) fn summary(lane: &Lane) -> String {
+pub(super) fn summary(lane: &MeasuredPath) -> String {
     let counts = lane.ledger.counts();
     let lost = counts.unanswered();
     let share = if counts.sent > 0 { lost as f64 * 100.0 / counts.sent as f64 } else { 0.0 };
@@ -64,8 +64,8 @@ pub(super) fn summary(lane: &Lane) -> String {
         text.push_str(&format!(", {count} {word}"));
     }
     text.push('\n');
-    if let Some(trouble) = &lane.trouble {
-        text.push_str(&format!("not sent: {trouble}\n"));
+    if let Some(first_error) = &lane.first_error {
+        text.push_str(&format!("not sent: {first_error}\n"));
     }
     text + &round_trips(&lane.ledger)
 }

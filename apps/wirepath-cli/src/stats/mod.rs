@@ -1,6 +1,6 @@
 //! `wirepath stats`: the counters of running processes, as a table or as JSON, once or repeatedly.
-//! Beside them the counters of the kernel and the driver for each interface that a process polls:
-//! frames that never reached us.
+//! It also shows the counters of the kernel and the driver for each interface that a process polls,
+//! because they count the frames that never reached us.
 
 mod json;
 mod nic;
@@ -15,11 +15,13 @@ use std::time::Duration;
 use clap::Args;
 use wirepath::counters::{Listing, Snapshot, default_directory, printable};
 
+pub(crate) use table::{grouped, uptime};
+
 /// Interval between the two snapshots of a single report: long enough for a rate, short enough for
 /// a user.
 const RATE_SPAN: Duration = Duration::from_millis(250);
-/// Moves to the top left and clears what is below.
-const CLEAR_SCREEN: &str = "\x1b[H\x1b[J";
+/// Moves the cursor to the top left and clears the screen below it.
+pub(crate) const CLEAR_SCREEN: &str = "\x1b[H\x1b[J";
 
 /// Shows the counters of running processes, with rates.
 #[derive(Args)]
@@ -42,7 +44,7 @@ pub(crate) struct Options {
     /// Remove the files of processes that have died, and show nothing
     #[arg(long, conflicts_with_all = ["pid", "app", "json", "watch", "all"])]
     clean: bool,
-    /// Where the counter files are, if neither in WIREPATH_SHM nor in /dev/shm/wirepath
+    /// The directory of the counter files, if neither WIREPATH_SHM nor /dev/shm/wirepath
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
 }
@@ -64,18 +66,18 @@ struct Process {
 
 impl Options {
     fn report_once(&self) -> Result<(), Box<dyn Error>> {
-        let before = self.select(Warn::Aloud)?;
+        let before = self.select(Warn::Print)?;
         sleep(RATE_SPAN);
-        let now = self.select(Warn::Silently)?;
+        let now = self.select(Warn::Skip)?;
         self.report(&pair(now, &before), "")
     }
 
     fn watch(&self, every: Duration) -> Result<(), Box<dyn Error>> {
         let clear = if io::stdout().is_terminal() && !self.json { CLEAR_SCREEN } else { "" };
-        let mut before = self.select(Warn::Aloud)?;
+        let mut before = self.select(Warn::Print)?;
         sleep(RATE_SPAN.min(every));
         loop {
-            let now = self.select(Warn::Silently)?;
+            let now = self.select(Warn::Skip)?;
             let processes = pair(now, &before);
             self.report(&processes, clear)?;
             before = processes.into_iter().map(|process| process.now).collect();
@@ -105,7 +107,7 @@ impl Options {
     /// The requested running processes: at least one.
     fn select(&self, warn: Warn) -> Result<Vec<Snapshot>, Box<dyn Error>> {
         let listing = Snapshot::list(&self.directory())?;
-        if warn == Warn::Aloud {
+        if warn == Warn::Print {
             warn_of(&listing);
         }
         let running = listing.running.iter().map(|process| format!("{} (pid {})", process.app, process.pid));
@@ -138,8 +140,8 @@ impl Options {
 /// Whether unusable files are mentioned: once, not with every report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Warn {
-    Aloud,
-    Silently,
+    Print,
+    Skip,
 }
 
 fn warn_of(listing: &Listing) {
@@ -152,7 +154,8 @@ fn warn_of(listing: &Listing) {
     }
 }
 
-/// Each process with its earlier snapshot. A new one is paired with itself: no rate yet.
+/// Each process with its earlier snapshot. A new process is paired with itself, so it has no rate
+/// yet.
 fn pair(now: Vec<Snapshot>, before: &[Snapshot]) -> Vec<Process> {
     let pair = |now: Snapshot| {
         let same = |other: &&Snapshot| {
@@ -164,7 +167,7 @@ fn pair(now: Vec<Snapshot>, before: &[Snapshot]) -> Vec<Process> {
     now.into_iter().map(pair).collect()
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     // Less than a hundredth is a busy loop, more than a day most likely a mistake.
     if !(0.01..=86_400.0).contains(&seconds) {

@@ -145,7 +145,7 @@ fn rate(per_second: f64) -> String {
 }
 
 /// Digits in groups of three.
-fn grouped(value: u64) -> String {
+pub(crate) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (idx, digit) in digits.chars().enumerate() {
@@ -157,7 +157,7 @@ fn grouped(value: u64) -> String {
     text
 }
 
-fn uptime(up: Duration) -> String {
+pub(crate) fn uptime(up: Duration) -> String {
     let seconds = up.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match seconds {

@@ -1,5 +1,5 @@
-//! The attributes that a device and its ports report, as plain numbers. Nothing is assumed: an
-//! unreported one is zero, `false` or `None`, and code that needs it refuses with a reason.
+//! The attributes that a device and its ports report, as plain numbers. An attribute that is not
+//! reported is zero, `false` or `None`, and code that needs it refuses with a reason.
 
 use core::ffi::{CStr, c_char, c_int};
 

@@ -37,7 +37,7 @@ impl Context {
         // SAFETY: the device is of a living list.
         let raw = unsafe { (verbs.ibv_open_device)(device.as_ptr()) };
         let raw = VerbsError::check_object("ibv_open_device", raw)?;
-        // SAFETY: new, and only the device, which stands behind it, must live longer.
+        // SAFETY: the handle is new, and only the device, the next field, must live longer.
         let handle = unsafe { Handle::new(raw, verbs.ibv_close_device) };
         let context = Self(Arc::new(Inner { handle, device: device.clone() }));
         context.do_not_block()?;
@@ -184,7 +184,7 @@ pub(super) fn set_nonblocking(call: &'static str, fd: &BorrowedFd<'_>) -> Result
 /// # Safety
 /// `event` was taken and has not been acknowledged.
 unsafe fn element_of(event: &ibv_async_event) -> Element {
-    // SAFETY: 3; the kind of event says which member of the union is set.
+    // SAFETY: 3; the kind of event determines which member of the union is set.
     unsafe {
         match event.event_type {
             IBV_EVENT_CQ_ERR => Element::CompletionQueue((*event.element.cq).handle),

@@ -388,7 +388,7 @@ unsafe extern "C" fn get_cq_event(_: *mut ibv_comp_channel, _: *mut *mut ibv_cq,
 unsafe extern "C" fn ack_cq_events(_: *mut ibv_cq, _: c_uint) {}
 
 fn new_cq(call: &str, words: &str, context: *mut ibv_context, count: u32) -> *mut ibv_cq_ex {
-    // The larger of the two, as in the library: it is freed as such.
+    // The larger type of the two, as in the library, because it is freed as that type.
     make(call, words, |cq: &mut ibv_cq_ex| {
         cq.context = context;
         cq.handle = 5;

@@ -1,14 +1,14 @@
 //! Protection domains, and memory registered with the NIC.
 //!
-//! Registering is safe, because it accesses no bytes. The kernel pins the pages, so that they
-//! remain the NIC's even if the range is unmapped; remote access is not granted, so bytes move only
-//! when a WQE names them. Writing WQEs is what needs `unsafe`.
+//! Registering is safe, because it accesses no bytes. The kernel pins the pages, so they stay valid
+//! for the NIC even if the range is unmapped. Remote access is not granted, so bytes move only when
+//! a WQE names them. Only writing WQEs needs `unsafe`.
 //!
 //! Invariants:
 //! 1. A region's handle stands before its protection domain and its memory's keeper, a domain's
 //!    before the domains that it was made of, and those before its context.
 //! 2. The range is never read or written here.
-//! 3. Requests are plain C data, and what they point at lives until the call returns.
+//! 3. Requests are plain C data, and the data that they point to lives until the call returns.
 
 use core::any::Any;
 use core::mem::zeroed;

@@ -77,7 +77,7 @@ impl<'a> QpRequest<'a> {
     }
 }
 
-/// The attributes of a new QP with RSS over work queues. It has no rings, and no states.
+/// The attributes of a new QP with RSS over work queues. The QP has no rings and no states.
 #[derive(Clone, Copy, Debug)]
 pub struct RssRequest<'a> {
     /// The work queues' domain.
@@ -253,9 +253,9 @@ impl QueuePair {
         VerbsError::check("ibv_modify_qp", answer)
     }
 
-    /// Resets it, whatever its state in the device. The kernel derives the firmware commands for
-    /// this from the states of both halves that it has cached. An error on the data path does not
-    /// update the cache, but a query does, even if it fails because the states do not match (linux
+    /// Resets it from any state in the device. The kernel derives the firmware commands for this
+    /// from the states of both halves that it has cached. An error on the data path does not update
+    /// the cache, but a query does, even if it fails because the states do not match (linux
     /// drivers/infiniband/hw/mlx5/qp.c, `modify_raw_packet_qp`, `query_raw_packet_qp_state`).
     ///
     /// # Errors

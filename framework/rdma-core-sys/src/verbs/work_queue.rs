@@ -129,9 +129,9 @@ impl WorkQueue {
         self.step(None, state)
     }
 
-    /// Resets it, whatever its state in the device; `likely` is the probable one. A WQ's state
-    /// cannot be queried, the kernel does not learn of an error on the data path, and the device
-    /// accepts the transition only with its actual state as the current one (linux
+    /// Resets it from any state in the device; `likely` is the probable one. A WQ's state cannot be
+    /// queried, the kernel does not learn of an error on the data path, and the device accepts the
+    /// transition only with its actual state as the current one (linux
     /// drivers/infiniband/hw/mlx5/qp.c, `mlx5_ib_modify_wq`). So this tries both possible states.
     ///
     /// # Errors

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The program is generated from the rules (`program/generate.rs`: a few comparisons per rule if
-//! there are few, else one lookup per shape of rule) and loaded as instructions: the operator's
-//! machine needs no compiler and no library. A BPF link holds it, so it is removed with the
-//! process, also after kill -9. The pool of the worker is the umem; its layout is
+//! there are few rules, otherwise one lookup per shape of rule) and loaded as instructions: the
+//! operator's machine needs no compiler and no library. A BPF link holds it, so it is removed with
+//! the process, also after kill -9. The pool of the worker is the umem; its layout is
 //! [`Layout::umem`](crate::mem::Layout::umem).
 //!
 //! ```no_run
@@ -25,8 +25,8 @@
 //! ```
 //!
 //! If the driver provides RX metadata to programs (Linux 6.3 and later), a frame carries its
-//! timestamp, its hash and the VLAN tag that the NIC stripped; [`AfXdpDevice::describe`] lists the
-//! fields provided, and why the others are not.
+//! timestamp, its hash and the VLAN tag that the NIC stripped; [`AfXdpDevice::describe`] lists
+//! these fields, and the reason where one is missing.
 //!
 //! A rule for a group also adds the group to the NIC's address filter (`device/nic_filter.rs`). The
 //! kernel's own memberships would do that too, but the kernel has none for the groups that we
@@ -42,7 +42,7 @@ mod tx;
 
 use setup::device::LINK_HEADER_LEN;
 
-pub use rings::socket::Copying;
+pub use rings::socket::CopyMode;
 pub(crate) use rings::umem::chunks_for;
 pub use rx::AfXdpRx;
 pub use setup::device::{AfXdpConfig, AfXdpDevice, AfXdpQueue};

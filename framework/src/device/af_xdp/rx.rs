@@ -1,6 +1,7 @@
 //! The receive half: descriptors of the rx ring become mbufs, and the fill ring is refilled from
 //! the pool.
 
+use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -46,9 +47,9 @@ const SEGMENTS_MAX: usize = 18;
 /// Buffers per refill: more than a burst of frames takes, even if each is a chain of four.
 const REFILL_MAX: usize = 256;
 
-/// A burst of at most so many frames is answered before its slots and buffers are returned to the
-/// kernel; for a longer burst they are returned first, as the kernel may run short, and the delay
-/// is shared by all.
+/// The most frames of a burst that the app sees before their slots and buffers are returned to the
+/// kernel. For a longer burst they are returned first, because the kernel may run short, and all
+/// frames share the delay.
 const FEW: usize = 4;
 
 /// Interval between two checks of the link and the program, three system calls each: short enough
@@ -65,9 +66,9 @@ pub struct AfXdpRx {
     rx: ConsumerRing<Desc>,
     fill: ProducerRing<u64>,
     lent: FillChunks,
-    /// The first buffers of a frame whose last one has not arrived yet.
+    /// The first buffers of a frame whose last buffer has not arrived yet.
     parts: ArrayVec<Mbuf, SEGMENTS_MAX>,
-    /// The rest of the current frame is dropped, as its first part was.
+    /// The rest of the current frame is dropped, because its first part was.
     skipping: bool,
     /// Taken slots of the rx ring have not been returned to the kernel yet.
     owing: bool,
@@ -159,8 +160,8 @@ impl AfXdpRx {
         if self.link == LinkState::Gone {
             self.umem.set_gone();
         }
-        self.port.look_after();
-        self.counters.program_put_back.add(self.port.times_put_back() - self.counters.program_put_back.get());
+        self.port.reattach_if_lost();
+        self.counters.program_put_back.add(self.port.reattached_count() - self.counters.program_put_back.get());
         self.gate.open();
     }
 
@@ -307,7 +308,7 @@ impl RxQueue for AfXdpRx {
         received
     }
 
-    /// Ended if the interface is gone, or if the program was detached for good
+    /// `Ended` if the interface is gone, or if the program was detached for good
     /// ([`why_ended`](super::AfXdpDevice::why_ended)).
     fn state(&self) -> RxState {
         match self.link {
@@ -316,6 +317,12 @@ impl RxQueue for AfXdpRx {
             LinkState::Down => RxState::LinkDown,
             LinkState::Gone => RxState::Ended,
         }
+    }
+
+    /// The AF_XDP socket. A turn without frames has returned all slots, so the socket becomes
+    /// readable again only with the next frame.
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.umem.socket().as_raw_fd())
     }
 
     /// One system call.

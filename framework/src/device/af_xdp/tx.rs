@@ -45,9 +45,9 @@ const ETHERNET_LEN: usize = 14;
 
 /// The send half of a queue. `ring_doorbell`, and the post of an urgent frame, make a system call
 /// when the kernel needs one: in copy mode once for all posted frames (once per 32 frames before
-/// Linux 6.17), in zero-copy mode when the driver sleeps. The first post makes another one if the
-/// queue was not polled before, so that answers do not go to the kernel. For the same reason there
-/// is no room before all taken queues of the port receive.
+/// Linux 6.17), in zero-copy mode when the driver sleeps. The first post makes another system call
+/// if the queue was not polled before, so that answers do not go to the kernel. For the same reason
+/// the queue reports no room until all taken queues of the port receive.
 pub struct AfXdpTx {
     umem: Rc<Umem>,
     gate: Rc<Gate>,
@@ -141,7 +141,7 @@ impl AfXdpTx {
     }
 
     #[cold]
-    fn unheard(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
+    fn refuse_before_ready(&self, mbuf: Mbuf) -> Result<(), Mbuf> {
         self.counters.refused_before_ready.inc();
         Err(mbuf)
     }
@@ -191,7 +191,8 @@ impl AfXdpTx {
         }
     }
 
-    /// Makes the kernel process the ring, as long as it needs a wakeup and makes progress.
+    /// Wakes the kernel so that it processes the ring, as long as the ring needs a wakeup and makes
+    /// progress.
     fn kick(&mut self) {
         let mut left = self.tx.untaken();
         for _ in 0..=left / KICK_BATCH {
@@ -235,7 +236,7 @@ impl AfXdpTx {
     #[inline]
     fn place(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         if !self.gate.open() {
-            return self.unheard(mbuf);
+            return self.refuse_before_ready(mbuf);
         }
         let len = mbuf.len();
         if len > self.frame_len_max {
@@ -317,7 +318,7 @@ impl TxQueue for AfXdpTx {
         frames
     }
 
-    /// Counts frames of one buffer. Reaps first, as only completions make room.
+    /// Counts frames of one buffer. Reaps first, because only completions make room.
     fn room(&mut self) -> usize {
         self.reap();
         if self.gate.open() { self.in_flight.room() } else { 0 }

@@ -16,8 +16,8 @@ use crate::mem::{Layout, Pool, Sizing};
 pub struct ActiveLeg(Arc<AtomicUsize>);
 
 impl ActiveLeg {
-    /// Makes leg `idx` active from the next turn on. An index without a leg means none: received
-    /// frames are dropped, and none can be sent.
+    /// Makes leg `idx` active from the next turn on. An index without a leg selects no leg:
+    /// received frames are dropped, and none can be sent.
     pub fn set(&self, idx: usize) {
         self.0.store(idx, Ordering::Relaxed);
     }

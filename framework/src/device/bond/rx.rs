@@ -9,7 +9,7 @@ use crate::time::Instant;
 crate::drop_reasons! {
     /// Why a bond drops a frame.
     pub(crate) enum BondDrop {
-        /// It arrived on a leg that is not the active one.
+        /// The frame arrived on a leg that is not active.
         StandbyLeg => "standby_leg",
     }
 }
@@ -38,6 +38,8 @@ impl<R: RxQueue> BondRx<R> {
     }
 }
 
+/// No [`wait_fd`](RxQueue::wait_fd), because a bond has one for each leg, and the active leg
+/// changes. The bond is polled.
 impl<R: RxQueue> RxQueue for BondRx<R> {
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
         let active = self.active.get();

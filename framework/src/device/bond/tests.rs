@@ -66,7 +66,7 @@ fn frames_of_the_standby_leg_are_dropped_by_name() {
     wire.send(3);
     assert_eq!((wire.receive(), wire.standby_drops()), (vec![3], 1));
     assert_eq!(wire.block.snapshot().count("far/bond/changes"), Some(1));
-    assert_eq!((wire.pool.in_use(), wire.pool.unnamed()), (0, 0));
+    assert_eq!((wire.pool.in_use(), wire.pool.drops_without_reason()), (0, 0));
 }
 
 #[test]

@@ -1,20 +1,18 @@
 //! A capture around any device: each frame that the worker receives or sends is also written to a
 //! file, unchanged.
 //!
-//! Stacked outside a wrapper of `testing::fault` it shows the worker's view, inside it the wire's.
-//! A frame costs a copy into a buffer, and each 256 KiB of frames a write(2) in `receive` or
-//! `post`: it is for debugging, not for the fastest path. A full disk does not stop the worker:
-//! unrecorded frames are counted as `capture/lost`, and [`CaptureDevice::recorded`] returns the
-//! error.
+//! Around a wrapper of `testing::fault` it records what the worker sees; inside one, what the wire
+//! carries. Each frame costs a copy into a buffer, and each 256 KiB of frames a write(2) in
+//! `receive` or `post`, so it is for debugging, not for the fastest path. A full disk does not stop
+//! the worker: unrecorded frames are counted as `capture/lost`, and [`CaptureDevice::recorded`]
+//! returns the error.
 
 mod device;
 mod rx;
 mod tap;
 mod tx;
 
-pub use device::{CaptureConfig, CaptureDevice, CaptureQueue, Directions};
-pub use rx::CaptureRx;
-pub use tx::CaptureTx;
+pub use device::{CaptureConfig, CaptureDevice, Directions};
 
 #[cfg(test)]
 mod tests;

@@ -39,5 +39,5 @@ impl<R: RxQueue> RxQueue for CaptureRx<R> {
         received
     }
 
-    forward!(inner: state, refresh_counters);
+    forward!(inner: state, wait_fd, refresh_counters);
 }

@@ -119,7 +119,7 @@ fn tap_outside_faults_sees_what_the_worker_sees() {
     assert_eq!(read(&to), seen);
     let count = |name: &str| block.snapshot().count(name).unwrap() as usize;
     assert_eq!(seen.len(), 500 + count("port/fault/rx/duplicated") - count("port/fault/rx/drop/loss"));
-    assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+    assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0));
 }
 
 #[test]

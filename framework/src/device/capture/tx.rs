@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 /// The send half of a captured queue. It records each frame that the inner device accepts, as it
 /// was posted: with the tag that the NIC will insert, but before checksum insertion and
-/// segmentation. The time is that of the turn in which the frame was posted.
+/// segmentation. The recorded time is that of the turn in which the frame was posted.
 pub struct CaptureTx<T> {
     inner: T,
     tap: Rc<RefCell<Tap>>,

@@ -65,8 +65,7 @@ pub(super) struct Stock {
 const STOCK_MAX: usize = 16;
 
 impl Stock {
-    /// A stock for duplicates if `wanted`, else one that remains empty and takes no buffer from the
-    /// pool.
+    /// A pool for duplicates if `wanted`; otherwise one that stays empty and takes no buffer.
     pub(super) fn new(wanted: bool) -> Self {
         Self { spare: RefCell::new(ArrayVec::new()), wanted: if wanted { STOCK_MAX } else { 0 } }
     }

@@ -3,8 +3,8 @@
 use super::fate::Hold;
 use crate::time::{Duration, Instant};
 
-/// Maximum number of frames held back; one more passes at once. They occupy buffers of the pool
-/// meanwhile.
+/// Maximum number of frames held back; a further frame passes at once. Held frames occupy buffers
+/// of the pool.
 pub(super) const HELD_BACK_MAX: usize = 128;
 
 pub(super) struct Holdback<T> {
@@ -48,8 +48,8 @@ impl<T> Holdback<T> {
         self.waiting.push(Waiting { frame, due, overtaken_at });
     }
 
-    /// A frame that may leave; of several, the one due first. `is_last` means that no other frame
-    /// will overtake.
+    /// A frame that may leave; of several frames the one due first. `is_last` means that no other
+    /// frame will overtake it.
     pub(super) fn take_due(&mut self, now: Instant, seen: u64, is_last: bool) -> Option<T> {
         let may_leave = |waiting: &Waiting<T>| {
             waiting.due <= now || waiting.overtaken_at.is_some_and(|overtaken_at| is_last || seen >= overtaken_at)

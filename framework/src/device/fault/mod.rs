@@ -3,16 +3,15 @@
 //! the scope `fault` of the queue.
 //!
 //! The faults of a frame depend only on the seed, the queue, the direction and the frame's number:
-//! the same seed and frames give the same faults, whatever the bursts and the clock. No mbuf is
-//! leaked.
+//! the same seed and frames give the same faults for any bursts and any clock. No mbuf is leaked.
 //!
 //! ```text
 //!  inner device ──▶ ring full? lost? ──▶ duplicated? ──▶ corrupted? ──▶ held back? ──▶ worker
 //!  inner device ◀── held back? ◀── corrupted? ◀── duplicated? ◀── lost? ring full? ◀── worker
 //! ```
 //!
-//! It draws random numbers for each frame and is for tests and simulation, not for trading. It
-//! allocates at start only.
+//! The wrapper draws random numbers for each frame, so it is for tests and simulation, not for
+//! trading. It allocates at start only.
 
 mod config;
 mod damage;

@@ -128,6 +128,8 @@ impl<R: RxQueue> FaultRx<R> {
     }
 }
 
+/// No [`wait_fd`](RxQueue::wait_fd), because held-back frames come without an event of the inner
+/// queue. The device is polled.
 impl<R: RxQueue> RxQueue for FaultRx<R> {
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
         let limit = limit.min(burst.remaining_capacity());

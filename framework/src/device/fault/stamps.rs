@@ -25,7 +25,7 @@ impl Stamps {
         self.asked
     }
 
-    /// Counts a request: the worker's frame was accepted, whatever its faults.
+    /// Counts a request: the inner device accepted the worker's frame, or a fault removed it.
     pub(super) fn ask(&mut self) {
         self.asked += 1;
     }

@@ -94,11 +94,11 @@ impl Wire {
         self.block.snapshot().count(name).unwrap()
     }
 
-    /// Checks that no buffer is in use, and that there were no unnamed drops.
+    /// Checks that no buffer is in use, and that there were no drops without a reason.
     fn close(self) {
         let Self { pool, near, far, .. } = self;
         drop((near, far));
-        assert_eq!((pool.in_use(), pool.unnamed()), (0, 0));
+        assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0));
     }
 }
 

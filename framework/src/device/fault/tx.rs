@@ -1,7 +1,7 @@
 //! The send half with faults: they are applied to frames between the worker and the inner device.
 //!
 //! Frames that are held back leave with a doorbell, so the doorbell must be rung in every turn, as
-//! a worker does. They enter the inner ring behind frames that were posted meanwhile.
+//! a worker does. They enter the inner ring after the frames that were posted meanwhile.
 
 use std::rc::Rc;
 
@@ -100,8 +100,8 @@ impl<T: TxQueue> FaultTx<T> {
         }
     }
 
-    /// Corrupts the frame, if the faults demand it. A frame whose checksum the NIC fills in is
-    /// spared: the corrupt bytes would get a correct checksum, which no network does.
+    /// Corrupts the frame, if the faults demand it. A frame whose checksum the NIC fills in is not
+    /// corrupted, because the corrupt bytes would get a correct checksum, which no network does.
     fn flip(fate: &Fate, mbuf: &mut Mbuf, offload: Offload) -> Option<Flip> {
         if offload.has(Offload::IP_CHECKSUM) || offload.has(Offload::L4_CHECKSUM) {
             return None;

@@ -22,7 +22,7 @@ pub struct MemoryConfig {
     /// of 1500 with two VLAN tags.
     pub frame_len_max: usize,
     /// Accepts frames without TCP and UDP checksums, and marks all received ones as good: as
-    /// virtual links do, since memory corrupts nothing. By default off.
+    /// virtual links do, because memory corrupts no frame. By default off.
     pub skips_checksums: bool,
     /// Verifies the checksums of long TCP segments on receive, as a NIC does: during the copy, so
     /// that their bytes are read once. By default off.
@@ -61,8 +61,8 @@ impl MemoryConfig {
     }
 }
 
-/// Maximum number of rules. They are matched one after the other for each frame: this is a test
-/// device.
+/// Maximum number of rules. Each frame is compared with the rules one by one, which is good enough
+/// for a test device.
 const RULES_MAX: usize = 1024;
 
 /// Makes two ports connected by a wire, named `<name>.0` and `<name>.1`.

@@ -1,7 +1,7 @@
 //! A device of plain memory: two ports connected by a wire that is two rings of frame slots. Each
-//! end receives the other's frames by a copy, as a NIC does by DMA. For tests, benches, simulation
-//! and demos; it makes no system call, and its two ends may be on different threads with different
-//! pools.
+//! end receives the other's frames by a copy, as a NIC does by DMA. It is for tests, benches,
+//! simulation and demos. It makes no system call, and its two ends may be on different threads with
+//! different pools.
 //!
 //! Frames remain in the ring while the receiver has no buffer for them; a full ring returns the
 //! mbuf to the sender. Without steering rules everything is delivered; with rules, frames that

@@ -3,7 +3,7 @@
 //! frame in one buffer the slot holds only its address: the producer keeps the buffer, as for a NIC
 //! that reads it, until the consumer has copied it. So a long frame costs one copy, and slots that
 //! are not written take no cache. A frame segmented from a longer one has its headers in the slot,
-//! and the slot holds the address of the payload.
+//! with the address of its payload.
 //!
 //! ```text
 //!   consumer                    producer (private)
@@ -22,8 +22,8 @@
 //!
 //! Invariants:
 //! 1. `posted - head <= slots` at all times: the producer writes only slots that the consumer has
-//!    returned by its Release store of `head`, which the producer read by an Acquire load and from
-//!    which it derived `full_at`.
+//!    returned by its Release store of `head`. The producer reads `head` by an Acquire load and
+//!    derives `full_at` from it.
 //! 2. The consumer reads only slots before the `tail` that it read by an Acquire load; the producer
 //!    published them by a Release store after writing them, and does not touch them again until (1)
 //!    returns them.
@@ -33,16 +33,16 @@
 //!    blocks, at least [`SLOT_BLOCKS_MIN`], all zeroed and so initialised. So slot `index & mask`
 //!    is inside all of them.
 //! 5. A length marked [`LONG`] comes with the address of that many bytes, less those of its head,
-//!    which are in the slot. They belong to an mbuf that stands in `lent` at the slot, or at a
-//!    later one of the same segmentation. It stays there, and its bytes are not written (the
+//!    which are in the slot. The bytes belong to an mbuf that is in `lent` at this slot, or at a
+//!    later slot of the same segmentation. The mbuf stays there, and its bytes are not written (the
 //!    producer owns it, and others may only read), until the slot was returned (1), or until the
-//!    producer has the guard, has copied the bytes into the slot and has removed the mark. Slots
-//!    are returned in order, so before the later one.
+//!    producer has taken the guard, copied the bytes into the slot and removed the mark. Slots are
+//!    returned in order, so this slot is returned before the later one.
 //! 6. A reader of the address or the bytes of a long frame holds the guard, and has seen the mark
 //!    since it took the guard. The consumer holds the guard until it returns frames, or is dropped.
 //! 7. Only frames longer than [`COPIED_LEN_MAX`] are lent. A mark is removed by a Release store
-//!    after the bytes, so a reader that finds none at such a length, without the guard, needs an
-//!    Acquire fence before it reads them.
+//!    after the bytes were written. So a reader without the guard that finds such a length unmarked
+//!    needs an Acquire fence before it reads the bytes.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -67,8 +67,8 @@ const LENT_LEN_MAX: usize = (1 << HEAD_SHIFT) - 1;
 struct Block(UnsafeCell<[u8; BLOCK]>);
 
 struct Ring {
-    /// Bytes of the frame in each slot, with [`LONG`] if it lies elsewhere. Atomic, as a producer
-    /// that is dropped removes the marks.
+    /// Length of the frame in each slot, with [`LONG`] if the frame is elsewhere. Atomic, because a
+    /// producer that is dropped removes the marks.
     lens: Box<[AtomicU32]>,
     /// Addresses of long frames.
     places: Box<[UnsafeCell<*const u8>]>,
@@ -105,7 +105,7 @@ pub(super) struct Producer {
     full_at: u32,
 }
 
-/// A producer that may lend buffers: it belongs to a worker, as its mbufs do.
+/// A producer that may lend buffers. It belongs to a worker, because its mbufs do.
 pub(super) struct LendingProducer {
     producer: Producer,
     /// The mbufs of long frames, each at its slot, or at the last slot of its segments.
@@ -159,7 +159,7 @@ pub(super) struct Frames<'a> {
 pub(super) struct Frame<'a> {
     ring: &'a Ring,
     index: u32,
-    /// Its length, with the mark if it lies elsewhere.
+    /// The frame's length, with the mark if the frame is elsewhere.
     len: u32,
 }
 
@@ -251,7 +251,7 @@ impl Producer {
     }
 
     /// Posts a frame whose head is in the next slot, which is free, and whose rest is lent. The
-    /// caller keeps its mbuf (5).
+    /// caller keeps the mbuf of the rest (5).
     #[inline(always)]
     fn lend(&mut self, head_len: usize, rest: &[u8]) {
         let (ring, len) = (&*self.ring, head_len + rest.len());
@@ -345,8 +345,8 @@ impl Slot<'_> {
     #[inline(always)]
     pub(super) fn copy(&mut self, frame: &[u8]) -> bool {
         let (ring, posted) = (&*self.0.ring, self.0.posted);
-        // SAFETY: a slot has so many blocks (4), this one is free (1), and accessed only by this
-        // producer (3), which is borrowed mutably.
+        // SAFETY: a slot has that many blocks (4); this slot is free (1), and only this producer,
+        // which is borrowed mutably, accesses it (3).
         let place = unsafe { &mut *ring.first_block(posted).cast::<[u8; COPIED_LEN_MAX]>() };
         let Some(place) = place.get_mut(..frame.len()) else { return false };
         copy_frame(place, frame);
@@ -419,10 +419,10 @@ impl LendingProducer {
     }
 
     /// Posts the segments of a longer frame, all of them or none: the frame is returned if the ring
-    /// has no room for all. `write_headers` receives the place for each segment's headers, and its
-    /// payload. Payload in one buffer is lent if the segment is long enough; otherwise it is copied
-    /// behind the headers. Panics if a slot is shorter than a segment, or the headers are longer
-    /// than [`HEAD_LEN_MAX`].
+    /// has no room for all. `write_headers` receives the memory for each segment's headers, and the
+    /// segment's payload. Payload in one buffer is lent if the segment is long enough; otherwise it
+    /// is copied after the headers. Panics if a slot is shorter than a segment, or the headers are
+    /// longer than [`HEAD_LEN_MAX`].
     pub(super) fn post_cut(
         &mut self,
         mbuf: Mbuf,
@@ -535,7 +535,7 @@ impl Consumer {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// The `count` oldest frames. Panics beyond what [`Consumer::available`] returned.
+    /// The `count` oldest frames. Panics if there are fewer, by [`Consumer::available`].
     #[inline]
     pub(super) fn frames(&mut self, count: u32) -> Frames<'_> {
         assert!(count <= self.tail.wrapping_sub(self.head), "read past the published frames");
@@ -610,7 +610,7 @@ impl<'a> Frames<'a> {
         Some(self.parts(index))
     }
 
-    /// The frame last returned, and those behind it: for a caller that processes some of them in a
+    /// The frame last returned, and those after it. A caller uses it to process some frames in a
     /// function that is not inlined, so that this iterator stays in registers.
     #[inline(always)]
     pub(super) fn from(&mut self, frame: &Frame<'a>) -> Frames<'_> {
@@ -624,8 +624,8 @@ impl<'a> Frames<'a> {
         self.next = frame.index.wrapping_add(count);
     }
 
-    /// The length is read here, as a length read before the guard was taken may have lost its mark
-    /// since (6).
+    /// Reads the length here, because a length read before the guard was taken may have lost its
+    /// mark since (6).
     #[inline(always)]
     fn parts(&mut self, index: u32) -> (&'a [u8], &'a [u8]) {
         let ring = self.ring;
@@ -658,7 +658,7 @@ impl<'a> Frame<'a> {
             return None;
         }
         // SAFETY: the slot is inside the ring, has a block and is initialised (4), it is published
-        // (2), so short a frame is never lent (7), and the producer does not touch the slot until
+        // (2), a frame this short is never lent (7), and the producer does not touch the slot until
         // it is returned (1, 3), for which the consumer must be borrowed mutably.
         Some((unsafe { &*self.ring.first_block(self.index) }, self.len as usize))
     }
@@ -697,8 +697,8 @@ impl Ring {
         UnsafeCell::raw_get(unsafe { self.places.as_ptr().add((index & self.mask) as usize) })
     }
 
-    /// The bytes of a long frame, or of one that its producer has copied into the slot after all,
-    /// as it was just dropped.
+    /// The bytes of a long frame, or of a frame that its producer has copied into the slot because
+    /// it was just dropped.
     ///
     /// # Safety
     /// The caller is the consumer, holds the guard, and has read the length since it took it.
@@ -709,10 +709,10 @@ impl Ring {
             return (unsafe { self.in_slot(index, len) }, &[]);
         }
         let (head_len, rest_len) = parts_of(len);
-        // SAFETY: the mark was seen with the guard (6), so the address is that of so many bytes
-        // (5), and they are there and unchanged until the guard is released or the slot returned,
-        // for which the consumer must be borrowed mutably. The head is published as frames in their
-        // slots are.
+        // SAFETY: the mark was seen with the guard (6), so the address points to that many bytes
+        // (5), which stay there unchanged until the guard is released or the slot is returned, and
+        // both need a mutable borrow of the consumer. The head is published like a frame in its
+        // slot.
         let (head, rest) = unsafe {
             (self.in_slot(index, head_len), core::slice::from_raw_parts(*self.place_of(index), rest_len as usize))
         };
@@ -753,9 +753,9 @@ impl Ring {
         }
         let (head_len, rest_len) = parts_of(len);
         assert!((head_len + rest_len) as usize <= self.slot_blocks * BLOCK, "lent is what would fit the slot");
-        // SAFETY: the address is that of so many bytes (5), which are not in the slot, as memory of
-        // the ring is never lent. The slot is inside the ring (4), and while the mark is there the
-        // consumer reads neither its blocks nor, without the guard, the frame (5, 6).
+        // SAFETY: the address points to that many bytes (5), which are not in the slot, because
+        // memory of the ring is never lent. The slot is inside the ring (4), and while the mark is
+        // there the consumer reads neither its blocks nor, without the guard, the frame (5, 6).
         unsafe {
             let to = self.first_block(index).cast::<u8>().add(head_len as usize);
             core::ptr::copy_nonoverlapping(*self.place_of(index), to, rest_len as usize);

@@ -185,8 +185,8 @@ fn take_short(frame: &Frame<'_>, pool: &Pool) -> Option<(Mbuf, usize)> {
     Some((pool.alloc_lines(lines, len)?, len))
 }
 
-/// Takes a frame of any length, and the long ones that follow it, as in a bulk transfer. Not
-/// inlined, so that the path of a short frame spills nothing for it.
+/// Takes a frame of any length, and the long frames that follow it, as in a bulk transfer. Not
+/// inlined, so that the path of a short frame spills no register for it.
 #[inline(never)]
 fn take_row(mut frames: Frames<'_>, verifies: bool, burst: &mut Burst, pool: &Pool) -> Taken {
     let mut taken = Taken::default();
@@ -224,7 +224,8 @@ enum CopiedIn {
     PoolEmpty,
 }
 
-/// Copies a frame of any length into a fresh mbuf: if it has a head, the rest lies elsewhere.
+/// Copies a frame of any length into a fresh mbuf: if the frame has a head, the rest is in the
+/// sender's buffer.
 #[inline(always)]
 fn copy_in(head: &[u8], rest: &[u8], verifies: bool, pool: &Pool) -> CopiedIn {
     let len = head.len() + rest.len();

@@ -167,8 +167,8 @@ fn finish_l4(ipv4: &[u8], l4: &mut [u8]) -> bool {
     true
 }
 
-/// Copies the first bytes of a frame, with a tag if requested; returns how many. Panics if there is
-/// no room for them, or if the frame is shorter than the addresses.
+/// Copies the first bytes of a frame, with a tag if requested; returns their number. Panics if
+/// there is no room for them, or if the frame is shorter than the addresses.
 #[inline]
 pub(super) fn tag(first: &[u8], vlan: Option<u16>, to: &mut [u8]) -> usize {
     let Some(tci) = vlan else {

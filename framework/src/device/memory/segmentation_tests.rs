@@ -94,8 +94,8 @@ fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + (at >> 8) * 13) as u8).collect()
 }
 
-/// A frame whose payload is split into buffers behind its headers: `first` bytes in the first,
-/// `others` in each other.
+/// A frame whose payload is split into buffers after its headers: `first` bytes in the first
+/// buffer, `others` in each other.
 fn frame(pool: &Pool, headers: &[u8], payload: &[u8], first: usize, others: usize) -> Mbuf {
     let (with_headers, behind) = payload.split_at(first.min(payload.len()));
     let mut whole = pool.alloc_copy(&[headers, with_headers].concat()).unwrap();
@@ -194,7 +194,7 @@ proptest! {
             prop_assert_eq!(tx.in_flight(), 0);
             prop_assert_eq!(tx.room(), SLOTS as usize);
         }
-        prop_assert_eq!((wire.tx_pool.in_use(), wire.tx_pool.unnamed(), wire.rx_pool.in_use()), (0, 0, 0));
+        prop_assert_eq!((wire.tx_pool.in_use(), wire.tx_pool.drops_without_reason(), wire.rx_pool.in_use()), (0, 0, 0));
     }
 }
 
@@ -338,7 +338,7 @@ fn cut_frames_cross_threads_and_outlive_their_sender() {
             }
         }
         tx.ring_doorbell(Instant::ZERO);
-        // It is dropped at once, and with it the pool: frames in flight must survive.
+        // The port is dropped at once, and with it the pool: frames in flight must survive.
     });
     let pool = Pool::heap(64).unwrap();
     let (mut rx, _tx) = far.open(&pool, &Block::heap().scope("far")).unwrap();

@@ -178,7 +178,7 @@ fn sender_that_goes_leaves_its_long_frames_on_the_wire() {
     assert_eq!(wire.received_tags().len(), 4);
     (4..SLOTS).for_each(|number| wire.send(&numbered(number)));
     drop(wire.near);
-    assert_eq!((wire.pool.in_use(), wire.pool.unnamed()), (0, 0), "all are back at once");
+    assert_eq!((wire.pool.in_use(), wire.pool.drops_without_reason()), (0, 0), "all are back at once");
     let mut burst = Burst::new();
     wire.far.0.receive(&mut burst, 64, &wire.pool, Instant::ZERO);
     let frames: Vec<_> = burst.drain(..).map(|mbuf| (mbuf.bytes().to_vec(), mbuf.free()).0).collect();
@@ -204,7 +204,7 @@ fn ends_on_two_threads_lose_nothing() {
             }
         }
         tx.ring_doorbell(Instant::ZERO);
-        // It is dropped at once, and with it the pool: frames in flight must survive.
+        // The port is dropped at once, and with it the pool: frames in flight must survive.
     });
     let pool = Pool::heap(64).unwrap();
     let (mut rx, _tx) = far.open(&pool, &Block::heap().scope("far")).unwrap();

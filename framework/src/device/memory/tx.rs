@@ -20,8 +20,8 @@ crate::drop_reasons! {
     pub(crate) enum MemoryTxDrop {
         /// Longer than the port's frames, or to be segmented into more frames than the ring has.
         TooLong => "too_long",
-        /// Asks for a checksum or for segmentation, which this device does not support, or not for
-        /// such a frame.
+        /// The frame asks for a checksum or for segmentation, which this device does not support at
+        /// all or not for such a frame.
         OffloadUnsupported => "offload_unsupported",
     }
 }
@@ -43,8 +43,8 @@ pub struct MemoryTx {
     frames: Counter,
     bytes: Counter,
     ring_full: Counter,
-    /// Frames that asked for a timestamp: their sequence numbers, until the doorbell that they
-    /// leave with, and then the times.
+    /// Frames that asked for a timestamp: their sequence numbers until the doorbell with which they
+    /// leave, then the times.
     asking: Vec<u64>,
     timestamps: TxTimestamps,
     timestamps_lost: Counter,
@@ -205,8 +205,8 @@ impl MemoryTx {
         posted
     }
 
-    /// Posts a frame without offloads. A short one in one buffer is handled inline, without a call,
-    /// so that no register is spilled.
+    /// Posts a frame without offloads. A short frame in one buffer is handled inline, so that no
+    /// call spills registers.
     #[inline(always)]
     fn post_complete(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
         let len = mbuf.bytes().len();

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A frame with a wrong checksum is marked unknown, as NICs do: the receiver verifies it, and
-//! counts the error. So is an unusual frame: tagged, padded, a fragment, or with IPv4 options.
+//! counts the error. Unusual frames are marked unknown too: tagged or padded ones, fragments, and
+//! those with IPv4 options.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 

@@ -13,16 +13,16 @@ pub struct Mlx5Config {
     pub port: u8,
     /// Number of queues, one per worker. By default 1.
     pub queues: u16,
-    /// How a rule's frames are distributed to the queues. By default [`Spread::Rules`].
-    pub spread: Spread,
+    /// How a rule's frames are distributed to the queues. By default [`RxDistribution::Rules`].
+    pub spread: RxDistribution,
     /// Receive ring length in frames: a power of two from 8 to 8192. Too few and the NIC drops part
     /// of a burst (`out_of_buffer`); too many and the buffers fall out of the cache before they are
     /// used again. By default 2,048.
     pub rx_ring_len: u32,
     /// Transmit ring length in frames: a power of two from 8 to 8192. By default 1,024.
     pub tx_ring_len: u32,
-    /// Bytes of the longest frame, Ethernet header to last payload byte; `None` derives it from the
-    /// interface's MTU with one VLAN tag. The MTU is read once, at
+    /// Bytes of the longest frame, from the Ethernet header to the last payload byte; `None`
+    /// derives it from the interface's MTU with one VLAN tag. The MTU is read once, at
     /// [`Mlx5Device::open`](super::Mlx5Device::open). If it is raised afterwards, each frame that
     /// is longer than its buffers puts the ring into error, counts as `rx/drop/error_local_length`,
     /// and costs the frames that arrive until the ring has recovered. By default `None`.
@@ -41,7 +41,7 @@ pub struct Mlx5Config {
     /// default off.
     pub vlan_stripping: Feature,
     /// CQE compression: several completions in the space of one, less PCIe for small frames at high
-    /// rates. The frames of a compressed session share a timestamp, so [`Feature::WherePossible`]
+    /// rates. The frames of a compressed session share a timestamp, so [`Feature::IfSupported`]
     /// disables it if timestamps are on. By default off.
     pub compression: Feature,
     /// Multi-packet receive (MPRQ): the NIC packs several frames into a receive buffer, and each is
@@ -49,16 +49,16 @@ pub struct Mlx5Config {
     pub striding: Feature,
     /// Multi-packet WQEs: several frames in one send descriptor. By default where possible.
     pub multi_packet_send: Feature,
-    /// BlueFlame: WQEs of urgent frames are written into the NIC's register itself. Not available
-    /// if the device has no dedicated register left for the queue, nor if the environment sets
-    /// `MLX5_SHUT_UP_BF=1`, as with libmlx5: `tx/doorbell` of the queue shows the result. By
+    /// BlueFlame: WQEs of urgent frames are written directly into the NIC's register. Not available
+    /// if the device has no dedicated register left for the queue, or if the environment sets
+    /// `MLX5_SHUT_UP_BF=1`, as with libmlx5. The queue's counter `tx/doorbell` shows the result. By
     /// default on.
     pub blueflame: bool,
-    /// Relaxed ordering on PCIe: later writes and reads of the NIC may pass earlier ones. More
-    /// throughput with many requests in flight, as on AMD's and ARM's machines. A completion is
-    /// still written after its frame. It is a hint: a device, slot or kernel (before 5.6) without
-    /// support ignores it. Turn it off on Intel's Haswell and Broadwell, which are slower with it.
-    /// By default on.
+    /// Relaxed ordering on PCIe: later writes and reads of the NIC may pass earlier ones. It raises
+    /// throughput where many requests are in flight, as on AMD's and ARM's machines. A completion
+    /// is still written after its frame. The setting is a hint: a device, slot or kernel (before
+    /// 5.6) without support ignores it. Turn it off on Intel's Haswell and Broadwell, which are
+    /// slower with it. By default on.
     pub relaxed_ordering: bool,
     /// The rate limit of each queue; `None` for none. By default `None`.
     pub pace: Option<Pace>,
@@ -72,9 +72,9 @@ pub enum Feature {
     Off,
     /// Used if the device supports it. [`Mlx5Device::describe`](super::Mlx5Device::describe) shows
     /// whether.
-    WherePossible,
+    IfSupported,
     /// Required: without it opening the device fails with the reason.
-    Demanded,
+    Required,
 }
 
 impl Feature {
@@ -86,28 +86,27 @@ impl Feature {
 
 /// How a rule's frames are distributed to the queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spread {
+pub enum RxDistribution {
     /// Each rule names its queue.
     #[default]
     Rules,
     /// Frames that match any rule are spread over all queues by a hash of their headers, so that a
-    /// flow remains on its queue. They arrive once all queues are open, until one of them is
-    /// closed.
-    Hash(Hash),
+    /// flow remains on its queue. They arrive as long as all queues are open.
+    Rss(RssConfig),
 }
 
 /// The RSS configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hash {
+pub struct RssConfig {
     /// Fields of the header.
-    pub by: HashBy,
+    pub by: RssFields,
     /// The secret of the Toeplitz hash.
-    pub key: [u8; HASH_KEY_LEN],
+    pub key: [u8; RSS_KEY_LEN],
 }
 
 /// The hashed fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HashBy {
+pub enum RssFields {
     /// IPv4 addresses.
     Addresses,
     /// IPv4 addresses, and ports if the rule matches UDP or TCP.
@@ -116,16 +115,16 @@ pub enum HashBy {
 }
 
 /// Bytes of a Toeplitz key.
-pub const HASH_KEY_LEN: usize = 40;
+pub const RSS_KEY_LEN: usize = 40;
 
-impl Default for Hash {
+impl Default for RssConfig {
     /// Over ports, with a key whose 16 bits repeat (0x6d5a; Woo and Park, "Scalable TCP session
     /// monitoring with symmetric receive-side scaling"): both directions of a flow hash to the same
     /// queue.
     fn default() -> Self {
-        let mut key = [0; HASH_KEY_LEN];
+        let mut key = [0; RSS_KEY_LEN];
         key.as_chunks_mut().0.iter_mut().for_each(|pair: &mut [u8; 2]| *pair = [0x6d, 0x5a]);
-        Self { by: HashBy::default(), key }
+        Self { by: RssFields::default(), key }
     }
 }
 
@@ -149,7 +148,7 @@ impl Mlx5Config {
             device: device.into(),
             port: 1,
             queues: 1,
-            spread: Spread::default(),
+            spread: RxDistribution::default(),
             rx_ring_len: 2048,
             tx_ring_len: 1024,
             frame_len_max: None,
@@ -159,7 +158,7 @@ impl Mlx5Config {
             vlan_stripping: Feature::Off,
             compression: Feature::Off,
             striding: Feature::Off,
-            multi_packet_send: Feature::WherePossible,
+            multi_packet_send: Feature::IfSupported,
             blueflame: true,
             relaxed_ordering: true,
             pace: None,
@@ -180,8 +179,8 @@ impl Mlx5Config {
         if self.frame_len_max.is_some_and(|len| !(60..=16_384).contains(&len)) {
             return config("Mlx5Config::frame_len_max is out of range: use 60 to 16384 bytes");
         }
-        let sessions = self.compression == Feature::Demanded;
-        if sessions && self.timestamps == Feature::Demanded {
+        let sessions = self.compression == Feature::Required;
+        if sessions && self.timestamps == Feature::Required {
             return config(
                 "compressed completions have one time stamp for many frames: use timestamps or compression, not both",
             );
@@ -190,10 +189,10 @@ impl Mlx5Config {
     }
 
     /// Whether frames are spread by a hash.
-    pub(super) fn hash(&self) -> Option<Hash> {
+    pub(super) fn hash(&self) -> Option<RssConfig> {
         match self.spread {
-            Spread::Rules => None,
-            Spread::Hash(hash) => Some(hash),
+            RxDistribution::Rules => None,
+            RxDistribution::Rss(hash) => Some(hash),
         }
     }
 }
@@ -226,7 +225,7 @@ mod tests {
         let config = Mlx5Config::new("mlx5_0");
         refused(&Mlx5Config { queues: 0, ..config.clone() }, "one for each worker");
         refused(&Mlx5Config { frame_len_max: Some(20), ..config.clone() }, "60 to 16384");
-        let both = Mlx5Config { compression: Feature::Demanded, timestamps: Feature::Demanded, ..config };
+        let both = Mlx5Config { compression: Feature::Required, timestamps: Feature::Required, ..config };
         refused(&both, "not both");
     }
 }

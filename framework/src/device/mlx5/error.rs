@@ -197,29 +197,10 @@ impl fmt::Display for SetupError {
                 f,
                 "no verbs device, PCI function or interface of one is called {wanted:?}: use one of those that are there, {there}"
             ),
-            Self::NoConnectX { interface, driver, there } => {
-                let driver =
-                    driver.as_ref().map_or("made up by the kernel".into(), |driver| format!("driven by {driver}"));
-                write!(
-                    f,
-                    "{interface} is no ConnectX but {driver}: use device = \"af_xdp\" for it, or one of those with verbs, {there}"
-                )
-            }
-            Self::OtherVendor { device, driver } => {
-                let driver = driver.as_ref().map_or(String::new(), |driver| format!(" (its driver is {driver})"));
-                write!(
-                    f,
-                    "{device} is not an mlx5 device{driver}: name a ConnectX-4 or later, or use device = \"af_xdp\" for its interface"
-                )
-            }
+            Self::NoConnectX { interface, driver, there } => write_no_connectx(f, interface, driver.as_deref(), there),
+            Self::OtherVendor { device, driver } => write_other_vendor(f, device, driver.as_deref()),
             Self::Opening { device, error } => write_opening(f, device, error),
-            Self::NoPort { device, port, ports } => {
-                write!(
-                    f,
-                    "{device} has no port {port}: use 1{}",
-                    if *ports > 1 { format!(" to {ports}") } else { String::new() }
-                )
-            }
+            Self::NoPort { device, port, ports } => write_no_port(f, device, *port, *ports),
             Self::InfiniBand { device, pci, port } => write!(
                 f,
                 "port {port} of {device} is an InfiniBand port: make it an Ethernet one with `mlxconfig -d {} set LINK_TYPE_P{port}=2` \
@@ -289,6 +270,32 @@ impl fmt::Display for SetupError {
             }
         }
     }
+}
+
+fn write_no_connectx(
+    f: &mut fmt::Formatter<'_>,
+    interface: &str,
+    driver: Option<&str>,
+    there: &impl fmt::Display,
+) -> fmt::Result {
+    let driver = driver.map_or("made up by the kernel".into(), |driver| format!("driven by {driver}"));
+    write!(
+        f,
+        "{interface} is no ConnectX but {driver}: use device = \"af_xdp\" for it, or one of those with verbs, {there}"
+    )
+}
+
+fn write_other_vendor(f: &mut fmt::Formatter<'_>, device: &str, driver: Option<&str>) -> fmt::Result {
+    let driver = driver.map_or(String::new(), |driver| format!(" (its driver is {driver})"));
+    write!(
+        f,
+        "{device} is not an mlx5 device{driver}: name a ConnectX-4 or later, or use device = \"af_xdp\" for its interface"
+    )
+}
+
+fn write_no_port(f: &mut fmt::Formatter<'_>, device: &str, port: u8, ports: u8) -> fmt::Result {
+    write!(f, "{device} has no port {port}: use 1")?;
+    if ports > 1 { write!(f, " to {ports}") } else { Ok(()) }
 }
 
 fn write_opening(f: &mut fmt::Formatter<'_>, device: &str, error: &io::Error) -> fmt::Result {

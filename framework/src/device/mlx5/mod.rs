@@ -25,7 +25,7 @@
 //! # Ok::<(), wirepath::device::DeviceError>(())
 //! ```
 //!
-//! It does not steer by IPv6, nor parse tunnels.
+//! The device neither steers by IPv6 nor parses tunnels.
 
 mod completion;
 mod config;
@@ -39,7 +39,7 @@ mod setup;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod testing;
 
-pub use config::{Feature, HASH_KEY_LEN, Hash, HashBy, Mlx5Config, Pace, Spread};
+pub use config::{Feature, Mlx5Config, Pace, RSS_KEY_LEN, RssConfig, RssFields, RxDistribution};
 pub use receive::rx::Mlx5Rx;
 pub use send::sq::WarmUp;
 pub use send::tx::Mlx5Tx;

@@ -5,15 +5,15 @@
 //! `unsafe`, because the NIC is the other side of this memory.
 //!
 //! Invariants:
-//! 1. The parts of a queue are correct: the maker of their [`Keeper`] promised it. A ring's memory
-//!    is aligned to 16 bytes, lives as long as the keeper does, and each ring holds one.
+//! 1. The parts of a queue are correct, as the maker of their [`MemoryOwner`] promised. A ring's
+//!    memory is aligned to 16 bytes and lives as long as the owner, which each ring holds.
 //! 2. A ring has a power of two of entries; an index is masked before it is used, so an [`Entry`]
 //!    is always inside.
-//! 3. An access stays inside the first `LEN` bytes of its entry and is aligned: the compiler checks
-//!    it, as both are constants.
+//! 3. An access stays inside the first `LEN` bytes of its entry and is aligned; the compiler checks
+//!    it, because both are constants.
 //! 4. Entries are plain data, of which any bytes are a valid value. They are read and written by
-//!    volatile accesses of one integer each, so that a checked value is the value used, whatever
-//!    the NIC writes meanwhile.
+//!    volatile accesses of one integer each, so that a checked value is the value that is used,
+//!    even if the NIC writes meanwhile.
 //! 5. A ring has one owner on our side: it is not `Clone`, and writing takes `&mut self`.
 
 use core::any::Any;
@@ -27,13 +27,13 @@ use super::setup::parts::{CqParts, RqParts, SqParts};
 /// Owns the verbs objects whose memory the rings are. They live as long as any ring may be
 /// accessed.
 #[derive(Clone)]
-pub(super) struct Keeper(#[expect(dead_code, reason = "it keeps the memory")] Arc<dyn Any + Send + Sync>);
+pub(super) struct MemoryOwner(#[expect(dead_code, reason = "it keeps the memory")] Arc<dyn Any + Send + Sync>);
 
-impl Keeper {
+impl MemoryOwner {
     /// # Safety
-    /// All that the parts around this keeper state is true and remains so as long as `owner` lives:
-    /// the pointers, the counts, the lengths. The memory is aligned to 16 bytes. In this process
-    /// only one queue made of these parts touches it (and a fake NIC).
+    /// The pointers, counts and lengths in the parts around this keeper are correct, and stay so as
+    /// long as `owner` lives. The memory is aligned to 16 bytes. In this process only one queue
+    /// made of these parts touches it (and a fake NIC).
     pub(super) unsafe fn new(owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self(owner)
     }
@@ -63,24 +63,30 @@ pub(super) struct Ring<const LEN: usize> {
     /// Log2 of the bytes from one entry to the next.
     shift: u32,
     #[expect(dead_code, reason = "it keeps the memory")]
-    keeper: Keeper,
+    memory_owner: MemoryOwner,
 }
 
 impl<const LEN: usize> Ring<LEN> {
     /// A ring of `count` entries that are `stride` bytes apart, as the parts around `keeper` state.
-    /// Panics if these are no powers of two or an entry is too short.
-    pub(super) fn new(first: NonNull<u8>, count: u32, stride: u32, keeper: Keeper) -> Self {
-        Self::behind(first, 0, count, stride, keeper)
+    /// Panics if these are not powers of two or an entry is too short.
+    pub(super) fn new(first: NonNull<u8>, count: u32, stride: u32, memory_owner: MemoryOwner) -> Self {
+        Self::behind(first, 0, count, stride, memory_owner)
     }
 
     /// A ring over the bytes at `offset` in each entry.
-    pub(super) fn behind(first: NonNull<u8>, offset: usize, count: u32, stride: u32, keeper: Keeper) -> Self {
+    pub(super) fn behind(
+        first: NonNull<u8>,
+        offset: usize,
+        count: u32,
+        stride: u32,
+        memory_owner: MemoryOwner,
+    ) -> Self {
         assert!(count.is_power_of_two() && stride.is_power_of_two(), "a ring of {count} entries, {stride} bytes apart");
         assert!(offset + LEN <= stride as usize, "an entry of {stride} bytes holds {LEN} behind {offset}");
         assert!(first.addr().get().is_multiple_of(16) && offset.is_multiple_of(16), "entries are aligned");
         // SAFETY: the offset is inside the first entry (1).
         let first = unsafe { first.add(offset) };
-        Self { first, mask: count - 1, shift: stride.trailing_zeros(), keeper }
+        Self { first, mask: count - 1, shift: stride.trailing_zeros(), memory_owner }
     }
 
     /// Entries.
@@ -318,13 +324,13 @@ impl Number for u64 {}
 pub(super) struct DoorbellRecord {
     word: NonNull<u32>,
     #[expect(dead_code, reason = "it keeps the memory")]
-    keeper: Keeper,
+    memory_owner: MemoryOwner,
 }
 
 impl DoorbellRecord {
     /// The record at `word`, as the parts around `keeper` state.
-    pub(super) fn new(word: NonNull<u32>, keeper: Keeper) -> Self {
-        Self { word, keeper }
+    pub(super) fn new(word: NonNull<u32>, memory_owner: MemoryOwner) -> Self {
+        Self { word, memory_owner }
     }
 
     /// Writes `index`, which the caller has truncated to the record's width. All earlier writes to
@@ -355,8 +361,8 @@ pub(super) fn to_device_barrier() {
 }
 
 /// Orders reads: memory read after this was written by the NIC before the memory read before it
-/// (`udma_from_device_barrier`, mlx5.md 2.7). Once per burst: the reader loads the owner bits of
-/// all its CQEs, then this barrier, then the rest of the CQEs.
+/// (`udma_from_device_barrier`, mlx5.md 2.7). Used once per burst: the reader loads the owner bits
+/// of all its CQEs, executes this barrier, then reads the other fields.
 #[inline(always)]
 pub(super) fn from_device_barrier() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

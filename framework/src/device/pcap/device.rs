@@ -41,8 +41,8 @@ pub enum Loading {
     /// decompresses a gzip file. For a file of any length.
     #[default]
     Stream,
-    /// Before the start, decompressed, into separate memory: a poll then makes no system call and
-    /// no allocation.
+    /// Reads and decompresses the file before the start, into separate memory: then a poll makes no
+    /// system call and no allocation.
     Preload {
         /// Maximum bytes of frames in memory; [`PcapDevice::open`] refuses a longer capture.
         len_max: usize,

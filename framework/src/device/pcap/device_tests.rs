@@ -7,6 +7,8 @@ use std::rc::Rc;
 
 use tempfile::TempDir;
 
+use super::rx::PcapRx;
+use super::tx::PcapTx;
 use super::*;
 use crate::counters::Block;
 use crate::device::conformance::{Link, Rig, assert_conforms};
@@ -336,7 +338,7 @@ fn unsupported_offload_is_refused_by_name() {
     let mut port = open(&PcapConfig::default());
     port.send_at(0, &[0; 60], Offload::L4_CHECKSUM);
     assert_eq!((port.count("tx/drop/offload_unsupported"), port.count("tx/frames")), (1, 0));
-    assert_eq!((port.pool.in_use(), port.pool.unnamed()), (0, 0));
+    assert_eq!((port.pool.in_use(), port.pool.drops_without_reason()), (0, 0));
 }
 
 #[test]
@@ -357,7 +359,7 @@ fn dropped_sender_loses_no_mbuf() {
     let mut port = open(&PcapConfig::default());
     port.tx.post(port.pool.alloc_copy(b"posted, never rung").unwrap(), Offload::NONE).unwrap();
     drop(port.tx);
-    assert_eq!((port.pool.in_use(), port.pool.unnamed()), (0, 0));
+    assert_eq!((port.pool.in_use(), port.pool.drops_without_reason()), (0, 0));
 }
 
 #[test]

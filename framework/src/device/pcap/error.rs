@@ -89,7 +89,7 @@ pub enum Problem {
     BlockLengthsDiffer(u32, u32),
     /// A packet that claims more bytes than the block around it has: claimed, available.
     PacketOverBlock(u32, u32),
-    /// A pcapng option that exceeds its block, or whose length does not fit its code.
+    /// A pcapng option that exceeds its block, or whose length is wrong for its code.
     OptionLength(u16),
     /// A section header whose byte-order magic is wrong in both byte orders.
     ByteOrder(u32),

@@ -118,7 +118,7 @@ impl<R: Read> Input<R> {
         self.mark
     }
 
-    /// Whether nothing is left, neither in the window nor, as far as read, in the file.
+    /// Whether no bytes are left, neither in the window nor, as far as read, in the file.
     pub(super) fn is_empty(&self) -> bool {
         self.filled.is_empty()
     }

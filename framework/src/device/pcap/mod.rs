@@ -5,9 +5,9 @@
 //! writes classic pcap with nanoseconds. Both handle only the file format, without mbufs and
 //! queues; [`PcapDevice`] adds those.
 //!
-//! Only Ethernet is supported, as the pipeline begins with an Ethernet header; a file of another
-//! link type is refused with its name. A file truncated within a packet delivers every whole record
-//! before the cut and then reports the truncation.
+//! Only Ethernet is supported, because the pipeline begins with an Ethernet header; a file of
+//! another link type is refused with its name. A file truncated within a packet delivers every
+//! whole record before the cut and then reports the truncation.
 
 mod classic;
 mod device;
@@ -22,13 +22,11 @@ mod source;
 mod tx;
 mod writer;
 
-pub use device::{Loading, PcapConfig, PcapDevice, PcapQueue};
+pub use device::{Loading, PcapConfig, PcapDevice};
 pub use error::{Cut, End, Error, Problem, Truncation};
 pub use outcome::{Outcome, Recorded};
 pub use pace::{Pace, Pacer};
 pub use reader::{Reader, Record};
-pub use rx::PcapRx;
-pub use tx::PcapTx;
 pub use writer::Writer;
 
 /// The longest packet a record may hold, in bytes: the snaplen of tcpdump and Wireshark, and the

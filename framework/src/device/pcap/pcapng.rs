@@ -5,8 +5,8 @@
 //! ```
 //! A section header block sets the byte order and clears the interfaces; an interface description
 //! block adds one with its link type and clock; packet blocks name their interface. Blocks of other
-//! types are skipped, at any length, without being held in memory. Each iteration consumes at least
-//! 12 bytes, so no file causes an endless loop.
+//! types are skipped, whatever their length, without being held in memory. Each iteration consumes
+//! at least 12 bytes, so no file causes an endless loop.
 
 use std::io::Read;
 
@@ -121,8 +121,8 @@ impl PcapNg {
         Ok(Found { timestamp_ns: self.last_ns, original_len, range: input.take(HEADER_LEN, captured as usize, rest) })
     }
 
-    /// A simple packet block: of interface 0, truncated to its snaplen, without a timestamp of its
-    /// own.
+    /// A simple packet block: a packet of interface 0, truncated to its snaplen, without a
+    /// timestamp.
     fn simple_packet<R: Read>(&mut self, input: &mut Input<R>, len: u32) -> Result<Found, Stop> {
         const HEADER_LEN: usize = 12;
         self.want_block(input, len, (HEADER_LEN + TRAILER_LEN) as u32)?;
@@ -214,7 +214,7 @@ impl PcapNg {
     }
 
     /// The interface of a packet. An interface that is not Ethernet is an error only once it has a
-    /// packet: recorders describe all interfaces of the machine, used or not.
+    /// packet, because recorders describe all interfaces of the machine, even unused ones.
     #[inline]
     fn ethernet_interface(&self, id: u32) -> Result<Interface, Stop> {
         let Some(interface) = self.interfaces.get(id as usize) else {
@@ -259,7 +259,7 @@ impl Interface {
         let ns = match self.ticks {
             Ticks::Longer(ns) => ticks.saturating_mul(ns),
             Ticks::Shorter(count) => ticks / count,
-            // Below 2^94, so the product fits; the result may not.
+            // The value is below 2^94, so the product fits, but the result may not.
             Ticks::Binary(bits) => u64::try_from((u128::from(ticks) * 1_000_000_000) >> bits).unwrap_or(u64::MAX),
         };
         ns.saturating_add_signed(self.offset_ns)

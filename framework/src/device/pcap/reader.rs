@@ -113,8 +113,8 @@ impl Reader {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads a capture from `source`, by large reads, so that it needs no buffer of its own. Not
-    /// gzip.
+    /// Reads a capture from `source`, which need not be buffered because the reads are large. Not
+    /// for gzip.
     pub fn new(source: R) -> Result<Self, Error> {
         Self::start("the capture".to_string(), source)
     }

@@ -23,7 +23,7 @@ crate::drop_reasons! {
 /// cost of reading.
 pub struct PcapRx {
     source: Option<Source>,
-    /// Found and not yet due, or without a free buffer.
+    /// A frame that is not due yet, or for which no buffer is free.
     pending: Option<Found>,
     pacer: Pacer,
     frame_len_max: usize,

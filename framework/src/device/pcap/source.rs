@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-/// All records of a capture, one behind the other, so that a replay reads memory in one direction:
+/// All records of a capture, consecutive in memory, so that a replay reads memory in one direction:
 /// `timestamp 8 | original length 4 | length 4 | bytes`.
 pub(super) struct Arena {
     records: Vec<u8>,

@@ -23,8 +23,8 @@ crate::drop_reasons! {
     }
 }
 
-/// Maximum number of frames that wait for a doorbell. One more is written at once, with the time of
-/// the doorbell before, as are urgent frames.
+/// Maximum number of frames that wait for a doorbell. A further frame is written at once, with the
+/// time of the previous doorbell; so are urgent frames.
 const POSTED_MAX: usize = 256;
 
 /// The send half of a pcap port. A frame costs a copy, and 256 KiB of frames a write(2) in the

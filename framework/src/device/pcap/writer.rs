@@ -20,7 +20,7 @@ const BUFFER_LEN: usize = 262_144;
 const FILE_HEADER: [u32; 6] = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, RECORD_LEN_MAX as u32, 1];
 const RECORD_HEADER_LEN: usize = 16;
 
-/// Destination and source, behind which a tag stands, and the tag (IEEE 802.1Q 9.3).
+/// Destination and source, after which a tag is inserted, and the tag (IEEE 802.1Q 9.3).
 pub(super) const ADDRESSES_LEN: usize = 12;
 pub(super) const TAG_LEN: usize = 4;
 
@@ -146,7 +146,7 @@ impl<W: Write> Writer<W> {
         self.records -= 1;
     }
 
-    /// Inserts an 802.1Q tag behind the two addresses of the last frame in the buffer. Returns the
+    /// Inserts an 802.1Q tag after the two addresses of the last frame in the buffer. Returns the
     /// bytes added: none if the frame has no room for addresses or for the tag.
     fn insert_tag(&mut self, frame: usize, tci: u16) -> usize {
         let len = self.buffer.len() - frame;

@@ -10,7 +10,7 @@ use super::ring::CAPACITY_MIN;
 use super::rx::TapRx;
 use super::tx::TapTx;
 use crate::counters::{
-    Content, Held, Publication, Scope, SetupError, check_app, default_directory, printable, since_epoch_ns,
+    Content, Publication, Scope, SetupError, WordsHandle, check_app, default_directory, printable, since_epoch_ns,
 };
 use crate::device::forward::forward;
 use crate::device::{Device, DeviceError, Queue};
@@ -25,7 +25,7 @@ pub struct TapConfig {
     pub directory: PathBuf,
     /// Bytes of each queue's ring, rounded up to a power of two: the backlog that a listener may
     /// have. At a million frames of 200 bytes per second the default lasts 35 ms. A smaller ring
-    /// loses frames sooner, a larger one takes memory whether anyone listens or not.
+    /// loses frames sooner, a larger one takes memory even while no one listens.
     pub ring_len: usize,
 }
 
@@ -65,8 +65,8 @@ impl<D> TapDevice<D> {
         &mut self.inner
     }
 
-    /// Queues that cannot be tapped, and why. They run all the same: a full `/dev/shm` is no reason
-    /// not to trade, but should be reported.
+    /// Queues that cannot be tapped, with the reason. They run nevertheless, because a full
+    /// `/dev/shm` is no reason not to trade, but it should be reported.
     pub fn problems(&self) -> impl Iterator<Item = &TapProblem> {
         self.problems.iter()
     }
@@ -121,7 +121,7 @@ fn share(config: &TapConfig, device: &str, queue: u16) -> Result<Shared, SetupEr
     check_app(&config.app)?;
     let capacity = (config.ring_len as u64 / 8).next_power_of_two().max(CAPACITY_MIN);
     let (publication, words) = Publication::create(&config.directory, &config.app, Content::Frames, |file| {
-        let words = Held::mapped(file, RING + capacity as usize)?;
+        let words = WordsHandle::mapped(file, RING + capacity as usize)?;
         let identity = Identity {
             app: config.app.clone(),
             pid: std::process::id(),
@@ -138,7 +138,7 @@ fn share(config: &TapConfig, device: &str, queue: u16) -> Result<Shared, SetupEr
 
 /// A ring without listeners, which needs no room.
 fn private() -> Shared {
-    Shared { words: Held::heap(RING + 1), capacity: 1, publication: None }
+    Shared { words: WordsHandle::heap(RING + 1), capacity: 1, publication: None }
 }
 
 /// Why a queue cannot be tapped.

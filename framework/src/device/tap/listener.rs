@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::layout::{ANSWERED, BEAT, SNAP};
-use super::ring::{Copies, Direction, Numbers, Reader, Record, RingEnd, SNAP_MAX};
+use super::ring::{Copies, Direction, FrameCounts, Reader, Record, RingEnd, SNAP_MAX};
 use super::tapped::TapError;
 use crate::counters::{is_stale, since_epoch_ns};
 use crate::time::UnixTime;
 
 /// Six beats per lease of the worker: some may be late.
 const BEAT_SPAN: Duration = Duration::from_millis(500);
-/// Beats that follow each other at the start as fast as `tend` is called: the worker reads some of
-/// them sooner than others, and the one it reads soonest gives it the most accurate time.
+/// The first beats, which are written as fast as `tend` is called. The worker reads some of them
+/// sooner after they were written than others, and the soonest gives it the most accurate time.
 const QUICK_BEATS: u32 = 16;
-/// Interval between two checks that the process still exists. Its end is not urgent: its records
-/// remain.
+/// Interval between two checks that the process still exists. Noticing its end is not urgent,
+/// because its records remain.
 const LIFE_SPAN: Duration = Duration::from_millis(50);
 
 /// A listener at one queue. Dropping it lets the tap become idle.
@@ -53,8 +53,8 @@ pub enum State {
 pub struct Frame<'a> {
     /// Its direction.
     pub direction: Direction,
-    /// Its time: for received frames the device's timestamp, if there is one; else the time of the
-    /// worker's turn.
+    /// The record's time: for received frames the device's timestamp, if there is one; otherwise
+    /// the time of the worker's turn.
     pub timestamp: UnixTime,
     /// The 802.1Q tag that the NIC stripped or inserts. It is not among the bytes.
     pub vlan: Option<u16>,
@@ -123,7 +123,7 @@ impl Listener {
     }
 
     /// Frames that were overwritten before we read them, as far as the records read so far show.
-    pub fn missed(&self) -> Numbers {
+    pub fn missed(&self) -> FrameCounts {
         self.ring.missed()
     }
 
@@ -191,8 +191,8 @@ fn frame(record: Record<'_>) -> Frame<'_> {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Another listener keeps the tap on until its beats end too. One that began in this half
-        // second finds the zero and beats at once.
+        // Another listener keeps the tap active until it stops beating too. A listener that began
+        // within this half second finds the zero and beats at once.
         if !self.has_company && self.load(BEAT).is_ok_and(|beat| beat == self.beat) {
             // If it cannot be written the lease expires.
             let _ = self.store(BEAT, 0);

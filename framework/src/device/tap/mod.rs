@@ -1,5 +1,6 @@
-//! A tap that is always present and costs nothing without a listener: `wirepath capture` attaches
-//! to it while the worker runs, and gets the frames that the queue actually receives and sends.
+//! A tap that is always present and costs one load per burst without a listener: `wirepath capture`
+//! attaches to it while the worker runs, and gets the frames that the queue actually receives and
+//! sends.
 //!
 //! Stack it on a live port, outermost, under the name that the process also uses for its counters:
 //!
@@ -17,9 +18,9 @@
 //! Each queue has a ring in shared memory, a file beside the process's counters that root and the
 //! user of the process may open. A listener signals its presence by writing the time into a word of
 //! it, twice a second. While that word is zero the tap reads it once per burst and does nothing
-//! else; while it is current, frames are copied into the ring, and the worker never waits: a slow
-//! reader is overrun and knows exactly how many frames it missed. A killed listener stops beating,
-//! and the tap becomes idle by itself.
+//! else. While the time in it is current, frames are copied into the ring. The worker never waits:
+//! it overruns a slow reader, which knows exactly how many frames it missed. A killed listener
+//! stops writing the time, and the tap becomes idle by itself.
 //!
 //! ```text
 //!   worker                         /dev/shm/wirepath/feed-handler.4711.tap             wirepath capture
@@ -45,7 +46,7 @@ mod tx;
 
 pub use device::{TapConfig, TapDevice, TapProblem, TapQueue};
 pub use listener::{Frame, Listener, State};
-pub use ring::{Direction, Numbers};
+pub use ring::{Direction, FrameCounts};
 pub use rx::TapRx;
 pub use tapped::{TapError, Tapped, Taps};
 pub use tx::TapTx;

@@ -2,16 +2,16 @@
 //! time, and the ring.
 //!
 //! The worker reads no clock. A listener's beat is the Unix time at which it was written, so the
-//! worker learns the wall clock time of its own `now`, and uses it for frames without a device
-//! timestamp.
+//! worker learns from it the wall clock time of its own `now`, and uses that for frames without a
+//! device timestamp.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::layout::{ANSWERED, BEAT, SNAP};
-use super::ring::{Direction, Head, Numbers, SNAP_MAX, Words, Writer};
-use crate::counters::{Counter, Held, Publication, Scope, Unit};
+use super::ring::{Direction, FrameCounts, Head, SNAP_MAX, Words, Writer};
+use crate::counters::{Counter, Publication, Scope, Unit, WordsHandle};
 use crate::mem::Mbuf;
 use crate::time::{Duration, Instant, UnixTime};
 
@@ -21,18 +21,18 @@ const LEASE: Duration = Duration::from_secs(3);
 
 /// The shared memory of a tap before a worker has it.
 pub(super) struct Shared {
-    pub(super) words: Held<[AtomicU64]>,
+    pub(super) words: WordsHandle<[AtomicU64]>,
     pub(super) capacity: u64,
-    /// None if it could not be shared, so that there will never be a listener.
+    /// None if the ring could not be shared, so that there will never be a listener.
     pub(super) publication: Option<Publication>,
 }
 
 pub(super) struct Recorder {
     /// The word in which listeners signal their presence.
-    beat: Held<AtomicU64>,
+    beat: WordsHandle<AtomicU64>,
     /// Its last value; zero without a listener.
-    heard: Cell<u64>,
-    heard_at: Cell<Instant>,
+    last_beat: Cell<u64>,
+    last_beat_at: Cell<Instant>,
     /// The worker's time at its last check during which a listener was present.
     now: Cell<Instant>,
     /// Unix time in ns at the origin of the worker's clock, derived from the listeners' beats.
@@ -40,7 +40,7 @@ pub(super) struct Recorder {
     received: Cell<u64>,
     sent: Cell<u64>,
     snap: Cell<usize>,
-    ring: RefCell<Writer<Held<[AtomicU64]>>>,
+    ring: RefCell<Writer<WordsHandle<[AtomicU64]>>>,
     frames: Counter,
     /// Removes the file from the directory when the tap is dropped.
     _publication: Option<Publication>,
@@ -50,8 +50,8 @@ impl Recorder {
     pub(super) fn new(shared: Shared, scope: &Scope) -> Self {
         Self {
             beat: shared.words.word(BEAT),
-            heard: Cell::new(0),
-            heard_at: Cell::new(Instant::ZERO),
+            last_beat: Cell::new(0),
+            last_beat_at: Cell::new(Instant::ZERO),
             now: Cell::new(Instant::ZERO),
             epoch_ns: Cell::new(0),
             received: Cell::new(0),
@@ -66,14 +66,14 @@ impl Recorder {
     /// Whether a listener is present or just left, checked once per turn: [`Recorder::attend`]
     /// follows. Without a listener it loads a word that is never written.
     #[inline(always)]
-    pub(super) fn is_asked(&self) -> bool {
-        self.beat.load(Relaxed) | self.heard.get() != 0
+    pub(super) fn wants_attention(&self) -> bool {
+        self.beat.load(Relaxed) | self.last_beat.get() != 0
     }
 
     /// Whether a listener was present at the last check.
     #[inline(always)]
-    pub(super) fn is_heard(&self) -> bool {
-        self.heard.get() != 0
+    pub(super) fn has_listener(&self) -> bool {
+        self.last_beat.get() != 0
     }
 
     /// Counts received frames without a listener.
@@ -126,9 +126,9 @@ impl Recorder {
         if beat == 0 {
             return self.go_quiet();
         }
-        if beat != self.heard.get() {
-            self.hear(beat, now);
-        } else if now.since(self.heard_at.get()) > LEASE {
+        if beat != self.last_beat.get() {
+            self.note_beat(beat, now);
+        } else if now.since(self.last_beat_at.get()) > LEASE {
             // A beat that arrives at this moment remains, and the next turn reads it.
             let _ = self.beat.compare_exchange(beat, 0, Relaxed, Relaxed);
             return self.go_quiet();
@@ -139,13 +139,13 @@ impl Recorder {
 
     /// Takes over the time of a new beat. With the first one the ring restarts, with current frame
     /// counts.
-    fn hear(&self, beat: u64, now: Instant) {
-        let is_first = self.heard.replace(beat) == 0;
+    fn note_beat(&self, beat: u64, now: Instant) {
+        let is_first = self.last_beat.replace(beat) == 0;
         let span = if is_first { Duration::ZERO } else { now.since(self.now.get()) };
-        self.heard_at.set(now);
-        // The beat was written since the worker's last check: the present is between the beat and
-        // that interval later. An offset within these bounds remains as it is, so that time does
-        // not jump.
+        self.last_beat_at.set(now);
+        // The beat was written after the worker's last check, so the present is between the beat
+        // and one check interval later. An offset within these bounds remains as it is, so that
+        // time does not jump.
         let present = self.epoch_ns.get().wrapping_add(now.as_nanos());
         let present = present.clamp(beat, beat.saturating_add(span.as_nanos()));
         self.epoch_ns.set(present.wrapping_sub(now.as_nanos()));
@@ -160,13 +160,13 @@ impl Recorder {
 
     #[cold]
     fn go_quiet(&self) -> bool {
-        self.heard.set(0);
+        self.last_beat.set(0);
         self.ring.borrow().words().store(ANSWERED, 0, Release);
         false
     }
 
     fn head(&self, direction: Option<Direction>, vlan: Option<u16>, timestamp_ns: u64) -> Head {
-        let before = Numbers { rx: self.received.get(), tx: self.sent.get() };
+        let before = FrameCounts { rx: self.received.get(), tx: self.sent.get() };
         Head { direction, vlan, timestamp_ns, before }
     }
 
@@ -175,7 +175,7 @@ impl Recorder {
     }
 }
 
-impl Words for Held<[AtomicU64]> {
+impl Words for WordsHandle<[AtomicU64]> {
     #[inline(always)]
     fn load(&self, idx: usize, order: core::sync::atomic::Ordering) -> u64 {
         self[idx].load(order)

@@ -7,15 +7,14 @@
 //!   WRITTEN ── raised after it: every record before WRITTEN is whole
 //! ```
 //!
-//! Positions count words since the ring was made and only grow; position p stands at p modulo the
+//! Positions count words since the ring was made and only grow; position p is at index p modulo the
 //! capacity. A reader copies the words between its own position and `WRITTEN`, then reads
-//! `CLAIMED`: if that has not lapped the reader's start, the copy is whole. Otherwise the reader
-//! continues from a mark, a position where a record begins. Each record carries how many frames
-//! were received and sent before it, so the number of missed frames is exact.
+//! `CLAIMED`. If `CLAIMED` has not lapped the reader's start, the copy is whole. Otherwise the
+//! reader continues from a mark, a position where a record begins. Each record has the number of
+//! frames received and sent before it, so the number of missed frames is exact.
 //!
-//! The words are atomics on the writer's side, and copies of them on the side of the reader, which
-//! trusts no length in them. All of it is safe code. Under `--cfg loom` the same code runs on
-//! loom's model of atomics.
+//! The writer's words are atomics; the reader works on copies of them and trusts no length in them.
+//! All of it is safe code. Under `--cfg loom` the same code runs on loom's model of atomics.
 
 use std::io;
 
@@ -54,7 +53,7 @@ pub enum Direction {
 
 /// Frames received and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
+pub struct FrameCounts {
     /// Received.
     pub rx: u64,
     /// Sent.
@@ -70,7 +69,7 @@ pub(super) struct Head {
     pub(super) vlan: Option<u16>,
     pub(super) timestamp_ns: u64,
     /// Frames before this one.
-    pub(super) before: Numbers,
+    pub(super) before: FrameCounts,
 }
 
 impl Head {
@@ -97,17 +96,17 @@ impl Head {
             _ => return Err(RingEnd::Damaged),
         };
         let vlan = (words[1] & Self::HAS_VLAN != 0).then_some((words[1] >> 16) as u16);
-        let before = Numbers { rx: words[3], tx: words[4] };
+        let before = FrameCounts { rx: words[3], tx: words[4] };
         Ok(Self { direction, vlan, timestamp_ns: words[2], before })
     }
 
     /// Frames up to and including this record.
-    fn after(&self) -> Numbers {
-        let Numbers { rx, tx } = self.before;
+    fn after(&self) -> FrameCounts {
+        let FrameCounts { rx, tx } = self.before;
         match self.direction {
             None => self.before,
-            Some(Direction::Rx) => Numbers { rx: rx.wrapping_add(1), tx },
-            Some(Direction::Tx) => Numbers { rx, tx: tx.wrapping_add(1) },
+            Some(Direction::Rx) => FrameCounts { rx: rx.wrapping_add(1), tx },
+            Some(Direction::Tx) => FrameCounts { rx, tx: tx.wrapping_add(1) },
         }
     }
 }
@@ -131,7 +130,7 @@ pub(super) trait Copies {
     fn copy(&self, first: usize, into: &mut [u64]) -> io::Result<()>;
 }
 
-/// The writing end. There is one, and it never waits.
+/// The writing end. There is one, and it never waits for a reader.
 pub(super) struct Writer<M> {
     words: M,
     capacity: u64,
@@ -207,8 +206,8 @@ impl<M: Words> Writer<M> {
     }
 }
 
-/// The writer's place within a frame: bytes are stored eight at a time, whatever the segment
-/// lengths.
+/// The writer's place within a frame: bytes are stored eight at a time, for any lengths of
+/// segments.
 struct RingWriter {
     at: u64,
     /// Bytes that do not fill a word yet, the first in the lowest byte.
@@ -248,7 +247,7 @@ impl RingWriter {
 
     #[inline]
     fn put<M: Words>(&mut self, writer: &Writer<M>, word: u64) {
-        // In memory the bytes stand as in the frame, on machines of either byte order.
+        // In memory the bytes have the order of the frame, on machines of either byte order.
         writer.put(self.at, word.to_le());
         self.at += 1;
     }
@@ -275,8 +274,8 @@ pub(super) struct Reader<C> {
     /// The position of the next record.
     next: u64,
     /// Frames up to that position.
-    seen: Numbers,
-    missed: Numbers,
+    seen: FrameCounts,
+    missed: FrameCounts,
     /// `buffer[at..filled]` is a copy of the ring from `next` on.
     buffer: Vec<u64>,
     at: usize,
@@ -298,7 +297,7 @@ impl<C: Copies> Reader<C> {
     /// power of two.
     pub(super) fn new(words: C, capacity: u64) -> Self {
         let buffer = vec![0; COPY_WORDS.min(capacity as usize)];
-        let (seen, missed) = (Numbers::default(), Numbers::default());
+        let (seen, missed) = (FrameCounts::default(), FrameCounts::default());
         Self { words, capacity, next: 0, seen, missed, buffer, at: 0, filled: 0 }
     }
 
@@ -308,8 +307,8 @@ impl<C: Copies> Reader<C> {
         for _ in 0..JOINS_MAX {
             self.next = self.load(WRITTEN)?;
             // The counts are stored after a claim and before `WRITTEN` is raised. If neither has
-            // moved meanwhile, they are those of that position.
-            self.seen = Numbers { rx: self.load(RX_FRAMES)?, tx: self.load(TX_FRAMES)? };
+            // moved meanwhile, the counts belong to that position.
+            self.seen = FrameCounts { rx: self.load(RX_FRAMES)?, tx: self.load(TX_FRAMES)? };
             if self.load(CLAIMED)? == self.next {
                 return Ok(true);
             }
@@ -322,7 +321,7 @@ impl<C: Copies> Reader<C> {
     }
 
     /// Frames that were overwritten before this reader reached them.
-    pub(super) fn missed(&self) -> Numbers {
+    pub(super) fn missed(&self) -> FrameCounts {
         self.missed
     }
 
@@ -497,7 +496,7 @@ pub(super) mod tests {
     pub(in super::super) fn write(writer: &mut Writer<Plain>, n: u64, len_max: usize) {
         let bytes = n.to_ne_bytes().repeat(8);
         writer.offer(64, len_max.min(n as usize % 65), [&bytes[..3], &bytes[3..]].into_iter());
-        let before = Numbers { rx: n, tx: 0 };
+        let before = FrameCounts { rx: n, tx: 0 };
         writer.seal(&Head { direction: Some(Direction::Rx), vlan: None, timestamp_ns: n, before });
     }
 
@@ -529,7 +528,7 @@ pub(super) mod tests {
                 write(&mut writer, n, 64);
                 assert_eq!(read(&mut reader, 64), Some(n));
             }
-            assert_eq!((read(&mut reader, 64), reader.missed()), (None, Numbers::default()));
+            assert_eq!((read(&mut reader, 64), reader.missed()), (None, FrameCounts::default()));
         }
 
         #[test]

@@ -20,8 +20,8 @@ impl<R: RxQueue> TapRx<R> {
     }
 
     /// Whether a listener was present at the last poll.
-    pub fn is_heard(&self) -> bool {
-        self.tap.is_heard()
+    pub fn has_listener(&self) -> bool {
+        self.tap.has_listener()
     }
 
     /// The wrapped receive half.
@@ -34,14 +34,14 @@ impl<R: RxQueue> TapRx<R> {
         &mut self.inner
     }
 
-    /// Receives the burst of a turn in which a listener is present or leaves. Not inlined, so that
-    /// a turn without listeners occupies no registers for it.
+    /// The slow path of `receive`, while a capture reader (the listener) is attached or detaching.
+    /// Not inlined, so that a turn without a listener occupies no registers for it.
     #[inline(never)]
     fn attend(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
-        let is_heard = self.tap.attend(now);
+        let has_listener = self.tap.attend(now);
         let before = burst.len();
         let received = self.inner.receive(burst, limit, pool, now);
-        if is_heard {
+        if has_listener {
             self.tap.record_received(&burst[before..]);
         } else {
             self.tap.pass_received(received);
@@ -53,7 +53,7 @@ impl<R: RxQueue> TapRx<R> {
 impl<R: RxQueue> RxQueue for TapRx<R> {
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
-        if self.tap.is_asked() {
+        if self.tap.wants_attention() {
             return self.attend(burst, limit, pool, now);
         }
         let received = self.inner.receive(burst, limit, pool, now);
@@ -61,5 +61,5 @@ impl<R: RxQueue> RxQueue for TapRx<R> {
         received
     }
 
-    forward!(inner: state, refresh_counters);
+    forward!(inner: state, wait_fd, refresh_counters);
 }

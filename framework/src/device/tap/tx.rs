@@ -56,25 +56,26 @@ impl<T: TxQueue> TapTx<T> {
 impl<T: TxQueue> TxQueue for TapTx<T> {
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        if self.tap.is_heard() {
+        if self.tap.has_listener() {
             return self.record(mbuf, offload);
         }
         self.pass(mbuf, offload)
     }
 
-    /// With a listener present no frame is preposted: each is recorded as it is posted.
+    /// With a listener present no frame is preposted, because each frame must be recorded when it
+    /// is posted.
     fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
-        if self.tap.is_heard() { None } else { self.inner.prepost(frame) }
+        if self.tap.has_listener() { None } else { self.inner.prepost(frame) }
     }
 
     #[inline]
     fn preposted(&mut self, which: Preposted) -> Option<&mut [u8]> {
-        if self.tap.is_heard() { None } else { self.inner.preposted(which) }
+        if self.tap.has_listener() { None } else { self.inner.preposted(which) }
     }
 
     #[inline]
     fn fire_preposted(&mut self, which: Preposted) -> bool {
-        let is_fired = !self.tap.is_heard() && self.inner.fire_preposted(which);
+        let is_fired = !self.tap.has_listener() && self.inner.fire_preposted(which);
         self.tap.pass_sent(usize::from(is_fired));
         is_fired
     }

@@ -1,9 +1,9 @@
 //! The ARP node: replies for our addresses, defends them, and learns the neighbors'.
 //!
-//! What enters begins with the ARP packet; nothing is handed on. The node is a shell around two
+//! Its input begins with the ARP packet; it hands nothing on. The node is a shell around two
 //! machines: [`Claims`], its own, and the neighbors of [`Egress`](super::super::Egress), where
-//! frames wait for a reply. On interfaces that the kernel owns no ARP packet arrives here, and the
-//! host learns neighbors from netlink.
+//! frames wait for a reply. On an interface that the kernel owns, no ARP packet arrives here; the
+//! host learns the neighbors from netlink.
 
 use core::net::Ipv4Addr;
 
@@ -11,14 +11,15 @@ use zerocopy::IntoBytes;
 
 use super::super::answer::{Link, build};
 use super::super::node::{Cx, Node, discard};
-use super::super::outline::Outline;
-use super::resolver::{self, send_arp};
+use super::super::outline::NodeTree;
+use super::resolver::send_arp;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
 use crate::proto::{
-    ArpOutcome, ClaimAction, ClaimConfig, ClaimError, ClaimHeard, Claims, HashSeed, Ipv4Prefix, NotLearned,
+    ArpOutcome, ClaimAction, ClaimConfig, ClaimError, ClaimOutcome, Claims, HashSeed, Ipv4Prefix, NotLearned,
 };
+use crate::time::Instant;
 use crate::wire::{ArpError, ArpFields, ArpOperation, ArpPacket, EtherType, VlanTags};
 
 crate::drop_reasons! {
@@ -26,11 +27,11 @@ crate::drop_reasons! {
     pub(crate) enum ArpDrop {
         /// Fewer than 28 bytes.
         TooShort => "too_short",
-        /// Not about IPv4 over Ethernet, or neither request nor reply.
+        /// The packet is not about IPv4 over Ethernet, or is neither a request nor a reply.
         OtherKind => "other_kind",
         /// The sender's MAC address is a group or zero.
         SenderMac => "sender_mac",
-        /// Neither from nor for an address of ours.
+        /// The packet is neither from nor for an address of ours.
         NotForUs => "not_for_us",
         /// A reply that was not requested.
         Unsolicited => "unsolicited",
@@ -83,8 +84,8 @@ pub struct ArpConfig {
     /// neither. By default 16.
     pub claims_max: usize,
     /// Whether we announce our addresses (gratuitous ARP) when one is added, when the link comes up
-    /// and when our MAC address changes. A host that has cached another MAC address for ours, that
-    /// of a machine that we replace, would otherwise not reach us for minutes. Off where the kernel
+    /// and when our MAC address changes. When we replace a machine, other hosts have cached its MAC
+    /// address, and without an announcement would not reach us for minutes. Off where the kernel
     /// owns the interface: it announces as `arp_notify` says. By default true.
     pub announces: bool,
     /// The secret that randomizes the delays. It has no default.
@@ -145,23 +146,23 @@ impl Arp {
         self.claims.claim(prefix, cx.host, cx.now)
     }
 
-    /// Announces an address of the host: once more, or where [`ArpConfig::announces`] is off. False
-    /// where the host does not have it or there is no room.
+    /// Announces an address of the host again, or for the first time where [`ArpConfig::announces`]
+    /// is off. False where the host does not have the address, or there is no room.
     pub fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         self.claims.announce(address, cx.host, cx.now)
     }
 
     /// Passes a packet to both machines, the claims first: a packet from our own address teaches
     /// nothing about neighbors.
-    fn hear(&mut self, packet: &ArpPacket, cx: &mut Cx<'_>) -> Result<(), ArpDrop> {
+    fn receive(&mut self, packet: &ArpPacket, cx: &mut Cx<'_>) -> Result<(), ArpDrop> {
         let Self { claims, said, .. } = self;
         let (pool, tx, tags) = (cx.pool, &mut *cx.tx, cx.host.vlan());
         let mut act = |action| said.perform(&action, &tags, pool, tx);
-        if let ClaimHeard::Conflict { .. } = claims.hear(packet, cx.host, cx.now, &mut act) {
+        if let ClaimOutcome::Conflict { .. } = claims.receive(packet, cx.host, cx.now, &mut act) {
             self.conflicts.inc();
             return Err(ArpDrop::AddressConflict);
         }
-        match resolver::hear(packet, cx) {
+        match cx.egress().receive_arp(packet) {
             ArpOutcome::Ignored(reason) => Err(reason.into()),
             ArpOutcome::Answered | ArpOutcome::Confirmed | ArpOutcome::Moved | ArpOutcome::Unsolicited => {
                 self.learned.inc();
@@ -194,14 +195,14 @@ impl Arp {
     /// Learns from a packet, and replies to its request.
     fn take(&mut self, mbuf: &Mbuf, cx: &mut Cx<'_>) -> Result<(), ArpDrop> {
         let (packet, _) = ArpPacket::parse(mbuf.bytes())?;
-        let heard = self.hear(packet, cx);
+        let outcome = self.receive(packet, cx);
         let asks_for_us = packet.operation() == ArpOperation::Request && cx.host.is_own(packet.target_ip());
-        match heard {
+        match outcome {
             Err(reason @ (ArpDrop::AddressConflict | ArpDrop::OwnStation)) => Err(reason),
             // A sender that is not learned still gets a reply: a probe, or a neighbor for which the
             // table has no room.
             _ if asks_for_us => self.answer(packet, mbuf, cx),
-            heard => heard,
+            outcome => outcome,
         }
     }
 }
@@ -235,11 +236,16 @@ impl<A> Node<A> for Arp {
         claims.tick(cx.host, cx.now, &mut |action| said.perform(&action, &tags, pool, tx));
     }
 
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        let has_changed = self.announces && self.host_changes != Some(cx.host.changes());
+        if has_changed { cx.now } else { self.claims.next_deadline() }
+    }
+
     fn kept(&self) -> usize {
         0
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("arp", "answers for the host's addresses, learns neighbors", |_| ());
     }
 }

@@ -2,25 +2,28 @@
 //! frames that wait for the reply.
 //!
 //! A shell around [`Neighbors`], owned by [`Egress`](super::super::Egress), so that every sender
-//! reaches it. On an interface of our own the requests are ARP packets, and the
-//! [`Arp`](super::super::Arp) node delivers the replies. On one that the kernel owns the worker
-//! passes the requests to the [mirror](crate::worker::kernel), and the replies appear in the host.
+//! reaches it by [`EgressCalls`]. On an interface of our own the requests are ARP packets, and the
+//! [`Arp`](super::super::Arp) node delivers the replies. On an interface that the kernel owns, the
+//! worker passes the requests to the [mirror](crate::worker::kernel), and the replies appear in the
+//! host.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use arrayvec::ArrayVec;
 
 use super::super::answer::LINK_LEN_MAX;
-use super::super::node::{Cx, discard};
-use super::super::tcp::TcpSockets;
+use super::super::egress::EgressCalls;
+use super::super::node::discard;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
+use crate::proto::Host;
 use crate::proto::tcp::Seq;
 use crate::proto::{
-    ArpOutcome, ArpSend, Asker, Flow, HashSeed, LearnFrom, NeighborAction, NeighborConfig, NeighborDrop,
-    NeighborRequest, Neighbors, NotLearned,
+    ArpOutcome, ArpSend, Flow, HashSeed, LearnFrom, NeighborAction, NeighborConfig, NeighborDrop, NeighborRequest,
+    Neighbors, NotLearned, ResolutionCause,
 };
+use crate::time::Instant;
 use crate::wire::ethernet::EthernetFields;
 use crate::wire::tcp::TcpSegment;
 use crate::wire::{ArpPacket, EtherType, EthernetHeader, Ipv4Packet, Protocol, VlanTags, arp, ethernet};
@@ -30,8 +33,9 @@ crate::drop_reasons! {
     pub(super) enum WaitingDrop {
         /// The neighbor did not answer.
         Unreachable => "unreachable",
-        /// Newer frames displaced it: as many wait for the neighbor as may, or it answers a caller
-        /// (`Asker::Caller`) and newer frames need the room.
+        /// Dropped for a newer frame: the neighbor's queue of waiting frames was full, or the
+        /// queues of all neighbors together, and this frame was the oldest for a remote host that
+        /// wanted to connect (`ResolutionCause::Handshake`) or for the newer frame's neighbor.
         Superseded => "superseded",
         /// No room for another datagram or neighbor.
         NoRoom => "no_room",
@@ -57,12 +61,12 @@ impl From<NeighborDrop> for WaitingDrop {
     }
 }
 
-/// Requests that wait for the worker to pass them on at the end of its turn. One beyond them is
-/// repeated a second later.
+/// Requests that wait for the worker to pass them on at the end of its turn. A further request is
+/// made a second later.
 const REQUESTS_MAX: usize = 16;
 
-/// Segments whose neighbor did not reply and which TCP will be notified of in the same turn. TCP
-/// learns of one beyond them when it sends again.
+/// Segments whose neighbor did not reply and that TCP is notified of in the same turn. TCP learns
+/// of further ones when it sends again.
 const UNREACHED_MAX: usize = 16;
 
 /// Neighbors, and frames that wait for them.
@@ -127,6 +131,17 @@ impl Resolver {
         self.neighbors.len()
     }
 
+    /// When [`tick`] has something to do next, not later.
+    pub(in crate::pipeline) fn next_deadline(&self, host: &Host, now: Instant) -> Instant {
+        let is_behind = !self.neighbors.is_empty() && self.host_changes != host.changes();
+        if is_behind || !self.output.requests.is_empty() { now } else { self.neighbors.next_deadline() }
+    }
+
+    /// Whether a neighbor is asked for.
+    pub(in crate::pipeline) fn is_asking(&self) -> bool {
+        self.neighbors.is_asking()
+    }
+
     /// The next segment that was not sent because its neighbor did not reply.
     pub(in crate::pipeline) fn next_unreached(&mut self) -> Option<(Flow, Seq)> {
         self.output.unreached.pop()
@@ -138,84 +153,77 @@ impl Resolver {
     }
 }
 
-/// Keeps a frame, whose destination is still to be written, until its neighbor is known. Its
-/// headroom must be ours to write. Its later fate is counted here. Returns the frame where this
-/// interface resolves no neighbors.
-pub(in crate::pipeline) fn queue(frame: Mbuf, request: NeighborRequest, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
-    let tags = cx.host.vlan();
-    let Some(resolver) = &mut cx.egress.resolver else { return Err(frame) };
-    let Resolver { neighbors, output, waiting, .. } = resolver;
-    let (pool, tx) = (cx.pool, &mut *cx.tx);
-    neighbors.queue(request, frame, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
-    waiting.set(neighbors.pending() as u64);
-    Ok(())
-}
+impl EgressCalls<'_> {
+    /// Keeps a frame until its neighbor is known, and then writes its destination. Its headroom
+    /// must be ours to write. The resolver counts whether the frame was sent or dropped. Returns
+    /// the frame where this interface resolves no neighbors.
+    pub(in crate::pipeline) fn queue(self, frame: Mbuf, request: NeighborRequest) -> Result<(), Mbuf> {
+        let Self { egress, host, pool, tx, now } = self;
+        let Some(Resolver { neighbors, output, waiting, .. }) = &mut egress.resolver else { return Err(frame) };
+        let tags = host.vlan();
+        neighbors.queue(request, frame, host, now, &mut |action| output.perform(action, &tags, pool, tx));
+        waiting.set(neighbors.pending() as u64);
+        Ok(())
+    }
 
-/// Keeps a neighbor resolved from now on, and requests it where it is not known. False where there
-/// is no room, no request left, or no resolver.
-pub(in crate::pipeline) fn keep(request: NeighborRequest, cx: &mut Cx<'_>) -> bool {
-    let tags = cx.host.vlan();
-    let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return false };
-    let (pool, tx) = (cx.pool, &mut *cx.tx);
-    match neighbors.keep(request, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx)) {
-        Ok(()) => true,
-        Err(reason) => {
-            output.limited.add(u64::from(reason == NeighborDrop::RateLimited));
-            false
+    /// Keeps a neighbor resolved from now on, and requests it where it is not known. False where
+    /// the table is full, the request rate is used up, or there is no resolver.
+    pub(in crate::pipeline) fn keep_neighbor(self, request: NeighborRequest) -> bool {
+        let Self { egress, host, pool, tx, now } = self;
+        let Some(Resolver { neighbors, output, .. }) = &mut egress.resolver else { return false };
+        let tags = host.vlan();
+        match neighbors.keep(request, host, now, &mut |action| output.perform(action, &tags, pool, tx)) {
+            Ok(()) => true,
+            Err(reason) => {
+                output.limited.add(u64::from(reason == NeighborDrop::RateLimited));
+                false
+            }
         }
     }
-}
 
-/// A neighbor seems not to reply: probe it now.
-pub(in crate::pipeline) fn negative_advice(next_hop: Ipv4Addr, cx: &mut Cx<'_>) {
-    let tags = cx.host.vlan();
-    let Some(Resolver { neighbors, output, .. }) = &mut cx.egress.resolver else { return };
-    let (pool, tx) = (cx.pool, &mut *cx.tx);
-    neighbors.negative_advice(next_hop, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
-}
+    /// A neighbor seems not to reply: probe it now.
+    pub(in crate::pipeline) fn negative_advice(self, next_hop: Ipv4Addr) {
+        let Self { egress, host, pool, tx, now } = self;
+        let Some(Resolver { neighbors, output, .. }) = &mut egress.resolver else { return };
+        let tags = host.vlan();
+        neighbors.negative_advice(next_hop, host, now, &mut |action| output.perform(action, &tags, pool, tx));
+    }
 
-/// Receives an ARP packet; frames that waited for its sender are sent.
-pub(in crate::pipeline) fn hear(packet: &ArpPacket, cx: &mut Cx<'_>) -> ArpOutcome {
-    let tags = cx.host.vlan();
-    let Some(resolver) = &mut cx.egress.resolver else { return ArpOutcome::Ignored(NotLearned::Unsolicited) };
-    let Resolver { neighbors, output, waiting, .. } = resolver;
-    let (pool, tx) = (cx.pool, &mut *cx.tx);
-    let heard = neighbors.hear(packet, cx.host, cx.now, &mut |action| output.perform(action, &tags, pool, tx));
-    waiting.set(neighbors.pending() as u64);
-    heard
-}
+    /// Receives an ARP packet; frames that waited for its sender are sent.
+    pub(in crate::pipeline) fn receive_arp(self, packet: &ArpPacket) -> ArpOutcome {
+        let Self { egress, host, pool, tx, now } = self;
+        let Some(Resolver { neighbors, output, waiting, .. }) = &mut egress.resolver else {
+            return ArpOutcome::Ignored(NotLearned::Unsolicited);
+        };
+        let tags = host.vlan();
+        let outcome = neighbors.receive(packet, host, now, &mut |action| output.perform(action, &tags, pool, tx));
+        waiting.set(neighbors.pending() as u64);
+        outcome
+    }
 
-/// Repeats requests, probes aging entries, gives up, and reads the host's changes. One compare
-/// where nothing is being resolved.
-#[inline(always)]
-pub(in crate::pipeline) fn tick(cx: &mut Cx<'_>) {
-    if cx.egress.resolver.is_some() {
-        tend(cx);
-    }
-}
-
-/// Two compares where nothing is due.
-fn tend(cx: &mut Cx<'_>) {
-    let Some(resolver) = &mut cx.egress.resolver else { return };
-    let has_changed = resolver.host_changes != cx.host.changes();
-    resolver.host_changes = cx.host.changes();
-    if resolver.neighbors.is_empty() {
-        return;
-    }
-    let tags = cx.host.vlan();
-    let before = resolver.pending();
-    let Resolver { neighbors, output, .. } = resolver;
-    let (pool, tx) = (cx.pool, &mut *cx.tx);
-    let mut act = |action| output.perform(action, &tags, pool, tx);
-    if has_changed {
-        neighbors.follow(cx.host, cx.now, &mut act);
-    }
-    neighbors.tick(cx.host, cx.now, &mut act);
-    if resolver.pending() != before {
-        resolver.waiting.set(resolver.pending() as u64);
-    }
-    if !resolver.output.unreached.is_empty() {
-        TcpSockets::tell_unreached(cx);
+    /// Repeats requests, probes aging entries, gives up, and reads the host's changes. Two compares
+    /// where nothing is due. True where TCP must be notified of segments whose neighbor did not
+    /// reply.
+    pub(in crate::pipeline) fn tick_neighbors(self) -> bool {
+        let Self { egress, host, pool, tx, now } = self;
+        let Some(resolver) = &mut egress.resolver else { return false };
+        let has_changed = resolver.host_changes != host.changes();
+        resolver.host_changes = host.changes();
+        if resolver.neighbors.is_empty() {
+            return false;
+        }
+        let tags = host.vlan();
+        let before = resolver.pending();
+        let Resolver { neighbors, output, .. } = resolver;
+        let mut act = |action| output.perform(action, &tags, pool, tx);
+        if has_changed {
+            neighbors.follow(host, now, &mut act);
+        }
+        neighbors.tick(host, now, &mut act);
+        if resolver.pending() != before {
+            resolver.waiting.set(resolver.pending() as u64);
+        }
+        !resolver.output.unreached.is_empty()
     }
 }
 
@@ -244,7 +252,7 @@ impl ResolverOutput {
             LearnFrom::Arp => send_arp(send, tags, pool, tx),
             LearnFrom::Host => {
                 let (next_hop, source) = (send.packet.target_ip, send.packet.sender_ip);
-                let request = NeighborRequest { next_hop, source, asker: Asker::App };
+                let request = NeighborRequest { next_hop, source, cause: ResolutionCause::App };
                 self.requests.try_push(request).is_ok()
             }
         };
@@ -273,7 +281,8 @@ pub(in crate::pipeline) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool
     let len = EthernetHeader::new(fields).emit_tagged(tags, &mut bytes).expect("the array holds two tags");
     let packet_len = ArpPacket::new(&send.packet).emit(&mut bytes[len..]).expect("and a packet");
     let Some(frame) = pool.alloc_copy(&bytes[..len + packet_len]) else { return false };
-    // A caller's transmit timestamp is not for a request on its behalf.
+    // A caller's transmit timestamp is for its own frame, not for an ARP request made on its
+    // behalf.
     match tx.post_unmarked(frame, Offload::NONE) {
         Ok(()) => true,
         Err(frame) => {

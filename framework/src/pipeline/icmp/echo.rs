@@ -7,13 +7,13 @@ use core::net::Ipv4Addr;
 use zerocopy::IntoBytes;
 
 use super::super::answer::{LINK_LEN_MAX, build, link_header};
-use super::super::arp::resolver::{self, Resolver};
+use super::super::arp::resolver::Resolver;
 use super::super::node::Cx;
 use super::super::udp::flow::{ConnectError, SendError, SendToError, Sent};
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
-    Asker, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, NeighborRequest, Resolution,
+    FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, NeighborRequest, Resolution, ResolutionCause,
 };
 use crate::wire::checksum::Sum;
 use crate::wire::icmpv4::{self, Echo};
@@ -23,8 +23,8 @@ use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, MacAddr, Pro
 const TTL: u8 = 64;
 
 /// Sends an echo request to `destination`, in fragments where it is longer than the path MTU: all
-/// of them or none. It waits while the neighbor is being resolved. Each call looks up the route,
-/// which takes some 50 ns: for measuring and probing, not for trading.
+/// of them or none. The request waits while the neighbor is being resolved. Each call looks up the
+/// route, which takes some 50 ns: for measuring and probing, not for trading.
 ///
 /// # Errors
 /// No route, or the request could not be sent; the latter is counted among `egress/drop`.
@@ -51,12 +51,12 @@ impl EchoRoute {
         let (mac, source, is_known) = match cx.host.resolve(destination, cx.now) {
             Resolution::Station { mac, source } | Resolution::Group { mac, source } => (mac, source, true),
             Resolution::NeighborMissing { source, .. } => (MacAddr::ZERO, source, false),
-            Resolution::Own => return Err(ConnectError::Own(destination)),
+            Resolution::Local => return Err(ConnectError::LocalAddress(destination)),
             Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
         };
-        let request = NeighborRequest { next_hop, source, asker: Asker::Unsolicited };
+        let request = NeighborRequest { next_hop, source, cause: ResolutionCause::Datagram };
         // A learned neighbor is kept fresh, so that no later echo has to wait.
-        let is_asked = (!is_known || cx.host.has_learned(next_hop)) && resolver::keep(request, cx);
+        let is_asked = (!is_known || cx.host.has_learned(next_hop)) && cx.egress().keep_neighbor(request);
         if !is_known && !is_asked {
             return Err(ConnectError::NeighborMissing(next_hop));
         }
@@ -89,7 +89,7 @@ impl EchoRoute {
     /// The fragments, or the one packet; an error where there is no room for all of it.
     fn plan(&self, message_len: usize, cx: &mut Cx<'_>) -> Result<FragmentPlan, SendError> {
         let path_mtu = cx.egress.path_mtu(self.destination, cx.now).map_or(usize::MAX, |(mtu, _)| mtu);
-        // A frame is no longer than a buffer holds, as each fragment is copied into one.
+        // A frame is no longer than a buffer holds, because each fragment is copied into one.
         let buffer_mtu = cx.pool.layout().data_room() - self.link_len;
         let plan = FragmentPlan::new(FragmentRequest {
             payload_len: message_len,
@@ -152,7 +152,7 @@ impl EchoRoute {
             true => (cx.tx.post(frame, Offload::NONE).map(|()| Sent::Posted), SendError::RingFull),
             false => {
                 let error = SendError::NeighborMissing(self.request.next_hop);
-                (resolver::queue(frame, self.request, cx).map(|()| Sent::Waiting), error)
+                (cx.egress().queue(frame, self.request).map(|()| Sent::Waiting), error)
             }
         };
         left.map_err(|frame| {

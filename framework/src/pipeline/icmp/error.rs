@@ -1,5 +1,6 @@
 //! ICMP errors that we send about packets that we drop, within RFC 1122 3.2.2 and a rate. A node
-//! passes in the packet that it is about to drop and keeps it; a new frame that quotes it leaves.
+//! passes in a reference to the packet that it is about to drop; a new frame, which quotes the
+//! packet, is sent.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -70,21 +71,21 @@ impl IcmpErrors {
 
 /// Sends a port unreachable, for a datagram whose UDP header has been advanced over.
 #[cold]
-pub fn tell_port_unreachable(mbuf: &Mbuf, cx: &mut Cx<'_>) {
+pub fn send_port_unreachable(mbuf: &Mbuf, cx: &mut Cx<'_>) {
     let advanced = mbuf.l3_len() + udp::HEADER_LEN;
-    tell_sender(FlowErrorKind::Unreachable(Unreachable::Port), mbuf, advanced, cx);
+    send_icmp_error(FlowErrorKind::Unreachable(Unreachable::Port), mbuf, advanced, cx);
 }
 
 /// Sends the sender of a packet an error of this kind, where this host sends errors at all
 /// ([`EgressConfig::errors`](super::super::EgressConfig::errors)). `advanced`: bytes from the IPv4
-/// header to the data, 0 in the IPv4 node and `l3_len` behind it. Costs a buffer and three short
+/// header to the data, 0 in the IPv4 node and `l3_len` after it. Costs a buffer and three short
 /// copies.
 #[cold]
-pub fn tell_sender(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) {
+pub fn send_icmp_error(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) {
     if cx.egress.errors.is_none() {
         return;
     }
-    // Checked first, as datagrams for other hosts' groups may arrive in floods.
+    // Checked first, because datagrams for other hosts' groups may arrive in floods.
     let sent =
         if is_to_group(mbuf, advanced) { Err(UnsentError::NotUnicast) } else { try_send(kind, mbuf, advanced, cx) };
     if let Some(errors) = &mut cx.egress.errors {

@@ -3,7 +3,7 @@
 //!
 //! A packet enters at the ICMP header, with the IPv4 header before it in the buffer; only the app
 //! gets something. Our own errors are sent by the node that drops the packet, see
-//! [`tell_sender`](super::super::tell_sender).
+//! [`send_icmp_error`](super::super::send_icmp_error).
 
 use core::net::Ipv4Addr;
 
@@ -12,18 +12,19 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::super::answer::{Link, build};
 use super::super::app::App;
 use super::super::node::{Cx, Node, discard};
-use super::super::outline::Outline;
+use super::super::outline::NodeTree;
 use super::super::tcp::TcpSockets;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::Offload;
-use crate::mem::Mbuf;
+use crate::mem::{Mbuf, gather};
 use crate::proto::icmp::is_single_host;
 use crate::proto::tcp::IcmpRefusal;
 use crate::proto::{
     ConsumerId, Destination, Flow, FlowErrorKind, FragmentPiece, FragmentPlan, FragmentRequest, PathMtuClaim,
     PathMtuRefusal, TokenBucket, UnmatchedError, match_error, match_segment,
 };
-use crate::proto::{Found, FragmentationError};
+use crate::proto::{DemuxMatch, FragmentationError};
+use crate::time::Instant;
 use crate::wire::icmpv4::{Icmpv4Error, Unreachable};
 use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Protocol, checksum, ipv4};
 
@@ -61,8 +62,8 @@ crate::drop_reasons! {
         /// "Fragmentation needed" about the datagrams of one flow beyond the number that is
         /// checked: an attacker guesses.
         PathMtuLimited => "path_mtu_limited",
-        /// "Fragmentation needed" on a path that larger segments passed: TCP segments less once
-        /// they are lost (RFC 5927 7.2).
+        /// "Fragmentation needed" on a path that larger segments have passed: TCP lowers the MSS
+        /// once such segments are lost (RFC 5927 7.2).
         Doubted => "doubted",
         /// An error about a segment that is not in flight: late or forged (RFC 5927 4.1).
         NotInFlight => "not_in_flight",
@@ -125,8 +126,8 @@ impl From<PathMtuRefusal> for IcmpDrop {
     }
 }
 
-/// A problem with a packet that a consumer sent. Anyone who guesses the flow can forge this, so it
-/// is a hint and never a proof.
+/// A problem with a packet that a consumer sent. Anyone who guesses the flow can forge an ICMP
+/// error, so treat it as a hint, never as a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
     /// The app's consumer that has the flow.
@@ -160,8 +161,9 @@ pub struct EchoReply<'a> {
 /// The messages that the ICMP node answers.
 #[derive(Clone, Copy, Debug)]
 pub struct IcmpConfig {
-    /// The rate of echo requests that are answered; None answers none, for captures. A higher rate
-    /// lets a flood of requests take time from the feed; at a lower one `ping -f` reports losses.
+    /// The rate of echo requests that are answered; None answers none, for captures. With a higher
+    /// rate a flood of requests takes time from the feed; with a lower one `ping -f` reports
+    /// losses.
     pub echo: Option<TokenBucket>,
 }
 
@@ -240,7 +242,7 @@ impl Icmp {
 
     fn take<A: App>(&mut self, mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) -> Result<(), (IcmpDrop, Mbuf)> {
         let Some(envelope) = Envelope::behind(&mbuf, cx) else { return Err((IcmpDrop::TooShort, mbuf)) };
-        let to_us = cx.host.classify(envelope.destination) == Destination::Own;
+        let to_us = cx.host.classify(envelope.destination) == Destination::Local;
         if !to_us || envelope.link.dst.is_multicast() {
             return Err((IcmpDrop::NotUnicast, mbuf));
         }
@@ -248,8 +250,7 @@ impl Icmp {
             return self.take_plain(mbuf, &envelope, app, cx);
         }
         let mut scratch = core::mem::take(&mut self.scratch);
-        let len = gather(&mbuf, &mut scratch);
-        let taken = self.take_gathered(&mut scratch[..len], &envelope, app, cx);
+        let taken = self.take_gathered(gather(&mbuf, &mut scratch), &envelope, app, cx);
         self.scratch = scratch;
         match taken {
             Ok(()) => {
@@ -334,7 +335,7 @@ impl Icmp {
         cx: &mut Cx<'_>,
     ) -> Result<(), IcmpDrop> {
         let error = match match_error(message, cx.host, cx.sockets) {
-            Err(UnmatchedError::NotUdp) => return self.tell_connections(message, cx),
+            Err(UnmatchedError::NotUdp) => return self.notify_connections(message, cx),
             matched => matched?,
         };
         let path_mtu = match error.kind {
@@ -346,13 +347,13 @@ impl Icmp {
             _ => None,
         };
         let (flow, kind, reporter) = (error.flow, error.kind, envelope.source);
-        let tell = |consumer| IcmpError { consumer, flow, kind, reporter, path_mtu };
+        let build = |consumer| IcmpError { consumer, flow, kind, reporter, path_mtu };
         match cx.sockets.lookup(flow) {
-            Found::Nobody => return Err(IcmpDrop::NoSocket),
-            Found::One(subscriber) => app.on_icmp_error(&tell(subscriber.consumer), cx),
-            Found::Many(mut cursor) => {
+            DemuxMatch::None => return Err(IcmpDrop::NoSocket),
+            DemuxMatch::One(subscriber) => app.on_icmp_error(&build(subscriber.consumer), cx),
+            DemuxMatch::Many(mut cursor) => {
                 while let Some(subscriber) = cx.sockets.next(&mut cursor) {
-                    app.on_icmp_error(&tell(subscriber.consumer), cx);
+                    app.on_icmp_error(&build(subscriber.consumer), cx);
                 }
             }
         }
@@ -362,12 +363,12 @@ impl Icmp {
 
     /// Passes an error to the connection that it is about. The app learns the consequence by an
     /// event.
-    fn tell_connections(&self, message: &Icmpv4Message<'_>, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
+    fn notify_connections(&self, message: &Icmpv4Message<'_>, cx: &mut Cx<'_>) -> Result<(), IcmpDrop> {
         let (error, seq) = match_segment(message, cx.host)?;
         TcpSockets::take_error(&error, seq, cx).ok_or(IcmpDrop::NotUdp)??;
         if let FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu }) = error.kind {
             let claim = PathMtuClaim { destination: *error.flow.remote.ip(), mtu, packet_len: error.packet_len };
-            // The connection has applied it; this is for later connections to the same peer.
+            // The connection has applied the claim; this is for later connections to the same peer.
             let _ = Self::lower_path_mtu(claim, cx);
         }
         self.errors.inc();
@@ -459,11 +460,15 @@ impl<A: App> Node<A> for Icmp {
     #[inline]
     fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
 
+    fn next_deadline(&self, _: &Cx<'_>) -> Instant {
+        Instant::MAX
+    }
+
     fn kept(&self) -> usize {
         0
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         outline.node("icmp", "echoes answered, errors to the app", |_| ());
     }
 }
@@ -482,22 +487,10 @@ fn plan(message_len: usize, link_len: usize, cx: &Cx<'_>) -> Result<FragmentPlan
         payload_len: message_len,
         header_len: ipv4::HEADER_LEN,
         later_header_len: ipv4::HEADER_LEN,
-        // A frame is no longer than a buffer holds, as each fragment is copied into one.
+        // A frame is no longer than a buffer holds, because each fragment is copied into one.
         mtu: cx.host.mtu().min(cx.pool.layout().data_room() - link_len),
         dont_fragment: false,
     })
-}
-
-/// Copies the bytes of a message into one piece and returns their number. An IP payload is never
-/// longer than the scratch buffer.
-fn gather(mbuf: &Mbuf, scratch: &mut [u8]) -> usize {
-    let mut len = 0;
-    for segment in mbuf.segments() {
-        let Some(room) = scratch.get_mut(len..len + segment.len()) else { break };
-        room.copy_from_slice(segment);
-        len += segment.len();
-    }
-    len
 }
 
 /// Ends a request whose reply left in other buffers.

@@ -2,21 +2,20 @@
 //! enter behind the IPv4 header, and no packet goes on from here. Reports leave, with TTL 1 and the
 //! router alert option.
 //!
-//! The node owns the [`Reporter`], the machine that decides what to report and when. It learns of
-//! joins and leaves in `tick`:
-//! [`UdpSockets::membership_changes`](crate::proto::UdpSockets::membership_changes) is one load
-//! each poll, and when it has changed the node walks over the memberships, some at a time, and
-//! gives the machine the merged filter of each group that has changed. So apps join at their
-//! sockets and need not reach a node deep in the tree. A group that was left and joined again
-//! between two walks has not changed.
+//! The node owns the [`Reporter`], the machine that decides what to report and when. The node
+//! learns of joins and leaves in `tick`: each poll reads the count
+//! [`UdpSockets::membership_changes`](crate::proto::UdpSockets::membership_changes), one load. When
+//! the count has changed, the node scans the memberships, some per poll, and gives the machine the
+//! merged filter of each changed group. So apps join at their sockets and need no access to a node
+//! deep in the tree. A group that was left and joined again between two scans counts as unchanged.
 //!
-//! A pipeline without this node sends no reports: where the kernel holds the memberships, or the
-//! network floods the groups.
+//! A pipeline has no such node where the kernel holds the memberships or the network floods the
+//! groups; it then sends no reports.
 
 use core::net::Ipv4Addr;
 
 use super::node::{Cx, Node, discard};
-use super::outline::Outline;
+use super::outline::NodeTree;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
 use crate::device::Offload;
 use crate::mem::Mbuf;
@@ -44,8 +43,8 @@ crate::drop_reasons! {
         BadQuery => "bad_query",
         /// Fragmented or over several buffers: no router sends one so.
         Scattered => "scattered",
-        /// It was forwarded by a router, or claims to be from this link: the TTL is not 1 (RFC 3376
-        /// 4).
+        /// A router forwarded the message, or it only claims to be from this link: the TTL is not 1
+        /// (RFC 3376 4).
         NotLocal => "not_local",
         /// A query or report of version 2 or 3 without the router alert option (RFC 3376 9.1 and
         /// 9.2).
@@ -78,8 +77,8 @@ pub struct IgmpConfig {
     /// of a report. By default [`ReporterConfig::default`].
     pub reporter: ReporterConfig,
     /// Whether queries of version 2 and 3 without router alert are refused, as RFC 3376 9.1 wants
-    /// it. Some switches omit it: where `drop/no_router_alert` counts and groups stop after
-    /// minutes, turn this off. By default true.
+    /// it. Some switches omit router alert: where `drop/no_router_alert` counts and groups stop
+    /// after minutes, turn this option off. By default true.
     pub require_router_alert: bool,
     /// The secret that seeds its tables and randomizes its delays. It has no default.
     pub seed: HashSeed,
@@ -97,7 +96,7 @@ impl IgmpConfig {
 /// within 250.
 const MESSAGES_PER_TICK: usize = 4;
 /// Memberships and groups checked in one tick while a change is being followed: 2 to 20 ns each.
-const PLACES_PER_TICK: usize = 256;
+const SLOTS_PER_TICK: usize = 256;
 /// Changed groups given to the machine in one tick: 100 ns each, and 20 for each source.
 const CHANGES_PER_TICK: usize = 32;
 /// Internetwork control (RFC 3376 4).
@@ -116,7 +115,8 @@ pub struct Igmp {
     host_changes: u64,
     messages: Counter,
     queries: Counter,
-    /// Queries from outside of our networks: they are answered, but set neither version nor timers.
+    /// Queries from outside of our networks. The node answers them, but they set neither version
+    /// nor timers.
     foreign_queries: Counter,
     reports_sent: Counter,
     leaves_sent: Counter,
@@ -129,13 +129,13 @@ pub struct Igmp {
     drops: Drops<IgmpDrop>,
 }
 
-/// The walk over the sockets' memberships, then over the reporter's groups to find those that no
-/// consumer wants any more.
+/// The scan of the sockets' memberships, then of the reporter's groups, to find groups that no
+/// consumer has joined any more.
 #[derive(Clone, Copy, Default)]
 struct Walk {
     /// Changes that have been followed.
     seen: u64,
-    /// Changes at the beginning of the walk that is under way.
+    /// The count of changes when the present scan began.
     target: u64,
     place: usize,
 }
@@ -212,12 +212,12 @@ impl Igmp {
             IgmpMessage::Query(query) => {
                 self.check_query(&query, &envelope)?;
                 self.queries.inc();
-                self.hear_query(&query, envelope.source, cx);
+                self.receive_query(&query, envelope.source, cx);
             }
-            IgmpMessage::ReportV1(group) => self.hear(group, &envelope, cx)?,
+            IgmpMessage::ReportV1(group) => self.receive_report(group, &envelope, cx)?,
             IgmpMessage::ReportV2(group) => {
                 self.check_router_alert(&envelope)?;
-                self.hear(group, &envelope, cx)?;
+                self.receive_report(group, &envelope, cx)?;
             }
             // Messages for routers and switches; a host ignores them.
             IgmpMessage::ReportV3(_) | IgmpMessage::Leave(_) => {}
@@ -226,9 +226,10 @@ impl Igmp {
     }
 
     /// A query from a router of this link sets the version and the timers; every query is answered.
-    /// Switches without an address query from 0.0.0.0 (RFC 4541 2.1.1), and a host without an
-    /// address cannot know its own subnet.
-    fn hear_query(&mut self, query: &IgmpQuery<'_>, source: Ipv4Addr, cx: &Cx<'_>) {
+    /// A query from 0.0.0.0 counts as one of this link, because switches without an address send it
+    /// (RFC 4541 2.1.1); so does any query to a host without an address, which does not know its
+    /// subnet.
+    fn receive_query(&mut self, query: &IgmpQuery<'_>, source: Ipv4Addr, cx: &Cx<'_>) {
         let addresses = cx.host.addresses();
         let is_of_link = source.is_unspecified() || addresses.iter().any(|own| own.contains(source));
         if (is_of_link && !cx.host.is_own(source)) || addresses.is_empty() {
@@ -258,7 +259,7 @@ impl Igmp {
     }
 
     /// Another host's report.
-    fn hear(&mut self, group: Ipv4Addr, envelope: &Envelope, cx: &Cx<'_>) -> Result<(), IgmpDrop> {
+    fn receive_report(&mut self, group: Ipv4Addr, envelope: &Envelope, cx: &Cx<'_>) -> Result<(), IgmpDrop> {
         if !group.is_multicast() {
             return Err(IgmpDrop::NotAGroup);
         }
@@ -294,7 +295,7 @@ impl Igmp {
         }
         let memberships = cx.sockets.membership_places();
         let end = memberships + self.reporter.places();
-        let stop = end.min(self.walk.place + PLACES_PER_TICK);
+        let stop = end.min(self.walk.place + SLOTS_PER_TICK);
         let mut changes = 0;
         while self.walk.place < stop && changes < CHANGES_PER_TICK {
             let place = self.walk.place;
@@ -314,11 +315,13 @@ impl Igmp {
     }
 
     fn follow_group(&mut self, group: Ipv4Addr, cx: &Cx<'_>) {
-        let told = match cx.sockets.merged(group, cx.host.interface()) {
-            Some(merged) => self.reporter.changed(group, merged.mode(), merged.sources(), cx.now),
+        let filter = match cx.sockets.reception_state(group, cx.host.interface()) {
+            Some(reception_state) => {
+                self.reporter.changed(group, reception_state.mode(), reception_state.sources(), cx.now)
+            }
             None => self.reporter.changed(group, FilterMode::Include, [], cx.now),
         };
-        match told {
+        match filter {
             Ok(()) => {}
             Err(ReporterError::GroupsFull | ReporterError::SourcesFull) => self.refused.inc(),
         }
@@ -377,17 +380,22 @@ impl<A> Node<A> for Igmp {
         if cx.sockets.membership_changes() != self.walk.seen {
             self.follow_sockets(cx);
         }
-        // A walk that is under way may find more changes: they go into the same reports.
+        // A scan in progress may find more changes: they go into the same reports.
         if self.walk.place == 0 && self.reporter.is_due(cx.now) {
             self.send_due(cx);
         }
+    }
+
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        let has_changed = cx.host.changes() != self.host_changes || cx.sockets.membership_changes() != self.walk.seen;
+        if has_changed { cx.now } else { self.reporter.next_deadline(cx.now) }
     }
 
     fn kept(&self) -> usize {
         0
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         let says = format!("reports memberships, {:?} at most", self.config.reporter.version);
         outline.node("igmp", says, |_| ());
     }
@@ -399,7 +407,7 @@ fn link_len(cx: &Cx<'_>) -> usize {
 }
 
 fn is_unwanted(group: Ipv4Addr, cx: &Cx<'_>) -> bool {
-    cx.sockets.merged(group, cx.host.interface()).is_none()
+    cx.sockets.reception_state(group, cx.host.interface()).is_none()
 }
 
 /// Reads the header that was advanced over, and refuses messages that were not sent on this link.

@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const FOREIGN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// A stack that reports its sockets' groups, and the wire behind it.
-type Bench = crate::pipeline::bench::Bench<Stack, Recorder>;
+type Bench = crate::pipeline::tests::bench::Bench<Stack, Recorder>;
 
 fn bench() -> Bench {
     bench_with(IgmpConfig::new(HashSeed::new(3, 4)))
@@ -59,7 +59,7 @@ impl Bench {
     /// received = accepted + Σ named drops, and every buffer is back in the pool.
     fn assert_conserved(&self) {
         assert_eq!(self.pushed, self.count("igmp/messages") + self.dropped(|_| true));
-        assert_eq!((self.pool.in_use(), self.pool.unnamed()), (self.outbox.frames.len(), 0));
+        assert_eq!((self.pool.in_use(), self.pool.drops_without_reason()), (self.outbox.frames.len(), 0));
     }
 }
 

@@ -8,21 +8,21 @@ use crate::wire::checksum::Sum;
 /// elsewhere too.
 pub(in crate::pipeline) enum Bytes {
     /// Ours alone: received, or not sent yet.
-    Mbuf(Own),
+    Mbuf(OwnedMbuf),
     /// Held while the NIC may still read them, and then until they are acknowledged.
     Held(Held),
 }
 
 /// An mbuf that is freed when it is dropped.
-pub(in crate::pipeline) struct Own {
+pub(in crate::pipeline) struct OwnedMbuf {
     /// `None` only during a conversion.
     pub(super) mbuf: Option<Mbuf>,
-    /// The sum of all its bytes, where it was computed during the copy: the segment that carries
-    /// them need not read them again.
+    /// The sum of all its bytes, where the copy computed it: the segment that carries the bytes
+    /// need not read them again.
     sum: Option<Sum>,
 }
 
-impl Drop for Own {
+impl Drop for OwnedMbuf {
     #[inline]
     fn drop(&mut self) {
         if let Some(mbuf) = self.mbuf.take() {
@@ -33,7 +33,7 @@ impl Drop for Own {
 
 impl Bytes {
     /// No bytes, during a conversion.
-    pub(super) const NONE: Self = Self::Mbuf(Own { mbuf: None, sum: None });
+    pub(super) const NONE: Self = Self::Mbuf(OwnedMbuf { mbuf: None, sum: None });
 
     /// The bytes of an mbuf.
     #[inline]
@@ -44,14 +44,14 @@ impl Bytes {
     /// The bytes of an mbuf, and their sum where that is known.
     #[inline]
     pub(super) fn summed(mbuf: Mbuf, sum: Option<Sum>) -> Self {
-        Self::Mbuf(Own { mbuf: Some(mbuf), sum })
+        Self::Mbuf(OwnedMbuf { mbuf: Some(mbuf), sum })
     }
 
     /// A copy of `bytes`, or of as many from their front as fit, in an empty mbuf. `sums`: the
     /// sender needs their sum, so compute it during the copy.
     #[inline]
     pub(super) fn copy(bytes: &[u8], mbuf: Mbuf, sums: bool) -> Self {
-        let mut own = Own { mbuf: Some(mbuf), sum: sums.then_some(Sum::EMPTY) };
+        let mut own = OwnedMbuf { mbuf: Some(mbuf), sum: sums.then_some(Sum::EMPTY) };
         own.append(bytes);
         Self::Mbuf(own)
     }
@@ -106,7 +106,7 @@ impl Bytes {
     }
 }
 
-impl Own {
+impl OwnedMbuf {
     /// Appends a copy of as many of `bytes` as fit, and returns their number.
     #[inline]
     fn append(&mut self, bytes: &[u8]) -> usize {
@@ -194,8 +194,7 @@ impl Payload for Bytes {
     }
 }
 
-/// The payload as an mbuf that is ours to write: not sent yet, or sent and held by no one else any
-/// more.
+/// The payload as an mbuf that we may write: it was not sent yet, or no one else holds it any more.
 pub(super) fn owned(payload: &mut Bytes) -> Option<Mbuf> {
     if let Bytes::Held(_) = payload {
         return reclaim(payload);
@@ -209,7 +208,7 @@ pub(super) fn owned(payload: &mut Bytes) -> Option<Mbuf> {
     None
 }
 
-/// The buffer of held bytes, cut down to them, where no one else holds it any more.
+/// The buffer of held bytes, cut down to them, where no other handle holds it any more.
 fn reclaim(payload: &mut Bytes) -> Option<Mbuf> {
     let Bytes::Held(held) = core::mem::replace(payload, Bytes::NONE) else { return None };
     let (start, len) = (held.bytes()?.as_ptr() as usize, held.len());

@@ -28,8 +28,8 @@ impl Iterator for Parts {
         let mut part = self.rest.take()?;
         self.rest = part.detach();
         if let Some(rest) = self.rest.take_if(|rest| rest.is_empty() || self.segment.has(TcpFlags::SYN)) {
-            // A SYN takes a sequence number before its data, and so much data never comes with one:
-            // the peer sends it again.
+            // A SYN takes a sequence number before its data, and never comes with so much data: the
+            // peer sends it again.
             rest.free();
         }
         let len = part.len() as u32;
@@ -50,8 +50,8 @@ impl Iterator for Parts {
     }
 }
 
-/// The packet without its first `len` bytes, and without buffers that are empty then. Panics where
-/// there are fewer.
+/// The packet without its first `len` bytes and without the buffers that this empties. Panics where
+/// the packet is shorter.
 fn without_front(mut mbuf: Mbuf, mut len: usize) -> Mbuf {
     while let Some(rest) = (mbuf.bytes().len() <= len).then(|| mbuf.detach()).flatten() {
         len -= mbuf.len();

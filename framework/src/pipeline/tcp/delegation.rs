@@ -1,6 +1,6 @@
-//! Headers that others send with: an FPGA that sends the moment it sees the tick, a program on the
-//! NIC. The app gets the headers of the next bytes, passes them on, and reports what was sent with
-//! them; the machine then treats it as data that it sent itself.
+//! Headers for another sender, such as an FPGA that sends the moment it sees the tick, or a program
+//! on the NIC. The app gets the headers of the next bytes, passes them to that sender, and reports
+//! which bytes it has sent; the machine then treats it as data that it sent itself.
 
 use arrayvec::ArrayVec;
 
@@ -10,10 +10,10 @@ use super::DelegateError;
 use super::SendError;
 use super::bytes::Bytes;
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
-use super::path::{NextHop, Path, PathRequest};
+use super::next_hop::{LinkHeaderCache, NextHop, NextHopRequest};
 use super::sockets::{Inner, TcpCalls};
 use crate::mem::Mbuf;
-use crate::proto::Asker;
+use crate::proto::ResolutionCause;
 use crate::proto::tcp::Outgoing;
 use crate::wire::checksum::Sum;
 use crate::wire::ipv4;
@@ -106,14 +106,15 @@ impl TcpCalls<'_, '_> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| {
             let (outgoing, segment_len_max) = machine.delegate(id, len, now, output)?;
-            let request = PathRequest::of(outgoing.flow, Asker::Peer);
+            let request = NextHopRequest::of(outgoing.flow, ResolutionCause::Connection);
             let roster = &mut *output.roster;
-            let news = |path: &Path| {
+            let on_change = |cache: &LinkHeaderCache| {
                 if let Some(roster) = roster {
-                    roster.set_link(id.slot() as u32, path.known());
+                    roster.set_link(id.slot() as u32, cache.known());
                 }
             };
-            let NextHop::Known(known) = output.paths[id.slot()].resolve_next_hop(request, output.cx, news) else {
+            let NextHop::Known(known) = output.link_headers[id.slot()].resolve_next_hop(request, output.cx, on_change)
+            else {
                 // Bytes that the peer has acknowledged stay delegated: they were sent.
                 let _ = machine.withdraw(id, now, output);
                 return Err(DelegateError::NoRoute);
@@ -125,10 +126,10 @@ impl TcpCalls<'_, '_> {
         .unwrap_or(Err(DelegateError::Send(SendError::NotFound)))
     }
 
-    /// Reports that the other sender has sent the next delegated bytes, those in `payload`: a
-    /// retransmission sends its buffer. It must be linear. Returns what was not delegated or cannot
-    /// be kept; report again what comes back for lack of room. When all is reported, data that
-    /// waited leaves.
+    /// Reports that the other sender has sent the next delegated bytes. `payload` holds those bytes
+    /// and must be linear; a retransmission sends this buffer. Returns the part that was not
+    /// delegated or for which there is no room; in the second case report it again. Once all
+    /// delegated bytes are reported, data that waited is sent.
     pub fn delegated(&mut self, id: ConnectionId, payload: Mbuf) -> Result<(), (DelegateError, Mbuf)> {
         if !payload.is_linear() || payload.is_empty() {
             return Err((DelegateError::Send(SendError::NotLinear), payload));
@@ -153,8 +154,8 @@ impl TcpCalls<'_, '_> {
         self.machine().map_or(0, |machine| machine.delegated_len(id))
     }
 
-    /// Ends the delegation; bytes that were not reported count as not sent, so make sure of it
-    /// first. Data that waited leaves with this turn.
+    /// Ends the delegation. Bytes that were not reported count as not sent, so first make sure that
+    /// the other sender has not sent them. Data that waited leaves with this turn.
     pub fn withdraw(&mut self, id: ConnectionId) -> Result<(), DelegateError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.withdraw(id, now, output))

@@ -1,4 +1,4 @@
-//! A message that is sent at once: it is copied behind its headers, and the frame is posted before
+//! A message that is sent at once: it is copied after its headers, and the frame is posted before
 //! the machine records it. Nearly every response to a received segment goes this way; all others go
 //! through the send queue and [`output`](super::output).
 
@@ -27,7 +27,7 @@ pub(super) struct SendRecords<'a> {
 }
 
 impl PendingSend<'_> {
-    /// Posts the frame by `post`; false without a change where the ring has no room.
+    /// Posts the frame by `post`. Returns false and changes nothing where the ring has no room.
     #[inline(always)]
     pub(super) fn leave(self, post: impl FnOnce(Mbuf) -> Result<(), Mbuf>, records: &SendRecords<'_>) -> bool {
         let Self { frame, payload, permit } = self;
@@ -59,15 +59,15 @@ fn note_committed(payload: Held, permit: SendPermit<'_, Bytes>, records: &SendRe
 }
 
 impl TcpCalls<'_, '_> {
-    /// Sends a copy of a message as a segment of its own with the usual headers. False without a
-    /// change where it has to go through the send queue.
+    /// Sends a copy of a message as a segment of its own with the usual headers. Returns false and
+    /// changes nothing where the message must go through the send queue.
     #[inline(never)]
     pub(super) fn send_fast(&mut self, id: ConnectionId, message: &[u8]) -> bool {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return false };
-        let Inner { machine, paths, counters, offloads, roster, .. } = &mut **inner;
+        let Inner { machine, link_headers, counters, offloads, roster, .. } = &mut **inner;
         let Some(permit) = machine.send_permit(id, message.len(), *now) else { return false };
         let Some(timestamps) = permit.timestamps() else { return false };
-        let Some(link) = paths[id.slot()].untagged(host) else { return false };
+        let Some(link) = link_headers[id.slot()].untagged(host) else { return false };
         let offload = offloads.usual();
         let Some(mut fresh) = pool.alloc_fresh(UsualHeaders::LEN + message.len()) else { return false };
         if let Some((headers, place)) = UsualHeaders::first_of(fresh.bytes_mut()) {

@@ -1,4 +1,4 @@
-//! What stands before the payload of a frame: link header, IPv4, TCP and its options.
+//! The bytes before the payload of a frame: link header, IPv4, TCP and its options.
 //!
 //! Nearly all segments of a connection have the same layout; their headers are written straight
 //! into the frame, by stores of constant length ([`UsualHeaders`]). All others are composed in a
@@ -51,8 +51,7 @@ impl Body {
     }
 }
 
-/// The headers of nearly all segments, as they lie in the frame: no tag, and timestamps as the only
-/// option.
+/// The headers of nearly all segments, as in the frame: no tag, and timestamps as the only option.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct UsualHeaders {

@@ -67,9 +67,9 @@ mod chain;
 mod delegation;
 mod fast;
 mod headers;
+mod next_hop;
 mod node;
 mod output;
-mod path;
 mod prefetch;
 mod prepost;
 pub mod roster;
@@ -80,11 +80,11 @@ mod train;
 
 pub use crate::proto::tcp::{
     Accept, CallError, CloseReason, Congestion, ConnectError, ConnectionId, ConnectionOptions, DelegateError,
-    IcmpRefusal, Keepalive, Linger, ListenError, ListenOptions, ListenerId, NotOurs, OptionError, SendError, Seq,
-    State, TcpConfig, TcpConfigError, TcpDrop, TcpEvent, TcpInfo, TcpTally, TimerFault,
+    Keepalive, Linger, ListenError, ListenOptions, ListenerId, NotOurs, OptionError, SendError, Seq, State, TcpConfig,
+    TcpConfigError, TcpDrop, TcpEvent, TcpInfo, TcpTally,
 };
 pub use delegation::Delegation;
+pub use next_hop::NextHopError;
 pub use node::{Tcp, TcpData, TcpNodeConfig};
-pub use path::Unreachable;
 pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};
 pub use template::{Sent, Template, TemplateError};

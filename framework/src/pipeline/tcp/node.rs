@@ -6,20 +6,20 @@ use zerocopy::FromBytes;
 use super::super::answer::Sender;
 use super::super::app::App;
 use super::super::node::{Cx, Node, discard};
-use super::super::outline::Outline;
+use super::super::outline::NodeTree;
 use super::super::udp::node::ChecksumPolicy;
 use super::ConnectionId;
 use super::TcpEvent;
-use super::bytes::{Bytes, Own};
+use super::bytes::{Bytes, OwnedMbuf};
 use super::chain::Parts;
 use super::sockets::Inner;
 use super::train::Train;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::mem::{ChecksumStatus, Held, Mbuf, MbufRef};
+use crate::mem::{ChecksumStatus, Held, Mbuf, MbufRef, gather};
 use crate::proto::icmp::is_single_host;
 use crate::proto::tcp::{Arrival, Plain, Received, Segment, TcpDrop};
 use crate::proto::{ConsumerId, Destination, Flow};
-use crate::time::UnixTime;
+use crate::time::{Instant, UnixTime};
 use crate::wire::tcp::TcpFlags;
 use crate::wire::{Ipv4Header, TcpError, TcpHeader, TcpSegment};
 use core::net::SocketAddrV4;
@@ -63,7 +63,7 @@ crate::drop_reasons! {
         /// The listener's limit for one source address is reached:
         /// `ListenOptions::connections_per_source`.
         SourceFull => "source_full",
-        /// No room for data that is out of order or that a paused app has not read: the peer sends
+        /// No room for data that is out of order, or that a paused app has not read. The peer sends
         /// it again.
         NoRoom => "no_room",
         /// All of its data is already queued, out of order.
@@ -173,8 +173,8 @@ impl Tcp {
     }
 
     /// Gives the machine a segment that continues the train, or one that its connection expects,
-    /// and the app its payload. Returns any other segment without a change, malformed ones and
-    /// those of no connection included.
+    /// and the app its payload. Returns any other segment unchanged, malformed ones and those
+    /// without a connection included.
     ///
     /// Source and destination need no check for unicast: only such have connections.
     #[inline(always)]
@@ -197,7 +197,8 @@ impl Tcp {
         Ok(())
     }
 
-    /// One load and a compare where there is no train. A segment that does not continue it ends it.
+    /// One load and a compare where there is no train. A segment that does not continue the train
+    /// ends it.
     #[inline(always)]
     fn go_on(&mut self, mbuf: &Mbuf, cx: &mut Cx<'_>) -> Option<Expected> {
         self.train.as_ref()?;
@@ -311,7 +312,7 @@ impl Tcp {
             return Err(TcpNodeDrop::BadChecksum);
         }
         let (source, destination) = (ipv4.source(), ipv4.destination());
-        if cx.host.classify(destination) != Destination::Own || !is_single_host(source, cx.host) {
+        if cx.host.classify(destination) != Destination::Local || !is_single_host(source, cx.host) {
             return Err(TcpNodeDrop::NotUnicast);
         }
         // RFC 3168 5: CE is 11.
@@ -333,13 +334,15 @@ impl Tcp {
     fn verify(&self, parsed: &TcpSegment<'_>, ipv4: &Ipv4Header) -> bool {
         match self.config.checksum {
             ChecksumPolicy::Ignore => true,
-            ChecksumPolicy::AcceptPartial if self.accepts_partial(parsed, ipv4) => true,
+            ChecksumPolicy::AcceptPartial if self.accepts_partial(*parsed, ipv4) => true,
             _ => parsed.verify_checksum(ipv4.source(), ipv4.destination()).is_ok(),
         }
     }
 
+    /// Takes a copy: this is a call, and for a reference each segment would be written to memory,
+    /// under the other policies too. Nine instructions a segment.
     #[inline]
-    fn accepts_partial(&self, parsed: &TcpSegment<'_>, ipv4: &Ipv4Header) -> bool {
+    fn accepts_partial(&self, parsed: TcpSegment<'_>, ipv4: &Ipv4Header) -> bool {
         let is_partial = parsed.has_partial_checksum(ipv4.source(), ipv4.destination());
         self.partial_checksums.add(u64::from(is_partial));
         is_partial
@@ -384,7 +387,7 @@ impl<A: App> Node<A> for Tcp {
         if let Err(other) = self.push_expected(mbuf, app, cx) {
             self.push_other(other, app, cx);
         }
-        tell_events(app, cx);
+        deliver_events(app, cx);
     }
 
     /// The burst has ended: acknowledgments leave, and timers run out.
@@ -397,7 +400,11 @@ impl<A: App> Node<A> for Tcp {
                 machine.tick(now, output);
             });
         }
-        tell_events(app, cx);
+        deliver_events(app, cx);
+    }
+
+    fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
+        cx.tcp.next_deadline(cx.now, cx.host)
     }
 
     /// Data that waits in connections is counted by the machine.
@@ -405,9 +412,9 @@ impl<A: App> Node<A> for Tcp {
         0
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         let says = format!("checksums {:?} where the NIC has not verified them", self.config.checksum);
-        outline.node("tcp", says, Outline::note_tcp);
+        outline.node("tcp", says, NodeTree::note_tcp);
     }
 }
 
@@ -457,46 +464,47 @@ fn deliver_mbuf<A: App>(connection: ConnectionId, consumer: ConsumerId, mbuf: &M
 fn deliver<A: App>(connection: ConnectionId, data: &Bytes, app: &mut A, cx: &mut Cx<'_>) {
     let consumer = cx.tcp.0.as_ref().map_or(ConsumerId::default(), |inner| inner.machine.consumer(connection));
     match data {
-        Bytes::Mbuf(Own { mbuf: Some(mbuf), .. }) => deliver_mbuf(connection, consumer, mbuf, app, cx),
+        Bytes::Mbuf(OwnedMbuf { mbuf: Some(mbuf), .. }) => deliver_mbuf(connection, consumer, mbuf, app, cx),
         Bytes::Held(held) => {
             for payload in held.segments() {
                 let data = TcpData { connection, consumer, timestamp: None, payload, held: Source::Held(held) };
                 app.on_tcp_data(&data, cx);
             }
         }
-        Bytes::Mbuf(Own { mbuf: None, .. }) => (),
+        Bytes::Mbuf(OwnedMbuf { mbuf: None, .. }) => (),
     }
 }
 
-/// Most events that one call delivers. An app that answers each event by a call that causes the
-/// next would keep the turn for ever: for example one that connects again whenever its connection
-/// closes, while the link is down. The rest stays in order for the next frame or tick.
+/// The most events that one call delivers. Without a limit the turn would never end where an app
+/// answers each event by a call that causes the next: for example where it connects again whenever
+/// its connection closes while the link is down. The remaining events stay in order for the next
+/// frame or tick.
 const EVENTS_MAX: u32 = 256;
 
 /// Delivers events to the app. The app's calls meanwhile may cause more.
 #[inline(always)]
-fn tell_events<A: App>(app: &mut A, cx: &mut Cx<'_>) {
+fn deliver_events<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     if cx.tcp.0.as_ref().is_some_and(|inner| inner.machine.has_events()) {
-        tell_some(app, cx);
+        deliver_some(app, cx);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn tell_some<A: App>(app: &mut A, cx: &mut Cx<'_>) {
+fn deliver_some<A: App>(app: &mut A, cx: &mut Cx<'_>) {
     for _ in 0..EVENTS_MAX {
         let Some(inner) = &mut cx.tcp.0 else { return };
         let Some((connection, consumer, event)) = inner.machine.next_event() else { return };
-        inner.told = Some((connection, consumer));
+        inner.delivering = Some((connection, consumer));
         match event {
-            TcpEvent::Readable => tell_data(connection, app, cx),
+            TcpEvent::Readable => deliver_data(connection, app, cx),
             _ => app.on_tcp_event(connection, event, cx),
         }
     }
 }
 
 /// Delivers all data that waits, or until the app pauses: at most the receive buffer.
-fn tell_data<A: App>(connection: ConnectionId, app: &mut A, cx: &mut Cx<'_>) {
+fn deliver_data<A: App>(connection: ConnectionId, app: &mut A, cx: &mut Cx<'_>) {
     while let Some(data) = cx.tcp.0.as_mut().and_then(|inner| inner.machine.next_data(connection)) {
         deliver(connection, &data, app, cx);
     }
@@ -515,14 +523,4 @@ fn called_by_syn(mbuf: &Mbuf) -> Option<SocketAddrV4> {
     let (tcp, _) = TcpHeader::ref_from_prefix(mbuf.bytes()).ok()?;
     let is_call = tcp.flags().contains(TcpFlags::SYN) && !tcp.flags().contains(TcpFlags::ACK);
     Some(flow(ipv4_header(mbuf)?, tcp).local).filter(|_| is_call)
-}
-
-fn gather<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
-    let mut len = 0;
-    for segment in mbuf.segments() {
-        let Some(room) = scratch.get_mut(len..len + segment.len()) else { break };
-        room.copy_from_slice(segment);
-        len += segment.len();
-    }
-    &scratch[..len]
 }

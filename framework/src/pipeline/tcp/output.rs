@@ -3,17 +3,16 @@
 
 use core::net::Ipv4Addr;
 
-use super::super::arp::resolver;
 use super::super::node::Cx;
-use super::bytes::{Bytes, Own, owned};
+use super::bytes::{Bytes, OwnedMbuf, owned};
 use super::headers::{Body, HEADERS_LEN_MAX, UsualHeaders, compose};
-use super::path::{self, NextHop, Path, PathRequest};
+use super::next_hop::{self, LinkHeaderCache, NextHop, NextHopRequest};
 use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
 use crate::device::{Capabilities, Offload, TxQueue};
 use crate::mem::Mbuf;
 use crate::proto::tcp::{Outgoing, Output, Payload, Run, Seq, Unsent};
-use crate::proto::{Asker, Flow, NeighborRequest};
+use crate::proto::{Flow, NeighborRequest, ResolutionCause};
 use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
 use crate::wire::{ethernet, ipv4, tcp};
 
@@ -21,7 +20,8 @@ use crate::wire::{ethernet, ipv4, tcp};
 pub(super) struct OutCounters {
     pub(super) segments: Counter,
     pub(super) bytes: Counter,
-    /// Found no room in the device's ring, or no buffer; the machine sends again.
+    /// Segments that found no room in the device's ring, or no buffer; the machine sends them
+    /// again.
     busy: Counter,
     /// Had no path: no route, link down, neighbor missing.
     lost: Counter,
@@ -65,8 +65,8 @@ impl OutOffloads {
     }
 
     /// Bytes of the longest payload that the device is given, where a buffer has room for so many.
-    /// A retransmission while the NIC still reads the payload goes as a copy, which needs one
-    /// buffer with its headers where the device takes no chains.
+    /// While the NIC still reads the payload, a retransmission is sent as a copy. Where the device
+    /// takes no chains, the copy and its headers need to fit in one buffer.
     fn longest(self, data_room: usize) -> usize {
         let copied_max = if self.chains { usize::MAX } else { data_room.saturating_sub(HEADERS_LEN_MAX) };
         self.segmentation_len_max.min(copied_max)
@@ -92,7 +92,7 @@ impl OutOffloads {
 /// The output of one call.
 pub(super) struct TcpOutput<'a, 'b> {
     pub(super) cx: &'a mut Cx<'b>,
-    pub(super) paths: &'a mut [Path],
+    pub(super) link_headers: &'a mut [LinkHeaderCache],
     pub(super) counters: &'a OutCounters,
     pub(super) offloads: OutOffloads,
     /// The guardian's record of open connections.
@@ -108,8 +108,8 @@ pub(super) fn set_header_lens(frame: &mut Mbuf, offload: Offload) {
     }
 }
 
-/// A segment that leaves: its link header, its offloads, and the request for its neighbor where
-/// that is not known.
+/// A segment that leaves: its link header, its offloads, and the request for its neighbor where the
+/// MAC address is not known.
 struct Departure<'s> {
     link: &'s [u8],
     segment: &'s Outgoing,
@@ -141,7 +141,7 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
     #[cold]
     fn negative_advice(&mut self, remote: Ipv4Addr) {
         let next_hop = self.cx.host.route(remote).and_then(|route| route.gateway).unwrap_or(remote);
-        resolver::negative_advice(next_hop, self.cx);
+        self.cx.egress().negative_advice(next_hop);
     }
 
     fn has_buffer(&self) -> bool {
@@ -151,7 +151,7 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
     /// The resolver posts a frame that waits for a neighbor, and does not know of segments.
     #[inline]
     fn pieces_max(&self, slot: u32) -> usize {
-        let is_known = self.offloads.pieces_max > 1 && self.paths[slot as usize].current(self.cx).is_some();
+        let is_known = self.offloads.pieces_max > 1 && self.link_headers[slot as usize].current(self.cx).is_some();
         // One more is for the headers.
         if is_known { self.offloads.pieces_max.min(self.cx.pool.available().saturating_sub(1)) } else { 1 }
     }
@@ -161,15 +161,15 @@ impl Output<Bytes> for TcpOutput<'_, '_> {
         self.sent(Some(slot), segment, run.len(), sent)
     }
 
-    /// Prepares the path here, as the slot may still hold another connection's: so the first data
-    /// leaves as fast as all that follows.
+    /// Prepares the link header here, because the slot may still hold that of another connection.
+    /// So the first data leaves as fast as all later data.
     #[cold]
     fn opened(&mut self, slot: u32, flow: Flow, snd_nxt: Seq, rcv_nxt: Seq) {
-        let path = &mut self.paths[slot as usize];
-        *path = Path::NONE;
-        path.resolve_next_hop(PathRequest::of(flow, Asker::Peer), self.cx, |_| ());
+        let cache = &mut self.link_headers[slot as usize];
+        *cache = LinkHeaderCache::NONE;
+        cache.resolve_next_hop(NextHopRequest::of(flow, ResolutionCause::Connection), self.cx, |_| ());
         let Some(roster) = self.roster else { return };
-        let link = path.known().iter().copied().collect();
+        let link = cache.known().iter().copied().collect();
         roster.open(slot, &OpenConnection { flow, link, snd_nxt: snd_nxt.0, rcv_nxt: rcv_nxt.0 });
     }
 
@@ -185,7 +185,7 @@ impl TcpOutput<'_, '_> {
     /// Increments with whatever paths depend on.
     #[inline]
     pub(super) fn changes(&self) -> u64 {
-        path::changes(self.cx.host)
+        next_hop::changes(self.cx.host)
     }
 
     /// Bytes of the longest packet that the interface takes.
@@ -198,7 +198,10 @@ impl TcpOutput<'_, '_> {
     #[inline(always)]
     pub(super) fn note(&self, slot: Option<u32>, segment: &Outgoing, payload_len: u32) {
         if let (Some(slot), Some(roster)) = (slot, &*self.roster) {
-            roster.note(slot, segment.seq + payload_len, segment.ack);
+            // A FIN takes a number too (RFC 9293 3.4). A SYN has left before the roster lists the
+            // connection.
+            let fin_len = u32::from(segment.flags.intersects(TcpFlags::FIN));
+            roster.note(slot, segment.seq + payload_len + fin_len, segment.ack);
         }
     }
 
@@ -223,9 +226,9 @@ impl TcpOutput<'_, '_> {
         let Some((link, timestamps)) = self.usual(slot, segment) else {
             return self.send_other(slot, segment, Some(payload));
         };
-        // Not sent yet, and ours to write.
+        // The payload was not sent yet, and we may write its buffer.
         let sum = payload.sum();
-        let Bytes::Mbuf(Own { mbuf, .. }) = payload else { return self.send_other(slot, segment, Some(payload)) };
+        let Bytes::Mbuf(OwnedMbuf { mbuf, .. }) = payload else { return self.send_other(slot, segment, Some(payload)) };
         let is_ours = mbuf.as_ref().is_some_and(|mbuf| mbuf.is_plain() && mbuf.is_writable());
         let Some(mut frame) = mbuf.take_if(|mbuf| is_ours && mbuf.headroom() >= UsualHeaders::LEN) else {
             return self.send_other(slot, segment, Some(payload));
@@ -253,7 +256,7 @@ impl TcpOutput<'_, '_> {
 
     /// Headers, and behind them views of all payloads.
     fn send_chain(&mut self, slot: u32, segment: &Outgoing, run: &mut Run<'_, Bytes>) -> Result<(), Unsent> {
-        let Some(link) = self.paths[slot as usize].current(self.cx) else { return Err(Unsent::NoRoute) };
+        let Some(link) = self.link_headers[slot as usize].current(self.cx) else { return Err(Unsent::NoRoute) };
         let headers = compose(link, segment, Body { len: run.len(), sum: None });
         let l2_len = link.len();
         let Some(mut frame) = self.cx.pool.alloc_copy(&headers) else { return Err(Unsent::Busy) };
@@ -286,7 +289,7 @@ impl TcpOutput<'_, '_> {
     /// path is known and has no tag, and the timestamps.
     #[inline(always)]
     fn usual(&self, slot: Option<u32>, segment: &Outgoing) -> Option<([u8; ethernet::HEADER_LEN], Timestamps)> {
-        let link = *self.paths[slot? as usize].untagged(self.cx.host)?;
+        let link = *self.link_headers[slot? as usize].untagged(self.cx.host)?;
         Some((link, UsualHeaders::timestamps_of(segment)?))
     }
 
@@ -326,28 +329,28 @@ impl TcpOutput<'_, '_> {
     }
 
     fn depart(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut Bytes>) -> Result<(), Unsent> {
-        let request = PathRequest::of(segment.flow, asker(segment, payload.is_some()));
-        let Self { cx, paths, offloads, roster, .. } = self;
-        let mut stranger = Path::NONE;
-        let path = match slot {
-            Some(slot) => &mut paths[slot as usize],
-            None => &mut stranger,
+        let request = NextHopRequest::of(segment.flow, cause(segment, payload.is_some()));
+        let Self { cx, link_headers, offloads, roster, .. } = self;
+        let mut uncached = LinkHeaderCache::NONE;
+        let cache = match slot {
+            Some(slot) => &mut link_headers[slot as usize],
+            None => &mut uncached,
         };
         if segment.syn.is_some() {
-            // The slot may still hold another connection's path.
-            *path = Path::NONE;
+            // The slot may still hold another connection's.
+            *cache = LinkHeaderCache::NONE;
         }
-        let news = |path: &Path| {
+        let on_change = |cache: &LinkHeaderCache| {
             if let (Some(slot), Some(roster)) = (slot, &mut **roster) {
-                roster.set_link(slot, path.known());
+                roster.set_link(slot, cache.known());
             }
         };
-        let (link, neighbor_request) = match path.resolve_next_hop(request, cx, news) {
+        let (link, neighbor_request) = match cache.resolve_next_hop(request, cx, on_change) {
             NextHop::Known(link) => (link, None),
-            // The app learns whether its data has left, so data does not wait in the resolver,
-            // where it cannot be seen.
+            // The app is told whether its data was sent. In the resolver that would not be visible,
+            // so data does not wait there.
             NextHop::Resolving(_, neighbor_request) if payload.is_some() => {
-                let _ = resolver::keep(neighbor_request, cx);
+                let _ = cx.egress().keep_neighbor(neighbor_request);
                 return Err(Unsent::NoRoute);
             }
             NextHop::Resolving(link, neighbor_request) => (link, Some(neighbor_request)),
@@ -363,14 +366,14 @@ impl TcpOutput<'_, '_> {
     }
 }
 
-/// The cause of a segment. One with neither a call of ours nor data answers a caller, whose address
-/// may be forged.
-fn asker(segment: &Outgoing, has_payload: bool) -> Asker {
+/// The cause of a segment. A segment that carries no data and comes from no call of ours answers a
+/// remote caller, whose address may be forged.
+fn cause(segment: &Outgoing, has_payload: bool) -> ResolutionCause {
     let is_call = segment.syn.is_some() && !segment.flags.intersects(TcpFlags::ACK);
     match (is_call, has_payload) {
-        (true, _) => Asker::App,
-        (false, true) => Asker::Peer,
-        (false, false) => Asker::Caller,
+        (true, _) => ResolutionCause::App,
+        (false, true) => ResolutionCause::Connection,
+        (false, false) => ResolutionCause::Handshake,
     }
 }
 
@@ -423,9 +426,9 @@ impl Departure<'_> {
         }
     }
 
-    /// The payload is shared: the NIC still reads it, or it is a part of a larger buffer. It goes
-    /// as a view behind the headers where the device takes chains and a second buffer is free, else
-    /// as a copy.
+    /// The payload is shared: the NIC still reads it, or it is a part of a larger buffer. It is
+    /// sent as a view behind the headers where the device takes chains and a second buffer is free,
+    /// otherwise as a copy.
     fn send_copy(&self, payload: &Bytes, chains: bool, cx: &mut Cx<'_>) -> Result<(), Unsent> {
         let Bytes::Held(held) = payload else { return Err(Unsent::NoRoute) };
         let Some(bytes) = held.bytes() else { return Err(Unsent::NoRoute) };
@@ -453,7 +456,8 @@ impl Departure<'_> {
         })
     }
 
-    /// Posts a frame, or lets it wait for its neighbor. Returns it where neither is possible.
+    /// Posts a frame, or lets it wait for its neighbor. Returns the frame where neither is
+    /// possible.
     fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
         match self.neighbor_request {
             None => cx.tx.post(self.with_lens(frame), self.offload),
@@ -474,8 +478,13 @@ impl Departure<'_> {
 /// Sends an answer without a neighbor entry: to the MAC address that the segment came from, with no
 /// ARP request.
 #[cold]
-fn send_back(request: PathRequest, segment: &Outgoing, offloads: OutOffloads, cx: &mut Cx<'_>) -> Result<(), Unsent> {
-    let Some((link, link_len)) = path::back(request, cx) else { return Err(Unsent::NoRoute) };
+fn send_back(
+    request: NextHopRequest,
+    segment: &Outgoing,
+    offloads: OutOffloads,
+    cx: &mut Cx<'_>,
+) -> Result<(), Unsent> {
+    let Some((link, link_len)) = next_hop::back(request, cx) else { return Err(Unsent::NoRoute) };
     let departure =
         Departure { link: &link[..link_len], segment, offload: offloads.of(segment, false), neighbor_request: None };
     departure.send_bare(cx)
@@ -486,7 +495,7 @@ fn send_back(request: PathRequest, segment: &Outgoing, offloads: OutOffloads, cx
 fn wait(frame: Mbuf, neighbor_request: NeighborRequest, cx: &mut Cx<'_>) -> Result<(), Mbuf> {
     let Some(copy) = copy_of(&frame, cx) else { return Err(frame) };
     frame.free();
-    resolver::queue(copy, neighbor_request, cx)
+    cx.egress().queue(copy, neighbor_request)
 }
 
 fn copy_of(frame: &Mbuf, cx: &Cx<'_>) -> Option<Mbuf> {

@@ -1,10 +1,10 @@
 //! Looks ahead over a burst, for a worker with so many connections that its caches do not hold
-//! them: the first bytes of each frame name the flow, the flow its bucket, the bucket the
+//! them: the first bytes of each frame give the flow, the flow gives its bucket, and the bucket the
 //! connection. The buckets of the whole burst are prefetched at once, a connection while the frames
 //! before its own are processed, so that DRAM and CPU overlap.
 //!
-//! Nothing is decided here: a frame that only looks like a segment costs a few loads, and the nodes
-//! check it as they check all.
+//! The prefetch decides nothing: a frame that only looks like a segment costs a few loads, and the
+//! nodes check it as they check every frame.
 
 use core::net::SocketAddrV4;
 
@@ -35,8 +35,8 @@ const NOWHERE: u32 = u32::MAX;
 pub(super) struct Prefetcher {
     /// Slots of the connections of frames that look like segments, or [`NOWHERE`].
     places: ArrayVec<u32, BURST_MAX>,
-    /// The next segment. Where an earlier node keeps or drops one, the index points at a segment that
-    /// has passed already, and the rest of the burst gains nothing from its prefetch.
+    /// The next segment. Where an earlier node keeps or drops a segment, the index stays behind,
+    /// and the rest of the burst gains nothing from its prefetch.
     next: usize,
 }
 
@@ -52,7 +52,7 @@ impl TcpSockets {
         }
     }
 
-    /// The next segment has arrived at the TCP node. Called there, and not by the loop over the
+    /// The next segment has arrived at the TCP node. The node calls this, not the loop over the
     /// burst, so that frames without a segment do not pay for it.
     #[inline(always)]
     pub(super) fn step(&mut self) {
@@ -99,7 +99,7 @@ impl Inner {
     fn ask_for(&mut self, idx: usize) {
         if let Some(&slot) = self.prefetcher.places.get(idx) {
             self.machine.lines(slot).into_iter().for_each(prefetch_line);
-            prefetch_line(self.paths.as_ptr().wrapping_add(slot as usize).cast());
+            prefetch_line(self.link_headers.as_ptr().wrapping_add(slot as usize).cast());
         }
     }
 }

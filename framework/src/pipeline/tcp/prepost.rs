@@ -1,4 +1,4 @@
-//! Orders that stand in the device's ring before they are fired (TCPDirect: alternatives).
+//! Orders that are in the device's ring before they are fired (TCPDirect: alternatives).
 //!
 //! ```text
 //!  tick   prepost ─▶ the frame as a WQE where the next one goes; the NIC is not told
@@ -7,22 +7,22 @@
 //!
 //! 1. The app names the likeliest order: [`prepost`](TcpCalls::prepost), at the end of each turn. A
 //!    ring holds one.
-//! 2. It stands at the ring's producer index, behind all posted frames, so frames leave in the
+//! 2. The order is at the ring's producer index, behind all posted frames, so frames leave in the
 //!    order of the calls.
 //! 3. Any posted frame overwrites it. The device sees by its producer index that it is gone, at no
 //!    cost.
 //! 4. [`fire`](TcpCalls::fire) then uses the [template](super::template), as on devices without
 //!    `prepost`. The same bytes leave.
-//! 5. `fire` writes SEQ, ACK, window, timestamps and checksum, so nothing that happens meanwhile
-//!    makes the frame wrong.
+//! 5. `fire` writes SEQ, ACK, window, timestamps and checksum, so events since the prepost cannot
+//!    make the frame wrong.
 //! 6. Where the host or the options change the headers, the preposted frame is discarded with them.
 //! 7. The machine first grants a send permit; only an order that left is recorded, and each
 //!    recorded one has a copy.
 //! 8. The buffer for the copy is checked for before the doorbell and filled after it, so the order
 //!    does not wait for the pool's cold cache lines.
 //! 9. A connection that ends leaves a WQE that is never fired, and that the next frame overwrites.
-//! 10. Rejected: a second queue for preposted frames, as the NIC keeps no order between two ([why,
-//!     and figures](../../../../docs/decisions/0007-preposted-orders.md)).
+//! 10. Rejected: a second queue for preposted frames, because the NIC keeps no order between two
+//!     queues ([why, and figures](../../../../docs/decisions/0007-preposted-orders.md)).
 
 use super::super::node::Cx;
 use super::SendError;
@@ -35,17 +35,18 @@ use crate::proto::tcp::Numbers;
 
 impl TcpCalls<'_, '_> {
     /// Writes the whole order into the device's ring, at the position of the next frame.
-    /// [`fire`](Self::fire) then writes the payload and the numbers of the moment there and rings
-    /// the doorbell; the copy for a retransmission is made after the doorbell. Returns whether the
-    /// order stands in the ring. Some 300 instructions; 100 where it stands already.
+    /// [`fire`](Self::fire) then writes the payload and the current numbers there and rings the
+    /// doorbell; it makes the copy for a retransmission after the doorbell. Returns whether the
+    /// order is in the ring. Costs some 300 instructions, or 100 where the order was in the ring
+    /// already.
     ///
-    /// Any frame that is sent overwrites it, an acknowledgment too, so call it in
-    /// [`App::tick`](super::super::App::tick), the last of a turn. One order of a worker stands at
-    /// a time.
+    /// Any frame that is sent, even an acknowledgment, overwrites the order, so call this in
+    /// [`App::tick`](super::super::App::tick), which runs last in a turn. A worker can have one
+    /// preposted order at a time.
     ///
-    /// Where the device cannot prepost, or not now, the order is fired as without: the same bytes
-    /// leave. Of the devices `mlx5` can, for frames of 930 bytes at most, and not while a process
-    /// reads the port's tap.
+    /// Where the device cannot prepost at all or at the moment, `fire` sends the order in the usual
+    /// way: the same bytes leave. Of the devices only `mlx5` can prepost, for frames of 930 bytes
+    /// at most, and not while a process reads the port's tap.
     ///
     /// # Errors
     /// The connection is gone, or cannot send.
@@ -62,8 +63,8 @@ impl TcpCalls<'_, '_> {
         Ok(template.preposted.is_some())
     }
 
-    /// Fires the preposted frame; false without a change where none stands or it may not leave at
-    /// once.
+    /// Fires the preposted frame. Returns false and changes nothing where there is none, or it may
+    /// not leave at once.
     #[inline(never)]
     pub(super) fn launch_preposted(&mut self, template: &mut Template) -> bool {
         if !self.is_current(template) {
@@ -90,8 +91,8 @@ impl TcpCalls<'_, '_> {
 }
 
 impl Template {
-    /// Writes what may have changed since the prepost: the payload and the numbers of the moment.
-    /// False where the length differs.
+    /// Writes the fields that may have changed since the prepost: the payload and the current
+    /// numbers. False where the length differs.
     #[inline(always)]
     pub(super) fn complete(&self, frame: &mut [u8], numbers: &Numbers) -> bool {
         let Some((headers, payload)) = frame.split_at_mut_checked(self.headers_len) else { return false };

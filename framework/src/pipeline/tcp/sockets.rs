@@ -17,14 +17,15 @@ use super::TcpConfig;
 use super::TcpConfigError;
 use super::TcpInfo;
 use super::bytes::Bytes;
+use super::next_hop::{self, LinkHeaderCache, NextHopError};
 use super::output::{OutCounters, OutOffloads, TcpOutput};
-use super::path::{Path, Unreachable};
 use super::prefetch::Prefetcher;
 use super::roster::Roster;
 use super::tally::TallyCounters;
 use crate::counters::Scope;
 use crate::device::Capabilities;
 use crate::mem::{Mbuf, advise_large_pages};
+use crate::proto::Host;
 use crate::proto::tcp::{self as machine, IcmpRefusal, Seq, TcpTally};
 use crate::proto::{ConsumerId, Flow, FlowError, FlowErrorKind, HashSeed, Resolution, allocate_table};
 use crate::time::Instant;
@@ -46,16 +47,18 @@ pub struct TcpSocketsConfig {
 #[derive(Default)]
 pub struct TcpSockets(pub(in crate::pipeline) Option<Box<Inner>>);
 
-/// Whether the segments of a flow are steered to the worker. Local port 0 stands for a port that is
+/// Whether the segments of a flow are steered to the worker. Local port 0 means that the port is
 /// not chosen yet.
 type Steering = Box<dyn Fn(Flow) -> bool + Send>;
 
 pub(in crate::pipeline) struct Inner {
     pub(super) machine: machine::Tcp<Bytes>,
-    pub(super) paths: Box<[Path]>,
+    pub(super) link_headers: Box<[LinkHeaderCache]>,
     pub(super) counters: OutCounters,
     tally: TallyCounters,
     pub(super) offloads: OutOffloads,
+    /// The open connections, as a guardian reads them; `None` without one. Set by
+    /// [`TcpSockets::keep`]; [`TcpOutput`] writes the entries when connections open, send and close.
     pub(super) roster: Option<Roster>,
     pub(super) prefetcher: Prefetcher,
     /// Buffers of the pool that others take, where the caller has set it.
@@ -64,17 +67,28 @@ pub(in crate::pipeline) struct Inner {
     steering: Option<Steering>,
     /// The connection of the event that is being delivered, and its consumer: after its last event
     /// the machine has removed it.
-    pub(super) told: Option<(ConnectionId, ConsumerId)>,
+    pub(super) delivering: Option<(ConnectionId, ConsumerId)>,
 }
 
 impl TcpSockets {
+    /// When the machine has something to do next, not later.
+    pub(super) fn next_deadline(&self, now: Instant, host: &Host) -> Instant {
+        let inner = self.0.as_ref();
+        inner.map_or(Instant::MAX, |inner| inner.machine.next_deadline(now, next_hop::changes(host)))
+    }
+
+    /// Whether a connection waits for a path to its peer.
+    pub(crate) fn misses_route(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.machine.misses_route())
+    }
+
     /// Without connections; counters in the scope `tcp` below `scope`. Allocates all its memory
-    /// here: [`TcpConfig::bytes`], and [`TcpConfig::PATH_LEN`] for each connection.
+    /// here: [`TcpConfig::bytes`], and [`TcpConfig::LINK_HEADER_CACHE_LEN`] for each connection.
     pub fn new(config: &TcpSocketsConfig, scope: &Scope) -> Result<Self, TcpConfigError> {
         let scope = scope.scope("tcp");
         Ok(Self(Some(Box::new(Inner {
             machine: machine::Tcp::with_madvise(config.machine, config.seed, advise_large_pages)?,
-            paths: allocate_table(config.machine.connections_max, advise_large_pages, |_| Path::NONE),
+            link_headers: allocate_table(config.machine.connections_max, advise_large_pages, |_| LinkHeaderCache::NONE),
             counters: OutCounters::new(&scope),
             tally: TallyCounters::new(&scope),
             offloads: OutOffloads::new(&config.capabilities),
@@ -82,7 +96,7 @@ impl TcpSockets {
             prefetcher: Prefetcher::default(),
             others: None,
             steering: None,
-            told: None,
+            delivering: None,
         }))))
     }
 
@@ -92,23 +106,24 @@ impl TcpSockets {
         machine.bytes::<Bytes>()
     }
 
-    /// For a worker without TCP: no listener and no connection is possible.
+    /// The sockets of a worker without TCP: no listener and no connection is possible.
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// Whether this is [`none`](Self::none).
+    /// Whether this was made by [`none`](Self::none).
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
     /// Records the open connections in `roster` for a [guardian](crate::worker::guard), which
-    /// resets them when we have died. Call it once, before there are any; does nothing where this
-    /// worker has no TCP. Panics where the roster has fewer entries than there may be connections.
+    /// resets them when we have died. Call it once, before the first connection; it does nothing
+    /// where this worker has no TCP. Panics where the roster has fewer entries than there may be
+    /// connections.
     pub fn keep(&mut self, roster: Roster) {
         if let Some(inner) = &mut self.0 {
             assert!(
-                roster.capacity() >= inner.paths.len(),
+                roster.capacity() >= inner.link_headers.len(),
                 "a roster has a place for each connection that there may be"
             );
             inner.roster = Some(roster);
@@ -125,8 +140,9 @@ impl TcpSockets {
         }
     }
 
-    /// Sets the flows whose segments come here, where the kernel gets the others: to connect is
-    /// refused where the answers do not come. By default all segments come.
+    /// Sets the flows whose segments come to this worker, where the kernel gets all others: a
+    /// connect is refused where its answers would go to the kernel. By default all segments come
+    /// here.
     pub(crate) fn steer(&mut self, comes_here: impl Fn(Flow) -> bool + Send + 'static) {
         if let Some(inner) = &mut self.0 {
             inner.steering = Some(Box::new(comes_here));
@@ -141,8 +157,8 @@ impl TcpSockets {
         inner.machine.limit_buffers(others.map_or(buffers / 2, |others| buffers - others));
     }
 
-    /// Chunks that may wait: `TcpConfig::chunks_max`, less the reserve for splitting, and less what
-    /// the pool lacks.
+    /// Chunks that may wait: `TcpConfig::chunks_max`, less the reserve for splitting, and less the
+    /// buffers that the pool lacks.
     pub fn chunks_limit(&self) -> usize {
         self.0.as_ref().map_or(0, |inner| inner.machine.chunks_limit())
     }
@@ -188,16 +204,16 @@ impl TcpSockets {
     /// Ends the connection attempts whose SYNs did not leave because the next hop did not reply to
     /// ARP.
     #[cold]
-    pub(in crate::pipeline) fn tell_unreached(cx: &mut Cx<'_>) {
+    pub(in crate::pipeline) fn notify_unreachable(cx: &mut Cx<'_>) {
         while let Some((flow, seq)) = cx.egress.resolver.as_mut().and_then(Resolver::next_unreached) {
             let now = cx.now;
-            // Nothing to report for a connection that is gone meanwhile, or established.
+            // A connection that is gone or established by now has nothing to report.
             let _ = Inner::call(cx, |machine, output| machine.no_neighbor(flow, seq, now, output));
         }
     }
 
-    /// Whether each connection with a deadline will be processed by then, and whether what was due
-    /// at the last tick, at `ticked_at`, was done then. Walks over all connections: for tests.
+    /// Checks that each connection with a deadline will be processed by then, and that the last
+    /// tick, at `ticked_at`, did all that was due. Scans all connections: for tests.
     pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), machine::TimerFault> {
         self.0.as_ref().map_or(Ok(()), |inner| inner.machine.check_timers(ticked_at))
     }
@@ -216,8 +232,8 @@ impl Inner {
         call: impl FnOnce(&mut machine::Tcp<Bytes>, &mut TcpOutput<'_, '_>) -> T,
     ) -> Option<T> {
         let mut inner = cx.tcp.0.take()?;
-        let Self { machine, paths, counters, offloads, roster, .. } = &mut *inner;
-        let mut output = TcpOutput { cx, paths, counters, offloads: *offloads, roster };
+        let Self { machine, link_headers, counters, offloads, roster, .. } = &mut *inner;
+        let mut output = TcpOutput { cx, link_headers, counters, offloads: *offloads, roster };
         let result = call(machine, &mut output);
         // The replaced value is `None`: nothing to drop.
         core::mem::forget(cx.tcp.0.replace(inner));
@@ -238,7 +254,7 @@ impl<'a> Cx<'a> {
 pub struct TcpCalls<'x, 'a>(pub(super) &'x mut Cx<'a>);
 
 impl TcpCalls<'_, '_> {
-    /// Listens at `local`; the unspecified address stands for all of ours.
+    /// Listens at `local`; the unspecified address means all of our addresses.
     pub fn listen(&mut self, local: SocketAddrV4, options: &ListenOptions) -> Result<ListenerId, ListenError> {
         let is_any = local.ip().is_unspecified();
         let known = if is_any { Ok(()) } else { self.check_own(*local.ip()) };
@@ -249,14 +265,14 @@ impl TcpCalls<'_, '_> {
 
     /// Opens a connection: the SYN leaves with this turn. An unspecified local address becomes that
     /// of the route, port 0 a free one. `Connected` or `Closed` reports the outcome. Where the SYN
-    /// cannot leave, as when the link is down, the event [`NoRoute`](super::TcpEvent::NoRoute) says
-    /// so with the next turn, and [`unreachable`](Self::unreachable) at once; it leaves by itself
-    /// when it can.
+    /// cannot leave, for example because the link is down, the event
+    /// [`NoRoute`](super::TcpEvent::NoRoute) reports that with the next turn, and
+    /// [`unreachable`](Self::unreachable) at once; the SYN leaves by itself as soon as it can.
     ///
     /// # Errors
-    /// No route, no free port, no room; and on a port that shares its interface with the kernel
-    /// [`ConnectError::NotSubscribed`], where no subscription
-    /// ([`tcp_from`](crate::port::tcp_from)) brings the answers here.
+    /// No route, no free port, no room; and [`ConnectError::NotSubscribed`] on a port that shares
+    /// its interface with the kernel, where no subscription ([`tcp_from`](crate::port::tcp_from))
+    /// brings the answers here.
     pub fn connect(
         &mut self,
         local: SocketAddrV4,
@@ -267,7 +283,7 @@ impl TcpCalls<'_, '_> {
         let source = match self.0.host.resolve(*remote.ip(), self.0.now) {
             Resolution::Station { source, .. } | Resolution::NeighborMissing { source, .. } => source,
             Resolution::NoRoute => return Err(ConnectError::NoRoute(*remote.ip())),
-            Resolution::Own => return Err(ConnectError::Own(remote)),
+            Resolution::Local => return Err(ConnectError::LocalAddress(remote)),
             Resolution::Group { .. } => return Err(ConnectError::BadAddress(remote)),
         };
         let ip = if local.ip().is_unspecified() { source } else { *local.ip() };
@@ -283,27 +299,27 @@ impl TcpCalls<'_, '_> {
     }
 
     /// The consumer of a connection, from [`connect`](Self::connect) or its listener's options;
-    /// consumer 0 where the connection is gone. In
-    /// [`on_tcp_event`](crate::pipeline::App::on_tcp_event) also that of a connection which this
-    /// event ends.
+    /// consumer 0 where the connection is gone. Within
+    /// [`on_tcp_event`](crate::pipeline::App::on_tcp_event) it also works for the connection that
+    /// the event ends.
     pub fn consumer(&mut self, id: ConnectionId) -> ConsumerId {
         let Some(inner) = &self.0.tcp.0 else { return ConsumerId::default() };
-        let told = inner.told.filter(|(told, _)| *told == id);
-        told.map_or_else(|| inner.machine.consumer(id), |(_, consumer)| consumer)
+        let delivering = inner.delivering.filter(|(delivering, _)| *delivering == id);
+        delivering.map_or_else(|| inner.machine.consumer(id), |(_, consumer)| consumer)
     }
 
-    /// What is missing on the path to a connection's peer, where anything is now. Looks up routes
-    /// and neighbors.
-    pub fn unreachable(&mut self, id: ConnectionId) -> Option<Unreachable> {
+    /// What the path to a connection's peer lacks at the moment, if anything. Looks up routes and
+    /// neighbors.
+    pub fn unreachable(&mut self, id: ConnectionId) -> Option<NextHopError> {
         let flow = self.machine()?.flow(id)?;
-        Unreachable::to(*flow.remote.ip(), self.0)
+        NextHopError::check(*flow.remote.ip(), self.0)
     }
 
     /// Sends a copy of `payload`, or of as much from its front as fits, and returns the number of
     /// bytes; `Writable` reports room for the rest. Data within the windows leaves with the next
     /// doorbell, of this turn or of [`Cx::ring_doorbell`], where the peer is reachable. Where the
-    /// link is down, no route leads there or the neighbor is not known, it waits and leaves by
-    /// itself, once and in order, when there is a path. A caller that must know at once uses
+    /// link is down, no route leads there or the neighbor is not known, the data waits, and is sent
+    /// once and in order as soon as there is a path. A caller that must know at once uses
     /// [`fire`](Self::fire), which reports it, or [`fire_fast`](Self::fire_fast), which then takes
     /// nothing.
     #[inline]
@@ -321,7 +337,8 @@ impl TcpCalls<'_, '_> {
     }
 
     /// Sends the payload in `mbuf` without a copy: headers go into its headroom. Takes all of it,
-    /// or returns it. It must be linear, and is cut into segments where it is longer than one.
+    /// or returns it. The mbuf must be linear; where it is longer than a segment it is cut into
+    /// several.
     #[inline]
     pub fn send_mbuf(&mut self, id: ConnectionId, payload: Mbuf) -> Result<(), (SendError, Mbuf)> {
         if !payload.is_linear() || payload.is_empty() {
@@ -348,8 +365,8 @@ impl TcpCalls<'_, '_> {
         Inner::call(self.0, |machine, output| machine.shutdown(id, now, output)).unwrap_or(Err(CallError::NotFound))
     }
 
-    /// We neither send nor receive more; `ConnectionOptions::linger` limits how long `Closed` waits
-    /// for the queued data.
+    /// Ends both directions for the app: it sends nothing more and receives nothing more.
+    /// `ConnectionOptions::linger` limits how long `Closed` waits for the queued data.
     pub fn close(&mut self, id: ConnectionId) -> Result<(), CallError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.close(id, now, output)).unwrap_or(Err(CallError::NotFound))
@@ -388,7 +405,7 @@ impl TcpCalls<'_, '_> {
         self.machine()?.options(id)
     }
 
-    /// Sets the options of a connection; what the handshake has settled stays as it is.
+    /// Sets the options of a connection; those that the handshake has settled do not change.
     pub fn set_options(&mut self, id: ConnectionId, options: &ConnectionOptions) -> Result<(), CallError> {
         let now = self.0.now;
         Inner::call(self.0, |machine, output| machine.set_options(id, options, now, output))

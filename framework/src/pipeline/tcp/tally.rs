@@ -4,7 +4,7 @@
 use crate::counters::{Counter, Scope, Unit};
 use crate::proto::tcp::TcpTally;
 
-/// A counter for each number of the tally that has no counter of its own.
+/// A counter for each number of the tally that is counted nowhere else.
 pub(super) struct TallyCounters(Vec<Counter>);
 
 impl TallyCounters {

@@ -20,20 +20,20 @@ use super::SendError;
 use super::bytes::Bytes;
 use super::fast::{PendingSend, SendRecords};
 use super::headers::{Body, HEADERS_LEN_MAX, compose};
+use super::next_hop::{LinkHeaderCache, NextHop, NextHopError, NextHopRequest};
 use super::output::TcpOutput;
-use super::path::{NextHop, Path, PathRequest, Unreachable};
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use crate::device::{Offload, Preposted, TxQueue};
 use crate::mem::{Mbuf, Pool};
-use crate::proto::Asker;
+use crate::proto::ResolutionCause;
 use crate::proto::tcp::{HeaderTemplate, Numbers, Outgoing, Tcp};
 use crate::time::Instant;
 use crate::wire::checksum::{Patch, Sum};
 use crate::wire::tcp::Timestamps;
 use crate::wire::{ipv4, tcp};
 
-/// A segment of a connection, ready to be sent. It follows its host as the connection does: where
-/// the path has changed, the next `fire` prepares the headers again.
+/// A segment of a connection, ready to be sent. Where the path to the peer has changed, the next
+/// `fire` prepares the headers again.
 #[derive(Debug)]
 pub struct Template {
     pub(super) connection: ConnectionId,
@@ -46,24 +46,25 @@ pub struct Template {
     sum: Sum,
     /// The value of [`changes`] when the headers were prepared; [`NEVER`] before.
     seen: u64,
-    /// Its position in the device, unless another frame has overwritten it.
+    /// Its position in the device, unless another frame has overwritten it. Set by `prepost`;
+    /// cleared when the preposted frame is fired, and when the headers are composed again.
     pub(super) preposted: Option<Preposted>,
 }
 
 /// The outcome of bytes that the connection has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// They were posted, and the doorbell has been rung. By [`post`](TcpCalls::post) they leave
-    /// with the next doorbell. Over AF_XDP `tx/wakeups_refused` counts where the kernel did not
-    /// accept them at once: they leave as soon as it does.
+    /// The bytes were posted, and the doorbell has been rung; after [`post`](TcpCalls::post) they
+    /// leave with the next doorbell. Over AF_XDP `tx/wakeups_refused` counts where the kernel did
+    /// not accept them at once: they leave as soon as it does.
     Posted,
-    /// They have not left. They wait for earlier data, for the peer's window or the congestion
+    /// The bytes have not left. They wait for earlier data, for the peer's window or the congestion
     /// window, or for the device, and leave as soon as possible; only [`abort`](TcpCalls::abort)
     /// takes them back.
     Queued,
-    /// They have not left, as there is no path to the peer. They wait and leave, once and in order,
-    /// as soon as there is one: when the link is up, when the neighbor has replied.
-    Unreachable(Unreachable),
+    /// The bytes have not left, because there is no path to the peer. They wait, and are sent once
+    /// and in order as soon as there is a path: when the link is up and the neighbor has replied.
+    Unreachable(NextHopError),
 }
 
 /// Why there is no template, or why a patch is out of range.
@@ -205,7 +206,8 @@ impl Template {
     }
 }
 
-/// Increments with whatever prepared headers depend on: the host, and the options of connections.
+/// Increments when anything changes that prepared headers depend on: the host, or the options of
+/// connections.
 #[inline(always)]
 fn changes(cx: &Cx<'_>, inner: &Inner) -> u64 {
     cx.host.changes() + inner.machine.option_changes()
@@ -242,10 +244,10 @@ impl TcpCalls<'_, '_> {
         Ok(template)
     }
 
-    /// Sends the template's payload with the connection's numbers of now. Where it may leave at
-    /// once, the doorbell is rung before this call returns, for all frames posted before it too; it
-    /// does not wait for the end of the burst. Otherwise it is sent as by [`send`](TcpCalls::send),
-    /// whole or not at all.
+    /// Sends the template's payload with the connection's current numbers. Where the payload may
+    /// leave at once, this call rings the doorbell before it returns, for all frames posted earlier
+    /// too, and does not wait for the end of the burst. Otherwise the payload is sent as by
+    /// [`send`](TcpCalls::send), whole or not at all.
     ///
     /// Over AF_XDP the doorbell is a system call for each order ([`TxQueue`] has the cost of each
     /// device). Several orders share one doorbell where all but the last go by
@@ -263,17 +265,18 @@ impl TcpCalls<'_, '_> {
         if is_posted { Ok(Sent::Posted) } else { self.send_template(template) }
     }
 
-    /// [`fire`](Self::fire) only where the order may leave at once: an order that leaves late is
-    /// worth nothing, or less. False without a change where it would wait, or where the segment
-    /// must carry more than the usual: SACK blocks, congestion flags.
+    /// Like [`fire`](Self::fire), but only where the order may leave at once, for orders that are
+    /// worthless or harmful when late. Returns false and changes nothing where the order would
+    /// wait, or where the segment must carry SACK blocks or congestion flags.
     #[inline]
     pub fn fire_fast(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if self.launch_urgent(template) { Ok(true) } else { self.cannot(template) }
     }
 
     /// Runs the code of [`fire`](Self::fire) up to the device, with the same instructions through
-    /// the same memory, and sends nothing: so that an order after some quiet seconds finds the
-    /// caches warm. Call it where nothing else is due. Returns whether `fire` would send at once.
+    /// the same memory, and sends nothing, so that an order after some quiet seconds finds the
+    /// caches warm. Call it when the app has nothing else to do. Returns whether `fire` would send
+    /// at once.
     #[inline]
     pub fn warm(&mut self, template: &mut Template) -> Result<bool, SendError> {
         if !self.is_current(template) {
@@ -299,8 +302,8 @@ impl TcpCalls<'_, '_> {
         is_fired || self.launch(template, |tx, frame| tx.post_urgent(frame))
     }
 
-    /// Posts a copy of the frame by `post` where it may leave at once; false without a change where
-    /// not.
+    /// Posts a copy of the frame by `post` where it may leave at once. Otherwise returns false and
+    /// changes nothing.
     #[inline(always)]
     fn launch(
         &mut self,
@@ -323,7 +326,7 @@ impl TcpCalls<'_, '_> {
         template.seen == changes(self.0, inner) || self.refresh(template)
     }
 
-    /// It does not leave now. An error where it never will.
+    /// The order does not leave now. Returns an error where it can never leave.
     #[cold]
     fn cannot(&mut self, template: &Template) -> Result<bool, SendError> {
         self.header_template(template.connection).map(|_| false)
@@ -338,14 +341,16 @@ impl TcpCalls<'_, '_> {
         let Some(inner) = &self.0.tcp.0 else { return false };
         let seen = changes(self.0, inner);
         let outgoing = header_template.outgoing;
-        let request = PathRequest::of(outgoing.flow, Asker::Peer);
-        let known = Inner::call(self.0, |_, TcpOutput { cx, paths, roster, .. }| {
-            let news = |path: &Path| {
+        let request = NextHopRequest::of(outgoing.flow, ResolutionCause::Connection);
+        let known = Inner::call(self.0, |_, TcpOutput { cx, link_headers, roster, .. }| {
+            let news = |path: &LinkHeaderCache| {
                 if let Some(roster) = &mut **roster {
                     roster.set_link(id.slot() as u32, path.known());
                 }
             };
-            let NextHop::Known(link) = paths[id.slot()].resolve_next_hop(request, cx, news) else { return false };
+            let NextHop::Known(link) = link_headers[id.slot()].resolve_next_hop(request, cx, news) else {
+                return false;
+            };
             template.prepare(&outgoing, link);
             true
         });
@@ -370,7 +375,7 @@ impl TcpCalls<'_, '_> {
         Ok(sent)
     }
 
-    /// It cannot leave at once, or not in this form.
+    /// The slow path of an order that cannot leave at once, or not in the prepared form.
     #[cold]
     #[inline(never)]
     fn send_template(&mut self, template: &Template) -> Result<Sent, SendError> {
@@ -391,7 +396,7 @@ impl TcpCalls<'_, '_> {
         if !machine.has_unsent(id) {
             return Ok(Sent::Posted);
         }
-        let missing = machine.waits_for_route(id).and_then(|flow| Unreachable::to(*flow.remote.ip(), self.0));
+        let missing = machine.waits_for_route(id).and_then(|flow| NextHopError::check(*flow.remote.ip(), self.0));
         Ok(missing.map_or(Sent::Queued, Sent::Unreachable))
     }
 }

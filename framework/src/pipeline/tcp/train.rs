@@ -4,9 +4,9 @@
 //! segment continues the train ([`receive_more`](crate::proto::tcp::Tcp::receive_more)), without a
 //! lookup or a full parse.
 //!
-//! The headers that enter are verified. A train is a cache and no state of TCP: without it, or
-//! after its end, a segment is processed in full, with the same result. Any other segment ends it,
-//! so that only the app can have changed the connection meanwhile.
+//! The headers that enter are verified. A train is a cache, not a part of TCP's state: without it,
+//! or after its end, a segment is processed in full, with the same result. Any other segment ends
+//! the train. So between two of its segments only the app can have changed the connection.
 
 use core::net::Ipv4Addr;
 

@@ -6,7 +6,8 @@ use crate::mem::{Held, MbufRef};
 use crate::proto::{ConsumerId, InterfaceId};
 use crate::time::UnixTime;
 
-/// What `recvmsg` would return: the payload, both ends, and the ancillary data.
+/// A received datagram, as `recvmsg` would return it: the payload, both ends, and the ancillary
+/// data.
 #[derive(Debug)]
 pub struct Datagram<'a> {
     /// The app's consumer that it is for. A datagram that several joined is delivered once to each.

@@ -1,19 +1,19 @@
 //! Sending datagrams. A [`UdpFlow`] holds the headers prepared, so that a send copies 42 bytes and
-//! patches two lengths and two checksums. It follows its host: when a route, a neighbor, an address
-//! or a path's MTU changes, the next send prepares the headers anew.
+//! patches two lengths and two checksums. It tracks its host: when a route, a neighbor, an address
+//! or a path's MTU changes, the next send prepares the headers again.
 //!
 //! A send takes everything or nothing; a failure is a [`SendError`] that is also counted.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::super::arp::resolver::{self, Resolver};
+use super::super::arp::resolver::Resolver;
 use super::super::node::Cx;
 use crate::device::Offload;
 use crate::mem::Mbuf;
 use crate::proto::{
-    Asker, Flow, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, IdentificationKey, InterfaceId,
-    NeighborRequest, Resolution,
+    Flow, FragmentPiece, FragmentPlan, FragmentRequest, FragmentationError, IdentificationKey, InterfaceId,
+    NeighborRequest, Resolution, ResolutionCause,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::checksum::Sum;
@@ -83,9 +83,9 @@ pub struct UdpFlow {
     options: UdpOptions,
     /// Whether the source address is the route's, and not one that the caller chose.
     takes_source: bool,
-    /// The cause of the neighbor's resolution: the app, for as long as the flow lives, or a single
+    /// Who asks for the neighbor's resolution: the app, for as long as the flow lives, or a single
     /// datagram.
-    asker: Asker,
+    cause: ResolutionCause,
     /// The interface that the flow leaves by. On another one it sends the headers that were
     /// prepared last.
     interface: InterfaceId,
@@ -121,7 +121,7 @@ pub enum Sent {
     /// Posted; leaves with the next doorbell: of the turn, or [`Cx::ring_doorbell`]. For an
     /// [`urgent`](UdpOptions::urgent) flow the doorbell has been rung.
     Posted,
-    /// Waits until its neighbor replies. Its later fate is counted as `egress/neighbors/…`.
+    /// Waits until its neighbor replies. `egress/neighbors/…` counts whether it was sent later.
     Waiting,
 }
 
@@ -136,11 +136,11 @@ impl UdpFlow {
         options: &UdpOptions,
         cx: &mut Cx<'_>,
     ) -> Result<Self, ConnectError> {
-        Self::connect_for(Asker::App, local, remote, options, cx)
+        Self::connect_for(ResolutionCause::App, local, remote, options, cx)
     }
 
     fn connect_for(
-        asker: Asker,
+        cause: ResolutionCause,
         local: SocketAddrV4,
         remote: SocketAddrV4,
         options: &UdpOptions,
@@ -152,7 +152,7 @@ impl UdpFlow {
             remote,
             options: *options,
             takes_source: local.ip().is_unspecified(),
-            asker,
+            cause,
             interface: cx.host.interface(),
             next_hop: NextHop::Known,
             seen: 0,
@@ -207,8 +207,8 @@ impl UdpFlow {
     }
 
     /// Sends the payload in `mbuf` without a copy: the headers go into its headroom, or into a
-    /// buffer of their own where another handle holds the bytes. Returns it where it cannot be
-    /// sent.
+    /// buffer of their own where another handle holds the bytes. Returns the mbuf where it cannot
+    /// be sent.
     #[inline]
     pub fn send_mbuf(&mut self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<Sent, (SendError, Mbuf)> {
         self.refresh(cx);
@@ -218,9 +218,9 @@ impl UdpFlow {
         self.send_current(payload, cx)
     }
 
-    /// Prepares the headers again where the host or the path has changed; two loads and compares
-    /// where not. Every send does so; call it for flows that are sent on while another interface of
-    /// a [trunk](super::super::VlanTrunk) is active.
+    /// Prepares the headers again where the host or the path has changed; costs two loads and
+    /// compares where neither has. Every send does so; call it for flows that are sent on while
+    /// another interface of a [trunk](super::super::VlanTrunk) is active.
     #[inline]
     pub fn refresh(&mut self, cx: &mut Cx<'_>) {
         if self.seen != changes(cx) || cx.now >= self.until {
@@ -237,7 +237,7 @@ impl UdpFlow {
             self.next_hop = NextHop::Lost(match error {
                 // A link that goes down removes its routes.
                 _ if !cx.host.is_up() => SendError::LinkDown,
-                ConnectError::Own(address) | ConnectError::NoRoute(address) => SendError::NoRoute(address),
+                ConnectError::LocalAddress(address) | ConnectError::NoRoute(address) => SendError::NoRoute(address),
                 ConnectError::NeighborMissing(next_hop) => SendError::NeighborMissing(next_hop),
             });
             // Room for a request may appear later, without a notification.
@@ -258,13 +258,13 @@ impl UdpFlow {
             }
             Resolution::Group { mac, source } => (mac, source, NextHop::Known),
             Resolution::NeighborMissing { next_hop, source } => {
-                let request = NeighborRequest { next_hop, source, asker: self.asker };
-                if !resolver::keep(request, cx) {
+                let request = NeighborRequest { next_hop, source, cause: self.cause };
+                if !cx.egress().keep_neighbor(request) {
                     return Err(ConnectError::NeighborMissing(next_hop));
                 }
                 (MacAddr::ZERO, source, NextHop::Resolving(request))
             }
-            Resolution::Own => return Err(ConnectError::Own(destination)),
+            Resolution::Local => return Err(ConnectError::LocalAddress(destination)),
             Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
         };
         if self.takes_source && source != *self.local.ip() {
@@ -290,7 +290,7 @@ impl UdpFlow {
         let next_hop = cx.host.route(destination).and_then(|route| route.gateway).unwrap_or(destination);
         if cx.host.has_learned(next_hop) {
             // Without room it is not kept fresh, and is requested again when it is gone.
-            let _ = resolver::keep(NeighborRequest { next_hop, source, asker: self.asker }, cx);
+            let _ = cx.egress().keep_neighbor(NeighborRequest { next_hop, source, cause: self.cause });
         }
     }
 
@@ -337,7 +337,7 @@ impl UdpFlow {
             NextHop::Resolving(request) if cx.host.interface() != self.interface => {
                 Err((SendError::NeighborMissing(request.next_hop), frame))
             }
-            NextHop::Resolving(request) => match resolver::queue(frame, request, cx) {
+            NextHop::Resolving(request) => match cx.egress().queue(frame, request) {
                 Ok(()) => Ok(Sent::Waiting),
                 Err(frame) => Err((SendError::NeighborMissing(request.next_hop), frame)),
             },
@@ -423,7 +423,7 @@ impl UdpFlow {
 
     /// The fragments; an error where there is no room for all of them.
     fn plan(&self, payload: &[u8], cx: &mut Cx<'_>) -> Result<FragmentPlan, SendError> {
-        // A frame is no longer than a buffer holds, as each fragment is copied into one.
+        // A frame is no longer than a buffer holds, because each fragment is copied into one.
         let buffer_mtu = cx.pool.layout().data_room() - self.link_len;
         let plan = FragmentPlan::new(FragmentRequest {
             payload_len: udp::HEADER_LEN + payload.len(),
@@ -443,7 +443,7 @@ impl UdpFlow {
         }
         match self.next_hop {
             NextHop::Known if cx.tx.room() < plan.len() => Err(SendError::RingFull),
-            // More than may wait for one neighbor: the last fragments would displace the first.
+            // More fragments than may wait for one neighbor: the last would displace the first.
             NextHop::Resolving(request)
                 if cx.egress.resolver.as_ref().map_or(0, Resolver::pending_per_neighbor) < plan.len() =>
             {
@@ -491,8 +491,8 @@ pub fn send_to(
     payload: &[u8],
     cx: &mut Cx<'_>,
 ) -> Result<Sent, SendToError> {
-    // An app that answers everyone this way causes as many requests as there are peers.
-    let flow = UdpFlow::connect_for(Asker::Unsolicited, local, remote, options, cx);
+    // An app that answers every sender this way causes as many requests as there are peers.
+    let flow = UdpFlow::connect_for(ResolutionCause::Datagram, local, remote, options, cx);
     let mut flow = flow.map_err(SendToError::Connect)?;
     flow.send(payload, cx).map_err(SendToError::Send)
 }
@@ -512,14 +512,14 @@ fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, options: &UdpOptions) ->
     Ipv4Header::new(&fields).expect("an empty datagram is not too long")
 }
 
-/// Increments with whatever a prepared header depends on.
+/// Increments when anything changes that a prepared header depends on.
 #[inline]
 fn changes(cx: &Cx<'_>) -> u64 {
     cx.host.changes().wrapping_add(cx.egress.path_changes())
 }
 
-/// Puts the headers before the payload: into its headroom where that is ours to write, else into a
-/// buffer chained in front. Returns the payload where no buffer is free.
+/// Puts the headers before the payload: into its headroom where we may write there, otherwise into
+/// a buffer chained in front. Returns the payload where no buffer is free.
 #[inline]
 fn prepend(mut payload: Mbuf, headers: &[u8], cx: &Cx<'_>) -> Result<Mbuf, Mbuf> {
     if let Some(room) = payload.prepend(headers.len()) {
@@ -554,14 +554,14 @@ fn without_headers(mut frame: Mbuf, headers_len: usize) -> Mbuf {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The destination is this host: packets to itself do not belong on the wire.
-    Own(Ipv4Addr),
+    LocalAddress(Ipv4Addr),
     /// The MAC address of the next hop is not known.
     NeighborMissing(Ipv4Addr),
     /// No route leads there.
     NoRoute(Ipv4Addr),
 }
 
-/// Why a datagram was not sent. Nothing of it has left.
+/// Why a datagram was not sent. No part of it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
@@ -580,8 +580,8 @@ pub enum SendError {
     NoRoute(Ipv4Addr),
     /// The link is down.
     LinkDown,
-    /// The MAC address of the next hop is not known. Where it is being resolved, this means a
-    /// datagram of more fragments than may wait: send again.
+    /// The MAC address of the next hop is not known. If it is being resolved, the datagram has more
+    /// fragments than may wait: send it again later.
     NeighborMissing(Ipv4Addr),
 }
 
@@ -598,7 +598,9 @@ pub enum SendToError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Own(own) => write!(f, "{own} is this host itself: use a ring between workers instead of the wire"),
+            Self::LocalAddress(own) => {
+                write!(f, "{own} is this host itself: use a ring between workers instead of the wire")
+            }
             Self::NeighborMissing(next_hop) => {
                 write!(f, "the MAC address of {next_hop} is not known: add it as a neighbor, or ask for it by ARP")
             }

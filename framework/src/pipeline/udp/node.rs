@@ -6,13 +6,14 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use zerocopy::FromBytes;
 
 use super::super::app::App;
-use super::super::icmp::error::tell_port_unreachable;
+use super::super::icmp::error::send_port_unreachable;
 use super::super::node::{Cx, Node, discard};
-use super::super::outline::Outline;
+use super::super::outline::NodeTree;
 use super::datagram::Datagram;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::mem::{ChecksumStatus, Mbuf, MbufRef};
-use crate::proto::{ConsumerId, Flow, Found, InterfaceId, Subscriber};
+use crate::mem::{ChecksumStatus, Mbuf, MbufRef, gather};
+use crate::proto::{ConsumerId, DemuxMatch, Flow, InterfaceId, Subscriber};
+use crate::time::Instant;
 use crate::wire::{Ipv4Header, UdpError, UdpHeader, ipv4, udp};
 
 crate::drop_reasons! {
@@ -59,8 +60,8 @@ pub enum ChecksumPolicy {
     #[default]
     Verify,
     /// As `Verify`, but a field that holds only the sum of the pseudo header passes and is counted:
-    /// the frame was captured on the sending machine, before its NIC completed the checksum. Such
-    /// are captures made there, and virtual links (veth) between kernels.
+    /// the frame was captured on the sending machine, before its NIC completed the checksum. This
+    /// is the case in captures made there, and on virtual links (veth) between kernels.
     AcceptPartial,
     /// Nothing is verified: for forwarders, or where the application's sequence numbers suffice.
     Ignore,
@@ -88,7 +89,7 @@ struct Envelope {
 }
 
 /// The fields of an accepted datagram's header.
-struct Passed {
+struct HeaderFields {
     envelope: Envelope,
     has_checksum: bool,
     payload_len: usize,
@@ -122,8 +123,8 @@ impl Envelope {
     }
 }
 
-/// The headers of a datagram, which still lie before its data after they were advanced over. Rarely
-/// needed fields are read from there again, so that the usual datagram need not carry them.
+/// The headers of a datagram, which remain in the buffer before its data. Rarely needed fields are
+/// read from here, so that the usual datagram need not carry them.
 fn headers(payload: &Mbuf) -> Option<(&Ipv4Header, &UdpHeader)> {
     let headers = payload.behind(payload.l3_len() + udp::HEADER_LEN)?;
     let (ipv4, _) = Ipv4Header::ref_from_prefix(headers).ok()?;
@@ -138,7 +139,8 @@ struct Recipient {
 }
 
 impl Udp {
-    /// Most bytes of a datagram's payload: what the IPv4 total length leaves.
+    /// The most bytes of a datagram's payload: the maximum of the IPv4 total length, less the
+    /// headers.
     pub const PAYLOAD_LEN_MAX: usize = 65_535 - ipv4::HEADER_LEN - udp::HEADER_LEN;
 
     /// The node, with counters in the scope `udp` below `scope`.
@@ -158,24 +160,24 @@ impl Udp {
     /// Checks the headers; `bytes` are the packet's in one piece, from the UDP header on. Source
     /// port 0 means that the sender wants no reply (RFC 768).
     #[inline(always)]
-    fn check(mbuf: &Mbuf, bytes: &[u8]) -> Result<Passed, UdpDrop> {
+    fn check(mbuf: &Mbuf, bytes: &[u8]) -> Result<HeaderFields, UdpDrop> {
         let (header, payload) = UdpHeader::parse(bytes)?;
         let Some(ipv4) = ipv4_header(mbuf) else { return Err(UdpDrop::TooShort) };
         let has_checksum = header.checksum() != 0;
-        Ok(Passed { envelope: Envelope::new(ipv4, header), has_checksum, payload_len: payload.len() })
+        Ok(HeaderFields { envelope: Envelope::new(ipv4, header), has_checksum, payload_len: payload.len() })
     }
 
     /// Whether the checksum verifies the payload.
     #[inline(always)]
-    fn is_intact(&self, passed: &Passed, mbuf: &Mbuf, payload: &[u8]) -> bool {
+    fn is_intact(&self, passed: &HeaderFields, mbuf: &Mbuf, payload: &[u8]) -> bool {
         match mbuf.l4_checksum() {
             ChecksumStatus::Unknown => !passed.has_checksum || self.verify(mbuf.lend(), payload),
             verdict => verdict == ChecksumStatus::Good,
         }
     }
 
-    /// Out of line, so that datagrams without a checksum, or with one that the NIC has verified,
-    /// save no registers for it.
+    /// Out of line: so datagrams whose checksum needs no verification, because there is none or the
+    /// NIC has verified it, save no registers for it.
     #[inline(never)]
     fn verify(&self, mbuf: MbufRef<'_>, payload: &[u8]) -> bool {
         let Some((ipv4, header)) = headers(&mbuf) else { return false };
@@ -202,7 +204,7 @@ impl Udp {
     #[inline(never)]
     fn push_chain<A: App>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>) {
         let mut scratch = core::mem::take(&mut self.scratch);
-        let bytes = linearise(&mbuf, &mut scratch);
+        let bytes = &*gather(&mbuf, &mut scratch);
         match Self::check(&mbuf, bytes) {
             Ok(passed) => {
                 mbuf.narrow(udp::HEADER_LEN, passed.payload_len);
@@ -230,7 +232,7 @@ impl Udp {
     /// As [`end`](Self::end), and sends port unreachable where no consumer is found.
     fn end_shared(&mut self, mbuf: Mbuf, payload_len: usize, delivered: Result<u64, UdpDrop>, cx: &mut Cx<'_>) {
         if delivered == Err(UdpDrop::NoConsumer) {
-            tell_port_unreachable(&mbuf, cx);
+            send_port_unreachable(&mbuf, cx);
         }
         self.end(mbuf, payload_len, delivered);
     }
@@ -251,8 +253,8 @@ impl Udp {
         }
     }
 
-    /// Finds the reason why a header was refused: checks it again, so that the usual datagram need
-    /// not carry reasons.
+    /// Finds the reason why a header was refused, by checking it again: so the code for a usual
+    /// datagram carries no reasons.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, mbuf: Mbuf) {
@@ -284,11 +286,15 @@ impl<A: App> Node<A> for Udp {
     #[inline]
     fn tick(&mut self, _app: &mut A, _cx: &mut Cx<'_>) {}
 
+    fn next_deadline(&self, _: &Cx<'_>) -> Instant {
+        Instant::MAX
+    }
+
     fn kept(&self) -> usize {
         0
     }
 
-    fn outline(&self, outline: &mut Outline) {
+    fn outline(&self, outline: &mut NodeTree) {
         let says = format!("checksums {:?} where the NIC has not verified them", self.config.checksum);
         outline.node("udp", says, |_| ());
     }
@@ -307,9 +313,9 @@ fn deliver_each<A: App>(mbuf: MbufRef<'_>, payload: &[u8], app: &mut A, cx: &mut
         u64::from(accepted)
     };
     let deliveries = match cx.sockets.lookup(envelope.flow) {
-        Found::Nobody => return Err(UdpDrop::NoConsumer),
-        Found::One(subscriber) => offer(subscriber, cx),
-        Found::Many(mut cursor) => {
+        DemuxMatch::None => return Err(UdpDrop::NoConsumer),
+        DemuxMatch::One(subscriber) => offer(subscriber, cx),
+        DemuxMatch::Many(mut cursor) => {
             let mut deliveries = 0;
             while let Some(subscriber) = cx.sockets.next(&mut cursor) {
                 deliveries += offer(subscriber, cx);
@@ -325,16 +331,4 @@ fn deliver_each<A: App>(mbuf: MbufRef<'_>, payload: &[u8], app: &mut A, cx: &mut
 fn ipv4_header(mbuf: &Mbuf) -> Option<&Ipv4Header> {
     let header = mbuf.behind(mbuf.l3_len())?;
     Ipv4Header::ref_from_prefix(header).ok().map(|(header, _)| header)
-}
-
-/// Copies a chain's bytes into one piece. An IP payload is never longer than the scratch buffer:
-/// its length has 16 bits.
-fn linearise<'a>(mbuf: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
-    let mut len = 0;
-    for segment in mbuf.segments() {
-        let Some(room) = scratch.get_mut(len..len + segment.len()) else { break };
-        room.copy_from_slice(segment);
-        len += segment.len();
-    }
-    &scratch[..len]
 }

@@ -6,11 +6,11 @@
 //!                             └───► subscriber ─► subscriber ─► …         each with its source filter
 //!   (any, port)        ──► the same, for a unicast destination that nobody bound by name
 //! ```
-//! Binds and connections enter (from the application, already checked by [`ports`](super::ports));
-//! a lookup returns consumers, each with the filter that still has to accept the source. A group is
-//! bound by its own address, also for a socket bound to any address: joining group G there binds
-//! (G, port) here. So a group costs the same single probe as a unicast address, and a datagram of a
-//! group that no consumer joined finds none.
+//! Its input is the application's binds and connections, which [`ports`](super::ports) has checked.
+//! A lookup returns consumers, each with the filter that still has to accept the source. A group is
+//! bound by its own address even for a socket bound to any address: when that socket joins group G,
+//! (G, port) is bound here. So a group costs the same single probe as a unicast address, and the
+//! lookup of a group that no consumer joined finds nothing.
 //!
 //! This file does not filter sources (see [`source_filter`](super::source_filter)) and never sees a
 //! payload.
@@ -41,13 +41,13 @@ impl DemuxCapacity {
     pub fn bytes(self) -> usize {
         Table::<LocalKey, Target>::bytes(self.locals)
             + Table::<FlowKey, ConsumerId>::bytes(self.connections)
-            + Slab::<Fan>::bytes(self.locals)
+            + Slab::<SubscriberList>::bytes(self.locals)
             + Slab::<Node>::bytes(self.shared_subscribers)
     }
 }
 
 /// One consumer at one local end, and the filter that its datagrams have to pass. A consumer that
-/// joined a group on two interfaces subscribes twice, once with the filter of each.
+/// joined a group on two interfaces subscribes twice, with one filter for each interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscriber {
     /// The receiver.
@@ -59,17 +59,17 @@ pub struct Subscriber {
 /// The two ends of a datagram as the receiver sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// Destination of what we receive.
+    /// The destination of datagrams that we receive.
     pub local: SocketAddrV4,
-    /// Source of what we receive.
+    /// The source of datagrams that we receive.
     pub remote: SocketAddrV4,
 }
 
 /// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum DemuxMatch {
     /// No consumer bound this destination.
-    Nobody,
+    None,
     /// The usual case: one consumer.
     One(Subscriber),
     /// Several; `Demux::next` returns one after the other.
@@ -77,8 +77,8 @@ pub enum Found {
 }
 
 /// A position in a list of subscribers. It survives changes to the demultiplexer: a consumer that
-/// unsubscribes during the fan-out no longer gets the datagram, one that subscribes meanwhile does
-/// not get it yet, and none gets it twice.
+/// unsubscribes during the fan-out no longer gets the datagram, a consumer that subscribes during
+/// it does not get it yet, and no consumer gets it twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     key: LocalKey,
@@ -139,7 +139,7 @@ pub struct LocalHash(u64);
 pub struct Demux {
     locals: Table<LocalKey, Target>,
     connections: Table<FlowKey, ConsumerId>,
-    fans: Slab<Fan>,
+    fans: Slab<SubscriberList>,
     nodes: Slab<Node>,
     next_serial: u64,
     changes: u64,
@@ -165,8 +165,8 @@ impl Demux {
         LocalHash(self.locals.hash(LocalKey::new(destination)))
     }
 
-    /// The address at which the lookup of this hash begins to read: prefetch it while the packet
-    /// before is being processed. One line suffices for 99 of 100 destinations.
+    /// The address at which the lookup of this hash begins to read. Prefetch it while the previous
+    /// packet is being processed. One cache line suffices for 99 of 100 destinations.
     #[inline]
     pub fn bucket(&self, hash: LocalHash) -> *const u8 {
         self.locals.address(hash.0)
@@ -176,17 +176,17 @@ impl Demux {
     /// with 1 to 1000 groups and 5.1 with 100,000, 7 for a connected flow, 14 for a fan of four, 5
     /// for the wildcard.
     #[inline]
-    pub fn lookup(&self, flow: Flow) -> Found {
+    pub fn lookup(&self, flow: Flow) -> DemuxMatch {
         self.lookup_hashed(self.hash(flow.local), flow)
     }
 
     /// As [`lookup`](Self::lookup), with the precomputed hash of `flow.local`.
     #[inline]
-    pub fn lookup_hashed(&self, hash: LocalHash, flow: Flow) -> Found {
+    pub fn lookup_hashed(&self, hash: LocalHash, flow: Flow) -> DemuxMatch {
         let (local, remote) = (LocalKey::new(flow.local), LocalKey::new(flow.remote));
         match self.locals.get_hashed(hash.0, local) {
             Some(target) if target.filter == Target::FAN => self.lookup_fan(local, remote, target.word),
-            Some(target) => Found::One(target.subscriber()),
+            Some(target) => DemuxMatch::One(target.subscriber()),
             None => self.lookup_any(local, remote),
         }
     }
@@ -202,8 +202,8 @@ impl Demux {
         }
     }
 
-    /// The next subscriber of a list. Each call costs one load while the demultiplexer does not
-    /// change, a lookup and a walk where it did.
+    /// The next subscriber of a list. Each call costs one load, or a lookup and a scan of the list
+    /// where the demultiplexer has changed since the last call.
     #[inline]
     pub fn next(&self, cursor: &mut Cursor) -> Option<Subscriber> {
         if cursor.changes != self.changes {
@@ -218,8 +218,8 @@ impl Demux {
         Some(node.subscriber)
     }
 
-    /// Subscribes to a local end; [`Ipv4Addr::UNSPECIFIED`] means any unicast address that has no
-    /// binding of its own. Subscribers of one local end are served in the order in which they came.
+    /// Subscribes to a local end; [`Ipv4Addr::UNSPECIFIED`] means every unicast address without a
+    /// separate binding. Subscribers of one local end are served in the order of their calls.
     pub fn bind(&mut self, local: SocketAddrV4, subscriber: Subscriber) -> Result<(), DemuxError> {
         if local.port() == 0 {
             return Err(DemuxError::NoPort);
@@ -321,17 +321,17 @@ impl Demux {
     }
 
     /// A local end with a list, connected flows, or both.
-    fn lookup_fan(&self, local: LocalKey, remote: LocalKey, fan: u32) -> Found {
+    fn lookup_fan(&self, local: LocalKey, remote: LocalKey, fan: u32) -> DemuxMatch {
         let fan = &self.fans[fan];
         if fan.connections > 0
             && let Some(consumer) = self.connections.get(FlowKey::of(local, remote))
         {
-            return Found::One(Subscriber { consumer: *consumer, filter: FilterId::ANY });
+            return DemuxMatch::One(Subscriber { consumer: *consumer, filter: FilterId::ANY });
         }
         if fan.len == 0 {
             return self.lookup_any(local, remote);
         }
-        Found::Many(Cursor {
+        DemuxMatch::Many(Cursor {
             key: local,
             next: fan.first,
             changes: self.changes,
@@ -341,17 +341,17 @@ impl Demux {
         })
     }
 
-    /// Only for unicast: a group reaches those who joined it, and they are bound by its address.
-    fn lookup_any(&self, local: LocalKey, remote: LocalKey) -> Found {
+    /// Only for unicast: a consumer that joined a group is bound by the group's address.
+    fn lookup_any(&self, local: LocalKey, remote: LocalKey) -> DemuxMatch {
         let address = local.address();
         if address.is_multicast() || address.is_unspecified() {
-            return Found::Nobody;
+            return DemuxMatch::None;
         }
         let any = LocalKey::new(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port()));
         match self.locals.get(any) {
             Some(target) if target.filter == Target::FAN => self.lookup_fan(any, remote, target.word),
-            Some(target) => Found::One(target.subscriber()),
-            None => Found::Nobody,
+            Some(target) => DemuxMatch::One(target.subscriber()),
+            None => DemuxMatch::None,
         }
     }
 
@@ -379,9 +379,9 @@ impl Demux {
         Ok(())
     }
 
-    /// The fan of a local end, created where there is none, with the subscriber that is there, if
-    /// any. It stays a fan until its last subscriber and its last connection are gone, so that
-    /// cursors can rely on serial numbers.
+    /// The fan (list of subscribers) of a local end; created where there is none, with the present
+    /// subscriber, if any. The local end keeps its fan until its last subscriber and its last
+    /// connection are gone, so that cursors can rely on serial numbers.
     fn open_fan(&mut self, key: LocalKey) -> Result<u32, DemuxError> {
         let target = self.locals.get(key).copied();
         if let Some(target) = target
@@ -392,7 +392,7 @@ impl Demux {
         if (target.is_none() && self.locals.is_full()) || (target.is_some() && self.nodes.free_count() == 0) {
             return Err(DemuxError::Full);
         }
-        let fan = self.fans.insert(Fan::EMPTY).expect("there are as many fans as local ends");
+        let fan = self.fans.insert(SubscriberList::EMPTY).expect("there are as many fans as local ends");
         let entry = Target { word: fan, filter: Target::FAN };
         match target {
             Some(first) => {
@@ -485,8 +485,8 @@ impl Key for LocalKey {
     }
 }
 
-/// Both ends in 96 bits, so that four with their consumers fill a cache line. Local port 0 cannot
-/// be connected: all zeros are no flow.
+/// Both ends in 96 bits, so that four keys with their consumers fill a cache line. All zeros mean
+/// no flow, because local port 0 cannot be connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlowKey([u32; 3]);
 
@@ -537,17 +537,17 @@ impl Target {
 
 /// A local end with a list of subscribers, connected flows, or both.
 #[derive(Debug)]
-struct Fan {
+struct SubscriberList {
     first: u32,
     len: u32,
     connections: u32,
 }
 
-impl Fan {
+impl SubscriberList {
     const EMPTY: Self = Self { first: NIL, len: 0, connections: 0 };
 }
 
-/// One subscriber of a fan; the serial number grows along the list.
+/// One subscriber of a fan; the serial number increases along the list.
 #[derive(Debug)]
 struct Node {
     subscriber: Subscriber,

@@ -22,12 +22,12 @@ fn plain(consumer: u32) -> Subscriber {
 fn reached(demux: &Demux, flow: Flow) -> Vec<u32> {
     let found = demux.lookup(flow);
     if let Some(consumer) = demux.only_consumer(flow.local) {
-        assert_eq!(found, Found::One(plain(consumer.0)), "the short answer is the whole answer, or none");
+        assert_eq!(found, DemuxMatch::One(plain(consumer.0)), "the short answer is the whole answer, or none");
     }
     match found {
-        Found::Nobody => vec![],
-        Found::One(one) => vec![one.consumer.0],
-        Found::Many(mut cursor) => {
+        DemuxMatch::None => vec![],
+        DemuxMatch::One(one) => vec![one.consumer.0],
+        DemuxMatch::Many(mut cursor) => {
             let all: Vec<_> = core::iter::from_fn(|| demux.next(&mut cursor)).map(|s| s.consumer.0).collect();
             assert_eq!(all.len(), cursor.len());
             all
@@ -43,7 +43,7 @@ const ANY: [u8; 4] = [0, 0, 0, 0];
 fn zero_address_and_zero_port_of_a_packet_find_nobody() {
     let demux = demux(4, 4, 4);
     let zero = end(ANY, 0);
-    assert_eq!(demux.lookup(Flow { local: zero, remote: zero }), Found::Nobody);
+    assert_eq!(demux.lookup(Flow { local: zero, remote: zero }), DemuxMatch::None);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn unbinding_who_is_not_there_is_false() {
     demux.bind(local, plain(2)).unwrap();
     assert!(!demux.unbind(local, plain(3)));
     assert!(demux.unbind(local, plain(1)) && demux.unbind(local, plain(2)));
-    assert_eq!((demux.lookup(flow(local)), demux.locals()), (Found::Nobody, 0));
+    assert_eq!((demux.lookup(flow(local)), demux.locals()), (DemuxMatch::None, 0));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn stranger_at_a_connected_port_falls_to_the_wildcard_or_to_nobody() {
     let local = end(HOST, 5000);
     let stranger = Flow { local, remote: end([10, 0, 0, 8], 1) };
     demux.connect(flow(local), ConsumerId(2)).unwrap();
-    assert_eq!(demux.lookup(stranger), Found::Nobody);
+    assert_eq!(demux.lookup(stranger), DemuxMatch::None);
     demux.bind(end(ANY, 5000), plain(7)).unwrap();
     assert_eq!(reached(&demux, stranger), [7]);
     demux.disconnect(flow(local)).unwrap();
@@ -149,14 +149,15 @@ fn connection_of_a_group_is_refused() {
     }
 }
 
-/// Three subscribers; after the first was served, `change` happens; returns who is served next.
+/// Three subscribers; after the first was served, calls `change`; returns those that are served
+/// next.
 fn after_first(change: impl FnOnce(&mut Demux, SocketAddrV4)) -> Vec<u32> {
     let mut demux = demux(4, 4, 8);
     let local = end(GROUP, 5000);
     for consumer in 1..=3 {
         demux.bind(local, plain(consumer)).unwrap();
     }
-    let Found::Many(mut cursor) = demux.lookup(flow(local)) else { panic!("three share it") };
+    let DemuxMatch::Many(mut cursor) = demux.lookup(flow(local)) else { panic!("three share it") };
     assert_eq!(demux.next(&mut cursor), Some(plain(1)));
     change(&mut demux, local);
     core::iter::from_fn(|| demux.next(&mut cursor)).map(|s| s.consumer.0).collect()
@@ -186,7 +187,7 @@ fn a_hundred_thousand_flows_are_all_found() {
         demux.bind(local(idx), plain(idx)).unwrap();
     }
     for idx in 0..100_000 {
-        assert_eq!(demux.lookup(flow(local(idx))), Found::One(plain(idx)));
+        assert_eq!(demux.lookup(flow(local(idx))), DemuxMatch::One(plain(idx)));
     }
 }
 

@@ -1,8 +1,10 @@
-//! One interface as IPv4 sees it: our addresses, the routes out of it, and the neighbors on it.
+//! One interface from the view of IPv4: our addresses, the routes out of it, and the neighbors on
+//! it.
 //!
-//! [`HostEvent`]s enter: from a configuration, from netlink, from ARP; the machine does not know
-//! which. It answers queries: is this packet for us, and to which MAC address does that one go?
-//! Other machines learn neighbors and report groups, and send their findings as events to this one.
+//! Its input is [`HostEvent`]s from a configuration, from netlink or from ARP; the machine does not
+//! distinguish the sources. It answers queries: is a received packet for us, and to which MAC
+//! address does a sent one go? Other machines learn neighbors and report groups, and send their
+//! findings to this one as events.
 //!
 //! Routes are a short list, longest prefix first: a trading host has a handful, and a flow that
 //! sends often caches the result until [`Host::changes`] changes.
@@ -68,7 +70,7 @@ pub enum HostEvent {
     AddressAdded(Ipv4Prefix),
     /// An address is no longer ours: removes it, and the routes that send from it.
     AddressRemoved(Ipv4Prefix),
-    /// A route was added. It replaces one with the same network and metric.
+    /// A route was added. It replaces a route with the same network and metric.
     RouteAdded(Route),
     /// A route is gone.
     RouteRemoved {
@@ -84,7 +86,7 @@ pub enum HostEvent {
         /// Its MAC address.
         mac: MacAddr,
     },
-    /// A neighbor was learned: it is valid until `until`. Does not change one that was configured.
+    /// A neighbor was learned: it is valid until `until`. Does not change a configured neighbor.
     NeighborLearned {
         /// Its address.
         address: Ipv4Addr,
@@ -147,7 +149,7 @@ impl core::error::Error for HostError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// One of our addresses.
-    Own,
+    Local,
     /// A group; other tables know whether a consumer joined it.
     Group,
     /// All hosts: 255.255.255.255 or the broadcast address of one of our networks.
@@ -174,8 +176,8 @@ pub enum Resolution {
         source: Ipv4Addr,
     },
     /// Ourselves: the packet does not belong on the wire.
-    Own,
-    /// The next hop is known, its MAC address is not, or no longer: request it.
+    Local,
+    /// The next hop is known, but its MAC address is not, or no longer: request it.
     NeighborMissing {
         /// The address to resolve.
         next_hop: Ipv4Addr,
@@ -236,21 +238,22 @@ impl Host {
             return Destination::Group;
         }
         if self.is_own(destination) {
-            return Destination::Own;
+            return Destination::Local;
         }
         if self.is_broadcast(destination) { Destination::Broadcast } else { Destination::Other }
     }
 
-    /// The next hop of a packet to `destination`. A walk over the routes and one probe, 5 to 20 ns.
+    /// The next hop of a packet to `destination`. Costs a scan of the routes and one probe, 5 to
+    /// 20 ns.
     pub fn resolve(&self, destination: Ipv4Addr, now: Instant) -> Resolution {
         match self.classify(destination) {
-            Destination::Own => return Resolution::Own,
+            Destination::Local => return Resolution::Local,
             Destination::Group => return self.to_all(destination, MacAddr::multicast_ipv4(destination)),
             Destination::Broadcast => return self.to_all(destination, MacAddr::BROADCAST),
             Destination::Other => {}
         }
-        // Neither may appear on a wire as a destination (RFC 1122 3.2.1.3), and a default route
-        // contains both.
+        // Neither address may be a destination on a wire (RFC 1122 3.2.1.3), although a default
+        // route contains both.
         if destination.is_unspecified() || destination.is_loopback() {
             return Resolution::NoRoute;
         }
@@ -304,8 +307,8 @@ impl Host {
     }
 
     /// A valid neighbor has confirmed its MAC address: extends its validity. All resolutions stay
-    /// the same, so cached ones need no new lookup. False without a change where the MAC address
-    /// would be new.
+    /// the same, so cached ones need no new lookup. Returns false and changes nothing where the MAC
+    /// address differs.
     pub fn confirm(&mut self, address: Ipv4Addr, mac: MacAddr, until: Instant, now: Instant) -> bool {
         let Some(held) = self.neighbors.get_mut(AddressKey::of(address)) else { return false };
         let is_known = held.mac == mac && now < held.until && held.until != Instant::MAX;
@@ -315,9 +318,9 @@ impl Host {
         is_known
     }
 
-    /// Increments with every event that may change a resolution: a cached one holds while this
-    /// stays the same and the neighbor's entry is valid. A [confirmation](Self::confirm) does not
-    /// count.
+    /// Increments with every event that may change a resolution. A cached resolution is valid as
+    /// long as this number stays the same and the neighbor's entry is valid. A
+    /// [confirmation](Self::confirm) does not count.
     pub fn changes(&self) -> u64 {
         self.changes
     }

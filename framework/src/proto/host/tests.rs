@@ -189,7 +189,7 @@ fn groups_and_broadcasts_need_no_neighbour() {
     ] {
         assert_eq!(host().resolve(ip(destination), NOW), Resolution::Group { mac, source }, "{destination}");
     }
-    assert_eq!(host().resolve(source, NOW), Resolution::Own);
+    assert_eq!(host().resolve(source, NOW), Resolution::Local);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn broadcast_leaves_from_the_address_of_its_network() {
 fn received_packets_are_told_apart() {
     let host = host();
     for (destination, expected) in [
-        ("10.0.0.1", Destination::Own),
+        ("10.0.0.1", Destination::Local),
         ("10.0.0.2", Destination::Other),
         ("0.0.0.0", Destination::Other),
         ("10.0.0.255", Destination::Broadcast),

@@ -8,7 +8,7 @@
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::demux::{Flow, Found};
+use super::demux::{DemuxMatch, Flow};
 use super::hash::HashSeed;
 use super::host::{Destination, Host};
 use super::rate_limit::{PeerShares, TokenBucket};
@@ -21,7 +21,7 @@ use crate::wire::{Icmpv4Message, Ipv4Header, Ipv4Packet, MacAddr, Protocol, ipv4
 /// A packet that we refuse and may send an ICMP error about.
 #[derive(Clone, Copy, Debug)]
 pub struct OffendingPacket<'a> {
-    /// Its bytes from the IPv4 header on, as many as are available.
+    /// The quoted packet from the IPv4 header on, as many bytes as are available.
     pub packet: &'a [u8],
     /// The destination MAC address of its frame.
     pub link_destination: MacAddr,
@@ -41,8 +41,8 @@ pub struct ErrorRoute {
 pub enum ErrorRefusal {
     /// The packet's header is incomplete.
     Malformed,
-    /// It was sent to a group or broadcast address, in IP or Ethernet: all receivers would answer
-    /// at once.
+    /// The packet was sent to a group or broadcast address, in IP or Ethernet: all receivers would
+    /// answer at once.
     NotUnicast,
     /// It was not sent to an address of ours.
     NotOurs,
@@ -134,8 +134,8 @@ impl ErrorLimit {
         let packet = Ipv4Packet::parse_quoted(offending.packet).map_err(|_| ErrorRefusal::Malformed)?;
         let header = packet.header;
         match host.classify(header.destination()) {
-            Destination::Own if offending.link_destination.is_multicast() => return Err(ErrorRefusal::NotUnicast),
-            Destination::Own => (),
+            Destination::Local if offending.link_destination.is_multicast() => return Err(ErrorRefusal::NotUnicast),
+            Destination::Local => (),
             Destination::Group | Destination::Broadcast => return Err(ErrorRefusal::NotUnicast),
             Destination::Other => return Err(ErrorRefusal::NotOurs),
         }
@@ -179,8 +179,8 @@ pub struct FlowError {
     pub kind: FlowErrorKind,
     /// Bytes of the packet that caused it.
     pub packet_len: u16,
-    /// Its identification: `PathMtus` takes it as proof that the
-    /// packet was ours.
+    /// The identification of the quoted packet: `PathMtus` takes it as proof that the packet was
+    /// ours.
     pub identification: u16,
 }
 
@@ -203,7 +203,7 @@ pub enum FlowErrorKind {
 }
 
 impl FlowErrorKind {
-    /// Whether the packet was too large for a link on its way.
+    /// Whether the packet was too large for a link on its path.
     const fn is_too_large(self) -> bool {
         matches!(self, Self::Unreachable(Unreachable::FragmentationNeeded { .. }))
     }
@@ -211,7 +211,8 @@ impl FlowErrorKind {
     /// Whether retrying is useless until something is reconfigured: a socket would return
     /// `ECONNREFUSED` or `EMSGSIZE` (RFC 1122 4.2.3.9 for TCP; UDP does the same). The other kinds
     /// may come from a route that is converging. Anyone on the path, and an attacker that guesses
-    /// ports, can send either kind: alone it is no reason to end a session (RFC 5927 5.2).
+    /// ports, can send either kind, so the error alone is no reason to end a session
+    /// (RFC 5927 5.2).
     pub const fn is_hard(self) -> bool {
         matches!(
             self,
@@ -224,14 +225,16 @@ impl FlowErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnmatchedError {
-    /// Redirects, which a host with configured routes does not want (they let a neighbor take over
-    /// a path), source quench, which must be ignored (RFC 6633), and messages that are not errors.
+    /// Redirects, which a host with configured routes must not follow because they let a neighbor
+    /// take over a path, source quench, which must be ignored (RFC 6633), and messages that are not
+    /// errors.
     IgnoredType,
     /// The quote is too short for ports, or is of a later fragment.
     NoFlow,
     /// The quoted packet is of another protocol than the caller's.
     NotUdp,
-    /// The quoted packet did not come from an address of ours, or did not leave this host.
+    /// We did not send the quoted packet: its source is not an address of ours, or it would not
+    /// have left this host.
     NotOurs,
     /// The quoted packet went to a group or broadcast address, and no correct host reports those.
     NotUnicast,
@@ -251,14 +254,13 @@ pub fn match_error(
     sockets: &UdpSockets,
 ) -> Result<FlowError, UnmatchedError> {
     let (error, length_and_checksum) = match_quote(message, Protocol::UDP, host)?;
-    // A packet that was too large for a link was not a fragment, and no larger than our own link's
-    // MTU.
+    // A packet that was too large for a link was not a fragment, and fit our own link's MTU.
     let udp_len = usize::from((length_and_checksum >> 16) as u16);
     let is_whole = udp_len + ipv4::HEADER_LEN == usize::from(error.packet_len);
     if error.kind.is_too_large() && (!is_whole || usize::from(error.packet_len) > host.mtu()) {
         return Err(UnmatchedError::NotOurs);
     }
-    if let Found::Nobody = sockets.lookup(error.flow) {
+    if let DemuxMatch::None = sockets.lookup(error.flow) {
         return Err(UnmatchedError::NoSocket);
     }
     Ok(error)
@@ -270,7 +272,7 @@ pub fn match_segment(message: &Icmpv4Message<'_>, host: &Host) -> Result<(FlowEr
     match_quote(message, Protocol::TCP, host).map(|(error, sequence)| (error, Seq(sequence)))
 }
 
-/// The error and the quoted packet of ours, with the first four bytes behind its ports.
+/// The error and our quoted packet, with the first four bytes after its ports.
 fn match_quote(
     message: &Icmpv4Message<'_>,
     protocol: Protocol,
@@ -303,7 +305,7 @@ fn check_quote(kind: &FlowErrorKind, quoted: &Ipv4Header, host: &Host) -> Result
         return Err(UnmatchedError::NotOurs);
     }
     match host.classify(quoted.destination()) {
-        Destination::Own => return Err(UnmatchedError::NotOurs),
+        Destination::Local => return Err(UnmatchedError::NotOurs),
         Destination::Group | Destination::Broadcast => return Err(UnmatchedError::NotUnicast),
         Destination::Other => (),
     }

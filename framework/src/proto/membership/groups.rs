@@ -10,9 +10,9 @@ use crate::proto::source_filter::{FilterMode, group_key, source_key};
 use crate::proto::table::Table;
 use crate::time::Instant;
 
-/// Sources of queries that we do not have in a filter, in all groups together. Queries of unknown
-/// hosts take this room and no other (RFC 3376 9.1); one that finds none is answered for the whole
-/// group.
+/// Queried sources that are in none of our filters, in all groups together. Queries of unknown
+/// hosts can use up this room but no other (RFC 3376 9.1); a query that finds no room is answered
+/// for the whole group.
 const GUESTS_MAX: usize = 512;
 
 /// The extent of a group's answer.
@@ -152,8 +152,8 @@ impl Groups {
         })
     }
 
-    /// Marks the sources of a filter that [`Groups::settle`] then applies. False, and none marked,
-    /// where they find no room.
+    /// Marks the sources of a filter that [`Groups::settle`] then applies. Returns false, and marks
+    /// none, where there is no room for them.
     pub(super) fn want(&mut self, place: u32, sources: impl Iterator<Item = Ipv4Addr>) -> bool {
         for address in sources {
             match self.own_source(place, address) {
@@ -168,8 +168,9 @@ impl Groups {
     }
 
     /// Makes the marked sources the filter, and records the change to report: the whole filter
-    /// where the mode changes, else the sources that came or went (RFC 3376 5.1), each in `repeats`
-    /// reports; `None` where filter changes are not reported. False where nothing has changed.
+    /// where the mode changes, otherwise the added and removed sources (RFC 3376 5.1), each in
+    /// `repeats` reports. With `None` it records no change to report. Returns false where nothing
+    /// has changed.
     pub(super) fn settle(&mut self, place: u32, mode: FilterMode, repeats: Option<u8>) -> bool {
         let turns = self.groups[place].mode != mode;
         let mut has_changed = turns;
@@ -237,7 +238,7 @@ impl Groups {
         for address in sources {
             let source = match self.source_index.get(source_key(place, address)) {
                 Some(source) => *source,
-                // Not in the list of an include filter: not wanted, and not reported.
+                // The source is not in the list of the include filter: neither wanted nor reported.
                 None if mode == FilterMode::Include => continue,
                 None if self.guests == GUESTS_MAX => return false,
                 None => {
@@ -256,7 +257,7 @@ impl Groups {
         self.prune(place);
     }
 
-    /// A source of our own, added where it is new; `None` where there is no room.
+    /// A source of our own filter, added where it is new; `None` where there is no room.
     fn own_source(&mut self, place: u32, address: Ipv4Addr) -> Option<u32> {
         let found = self.source_index.get(source_key(place, address)).copied();
         if let Some(source) = found.filter(|source| !self.sources[*source].is_from_query) {

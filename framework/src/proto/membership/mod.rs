@@ -1,5 +1,5 @@
 //! IGMP as a host: reports to the routers and switches of one link which groups and sources are
-//! wanted there (RFC 3376, and RFC 2236 and RFC 1112 while a router supports no more than those).
+//! wanted there (RFC 3376; RFC 2236 and RFC 1112 while a router supports only those).
 //!
 //! ```text
 //!   changed (what consumers want together) ──▶ ┌──────────┐
@@ -8,9 +8,9 @@
 //! ```
 //! The machine keeps the filter of each group as it was last reported, so that a change is a
 //! comparison, and three kinds of deadlines: when a change is reported again, when a query is
-//! answered, and until when an older querier is assumed present. It sends nothing itself.
-//! [`Reporter::next`] walks over the groups in steps of bounded work and packs due records into
-//! reports that fit the link; each message it returns counts as sent.
+//! answered, and until when an older querier is assumed present. The machine sends nothing itself.
+//! [`Reporter::next`] scans the groups in steps of bounded work and packs due records into reports
+//! that fit the link; each message it returns counts as sent.
 //!
 //! It does not check where a message came from: the node checks TTL, router alert and sender.
 
@@ -24,7 +24,7 @@ use core::ops::RangeInclusive;
 
 use self::groups::{Asked, Groups};
 use self::report::Report;
-use self::walk::Round;
+use self::walk::WalkState;
 use super::hash::HashSeed;
 use super::source_filter::FilterMode;
 use crate::time::{Duration, Instant};
@@ -37,26 +37,26 @@ pub use self::report::{Announcement, Record, Records};
 const ROBUSTNESS: u8 = 2;
 /// A querier's interval where it has not announced it (RFC 3376 8.2).
 const QUERY_INTERVAL: Duration = Duration::from_secs(125);
-/// Bounds on the values that a querier announces. Any host on the link can send a query, and two
-/// forged ones once kept us at version 2 for 2.57 days (7 times 31,744 s and 3,174 s): long enough
-/// to receive from every source all week. Real queriers are well within these bounds; one outside
-/// of them gets our reports sooner and more often than it requested.
+/// Bounds on the values that a querier announces. Any host on the link can send a query. Without
+/// bounds two forged queries keep us at version 2 for 2.57 days (7 times 31,744 s and 3,174 s), and
+/// we receive from every source for as long. Real queriers are well within these bounds; a querier
+/// outside of them gets our reports sooner and more often than it requested.
 const ROBUSTNESS_RANGE: RangeInclusive<u8> = ROBUSTNESS..=4;
 /// The maximum of version 2, and two and a half times the default of queriers.
 const RESPONSE_MAX: Duration = Duration::from_millis(25_500);
-/// The longest time for which an older querier is assumed present after its last query, whatever
-/// interval a newer one has announced; intervals need no bound of their own. The RFC's defaults
+/// The longest time for which an older querier is assumed present after its last query, for any
+/// interval that a newer one has announced; intervals need no separate bound. The RFC's defaults
 /// give 260 s; a real querier with a longer interval renews its presence with each query.
 const OLDER_TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// Between two answers to the same query. Response times have this unit, so no querier means to
-/// query faster; a flood of queries gets ten answers a second at most.
+/// The interval between two answers to the same query. It is the unit of response times, so no
+/// querier can intend to query faster; a flood of queries gets at most ten answers a second.
 const ANSWER_GAP: Duration = Duration::from_millis(100);
 /// The machine's capacities and its versions. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReporterConfig {
-    /// Groups: as many as the sockets may have, about 80 bytes each. Groups that were left, and
-    /// whose leave is still to be repeated, make way for new ones. Further groups are not reported.
-    /// By default 2,048.
+    /// The most groups: as many as the sockets may have, about 80 bytes each. A new group displaces
+    /// a group that was left and whose leave is still to be repeated. Further groups are not
+    /// reported. By default 2,048.
     pub groups: usize,
     /// Sources in the lists of all groups, about 50 bytes each. A list that finds no room becomes
     /// "any source": more arrives than is wanted, and the consumers' filters still drop it. By
@@ -68,9 +68,9 @@ pub struct ReporterConfig {
     /// The newest version to use. Below 3 for switches with a faulty version 3; sources are then
     /// never reported. By default version 3.
     pub version: IgmpVersion,
-    /// The oldest version to use, whatever version a query has: an older one is answered in this
-    /// version. Version 3 where all routers and switches of the link support it: then no host can
-    /// make us request all sources by a query of version 2. By default version 1.
+    /// The oldest version to use: a query of an older version is answered in this one. Set version
+    /// 3 where all routers and switches of the link support it; then no host can make us request
+    /// all sources with a query of version 2. By default version 1.
     pub version_min: IgmpVersion,
 }
 
@@ -122,15 +122,15 @@ pub struct Reporter {
     v2_until: Instant,
     robustness: u8,
     query_interval: Duration,
-    /// When the answer to a general query of version 3 is due; [`Instant::MAX`] for never, as
-    /// everywhere here.
+    /// The time at which the answer to a general query of version 3 is due; [`Instant::MAX`] for
+    /// never, as everywhere here.
     general_at: Instant,
     general_answered: Option<Instant>,
-    /// An older general query: the walk draws a delay up to this for each group.
+    /// For an older general query: the walk draws a delay up to this for each group.
     spread: Option<Duration>,
     /// Nothing is due before this.
     wake: Instant,
-    round: Round,
+    round: WalkState,
     report: Report,
     is_down: bool,
     seed: HashSeed,
@@ -155,7 +155,7 @@ impl Reporter {
             general_answered: None,
             spread: None,
             wake: Instant::MAX,
-            round: Round::IDLE,
+            round: WalkState::IDLE,
             report: Report::new(config.report_len_max),
             is_down: false,
             seed,
@@ -166,8 +166,8 @@ impl Reporter {
 
     /// Sets the interface's filter for a group, merged over all consumers (RFC 3376 3.2); an empty
     /// include list leaves the group. The difference to the last report (RFC 3376 5.1) leaves with
-    /// the next [`Reporter::next`], and is repeated as the querier's robustness says. Costs a probe
-    /// for each source.
+    /// the next [`Reporter::next`], and is repeated as often as the querier's robustness demands.
+    /// Costs a probe for each source.
     pub fn changed(
         &mut self,
         group: Ipv4Addr,
@@ -206,8 +206,8 @@ impl Reporter {
         self.answer(query, now);
     }
 
-    /// A query from a host that may not be a router of this link: answering does no harm, and
-    /// nothing is learned from it.
+    /// A query from a host that may not be a router of this link: answers it, which does no harm,
+    /// and learns nothing from it.
     pub fn answer(&mut self, query: &IgmpQuery<'_>, now: Instant) {
         let response = response_of(query);
         self.settle_version(now);
@@ -237,10 +237,10 @@ impl Reporter {
         }
     }
 
-    /// Another host reported the group in version 1 or 2. Where we use one of them too, one report
-    /// is enough, and the leave is the other host's to send (RFC 2236 3). Version 3 suppresses
-    /// nothing. A report in the same poll as the general query, before the walk has drawn the
-    /// delays, suppresses none: one report too many does no harm.
+    /// Another host reported the group in version 1 or 2. Where we use one of these versions too,
+    /// one report is enough, and the other host sends the leave (RFC 2236 3). Version 3 suppresses
+    /// no reports. A report that arrives in the same poll as the general query, before our walk has
+    /// drawn the delays, suppresses none of ours either; one report too many does no harm.
     pub fn report_heard(&mut self, group: Ipv4Addr, now: Instant) {
         self.settle_version(now);
         let Some(place) = self.groups.find(group) else { return };
@@ -254,7 +254,7 @@ impl Reporter {
         state.is_last_reporter = false;
     }
 
-    /// Reports everything again, because our address on the link changed. Costs a walk over all
+    /// Reports everything again, because our address on the link changed. Costs a scan of all
     /// groups and sources.
     pub fn announce(&mut self, now: Instant) {
         self.settle_version(now);
@@ -272,15 +272,15 @@ impl Reporter {
     }
 
     /// The link is back, perhaps at another switch: reports everything again. An older querier is
-    /// assumed still present, because it understands no newer report and a newer one understands
-    /// ours.
+    /// assumed still present, because an older querier does not understand newer reports, while a
+    /// newer one understands older ones.
     pub fn link_up(&mut self, now: Instant) {
         self.is_down = false;
         self.announce(now);
     }
 
-    /// The link is down: nothing is sent until [`Reporter::link_up`]. Changes are kept, pending
-    /// answers and leaves are not.
+    /// The link is down: sends nothing until [`Reporter::link_up`]. Keeps changes, but drops
+    /// pending answers and leaves.
     pub fn link_down(&mut self) {
         self.is_down = true;
         self.cancel();
@@ -293,8 +293,8 @@ impl Reporter {
     }
 
     /// The next message to send, if one is due. Call it until it returns none, or until the caller
-    /// has sent enough for this turn; the rest comes next time. Also none after a call that checked
-    /// 256 groups and found nothing.
+    /// has sent enough for this turn; the next turn returns the rest. Also returns none after it
+    /// has checked 256 groups and found nothing due.
     #[inline]
     pub fn next(&mut self, now: Instant) -> Option<Announcement<'_>> {
         if self.is_due(now) { self.walk(now) } else { None }
@@ -304,6 +304,15 @@ impl Reporter {
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
         (now >= self.wake || self.round.is_running) && !self.is_down
+    }
+
+    /// When [`Reporter::next`] has work next, not later; `Instant::MAX` while the link is down.
+    pub fn next_deadline(&self, now: Instant) -> Instant {
+        match self.round.is_running {
+            _ if self.is_down => Instant::MAX,
+            true => now,
+            false => self.wake,
+        }
     }
 
     /// The version in use.
@@ -462,11 +471,11 @@ impl Reporter {
         pending.min().unwrap_or(Instant::MAX)
     }
 
-    /// Cancels all pending reports, and removes the groups that had nothing else.
+    /// Cancels all pending reports, and removes the groups that existed only for these.
     fn cancel(&mut self) {
         self.general_at = Instant::MAX;
         self.spread = None;
-        self.round = Round::IDLE;
+        self.round = WalkState::IDLE;
         for place in self.groups.places() {
             if self.groups.get(place).is_none() {
                 continue;

@@ -30,7 +30,7 @@ impl Announcement<'_> {
         }
     }
 
-    /// Bytes of the message behind the IPv4 header.
+    /// Bytes of the message after the IPv4 header.
     pub fn len(&self) -> usize {
         match self {
             Self::ReportV3(records) => records.report_len(),

@@ -305,7 +305,7 @@ fn version_2_repeats_a_join_and_leaves_once() {
     script.within(Duration::from_secs(10));
     script.join(G);
     assert_eq!(script.said(), ["v2 239.1.1.1"]);
-    // Its query names no sources of ours, and must not stop the repetition.
+    // The query names no sources of ours, and must not stop the repetition.
     script.set(Include, &[1]);
     script.set(Include, &[2]);
     assert_eq!(script.within(Duration::from_secs(10)), ["v2 239.1.1.1"]);
@@ -627,9 +627,9 @@ impl Router {
 }
 
 proptest! {
-    /// For any order of changes and queries. Each change is reported twice, so a router that loses
-    /// every second report knows the filter too; tested with one group and no queries, because the
-    /// two reports must be consecutive.
+    /// Holds for any order of changes and queries. Each change is reported twice, so a router that
+    /// loses every second report knows the filter too; tested with one group and no queries,
+    /// because the two reports must be consecutive.
     #[test]
     fn router_knows_the_filter_although_reports_are_lost(
         is_lossy: bool,

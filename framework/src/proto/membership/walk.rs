@@ -17,28 +17,29 @@ const UNSOLICITED_INTERVAL: Duration = Duration::from_secs(1);
 /// The same in versions 1 and 2 (RFC 2236 8.10).
 const UNSOLICITED_INTERVAL_OLD: Duration = Duration::from_secs(10);
 /// Groups that one call of [`Reporter::next`] checks: 1 µs of loads. Fewer would split the reports
-/// of many groups needlessly, as an Ethernet frame holds 183 records.
-const PLACES_PER_CALL: usize = 256;
+/// of many groups needlessly, because an Ethernet frame holds 183 records.
+const SLOTS_PER_CALL: usize = 256;
 
-/// One walk over all groups, which may take several calls.
+/// One walk over all groups, in one or several calls.
 #[derive(Debug)]
-pub(super) struct Round {
+pub(super) struct WalkState {
     pub(super) is_running: bool,
     pub(super) place: u32,
-    /// Records of this entry's group that are complete, and sources of the record that is not.
+    /// The number of complete records of this entry's group, and of sources of the record that is
+    /// not complete.
     pub(super) part: usize,
     pub(super) told: usize,
     /// The general query of version 3 is due.
     is_general: bool,
     spread: Option<Duration>,
-    /// When the changes of this walk are reported again: one draw, so that they are packed together
-    /// again.
+    /// The time at which the changes of this walk are reported again: drawn once, so that they are
+    /// packed together again.
     repeat_at: Instant,
     /// The first deadline after this walk.
     pub(super) earliest: Instant,
 }
 
-impl Round {
+impl WalkState {
     pub(super) const IDLE: Self = Self {
         is_running: false,
         place: 0,
@@ -57,7 +58,7 @@ enum GroupOutcome {
     Done,
     /// The report is full, and records remain.
     Full,
-    /// A message of its own, in versions 1 and 2.
+    /// A separate message, in versions 1 and 2.
     Old(Announcement<'static>),
 }
 
@@ -96,7 +97,7 @@ impl Reporter {
             self.begin_round(now);
         }
         self.report.clear();
-        for _ in 0..PLACES_PER_CALL {
+        for _ in 0..SLOTS_PER_CALL {
             if self.round.place as usize == self.places() {
                 self.end_round();
                 break;
@@ -121,7 +122,7 @@ impl Reporter {
         }
         let repeat_at = now + self.draw(UNSOLICITED_INTERVAL);
         let spread = self.spread.take();
-        self.round = Round { is_running: true, is_general, spread, repeat_at, ..Round::IDLE };
+        self.round = WalkState { is_running: true, is_general, spread, repeat_at, ..WalkState::IDLE };
         self.wake = self.next_expiry(now);
     }
 
@@ -133,7 +134,7 @@ impl Reporter {
 
     fn end_round(&mut self) {
         self.wake = self.wake.min(self.round.earliest).min(self.general_at);
-        self.round = Round::IDLE;
+        self.round = WalkState::IDLE;
     }
 
     fn visit(&mut self, place: u32, now: Instant) -> GroupOutcome {
@@ -191,9 +192,9 @@ impl Reporter {
         plan
     }
 
-    /// Puts a record into the report. False where it, or the rest of it, has to go into the next
-    /// one. A record that fits no report is split, but an exclude record is cut to what fits: the
-    /// other sources are then let through (RFC 3376 4.2.16).
+    /// Puts a record into the report. False where the record, or the rest of it, has to go into the
+    /// next report. A record that fits no report is split. An exclude record cannot be split: it is
+    /// cut to the sources that fit, and the other sources are then let through (RFC 3376 4.2.16).
     fn tell(&mut self, place: u32, kind: RecordKind, naming: Naming) -> bool {
         let group = &self.groups[place];
         let sources = || {

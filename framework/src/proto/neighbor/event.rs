@@ -15,20 +15,19 @@ pub struct ArpSend {
 }
 
 /// The cause of a neighbor's resolution. Where there is no room, entries of the last kind are
-/// evicted first, and those of the first never: so callers, whose addresses may be forged, evict
-/// none that we use.
+/// evicted first, and entries of the first kind never. So callers, whose addresses may be forged,
+/// evict no entry that we use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Asker {
+pub enum ResolutionCause {
     /// Our app: a connection, a flow, a gateway. Kept fresh until it is removed.
     #[default]
     App,
-    /// A peer with an established connection to us. Kept fresh as well.
-    Peer,
-    /// The destination of a datagram without a flow: most likely the reply to one. Kept fresh as
-    /// well.
-    Unsolicited,
+    /// A peer with an established connection to us. Kept fresh too.
+    Connection,
+    /// The destination of a datagram without a flow: most likely the reply to one. Kept fresh too.
+    Datagram,
     /// A peer that wants to connect and gets an answer.
-    Caller,
+    Handshake,
 }
 
 /// The address to resolve, and the cause: from
@@ -40,7 +39,7 @@ pub struct NeighborRequest {
     /// Our address to send the request from.
     pub source: Ipv4Addr,
     /// The cause.
-    pub asker: Asker,
+    pub cause: ResolutionCause,
 }
 
 /// Actions of the machine.
@@ -69,14 +68,16 @@ pub enum NeighborAction<H> {
 pub enum NeighborDrop {
     /// The neighbor did not reply.
     Unreachable,
-    /// Newer handles displaced it: as many wait for the neighbor as may, or it answers a caller
-    /// (`Asker::Caller`) and newer ones need the room.
+    /// Dropped for a newer handle: the neighbor's queue was full (`pending_per_neighbor`), or the
+    /// queues of all neighbors together (`pending_max`), and this handle was the oldest for a
+    /// remote host that wanted to connect (`ResolutionCause::Handshake`) or for the newer handle's
+    /// neighbor.
     Superseded,
     /// No room for another handle or neighbor, here or in the host.
     NoRoom,
     /// The neighbor's entry was removed.
     Forgotten,
-    /// No request was sent, as others of its kind have used up the rate of requests.
+    /// No request was sent, because others of its kind have used up the rate of requests.
     RateLimited,
 }
 
@@ -98,13 +99,14 @@ pub enum ArpOutcome {
 /// Why an ARP packet taught nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotLearned {
-    /// Neither from nor for us: a broadcast that every station of the segment receives.
+    /// The packet is neither from us nor for us: a broadcast that every station of the segment
+    /// receives.
     NotForUs,
     /// A reply that was not requested.
     Unsolicited,
-    /// The sender's address cannot be that of a neighbor: ours, none, or not on the link.
+    /// The sender's address cannot be a neighbor's: it is our own, unspecified, or not on the link.
     NotANeighbor,
-    /// It comes from our own MAC address: the network sent our frame back.
+    /// The packet comes from our own MAC address: the network sent our frame back.
     OwnStation,
     /// Another MAC address replied within the last second.
     TooSoon,

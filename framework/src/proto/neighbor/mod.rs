@@ -15,22 +15,23 @@
 //! or not: a gateway whose entry has expired costs an order some milliseconds, and a probe each 30
 //! s costs nothing. A neighbor that only requested our address, or wanted to connect, expires.
 //!
-//! Source addresses can be forged, so entries are evicted in an order ([`Asker`]): first those that
-//! connection attempts caused, the oldest first, then neighbors that requested our address, then
-//! peers with connections to us; never those that our app requested. A real peer replies within a
-//! fraction of a millisecond, so it is known before forged ones have taken all entries.
+//! Source addresses can be forged, so entries are evicted in the order of [`ResolutionCause`]:
+//! first those that connection attempts caused, the oldest first, then neighbors that requested our
+//! address, then peers with connections to us; never neighbors that our app requested. A real peer
+//! replies within a fraction of a millisecond, so it is known before forged ones have taken all
+//! entries.
 //!
-//! Nor can a flood make us broadcast without limit: the requests that remote hosts cause have a
-//! [rate](NeighborConfig::requests), those that our app causes have none.
+//! A flood cannot make us broadcast without limit either: requests that remote hosts cause are
+//! limited to a [rate](NeighborConfig::requests), those that our app causes are not.
 
 mod event;
-mod lines;
+mod eviction;
 
 use core::net::Ipv4Addr;
 
-pub use event::{ArpOutcome, ArpSend, Asker, NeighborAction, NeighborDrop, NeighborRequest, NotLearned};
+pub use event::{ArpOutcome, ArpSend, NeighborAction, NeighborDrop, NeighborRequest, NotLearned, ResolutionCause};
 
-use lines::{Line, Lines, Place};
+use eviction::{EvictionClass, EvictionQueues, QueueLink};
 
 use super::hash::HashSeed;
 use super::host::{Destination, Host, HostEvent, Resolution};
@@ -40,14 +41,14 @@ use super::table::{AddressKey, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{ArpFields, ArpOperation, ArpPacket, MacAddr};
 
-/// Time for which the first MAC address that replies holds against another one. Two stations that
-/// reply to one request (a proxy and the host itself) would otherwise alternate; a longer time
-/// delays a gateway's failover by as much. Linux uses the same (`locktime`).
+/// Time for which the first MAC address that replies is kept although another one replies. Two
+/// stations that reply to one request (a proxy and the host itself) would otherwise alternate; a
+/// longer time delays a gateway's failover by as much. Linux uses the same (`locktime`).
 pub const LOCK_TIME: Duration = Duration::from_secs(1);
 
-/// Time for which a neighbor that requested our address and was learned is not evicted, so that its
-/// connection attempt comes before another's request: Linux keeps what it has just learned as long
-/// (`locktime`).
+/// Time for which a neighbor that was learned from a request for our address is not evicted, so
+/// that its connection attempt arrives before another host's request displaces it. Linux keeps a
+/// new entry as long (`locktime`).
 pub const UNKNOWN_STAYS: Duration = Duration::from_secs(1);
 
 /// Neighbors that one [`Neighbors::tick`] checks. A poll never pays for a large table; a table of
@@ -57,23 +58,23 @@ pub const SWEPT_PER_TICK_MAX: usize = 64;
 /// Capacities and times. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighborConfig {
-    /// Neighbors, 96 bytes each and 64 to 128 of table. The host needs room for as many.
-    /// With too few for the network, packets to further neighbors are dropped as
+    /// Neighbors, 96 bytes each and 64 to 128 of table. The host needs room for as many. With fewer
+    /// than the network has, packets to further neighbors are dropped as
     /// `egress/neighbors/drop/no_room`. By default 256, as many as a network of 24 bits has.
     pub neighbors_max: usize,
-    /// How many of them may be learned from requests for our address without a request of ours:
-    /// beyond, a new one replaces the oldest that is a second old. So a flood of requests
-    /// with forged senders takes these entries and no others, and changes the table at most so many
-    /// times a second. With none, each host that requests our address costs a request of ours; with
-    /// more, a flood takes more of the table. By default 16.
+    /// How many of them may be learned from requests for our address, without a request of ours.
+    /// Beyond that number a new neighbor replaces the oldest one, if that is at least a second old.
+    /// So a flood of requests with forged senders takes only these entries, and changes the table
+    /// at most that many times a second. With zero, each host that requests our address costs a
+    /// request of ours; with a higher number, a flood takes more of the table. By default 16.
     pub unknown_max: usize,
-    /// Handles that wait for replies, for all neighbors together; those for callers make way for
-    /// newer ones. The pool needs as many more buffers. With too few, packets are dropped while
+    /// Handles that wait for replies, for all neighbors together; those for callers are displaced
+    /// by newer ones. The pool needs as many more buffers. With too few, packets are dropped while
     /// several neighbors are resolved. By default 64.
     pub pending_max: usize,
-    /// Handles that wait for one neighbor: one at least (RFC 1122 2.3.2.2). The newest stay; older
-    /// ones are dropped as `egress/neighbors/drop/superseded`. With more, a silent neighbor takes
-    /// the room of others. By default 8.
+    /// The most handles that wait for one neighbor: at least one (RFC 1122 2.3.2.2). The newest
+    /// stay; older ones are dropped as `egress/neighbors/drop/superseded`. With a higher number, a
+    /// neighbor that does not reply takes the room of others. By default 8.
     pub pending_per_neighbor: usize,
     /// How long a reply is valid before it is confirmed. Shorter sends more requests; longer loses
     /// more packets when a neighbor changes its MAC address without an announcement. By default
@@ -87,9 +88,10 @@ pub struct NeighborConfig {
     /// with more, packets to an absent neighbor wait longer. By default 3.
     pub tries: u32,
     /// The rate of requests for new neighbors that remote hosts cause: a bucket for each kind of
-    /// [`Asker`], and no limit for our app. Every station of the network receives a request, so a
-    /// higher rate makes us an attacker's amplifier; a lower one shuts out peers that we do not
-    /// know and that did not request our address. By default 1,000 a second and bursts of 300.
+    /// [`ResolutionCause`], and no limit for our app. Every station of the network receives a
+    /// request, so a higher rate makes us an attacker's amplifier; with a lower one we cannot reply
+    /// to peers that we do not know and that did not request our address. By default 1,000 a second
+    /// and bursts of 300.
     pub requests: TokenBucket,
     /// The source of the replies. By default [`LearnFrom::Arp`].
     pub learn_from: LearnFrom,
@@ -101,9 +103,9 @@ pub enum LearnFrom {
     /// ARP packets that we receive; we write them to the host.
     #[default]
     Arp,
-    /// Another component, which writes them to the host; the host is followed.
-    /// It is the kernel, where the kernel owns the interface. Requests then go to the kernel, which
-    /// need not reply, and a neighbor is never removed from the host.
+    /// Another component resolves neighbors and writes them to the host, from which the machine
+    /// reads them: the kernel, where it owns the interface. Requests then go to the kernel, which
+    /// need not reply, and the machine never removes a neighbor from the host.
     Host,
 }
 
@@ -140,7 +142,7 @@ impl NeighborConfig {
     }
 
     /// The timeout of all requests together.
-    fn patience(&self) -> Duration {
+    fn resolution_timeout(&self) -> Duration {
         (1..=self.tries).fold(Duration::ZERO, |sum, tries| sum + self.wait(tries))
     }
 }
@@ -152,7 +154,7 @@ pub struct Neighbors<H> {
     /// Indices into `entries` by address.
     by_address: Table<AddressKey, u32>,
     entries: Slab<Entry>,
-    lines: Lines,
+    eviction: EvictionQueues,
     pending: Slab<Pending<H>>,
     limits: Limits,
     sweep: Sweep,
@@ -163,17 +165,17 @@ pub struct Neighbors<H> {
 #[derive(Debug)]
 struct Limits {
     peers: TokenBucket,
-    strangers: TokenBucket,
-    callers: TokenBucket,
+    unsolicited: TokenBucket,
+    handshakes: TokenBucket,
 }
 
 impl Limits {
-    fn take(&mut self, asker: Asker, now: Instant) -> Result<(), NeighborDrop> {
-        let may_ask = match asker {
-            Asker::App => true,
-            Asker::Peer => self.peers.take(now),
-            Asker::Unsolicited => self.strangers.take(now),
-            Asker::Caller => self.callers.take(now),
+    fn take(&mut self, cause: ResolutionCause, now: Instant) -> Result<(), NeighborDrop> {
+        let may_ask = match cause {
+            ResolutionCause::App => true,
+            ResolutionCause::Connection => self.peers.take(now),
+            ResolutionCause::Datagram => self.unsolicited.take(now),
+            ResolutionCause::Handshake => self.handshakes.take(now),
         };
         if may_ask { Ok(()) } else { Err(NeighborDrop::RateLimited) }
     }
@@ -191,7 +193,7 @@ struct Entry {
     /// When the MAC address was learned or changed.
     changed: Instant,
     /// Its eviction queue.
-    place: Place,
+    link: QueueLink,
     /// Handles that wait, oldest first.
     first: u32,
     last: u32,
@@ -220,7 +222,7 @@ struct Sweep {
     at: u32,
     /// No deadline is earlier.
     due: Instant,
-    /// The earliest deadline that this walk has seen or that was set since it began.
+    /// The earliest deadline that this walk has found, or that was set since the walk began.
     found: Instant,
 }
 
@@ -235,16 +237,16 @@ impl<H> Neighbors<H> {
             config,
             by_address: Table::new(config.neighbors_max, seed),
             entries: Slab::new(config.neighbors_max),
-            lines: Lines::EMPTY,
+            eviction: EvictionQueues::EMPTY,
             pending: Slab::new(config.pending_max),
-            limits: Limits { peers: config.requests, strangers: config.requests, callers: config.requests },
+            limits: Limits { peers: config.requests, unsolicited: config.requests, handshakes: config.requests },
             sweep: Sweep { at: 0, due: Instant::MAX, found: Instant::MAX },
         }
     }
 
     /// Takes a handle that cannot be sent yet, and requests its neighbor. The handle comes back
-    /// through `act`: at once where the neighbor is known or there is no room or request left, else
-    /// with the reply or after the last request's timeout.
+    /// through `act`: at once where the neighbor is known, the table is full or the rate is used
+    /// up; otherwise with the reply, or after the last request's timeout.
     pub fn queue(
         &mut self,
         request: NeighborRequest,
@@ -262,8 +264,8 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Keeps a neighbor resolved from now on, though no handle waits for it yet: gateways, at
-    /// start. An error where there is no room or no request left.
+    /// Keeps a neighbor resolved from now on, even though no handle waits for it: for gateways, at
+    /// start. An error where the table is full or the rate is used up.
     pub fn keep(
         &mut self,
         request: NeighborRequest,
@@ -274,8 +276,8 @@ impl<H> Neighbors<H> {
         self.ask(request, host, now, act).map(|_| ())
     }
 
-    /// A neighbor's packets are not acknowledged (RFC 1122 3.3.1.4, negative advice): it is
-    /// confirmed now and not at its expiry, but no more often than requests are sent.
+    /// A neighbor's packets are not acknowledged (RFC 1122 3.3.1.4, negative advice): probes the
+    /// neighbor now instead of at its expiry, but no more often than requests may be sent.
     pub fn negative_advice(
         &mut self,
         address: Ipv4Addr,
@@ -286,7 +288,7 @@ impl<H> Neighbors<H> {
         let Some(idx) = self.find(address) else { return };
         let entry = &self.entries[idx];
         let is_confirmed_now = entry.deadline + self.config.retry > now + self.config.reachable;
-        if entry.state == State::Reachable && entry.place.line.is_kept() && !is_confirmed_now {
+        if entry.state == State::Reachable && entry.link.class.is_kept() && !is_confirmed_now {
             self.expire(idx, host, now, act);
         }
     }
@@ -298,12 +300,12 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Receives a packet that [`ArpPacket::parse`] has accepted. Learned are: a reply to our
-    /// request; a packet to us from a known neighbor; a packet to others from a known neighbor, if
-    /// its MAC address is new, and then it is confirmed at once; and a request for our address from
-    /// an unknown neighbor, which is about to send to us (RFC 826, "Packet Reception"), as far as
-    /// there is room for those.
-    pub fn hear(
+    /// Receives a packet that [`ArpPacket::parse`] has accepted. The machine learns from a reply to
+    /// our request; from a packet to us from a known neighbor; from a packet to others from a known
+    /// neighbor if its MAC address is new, which is then probed at once; and from a request for our
+    /// address by an unknown neighbor, which is about to send to us (RFC 826, "Packet Reception"),
+    /// as far as there is room for such neighbors.
+    pub fn receive(
         &mut self,
         packet: &ArpPacket,
         host: &mut Host,
@@ -326,8 +328,8 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// The host has changed: sends the handles of neighbors that it now knows, whatever their
-    /// source. A walk over all neighbors, 2 ns each.
+    /// Call it after the host has changed. Sends the handles of all neighbors that the host now
+    /// knows, from whatever source. Scans all neighbors, 2 ns each.
     pub fn follow(&mut self, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         for idx in 0..self.config.neighbors_max as u32 {
             let Some(entry) = self.entries.get(idx).filter(|entry| matches!(entry.state, State::Asking(_))) else {
@@ -339,13 +341,28 @@ impl<H> Neighbors<H> {
         }
     }
 
-    /// Repeats requests, confirms aging entries, gives up. One compare as long as nothing is due;
-    /// else at most [`SWEPT_PER_TICK_MAX`] neighbors.
+    /// Repeats requests, confirms aging entries, gives up. Costs one compare as long as nothing is
+    /// due; otherwise processes at most [`SWEPT_PER_TICK_MAX`] neighbors.
     #[inline]
     pub fn tick(&mut self, host: &mut Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         if now >= self.sweep.due {
             self.sweep(host, now, act);
         }
+    }
+
+    /// The time at which [`tick`](Self::tick) next has work, or an earlier one; `Instant::MAX`
+    /// where no neighbor is known or requested.
+    pub fn next_deadline(&self) -> Instant {
+        if self.is_empty() { Instant::MAX } else { self.sweep.due }
+    }
+
+    /// Whether any neighbor is being requested. Scans all neighbors, so call it only before a
+    /// sleep.
+    pub fn is_asking(&self) -> bool {
+        !self.is_empty()
+            && (0..self.config.neighbors_max as u32)
+                .filter_map(|idx| self.entries.get(idx))
+                .any(|entry| matches!(entry.state, State::Asking(_)))
     }
 
     /// Handles that wait now.
@@ -367,7 +384,7 @@ impl<H> Neighbors<H> {
         self.by_address.get(AddressKey::of(address)).copied()
     }
 
-    /// The entry of a neighbor, which is requested where it is new; `asker` wants it from now on.
+    /// The entry of a neighbor, which is requested where it is new; `cause` wants it from now on.
     fn ask(
         &mut self,
         request: NeighborRequest,
@@ -376,19 +393,19 @@ impl<H> Neighbors<H> {
         act: &mut impl FnMut(NeighborAction<H>),
     ) -> Result<u32, NeighborDrop> {
         // All peers behind a router need it: no single peer owns it.
-        let asker = if is_router(request.next_hop, host) { Asker::App } else { request.asker };
+        let cause = if is_router(request.next_hop, host) { ResolutionCause::App } else { request.cause };
         if let Some(idx) = self.find(request.next_hop) {
-            self.lines.rise(&mut self.entries, idx, asker);
+            self.eviction.rise(&mut self.entries, idx, cause);
             if self.is_lost(idx, host, now) {
-                self.limits.take(asker, now)?;
+                self.limits.take(cause, now)?;
                 self.entries[idx].state = State::Asking(0);
                 self.ask_again(idx, host, now, act);
             }
             return Ok(idx);
         }
-        self.limits.take(asker, now)?;
+        self.limits.take(cause, now)?;
         if self.entries.free_count() == 0
-            && let Some(idx) = self.lines.least()
+            && let Some(idx) = self.eviction.least()
         {
             self.remove(idx, NeighborDrop::NoRoom, host, act);
         }
@@ -399,7 +416,7 @@ impl<H> Neighbors<H> {
             state: State::Asking(0),
             deadline: now,
             changed: now,
-            place: Place::new(Line::of(asker)),
+            link: QueueLink::new(EvictionClass::of(cause)),
             first: NIL,
             last: NIL,
             count: 0,
@@ -422,7 +439,7 @@ impl<H> Neighbors<H> {
         let entry = &mut self.entries[idx];
         (entry.mac, entry.changed, entry.state) = (mac, now, State::Reachable);
         self.set_deadline(idx, now + self.config.reachable);
-        self.lines.follow(&mut self.entries, idx);
+        self.eviction.follow(&mut self.entries, idx);
         while let Some(handle) = self.take_first(idx) {
             act(NeighborAction::Resolved { handle, mac });
         }
@@ -432,12 +449,12 @@ impl<H> Neighbors<H> {
         let idx = self.entries.insert(entry).ok()?;
         let inserted = self.by_address.insert(AddressKey::of(entry.address), idx);
         assert!(inserted, "the table has a place for each entry, and the address was not there");
-        self.lines.enter(&mut self.entries, idx, entry.place.line);
+        self.eviction.enter(&mut self.entries, idx, entry.link.class);
         Some(idx)
     }
 
-    /// Sends the next request: a broadcast while no MAC address is known, else a unicast to confirm
-    /// it.
+    /// Sends the next request: a broadcast while no MAC address is known, otherwise a unicast to
+    /// confirm it.
     fn ask_again(&mut self, idx: u32, host: &Host, now: Instant, act: &mut impl FnMut(NeighborAction<H>)) {
         let entry = &mut self.entries[idx];
         let (to, tries) = match entry.state {
@@ -468,33 +485,33 @@ impl<H> Neighbors<H> {
         self.sweep.found = self.sweep.found.min(deadline);
     }
 
-    /// Puts a handle at the end of its neighbor's queue. Where that is full its oldest makes way:
-    /// the newest packet is the one that is still wanted (RFC 1122 2.3.2.2). Where no handle is
-    /// free, that of the oldest caller makes way.
+    /// Puts a handle at the end of its neighbor's queue. Where the queue is full its oldest handle
+    /// is dropped, because the newest packet is most likely still wanted (RFC 1122 2.3.2.2). Where
+    /// no slot for a handle is free, the handle of the oldest caller is dropped.
     fn wait(&mut self, idx: u32, handle: H, act: &mut impl FnMut(NeighborAction<H>)) {
         let is_full = self.entries[idx].count as usize >= self.config.pending_per_neighbor;
         let giver = match (is_full, self.pending.free_count()) {
             (true, _) => Some(idx),
-            (false, 0) => self.lines.first(Line::Waiting).or(Some(idx)),
+            (false, 0) => self.eviction.first(EvictionClass::Waiting).or(Some(idx)),
             (false, _) => None,
         };
         if let Some(handle) = giver.and_then(|giver| self.take_first(giver)) {
             act(NeighborAction::Released { handle, reason: NeighborDrop::Superseded });
         }
-        let place = match self.pending.insert(Pending { handle, next: NIL }) {
-            Ok(place) => place,
+        let link = match self.pending.insert(Pending { handle, next: NIL }) {
+            Ok(link) => link,
             Err(Pending { handle, .. }) => {
                 return act(NeighborAction::Released { handle, reason: NeighborDrop::NoRoom });
             }
         };
         let entry = &mut self.entries[idx];
-        let last = core::mem::replace(&mut entry.last, place);
+        let last = core::mem::replace(&mut entry.last, link);
         entry.count += 1;
         match self.pending.get_mut(last) {
-            Some(last) => last.next = place,
-            None => entry.first = place,
+            Some(last) => last.next = link,
+            None => entry.first = link,
         }
-        self.lines.follow(&mut self.entries, idx);
+        self.eviction.follow(&mut self.entries, idx);
     }
 
     fn take_first(&mut self, idx: u32) -> Option<H> {
@@ -504,7 +521,7 @@ impl<H> Neighbors<H> {
         entry.count -= 1;
         if next == NIL {
             entry.last = NIL;
-            self.lines.follow(&mut self.entries, idx);
+            self.eviction.follow(&mut self.entries, idx);
         }
         Some(handle)
     }
@@ -534,11 +551,11 @@ impl<H> Neighbors<H> {
         let until = if for_us {
             entry.state = State::Reachable;
             self.set_deadline(idx, now + self.config.reachable);
-            now + self.config.reachable + self.config.patience()
+            now + self.config.reachable + self.config.resolution_timeout()
         } else {
             entry.state = State::Probing(0);
             self.ask_again(idx, host, now, act);
-            now + self.config.patience()
+            now + self.config.resolution_timeout()
         };
         let address = self.entries[idx].address;
         let is_known = !is_new && host.confirm(address, mac, until, now);
@@ -546,7 +563,7 @@ impl<H> Neighbors<H> {
             self.remove(idx, NeighborDrop::NoRoom, host, act);
             return ArpOutcome::Ignored(NotLearned::NoRoom);
         }
-        self.lines.follow(&mut self.entries, idx);
+        self.eviction.follow(&mut self.entries, idx);
         while let Some(handle) = self.take_first(idx) {
             act(NeighborAction::Resolved { handle, mac });
         }
@@ -570,7 +587,7 @@ impl<H> Neighbors<H> {
         let (address, mac) = (packet.sender_ip(), packet.sender_mac());
         let until = now + self.config.reachable;
         let has_room = self.make_room_for_stranger(host, now, act);
-        // The host's entry is taken last, so that a refusal leaves nothing behind.
+        // The host's entry is taken last, so that a refusal leaves no trace.
         if !has_room || host.apply(HostEvent::NeighborLearned { address, mac, until }).is_err() {
             return ArpOutcome::Ignored(NotLearned::NoRoom);
         }
@@ -581,7 +598,7 @@ impl<H> Neighbors<H> {
             state: State::Reachable,
             deadline: until,
             changed: now,
-            place: Place::new(Line::Strangers),
+            link: QueueLink::new(EvictionClass::Unused),
             first: NIL,
             last: NIL,
             count: 0,
@@ -592,21 +609,21 @@ impl<H> Neighbors<H> {
         ArpOutcome::Unsolicited
     }
 
-    /// Makes room for one more neighbor that requested our address: evicts the oldest of its kind
-    /// where their limit is reached, or a peer that has not replied.
+    /// Makes room for one more neighbor that requested our address: evicts the oldest such neighbor
+    /// where their limit is reached, or otherwise a peer that has not replied.
     fn make_room_for_stranger(
         &mut self,
         host: &mut Host,
         now: Instant,
         act: &mut impl FnMut(NeighborAction<H>),
     ) -> bool {
-        let may_grow = self.lines.count(Line::Strangers) < self.config.unknown_max;
+        let may_grow = self.eviction.count(EvictionClass::Unused) < self.config.unknown_max;
         if may_grow && self.entries.free_count() > 0 {
             return true;
         }
-        let oldest = self.lines.first(Line::Strangers);
+        let oldest = self.eviction.first(EvictionClass::Unused);
         let old = oldest.filter(|idx| now.since(self.entries[*idx].changed) >= UNKNOWN_STAYS);
-        let silent = self.lines.first(Line::Idle).or(self.lines.first(Line::Waiting));
+        let silent = self.eviction.first(EvictionClass::Idle).or(self.eviction.first(EvictionClass::Waiting));
         match silent.filter(|_| may_grow).or(old) {
             Some(idx) => self.remove(idx, NeighborDrop::NoRoom, host, act),
             None => return false,
@@ -618,7 +635,7 @@ impl<H> Neighbors<H> {
         while let Some(handle) = self.take_first(idx) {
             act(NeighborAction::Released { handle, reason });
         }
-        self.lines.leave(&mut self.entries, idx);
+        self.eviction.leave(&mut self.entries, idx);
         let Some(entry) = self.entries.remove(idx) else { return };
         self.by_address.remove(AddressKey::of(entry.address));
         if !matches!(entry.state, State::Asking(_)) && self.config.learn_from == LearnFrom::Arp {
@@ -649,7 +666,7 @@ impl<H> Neighbors<H> {
         let tries_max = self.config.tries;
         let entry = &mut self.entries[idx];
         match entry.state {
-            State::Reachable if !entry.place.line.is_kept() => {
+            State::Reachable if !entry.link.class.is_kept() => {
                 return self.remove(idx, NeighborDrop::Unreachable, host, act);
             }
             State::Reachable if self.config.learn_from == LearnFrom::Host => return self.renew(idx, host, now, act),

@@ -1,4 +1,5 @@
-//! Scripts in virtual time: which requests are sent, what is learned, and which handles come back.
+//! Scripts in virtual time that check which requests are sent, which neighbors are learned, and
+//! which handles come back.
 
 use proptest::prelude::*;
 
@@ -76,16 +77,16 @@ impl Script {
     }
 
     fn queue(&mut self, next_hop: Ipv4Addr, handle: u32) {
-        self.queue_for(Asker::App, next_hop, handle);
+        self.queue_for(ResolutionCause::App, next_hop, handle);
     }
 
     /// An answer to a caller.
     fn queue_answer(&mut self, next_hop: Ipv4Addr, handle: u32) {
-        self.queue_for(Asker::Caller, next_hop, handle);
+        self.queue_for(ResolutionCause::Handshake, next_hop, handle);
     }
 
-    fn queue_for(&mut self, asker: Asker, next_hop: Ipv4Addr, handle: u32) {
-        let request = NeighborRequest { next_hop, source: OURS, asker };
+    fn queue_for(&mut self, cause: ResolutionCause, next_hop: Ipv4Addr, handle: u32) {
+        let request = NeighborRequest { next_hop, source: OURS, cause };
         self.with(|neighbors, host, now, mut act| neighbors.queue(request, handle, host, now, &mut act));
     }
 
@@ -93,14 +94,14 @@ impl Script {
         self.with(|neighbors, host, now, mut act| neighbors.keep(request, host, now, &mut act))
     }
 
-    fn hear(&mut self, operation: ArpOperation, sender: (Ipv4Addr, MacAddr), target_ip: Ipv4Addr) -> ArpOutcome {
+    fn receive(&mut self, operation: ArpOperation, sender: (Ipv4Addr, MacAddr), target_ip: Ipv4Addr) -> ArpOutcome {
         let (sender_ip, sender_mac) = sender;
         let fields = ArpFields { operation, sender_mac, sender_ip, target_mac: MacAddr::ZERO, target_ip };
-        self.with(|neighbors, host, now, mut act| neighbors.hear(&ArpPacket::new(&fields), host, now, &mut act))
+        self.with(|neighbors, host, now, mut act| neighbors.receive(&ArpPacket::new(&fields), host, now, &mut act))
     }
 
     fn answer(&mut self) -> ArpOutcome {
-        self.hear(ArpOperation::Reply, (PEER, PEER_MAC), OURS)
+        self.receive(ArpOperation::Reply, (PEER, PEER_MAC), OURS)
     }
 
     /// Advances time by whole seconds.
@@ -113,16 +114,22 @@ impl Script {
 
     /// Each neighbor is in one queue, and in the right one.
     fn check_lines(&self) {
-        let Neighbors { entries, lines, .. } = &self.neighbors;
-        let all = [Line::App, Line::Peers, Line::Strangers, Line::Waiting, Line::Idle];
-        assert_eq!(all.iter().map(|line| lines.count(*line)).sum::<usize>(), entries.len());
+        let Neighbors { entries, eviction, .. } = &self.neighbors;
+        let all = [
+            EvictionClass::App,
+            EvictionClass::Peers,
+            EvictionClass::Unused,
+            EvictionClass::Waiting,
+            EvictionClass::Idle,
+        ];
+        assert_eq!(all.iter().map(|line| eviction.count(*line)).sum::<usize>(), entries.len());
         for idx in 0..entries.capacity() as u32 {
             let Some(entry) = entries.get(idx) else { continue };
             let is_asked_for = matches!(entry.state, State::Asking(_));
-            match entry.place.line {
-                Line::Waiting => assert!(is_asked_for && entry.count > 0),
-                Line::Idle => assert!(is_asked_for && entry.count == 0),
-                Line::App | Line::Peers | Line::Strangers => (),
+            match entry.link.class {
+                EvictionClass::Waiting => assert!(is_asked_for && entry.count > 0),
+                EvictionClass::Idle => assert!(is_asked_for && entry.count == 0),
+                EvictionClass::App | EvictionClass::Peers | EvictionClass::Unused => (),
             }
         }
     }
@@ -161,13 +168,13 @@ fn neighbour_that_confirms_its_station_leaves_the_host_as_it_was() {
     for second in 0..100 {
         let said = match second % 3 {
             0 => script.answer(),
-            _ => script.hear(ArpOperation::Request, (PEER, PEER_MAC), OURS),
+            _ => script.receive(ArpOperation::Request, (PEER, PEER_MAC), OURS),
         };
         assert_eq!((said, script.believed(PEER)), (ArpOutcome::Confirmed, Some(PEER_MAC)));
         script.run(1);
     }
     assert_eq!(script.host.changes(), before, "believed all the time");
-    assert_eq!(script.hear(ArpOperation::Request, (PEER, MacAddr([2, 9, 9, 9, 9, 9])), OURS), ArpOutcome::Moved);
+    assert_eq!(script.receive(ArpOperation::Request, (PEER, MacAddr([2, 9, 9, 9, 9, 9])), OURS), ArpOutcome::Moved);
     assert!(script.host.changes() > before, "another station is news");
 }
 
@@ -249,7 +256,7 @@ fn moved_neighbour_is_followed_and_checked_at_once() {
     script.answer();
     script.run(5);
     let moved = MacAddr([2, 0, 0, 0, 0, 3]);
-    assert_eq!(script.hear(ArpOperation::Request, (PEER, moved), PEER), ArpOutcome::Moved);
+    assert_eq!(script.receive(ArpOperation::Request, (PEER, moved), PEER), ArpOutcome::Moved);
     assert_eq!((script.believed(PEER), script.asked.last()), (Some(moved), Some(&(5, moved))));
     script.run(7);
     assert_eq!((script.believed(PEER), script.asked.last()), (None, Some(&(12, MacAddr::BROADCAST))));
@@ -282,7 +289,7 @@ fn second_answer_does_not_override_the_first_within_the_lock_time() {
     let mut script = script();
     script.queue(PEER, 1);
     script.answer();
-    let thief = script.hear(ArpOperation::Reply, (PEER, THIEF_MAC), OURS);
+    let thief = script.receive(ArpOperation::Reply, (PEER, THIEF_MAC), OURS);
     assert_eq!((thief, script.believed(PEER)), (ArpOutcome::Ignored(NotLearned::TooSoon), Some(PEER_MAC)));
 }
 
@@ -301,7 +308,7 @@ fn nothing_is_learned_from_what_nobody_asked_for() {
         (ArpOperation::Request, (Ipv4Addr::new(224, 0, 0, 1), PEER_MAC), OURS, NotLearned::NotANeighbor),
         (ArpOperation::Request, (PEER, MAC), OURS, NotLearned::OwnStation),
     ] {
-        assert_eq!(script.hear(operation, sender, target), ArpOutcome::Ignored(reason), "{sender:?} {target}");
+        assert_eq!(script.receive(operation, sender, target), ArpOutcome::Ignored(reason), "{sender:?} {target}");
     }
     assert!(script.neighbors.is_empty() && script.believed(PEER).is_none());
 }
@@ -309,7 +316,8 @@ fn nothing_is_learned_from_what_nobody_asked_for() {
 #[test]
 fn strangers_take_their_places_only_and_leave_without_a_question() {
     let mut script = script();
-    let heard: Vec<_> = (10..14).map(|last| script.hear(ArpOperation::Request, (peer(last), PEER_MAC), OURS)).collect();
+    let heard: Vec<_> =
+        (10..14).map(|last| script.receive(ArpOperation::Request, (peer(last), PEER_MAC), OURS)).collect();
     let full = ArpOutcome::Ignored(NotLearned::NoRoom);
     assert_eq!(heard, [ArpOutcome::Unsolicited, ArpOutcome::Unsolicited, full, full]);
     script.run(31);
@@ -319,9 +327,9 @@ fn strangers_take_their_places_only_and_leave_without_a_question() {
 #[test]
 fn stranger_that_we_want_stays_and_another_makes_way() {
     let mut script = script();
-    script.hear(ArpOperation::Request, (peer(10), PEER_MAC), OURS);
-    script.hear(ArpOperation::Request, (peer(11), PEER_MAC), OURS);
-    let request = NeighborRequest { next_hop: peer(10), source: OURS, asker: Asker::App };
+    script.receive(ArpOperation::Request, (peer(10), PEER_MAC), OURS);
+    script.receive(ArpOperation::Request, (peer(11), PEER_MAC), OURS);
+    let request = NeighborRequest { next_hop: peer(10), source: OURS, cause: ResolutionCause::App };
     assert_eq!(script.keep(request), Ok(()));
     (2..5).for_each(|last| script.queue(peer(last), last.into()));
     assert_eq!((script.neighbors.len(), script.believed(peer(11))), (4, None));
@@ -379,9 +387,9 @@ fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
     (10..30).for_each(|last| script.queue_answer(peer(last), last.into()));
     assert_eq!((script.neighbors.len(), script.asked.len()), (4, 20), "each is asked for");
     assert_eq!(script.released.len(), 16, "what waited for the others");
-    assert_eq!(script.hear(ArpOperation::Reply, (peer(29), PEER_MAC), OURS), ArpOutcome::Answered);
+    assert_eq!(script.receive(ArpOperation::Reply, (peer(29), PEER_MAC), OURS), ArpOutcome::Answered);
     assert_eq!((script.resolved.clone(), script.believed(peer(29))), (vec![(29, PEER_MAC)], Some(PEER_MAC)));
-    let late = script.hear(ArpOperation::Reply, (peer(10), PEER_MAC), OURS);
+    let late = script.receive(ArpOperation::Reply, (peer(10), PEER_MAC), OURS);
     assert_eq!(late, ArpOutcome::Ignored(NotLearned::Unsolicited));
 }
 
@@ -391,22 +399,22 @@ fn question_of_a_newer_caller_takes_the_place_of_the_oldest() {
 fn questions_that_others_cause_have_a_rate_for_each_kind_and_those_of_the_app_none() {
     let mut script =
         script_with(NeighborConfig { requests: TokenBucket::new(10, 3), ..NeighborConfig::default() }, 256);
-    let mut ask = |asker: Asker, range: core::ops::Range<u8>| {
+    let mut ask = |cause: ResolutionCause, range: core::ops::Range<u8>| {
         let before = script.asked.len();
-        range.for_each(|last| script.queue_for(asker, peer(last), last.into()));
+        range.for_each(|last| script.queue_for(cause, peer(last), last.into()));
         let refused = script.released.drain(..).filter(|(_, why)| *why == NeighborDrop::RateLimited).count();
         script.now += Duration::from_millis(200);
         (script.asked.len() - before, refused)
     };
-    assert_eq!(ask(Asker::Caller, 10..30), (3, 17));
+    assert_eq!(ask(ResolutionCause::Handshake, 10..30), (3, 17));
     assert_eq!(
-        [ask(Asker::Unsolicited, 40..60), ask(Asker::Peer, 70..90)],
+        [ask(ResolutionCause::Datagram, 40..60), ask(ResolutionCause::Connection, 70..90)],
         [(3, 17); 2],
         "a flood of one kind is not another's"
     );
-    assert_eq!(ask(Asker::App, 100..120), (20, 0));
-    assert_eq!(ask(Asker::Caller, 10..13), (0, 0), "they are asked for, and answers to them wait");
-    assert_eq!(ask(Asker::Caller, 13..30), (3, 14), "after 600 ms");
+    assert_eq!(ask(ResolutionCause::App, 100..120), (20, 0));
+    assert_eq!(ask(ResolutionCause::Handshake, 10..13), (0, 0), "they are asked for, and answers to them wait");
+    assert_eq!(ask(ResolutionCause::Handshake, 13..30), (3, 14), "after 600 ms");
 }
 
 #[test]
@@ -424,7 +432,7 @@ fn caller_who_may_not_be_asked_for_takes_nobodys_place() {
 #[test]
 fn callers_take_no_place_from_those_whom_the_app_asks_for() {
     let mut script = script();
-    let request = NeighborRequest { next_hop: peer(2), source: OURS, asker: Asker::App };
+    let request = NeighborRequest { next_hop: peer(2), source: OURS, cause: ResolutionCause::App };
     assert_eq!(script.keep(request), Ok(()), "a gateway");
     script.queue(peer(3), 3);
     (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
@@ -433,7 +441,7 @@ fn callers_take_no_place_from_those_whom_the_app_asks_for() {
     script.queue_answer(peer(9), 9);
     assert_eq!(script.released.last(), Some(&(9, NeighborDrop::NoRoom)), "the app has all places");
     for last in 2..6 {
-        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), ArpOutcome::Answered);
+        assert_eq!(script.receive(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), ArpOutcome::Answered);
     }
     assert_eq!(script.resolved, [3, 4, 5].map(|handle| (handle, PEER_MAC)));
 }
@@ -446,7 +454,7 @@ fn router_of_callers_is_no_callers_neighbour() {
     script.host.apply(HostEvent::RouteAdded(route)).unwrap();
     script.queue_answer(peer(2), 2);
     (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
-    assert_eq!(script.hear(ArpOperation::Reply, (peer(2), PEER_MAC), OURS), ArpOutcome::Answered);
+    assert_eq!(script.receive(ArpOperation::Reply, (peer(2), PEER_MAC), OURS), ArpOutcome::Answered);
     script.run(30);
     assert_eq!((script.believed(peer(2)), script.asked.last()), (Some(PEER_MAC), Some(&(30, PEER_MAC))), "kept fresh");
 }
@@ -476,9 +484,9 @@ fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
     script.queue_answer(peer(10), 1);
     script.queue_answer(peer(11), 1);
     for last in [10, 11] {
-        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), ArpOutcome::Answered);
+        assert_eq!(script.receive(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), ArpOutcome::Answered);
     }
-    let request = NeighborRequest { next_hop: peer(10), source: OURS, asker: Asker::Peer };
+    let request = NeighborRequest { next_hop: peer(10), source: OURS, cause: ResolutionCause::Connection };
     assert_eq!(script.keep(request), Ok(()));
     script.run(31);
     assert_eq!((script.believed(peer(10)), script.believed(peer(11))), (Some(PEER_MAC), None));
@@ -491,13 +499,13 @@ fn caller_who_has_answered_is_let_go_unless_we_exchange_data() {
 fn peer_of_old_makes_way_for_a_new_caller() {
     let mut script = script();
     for last in 10..14 {
-        script.queue_for(Asker::Peer, peer(last), last.into());
-        assert_eq!(script.hear(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), ArpOutcome::Answered);
+        script.queue_for(ResolutionCause::Connection, peer(last), last.into());
+        assert_eq!(script.receive(ArpOperation::Reply, (peer(last), PEER_MAC), OURS), ArpOutcome::Answered);
     }
-    let request = NeighborRequest { next_hop: peer(10), source: OURS, asker: Asker::Peer };
+    let request = NeighborRequest { next_hop: peer(10), source: OURS, cause: ResolutionCause::Connection };
     assert_eq!(script.keep(request), Ok(()));
     script.queue_answer(peer(20), 20);
-    assert_eq!(script.hear(ArpOperation::Reply, (peer(20), PEER_MAC), OURS), ArpOutcome::Answered);
+    assert_eq!(script.receive(ArpOperation::Reply, (peer(20), PEER_MAC), OURS), ArpOutcome::Answered);
     let known: Vec<_> = [10, 11, 12, 13, 20].map(|last| script.believed(peer(last)).is_some()).into();
     assert_eq!(known, [true, false, true, true, true]);
 }
@@ -507,7 +515,7 @@ fn peer_of_old_makes_way_for_a_new_caller() {
 fn caller_whose_question_was_answered_is_known_though_the_table_is_full_of_open_ones() {
     let mut script = script();
     (10..250).for_each(|last| script.queue_answer(peer(last), last.into()));
-    assert_eq!(script.hear(ArpOperation::Request, (PEER, PEER_MAC), OURS), ArpOutcome::Unsolicited);
+    assert_eq!(script.receive(ArpOperation::Request, (PEER, PEER_MAC), OURS), ArpOutcome::Unsolicited);
     script.queue_answer(PEER, 1);
     assert_eq!(script.resolved, [(1, PEER_MAC)]);
 }
@@ -519,7 +527,7 @@ fn strangers_take_each_others_places_after_a_second_and_nobody_elses() {
     let mut script = script();
     script.queue(PEER, 1);
     script.answer();
-    let ask = |script: &mut Script, last| script.hear(ArpOperation::Request, (peer(last), PEER_MAC), OURS);
+    let ask = |script: &mut Script, last| script.receive(ArpOperation::Request, (peer(last), PEER_MAC), OURS);
     assert_eq!([10, 11].map(|last| ask(&mut script, last)), [ArpOutcome::Unsolicited; 2]);
     let before = script.host.changes();
     assert!((12..250).all(|last| ask(&mut script, last) == ArpOutcome::Ignored(NotLearned::NoRoom)));
@@ -572,7 +580,7 @@ proptest! {
                 }
                 Step::Hear { reply, sender, mac, target } => {
                     let operation = if reply { ArpOperation::Reply } else { ArpOperation::Request };
-                    script.hear(operation, (peer(sender), MacAddr([2, 0, 0, 0, 0, mac])), peer(target));
+                    script.receive(operation, (peer(sender), MacAddr([2, 0, 0, 0, 0, mac])), peer(target));
                 }
                 Step::Forget(last) => {
                     script.with(|neighbors, host, _, mut act| neighbors.forget(peer(last), host, &mut act));

@@ -4,15 +4,16 @@
 //!   table  (source, destination, protocol, identification, scope) ─► datagram ─► piece ─► piece ─► …   by offset
 //!   age    oldest ─► … ─► newest          the order of timeouts, and of eviction when there is no room
 //! ```
-//! A fragment's payload is an opaque handle `H`. The machine either holds it, or has returned it:
-//! in order, when its datagram is complete, or with the reason why it was dropped. It never reads a
-//! byte, so it cannot merge overlaps, and need not: a datagram with an overlap is dropped whole
-//! (RFC 5722 4 requires it for IPv6, RFC 1858 and teardrop are the reason for IPv4). A duplicate
-//! fragment is harmless and happens on networks with two paths; only the second copy is dropped.
+//! A fragment's payload is an opaque handle `H`. The machine holds the handle until it returns it:
+//! in order, when the datagram is complete, or with the reason why it was dropped. It never reads a
+//! byte of a payload, so it cannot merge overlaps. It need not, because a datagram with an overlap
+//! is dropped whole (RFC 5722 4 requires it for IPv6; RFC 1858 and the teardrop attack are the
+//! reason for IPv4). A duplicate fragment is harmless and happens on networks with two paths; only
+//! the second copy is dropped.
 //!
 //! Memory and time are bounded against a flooder: the table's hash is keyed, the numbers of
-//! datagrams, of pieces and of pieces per datagram are limited, and the oldest datagram makes way
-//! for the newest.
+//! datagrams, of pieces and of pieces per datagram are limited, and the newest datagram displaces
+//! the oldest.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -22,8 +23,8 @@ use super::slab::{NIL, Slab};
 use super::table::{Key, Table};
 use crate::time::{Duration, Instant};
 
-/// How long the first fragment waits for the last. RFC 1122 3.3.2 recommends 60 to 120 s, written
-/// for paths of 1989; Linux waits 30 s. A longer time lets a flooder hold more and lets 16-bit
+/// How long the first fragment waits for the last. RFC 1122 3.3.2 recommends 60 to 120 s, for the
+/// paths of 1989; Linux waits 30 s. A longer time lets a flooder hold more and lets 16-bit
 /// identifications wrap (RFC 4963: 65,536 datagrams pass in a second at 1 Gbit/s); a shorter one
 /// loses datagrams behind a queue that is seconds long.
 pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -123,11 +124,11 @@ pub enum ReassemblyDrop {
     Evicted,
     /// The datagram was not complete in time.
     Timeout,
-    /// The fragment ends beyond what a datagram can hold: ping of death.
+    /// The fragment ends beyond the longest possible datagram: ping of death.
     Oversize,
     /// The fragment is empty.
     ZeroLength,
-    /// The fragment is not the last and its length, or its offset, is not a multiple of 8 bytes
+    /// The fragment is not the last, and its length or its offset is not a multiple of 8 bytes
     /// (RFC 791 3.2).
     NotMultipleOf8,
     /// The same fragment is held already.
@@ -241,9 +242,9 @@ impl<H> Reassembly<H> {
         }
     }
 
-    /// Takes one fragment. Payloads that are not kept go to `release` first, with the reason: this
-    /// fragment, its datagram, or older ones that had to make way. Costs about 50 ns, and a walk
-    /// over the datagram's fragments where one arrives out of order.
+    /// Takes one fragment. Payloads that are not kept go to `release` first, with the reason: those
+    /// of this fragment, of its datagram, or of older datagrams that were displaced. Costs about
+    /// 50 ns, and a scan of the datagram's fragments where one arrives out of order.
     pub fn push(
         &mut self,
         fragment: Fragment<H>,
@@ -275,7 +276,7 @@ impl<H> Reassembly<H> {
     }
 
     /// Drops expired datagrams, at most [`EXPIRED_PER_TICK_MAX`] a call, and returns their number.
-    /// One compare where there is nothing to do.
+    /// Costs one compare where there is nothing to do.
     pub fn tick(&mut self, now: Instant, release: &mut impl FnMut(Released<H>)) -> usize {
         let mut expired = 0;
         while expired < EXPIRED_PER_TICK_MAX {
@@ -304,7 +305,7 @@ impl<H> Reassembly<H> {
         self.pieces.len()
     }
 
-    /// The datagram of `key`, a new one where there is none that has not expired.
+    /// The datagram of `key`; a new one where there is none, or only an expired one.
     fn open(&mut self, key: PackedKey, now: Instant, release: &mut impl FnMut(Released<H>)) -> u32 {
         if let Some(datagram) = self.table.get(key).copied() {
             if now < self.datagrams[datagram].deadline {
@@ -341,7 +342,7 @@ impl<H> Reassembly<H> {
         let state = &self.datagrams[datagram];
         let (offset, end) = (u32::from(fragment.offset), u32::from(fragment.offset) + u32::from(fragment.len));
         let last_end = self.pieces.get(state.last).map_or(0, Piece::end);
-        // In order, the usual case, no walk is needed.
+        // In order, the usual case, no search is needed.
         let before = if last_end <= offset { state.last } else { self.before(state, offset) };
         let next = match self.pieces.get(before) {
             Some(piece) => piece.next,
@@ -375,7 +376,7 @@ impl<H> Reassembly<H> {
         Ok(before)
     }
 
-    /// The last piece that begins before `offset`: a walk of at most `pieces_per_datagram` steps.
+    /// The last piece that begins before `offset`: a search of at most `pieces_per_datagram` steps.
     fn before(&self, datagram: &Datagram, offset: u32) -> u32 {
         let mut before = NIL;
         let mut idx = datagram.first;
@@ -412,8 +413,8 @@ impl<H> Reassembly<H> {
         }
     }
 
-    /// Frees fragments of the oldest datagram that is not `spared`. There is one: `spared` alone
-    /// may not fill the slab.
+    /// Frees the fragments of the oldest datagram except `spared`. There always is one, because
+    /// `spared` alone may not fill the slab.
     fn make_room(&mut self, spared: u32, release: &mut impl FnMut(Released<H>)) {
         let victim = if self.oldest == spared { self.datagrams[spared].newer } else { self.oldest };
         self.abandon(victim, ReassemblyDrop::Evicted, release);

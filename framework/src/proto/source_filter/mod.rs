@@ -1,10 +1,10 @@
 //! Source filters: the socket filters of RFC 3376 3.1 with the operations of RFC 3678, and their
 //! merge into the interface's filter (RFC 3376 3.2), which IGMP reports.
 //!
-//! A [`Membership`] is one consumer in one group on one interface. Its filter either includes a
-//! list of sources or excludes one; any-source is an empty exclude list. The sources of all filters
-//! are in one hash table, so that a list of thousands costs a datagram the same probe as a list of
-//! two, and only their sum is limited.
+//! A [`Membership`] is one consumer in one group on one interface. Its filter has a list of sources
+//! that it either includes or excludes; any-source is an empty exclude list. The sources of all
+//! filters are in one hash table, so that a datagram costs one probe whether the list has two
+//! sources or thousands. Only the total number of sources is limited.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -65,7 +65,8 @@ pub enum FilterError {
     NotAMember,
     /// The consumer joined the group on this interface already, or on any (`EADDRINUSE`).
     AlreadyAMember,
-    /// An include operation on an exclude filter or the other way round (`EINVAL`).
+    /// An include operation on an exclude filter, or an exclude operation on an include filter
+    /// (`EINVAL`).
     WrongMode,
     /// The source is in the list already (`EADDRNOTAVAIL`).
     SourceListed,
@@ -97,7 +98,7 @@ impl core::error::Error for FilterError {}
 /// All memberships of one worker's consumers.
 #[derive(Debug)]
 pub struct SourceFilters {
-    /// Group to its first membership; the others are linked behind it.
+    /// Maps a group to its first membership, to which the others are linked.
     groups: Table<u64, u32>,
     filters: Slab<Filter>,
     /// (Filter, source) to a node of that filter's list.
@@ -138,9 +139,9 @@ impl SourceFilters {
         }
     }
 
-    /// Whether the filter accepts a datagram from `source` that arrived on `interface`: one line
-    /// for lists of none or one, a probe more for longer ones. The group is the one that `filter`
-    /// was made for. The filter of a membership that ended accepts nothing.
+    /// Whether the filter accepts a datagram from `source` that arrived on `interface`: costs one
+    /// cache line for lists of zero or one source, and a probe more for longer ones. The filter
+    /// belongs to one group. The filter of a membership that ended accepts nothing.
     #[inline]
     pub fn accepts(&self, filter: FilterId, interface: InterfaceId, source: Ipv4Addr) -> bool {
         if filter.is_any() {
@@ -159,8 +160,8 @@ impl SourceFilters {
         listed == (state.mode == FilterMode::Include)
     }
 
-    /// Joins for any source. The returned filter checks the interface; only a caller that knows
-    /// that there is a single interface may replace it by [`FilterId::ANY`].
+    /// Joins for any source. The returned filter checks the interface; a caller may replace it by
+    /// [`FilterId::ANY`] only where there is a single interface.
     pub fn join(&mut self, membership: Membership) -> Result<FilterId, FilterError> {
         self.add(membership, FilterMode::Exclude).map(FilterId)
     }
@@ -209,7 +210,7 @@ impl SourceFilters {
 
     /// Sets mode and list at once (RFC 3678 4.1.3 `setsourcefilter`), and joins where there was no
     /// membership. A source named twice counts once. An empty include list leaves, and returns no
-    /// filter. All or nothing: on an error the filter is as it was.
+    /// filter. On an error the filter does not change.
     pub fn set(
         &mut self,
         membership: Membership,
@@ -245,7 +246,7 @@ impl SourceFilters {
         Ok(Some(FilterId(filter)))
     }
 
-    /// Ends a membership whatever its filter. Its `FilterId` is invalid from here on: unbind its
+    /// Ends a membership with any filter. Its `FilterId` is invalid from then on, so unbind its
     /// subscriber first.
     pub fn leave(&mut self, membership: Membership) -> Result<(), FilterError> {
         let filter = self.member(membership)?;
@@ -259,10 +260,11 @@ impl SourceFilters {
     }
 
     /// The filter of the interface, so that each of its consumers gets the sources that it wants
-    /// (RFC 3376 3.2): exclude as soon as one of them excludes, then the sources that all of those
-    /// exclude and none includes; else all sources that any of them includes. `None` where there is
-    /// no member. Costs (sources x memberships of the group): for reports, not for packets.
-    pub fn merged(&self, group: Ipv4Addr, interface: InterfaceId) -> Option<Merged<'_>> {
+    /// (RFC 3376 3.2). If any consumer excludes, the merged filter excludes the sources that all of
+    /// the excluding ones exclude and no other includes; otherwise it includes all sources that any
+    /// consumer includes. `None` where there is no member. Costs (sources x memberships of the
+    /// group): for reports, not for packets.
+    pub fn reception_state(&self, group: Ipv4Addr, interface: InterfaceId) -> Option<ReceptionState<'_>> {
         let mut mode = None;
         // The shortest exclude list bounds the intersection.
         let mut shortest = NIL;
@@ -278,11 +280,11 @@ impl SourceFilters {
                 }
             }
         }
-        Some(Merged { filters: self, group, interface, mode: mode?, shortest })
+        Some(ReceptionState { filters: self, group, interface, mode: mode?, shortest })
     }
 
-    /// Increments with every join, leave and change of a list: what was read of the filters is
-    /// valid while this stays the same.
+    /// Increments with every join, leave and change of a list: data read from the filters is valid
+    /// while this number stays the same.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
@@ -295,8 +297,8 @@ impl SourceFilters {
 
     /// The group of the membership in an entry, where the group has changed after `since`, an
     /// earlier value of [`changes`](SourceFilters::changes). A group with several members may
-    /// appear several times; one that lost its last member does not. Reads one line, so a walk over
-    /// all entries in small steps does not delay packets.
+    /// appear several times; a group that lost its last member does not appear. Reads one cache
+    /// line, so a scan of all entries in small steps does not delay packets.
     pub fn changed_at(&self, place: usize, since: u64) -> Option<Ipv4Addr> {
         let filter = self.filters.get(u32::try_from(place).ok()?)?;
         (filter.changed > since).then_some(filter.membership.group)
@@ -475,7 +477,7 @@ impl SourceFilters {
 
 /// The filter of an interface for one group.
 #[derive(Clone, Copy)]
-pub struct Merged<'a> {
+pub struct ReceptionState<'a> {
     filters: &'a SourceFilters,
     group: Ipv4Addr,
     interface: InterfaceId,
@@ -483,7 +485,7 @@ pub struct Merged<'a> {
     shortest: u32,
 }
 
-impl<'a> Merged<'a> {
+impl<'a> ReceptionState<'a> {
     /// Include or exclude.
     pub fn mode(&self) -> FilterMode {
         self.mode

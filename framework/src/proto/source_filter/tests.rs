@@ -22,12 +22,12 @@ fn accepted(filters: &SourceFilters, filter: FilterId) -> Vec<Ipv4Addr> {
     [A, B, C].into_iter().filter(|source| filters.accepts(filter, PORT0, *source)).collect()
 }
 
-fn merged(filters: &SourceFilters) -> Option<(FilterMode, BTreeSet<Ipv4Addr>)> {
-    let merged = filters.merged(GROUP, PORT0)?;
-    let sources: Vec<_> = merged.sources().collect();
+fn reception_state(filters: &SourceFilters) -> Option<(FilterMode, BTreeSet<Ipv4Addr>)> {
+    let reception_state = filters.reception_state(GROUP, PORT0)?;
+    let sources: Vec<_> = reception_state.sources().collect();
     let set: BTreeSet<_> = sources.iter().copied().collect();
     assert_eq!(set.len(), sources.len(), "each source once");
-    Some((merged.mode(), set))
+    Some((reception_state.mode(), set))
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn leaving_the_last_source_leaves_the_group() {
     let mut filters = filters(1, 2);
     filters.join_source(member(1, PORT0), A).unwrap();
     assert_eq!(filters.leave_source(member(1, PORT0), A), Ok(false));
-    assert_eq!((filters.memberships(), filters.sources(), merged(&filters)), (0, 0, None));
+    assert_eq!((filters.memberships(), filters.sources(), reception_state(&filters)), (0, 0, None));
 }
 
 #[test]
@@ -149,15 +149,15 @@ fn merge_follows_the_examples_of_rfc_3376() {
     let [a, b, c, d, e, f] = [1, 2, 3, 4, 5, 6].map(|last| Ipv4Addr::new(10, 0, 0, last));
     let mut filters = filters(8, 32);
     filters.set(member(3, PORT0), FilterMode::Include, &[d, e, f]).unwrap();
-    assert_eq!(merged(&filters), Some((FilterMode::Include, [d, e, f].into())));
+    assert_eq!(reception_state(&filters), Some((FilterMode::Include, [d, e, f].into())));
     filters.set(member(1, PORT0), FilterMode::Exclude, &[a, b, c, d]).unwrap();
     filters.set(member(2, PORT0), FilterMode::Exclude, &[b, c, d, e]).unwrap();
-    assert_eq!(merged(&filters), Some((FilterMode::Exclude, [b, c].into())));
+    assert_eq!(reception_state(&filters), Some((FilterMode::Exclude, [b, c].into())));
     // A member for any source ends all exclusion; one on another interface has no effect.
     filters.join(member(4, PORT1)).unwrap();
-    assert_eq!(merged(&filters), Some((FilterMode::Exclude, [b, c].into())));
+    assert_eq!(reception_state(&filters), Some((FilterMode::Exclude, [b, c].into())));
     filters.join(member(5, InterfaceId::ANY)).unwrap();
-    assert_eq!(merged(&filters), Some((FilterMode::Exclude, [].into())));
+    assert_eq!(reception_state(&filters), Some((FilterMode::Exclude, [].into())));
 }
 
 #[test]
@@ -201,7 +201,7 @@ proptest! {
             }
             let wanted = |source: &Ipv4Addr| model.values()
                 .any(|(mode, list)| list.contains(source) == (*mode == FilterMode::Include));
-            let state = merged(&filters);
+            let state = reception_state(&filters);
             prop_assert_eq!(state.is_some(), !model.is_empty());
             for source in (0..4).map(Ipv4Addr::from_bits) {
                 for (consumer, (mode, list)) in &model {

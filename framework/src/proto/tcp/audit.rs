@@ -1,8 +1,8 @@
 //! Checks the timers, for tests and simulators, between two calls: a lost timer shows only as a
-//! connection that falls silent, perhaps, once, after minutes.
+//! connection that stops, perhaps once, after minutes.
 //!
 //! The rules are written here a second time, apart from the code that follows them, so that one
-//! mistake does not hide another. It changes nothing and walks over all connections: production
+//! mistake does not hide another. The audit changes nothing and scans all connections; production
 //! code does not call it.
 
 use core::fmt;
@@ -24,7 +24,7 @@ const STEPS_OF_ONE: usize = 10;
 pub struct TimerFault {
     /// The connection's slot and state, where it has one; none for the wheel.
     pub place: Option<(u32, Option<State>)>,
-    /// What is wrong.
+    /// The violated rule.
     pub what: &'static str,
 }
 
@@ -39,9 +39,9 @@ impl fmt::Display for TimerFault {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Whether each connection with a deadline or with other work will be processed by then; and
-    /// whether what was due at `ticked_at`, the last [`tick`](Self::tick), was done then. Walks
-    /// over all connections and deadlines: for tests.
+    /// Checks that each connection with a deadline or other work will be processed in time, and
+    /// that the last [`tick`](Self::tick), at `ticked_at`, did all that was due. Scans all
+    /// connections and deadlines: for tests.
     pub fn check_timers(&self, ticked_at: Option<Instant>) -> Result<(), TimerFault> {
         if self.is_empty() && self.shared.wheel.is_empty() {
             return Ok(());

@@ -10,7 +10,7 @@ use super::options::ConnectionOptions;
 use super::output::transmit::SEGMENTS_MAX;
 use super::payload::{Output, Payload};
 use super::seq::Seq;
-use super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, State, pending};
+use super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, Pending, State};
 use super::state::queue::{Chunk, FIN, PUSH};
 use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
@@ -18,20 +18,21 @@ use crate::time::{Duration, Instant};
 
 /// Opening.
 impl<P: Payload> Tcp<P> {
-    /// Listens at `local`; the unspecified address stands for all of ours.
+    /// Listens at `local`; the unspecified address means all of ours.
     pub fn listen(&mut self, local: SocketAddrV4, options: &ListenOptions) -> Result<ListenerId, ListenError> {
         self.listeners.open(local, options)
     }
 
-    /// Closes a listener. Handshakes that are not done are removed, and their peers reset when they
-    /// continue; connections stay. False where there is no such listener. Walks over all
+    /// Closes a listener. Unfinished handshakes are removed, and their peers get a reset when they
+    /// continue; established connections stay. False where there is no such listener. Scans all
     /// connections.
     pub fn close_listener(&mut self, id: ListenerId) -> bool {
         if self.listeners.get_mut(id).is_none() {
             return false;
         }
         for slot in 0..self.connections.capacity() as u32 {
-            let is_its = |connection: &Connection| connection.listener == id.0 && connection.has(AppFlags::EMBRYONIC);
+            let is_its =
+                |connection: &Connection| connection.accepted_by.id == id && connection.has(AppFlags::EMBRYONIC);
             if self.connections.get(slot).is_some_and(is_its) {
                 self.release(slot);
             }
@@ -61,7 +62,7 @@ impl<P: Payload> Tcp<P> {
         if !makes_room && !self.can_make_room() {
             return Err(ConnectError::TooMany { limit: self.shared.config.connections_max });
         }
-        // Nothing can fail any more: an old connection in the way is removed.
+        // Nothing can fail from here on, so an old connection with this flow is removed.
         if let Some(last) = last {
             self.give_up(last, now, output);
         }
@@ -73,7 +74,7 @@ impl<P: Payload> Tcp<P> {
         let mut cx = self.context(slot, output, now);
         cx.prepare();
         if let Some(iss_min) = iss_min {
-            cx.connection.begin_behind(iss_min);
+            cx.connection.begin_above(iss_min);
         }
         cx.send_syn();
         Ok(ConnectionId { slot, generation: cx.connection.generation })
@@ -88,9 +89,10 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// The same with a named local port. An app that names a port again gives up the closed
-    /// connection that still lingers there: it would block the port for as long as a silent peer is
-    /// retried, and the app has been told that its result is not reported. Linux refuses
-    /// (`__inet_check_established`), but gives an orphan up sooner.
+    /// connection that still lingers on that port. The old connection would block the port for as
+    /// long as a silent peer is retried, and the app already knows that its result will not be
+    /// reported. Linux refuses the port (`__inet_check_established`), but gives up an orphan
+    /// sooner.
     fn claim_named(&self, flow: Flow, options: &ConnectionOptions, now: Instant) -> Result<Claim, ConnectError> {
         match self.flows.get(flow.into()).map(|&slot| (slot, &self.connections[slot])) {
             Some((slot, last)) if last.is_unheard() => {
@@ -192,9 +194,9 @@ impl<P: Payload> Tcp<P> {
     }
 
     /// Sends a copy of `bytes`, or of as many from the front as fit, and returns their number. They
-    /// go into the last unsent buffer, as far as it has room, and then into those that `make`
-    /// supplies: each takes as much as it holds of the piece that it is passed, which is a segment,
-    /// or several where the device cuts them.
+    /// go into the last unsent buffer, as far as it has room, and then into buffers that `make`
+    /// supplies. `make` gets the bytes of one segment, or of several where the device cuts them,
+    /// and each buffer takes as many of them as it holds.
     pub fn send_copy<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -222,8 +224,8 @@ impl<P: Payload> Tcp<P> {
         while let Some(payload) = next {
             let len = payload.len();
             next = if cx.has_chunks_for_two() { make_from(taken + len) } else { None };
-            // The call's data ends here: PSH is set (RFC 9293 MUST-61), and not before, as peers
-            // that merge segments stop at each PSH.
+            // The call's data ends here: PSH is set (RFC 9293 MUST-61), and not before, because
+            // peers that merge segments stop at each PSH.
             let ends_call = if next.is_none() { PUSH } else { 0 };
             if at_once < at_once_max && cx.may_send_fast(len) {
                 cx.send_fast(payload, ends_call);
@@ -258,10 +260,10 @@ impl<P: Payload> Tcp<P> {
         self.context(slot, output, now).shut_down()
     }
 
-    /// We neither send nor receive more: as `shutdown`, and data that still arrives is answered by
-    /// a reset (RFC 9293 3.6.1), as is data that the app has not read (RFC 2525 2.17). Delegated
-    /// numbers also end it by a reset. `ConnectionOptions::linger` limits how long `Closed` waits
-    /// for our data. `Closed` is the last event.
+    /// Ends both directions: sends a FIN as `shutdown` does, and answers data that still arrives
+    /// with a reset (RFC 9293 3.6.1). Data that the app has not read causes a reset too
+    /// (RFC 2525 2.17), and so do delegated numbers. `ConnectionOptions::linger` limits how long
+    /// `Closed` waits for our data. `Closed` is the last event.
     pub fn close<O: Output<P>>(&mut self, id: ConnectionId, now: Instant, output: &mut O) -> Result<(), CallError> {
         let slot = self.find(id).ok_or(CallError::NotFound)?;
         let mut cx = self.context(slot, output, now);
@@ -298,10 +300,10 @@ impl<P: Payload> Tcp<P> {
         Ok(())
     }
 
-    /// Sends the resets that found no room before, then aborts connections from slot `first` on
-    /// whose peers may still have them open, `limit` at most, as long as their resets could be
-    /// queued. Returns their number, and the slot to go on at: `None` where no peer is left to be
-    /// reset.
+    /// Sends the resets that found no room before. Then, from slot `first` on, aborts connections
+    /// that their peers may still have open: `limit` at most, and only while their resets can be
+    /// queued. Returns their number, and the slot to continue at: `None` where no peer is left to
+    /// be reset.
     pub fn abort_from<O: Output<P>>(
         &mut self,
         first: u32,
@@ -343,7 +345,7 @@ impl<P: Payload> Tcp<P> {
         let connection = &mut self.connections[slot];
         connection.clear(AppFlags::PAUSED);
         if !connection.rare_rcv.in_order.is_empty() {
-            connection.pending |= pending::READABLE;
+            connection.pending.insert(Pending::READABLE);
             connection.set(AppFlags::IN_READY);
             self.shared.ready.push(slot);
         }
@@ -367,8 +369,8 @@ impl<P: Payload> Tcp<P> {
         self.shared.option_changes
     }
 
-    /// Sets the options of a connection. What the handshake has negotiated, or our SYN has offered,
-    /// stays as it is: timestamps, SACK, ECN and the window's scale.
+    /// Sets the options of a connection. Options that the handshake has negotiated, or that our SYN
+    /// has offered, do not change: timestamps, SACK, ECN and the window's scale.
     pub fn set_options<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -408,7 +410,7 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Whether one more chunk may be kept: no connection takes those of the others.
+    /// Whether the machine may keep one more chunk beside the chunks reserved for others.
     #[inline(always)]
     pub(super) fn has_chunk(&self) -> bool {
         self.shared.has_share(self.connection.send.queue.count)
@@ -510,13 +512,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         if self.connection.rcv.in_order_len > 0 {
             // The peer's end would mean "all its data was delivered", which would be wrong.
-            self.connection.pending &= !(pending::PEER_CLOSED | pending::READABLE);
-            self.connection.close_reason = CloseReason::Aborted;
+            self.connection.pending.remove(Pending::PEER_CLOSED | Pending::READABLE);
+            self.connection.ending.reason = CloseReason::Aborted;
         }
         self.connection.rare_rcv.in_order.clear(&mut self.shared.chunks);
         self.connection.set_in_order_len(0);
         if matches!(state, State::TimeWait | State::Closed) {
-            // The close event may have waited behind the data.
+            // The close event may have waited for the data before it.
             self.connection.set(AppFlags::IN_READY);
             self.shared.ready.push(self.slot);
             return;

@@ -19,22 +19,23 @@ use crate::time::Duration;
 pub struct TcpConfig {
     /// Connections at the same time, those in TIME-WAIT included. By default 1,024.
     pub connections_max: usize,
-    /// Connections that remote callers may not use, so that an order session can be opened again
-    /// whoever fills the table. Those in TIME-WAIT take none of the rest, as they make way. None: a
-    /// sixteenth. By default `None`.
+    /// Connection slots that remote callers may not use, so that an order session can be opened
+    /// again even when callers have filled the table. Connections in TIME-WAIT do not count against
+    /// the callers' slots, because new connections displace them. None: a sixteenth of all slots.
+    /// By default `None`.
     pub active_open_reserve: Option<usize>,
     /// Listeners at the same time. By default 16.
     pub listeners_max: usize,
-    /// Chunks of data that wait in all connections together: unacknowledged, or out of order. Each
-    /// is a buffer of the pool. Two at least, as a payload that is longer than a segment is split
-    /// when it leaves. By default 16,384.
+    /// The most chunks of data that wait in all connections together, unacknowledged or out of
+    /// order. Each holds a buffer of the pool. At least two, because a payload that is longer than
+    /// a segment is split when it leaves. By default 16,384.
     pub chunks_max: usize,
     /// Chunks out of order that one connection may hold. By default 1,024.
     pub reassembly_max: u32,
     /// Ephemeral ports of `connect`. By default 49152 to 65535 (RFC 6335).
     pub ports: PortRange,
-    /// How long a closed connection is kept, so that late segments do not reach the next (RFC 9293
-    /// 3.4.1 says four minutes, Linux one). By default one minute.
+    /// How long a closed connection is kept, so that late segments do not reach the next connection
+    /// with the same ends (RFC 9293 3.4.1 says four minutes, Linux one). By default one minute.
     pub time_wait: Duration,
     /// Retransmissions of a SYN, and of a SYN-ACK, before the connection is given up.
     /// RFC 9293 3.8.3 wants three minutes of them, which are seven. By default 7.
@@ -42,13 +43,13 @@ pub struct TcpConfig {
     /// Retransmissions of data before the connection is given up (RFC 9293 3.8.3, R2), which is no
     /// sooner than they would take with a timeout of 200 ms: nine minutes. By default 15.
     pub retries: u8,
-    /// Challenge ACKs a second at most, over all connections (RFC 5961 7); the limit of each second
-    /// is another number down to half of it, so that no one can count what is left. Ten for one
-    /// connection. By default 1,000.
+    /// The most challenge ACKs a second over all connections (RFC 5961 7). The limit of each second
+    /// is drawn between half of this number and all of it, so that no one can count the remaining
+    /// ones. One connection may send ten. By default 1,000.
     pub challenge_acks_per_second: u32,
-    /// Resets a second that answer segments of no connection, at most; the limit of each second is
-    /// another number down to half of it, and a quarter of it for one address, so that no host can
-    /// infer others' resets from its own (CVE-2016-5696). By default 1,000.
+    /// The most resets a second that answer segments of no connection. The limit of each second is
+    /// drawn between half of this number and all of it, and one address gets at most a quarter, so
+    /// that no host can infer others' resets from its own (CVE-2016-5696). By default 1,000.
     pub resets_per_second: u32,
 }
 
@@ -82,24 +83,24 @@ impl TcpConfig {
         self.active_open_reserve.unwrap_or(self.connections_max / 16)
     }
 
-    /// Bytes of a connection that is established and idle, those of the output included: the
-    /// promise is 640 at most.
+    /// Bytes that an established, idle connection takes, those of the output included. We promise
+    /// at most 640.
     pub const fn connection_len() -> usize {
         let variables = size_of::<Slot<Connection>>();
         // A bucket of the flow table holds four keys of 12 bytes and four slots of 4, and is a
         // quarter full at most.
         let flow = 64;
         let lists = Wheel::ENTRY_LEN + SlotList::ENTRY_LEN + SlotFifo::ENTRY_LEN;
-        variables + flow + lists + Sources::ENTRY_LEN + Self::PATH_LEN
+        variables + flow + lists + Sources::ENTRY_LEN + Self::LINK_HEADER_CACHE_LEN
     }
 
     /// Bytes that the output keeps for a connection: its prepared link header, and the host's
     /// change count for it.
-    pub const PATH_LEN: usize = 32;
+    pub const LINK_HEADER_CACHE_LEN: usize = 32;
 
     /// How long `retries` take with the usual minimum timeout of 200 ms, which is the least: nine
     /// minutes where they are 15. Linux computes it so, too (`retransmits_timed_out`).
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn retries_timeout(&self) -> Duration {
         let span = |retry: u8| Duration::from_millis(200 << retry.min(20)).min(RTO_MAX);
         (0..=self.retries).fold(Duration::ZERO, |sum, retry| sum + span(retry))
     }
@@ -113,11 +114,11 @@ impl TcpConfig {
     /// RFC 9293 3.4.1's two maximum segment lifetimes.
     pub const TIME_WAIT_MAX: Duration = Duration::from_secs(240);
 
-    /// Whether a pool of so many buffers has one for each chunk, and as many as the device and a
-    /// burst take, `others`. A smaller pool is safe, and so is one without a given number of
-    /// `others` (`TcpSockets::leave`): half of it may wait in connections; data beyond is refused,
-    /// so that the peer sends it again, and `send` returns `NoChunk`. An app that must be sure of
-    /// its memory calls this.
+    /// Whether a pool of `buffers` has one buffer for each chunk and `others` more, the number that
+    /// the device and a burst take. A smaller pool is safe, and so is one for which no number of
+    /// `others` was given (`TcpSockets::leave`): at most half of it waits in connections. Received
+    /// data beyond that is refused, so that the peer sends it again, and `send` returns `NoChunk`.
+    /// An app that must be sure of its memory calls this.
     pub fn check_pool(&self, buffers: usize, others: usize) -> Result<(), TcpConfigError> {
         let needed = self.chunks_max + others;
         if buffers < needed { Err(TcpConfigError::PoolTooSmall { buffers, needed }) } else { Ok(()) }

@@ -19,6 +19,17 @@ impl ConnectionId {
     pub fn slot(self) -> usize {
         self.slot as usize
     }
+
+    /// The name as a number, for callers in another language. Never 0.
+    pub fn to_bits(self) -> u64 {
+        (u64::from(self.generation) << 32) | (u64::from(self.slot) + 1)
+    }
+
+    /// The name that [`to_bits`](Self::to_bits) made a number of. Any other number names no
+    /// connection, or one that the calls find by its slot and generation.
+    pub fn from_bits(bits: u64) -> Self {
+        Self { slot: (bits as u32).wrapping_sub(1), generation: (bits >> 32) as u32 }
+    }
 }
 
 /// Names a listener: its slot and generation, so that a name that was kept too long finds nothing.
@@ -45,8 +56,8 @@ pub enum TcpEvent {
         /// The listener that accepted it.
         listener: Option<ListenerId>,
     },
-    /// Our SYN has not left: the link is down, or no route leads to the peer. It leaves by itself
-    /// when there is a path.
+    /// Our SYN has not left, because the link is down or no route leads to the peer. It leaves by
+    /// itself as soon as there is a path.
     NoRoute,
     /// Data waits that was not delivered on arrival. The worker delivers it by
     /// [`on_tcp_data`](crate::pipeline::App::on_tcp_data), and no app gets this event: after
@@ -85,8 +96,9 @@ pub enum CloseReason {
     /// The peer, or the router to it, did not reply to ARP during the handshake.
     NoNeighbor,
     /// Queued data was not acknowledged within the linger time. The connection goes on in the
-    /// background, and its end is not reported. The name is valid only for `abort`, which ends it,
-    /// as a new connection from the same port to the same peer does.
+    /// background, and its end is not reported. The connection's identifier is now valid only for
+    /// `abort`, which ends the connection. A new connection from the same port to the same peer
+    /// ends it too.
     LingerTimedOut,
 }
 
@@ -169,11 +181,11 @@ pub enum ConnectError {
     /// The peer's port is 0, or its address is no host's.
     BadAddress(SocketAddrV4),
     /// The peer would be ourselves.
-    Own(SocketAddrV4),
+    LocalAddress(SocketAddrV4),
     /// The local address is not ours.
     NotOurs(NotOurs),
     /// The interface is shared with the kernel, and no subscription brings the answers here: the
-    /// kernel would get them, and reset what it does not know.
+    /// kernel would get them, and would reset the connection because it does not know it.
     NotSubscribed {
         /// Our end, port 0 for any.
         local: SocketAddrV4,
@@ -320,7 +332,7 @@ impl fmt::Display for ConnectError {
             Self::BadAddress(remote) => {
                 write!(f, "{remote} is no host's address and port: name one host, and its port")
             }
-            Self::Own(remote) => {
+            Self::LocalAddress(remote) => {
                 write!(f, "{remote} is ourselves, and nothing goes there by the wire: name another host")
             }
             Self::NotOurs(error) => error.fmt(f),

@@ -1,4 +1,4 @@
-//! The machine: all connections of a worker, and what they share.
+//! The machine: all connections of a worker, and the state that they share.
 //!
 //! ```text
 //!  segments ──receive──▶ ┌────────────────────────────┐ ──▶ data in order, returned or by `next_data`
@@ -7,12 +7,12 @@
 //!             send, …    └────────────────────────────┘
 //! ```
 //!
-//! Segments leave only within calls: a call sends at once what must not wait (the app's data,
-//! acknowledgments of data out of order, a handshake), and the rest (acknowledgments above all)
-//! waits for [`Tcp::tick`].
+//! Segments leave only within calls: a call sends urgent segments at once (the app's data,
+//! acknowledgments of data out of order, a handshake). All others, mostly acknowledgments, wait for
+//! [`Tcp::tick`].
 
 use super::config::{TcpConfig, TcpConfigError};
-use super::event::{ConnectionId, ListenerId, TcpEvent};
+use super::event::{ConnectionId, TcpEvent};
 use super::listening::admission::Admission;
 use super::listening::listener::Listeners;
 use super::listening::secret::Secret;
@@ -21,7 +21,7 @@ use super::output::delegated::Delegations;
 use super::output::resets::OwedResets;
 use super::payload::{Output, Payload};
 use super::route_watch::RouteWatch;
-use super::state::connection::{AppFlags, Connection, OutputFlags, State, pending};
+use super::state::connection::{AppFlags, Connection, OutputFlags, Pending, State};
 use super::state::fifo::SlotFifo;
 use super::state::list::SlotList;
 use super::state::queue::Chunks;
@@ -77,7 +77,8 @@ pub(super) struct Shared<P> {
     pub(super) tally: TcpTally,
 }
 
-/// Statistics of the machine since its creation.
+/// Statistics of the machine since its creation. Each room counts what it does itself: `input`,
+/// `loss`, `output`, `timers`, `calls` and the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct TcpTally {
@@ -155,9 +156,9 @@ impl Key for FlowKey {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// A machine without connections. Allocates all its memory here: [`TcpConfig::bytes`]; an error
-    /// where the kernel does not grant it. `seed` must be secret, or sequence numbers, ports and
-    /// cookies can be guessed.
+    /// A machine without connections. Allocates all its memory, [`TcpConfig::bytes`]; returns an
+    /// error where the kernel does not grant it. `seed` must be secret, because with it sequence
+    /// numbers, ports and cookies can be guessed.
     pub fn new(config: TcpConfig, seed: HashSeed) -> Result<Self, TcpConfigError> {
         Self::with_madvise(config, seed, without_madvise)
     }
@@ -259,7 +260,7 @@ impl<P: Payload> Tcp<P> {
             let connection = &self.connections[slot];
             let (id, consumer) = (ConnectionId { slot, generation: connection.generation }, connection.consumer);
             if let TcpEvent::Closed(_) = event {
-                self.told_closed(slot);
+                self.forget_closed(slot);
             }
             return Some((id, consumer, event));
         }
@@ -282,15 +283,15 @@ impl<P: Payload> Tcp<P> {
                 self.shared.flush.push(id.slot);
             }
         }
-        if connection.rare_rcv.in_order.is_empty() && connection.pending != 0 {
+        if connection.rare_rcv.in_order.is_empty() && !connection.pending.is_empty() {
             connection.set(AppFlags::IN_READY);
             self.shared.ready.push(id.slot);
         }
         chunk.payload
     }
 
-    /// A connection that the app never knew of, or gets no more events from, is removed when it is
-    /// closed.
+    /// When it is closed, removes a connection that the app never knew of, or gets no more events
+    /// from.
     fn forget_untold(&mut self, slot: u32) -> bool {
         let connection = &self.connections[slot];
         let is_untold = connection.has(AppFlags::EMBRYONIC | AppFlags::ORPHANED);
@@ -304,40 +305,40 @@ impl<P: Payload> Tcp<P> {
     fn take_event(&mut self, slot: u32) -> Option<TcpEvent> {
         let connection = &mut self.connections[slot];
         let readable = !connection.rare_rcv.in_order.is_empty();
-        if take(connection, pending::CONNECTED) {
+        if connection.pending.take(Pending::CONNECTED) {
             connection.clear(AppFlags::UNTOLD);
-            let listener = (connection.listener != NIL).then_some(ListenerId(connection.listener));
+            let listener = connection.accepted_by.listener();
             return Some(TcpEvent::Connected { listener });
         }
-        if take(connection, pending::NO_ROUTE) {
+        if connection.pending.take(Pending::NO_ROUTE) {
             return Some(TcpEvent::NoRoute);
         }
         if readable {
             // The app's part: events after the data wait until the data is taken, and a paused app
             // gets them when it resumes.
-            let is_news = take(connection, pending::READABLE) && !connection.has(AppFlags::PAUSED);
+            let is_news = connection.pending.take(Pending::READABLE) && !connection.has(AppFlags::PAUSED);
             // Room to send is reported anyway: an app that pauses until its answers are sent waits
             // for just that.
-            let is_room = !is_news && take(connection, pending::WRITABLE);
+            let is_room = !is_news && connection.pending.take(Pending::WRITABLE);
             return if is_room { Some(TcpEvent::Writable) } else { is_news.then_some(TcpEvent::Readable) };
         }
-        if take(connection, pending::PEER_CLOSED) {
+        if connection.pending.take(Pending::PEER_CLOSED) {
             return Some(TcpEvent::PeerClosed);
         }
-        if take(connection, pending::CLOSED) {
-            return Some(TcpEvent::Closed(connection.close_reason));
+        if connection.pending.take(Pending::CLOSED) {
+            return Some(TcpEvent::Closed(connection.ending.reason));
         }
-        take(connection, pending::WRITABLE).then_some(TcpEvent::Writable)
+        connection.pending.take(Pending::WRITABLE).then_some(TcpEvent::Writable)
     }
 
-    /// The app knows that a connection is gone, or no longer waits for its end: the slot is freed,
-    /// where it is closed. One in TIME-WAIT makes way when slots are few, and one whose linger time
-    /// is over goes on.
-    fn told_closed(&mut self, slot: u32) {
+    /// The app knows that a connection is gone, or no longer waits for its end: frees the slot
+    /// where the connection is closed. A connection in TIME-WAIT keeps its slot until slots are
+    /// few, and a connection whose linger time is over goes on.
+    fn forget_closed(&mut self, slot: u32) {
         let connection = &mut self.connections[slot];
         connection.set(AppFlags::ORPHANED);
         connection.clear(AppFlags::IN_READY);
-        connection.pending = 0;
+        connection.pending = Pending::NONE;
         match connection.state {
             State::Closed => self.release(slot),
             State::TimeWait => self.shared.ready.set_aside(slot),
@@ -359,7 +360,7 @@ impl<P: Payload> Tcp<P> {
         let chunks = &mut self.shared.chunks;
         connection.send.queue.clear(chunks);
         connection.rare_rcv.in_order.clear(chunks);
-        connection.out_of_order.clear(chunks);
+        connection.out_of_order.queue.clear(chunks);
         self.shared.wheel.clear(slot);
         self.shared.ready.remove(slot);
     }
@@ -378,7 +379,7 @@ impl<P: Payload> Tcp<P> {
         self.connections.free_count() > 0 || self.shared.ready.first_aside().is_some()
     }
 
-    /// Whether there is room for another connection: the oldest in TIME-WAIT makes way.
+    /// Whether there is room for another connection; the oldest in TIME-WAIT is removed for it.
     pub(super) fn make_room(&mut self) -> bool {
         if self.connections.free_count() > 0 {
             return true;
@@ -438,10 +439,10 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// The same context for rare, out-of-line code: as long as no such code takes this one's
-    /// address, it is kept in registers.
+    /// A copy of this context for rare, out-of-line code. The compiler keeps this context in
+    /// registers only if no such code takes its address.
     #[inline(always)]
-    pub(super) fn aside(&mut self) -> Context<'_, P, O> {
+    pub(super) fn out_of_line(&mut self) -> Context<'_, P, O> {
         let Self { connection, slot, shared, output, now } = self;
         Context { connection, slot: *slot, shared, output, now: *now }
     }
@@ -457,11 +458,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Queues an event for the app.
     #[inline]
-    pub(super) fn tell(&mut self, what: u8) {
+    pub(super) fn notify(&mut self, what: Pending) {
         if self.connection.has(AppFlags::ORPHANED) {
             return;
         }
-        self.connection.pending |= what;
+        self.connection.pending.insert(what);
         if !self.connection.has(AppFlags::IN_READY) {
             self.connection.set(AppFlags::IN_READY);
             self.shared.ready.push(self.slot);
@@ -470,9 +471,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 /// Chunks that stay free. A chunk that is longer than may leave at once is split when it leaves,
-/// which takes one more: if all were in use by waiting data, none of it could ever leave. Where
-/// there are fewer buffers than chunks the buffers count: unacknowledged data must leave some for
-/// these.
+/// which takes another chunk. If waiting data used all chunks, none of it could ever leave. Where
+/// there are fewer buffers than chunks the buffers count instead, because unacknowledged data must
+/// leave buffers for the reserve.
 fn chunk_reserve(chunks: usize, buffers: usize) -> usize {
     (chunks / 16).clamp(1, 64).max(chunks.saturating_sub(buffers))
 }
@@ -483,11 +484,4 @@ pub(super) fn named(connections: &mut Slab<Connection>, id: ConnectionId) -> Opt
     let is_its =
         |connection: &&mut Connection| connection.generation == id.generation && !connection.has(AppFlags::ORPHANED);
     connections.get_mut(id.slot).filter(is_its)
-}
-
-/// Takes a pending event.
-fn take(connection: &mut Connection, what: u8) -> bool {
-    let is_set = connection.pending & what != 0;
-    connection.pending &= !what;
-    is_set
 }

@@ -29,9 +29,9 @@ pub struct Keepalive {
 
 impl Keepalive {
     /// For a session whose death must be detected soon: after 15 s, every 5 s, three times. A dead
-    /// peer is detected after half a minute, where no data is in flight. Data in flight is
-    /// retransmitted instead, for ten minutes unless `ConnectionOptions::user_timeout` says less:
-    /// set both.
+    /// peer is detected after half a minute, where no data is in flight. With data in flight the
+    /// machine retransmits instead, for ten minutes unless `ConnectionOptions::user_timeout` is
+    /// shorter: set both.
     pub const SESSION: Self = Self { idle: Duration::from_secs(15), interval: Duration::from_secs(5), count: 3 };
 }
 
@@ -49,9 +49,9 @@ pub enum Linger {
     /// It is sent, in the background.
     #[default]
     Background,
-    /// As well, but `Closed` follows after this time at the latest, as a socket's `close` returns:
-    /// then with `LingerTimedOut`, and the rest goes on in the background until it is acknowledged,
-    /// given up or aborted. Zero resets at once.
+    /// Like it, but `Closed` follows after this time at the latest, as a socket's `close` returns.
+    /// After a timeout its reason is `LingerTimedOut`, and the remaining data is sent in the
+    /// background until it is acknowledged, given up or aborted. Zero resets at once.
     For(Duration),
 }
 

@@ -25,32 +25,34 @@ pub trait Payload: Sized {
     /// Keeps the first `len` bytes. Panics on more than there are.
     fn trim_to(&mut self, len: usize);
 
-    /// Splits off the bytes behind the first `at`; `None` without a change where that is not
-    /// possible now (no buffer for the second handle). Panics where `at` is more than there are.
+    /// Splits off the bytes after the first `at`. Returns `None` and changes nothing where that is
+    /// not possible now (no buffer for the second handle). Panics where there are fewer than `at`
+    /// bytes.
     fn split_off(&mut self, at: usize) -> Option<Self>;
 
     /// Appends a copy of as many of `bytes` as fit the same buffer, and returns their number. Only
     /// before the payload was sent for the first time.
     fn append(&mut self, bytes: &[u8]) -> usize;
 
-    /// Appends a copy of all bytes of `next`, also after both were sent. False without a change
-    /// where there is no room in the buffer or another handle still reads it.
+    /// Appends a copy of all bytes of `next`, also after both were sent. Returns false and changes
+    /// nothing where the buffer has no room or another handle still reads it.
     fn join(&mut self, next: &Self) -> bool;
 }
 
 /// The output of segments.
 pub trait Output<P> {
     /// Sends a segment. `slot` is the connection's slot, below `TcpConfig::connections_max`, or
-    /// `None` for a segment that belongs to none. The payload stays with the machine until it is
-    /// acknowledged, so the output holds the bytes a second time while the NIC reads them. Where
-    /// nothing can be sent now, nothing may change, and the machine tries again.
+    /// `None` for a segment without a connection. The machine keeps the payload until it is
+    /// acknowledged, so the output needs a second handle of the bytes while the NIC reads them.
+    /// Where the segment cannot be sent now, the output must not change anything, and the machine
+    /// tries again.
     fn send(&mut self, slot: Option<u32>, segment: &Outgoing, payload: Option<&mut P>) -> Result<(), Unsent>;
 
-    /// Bytes of the longest IPv4 packet to `remote`, as far as is known: for the MSS that we
-    /// announce, and the one that we send with.
+    /// Bytes of the longest IPv4 packet to `remote`, as far as known: it determines the MSS that we
+    /// announce and the one that we send with.
     fn mtu(&self, remote: Ipv4Addr) -> usize;
 
-    /// Bytes of the longest payload that the device cuts into segments; 0 where it does not.
+    /// Bytes of the longest payload that the device cuts into segments; 0 where it cuts none.
     fn segmentation_len_max(&self) -> usize {
         0
     }
@@ -78,8 +80,8 @@ pub trait Output<P> {
         1
     }
 
-    /// As [`send`](Self::send), for several payloads that are one segment, to be cut by the device
-    /// into segments of `segment_len`, at the borders of the payloads. Only called where
+    /// Like [`send`](Self::send), for several payloads in one segment, which the device cuts into
+    /// segments of `segment_len` at the borders of the payloads. Only called where
     /// [`pieces_max`](Self::pieces_max) allows it. The machine keeps each of them.
     fn send_run(&mut self, slot: u32, segment: &Outgoing, run: &mut Run<'_, P>) -> Result<(), Unsent> {
         let _ = (slot, segment, run);
@@ -92,8 +94,8 @@ pub trait Output<P> {
         let _ = (slot, flow, snd_nxt, rcv_nxt);
     }
 
-    /// Both ends know that the connection at `slot` has ended, or one does and cannot notify the
-    /// other. Also called where none was open.
+    /// Both ends know that the connection at `slot` has ended, or one end does and cannot notify
+    /// the other. Also called where no connection was open.
     fn closed(&mut self, slot: u32) {
         let _ = slot;
     }

@@ -1,22 +1,23 @@
-//! Lost paths and their return: link down, no route, a neighbor that is not known.
+//! Lost paths and their return. A path is lost when the link is down, there is no route, or the
+//! neighbor is not known.
 //!
 //! A segment without a path does not leave, and nothing changes: data stays queued, unsent or lost.
-//! Its timer runs on, so that a connection without a path is given up like one with a silent peer.
-//! But it need not wait for a timer that has backed off to a minute: the caller reports when paths
-//! may have changed ([`Tcp::follow_routes`]), and all connections without one are retried with the
-//! same tick.
+//! Its timer keeps running, so that a connection without a path is given up like one whose peer
+//! does not answer. But it need not wait for a timer that has backed off to a minute: the caller
+//! reports that paths may have changed ([`Tcp::follow_routes`]), and the next tick retries all
+//! connections without a path.
 //!
-//! A waiting connection has a flag and is in no list, as paths are lost with the link, for nearly
-//! all connections at once, or never.
+//! A waiting connection has a flag and is in no list, because most often either no connection has
+//! lost its path or, with the link, nearly all have.
 //!
-//! The same walk finds connections whose segments have become too long, where the MTU of our own
+//! The same scan finds connections whose segments have become too long because the MTU of our own
 //! interface has shrunk.
 
 use super::event::{CloseReason, ConnectionId};
 use super::input::arrival::{less_options, receive_mss};
 use super::machine::{Context, Tcp};
 use super::payload::{Output, Payload};
-use super::state::connection::{Connection, OutputFlags, RetransmitTimer, State, pending};
+use super::state::connection::{Connection, OutputFlags, Pending, RetransmitTimer, State};
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -33,7 +34,7 @@ pub(super) struct RouteWatch {
     is_missed: bool,
     /// The interface's MTU at the last change; 0 before the first.
     link_mtu: usize,
-    /// The next slot to check; `NIL` while no walk is under way.
+    /// The next slot to check; `NIL` while no scan is in progress.
     next: u32,
 }
 
@@ -44,12 +45,22 @@ impl RouteWatch {
     pub(super) fn is_looking(&self) -> bool {
         self.next != NIL
     }
+
+    /// Whether the caller's last change is known.
+    pub(super) fn has_seen(&self, changes: u64) -> bool {
+        self.seen == changes
+    }
+
+    /// Whether a connection found no path since the last walk.
+    pub(super) fn is_missed(&self) -> bool {
+        self.is_missed
+    }
 }
 
 impl<P: Payload> Tcp<P> {
     /// Reports before a tick the number of changes of paths. Where it has increased, segments
     /// without a path are tried again, and where the interface's MTU has shrunk, too long segments
-    /// are shortened. A compare where it has not.
+    /// are shortened. Costs a compare where it has not increased.
     #[inline(always)]
     pub fn follow_routes(&mut self, changes: u64, link_mtu: impl FnOnce() -> usize) {
         if self.shared.route_watch.seen != changes {
@@ -62,7 +73,8 @@ impl<P: Payload> Tcp<P> {
         Some(self.connections[self.find(id)?].flow)
     }
 
-    /// The ends of a connection, where bytes of it wait as no path leads from one to the other.
+    /// The ends of a connection that has data waiting because no path leads from one end to the
+    /// other.
     pub fn waits_for_route(&self, id: ConnectionId) -> Option<Flow> {
         let connection = &self.connections[self.find(id)?];
         connection.has(OutputFlags::NO_ROUTE).then_some(connection.flow)
@@ -102,25 +114,25 @@ impl<P: Payload> Tcp<P> {
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A segment found no path.
     #[cold]
-    pub(super) fn miss_way(&mut self) {
+    pub(super) fn note_no_route(&mut self) {
         self.connection.set(OutputFlags::NO_ROUTE);
         self.shared.route_watch.is_missed = true;
     }
 
-    /// Our SYN waits for a path. The app is told once: most often the cable is unplugged, which
-    /// waiting for an answer does not reveal.
+    /// Our SYN waits for a path. Tells the app once: most often the cable is unplugged, which the
+    /// app would not learn while it waits for the answer.
     #[cold]
-    pub(super) fn tell_no_route(&mut self) {
+    pub(super) fn notify_no_route(&mut self) {
         let is_call = self.connection.state == State::SynSent;
         if is_call && !self.connection.has(OutputFlags::NO_ROUTE_TOLD) {
             self.connection.set(OutputFlags::NO_ROUTE_TOLD);
-            self.tell(pending::NO_ROUTE);
+            self.notify(Pending::NO_ROUTE);
         }
     }
 
-    /// There may be a path again. Silence meanwhile shows nothing about the network: the backed-off
-    /// timer starts again, but one step later, as data that left before may be answered for either
-    /// transmission.
+    /// There may be a path again. That nothing was acknowledged meanwhile says nothing about the
+    /// network, so the backed-off timer starts again. It starts one step later, because an
+    /// acknowledgment of data that left before may be for either transmission.
     fn try_way_again(&mut self) {
         let connection = &mut *self.connection;
         connection.clear(OutputFlags::NO_ROUTE);

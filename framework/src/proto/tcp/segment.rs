@@ -77,7 +77,7 @@ impl Plain {
     #[inline(always)]
     pub fn of(parsed: &TcpSegment<'_>) -> Option<Self> {
         let header = parsed.header;
-        // First, as a SYN of a flood has the options of a SYN as well.
+        // First, because a SYN of a flood has the options of a SYN as well.
         if !is_plain(header.flags()) {
             return None;
         }
@@ -95,7 +95,7 @@ impl Plain {
     }
 }
 
-/// Whether the flags mean an acknowledgment, and nothing else that counts.
+/// Whether the flags mean an acknowledgment and have no other effect.
 #[inline]
 fn is_plain(flags: TcpFlags) -> bool {
     flags.0 | TcpFlags::PSH.0 == (TcpFlags::ACK | TcpFlags::PSH).0

@@ -8,20 +8,21 @@
 //!  (none)     room for who was refused (`room`)
 //! ```
 //!
-//! The wheel has one entry for each connection, at its earliest deadline or before: a deadline that
-//! moves later, as nearly all do, leaves the entry, which is set again when it fires.
+//! The wheel has one entry for each connection, at its earliest deadline or before. When a deadline
+//! moves to a later time, as nearly all do, the entry stays, and is set again when it fires.
 
 use super::config::TcpConfig;
 use super::event::CloseReason;
 use super::machine::{Context, Tcp};
 use super::output::transmit::Sending;
 use super::payload::{Output, Payload};
-use super::state::connection::{AckOwed, AppFlags, Connection, OutputFlags, RetransmitTimer, State, pending};
+use super::state::connection::{AckOwed, AppFlags, Connection, OutputFlags, Pending, RetransmitTimer, State};
 use crate::proto::slab::NIL;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
-/// Steps of the wheel in one tick, an entry being one: the rest is due with the next.
+/// Steps of the wheel in one tick, where an entry is one step; further ones are due with the next
+/// tick.
 pub(super) const STEPS_MAX: u32 = 256;
 /// The longest time between two retransmissions, or probes of a closed window (RFC 6298 2.5).
 pub(super) const RTO_MAX: Duration = Duration::from_secs(60);
@@ -42,8 +43,8 @@ impl<P: Payload> Tcp<P> {
             if connection.is_due(now) {
                 self.context(slot, output, now).on_due();
             } else {
-                // The deadline has moved later since, as nearly all do. Nothing changes: stored
-                // facts about the connection stay valid.
+                // The deadline has moved to a later time since, as nearly all do. Nothing else
+                // changes, so stored facts about the connection stay valid.
                 Context { connection, slot, shared: &mut self.shared, output, now }.arm();
             }
         }
@@ -65,13 +66,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The same after data has left: no deadline is earlier than before, except that of the
-    /// retransmission timer.
+    /// Sets the timer after data has left: only the deadline of the retransmission timer can be
+    /// earlier than before.
     #[inline(always)]
     pub(super) fn arm_for_data(&mut self) {
         if self.connection.options.user_timeout_ms != 0 {
             // The retransmission timer may have started with this data.
-            return self.aside().arm();
+            return self.out_of_line().arm();
         }
         self.wake(self.connection.clock.timer_at);
     }
@@ -146,8 +147,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The peer has shrunk its window below the data in flight: as with probes, one that answers
-    /// may do so as long as the app keeps the connection open (RFC 9293 3.8.6.1).
+    /// The peer has shrunk its window below the data in flight: as with probes, a peer that answers
+    /// may keep the window closed for as long as the app keeps the connection open
+    /// (RFC 9293 3.8.6.1).
     fn forgive_closed_window(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let is_answered = connection.clock.last_received_at + connection.backed_off(connection.clock.backoff) >= at;
@@ -175,7 +177,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.clock.back_off();
         let rare = &mut self.connection.rare_tally;
         rare.timeouts = rare.timeouts.saturating_add(1);
-        self.doubt_way();
+        self.advise_negatively();
         self.send_syn();
     }
 
@@ -195,7 +197,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The window is still closed. A peer that answers may keep it closed as long as the app keeps
-    /// the connection open; one that does not is dead.
+    /// the connection open; a peer that does not answer is dead.
     fn on_persist(&mut self, at: Instant) {
         let connection = &mut *self.connection;
         let span = connection.backed_off(connection.clock.backoff);
@@ -261,8 +263,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// returns when `sk_stream_wait_close` does, and makes the socket an orphan). A peer that
     /// acknowledges nothing is given up like any other.
     fn end_linger(&mut self) {
-        self.connection.close_reason = CloseReason::LingerTimedOut;
-        self.tell(pending::CLOSED);
+        self.connection.ending.set(CloseReason::LingerTimedOut);
+        self.notify(Pending::CLOSED);
     }
 
     /// `idle_at` has passed.
@@ -277,8 +279,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Whether the peer has been silent for long (RFC 9293 3.8.4). Each segment writes
-    /// `last_received_at`, and none the deadline: it is computed here.
+    /// Whether the peer has sent nothing for long (RFC 9293 3.8.4). Each segment writes
+    /// `last_received_at` but not the deadline, which is computed here.
     fn on_keepalive(&mut self) {
         let connection = &mut *self.connection;
         let idle = ms(connection.rare_options.keepalive_idle_ms);
@@ -311,8 +313,8 @@ impl Connection {
         self.has(AppFlags::ORPHANED) && !matches!(self.state, State::TimeWait | State::Closed)
     }
 
-    /// Whether a silent peer is probed, where keepalive is on: also one that may still send after
-    /// our FIN. A connection whose app has closed has other deadlines.
+    /// Whether a silent peer is probed where keepalive is on. That includes a peer that may still
+    /// send after our FIN. A connection whose app has closed has other deadlines.
     pub(super) fn may_ask(&self) -> bool {
         self.state.is_synchronized()
             && !matches!(self.state, State::TimeWait | State::Closed)
@@ -350,7 +352,7 @@ impl Connection {
         }
     }
 
-    /// The retransmission timeout after so many earlier ones (RFC 6298 5.5).
+    /// The retransmission timeout after `backoff` earlier ones (RFC 6298 5.5).
     pub(super) fn backed_off(&self, backoff: u8) -> Duration {
         let us = u64::from(self.rtt.rto.0) << backoff.min(20);
         Duration::from_micros(us).min(RTO_MAX.max(self.rtt.rto.span()))
@@ -361,7 +363,7 @@ impl Connection {
     /// reboots.
     #[cold]
     pub(super) fn was_patient(&self, config: &TcpConfig, now: Instant) -> bool {
-        now.since(self.clock.unacked_since) >= config.patience()
+        now.since(self.clock.unacked_since) >= config.retries_timeout()
     }
 
     /// The app has closed it, and waits only for the acknowledgment of its data, the FIN being the

@@ -5,9 +5,9 @@
 //! ```text
 //!   16 words of a line, as signed numbers: each less 0x8000 ─▶ products with one, pairs added ─▶ 8 lanes of 32 bits
 //! ```
-//! One instruction adds neighboring 16-bit words into 32 bits, but treats them as signed. So half
-//! of their range is subtracted from the words, by flipping the highest bit, and added back to the
-//! total at the end.
+//! One instruction adds neighboring 16-bit words into 32 bits, but treats the words as signed. So
+//! we subtract half of their range from the words, by flipping the highest bit, and add it back to
+//! the total at the end.
 //!
 //! Invariants:
 //! 1. A function that is compiled for AVX2 is called only if the CPU has it.
@@ -16,7 +16,7 @@
 /// Bytes of a line, the size of a register.
 pub(super) const LINE_LEN: usize = 32;
 
-/// For fewer bytes the word sum is faster, as it needs no call.
+/// For fewer bytes the word sum is faster, because it needs no call.
 pub(super) const LEN_MIN: usize = 256;
 
 /// Maximum number of lines, half a mebibyte: each adds at most 2 times 2^15 to a lane, in either
@@ -108,7 +108,8 @@ mod avx2 {
         empty(lanes, from.len())
     }
 
-    /// Two independent sums, as an addition depends on the one before it.
+    /// Two independent sums, because each addition has to wait for the previous one of the same
+    /// sum.
     struct Lanes(__m256i, __m256i);
 
     impl Lanes {
@@ -156,7 +157,7 @@ mod avx2 {
         unsafe { _mm256_storeu_si256(line.as_mut_ptr().cast(), words) }
     }
 
-    /// The total of the lanes after so many lines, with the subtracted offsets added back.
+    /// The total of the lanes after `lines` lines, with the subtracted offsets added back.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn empty(lanes: Lanes, lines: usize) -> u64 {

@@ -137,8 +137,8 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 /// 2^16 is 1 modulo 65,535, so the sum of the 32-bit words is congruent to the folded sum of the
 /// 16-bit ones, and that is all ones if the sum is congruent to 0 without being 0. One
 /// multiplication tests for a positive multiple of 65,535: 0x1_0001_0001_0001 is minus the inverse
-/// of 65,535 modulo 2^64, so it maps a multiple to minus its quotient, which is small, and all
-/// other numbers far away (Hacker's Delight 10-17).
+/// of 65,535 modulo 2^64. So it maps a multiple to minus its small quotient, and every other number
+/// far away from these (Hacker's Delight 10-17).
 #[inline]
 pub fn verify_ipv4_header(header: &[u8; 20]) -> bool {
     const MINUS_INVERSE: u64 = 0x0001_0001_0001_0001;
@@ -268,9 +268,10 @@ fn copy_bytes(to: &mut [u8], from: &[u8]) -> u64 {
 
 /// The same word by word, for bytes that follow an existing sum.
 ///
-/// Each addition of a block takes the carry of the one before, and the last adds its own to a
-/// count: eight instructions for 32 bytes, including the loop. Two independent sums would take
-/// twelve, and be faster only for lengths that wide registers sum.
+/// Each addition of a block takes the carry of the previous addition, and the last one adds its
+/// carry to a count: eight instructions for 32 bytes, including the loop. Two independent sums
+/// would take twelve instructions, and would be faster only for lengths at which wide registers are
+/// used anyway.
 #[inline]
 fn sum_words(bytes: &[u8], before: u64) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();
@@ -287,7 +288,7 @@ fn sum_words(bytes: &[u8], before: u64) -> u64 {
 }
 
 /// The sum of `before` and of the last bytes: at most three words that fill no block or line, and
-/// the bytes behind them.
+/// the bytes after them.
 #[inline]
 fn sum_last(words: &[[u8; 8]], bytes: &[u8], before: u64) -> u64 {
     let (mut sum, mut carries) = (before, 0);
@@ -300,7 +301,7 @@ fn sum_last(words: &[[u8; 8]], bytes: &[u8], before: u64) -> u64 {
     add_u64(add_u64(sum, last_word(bytes)), carries)
 }
 
-/// The bytes behind the last whole word, as a word padded with zeros.
+/// The bytes after the last whole word, as a word padded with zeros.
 #[inline]
 fn last_word(bytes: &[u8]) -> u64 {
     let len = bytes.len() % 8;

@@ -8,7 +8,7 @@ use crate::pipeline::tcp::TcpConfigError;
 use crate::proto::HostError;
 use crate::worker::PoolSetupError;
 
-/// Why the worker could not be built. Nothing is left behind.
+/// Why the worker could not be built. Nothing of it remains.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkerBuilderError {
@@ -22,7 +22,7 @@ pub enum WorkerBuilderError {
     Roster(SetupError),
     /// The buffer pool cannot be created.
     Pool(PoolSetupError),
-    /// The worker requires hugepages and there are too few: what is missing.
+    /// The worker requires hugepages, and there are too few; the text says how many are missing.
     NoHugepages(String),
 }
 

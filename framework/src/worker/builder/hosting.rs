@@ -23,7 +23,7 @@ const MTU_MAX: usize = 9_000;
 
 /// The source of a worker's host: a [`HostDescription`], or the [`LiveHost`] of a port. A bound for
 /// functions that take a [`WorkerBuilder`] of either; other types cannot implement it.
-pub trait Hosting {
+pub trait HostProvider {
     /// The layout of the pool.
     #[doc(hidden)]
     fn layout(&self, queue: &impl Queue, capabilities: &Capabilities) -> Layout;
@@ -97,8 +97,8 @@ impl<Q: Queue> WorkerBuilder<Q> {
         self
     }
 
-    /// Receives frames for every station and every IPv4 destination, and sends nothing by itself,
-    /// neither ARP nor ICMP nor IGMP: for captures. By default it is a host of its own.
+    /// Receives frames for every station and every IPv4 destination, and sends no frames by itself
+    /// (ARP, ICMP, IGMP): for captures. By default the worker is a host of its own.
     pub fn promiscuous(mut self) -> Self {
         self.hosting.is_promiscuous = true;
         self
@@ -192,7 +192,7 @@ impl HostDescription {
     }
 }
 
-impl Hosting for HostDescription {
+impl HostProvider for HostDescription {
     fn layout(&self, queue: &impl Queue, capabilities: &Capabilities) -> Layout {
         queue.layout(capabilities.frame_len_max)
     }
@@ -230,7 +230,7 @@ impl Hosting for HostDescription {
     }
 }
 
-impl Hosting for LiveHost {
+impl HostProvider for LiveHost {
     fn layout(&self, _: &impl Queue, _: &Capabilities) -> Layout {
         self.layout
     }

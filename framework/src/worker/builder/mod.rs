@@ -20,7 +20,7 @@ use super::topology::{CpuList, Machine};
 
 pub use error::WorkerBuilderError;
 use hosting::Prepared;
-pub use hosting::{HostDescription, Hosting};
+pub use hosting::{HostDescription, HostProvider};
 
 /// Frames per turn.
 const BURST_LEN: usize = 32;
@@ -86,7 +86,7 @@ impl<Q: Queue> WorkerBuilder<Q> {
     }
 }
 
-impl<Q: Queue, H: Hosting> WorkerBuilder<Q, H> {
+impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
     pub(in crate::worker) fn hosted(queue: Q, capabilities: Capabilities, hosting: H) -> Self {
         Self {
             queue,
@@ -126,15 +126,15 @@ impl<Q: Queue, H: Hosting> WorkerBuilder<Q, H> {
         self
     }
 
-    /// The number of buffers in the pool, whatever its parts need. By default their sum,
-    /// [`sizing`](Self::sizing).
+    /// The number of buffers in the pool, instead of the number that its users need. By default the
+    /// sum of their needs, [`sizing`](Self::sizing).
     pub fn buffers(self, buffers: usize) -> Self {
         Self { buffers: Some(buffers), ..self }
     }
 
     /// A pool made by the caller. By default there is one in the largest pages available
-    /// (hugepages, else small ones), locked, on the NUMA node of the cores that the thread may run
-    /// on, if that is a single node. [`Region::mapping`](crate::mem::Region::mapping) of the
+    /// (hugepages, otherwise small ones), locked, on the NUMA node of the cores that the thread may
+    /// run on, if that is a single node. [`Region::mapping`](crate::mem::Region::mapping) of the
     /// worker's pool says whether the kernel had to fall back to small pages: report it to the
     /// operator.
     pub fn pool(self, pool: Pool) -> Self {
@@ -147,7 +147,7 @@ impl<Q: Queue, H: Hosting> WorkerBuilder<Q, H> {
     }
 
     /// Wraps the queue, for example in one that counts or timestamps.
-    pub fn around<R: Queue>(self, wrap: impl FnOnce(Q) -> R) -> WorkerBuilder<R, H> {
+    pub fn wrap_queue<R: Queue>(self, wrap: impl FnOnce(Q) -> R) -> WorkerBuilder<R, H> {
         WorkerBuilder {
             queue: wrap(self.queue),
             capabilities: self.capabilities,

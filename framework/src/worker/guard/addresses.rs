@@ -1,9 +1,9 @@
-//! The addresses of the dead process: routers and peers whose ARP entry expires send requests (RFC
-//! 826) that only the guardian can answer. A peer that lacks data must be able to send to report
-//! it, and after a link loss the kernels on both ends have forgotten their neighbors.
+//! The addresses of the dead process: routers and peers whose ARP entry expires send requests
+//! (RFC 826) that only the guardian can answer. A peer that lacks data must be able to report that,
+//! and after a link loss the kernels on both ends have forgotten their neighbors.
 //!
-//! It answers only the next hops of the dead process, and none once another host, a spare machine,
-//! announces the address or probes for it.
+//! It answers only the next hops of the dead process, and stops as soon as another host, such as a
+//! spare machine, announces the address or probes for it.
 
 use core::net::Ipv4Addr;
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ impl Addresses {
     }
 
     /// Processes a received ARP packet and returns the reply, if one is due.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<Frame> {
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> Option<Frame> {
         let (packet, _) = ArpPacket::parse(bytes).ok()?;
         let claimed = if packet.is_probe() { packet.target_ip() } else { packet.sender_ip() };
         self.links.retain(|(address, _), link| {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn next_hop_that_asks_for_the_dead_is_answered_in_their_vlan() {
-        let frame = addresses().hear(&question()).unwrap();
+        let frame = addresses().receive(&question()).unwrap();
         assert_eq!(frame[12..18], [0x81, 0, 0, 5, 8, 6]);
         let ethernet = EthernetFrame::parse(&frame).unwrap();
         let (packet, padding) = ArpPacket::parse(ethernet.payload).unwrap();
@@ -123,10 +123,10 @@ mod tests {
             [0; 28],
         ] {
             let mut addresses = addresses();
-            assert_eq!(addresses.hear(&unanswered), None);
-            assert!(addresses.hear(&question()).is_some());
+            assert_eq!(addresses.receive(&unanswered), None);
+            assert!(addresses.receive(&question()).is_some());
         }
-        assert_eq!(addresses().hear(&question()[..27]), None);
+        assert_eq!(addresses().receive(&question()[..27]), None);
     }
 
     #[test]
@@ -138,15 +138,15 @@ mod tests {
             said(ArpOperation::Reply, OTHER_MAC, OURS, ROUTER),
         ] {
             let mut addresses = addresses();
-            assert_eq!(addresses.hear(&claim), None);
-            assert_eq!(addresses.hear(&question()), None);
+            assert_eq!(addresses.receive(&claim), None);
+            assert_eq!(addresses.receive(&question()), None);
         }
     }
 
     #[test]
     fn what_the_dead_said_themselves_is_no_claim_of_another() {
         let mut addresses = addresses();
-        assert_eq!(addresses.hear(&said(ArpOperation::Request, OWN_MAC, OURS, ROUTER)), None);
-        assert!(addresses.hear(&question()).is_some());
+        assert_eq!(addresses.receive(&said(ArpOperation::Request, OWN_MAC, OURS, ROUTER)), None);
+        assert!(addresses.receive(&question()).is_some());
     }
 }

@@ -31,7 +31,7 @@ const ROUNDS: [Duration; 5] = [
     Duration::from_millis(4_000),
 ];
 /// How long the guardian listens for peers, unless all have confirmed before.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Frames sent before received frames are processed.
 const BATCH: usize = 64;
 /// The user with all rights.
@@ -90,8 +90,8 @@ pub struct Report {
     /// Its pid.
     pub pid: u32,
     /// The reason of the report.
-    pub occasion: Occasion,
-    /// Its connections; none while it lives.
+    pub cause: ReportCause,
+    /// The worker's connections; none while the worker lives.
     pub connections: Vec<Ended>,
     /// The error, if any.
     pub error: Option<io::Error>,
@@ -100,8 +100,8 @@ pub struct Report {
 /// Why a worker is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Occasion {
-    /// It has started, and no frames could be sent for it if it ended now.
+pub enum ReportCause {
+    /// The worker has started, but the guardian could send no frames for it if it ended now.
     Unguarded,
     /// Rosters can no longer be listed: workers that start from now on are not guarded. Known ones
     /// are.
@@ -117,7 +117,7 @@ impl Guardian {
     ///
     /// # Errors
     /// No such process, or more than one; or this user may not inspect it, or may not send frames
-    /// at all, even if none are to be sent yet.
+    /// at all, which is an error even before there are any to send.
     pub fn new(directory: &Path, target: &Target) -> Result<Self, GuardError> {
         let pid = match target {
             Target::Pid(pid) => *pid,
@@ -126,8 +126,8 @@ impl Guardian {
         };
         let no_process = |error| GuardError::Process { pid, error };
         let pidfd = Pidfd::open(pid).map_err(no_process)?;
-        // In this order: if the descriptor says that the process lives, the start time is of that
-        // process.
+        // The order matters: if the descriptor says that the process still lives, the start time
+        // belongs to that process.
         let started = process_started(pid);
         let (Some(process_started), false) = (started, pidfd.wait(Duration::ZERO).map_err(no_process)?) else {
             return Err(no_process(io::ErrorKind::NotFound.into()));
@@ -163,18 +163,18 @@ impl Guardian {
         self.watched.len()
     }
 
-    /// Waits for the process to end. Reports each worker that leaves connections behind; once each
-    /// roster that frames cannot be sent for; and, whenever that begins, that new rosters cannot be
-    /// listed.
+    /// Waits for the process to end. Reports each worker that leaves connections behind, each
+    /// roster for whose connections no frames can be sent (once), and each time that new rosters
+    /// can no longer be listed.
     ///
     /// # Errors
     /// The process cannot be waited for, or it has ended and some peers could not be sent a RST.
     pub fn watch(mut self, mut report: impl FnMut(Report)) -> Result<(), GuardError> {
-        let (tell, told) = mpsc::channel();
+        let (reports, received) = mpsc::channel();
         let mut endings = Vec::new();
         let mut failures = 0;
         let mut report = |said: Report| {
-            let is_an_end = matches!(said.occasion, Occasion::WorkerEnded | Occasion::ProcessEnded);
+            let is_an_end = matches!(said.cause, ReportCause::WorkerEnded | ReportCause::ProcessEnded);
             failures += usize::from(is_an_end && said.error.is_some());
             report(said);
         };
@@ -196,23 +196,23 @@ impl Guardian {
                 self.watched.drain(..).partition(|watched| has_ended || !watched.roster.has_writer());
             self.watched = on;
             for watched in over {
-                let occasion = if has_ended { Occasion::ProcessEnded } else { Occasion::WorkerEnded };
-                endings.push(end_in_background(watched, occasion, &tell));
+                let cause = if has_ended { ReportCause::ProcessEnded } else { ReportCause::WorkerEnded };
+                endings.push(end_in_background(watched, cause, &reports));
             }
             if has_ended {
                 break looked;
             }
-            told.try_iter().for_each(&mut report);
+            received.try_iter().for_each(&mut report);
         };
-        drop(tell);
-        told.iter().for_each(&mut report);
+        drop(reports);
+        received.iter().for_each(&mut report);
         for ending in endings {
             // If such a thread panicked, it has printed the panic.
             let _ = ending.join();
         }
         match failures {
             0 => looked.map_err(GuardError::Rosters),
-            workers => Err(GuardError::Untold { workers }),
+            workers => Err(GuardError::PeersNotReset { workers }),
         }
     }
 
@@ -220,15 +220,16 @@ impl Guardian {
     fn blindness(&self, error: &io::Error) -> Report {
         let app = self.watched.first().map_or_else(String::new, |watched| watched.roster.app.clone());
         let error = io::Error::new(error.kind(), format!("{}: {error}", printable(self.directory.display())));
-        Report { app, pid: self.pid, occasion: Occasion::Blind, connections: Vec::new(), error: Some(error) }
+        Report { app, pid: self.pid, cause: ReportCause::Blind, connections: Vec::new(), error: Some(error) }
     }
 
     fn has_ended(&self, span: Duration) -> Result<bool, GuardError> {
         self.pidfd.wait(span).map_err(|error| GuardError::Process { pid: self.pid, error })
     }
 
-    /// Whether we may send frames at all, in the namespace of the process. Checked before there is
-    /// a worker: a guardian without the right is useless, and no one would notice.
+    /// Whether we may send frames at all in the namespace of the process. We check this before
+    /// there is a worker: otherwise no one would notice that the guardian lacks the right and is
+    /// useless.
     fn may_send(&self) -> io::Result<()> {
         match self.namespace.as_ref().and_then(number_of) {
             Some(theirs) => self.socket(theirs, ANY_INTERFACE),
@@ -247,7 +248,7 @@ impl Guardian {
         self.user = user_of_process(self.pid).or(self.user);
         for roster in Rostered::list_of(&self.directory, self.pid, |user| self.is_believed(user))? {
             let id = roster.id()?;
-            // Not another process that had this pid before.
+            // Excludes another process that had this pid before.
             if self.known.contains(&id) || roster.process_started != self.process_started {
                 continue;
             }
@@ -266,9 +267,10 @@ impl Guardian {
     }
 
     /// A socket for an interface in that network namespace, opened by a thread that enters it. The
-    /// process must be in it: a roster that names another namespace, ours above all, would have us
-    /// send frames where its writer cannot. Our own namespace is assumed only if we may not read
-    /// the process's: a process of our own user whose executable gives it privileges.
+    /// process must be in that namespace: otherwise a roster that names another one, ours above
+    /// all, would make us send frames where its writer cannot. We assume our own namespace only if
+    /// we may not read that of the process, which is so for a process of our own user whose
+    /// executable gives it privileges.
     fn socket(&self, namespace: u64, interface: u32) -> io::Result<PacketSocket> {
         let is_here = namespace_of(Path::new("/proc/thread-self/ns/net")) == Some(namespace);
         let Some(first) = &self.namespace else {
@@ -298,7 +300,7 @@ impl Watched {
         Some(Report {
             app: app.clone(),
             pid: *pid,
-            occasion: Occasion::Unguarded,
+            cause: ReportCause::Unguarded,
             connections: Vec::new(),
             error: Some(error),
         })
@@ -306,8 +308,8 @@ impl Watched {
 }
 
 /// Runs on a thread of its own, so that the peers of one worker do not wait for those of another.
-fn end_in_background(watched: Watched, occasion: Occasion, tell: &mpsc::Sender<Report>) -> JoinHandle<()> {
-    let tell = tell.clone();
+fn end_in_background(watched: Watched, cause: ReportCause, reports: &mpsc::Sender<Report>) -> JoinHandle<()> {
+    let reports = reports.clone();
     std::thread::spawn(move || {
         let Watched { roster, socket, .. } = watched;
         let (connections, error) = match roster.connections() {
@@ -316,9 +318,9 @@ fn end_in_background(watched: Watched, occasion: Occasion, tell: &mpsc::Sender<R
         };
         roster.remove();
         if !connections.is_empty() || error.is_some() {
-            let report = Report { app: roster.app.clone(), pid: roster.pid, occasion, connections, error };
+            let report = Report { app: roster.app.clone(), pid: roster.pid, cause, connections, error };
             // The receiver is gone only if the guardian itself is exiting.
-            let _ = tell.send(report);
+            let _ = reports.send(report);
         }
     })
 }
@@ -333,33 +335,33 @@ fn end(open: Vec<OpenConnection>, socket: io::Result<PacketSocket>) -> (Vec<Ende
     match socket {
         Ok(socket) => {
             let mut was_sent = false;
-            let error = tell_peers(&socket, &mut resets, &mut was_sent).err();
-            let ended = if was_sent { resets.ended().collect() } else { untold(&resets) };
+            let error = reset_peers(&socket, &mut resets, &mut was_sent).err();
+            let ended = if was_sent { resets.ended().collect() } else { not_reset(&resets) };
             (ended, error)
         }
-        Err(error) => (untold(&resets), Some(error)),
+        Err(error) => (not_reset(&resets), Some(error)),
     }
 }
 
 /// The outcomes if no frame was sent.
-fn untold(resets: &Resets) -> Vec<Ended> {
-    let untold = |ended: Ended| match ended.end {
+fn not_reset(resets: &Resets) -> Vec<Ended> {
+    let not_reset = |ended: Ended| match ended.end {
         End::Sent => Ended { end: End::NotSent, ..ended },
         _ => ended,
     };
-    resets.ended().map(untold).collect()
+    resets.ended().map(not_reset).collect()
 }
 
 /// Sends round after round, until all peers have confirmed or the time is over. The last send error
 /// is returned at the end, if a peer is left: the other frames may succeed, and a link that was
 /// down at first may return.
-fn tell_peers(socket: &PacketSocket, resets: &mut Resets, was_sent: &mut bool) -> io::Result<()> {
+fn reset_peers(socket: &PacketSocket, resets: &mut Resets, was_sent: &mut bool) -> io::Result<()> {
     // Listens from now on, so that no answer is missed; if that fails the rounds are still worth
     // sending.
     let mut trouble = socket.listen();
     let begin = Instant::now();
     for at in ROUNDS {
-        hear_until(socket, resets, begin + at, &mut trouble);
+        receive_until(socket, resets, begin + at, &mut trouble);
         let frames: Vec<_> = resets.round().flatten().collect();
         for batch in frames.chunks(BATCH) {
             for frame in batch {
@@ -367,14 +369,14 @@ fn tell_peers(socket: &PacketSocket, resets: &mut Resets, was_sent: &mut bool) -
                 *was_sent |= sent.is_ok();
                 note(sent, &mut trouble);
             }
-            hear(socket, resets, &mut trouble);
+            receive(socket, resets, &mut trouble);
         }
     }
-    hear_until(socket, resets, begin + PATIENCE, &mut trouble);
+    receive_until(socket, resets, begin + CONFIRMATION_TIMEOUT, &mut trouble);
     if resets.is_done() { Ok(()) } else { trouble }
 }
 
-fn hear_until(socket: &PacketSocket, resets: &mut Resets, until: Instant, trouble: &mut io::Result<()>) {
+fn receive_until(socket: &PacketSocket, resets: &mut Resets, until: Instant, trouble: &mut io::Result<()>) {
     while !resets.is_done() {
         let span = until.saturating_duration_since(Instant::now());
         if span.is_zero() {
@@ -382,17 +384,17 @@ fn hear_until(socket: &PacketSocket, resets: &mut Resets, until: Instant, troubl
         }
         // Rounded up, so that the last millisecond is not a busy loop.
         note(socket.wait(span + Duration::from_millis(1)), trouble);
-        hear(socket, resets, trouble);
+        receive(socket, resets, trouble);
     }
 }
 
 /// Answers the frames received so far.
-fn hear(socket: &PacketSocket, resets: &mut Resets, trouble: &mut io::Result<()>) {
+fn receive(socket: &PacketSocket, resets: &mut Resets, trouble: &mut io::Result<()>) {
     let mut buffer = [0; 2048];
     loop {
         match socket.receive(&mut buffer) {
             Ok(Some(frame)) => {
-                if let Some(answer) = resets.hear(frame) {
+                if let Some(answer) = resets.receive(frame) {
                     note(socket.send(&answer), trouble);
                 }
             }
@@ -446,12 +448,12 @@ fn number_of(namespace: &File) -> Option<u64> {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (app, pid) = (printable(&self.app), self.pid);
-        let who = match self.occasion {
-            Occasion::Unguarded => {
+        let who = match self.cause {
+            ReportCause::Unguarded => {
                 write!(f, "{app} (pid {pid}) has a worker that is not guarded")?;
                 return self.error.iter().try_for_each(|error| write!(f, ": {error}; {RIGHTS}"));
             }
-            Occasion::Blind => {
+            ReportCause::Blind => {
                 write!(
                     f,
                     "workers that process {pid} begins from now on are not guarded, as their rosters cannot be read"
@@ -459,8 +461,8 @@ impl fmt::Display for Report {
                 self.error.iter().try_for_each(|error| write!(f, ": {error}"))?;
                 return f.write_str("; those that are known are: make the directory readable again");
             }
-            Occasion::WorkerEnded => "a worker of ",
-            Occasion::ProcessEnded => "",
+            ReportCause::WorkerEnded => "a worker of ",
+            ReportCause::ProcessEnded => "",
         };
         let count = |end: End| self.connections.iter().filter(|ended| ended.end == end).count();
         let (sent, confirmed) = (count(End::Sent), count(End::Confirmed));
@@ -491,7 +493,7 @@ impl fmt::Display for Report {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum GuardError {
-    /// It does not exist, or may not be inspected.
+    /// The process does not exist, or may not be inspected.
     Process {
         /// Its pid.
         pid: u32,
@@ -509,7 +511,7 @@ pub enum GuardError {
     /// No frames can be sent, on any interface.
     Packets(io::Error),
     /// The process has ended, and some peers could not be sent a RST. The reports name them.
-    Untold {
+    PeersNotReset {
         /// Workers with such peers.
         workers: usize,
     },
@@ -553,7 +555,7 @@ impl fmt::Display for GuardError {
                 write!(f, "no frames can be sent on interface number {interface}: {error}; {RIGHTS}")
             }
             Self::Packets(error) => write!(f, "no frames can be sent: {error}; {RIGHTS}"),
-            Self::Untold { workers } => write!(
+            Self::PeersNotReset { workers } => write!(
                 f,
                 "not all peers of {workers} workers could be told, see the reports: call the venue, its sessions may still be open"
             ),
@@ -588,7 +590,7 @@ mod tests {
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(std::process::id())).unwrap().rosters(), 0);
     }
 
-    /// None if this user may not send frames, which `new` reports at once.
+    /// None if this user may not send frames; `new` then reports that at once.
     fn guardian(directory: &Path, pid: u32) -> Option<Guardian> {
         match Guardian::new(directory, &Target::Pid(pid)) {
             Err(GuardError::Packets(error)) => {
@@ -683,7 +685,7 @@ mod tests {
         check(ROOT, ROOT, 1);
     }
 
-    /// A file that another user has put there under the pid, and that cannot be opened, hides no
+    /// A file that another user has created under the pid, and that cannot be opened, hides no
     /// genuine roster.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
@@ -706,8 +708,8 @@ mod tests {
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(sleeper.0.id())).unwrap().rosters(), 1);
     }
 
-    /// A process in another network namespace, a container say, cannot have frames sent in ours,
-    /// nor in a third.
+    /// A process in another network namespace, a container say, cannot make us send frames in our
+    /// namespace, nor in a third one.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
     fn roster_of_a_namespace_that_its_process_is_not_in_is_not_served() {
@@ -720,7 +722,7 @@ mod tests {
         let net = |sleeper: &Sleeper| namespace_of(Path::new(&format!("/proc/{}/ns/net", sleeper.0.id()))).unwrap();
         let begin = Instant::now();
         while net(&inside) == net(&outside) {
-            assert!(begin.elapsed() < PATIENCE, "unshare does not come to its namespace");
+            assert!(begin.elapsed() < CONFIRMATION_TIMEOUT, "unshare does not come to its namespace");
             std::thread::yield_now();
         }
         let check = |sleeper: &Sleeper, namespace: u64, is_served: bool| {
@@ -761,7 +763,7 @@ mod tests {
             assert!(refused.contains(&format!("test (pid {} of user 4711)", theirs.0.id())), "{refused}");
         }
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(theirs.0.id())).unwrap().rosters(), 1);
-        // Nor does it block one of our own.
+        // The foreign roster does not block one of our own either.
         let ours = Sleeper::new(&mut sleep());
         let (_ours, _) = ours.roster(directory.path());
         assert_eq!(Guardian::new(directory.path(), &Target::App("test".into())).unwrap().pid(), ours.0.id());
@@ -776,14 +778,14 @@ mod tests {
         let mut sleeper = Command::new("sleep").arg("30").spawn().unwrap();
         let guardian = guardian(&rosters, sleeper.id());
         if let Some(guardian) = guardian {
-            let (tell, told) = mpsc::channel();
-            let watching = std::thread::spawn(move || guardian.watch(|report| tell.send(report).unwrap()));
+            let (reports, received) = mpsc::channel();
+            let watching = std::thread::spawn(move || guardian.watch(|report| reports.send(report).unwrap()));
             fs::remove_dir(&rosters).unwrap();
             fs::write(&rosters, "no directory").unwrap();
-            let report = told.recv_timeout(PATIENCE).unwrap();
-            assert_eq!((report.occasion, report.pid), (Occasion::Blind, sleeper.id()), "{report}");
+            let report = received.recv_timeout(CONFIRMATION_TIMEOUT).unwrap();
+            assert_eq!((report.cause, report.pid), (ReportCause::Blind, sleeper.id()), "{report}");
             assert!(report.to_string().contains("make the directory readable again"), "{report}");
-            assert!(told.recv_timeout(3 * LOOK_SPAN).is_err(), "once");
+            assert!(received.recv_timeout(3 * LOOK_SPAN).is_err(), "once");
             sleeper.kill().unwrap();
             assert!(matches!(watching.join().unwrap(), Err(GuardError::Rosters(_))), "and at the end");
         }
@@ -803,8 +805,8 @@ mod tests {
             sleeper.wait().unwrap();
             return;
         };
-        let (tell, told) = mpsc::channel();
-        let watching = std::thread::spawn(move || guardian.watch(|report| tell.send(report).unwrap()));
+        let (reports, received) = mpsc::channel();
+        let watching = std::thread::spawn(move || guardian.watch(|report| reports.send(report).unwrap()));
         // No namespace has an interface with this number. The others are on the loopback.
         let mut rosters = ["a", "bad", "c"].map(|app| {
             let interface = InterfaceId(if app == "bad" { u32::MAX } else { 1 });
@@ -812,17 +814,17 @@ mod tests {
         });
         rosters[1].open(3, &connection());
         rosters.iter().for_each(|roster| drop(sign(roster.path(), pid, started)));
-        let report = told.recv_timeout(PATIENCE).unwrap();
-        assert_eq!((&*report.app, report.occasion), ("bad", Occasion::Unguarded), "{report}");
+        let report = received.recv_timeout(CONFIRMATION_TIMEOUT).unwrap();
+        assert_eq!((&*report.app, report.cause), ("bad", ReportCause::Unguarded), "{report}");
         assert!(report.to_string().contains("number 4294967295") && report.to_string().contains(RIGHTS), "{report}");
-        assert!(told.recv_timeout(3 * LOOK_SPAN).is_err(), "once, and nothing of those that are guarded");
+        assert!(received.recv_timeout(3 * LOOK_SPAN).is_err(), "once, and nothing of those that are guarded");
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
-        let report = told.recv_timeout(PATIENCE).unwrap();
-        assert_eq!((&*report.app, report.occasion), ("bad", Occasion::ProcessEnded), "{report}");
+        let report = received.recv_timeout(CONFIRMATION_TIMEOUT).unwrap();
+        assert_eq!((&*report.app, report.cause), ("bad", ReportCause::ProcessEnded), "{report}");
         let ended: Vec<_> = report.connections.iter().map(|ended| (ended.flow, ended.end)).collect();
         assert_eq!(ended, [(connection().flow, End::NotSent)], "{report}");
-        assert!(matches!(watching.join().unwrap(), Err(GuardError::Untold { workers: 1 })));
-        assert!(told.try_recv().is_err() && Rostered::list(directory.path()).unwrap().is_empty());
+        assert!(matches!(watching.join().unwrap(), Err(GuardError::PeersNotReset { workers: 1 })));
+        assert!(received.try_recv().is_err() && Rostered::list(directory.path()).unwrap().is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! The guardian: a small process that resets the TCP connections of another process when that dies.
 //!
-//! The kernel closes the sockets of a killed process; our connections it does not know. A peer
+//! The kernel closes the sockets of a killed process, but does not know our connections. A peer
 //! would keep the connection open, for hours if it only listens. So a process that is still alive
 //! sends the RSTs:
 //!
@@ -10,10 +10,10 @@
 //!                                                  ▲───────their answers────────┘
 //! ```
 //!
-//! It acts if a roster has lost its writer with connections open: the process was killed, has
-//! panicked or has exited without closing them. It does not act if they were closed, nor while the
-//! process is stopped, slow or in a debugger. It ignores a roster whose process was dead before the
-//! guardian started: its sequence numbers are out of date.
+//! The guardian acts if a roster has lost its writer while connections were open: the process was
+//! killed, has panicked or has exited without closing them. It does not act if they were closed,
+//! nor while the process is stopped, slow or in a debugger. It ignores a roster whose process was
+//! dead before the guardian started: its sequence numbers are out of date.
 //!
 //! [`Guardian`] is the loop, for `wirepath guard` and for [`spawn`], by which an application starts
 //! a guardian for itself.
@@ -25,6 +25,6 @@ mod resets;
 mod socket;
 mod spawn;
 
-pub use guardian::{GuardError, Guardian, Occasion, Report, Target};
+pub use guardian::{GuardError, Guardian, Report, ReportCause, Target};
 pub use resets::{End, Ended};
 pub use spawn::{Guard, serve_if_spawned, spawn};

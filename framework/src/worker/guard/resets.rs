@@ -1,7 +1,7 @@
 //! The frames to peers, and their answers. No socket and no clock: frames in, frames out.
 //!
-//! A peer accepts a RST only at exactly its RCV.NXT (RFC 5961 3.2). That is our SND.NXT unless a
-//! segment was lost on the way, so each round sends
+//! A peer accepts a RST only at exactly its RCV.NXT (RFC 5961 3.2). RCV.NXT equals our SND.NXT
+//! unless a segment was lost on the way, so each round sends
 //!
 //! - a RST at SND.NXT: accepted, or answered with a challenge ACK;
 //! - a probe, an empty segment with an old sequence number: a peer with the connection open
@@ -11,8 +11,8 @@
 //! ARP requests of a next hop are answered ([`addresses`](super::addresses)), or no answer could
 //! reach us.
 //!
-//! Any acknowledgment from the peer, for whatever reason, is answered with a RST at the very number
-//! that it acknowledges.
+//! Any acknowledgment from the peer, for any reason, is answered with a RST whose sequence number
+//! is the one it acknowledges.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -31,8 +31,8 @@ use core::net::SocketAddrV4;
 /// How far back a probe is: before any window (RFC 7323 2.3: 2^30 at most).
 const LONG_AGO: u32 = 1 << 30;
 
-/// The maximum: a peer that accepts only segments of its own link (RFC 5082, `IP_MINTTL`) demands
-/// it, and others do not check it.
+/// The maximum, because a peer that accepts only segments of its own link (RFC 5082, `IP_MINTTL`)
+/// requires it; other peers do not check it.
 const TTL: u8 = u8::MAX;
 
 /// A whole frame.
@@ -71,7 +71,7 @@ pub enum End {
     Sent,
     /// The peer has answered that it has no such connection, or has opened a new one.
     Confirmed,
-    /// Its next hop was never known: nothing was sent.
+    /// The MAC address of its next hop was never known: nothing was sent.
     NeverKnown,
     /// No frames could be sent: the peer still has the connection open.
     NotSent,
@@ -104,10 +104,10 @@ impl Resets {
 
     /// Processes a frame received on the interface, whole or truncated. Returns the answer, if one
     /// is due.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<Frame> {
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> Option<Frame> {
         let ethernet = EthernetFrame::parse(bytes).ok()?;
         if ethernet.ethertype == EtherType::ARP {
-            return self.addresses.hear(ethernet.payload);
+            return self.addresses.receive(ethernet.payload);
         }
         let (flow, header) = read(&ethernet)?;
         let peer = &mut self.peers[*self.by_flow.get(&flow)?];
@@ -115,7 +115,7 @@ impl Resets {
             return None;
         }
         if header.flags().intersects(TcpFlags::RST | TcpFlags::SYN) {
-            // Gone, or opened anew by a successor: we do not answer.
+            // The connection is gone, or a successor has opened it again: we do not answer.
             peer.end = End::Confirmed;
             self.left -= 1;
             return None;
@@ -186,8 +186,8 @@ fn frame(connection: &OpenConnection, seq: u32, ack: u32, flags: TcpFlags) -> Fr
     frame
 }
 
-/// The flow of a frame as its receiver sees it, and the TCP header. Checksums are not verified: on
-/// a virtual link they are not filled in yet, and a wrong one does no harm here.
+/// The flow of a frame as its receiver sees it, and the TCP header. Does not verify the checksums:
+/// on a virtual link they are not filled in yet, and a wrong one does no harm here.
 fn read<'a>(ethernet: &EthernetFrame<'a>) -> Option<(Flow, &'a TcpHeader)> {
     if ethernet.ethertype != EtherType::IPV4 {
         return None;
@@ -250,12 +250,12 @@ mod tests {
     #[test]
     fn challenge_is_answered_at_the_number_that_it_acknowledges() {
         let mut resets = Resets::new(vec![connection()]);
-        let answer = resets.hear(&from_peer(7, 60, TcpFlags::ACK)).unwrap();
+        let answer = resets.receive(&from_peer(7, 60, TcpFlags::ACK)).unwrap();
         assert_eq!(said(&answer), (60, 0, TcpFlags::RST));
         // The kernel strips a tag and delivers the frame without it.
         let mut untagged = from_peer(7, 60, TcpFlags::ACK);
         untagged.drain(12..16);
-        assert_eq!(resets.hear(&untagged), Some(answer));
+        assert_eq!(resets.receive(&untagged), Some(answer));
         // Later rounds too: the answer may be lost.
         assert_eq!(said(&resets.round().next().unwrap()[0]).0, 60);
         assert!(!resets.is_done());
@@ -265,9 +265,9 @@ mod tests {
     fn peer_that_knows_is_left_alone() {
         for flags in [TcpFlags::RST, TcpFlags::RST | TcpFlags::ACK, TcpFlags::SYN, TcpFlags::SYN | TcpFlags::ACK] {
             let mut resets = Resets::new(vec![connection()]);
-            assert_eq!(resets.hear(&from_peer(7, 60, flags)), None);
+            assert_eq!(resets.receive(&from_peer(7, 60, flags)), None);
             assert!(resets.is_done() && resets.round().next().is_none(), "{flags}");
-            assert_eq!(resets.hear(&from_peer(7, 60, TcpFlags::ACK)), None);
+            assert_eq!(resets.receive(&from_peer(7, 60, TcpFlags::ACK)), None);
             assert_eq!(resets.ended().next().unwrap().end, End::Confirmed);
         }
     }
@@ -284,11 +284,11 @@ mod tests {
         let mut resets = Resets::new(vec![connection()]);
         let own = frame(&connection(), 1, 2, TcpFlags::ACK);
         let whole = from_peer(7, 60, TcpFlags::ACK);
-        assert_eq!(resets.hear(&own), None);
+        assert_eq!(resets.receive(&own), None);
         for len in 0..whole.len() {
-            assert_eq!(resets.hear(&whole[..len]), None, "{len} bytes");
+            assert_eq!(resets.receive(&whole[..len]), None, "{len} bytes");
         }
-        assert_eq!(resets.hear(&from_peer(7, 60, TcpFlags::PSH)), None);
+        assert_eq!(resets.receive(&from_peer(7, 60, TcpFlags::PSH)), None);
         assert!(!resets.is_done());
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
-//!    and the length passed with it is that of the same object.
+//!    and the length passed with it is the length of the same object.
 //! 2. The kernel writes only into plain data: any bytes are a valid value.
 //! 3. A descriptor that the kernel returns is new and has no other owner; one that is passed is
 //!    borrowed from its owner for the call.
@@ -174,7 +174,7 @@ fn wait_readable(fd: RawFd, span: Duration) -> io::Result<bool> {
     }
 }
 
-/// Accepts TCP over IPv4, and ARP, with or without a second tag behind the one that the kernel
+/// Accepts TCP over IPv4, and ARP, with or without a second tag after the one that the kernel
 /// strips. Other traffic of the interface, market data above all, would fill the buffer.
 fn tcp_and_arp() -> [libc::sock_filter; 14] {
     let (load_u16, load_u8) = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, libc::BPF_LD | libc::BPF_B | libc::BPF_ABS);

@@ -30,8 +30,8 @@ use crate::counters::{default_directory, is_privileged};
 const NAME: &str = "wirepath-guardian";
 /// The line it prints when it is ready.
 const READY: &str = "wirepath guard: ready";
-/// No process takes longer to start; one that prints nothing is not our guardian.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Any process starts faster than this; one that prints nothing within it is not our guardian.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A guardian of this process. It exits after the process has ended; dropping this value does not
 /// stop it.
@@ -53,13 +53,13 @@ impl Guard {
 }
 
 /// Starts a guardian for this process and waits until it is ready. It inherits the CPUs and the
-/// priority of the calling thread: call it before threads are pinned. It is in a process group of
-/// its own, which Ctrl-C does not reach, and ignores the signals that ask a process to end, as
+/// priority of the calling thread: call it before threads are pinned. It runs in a separate process
+/// group, which Ctrl-C does not reach. It ignores the signals that ask a process to end, because
 /// those are for the application; it exits after the application.
 ///
 /// # Errors
-/// It cannot be started, this process may not send frames, or [`serve_if_spawned`] is not the first
-/// thing that the program does.
+/// The guardian cannot be started, this process may not send frames, or the program does not call
+/// [`serve_if_spawned`] first.
 pub fn spawn() -> io::Result<Guard> {
     if whom().is_some() {
         return Err(io::Error::other("a guardian guards nobody else: call guard::serve_if_spawned first of all"));
@@ -88,14 +88,14 @@ pub fn spawn() -> io::Result<Guard> {
 
 fn has_come(child: &mut Child) -> bool {
     let Some(pipe) = child.stdout.take() else { return false };
-    let (tell, told) = mpsc::channel();
+    let (ready, is_ready) = mpsc::channel();
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = BufReader::new(pipe).read_line(&mut line);
         // The waiting thread has given up.
-        let _ = tell.send(read.is_ok() && line.trim_end() == READY);
+        let _ = ready.send(read.is_ok() && line.trim_end() == READY);
     });
-    told.recv_timeout(PATIENCE).unwrap_or(false)
+    is_ready.recv_timeout(READY_TIMEOUT).unwrap_or(false)
 }
 
 /// In a process started by [`spawn`]: guards, and exits. In any other process: does nothing.

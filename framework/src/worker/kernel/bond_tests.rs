@@ -203,7 +203,7 @@ fn frames_are_received_by_the_leg_that_the_kernel_reports() {
     assert_eq!(legs.flood(), (vec![LEFT], 7));
     scene.hear(&message(RTM_DELLINK, &link_body(BOND, "bond0", &[])));
     assert_eq!(legs.flood(), (vec![], 9));
-    assert_eq!(legs.pool.unnamed(), 0);
+    assert_eq!(legs.pool.drops_without_reason(), 0);
 }
 
 fn bond(mode: u8, active: Option<u32>, all_slaves_active: u8) -> Vec<u8> {

@@ -15,7 +15,7 @@ use netlink_packet_route::rule::{RuleAction as Action, RuleAttribute, RuleFlags,
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::tables::{
-    Change, KernelNeighbor, KernelRoute, Link, Place, RouteKind, RouteNextHop, Rule, RuleAction, Trust,
+    Change, KernelNeighbor, KernelRoute, Link, NeighborOrigin, RouteKind, RouteNextHop, RoutePosition, Rule, RuleAction,
 };
 use crate::proto::Ipv4Prefix;
 use crate::wire::MacAddr;
@@ -150,8 +150,8 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
 }
 
 /// One next hop: its interface is in the leg's own header, or among the attributes of a route with
-/// one leg. None without an interface, and if the router has only an IPv6 address (RTA_VIA), which
-/// needs an IPv6 neighbor table.
+/// one leg. None if there is no interface, or if the router has only an IPv6 address (RTA_VIA),
+/// because that needs an IPv6 neighbor table.
 fn leg(link: Option<u32>, attributes: &[RouteAttribute]) -> Option<RouteNextHop> {
     let (mut link, mut gateway) = (link, None);
     for attribute in attributes {
@@ -175,12 +175,12 @@ fn route_kind(kind: RouteType) -> RouteKind {
 }
 
 /// A dump lists routes in order; an event without NLM_F_APPEND inserts the route before its equals.
-fn place(flags: u16) -> Place {
+fn place(flags: u16) -> RoutePosition {
     match flags {
-        _ if flags & NLM_F_MULTIPART != 0 => Place::Last,
-        _ if flags & NLM_F_REPLACE != 0 => Place::InsteadOfFirst,
-        _ if flags & NLM_F_APPEND != 0 => Place::Last,
-        _ => Place::First,
+        _ if flags & NLM_F_MULTIPART != 0 => RoutePosition::Last,
+        _ if flags & NLM_F_REPLACE != 0 => RoutePosition::InsteadOfFirst,
+        _ if flags & NLM_F_APPEND != 0 => RoutePosition::Last,
+        _ => RoutePosition::First,
     }
 }
 
@@ -237,19 +237,19 @@ fn rule(message: &RuleMessage) -> Option<Rule> {
 
 fn neighbor(message: &NeighbourMessage) -> Option<Change> {
     let address = neighbor_address(message)?;
-    let heard = message.attributes.iter().find_map(|attribute| match attribute {
+    let seen = message.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::LinkLayerAddress(bytes) => mac(bytes),
         _ => None,
     });
     let trust = match message.header.state {
-        NeighbourState::Permanent | NeighbourState::Noarp => Some(Trust::Configured),
+        NeighbourState::Permanent | NeighbourState::Noarp => Some(NeighborOrigin::Configured),
         NeighbourState::Reachable | NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => {
-            Some(Trust::NetlinkEvents)
+            Some(NeighborOrigin::NetlinkEvents)
         }
         _ => None,
     };
     let link = message.header.ifindex;
-    Some(match (heard, trust) {
+    Some(match (seen, trust) {
         (Some(mac), Some(trust)) => Change::Neighbor(link, address, KernelNeighbor { mac, trust }),
         _ if message.header.state == NeighbourState::Failed => Change::NeighborSilent(link, address),
         _ => Change::NeighborGone(link, address),
@@ -342,12 +342,12 @@ mod tests {
         let known = |trust| Some(Change::Neighbor(2, address, KernelNeighbor { mac, trust }));
         let gone = Some(Change::NeighborGone(2, address));
         for (state, expected) in [
-            (NeighbourState::Permanent, known(Trust::Configured)),
-            (NeighbourState::Noarp, known(Trust::Configured)),
-            (NeighbourState::Reachable, known(Trust::NetlinkEvents)),
-            (NeighbourState::Stale, known(Trust::NetlinkEvents)),
-            (NeighbourState::Delay, known(Trust::NetlinkEvents)),
-            (NeighbourState::Probe, known(Trust::NetlinkEvents)),
+            (NeighbourState::Permanent, known(NeighborOrigin::Configured)),
+            (NeighbourState::Noarp, known(NeighborOrigin::Configured)),
+            (NeighbourState::Reachable, known(NeighborOrigin::NetlinkEvents)),
+            (NeighbourState::Stale, known(NeighborOrigin::NetlinkEvents)),
+            (NeighbourState::Delay, known(NeighborOrigin::NetlinkEvents)),
+            (NeighbourState::Probe, known(NeighborOrigin::NetlinkEvents)),
             (NeighbourState::Incomplete, gone),
             (NeighbourState::Failed, Some(Change::NeighborSilent(2, address))),
         ] {

@@ -56,9 +56,9 @@ impl LinkState {
         (self.idx, self.carrier_ups, self.active_leg) != (before.idx, before.carrier_ups, before.active_leg)
     }
 
-    /// Whether frames that arrive on interface number `own` must be counted and dropped: this is a
-    /// bond in active-backup, and `own` is not the active leg, or no leg works. A switch floods
-    /// frames to the standby leg too, and both copies would be delivered.
+    /// Whether frames that arrive on interface number `own` must be counted and dropped: the
+    /// interface is a bond in active-backup, and `own` is not its active leg or no leg works. A
+    /// switch floods frames to the standby leg too, and both copies would be delivered.
     #[inline]
     pub fn is_standby(&self, own: u32) -> bool {
         self.one_leg && self.active_leg != Some(own) && self.idx != Some(own)
@@ -89,7 +89,7 @@ struct Bond {
 }
 
 impl Bond {
-    /// Sets no leg if the kernel has none, or one that is not ours.
+    /// Sets no leg if the kernel reports none, or one that the device does not have.
     fn set(&self, link: LinkState) {
         let place = link.active_leg.and_then(|active| self.legs.iter().position(|leg| *leg == active));
         self.active.set(place.unwrap_or(usize::MAX));
@@ -112,8 +112,8 @@ impl Follower {
 
     /// Applies new updates, at most 16, and returns how many. About 1 ns if there are none; no
     /// allocation, no system call. If the carrier has returned or a bond has failed over, the host
-    /// has no link until the next call, so that nodes, which check once per turn, announce our
-    /// groups and addresses to the switch again, however short the loss was.
+    /// reports no link until the next call. The nodes, which check the link once per turn, then
+    /// announce our groups and addresses to the switch again, however short the loss was.
     #[inline]
     pub fn catch_up(&mut self, host: &mut Host) -> usize {
         if core::mem::take(&mut self.is_renewed) {
@@ -156,9 +156,9 @@ impl Follower {
     }
 
     /// Requests the MAC address of a next hop: the mirror asks the kernel to resolve it within 10
-    /// to 20 ms, and the answer arrives like other updates. A request repeated while a neighbor is
-    /// in use, each 30 s for instance, keeps the kernel's entry alive; a second request within a
-    /// second is delayed until the second is over. False if the ring is full, or the mirror is
+    /// to 20 ms, and the answer arrives like other updates. Repeating the request while a neighbor
+    /// is in use, for instance every 30 s, keeps the kernel's entry alive; a repetition within one
+    /// second is delayed until that second is over. False if the ring is full, or the mirror is
     /// gone: repeat the request later.
     ///
     /// ```
@@ -202,9 +202,14 @@ impl Follower {
     }
 
     /// Updates that the host refused: neighbors for which its table has no room beside those from
-    /// other sources. Updates that can never fit are not sent, and counted by the mirror.
+    /// other sources. The mirror does not send updates that can never fit; it counts them.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// Whether the link is reported as lost for one turn, which the next ends.
+    pub(crate) fn is_renewing(&self) -> bool {
+        self.is_renewed
     }
 
     /// The mirror has ended: the host's tables are no longer updated.

@@ -1,13 +1,13 @@
 //! The mirror's end of one worker's ring. It keeps a model of the worker's [`Host`] after all
 //! updates sent so far, and sends the difference between that model and the view. So a full ring
-//! loses nothing: an update that was not sent is still a difference the next time, and a change
-//! that was reverted meanwhile is none.
+//! loses nothing: an update that was not sent is still a difference the next time. A change that
+//! was reverted meanwhile leaves no difference.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::follower::{HostUpdate, LinkState};
-use super::tables::{KernelNeighbor, Trust};
+use super::tables::{KernelNeighbor, NeighborOrigin};
 use super::view::View;
 use crate::proto::{Host, HostConfig, HostError, HostEvent, Ipv4Prefix, Route};
 use crate::time::Instant;
@@ -18,7 +18,7 @@ use crate::worker::spsc::lossless::Producer;
 /// would mean a static entry.
 const UNTIL_TOLD_OTHERWISE: Instant = Instant::from_nanos(u64::MAX - 1);
 
-/// The ring has no room: the rest is sent once it has.
+/// The ring has no room: the remaining events are sent once it has.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RingFull;
 
@@ -119,7 +119,7 @@ impl HostSync {
         self.refused.extend((0..excess).map(|_| HostError::NeighborsFull));
         let mut ranked: Vec<_> = view.neighbors.iter().map(|(address, neighbor)| (*address, *neighbor)).collect();
         ranked.sort_by_key(|(address, neighbor)| {
-            (!wants(*address), neighbor.trust == Trust::NetlinkEvents, !self.neighbors.contains_key(address))
+            (!wants(*address), neighbor.trust == NeighborOrigin::NetlinkEvents, !self.neighbors.contains_key(address))
         });
         ranked.into_iter().take(self.neighbors_max).collect()
     }
@@ -128,7 +128,9 @@ impl HostSync {
         // A static entry that is now only learned must be removed first, or the host would keep it
         // as static.
         let ends = |address: &Ipv4Addr, held: &KernelNeighbor| {
-            wanted.get(address).is_none_or(|now| held.trust == Trust::Configured && now.trust == Trust::NetlinkEvents)
+            wanted.get(address).is_none_or(|now| {
+                held.trust == NeighborOrigin::Configured && now.trust == NeighborOrigin::NetlinkEvents
+            })
         };
         let gone: Vec<_> = self.neighbors.iter().filter(|(a, n)| ends(a, n)).map(|(address, _)| *address).collect();
         for address in gone {
@@ -145,8 +147,10 @@ impl HostSync {
             }
             let mac = neighbor.mac;
             let taken = self.send(match neighbor.trust {
-                Trust::Configured => HostEvent::NeighborSet { address, mac },
-                Trust::NetlinkEvents => HostEvent::NeighborLearned { address, mac, until: UNTIL_TOLD_OTHERWISE },
+                NeighborOrigin::Configured => HostEvent::NeighborSet { address, mac },
+                NeighborOrigin::NetlinkEvents => {
+                    HostEvent::NeighborLearned { address, mac, until: UNTIL_TOLD_OTHERWISE }
+                }
             })?;
             if taken {
                 self.neighbors.insert(address, neighbor);
@@ -155,8 +159,8 @@ impl HostSync {
         Ok(())
     }
 
-    /// Sends an event that the model accepts, and returns whether it did. The ring is checked
-    /// first: if the model were ahead of the sent updates, the event would never be sent.
+    /// Sends an event that the model accepts, and returns whether it did. Checks the ring first,
+    /// because if the model were ahead of the sent updates, the event would never be sent.
     fn send(&mut self, event: HostEvent) -> Result<bool, RingFull> {
         if self.ring.is_full() {
             return Err(RingFull);
@@ -175,8 +179,8 @@ fn difference<T: Copy + PartialEq>(from: &[T], without: &[T]) -> Vec<T> {
     from.iter().filter(|item| !without.contains(item)).copied().collect()
 }
 
-/// A host has one route to a network per metric. Of several this selects the one on the link, over
-/// which others may lead; and routes on the link are listed first.
+/// A host has one route per network and metric. Of several, this selects the route on the link,
+/// because other routes may lead over it. Routes on the link are listed first.
 fn one_for_each(wanted: &[Route]) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::with_capacity(wanted.len());
     let (on_link, behind): (Vec<_>, Vec<_>) = wanted.iter().partition(|route| route.gateway.is_none());

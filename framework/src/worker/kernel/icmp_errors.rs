@@ -20,12 +20,13 @@ use crate::worker::spsc::lossless::{self, Consumer, Producer};
 const MESSAGE_LEN_MAX: usize = 8 + 60 + 8;
 /// Maximum length of a forwarded packet.
 pub(crate) const ICMP_ERROR_LEN_MAX: usize = ipv4::HEADER_LEN + MESSAGE_LEN_MAX;
-/// Ring length of a worker: in a burst of errors about a flow all say the same.
+/// Ring length of a worker; in a burst of errors about a flow all are the same, so lost ones do not
+/// matter.
 const RING_LEN: usize = 64;
 /// Interval between two checks of the thread's stop flag.
-const PATIENCE: Duration = Duration::from_millis(100);
+const READ_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// An IPv4 packet with an ICMP error that the kernel received, cut behind the quoted ports, with
+/// An IPv4 packet with an ICMP error that the kernel received, cut after the quoted ports, with
 /// lengths and checksums adjusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelIcmpError {
@@ -34,7 +35,8 @@ pub(crate) struct KernelIcmpError {
 }
 
 impl KernelIcmpError {
-    /// Cuts a packet from the raw socket. None if it is no whole IPv4 packet or no error.
+    /// Cuts a packet from the raw socket to the relevant part. None if it is not a whole IPv4
+    /// packet, or not an ICMP error.
     fn cut(packet: &[u8]) -> Option<Self> {
         let packet = Ipv4Packet::parse(packet).ok().filter(|packet| packet.header.protocol() == Protocol::ICMP)?;
         // Cutting must not turn a wrong checksum into a right one.
@@ -89,17 +91,17 @@ pub(crate) struct IcmpErrorListener {
 }
 
 impl IcmpErrorListener {
-    /// Listens on `socket`, a raw ICMP socket of the interface, for so many workers. A slow worker
-    /// misses repetitions.
+    /// Listens on `socket`, a raw ICMP socket of the interface, for `workers` workers. A slow
+    /// worker misses repetitions.
     pub(crate) fn start(socket: UdpSocket, workers: usize) -> io::Result<(Self, Vec<KernelIcmpErrors>)> {
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(READ_TIMEOUT))?;
         let rings = (0..workers).map(|_| lossless::ring(RING_LEN).expect("a power of two"));
         let (mut producers, consumers): (Vec<_>, Vec<_>) = rings.unzip();
         let stop = StopFlag::new();
         let stopping = stop.clone();
         let listen = move || {
             while !stopping.is_stopping() {
-                hear(&socket, &mut producers);
+                receive(&socket, &mut producers);
             }
         };
         let thread = thread::Builder::new().name("wirepath-icmp".into()).spawn(listen)?;
@@ -108,14 +110,14 @@ impl IcmpErrorListener {
 }
 
 /// Waits for one packet and forwards it.
-fn hear(socket: &UdpSocket, workers: &mut [Producer<KernelIcmpError>]) {
+fn receive(socket: &UdpSocket, workers: &mut [Producer<KernelIcmpError>]) {
     let mut bytes = [0; 2048];
     let len = match socket.recv(&mut bytes) {
         Ok(len) => len,
         Err(error) => {
             // A persistent error would make the thread spin beside the workers.
             if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
-                thread::sleep(PATIENCE);
+                thread::sleep(READ_TIMEOUT);
             }
             return;
         }

@@ -3,12 +3,12 @@
 //! list, in which the longest prefix decides.
 //!
 //! The list gives the kernel's result for a socket that is bound to the interface and to the
-//! address it sends from, without mark and with type of service zero; except that for such a socket
-//! the kernel considers a destination without a route to be on the link, and here it has no route.
-//! A route of a later table is left out if a route of an earlier one covers it, and longer ones win
-//! by themselves: networks either contain each other or are disjoint. If the kernel has a hole
-//! (blackhole, unreachable, prohibit), the routes around it are split into the networks that
-//! remain.
+//! address it sends from, without mark and with type of service zero. There is one exception: for
+//! such a socket the kernel considers a destination without a route to be on the link, and here it
+//! has no route. A route of a later table is left out if a route of an earlier table covers it.
+//! Longer prefixes win without further work, because networks either contain each other or are
+//! disjoint. If the kernel has a hole (blackhole, unreachable, prohibit), the routes around it are
+//! split into the networks that remain.
 //!
 //! Left out: rules that match a mark, a port, a user or an input interface, VRFs, and the host's
 //! addresses on other interfaces, to which the kernel would deliver locally.
@@ -18,8 +18,8 @@ use std::net::Ipv4Addr;
 use super::tables::{KernelRoute, LinkIdx, RouteKind, RouteNextHop, Rule, RuleAction, Tables};
 use crate::proto::{Ipv4Prefix, Route};
 
-/// Networks that one route may be split into. Each hole makes up to 32; a host whose holes would
-/// make more gets no route there, which sends too little rather than into a hole.
+/// Networks that one route may be split into. Each hole makes up to 32 pieces. Where the holes
+/// would make more, the host gets no such route: better to send too little than into a hole.
 const PIECES_MAX: usize = 1024;
 
 /// The routes out of the interface, in any order. `name` is the interface's, `own` its addresses,
@@ -60,8 +60,8 @@ struct Entry {
     way: Option<Route>,
 }
 
-/// The part of a rule that depends on addresses, once all other conditions are decided; None if the
-/// rule matches none of our packets.
+/// The part of a rule that depends on addresses, after all its other conditions were checked; None
+/// if the rule matches none of our packets.
 fn about_addresses(rule: &Rule, name: &str) -> Option<Rule> {
     let fits = !rule.special && rule.bound_to.as_deref().is_none_or(|bound| bound == name);
     match (fits, rule.inverted) {
@@ -108,8 +108,8 @@ fn rule_networks(rule: &Rule, entries: Vec<Entry>) -> Vec<Entry> {
     entries.into_iter().filter_map(clip).collect()
 }
 
-/// The entries of a table for packets out of this interface, without its holes and without the
-/// networks that it throws to the next table.
+/// The entries of a table for packets out of this interface, without its holes and without its
+/// `throw` routes, which pass a network to the next table.
 fn table_entries(tables: &Tables, table: u32, rule: &Rule, link: LinkIdx, own: &[Ipv4Prefix]) -> Vec<Entry> {
     let (mut entries, mut gaps) = (Vec::new(), Vec::new());
     for routes in tables.networks(table) {
@@ -157,7 +157,7 @@ fn way(tables: &Tables, route: &KernelRoute, link: LinkIdx, own: &[Ipv4Prefix]) 
     Some(Route { network: route.network, gateway, source, metric: route.metric })
 }
 
-/// The one of our addresses that shares a network with the router, or else the first
+/// The one of our addresses that shares a network with the router, otherwise the first
 /// (inet_select_addr).
 fn source_towards(gateway: Option<Ipv4Addr>, own: &[Ipv4Prefix]) -> Option<Ipv4Addr> {
     let near = gateway.and_then(|gateway| own.iter().find(|own| own.contains(gateway)));

@@ -1,9 +1,9 @@
 //! The mirror: the kernel's tables, the sockets that keep them current, and a [`HostSync`] for each
 //! interface that a worker owns.
 //!
-//! It follows an interface by its index as long as it exists: a rename changes nothing. When the
-//! interface is gone, its worker's host loses all addresses, routes and neighbors, and the mirror
-//! waits for an interface with the configured name.
+//! The mirror follows an interface by its index as long as the interface exists, so a rename
+//! changes nothing. When the interface is gone, its worker's host loses all addresses, routes and
+//! neighbors, and the mirror waits for an interface with the configured name.
 
 use core::fmt;
 use std::io;
@@ -15,7 +15,7 @@ use super::follower::Follower;
 use super::host_sync::HostSync;
 use super::neighbor_requests::NeighborRequests;
 use super::socket::{Events, NetlinkEvents, Requests};
-use super::tables::{Known, Link, LinkIdx, Tables};
+use super::tables::{Link, LinkIdx, Tables, TablesState};
 use super::view::View;
 use crate::counters::{Counter, Gauge, Scope, Unit};
 use crate::proto::{HostConfig, HostError, Ipv4Prefix};
@@ -24,13 +24,13 @@ use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 
 /// Maximum wait for events before the thread checks the workers' requests and the stop flag. The
 /// kernel rounds it up to its ticks (17 ms measured at 250 Hz). A datagram to an unknown neighbor
-/// waits as long, so shorter is better; each check costs two system calls and a wake-up, 25 µs on a
-/// machine whose cores are all busy, together 0.15 % of one core.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// waits that long, so a shorter wait is better. But each check costs two system calls and a
+/// wake-up: 25 µs on a machine whose cores are all busy, together 0.15 % of one core.
+const TURN_INTERVAL: Duration = Duration::from_millis(10);
 /// The wait while a worker's ring is full, or after a dump failed.
-const PATIENCE_BEHIND: Duration = Duration::from_millis(5);
-/// At most so many datagrams of events are read before the workers are updated: a storm of events
-/// delays no update for long.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+/// The most datagrams of events that are read before the workers are updated, so that a storm of
+/// events does not delay updates for long.
 const DATAGRAMS_PER_TURN: usize = 1024;
 
 /// The kernel's state of its interfaces, and the followers. Made before the workers;
@@ -39,8 +39,8 @@ pub struct Mirror {
     events: Events,
     requests: Requests,
     tables: Tables,
-    known: Known,
-    /// There are changes that some workers have not received.
+    known: TablesState,
+    /// Some workers have not received all changes yet.
     has_news: bool,
     followed: Vec<Followed>,
     counters: Counters,
@@ -78,7 +78,7 @@ impl Mirror {
         let tables = requests.tables().map_err(MirrorError::Dump)?;
         let counters = Counters::new(&scope.scope("kernel"));
         counters.dumps.inc();
-        Ok(Self { events, requests, tables, known: Known::All, has_news: false, followed: Vec::new(), counters })
+        Ok(Self { events, requests, tables, known: TablesState::All, has_news: false, followed: Vec::new(), counters })
     }
 
     /// The interface of this name: the MAC address and MTU for a [`HostConfig`], its index for a
@@ -107,10 +107,11 @@ impl Mirror {
         }
     }
 
-    /// Follows the interface `name` for one worker. `config` is that of the worker's host, and
-    /// `capacity` (a power of two) is how many updates its ring holds. The current state is put
-    /// into the ring at once, as far as it fits. The ring of requests has room for one about each
-    /// of `neighbors_max` neighbors.
+    /// Follows the interface `name` for one worker. `config` is the configuration of the worker's
+    /// host. Two SPSC rings join the mirror and the [`Follower`]. One brings updates from the
+    /// mirror to the worker: it holds `capacity` (a power of two) of them, and the call puts the
+    /// current state into it, as far as it fits. The other brings requests for neighbors from the
+    /// worker to the mirror, and holds one for each of `neighbors_max` neighbors.
     pub fn follow(&mut self, name: &str, config: HostConfig, capacity: usize) -> Result<Follower, MirrorError> {
         let Some(link) = self.link(name) else { return Err(MirrorError::NoSuchInterface(name.to_owned())) };
         let idx = Some(link.idx);
@@ -121,7 +122,7 @@ impl Mirror {
         let requests = NeighborRequests::new(config.neighbors_max, wished);
         self.followed.push(Followed { name: name.to_owned(), idx, host_sync, requests });
         self.has_news = true;
-        self.tell();
+        self.update_workers();
         Ok(Follower::new(consumer, wishing))
     }
 
@@ -133,7 +134,7 @@ impl Mirror {
             let mut mirror = self;
             let mut behind = false;
             while !all.is_stopping() && !mine.is_stopping() {
-                behind = mirror.turn(if behind { PATIENCE_BEHIND } else { PATIENCE });
+                behind = mirror.turn(if behind { RETRY_INTERVAL } else { TURN_INTERVAL });
             }
         };
         let thread = thread::Builder::new().name("wirepath-kernel".into()).spawn(run).map_err(MirrorError::Thread)?;
@@ -148,45 +149,45 @@ impl Mirror {
     /// or hundreds of routes, not for a full table of the Internet.
     pub fn turn(&mut self, patience: Duration) -> bool {
         let first = self.events.wait(patience);
-        self.hear(first);
-        if self.known == Known::NotAll {
+        self.apply_events(first);
+        if self.known == TablesState::Incomplete {
             self.resync();
             // An event during the dump may be in it, or not: applying it twice is harmless, but a
             // worker must not see the state in between.
             let next = self.events.next();
-            self.hear(next);
+            self.apply_events(next);
         }
         self.counters.undecoded.add(self.events.take_undecoded() + self.requests.take_undecoded());
         self.followed.retain(|followed| !followed.host_sync.is_closed());
         let now = Instant::now();
-        self.listen(now);
-        self.tell();
+        self.collect_requests(now);
+        self.update_workers();
         self.ask(now);
-        self.known == Known::NotAll || self.has_news
+        self.known == TablesState::Incomplete || self.has_news
     }
 
-    /// Processes an event and all that are queued behind it.
-    fn hear(&mut self, first: io::Result<NetlinkEvents>) {
-        let mut heard = first;
+    /// Processes an event and all events queued after it.
+    fn apply_events(&mut self, first: io::Result<NetlinkEvents>) {
+        let mut events = first;
         for _ in 0..DATAGRAMS_PER_TURN {
-            match heard {
+            match events {
                 Ok(NetlinkEvents::Nothing) => return,
                 Ok(NetlinkEvents::Changes(changes)) => {
                     self.has_news |= !changes.is_empty();
                     self.counters.changes.add(changes.len() as u64);
                     for change in changes {
-                        if self.tables.apply(change) == Known::NotAll {
-                            self.known = Known::NotAll;
+                        if self.tables.apply(change) == TablesState::Incomplete {
+                            self.known = TablesState::Incomplete;
                         }
                     }
                 }
                 Ok(NetlinkEvents::Gap) | Err(_) => {
                     self.counters.gaps.inc();
-                    self.known = Known::NotAll;
+                    self.known = TablesState::Incomplete;
                     return;
                 }
             }
-            heard = self.events.next();
+            events = self.events.next();
         }
     }
 
@@ -195,14 +196,14 @@ impl Mirror {
         self.counters.dumps.inc();
         let dumped = self.events.discard().and_then(|()| self.requests.tables());
         match dumped {
-            Ok(tables) => (self.tables, self.known, self.has_news) = (tables, Known::All, true),
+            Ok(tables) => (self.tables, self.known, self.has_news) = (tables, TablesState::All, true),
             Err(_) => self.counters.dumps_failed.inc(),
         }
     }
 
     /// Collects the workers' requests. A requested neighbor may be known already, but not have fit
     /// the worker's host.
-    fn listen(&mut self, now: Instant) {
+    fn collect_requests(&mut self, now: Instant) {
         for followed in &mut self.followed {
             let collected = followed.requests.collect(now);
             self.counters.requests.add(collected.requests);
@@ -212,7 +213,7 @@ impl Mirror {
     }
 
     /// Sends each worker its differences. If a ring is full, they remain to be sent.
-    fn tell(&mut self) {
+    fn update_workers(&mut self) {
         if !std::mem::take(&mut self.has_news) {
             return;
         }
@@ -285,7 +286,8 @@ impl Drop for MirrorThread {
     fn drop(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
-            // Its panic was printed when it happened; the followers see that their mirror is gone.
+            // The thread printed its panic when it happened; the followers see that their mirror is
+            // gone.
             let _ = thread.join();
         }
     }

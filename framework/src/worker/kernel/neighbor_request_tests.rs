@@ -4,12 +4,12 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use super::neighbor_requests::{Collected, NeighborRequests};
-use super::tables::{Knowledge, Trust};
+use super::tables::{NeighborKnowledge, NeighborOrigin};
 use crate::worker::spsc::lossless::{self, Producer};
 
 const NOBODY: [Ipv4Addr; 0] = [];
 const PEER: Ipv4Addr = peer(9);
-const HEARD: Knowledge = Knowledge::Known(Trust::NetlinkEvents);
+const HEARD: NeighborKnowledge = NeighborKnowledge::TablesState(NeighborOrigin::NetlinkEvents);
 
 /// A worker that has room for two neighbors, the mirror's list, and the kernel's state of every
 /// neighbor.
@@ -17,7 +17,7 @@ struct Scene {
     ring: Producer<Ipv4Addr>,
     list: NeighborRequests,
     now: Instant,
-    kernel: Knowledge,
+    kernel: NeighborKnowledge,
 }
 
 const fn peer(n: u8) -> Ipv4Addr {
@@ -27,7 +27,7 @@ const fn peer(n: u8) -> Ipv4Addr {
 impl Scene {
     fn new() -> Self {
         let (ring, wished) = lossless::ring(8).unwrap();
-        Self { ring, list: NeighborRequests::new(2, wished), now: Instant::now(), kernel: Knowledge::Unknown }
+        Self { ring, list: NeighborRequests::new(2, wished), now: Instant::now(), kernel: NeighborKnowledge::Unknown }
     }
 
     fn wanting(requests: impl IntoIterator<Item = Ipv4Addr>) -> Self {
@@ -73,22 +73,22 @@ fn known_neighbour_is_reported_as_used_when_it_is_wanted_again() {
 #[test]
 fn configured_neighbour_is_left_alone() {
     let mut scene = Scene::wanting([PEER]);
-    scene.kernel = Knowledge::Known(Trust::Configured);
+    scene.kernel = NeighborKnowledge::TablesState(NeighborOrigin::Configured);
     assert_eq!(scene.turn_after(10_000), NOBODY);
 }
 
 #[test]
 fn neighbour_that_does_not_answer_is_counted_once_for_each_question() {
     let mut scene = Scene::wanting([PEER]);
-    scene.kernel = Knowledge::Silent;
-    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 0, "silence from before the request is no answer");
+    scene.kernel = NeighborKnowledge::Silent;
+    assert_eq!(scene.list.unanswered(|_| NeighborKnowledge::Silent), 0, "silence from before the request is no answer");
     assert_eq!(scene.turn_after(0), [PEER]);
-    assert_eq!(scene.list.unanswered(|_| Knowledge::Unknown), 0);
-    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 1);
-    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 0);
+    assert_eq!(scene.list.unanswered(|_| NeighborKnowledge::Unknown), 0);
+    assert_eq!(scene.list.unanswered(|_| NeighborKnowledge::Silent), 1);
+    assert_eq!(scene.list.unanswered(|_| NeighborKnowledge::Silent), 0);
     scene.want([PEER]);
     assert_eq!(scene.turn_after(3_000), [PEER]);
-    assert_eq!(scene.list.unanswered(|_| Knowledge::Silent), 1);
+    assert_eq!(scene.list.unanswered(|_| NeighborKnowledge::Silent), 1);
 }
 
 #[test]

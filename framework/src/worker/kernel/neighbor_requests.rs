@@ -1,16 +1,16 @@
 //! The neighbors that a worker requests, and the schedule of requests to the kernel.
 //!
-//! For a request about an unknown neighbor the kernel sends ARP requests; for a known one it learns
-//! that the neighbor is in use, and checks it if it is stale. The kernel cannot see that by itself,
-//! as our frames bypass it, and it neither checks nor keeps a neighbor that it does not see in use.
-//! So a worker repeats the request as long as it uses a neighbor;
+//! When a worker requests an unknown neighbor, the kernel sends ARP requests. When it requests a
+//! known one, the kernel learns that the neighbor is in use, and checks it if it is stale. Our
+//! frames bypass the kernel, so it cannot see by itself that a neighbor is in use, and it keeps
+//! only neighbors in use. So a worker repeats the request as long as it uses a neighbor;
 //! [`Neighbors`](crate::proto::Neighbors) do so each 30 s.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use super::tables::{Knowledge, Trust};
+use super::tables::{NeighborKnowledge, NeighborOrigin};
 use crate::worker::spsc::lossless::Consumer;
 
 /// Interval between two requests for one neighbor: RFC 1122 2.3.2.1 allows one per second.
@@ -73,11 +73,13 @@ impl NeighborRequests {
     }
 
     /// The neighbors for which a request is due.
-    pub(super) fn due(&self, now: Instant, known: impl Fn(Ipv4Addr) -> Knowledge) -> Vec<Ipv4Addr> {
+    pub(super) fn due(&self, now: Instant, known: impl Fn(Ipv4Addr) -> NeighborKnowledge) -> Vec<Ipv4Addr> {
         let is_due = |address: Ipv4Addr, wanted: &Wanted| {
             // The kernel would turn a static neighbor into an ordinary one (NEIGH_UPDATE_F_USE in
             // net/core/neighbor.c).
-            wanted.is_due && wanted.may_be_asked(now) && known(address) != Knowledge::Known(Trust::Configured)
+            wanted.is_due
+                && wanted.may_be_asked(now)
+                && known(address) != NeighborKnowledge::TablesState(NeighborOrigin::Configured)
         };
         let due = self.wanted.iter().filter(|(address, wanted)| is_due(**address, wanted));
         due.map(|(address, _)| *address).collect()
@@ -91,12 +93,12 @@ impl NeighborRequests {
     }
 
     /// Counts the asked neighbors that turn out not to answer.
-    pub(super) fn unanswered(&mut self, known: impl Fn(Ipv4Addr) -> Knowledge) -> u64 {
+    pub(super) fn unanswered(&mut self, known: impl Fn(Ipv4Addr) -> NeighborKnowledge) -> u64 {
         let mut unanswered = 0;
         for (address, wanted) in self.wanted.iter_mut().filter(|(_, wanted)| wanted.is_open) {
             match known(*address) {
-                Knowledge::Unknown | Knowledge::Known(_) => {}
-                Knowledge::Silent => {
+                NeighborKnowledge::Unknown | NeighborKnowledge::TablesState(_) => {}
+                NeighborKnowledge::Silent => {
                     wanted.is_open = false;
                     unanswered += 1;
                 }
@@ -112,8 +114,8 @@ impl Wanted {
     }
 }
 
-/// Removes the neighbor with the oldest request. One that was just asked for stays, so that no
-/// neighbor is asked for too often.
+/// Removes the neighbor with the oldest request. A neighbor that was just requested stays, so that
+/// the kernel is not asked for it too often.
 fn make_room(wanted: &mut BTreeMap<Ipv4Addr, Wanted>, now: Instant) -> bool {
     let idle = wanted.iter().filter(|(_, wanted)| !wanted.is_due && wanted.may_be_asked(now));
     let oldest = idle.min_by_key(|(_, wanted)| wanted.wished).map(|(address, _)| *address);

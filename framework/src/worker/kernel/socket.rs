@@ -25,7 +25,7 @@ use netlink_sys::{Socket, SocketAddr};
 use super::decode;
 use super::tables::{Change, LinkIdx, Rule, RuleAction, Tables};
 
-/// The groups of linux/rtnetlink.h whose events change what a [`Tables`] holds.
+/// The groups of linux/rtnetlink.h whose events change the content of a [`Tables`].
 const GROUPS: [u32; 5] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_NEIGH,
@@ -33,8 +33,8 @@ const GROUPS: [u32; 5] = [
     libc::RTNLGRP_IPV4_ROUTE,
     libc::RTNLGRP_IPV4_RULE,
 ];
-/// Nexthop objects, since Linux 5.3: a route that uses one changes with it, without an event of its
-/// own.
+/// Nexthop objects, since Linux 5.3: a route that uses one changes with it, and no event reports
+/// the route's change.
 const GROUP_NEXTHOP: u32 = 32;
 const RTM_NEWNEXTHOP: u16 = 104;
 const RTM_DELNEXTHOP: u16 = 105;
@@ -50,8 +50,8 @@ const EVENTS_LEN: i32 = 4 * 1024 * 1024;
 /// More datagrams than the event buffer can hold: after so many reads only new ones are read.
 const DATAGRAMS_WAITING_MAX: usize = 100_000;
 
-/// An answer arrives at once; a kernel that is silent for so long will not answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// An answer arrives at once; a kernel that has not answered after this time will not answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of repetitions of a dump during which something changed.
 const DUMP_ATTEMPTS: usize = 8;
@@ -158,7 +158,7 @@ impl Requests {
     pub(super) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
-        timeout_of(&socket)?.set_read_timeout(Some(ANSWER_PATIENCE))?;
+        timeout_of(&socket)?.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { socket, sequence_number: 0, undecoded: 0 })
     }
 
@@ -179,9 +179,9 @@ impl Requests {
         Ok(tables)
     }
 
-    /// Makes the kernel resolve an unknown neighbor, or check one that it has not heard from for
-    /// long: the effect of a packet sent there by the kernel (NTF_USE, neigh_event_send in
-    /// net/core/neighbor.c). The answer is an event. Needs CAP_NET_ADMIN.
+    /// Makes the kernel resolve an unknown neighbor, or check one that has long sent nothing, as if
+    /// the kernel had sent a packet there (NTF_USE, neigh_event_send in net/core/neighbor.c). The
+    /// answer is an event. Needs CAP_NET_ADMIN.
     pub(super) fn use_neighbor(&mut self, link: LinkIdx, address: Ipv4Addr) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -205,7 +205,7 @@ impl Requests {
         Err(io::Error::other("the kernel's tables change faster than they can be read"))
     }
 
-    /// One dump; None if something changed meanwhile, so that it is not consistent.
+    /// One dump; None if the tables changed meanwhile, so that the dump is not consistent.
     fn attempt(&mut self, request: &RouteNetlinkMessage) -> io::Result<Option<Vec<Change>>> {
         self.send(request, NLM_F_DUMP)?;
         let (mut changes, mut whole) = (Vec::new(), true);

@@ -2,8 +2,9 @@
 //! interfaces, IPv4 only.
 //!
 //! The input is [`Change`]s, from a dump or from an event; a repeated change has no effect. This
-//! file is independent of sockets and bytes. If a change contradicts the tables, or the kernel is
-//! known to change more than it reports, [`Tables::apply`] says so, and the caller must dump again.
+//! file is independent of sockets and bytes. If a change contradicts the tables, or is one for
+//! which the kernel changes more than it reports, [`Tables::apply`] returns that, and the caller
+//! must dump again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -11,8 +12,8 @@ use std::net::Ipv4Addr;
 use crate::proto::Ipv4Prefix;
 use crate::wire::MacAddr;
 
-/// The kernel's index of an interface. A new interface never gets one that is in use; a renamed one
-/// keeps its own.
+/// The kernel's index of an interface. A new interface never gets an index that is in use; a
+/// renamed interface keeps its index.
 pub(super) type LinkIdx = u32;
 
 /// An interface, as the kernel describes it.
@@ -23,7 +24,7 @@ pub struct Link {
     pub idx: u32,
     /// Its name now.
     pub name: String,
-    /// Its MAC address; zeros for interfaces without.
+    /// Its MAC address; zeros for interfaces without one.
     pub mac: MacAddr,
     /// Bytes of the largest packet, without the Ethernet header.
     pub mtu: usize,
@@ -72,10 +73,10 @@ pub(super) struct KernelRoute {
     pub(super) legs: Vec<RouteNextHop>,
 }
 
-/// The place of a new route among those to the same network with the same metric; the first one is
-/// used.
+/// The position of a new route among the routes to the same network with the same metric; the
+/// kernel uses the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RoutePosition {
     First,
     Last,
     InsteadOfFirst,
@@ -107,7 +108,7 @@ pub(super) struct Rule {
 
 /// The source of the kernel's neighbor entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trust {
+pub(super) enum NeighborOrigin {
     /// Static, or without need of ARP.
     Configured,
     /// Learned: reachable, stale, or being resolved right now. The kernel reports its expiry.
@@ -116,8 +117,8 @@ pub(super) enum Trust {
 
 /// The kernel's state of one neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knowledge {
-    Known(Trust),
+pub(super) enum NeighborKnowledge {
+    TablesState(NeighborOrigin),
     /// Never resolved, or being resolved.
     Unknown,
     /// Resolution failed: it has not answered.
@@ -127,7 +128,7 @@ pub(super) enum Knowledge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KernelNeighbor {
     pub(super) mac: MacAddr,
-    pub(super) trust: Trust,
+    pub(super) trust: NeighborOrigin,
 }
 
 /// The change in one message.
@@ -137,7 +138,7 @@ pub(super) enum Change {
     LinkGone(LinkIdx),
     Address(LinkIdx, Ipv4Prefix),
     AddressGone(LinkIdx, Ipv4Prefix),
-    Route(KernelRoute, Place),
+    Route(KernelRoute, RoutePosition),
     RouteGone(KernelRoute),
     Rule(Rule),
     RuleGone(Rule),
@@ -149,11 +150,11 @@ pub(super) enum Change {
 
 /// Whether the tables are complete after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum TablesState {
     /// The tables have the kernel's whole state.
     All,
     /// More has changed than was reported: dump again.
-    NotAll,
+    Incomplete,
 }
 
 #[derive(Debug, Default)]
@@ -170,12 +171,12 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn apply(&mut self, change: Change) -> Known {
+    pub(super) fn apply(&mut self, change: Change) -> TablesState {
         match change {
             Change::Link(link) => return self.set_link(link),
             Change::LinkGone(idx) => {
                 self.forget_link(idx);
-                return Known::NotAll;
+                return TablesState::Incomplete;
             }
             Change::Address(link, address) => {
                 if !self.addresses.contains(&(link, address)) {
@@ -186,7 +187,7 @@ impl Tables {
                 self.addresses.retain(|held| *held != (link, address));
                 // The routes that send from it disappear without an event (fib_sync_down_addr in
                 // net/ipv4/fib_semantics.c).
-                return Known::NotAll;
+                return TablesState::Incomplete;
             }
             Change::Route(route, place) => self.add_route(route, place),
             Change::RouteGone(route) => return self.remove_route(&route),
@@ -198,7 +199,7 @@ impl Tables {
             }
             Change::RuleGone(rule) => match self.rules.iter().position(|held| *held == rule) {
                 Some(idx) => drop(self.rules.remove(idx)),
-                None => return Known::NotAll,
+                None => return TablesState::Incomplete,
             },
             Change::Neighbor(link, address, neighbor) => {
                 self.silent.remove(&(link, address));
@@ -213,7 +214,7 @@ impl Tables {
                 self.silent.insert((link, address));
             }
         }
-        Known::All
+        TablesState::All
     }
 
     /// Records that the kernel was asked for a neighbor: its failed state ends, without an event.
@@ -258,11 +259,11 @@ impl Tables {
     }
 
     /// The state of one neighbor.
-    pub(super) fn knowledge(&self, link: LinkIdx, address: Ipv4Addr) -> Knowledge {
+    pub(super) fn knowledge(&self, link: LinkIdx, address: Ipv4Addr) -> NeighborKnowledge {
         match self.neighbors.get(&(link, address)) {
-            Some(neighbor) => Knowledge::Known(neighbor.trust),
-            None if self.silent.contains(&(link, address)) => Knowledge::Silent,
-            None => Knowledge::Unknown,
+            Some(neighbor) => NeighborKnowledge::TablesState(neighbor.trust),
+            None if self.silent.contains(&(link, address)) => NeighborKnowledge::Silent,
+            None => NeighborKnowledge::Unknown,
         }
     }
 
@@ -274,12 +275,12 @@ impl Tables {
         self.links.len() + self.addresses.len() + routes + others
     }
 
-    fn set_link(&mut self, link: Link) -> Known {
+    fn set_link(&mut self, link: Link) -> TablesState {
         let held = self.links.insert(link.idx, link.clone());
         // When the link goes down its routes disappear, without an event (fib_disable_ip in
         // net/ipv4/fib_frontend.c).
         let went_down = held.is_some_and(|held| held.up) && !link.up;
-        if went_down { Known::NotAll } else { Known::All }
+        if went_down { TablesState::Incomplete } else { TablesState::All }
     }
 
     fn forget_link(&mut self, idx: LinkIdx) {
@@ -289,27 +290,27 @@ impl Tables {
         self.silent.retain(|(link, _)| *link != idx);
     }
 
-    fn add_route(&mut self, route: KernelRoute, place: Place) {
+    fn add_route(&mut self, route: KernelRoute, place: RoutePosition) {
         let routes = self.routes.entry(key(&route)).or_default();
         if routes.contains(&route) {
             return;
         }
         let first = routes.iter().position(|held| (held.metric, held.tos) == (route.metric, route.tos));
         match (place, first) {
-            (Place::InsteadOfFirst, Some(idx)) => routes[idx] = route,
-            (Place::First, Some(idx)) => routes.insert(idx, route),
+            (RoutePosition::InsteadOfFirst, Some(idx)) => routes[idx] = route,
+            (RoutePosition::First, Some(idx)) => routes.insert(idx, route),
             _ => routes.push(route),
         }
     }
 
-    fn remove_route(&mut self, route: &KernelRoute) -> Known {
-        let Some(routes) = self.routes.get_mut(&key(route)) else { return Known::NotAll };
-        let Some(idx) = routes.iter().position(|held| held == route) else { return Known::NotAll };
+    fn remove_route(&mut self, route: &KernelRoute) -> TablesState {
+        let Some(routes) = self.routes.get_mut(&key(route)) else { return TablesState::Incomplete };
+        let Some(idx) = routes.iter().position(|held| held == route) else { return TablesState::Incomplete };
         routes.remove(idx);
         if routes.is_empty() {
             self.routes.remove(&key(route));
         }
-        Known::All
+        TablesState::All
     }
 }
 

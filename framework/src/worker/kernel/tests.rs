@@ -7,7 +7,8 @@ use super::follower::{Follower, LinkState};
 use super::host_sync::{HostSync, RingFull};
 use super::socket::default_rules;
 use super::tables::{
-    Change, KernelNeighbor, KernelRoute, Known, Link, Place, RouteKind, RouteNextHop, Rule, RuleAction, Tables, Trust,
+    Change, KernelNeighbor, KernelRoute, Link, NeighborOrigin, RouteKind, RouteNextHop, RoutePosition, Rule,
+    RuleAction, Tables, TablesState,
 };
 use super::view::View;
 use crate::proto::{HashSeed, Host, HostConfig, HostError, InterfaceId, Ipv4Prefix, Resolution};
@@ -76,7 +77,7 @@ fn rule(priority: u32, table: u32) -> Rule {
     }
 }
 
-fn neighbor(trust: Trust) -> KernelNeighbor {
+fn neighbor(trust: NeighborOrigin) -> KernelNeighbor {
     KernelNeighbor { mac: PEER, trust }
 }
 
@@ -117,7 +118,7 @@ impl Scene {
         };
         scene.say(default_rules());
         scene.say([Change::Link(link()), Change::Address(IDX, prefix("10.0.0.1/24"))]);
-        scene.say([Change::Route(route("10.0.0.0/24", ""), Place::First)]);
+        scene.say([Change::Route(route("10.0.0.0/24", ""), RoutePosition::First)]);
         scene
     }
 
@@ -128,7 +129,7 @@ impl Scene {
     }
 
     fn say_routes(&mut self, routes: impl IntoIterator<Item = KernelRoute>) {
-        self.say(routes.into_iter().map(|route| Change::Route(route, Place::First)));
+        self.say(routes.into_iter().map(|route| Change::Route(route, RoutePosition::First)));
     }
 
     /// Runs mirror and worker until both are idle.
@@ -195,7 +196,7 @@ fn what_changed_back_while_the_ring_was_full_is_not_sent() {
 fn what_the_host_has_no_room_for_is_reported_and_not_sent() {
     let mut scene = Scene::new();
     for n in 2..=6 {
-        scene.say([Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(Trust::NetlinkEvents))]);
+        scene.say([Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(NeighborOrigin::NetlinkEvents))]);
     }
     scene.settle();
     assert_eq!(scene.host_sync.refused(), [HostError::NeighborsFull]);
@@ -208,7 +209,7 @@ fn what_the_host_has_no_room_for_is_reported_and_not_sent() {
 #[test]
 fn neighbour_that_is_wanted_has_room_before_others() {
     let mut scene = Scene::new();
-    let stranger = |n| Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(Trust::NetlinkEvents));
+    let stranger = |n| Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(NeighborOrigin::NetlinkEvents));
     scene.say((2..=5).map(stranger));
     scene.settle();
     scene.say((6..=9).map(stranger));
@@ -244,9 +245,9 @@ fn link_that_flapped_unseen_is_a_change() {
 fn interface_that_is_gone_takes_everything_along() {
     let mut scene = Scene::new();
     scene.say_routes([route("0.0.0.0/0", "10.0.0.254")]);
-    scene.say([Change::Neighbor(IDX, ip("10.0.0.254"), neighbor(Trust::Configured))]);
+    scene.say([Change::Neighbor(IDX, ip("10.0.0.254"), neighbor(NeighborOrigin::Configured))]);
     scene.settle();
-    assert_eq!(scene.tables.apply(Change::LinkGone(IDX)), Known::NotAll);
+    assert_eq!(scene.tables.apply(Change::LinkGone(IDX)), TablesState::Incomplete);
     scene.settle();
     assert_eq!(scene.follower.link(), LinkState::default());
     assert_eq!((scene.host.addresses().len(), scene.host.routes().len()), (0, 0));
@@ -255,10 +256,10 @@ fn interface_that_is_gone_takes_everything_along() {
 #[test]
 fn changes_of_which_the_kernel_tells_a_part_ask_for_a_dump() {
     let mut tables = Scene::new().tables;
-    assert_eq!(tables.apply(Change::Link(Link { up: false, ..link() })), Known::NotAll);
-    assert_eq!(tables.apply(Change::AddressGone(IDX, prefix("10.0.0.1/24"))), Known::NotAll);
-    assert_eq!(tables.apply(Change::RouteGone(route("10.9.0.0/16", ""))), Known::NotAll);
-    assert_eq!(tables.apply(Change::RuleGone(rule(7, 7))), Known::NotAll);
+    assert_eq!(tables.apply(Change::Link(Link { up: false, ..link() })), TablesState::Incomplete);
+    assert_eq!(tables.apply(Change::AddressGone(IDX, prefix("10.0.0.1/24"))), TablesState::Incomplete);
+    assert_eq!(tables.apply(Change::RouteGone(route("10.9.0.0/16", ""))), TablesState::Incomplete);
+    assert_eq!(tables.apply(Change::RuleGone(rule(7, 7))), TablesState::Incomplete);
 }
 
 #[test]
@@ -276,9 +277,13 @@ fn told_twice_is_told_once() {
 fn configured_neighbour_that_is_now_only_heard_follows_the_kernel() {
     let mut scene = Scene::new();
     let moved = MacAddr([2, 0, 0, 0, 0, 10]);
-    scene.say([Change::Neighbor(IDX, ip("10.0.0.2"), neighbor(Trust::Configured))]);
+    scene.say([Change::Neighbor(IDX, ip("10.0.0.2"), neighbor(NeighborOrigin::Configured))]);
     scene.settle();
-    scene.say([Change::Neighbor(IDX, ip("10.0.0.2"), KernelNeighbor { mac: moved, trust: Trust::NetlinkEvents })]);
+    scene.say([Change::Neighbor(
+        IDX,
+        ip("10.0.0.2"),
+        KernelNeighbor { mac: moved, trust: NeighborOrigin::NetlinkEvents },
+    )]);
     scene.settle();
     let resolved = scene.host.resolve(ip("10.0.0.2"), Instant::ZERO);
     assert_eq!(resolved, Resolution::Station { mac: moved, source: ip("10.0.0.1") });
@@ -297,12 +302,12 @@ fn smaller_metric_wins_and_the_larger_one_takes_over() {
 #[test]
 fn first_of_equal_routes_is_used() {
     let mut scene = Scene::new();
-    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.3"), Place::First)]);
-    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.4"), Place::Last)]);
+    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.3"), RoutePosition::First)]);
+    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.4"), RoutePosition::Last)]);
     scene.check(&[("10.1.0.1", "10.0.0.3")]);
-    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.5"), Place::First)]);
+    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.5"), RoutePosition::First)]);
     scene.check(&[("10.1.0.1", "10.0.0.5")]);
-    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.6"), Place::InsteadOfFirst)]);
+    scene.say([Change::Route(route("10.1.0.0/16", "10.0.0.6"), RoutePosition::InsteadOfFirst)]);
     scene.check(&[("10.1.0.1", "10.0.0.6")]);
 }
 

@@ -26,19 +26,19 @@ pub struct LiveConfig {
     pub queues: Vec<u16>,
     /// The owner of the interface. By default [`Owner::Shared`].
     pub owner: Owner,
-    /// Who keeps the IGMP memberships. By default [`IgmpMode::Kernel`]; [`IgmpMode::Own`] on an
-    /// interface with a host of its own.
+    /// Whether the kernel or the worker keeps the IGMP memberships. By default
+    /// [`IgmpMode::Kernel`]; [`IgmpMode::Worker`] on an interface with a host of its own.
     pub igmp: IgmpMode,
     /// The oldest version of IGMP that a worker speaks. Set version 3 if all routers and switches
-    /// of the link speak it, so that no one can have all sources sent to the port by a query in
-    /// version 2. By default version 1.
+    /// of the link speak it, because a query in version 2 lets anyone have all sources of the
+    /// groups sent to the port. By default version 1.
     pub igmp_version_min: IgmpVersion,
     /// The flows to receive. The applications join and bind the same groups and ports at their
     /// sockets. By default none.
     pub flows: Vec<FlowSpec>,
     /// The VLAN tags of a host of our own: it receives only frames with these tags, and sends all
-    /// its frames with them. Two for a VLAN in a provider's (QinQ). [`VlanTags::NONE`] for
-    /// untagged, and if the interface is the kernel's. By default [`VlanTags::NONE`].
+    /// its frames with them. Two tags for a VLAN within a provider's (QinQ). [`VlanTags::NONE`] for
+    /// untagged frames, and if the kernel owns the interface. By default [`VlanTags::NONE`].
     pub vlan: VlanTags,
     /// The limits on each worker's connections and their data; `None` for no TCP. `connections_max`
     /// and `chunks_max` determine how much memory it needs: a chunk is a buffer of the pool. By
@@ -58,12 +58,12 @@ pub enum Owner {
     Shared,
     /// The worker. It has an address that the kernel does not have, and answers ARP and ICMP
     /// itself.
-    Own(OwnHost),
+    Dedicated(DedicatedHost),
 }
 
 /// A host beside the kernel's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnHost {
+pub struct DedicatedHost {
     /// The host's addresses with the prefix lengths of their networks; the first one is the default
     /// source. By default none: at least one is needed.
     pub addresses: Vec<Ipv4Prefix>,
@@ -95,17 +95,17 @@ pub enum CaptureMode {
     Everything,
 }
 
-/// Who keeps the memberships of the joined groups.
+/// Whether the worker or the kernel keeps the memberships of the joined groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgmpMode {
-    /// The worker: it reports its groups and answers queries. IGMP then does not reach the kernel,
-    /// whose own memberships on this interface would expire.
-    Own,
+    /// The worker reports its groups and answers queries. IGMP then does not reach the kernel, so
+    /// the kernel's own memberships on this interface expire.
+    Worker,
     /// The kernel: a socket beside the workers holds a membership for each configured group, with
     /// its sources.
     Kernel,
     /// No one: the exchange floods, or another host has joined.
-    Nobody,
+    Off,
 }
 
 /// A flow to receive.
@@ -177,8 +177,8 @@ impl LiveConfig {
 
     /// Makes the interface our own, with IGMP of our own.
     #[must_use]
-    pub fn owned(self, host: OwnHost) -> Self {
-        Self { owner: Owner::Own(host), igmp: IgmpMode::Own, ..self }
+    pub fn owned(self, host: DedicatedHost) -> Self {
+        Self { owner: Owner::Dedicated(host), igmp: IgmpMode::Worker, ..self }
     }
 
     /// The checksum policy on a virtual or a physical link.
@@ -197,7 +197,7 @@ impl LiveConfig {
         if !unique {
             return Err(LiveError::Config("a queue is named twice: each worker has its own".into()));
         }
-        if self.queues.len() > 1 && self.igmp == IgmpMode::Own {
+        if self.queues.len() > 1 && self.igmp == IgmpMode::Worker {
             let what = "IGMP of our own needs the queries, which come on one queue only: let the kernel keep the memberships \
                         (igmp = kernel), or take one queue";
             return Err(LiveError::Config(what.into()));
@@ -225,7 +225,7 @@ impl LiveConfig {
         }
         match &self.owner {
             Owner::Shared => self.check_shared(),
-            Owner::Own(host) => self.check_own(host),
+            Owner::Dedicated(host) => self.check_own(host),
         }
     }
 
@@ -249,7 +249,7 @@ impl LiveConfig {
         Err(LiveError::Config(what.into()))
     }
 
-    fn check_own(&self, host: &OwnHost) -> Result<(), LiveError> {
+    fn check_own(&self, host: &DedicatedHost) -> Result<(), LiveError> {
         let ours = self.vlan.inner().map(|tag| tag.vid());
         let other = |vlan: &u16| ours.is_some_and(|ours| ours != *vlan);
         if let Some(other) = self.flows.iter().filter_map(|flow| flow.vlan).find(other) {
@@ -281,9 +281,9 @@ impl FlowSpec {
         Self { protocol: Protocol::TCP, ..Self::udp(destination, port) }
     }
 
-    /// Segments from an address and port that we connect to. On an interface of the kernel,
-    /// segments of its own connections to that peer would arrive here too and be reset:
-    /// [`to_port`](Self::to_port) prevents it.
+    /// Segments from an address and port that we connect to. On an interface of the kernel, the
+    /// segments of the kernel's own connections to that peer would come here too, and we would
+    /// reset them: [`to_port`](Self::to_port) prevents that.
     pub fn tcp_from(remote: SocketAddrV4) -> Self {
         let flow = Self::tcp(Ipv4Addr::UNSPECIFIED, 0).from(&[*remote.ip()]);
         Self { source_port: Some(remote.port()), ..flow }
@@ -348,7 +348,7 @@ mod tests {
 
     fn own(takes: CaptureMode) -> LiveConfig {
         let addresses = vec![Ipv4Prefix::new(Ipv4Addr::new(10, 0, 0, 2), 24).unwrap()];
-        LiveConfig::new("eth1").owned(OwnHost { addresses, takes, ..OwnHost::default() })
+        LiveConfig::new("eth1").owned(DedicatedHost { addresses, takes, ..DedicatedHost::default() })
     }
 
     /// The kernel would grant the memory, and the OOM killer end the process as the tables are
@@ -374,8 +374,8 @@ mod tests {
         let config = LiveConfig::new("eth1");
         refused(&LiveConfig { queues: vec![], ..config.clone() }, "no queue");
         refused(&LiveConfig { queues: vec![1, 0, 1], ..config.clone() }, "twice");
-        refused(&LiveConfig { queues: vec![0, 1], igmp: IgmpMode::Own, ..config.clone() }, "one queue only");
-        refused(&config.clone().owned(OwnHost::default()), "needs an address");
+        refused(&LiveConfig { queues: vec![0, 1], igmp: IgmpMode::Worker, ..config.clone() }, "one queue only");
+        refused(&config.clone().owned(DedicatedHost::default()), "needs an address");
         refused(&LiveConfig { igmp: IgmpMode::Kernel, ..own(CaptureMode::Everything) }, "gets no queries");
         let tagged = |vid| VlanTags::single(VlanTag::new(vid));
         refused(&LiveConfig { vlan: tagged(20), ..config.clone() }, "owner = own");

@@ -35,14 +35,14 @@ type Mlx5 = Mlx5Device;
 #[cfg(not(feature = "mlx5"))]
 type Mlx5 = Absent;
 
-/// A device of either kind; a kind that was not built has no values.
+/// A device of either kind; a kind that the library was built without has no values.
 pub type LiveDevice = Either<AfXdp, Mlx5>;
 
 /// Bytes of an Ethernet header with two tags.
 pub(super) const LINK_HEADER_LEN: usize = 14 + 2 * 4;
 
-/// A device's configuration as a live port uses it: it reads it, names the interface, and opens the
-/// device. Each device implements it in a file of its own.
+/// The operations of a live port on a device's configuration: read it, name the interface, open the
+/// device. Each device implements this trait in a separate file.
 pub(super) trait LiveDriverConfig {
     fn interface(&self) -> &str;
 

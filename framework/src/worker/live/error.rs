@@ -119,9 +119,9 @@ fn write_membership(f: &mut fmt::Formatter<'_>, interface: &str, group: Ipv4Addr
         Some(libc::ENOBUFS | libc::ENOMEM) => f.write_str("it has no memory for another membership"),
         Some(libc::EMFILE) => f.write_str("raise the limit on open files with `ulimit -n 4096`"),
         Some(libc::ENODEV | libc::EADDRNOTAVAIL) => {
-            write!(f, "`ip link set dev {interface} up multicast on`, or speak IGMP of our own (igmp = own)")
+            write!(f, "`ip link set dev {interface} up multicast on`, or speak IGMP of our own (igmp = worker)")
         }
-        _ => f.write_str("speak IGMP of our own (igmp = own), or none (igmp = off)"),
+        _ => f.write_str("speak IGMP of our own (igmp = worker), or none (igmp = off)"),
     }
 }
 

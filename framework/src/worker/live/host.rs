@@ -2,7 +2,7 @@
 //! configuration, and the settings of the nodes and of egress that follow from them. Made on the
 //! main thread, before a worker starts.
 
-use super::config::{IgmpMode, LiveConfig, OwnHost, Owner};
+use super::config::{DedicatedHost, IgmpMode, LiveConfig, Owner};
 use super::error::LiveError;
 use crate::device::rings;
 use crate::mem::{BURST_MAX, Layout, Sizing};
@@ -33,7 +33,7 @@ const IGMP_HEADER_LEN: usize = 24;
 pub struct LiveHost {
     /// The application's name, by which a guardian identifies its connections.
     pub app: String,
-    /// Addresses, routes and neighbors, as they are now.
+    /// Addresses, routes and neighbors at the time of the call.
     pub host: Host,
     /// Follows the kernel's state, or on an interface of our own only its link: for
     /// [`Worker::follow`](crate::worker::Worker::follow).
@@ -66,7 +66,7 @@ impl LiveHost {
         while follower.catch_up(&mut host) > 0 {}
         let is_own = match &config.owner {
             Owner::Shared => false,
-            Owner::Own(own) => {
+            Owner::Dedicated(own) => {
                 settle(&mut host, own, config.port.interface())?;
                 true
             }
@@ -81,7 +81,7 @@ impl LiveHost {
             udp: UdpConfig { checksum: config.checksum_on(is_virtual) },
             tcp: config.tcp.map(|_| TcpNodeConfig { checksum: config.checksum_on(is_virtual) }),
             arp: ArpConfig { announces: is_own, ..ArpConfig::new(seed) },
-            igmp: (config.igmp == IgmpMode::Own).then(|| igmp(seed, link.mtu, config.igmp_version_min)),
+            igmp: (config.igmp == IgmpMode::Worker).then(|| igmp(seed, link.mtu, config.igmp_version_min)),
             ..HostStackConfig::new(seed)
         };
         Ok(Self {
@@ -113,8 +113,9 @@ fn host_config(config: &LiveConfig, link: &Link) -> HostConfig {
     }
 }
 
-/// The VLANs to accept: that of the host, whose outer tag the rules have compared, else those of
-/// the flows. If the flows differ, all VLANs pass, and the application checks each datagram's.
+/// The VLANs to accept: the host's VLAN, whose outer tag the rules have compared already, or else
+/// those of the flows. If the flows differ, all VLANs pass, and the application checks each
+/// datagram's.
 fn vlans(config: &LiveConfig) -> Vlans {
     let mut wanted = config.flows.iter().map(|flow| flow.vlan);
     match (config.vlan.inner(), wanted.next()) {
@@ -126,7 +127,7 @@ fn vlans(config: &LiveConfig) -> Vlans {
 }
 
 /// Configures the host, if the kernel has no address there.
-fn settle(host: &mut Host, own: &OwnHost, interface: &str) -> Result<(), LiveError> {
+fn settle(host: &mut Host, own: &DedicatedHost, interface: &str) -> Result<(), LiveError> {
     if let Some(&address) = host.addresses().first() {
         return Err(LiveError::KernelHasAddress { interface: interface.into(), address });
     }
@@ -135,28 +136,28 @@ fn settle(host: &mut Host, own: &OwnHost, interface: &str) -> Result<(), LiveErr
 
 /// A part of a host's configuration that is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnFault {
+pub struct DedicatedHostFault {
     /// The part.
-    pub part: OwnPart,
+    pub part: DedicatedHostPart,
     /// The reason.
     pub error: HostError,
 }
 
-/// A part of an [`OwnHost`], by its place in the list.
+/// A part of an [`DedicatedHost`], by its place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnPart {
-    /// Of [`OwnHost::addresses`].
+pub enum DedicatedHostPart {
+    /// Of [`DedicatedHost::addresses`].
     Address(usize),
-    /// Of [`OwnHost::routes`].
+    /// Of [`DedicatedHost::routes`].
     Route(usize),
-    /// Of [`OwnHost::neighbors`].
+    /// Of [`DedicatedHost::neighbors`].
     Neighbor(usize),
 }
 
-impl OwnHost {
+impl DedicatedHost {
     /// Finds the first part that the host would refuse, before there is an interface: for callers
-    /// that know the line of a file that it stands in.
-    pub fn check(&self) -> Result<(), OwnFault> {
+    /// that know on which line of a file the part is.
+    pub fn check(&self) -> Result<(), DedicatedHostFault> {
         let config = HostConfig {
             interface: InterfaceId(1),
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -166,25 +167,26 @@ impl OwnHost {
             routes_max: ROUTES_MAX,
             neighbors_max: NEIGHBORS_MAX,
         };
-        let refused = |error| OwnFault { part: OwnPart::Address(0), error };
+        let refused = |error| DedicatedHostFault { part: DedicatedHostPart::Address(0), error };
         let mut host = Host::new(config, HashSeed::new(0, 0)).map_err(refused)?;
         apply(&mut host, self)
     }
 }
 
-fn apply(host: &mut Host, own: &OwnHost) -> Result<(), OwnFault> {
+fn apply(host: &mut Host, own: &DedicatedHost) -> Result<(), DedicatedHostFault> {
     for (idx, address) in own.addresses.iter().enumerate() {
-        let refused = |error| OwnFault { part: OwnPart::Address(idx), error };
+        let refused = |error| DedicatedHostFault { part: DedicatedHostPart::Address(idx), error };
         host.apply(HostEvent::AddressAdded(*address)).map_err(refused)?;
     }
     for (idx, route) in own.routes.iter().enumerate() {
         let on_link = own.addresses.iter().find(|address| address.contains(route.via));
         let source = on_link.or(own.addresses.first()).map_or(route.via, |address| address.address());
         let route = Route { network: route.network.network(), gateway: Some(route.via), source, metric: 0 };
-        host.apply(HostEvent::RouteAdded(route)).map_err(|error| OwnFault { part: OwnPart::Route(idx), error })?;
+        host.apply(HostEvent::RouteAdded(route))
+            .map_err(|error| DedicatedHostFault { part: DedicatedHostPart::Route(idx), error })?;
     }
     for (idx, &(address, mac)) in own.neighbors.iter().enumerate() {
-        let refused = |error| OwnFault { part: OwnPart::Neighbor(idx), error };
+        let refused = |error| DedicatedHostFault { part: DedicatedHostPart::Neighbor(idx), error };
         host.apply(HostEvent::NeighborSet { address, mac }).map_err(refused)?;
     }
     Ok(())
@@ -235,12 +237,12 @@ mod tests {
         Host::new(config, HashSeed::new(1, 2)).unwrap()
     }
 
-    fn own(via: Ipv4Addr) -> OwnHost {
-        OwnHost {
+    fn own(via: Ipv4Addr) -> DedicatedHost {
+        DedicatedHost {
             addresses: vec![prefix("10.0.0.2/24"), prefix("10.1.0.2/24")],
             routes: vec![StaticRoute { network: Ipv4Prefix::ALL, via }],
             neighbors: vec![(ROUTER, MacAddr([2, 0, 0, 0, 0, 1]))],
-            ..OwnHost::default()
+            ..DedicatedHost::default()
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Memberships {
 
 impl Memberships {
     /// Joins every group of `flows` that is not joined yet, on interface number `idx` in the
-    /// calling thread's network namespace. On an error it leaves those that it had joined.
+    /// calling thread's network namespace. On an error it leaves the groups that it had joined.
     pub(super) fn join(&mut self, flows: &[FlowSpec], interface: &str, idx: u32) -> Result<(), LiveError> {
         let before = self.sockets.len();
         for pair in pairs(flows) {

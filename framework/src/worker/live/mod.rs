@@ -7,10 +7,10 @@
 //!                   └──────────── take_queue ─▶ LiveQueue ──▶ pool, queue, host, follower ─▶ Worker
 //! ```
 //!
-//! The first decision is the owner of the interface ([`Owner`]). With the kernel as owner, we
-//! follow its addresses, routes and neighbors, and it receives all frames but the configured flows.
-//! On an interface of our own, we have an address that the kernel does not have, and ARP, ICMP and
-//! IGMP of our own.
+//! The first decision is the owner of the interface ([`Owner`]). If the kernel owns it, we follow
+//! its addresses, routes and neighbors, and the kernel receives all frames but the configured
+//! flows. On an interface of our own, we have an address that the kernel does not have, and do ARP,
+//! ICMP and IGMP ourselves.
 //!
 //! All errors occur in [`LivePort::open`] and when the worker is [built](LiveQueue::builder),
 //! before a frame has been received; an error undoes every step. When the port and its queues are
@@ -31,9 +31,10 @@ mod rules;
 #[allow(unsafe_code)]
 mod sys;
 
-pub use config::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, OwnHost, Owner, StaticRoute};
+pub use config::{CaptureMode, DedicatedHost, FlowSpec, IgmpMode, LiveConfig, Owner, StaticRoute};
 pub use device::{LiveDevice, PortConfig};
 pub use error::LiveError;
-pub use host::{LiveHost, OwnFault, OwnPart};
+pub use host::{DedicatedHostFault, DedicatedHostPart, LiveHost};
 pub use port::LivePort;
 pub use queue::{LiveQueue, LiveWorker};
+pub use sys::sleep_on;

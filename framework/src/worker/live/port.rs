@@ -89,7 +89,7 @@ impl LivePort {
         steer_missing(&mut device, config, &targets(config, &addresses), &mut steered)?;
         let icmp_errors = match config.owner {
             Owner::Shared => Some(listen(interface, &mut hosts)?),
-            Owner::Own(_) => None,
+            Owner::Dedicated(_) => None,
         };
         let queues = device.capabilities().queues;
         let mirror = mirror.start(stop)?;
@@ -118,13 +118,10 @@ impl LivePort {
     }
 
     /// Adds a flow while the port runs: steers it to its queues and, if the kernel keeps the
-    /// memberships, joins its group. The application joins or binds the same address at its
-    /// sockets. Call it in the network namespace of [`open`](Self::open). On an error nothing has
-    /// changed.
+    /// memberships, joins its group. A flow without an address is to those that the interface had at
+    /// start. The application joins or binds the same address at its sockets. Call it in the network
+    /// namespace of [`open`](Self::open). On an error nothing has changed.
     pub fn add_flow(&mut self, flow: FlowSpec) -> Result<(), LiveError> {
-        if flow.destination.ip().is_unspecified() {
-            return Err(LiveError::Config("name the address that is wanted: only at start all are known".into()));
-        }
         let mut config = self.config.clone();
         config.flows.push(flow);
         config.check()?;
@@ -140,7 +137,7 @@ impl LivePort {
         Ok(())
     }
 
-    /// Removes a flow while the port runs, of the configuration or of [`add_flow`](Self::add_flow):
+    /// While the port runs, removes a flow of the configuration or of [`add_flow`](Self::add_flow):
     /// removes its rules from the program or the NIC, leaves its group if the kernel keeps the
     /// membership, and the kernel receives the frames again from the next one on. Rules and
     /// memberships that another flow needs remain, and a flow that was added twice must be removed
@@ -195,10 +192,10 @@ impl LivePort {
 
     /// A reader of the clock that stamps frames, for
     /// [`TimelineConfig::nic`](crate::worker::timeline::TimelineConfig::nic): the clock of a
-    /// ConnectX itself, else the interface's PTP hardware clock.
+    /// ConnectX itself, otherwise the interface's PTP hardware clock.
     ///
     /// # Errors
-    /// The interface has no such clock, or it may not be read: one sentence.
+    /// The interface has no such clock, or we may not read it: one sentence.
     pub fn nic_clock(&self) -> io::Result<NicClock> {
         if let Some(clock) = driver(self.device.inner()).nic_clock() {
             return Ok(clock);
@@ -217,15 +214,15 @@ impl LivePort {
     pub fn describe(&self) -> String {
         let owner = match &self.config.owner {
             Owner::Shared => "shared with the kernel".to_owned(),
-            Owner::Own(own) => {
+            Owner::Dedicated(own) => {
                 let addresses: Vec<_> = own.addresses.iter().map(ToString::to_string).collect();
                 format!("ours, as {}", addresses.join(" and "))
             }
         };
         let igmp = match self.config.igmp {
-            IgmpMode::Own => "IGMP of our own",
+            IgmpMode::Worker => "IGMP of our own",
             IgmpMode::Kernel => "memberships kept by the kernel",
-            IgmpMode::Nobody => "no IGMP",
+            IgmpMode::Off => "no IGMP",
         };
         format!("{}; {owner}, {igmp}", driver(self.device.inner()).describe())
     }
@@ -257,19 +254,19 @@ impl LivePort {
             ));
         }
         let is_shared = matches!(self.config.owner, Owner::Shared);
-        if is_shared && self.config.igmp == IgmpMode::Own {
+        if is_shared && self.config.igmp == IgmpMode::Worker {
             notices.push(format!(
                 "IGMP on {interface} is ours now: the kernel hears no queries there, and memberships of other programs' sockets \
                  run out after some minutes. igmp = kernel lets both have theirs"
             ));
         }
-        if matches!(self.config.owner, Owner::Own(_)) && taken > 1 {
+        if matches!(self.config.owner, Owner::Dedicated(_)) && taken > 1 {
             notices.push(format!(
                 "ARP's answers come on one queue of {interface} and only that worker hears them: give the others their neighbors in \
                  the configuration, or use one queue"
             ));
         }
-        if matches!(&self.config.owner, Owner::Own(own) if own.takes == CaptureMode::Everything) {
+        if matches!(&self.config.owner, Owner::Dedicated(own) if own.takes == CaptureMode::Everything) {
             notices.push(format!("{interface} is all ours: the kernel gets nothing from it until this ends"));
         }
         notices
@@ -297,7 +294,8 @@ fn targets(config: &LiveConfig, addresses: &[Ipv4Prefix]) -> Vec<Target> {
 }
 
 /// Installs the rules of `targets` that are missing: on each queue that needs one, or on a single
-/// queue if the device steers a rule only once. On an error it removes those that it had installed.
+/// queue if the device steers a rule only once. On an error it removes the rules that it had
+/// installed.
 fn steer_missing(
     device: &mut TapDevice<LiveDevice>,
     config: &LiveConfig,

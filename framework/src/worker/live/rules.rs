@@ -12,12 +12,12 @@ use crate::wire::{EtherType, Protocol};
 pub(super) fn rules(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let mut rules = match &config.owner {
         Owner::Shared => wanted(config, addresses, idx),
-        Owner::Own(own) => match own.takes {
+        Owner::Dedicated(own) => match own.takes {
             CaptureMode::Everything => vec![Rule::ALL],
             CaptureMode::Needed => needed(config, addresses, idx),
         },
     };
-    if config.igmp == IgmpMode::Own && !rules.contains(&Rule::ALL) {
+    if config.igmp == IgmpMode::Worker && !rules.contains(&Rule::ALL) {
         rules.push(Rule::igmp());
     }
     on_vlan(config, &mut rules);
@@ -37,8 +37,8 @@ fn on_vlan(config: &LiveConfig, rules: &mut [Rule]) {
     }
 }
 
-/// One rule per group or address, port and sender: the kernel receives everything else, including
-/// other ports of the same group and other senders.
+/// One rule per group or address, port and sender: the kernel receives all other frames, including
+/// those to other ports of the same group and from other senders.
 fn wanted(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> Vec<Rule> {
     let here = config.flows.iter().filter(|flow| flow.is_on(idx));
     let each = |flow| destinations(flow, addresses).into_iter().flat_map(move |destination| exact(flow, destination));
@@ -87,7 +87,7 @@ fn destinations(flow: &FlowSpec, addresses: &[Ipv4Prefix]) -> Vec<Ipv4Addr> {
 mod tests {
     use super::*;
     use crate::wire::{VlanTag, VlanTags};
-    use crate::worker::live::OwnHost;
+    use crate::worker::live::DedicatedHost;
 
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
     const SENDER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn igmp_comes_to_us_where_we_speak_it() {
-        let config = LiveConfig { igmp: IgmpMode::Own, ..LiveConfig::new("eth1") };
+        let config = LiveConfig { igmp: IgmpMode::Worker, ..LiveConfig::new("eth1") };
         check(&config, 0, &["igmp"]);
     }
 
@@ -140,9 +140,9 @@ mod tests {
         let config = LiveConfig::new("eth1")
             .flow(FlowSpec::udp(GROUP, 1))
             .flow(FlowSpec::udp(GROUP, 2))
-            .owned(OwnHost::default());
+            .owned(DedicatedHost::default());
         check(&config, 0, &["arp", "ipv4 to 10.0.0.2", "udp to 239.1.1.1", "igmp"]);
-        let all = OwnHost { takes: CaptureMode::Everything, ..OwnHost::default() };
+        let all = DedicatedHost { takes: CaptureMode::Everything, ..DedicatedHost::default() };
         check(&config.owned(all), 0, &["all frames"]);
     }
 
@@ -150,7 +150,7 @@ mod tests {
     fn outer_tag_of_an_own_host_is_on_every_rule() {
         let vlan = VlanTags::double([VlanTag::from_tci(EtherType::QINQ, 100), VlanTag::new(5)]);
         let flow = FlowSpec { vlan: Some(5), ..FlowSpec::udp(GROUP, 1) };
-        let config = LiveConfig { vlan, ..LiveConfig::new("eth1").flow(flow).owned(OwnHost::default()) };
+        let config = LiveConfig { vlan, ..LiveConfig::new("eth1").flow(flow).owned(DedicatedHost::default()) };
         check(&config, 0, &["arp vlan 100", "ipv4 to 10.0.0.2 vlan 100", "udp to 239.1.1.1 vlan 100", "igmp vlan 100"]);
     }
 }

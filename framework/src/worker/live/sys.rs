@@ -1,20 +1,22 @@
 //! Kernel memberships by interface number (the standard library identifies interfaces by address
-//! only, and supports no sources), and copies of the kernel's ICMP errors.
+//! only, and supports no sources), copies of the kernel's ICMP errors, and a sleep until frames wait.
 //!
-//! `unsafe`, because setsockopt(2) takes an address.
+//! `unsafe`, because setsockopt(2) and ppoll(2) take addresses.
 //!
 //! Invariants:
-//! 1. The address comes from a slice that is borrowed until the call has returned, and the length
-//!    beside it is the slice's.
+//! 1. The address comes from a slice or a value that is borrowed until the call has returned, and
+//!    the length passed with it is the slice's.
 //! 2. A descriptor that the kernel returns is new and has no other owner.
 
 use core::net::Ipv4Addr;
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::ptr;
+use std::time::Duration;
 
-/// Bytes of a `struct sockaddr_storage`, and its offset in the requests: behind the interface
-/// index, aligned.
+/// Bytes of a `struct sockaddr_storage`, and its offset in the requests: after the interface index,
+/// aligned.
 const ADDRESS_LEN: usize = size_of::<libc::sockaddr_storage>();
 const FIRST_ADDRESS: usize = 8;
 /// linux/in.h
@@ -53,6 +55,22 @@ pub(super) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
     set(&socket, libc::SOL_RAW, ICMP_FILTER, &unwanted.to_ne_bytes())?;
     set(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, interface.as_bytes())?;
     Ok(socket)
+}
+
+/// Sleeps until `fd` is readable, `timeout` is over, or a signal came. A loop calls it after a turn
+/// without frames, with [`Worker::wait_fd`](crate::worker::Worker::wait_fd) and the time until
+/// [`Worker::next_deadline`](crate::worker::Worker::next_deadline). One system call.
+pub fn sleep_on(fd: Option<RawFd>, timeout: Option<Duration>) {
+    let mut fds = fd.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let fds = fds.as_mut_slice();
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let until = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: both are borrowed for the call, the descriptors with their own number (1). A descriptor
+    // that is closed is reported as such, and nothing is reported of the result: the caller looks.
+    unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, until, ptr::null()) };
 }
 
 /// Writes a `struct sockaddr_in` without a port.

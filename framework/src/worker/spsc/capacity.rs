@@ -7,8 +7,8 @@ use core::fmt;
 /// the peer at every event.
 pub(crate) const CAPACITY_MIN: usize = 2;
 
-/// The largest ring: 1 GiB of 64-byte events. A reader that falls further behind is not late but
-/// dead.
+/// The largest ring: 1 GiB of 64-byte events. A reader that falls further behind is not late; it
+/// has stopped.
 pub(crate) const CAPACITY_MAX: usize = 1 << 24;
 
 /// An invalid capacity.

@@ -1,4 +1,4 @@
-//! One producer, one consumer, nothing lost: a bounded ring of `T`.
+//! One producer, one consumer, no lost item: a bounded ring of `T`.
 //!
 //! ```text
 //!             head (consumer writes)        tail (producer writes)
@@ -23,20 +23,20 @@
 //!    items and belong to the consumer; all other slots belong to the producer, and their content
 //!    is never read.
 //! 3. An end hands slots over by a Release store of its index after its last access to them, and
-//!    the other end takes them only after an Acquire load of that index. So two accesses to one
+//!    the other end uses the slots only after an Acquire load of that index. So two accesses to one
 //!    slot from two threads are always ordered.
 //! 4. The ring is dropped after both ends (they share it by `Arc`), so its `drop` is alone with the
 //!    slots.
 //!
-//! Safe code cannot express a slot that changes its owner by the value of an index; a lock or an
-//! atomic per item can, and costs several times the hand-off.
+//! Safe code cannot express that the value of an index decides which end owns a slot. A lock or an
+//! atomic per item could, but would cost several times the hand-off.
 
 use core::mem::MaybeUninit;
 
 use arrayvec::ArrayVec;
 
 use super::capacity::{self, CapacityError};
-use super::sync::{Apart, Arc, AtomicBool, AtomicUsize, Ordering, UnsafeCell};
+use super::sync::{Arc, AtomicBool, AtomicUsize, CachePadded, Ordering, UnsafeCell};
 
 /// Makes a ring for `capacity` items (a power of two) and gives its two ends. Allocates and touches
 /// `capacity * size_of::<T>()` bytes, so that the first lap meets no page fault.
@@ -263,9 +263,9 @@ impl<T: Send> Drop for Taken<'_, T> {
 /// The state that the two ends share. The slots' address is never written after the start, so both
 /// cores keep it cached.
 struct Ring<T> {
-    producer: Apart<End>,
-    consumer: Apart<End>,
-    slots: Apart<Box<[Slot<T>]>>,
+    producer: CachePadded<End>,
+    consumer: CachePadded<End>,
+    slots: CachePadded<Box<[Slot<T>]>>,
 }
 
 /// One end's index, and whether that end is gone.
@@ -282,21 +282,21 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: the ring owns its items (2, 4), so it may move wherever they may.
 unsafe impl<T: Send> Send for Ring<T> {}
 
-/// Bytes after which the slots do not go on upwards. A consumer close behind its producer reads up
-/// to `tail`, and its core's prefetcher fetches on from there: lines that the producer is about to
-/// write, and must then win back. With the blocks in descending order, a block is followed by the
-/// one consumed before it, which the producer does not need yet. Interleaved runs on two Zen 5
-/// cores, capacity 1024, bursts of 32, against slots in plain order: 64-byte items 2.4 -> 1.7 ns,
-/// 48-byte items 2.0 -> 1.65 ns, 32-byte items 1.5 -> 1.3 ns, 16-byte items 0.8 -> 1.1 ns. Half or
-/// twice the length gains less.
+/// Bytes of a block of slots. Within a block slots ascend; the blocks descend. A consumer close
+/// behind its producer reads up to `tail`, and its core's prefetcher continues past `tail`, into
+/// lines that the producer is about to write and must then fetch back. With descending blocks, the
+/// memory after a block belongs to the block consumed before it, which the producer does not need
+/// yet. Interleaved runs on two Zen 5 cores, capacity 1024, bursts of 32, against slots in plain
+/// order: 64-byte items 2.4 -> 1.7 ns, 48-byte items 2.0 -> 1.65 ns, 32-byte items 1.5 -> 1.3 ns,
+/// 16-byte items 0.8 -> 1.1 ns. Half or twice the length gains less.
 const BLOCK_LEN: usize = 1024;
 
 impl<T> Ring<T> {
     fn new(capacity: usize, start: usize) -> Self {
-        let end = || Apart(End { index: AtomicUsize::new(start), gone: AtomicBool::new(false) });
+        let end = || CachePadded(End { index: AtomicUsize::new(start), gone: AtomicBool::new(false) });
         let slots: Box<[Slot<T>]> = (0..capacity).map(|_| Slot::new(MaybeUninit::uninit())).collect();
         slots.iter().for_each(touch);
-        Self { producer: end(), consumer: end(), slots: Apart(slots) }
+        Self { producer: end(), consumer: end(), slots: CachePadded(slots) }
     }
 
     /// Items in a block of slots, a power of two.
@@ -309,8 +309,8 @@ impl<T> Ring<T> {
         &self.slots.0[self.idx(position)]
     }
 
-    /// The slots of the positions from `position` on that lie one after the other: to the end of
-    /// the block, `count_max` at most. Not empty unless `count_max` is 0.
+    /// The slots from `position` on that are consecutive in memory: to the end of the block, and
+    /// `count_max` at most. Not empty unless `count_max` is 0.
     #[inline]
     fn run(&self, position: usize, count_max: usize) -> &[Slot<T>] {
         let block = Self::BLOCK_COUNT.min(self.capacity());

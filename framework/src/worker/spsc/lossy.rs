@@ -5,18 +5,19 @@
 //!   stamp: n while the slot holds event n, n - 1 while event n is being written
 //! ```
 //!
-//! A reader that waits for event n loads the stamp of its slot. A smaller one: not written yet.
-//! Exactly n: it copies the words and loads the stamp again; the same stamp proves the copy whole.
-//! A larger one, before or after the copy: the writer has lapped the reader, and event n is lost.
-//! The reader then goes to the oldest event that is not being overwritten, and reports how many it
-//! skipped, so for each reader: written since it joined = read + lost + not read yet.
+//! A reader that waits for event n loads the stamp of its slot. If the stamp is smaller, event n is
+//! not written yet. If it is n, the reader copies the words and loads the stamp again; an unchanged
+//! stamp proves that the copy is whole. If the stamp is larger, before or after the copy, the
+//! writer has lapped the reader, and event n is lost. The reader then goes to the oldest event that
+//! is not being overwritten, and reports how many it skipped, so for each reader: written since it
+//! joined = read + lost + not read yet.
 //!
-//! The stamp stands in the event's own cache line: an event of up to 56 bytes crosses between cores
-//! as one line, and several readers slow the writer by no more than the line each of them shares.
+//! The stamp is in the cache line of the event, so an event of up to 56 bytes moves between cores
+//! as one line, and several readers slow the writer only by sharing that line.
 //!
-//! All of it is safe code: the words are atomics, so a read that meets a write is a stale or mixed
-//! value and never undefined, and `T` is bound to types of which any bytes are a value (no padding,
-//! no pointers). Numbers of events are `u64` and wrap; only differences count.
+//! All of it is safe code: the words are atomics, so a read during a write returns a stale or mixed
+//! value but is never undefined, and `T` is limited to types for which any bytes are a value (no
+//! padding, no pointers). Numbers of events are `u64` and wrap; only differences count.
 
 use core::marker::PhantomData;
 
@@ -24,7 +25,7 @@ use arrayvec::ArrayVec;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::capacity::{self, CapacityError};
-use super::sync::{Apart, Arc, AtomicBool, AtomicU64, Ordering, fence};
+use super::sync::{Arc, AtomicBool, AtomicU64, CachePadded, Ordering, fence};
 
 /// A type that may travel over a lossy ring: plain bytes, copied freely. Implemented for every type
 /// that qualifies.
@@ -118,8 +119,8 @@ pub struct Reader<T: Event> {
 }
 
 impl<T: Event> Reader<T> {
-    /// The next event, how many were lost before it, or nothing. One copy at most; never waits for
-    /// the writer.
+    /// The next event and the number of events lost before it, or nothing. Costs one copy at most;
+    /// never waits for the writer.
     #[inline]
     pub fn read(&mut self) -> Next<T> {
         match self.copy() {
@@ -224,8 +225,8 @@ enum Copied<T> {
 struct Ring {
     /// The number of the next event: new readers begin there, and overrun readers resynchronize by
     /// it.
-    next: Apart<AtomicU64>,
-    writer_gone: Apart<AtomicBool>,
+    next: CachePadded<AtomicU64>,
+    writer_gone: CachePadded<AtomicBool>,
     words: Box<[AtomicU64]>,
     /// The word at which the first slot begins, on a cache line boundary.
     first: usize,
@@ -239,8 +240,8 @@ impl Ring {
         let stride = stride::<T>();
         let words: Box<[AtomicU64]> = (0..capacity * stride + LINE_WORDS).map(|_| AtomicU64::new(0)).collect();
         let ring = Self {
-            next: Apart(AtomicU64::new(start)),
-            writer_gone: Apart(AtomicBool::new(false)),
+            next: CachePadded(AtomicU64::new(start)),
+            writer_gone: CachePadded(AtomicBool::new(false)),
             first: first_on_a_line(&words),
             words,
             stride,

@@ -38,4 +38,4 @@ impl<T> UnsafeCell<T> {
 /// Keeps its content two cache lines away from everything else: x86 fetches lines in adjacent
 /// pairs, so a neighbor 64 bytes away would still bounce between the cores.
 #[repr(align(128))]
-pub(super) struct Apart<T>(pub(super) T);
+pub(super) struct CachePadded<T>(pub(super) T);

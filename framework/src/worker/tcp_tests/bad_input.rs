@@ -10,7 +10,7 @@ use crate::wire::{TcpFields, TcpFlags};
 
 /// An address on the link without a station.
 const NOBODY: SocketAddrV4 = SocketAddrV4::new(address(77), 80);
-/// An address behind a router, for which there is no route.
+/// An address beyond a router, for which there is no route.
 const FAR: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
@@ -167,7 +167,7 @@ fn own_address_group_and_port_none_are_no_peers() {
     for remote in [group, SocketAddrV4::new(address(2), 0)] {
         assert_eq!(refused(remote), ConnectError::BadAddress(remote));
     }
-    assert_eq!(refused(own), ConnectError::Own(own));
+    assert_eq!(refused(own), ConnectError::LocalAddress(own));
     assert!(refused(own).to_string().contains("is ourselves"), "{}", refused(own));
     line.close();
 }
@@ -197,7 +197,7 @@ fn call_without_a_link_is_told_at_once_and_leaves_when_the_link_is_up() {
         assert_eq!(cx.tcp().unreachable(first), None);
         cx.host.apply(HostEvent::Link { is_up: false }).unwrap();
         let id = cx.tcp().connect(ANY, SERVER, &ConnectionOptions::default(), ConsumerId(1)).unwrap();
-        assert_eq!(cx.tcp().unreachable(id), Some(Unreachable::LinkDown), "told at once to who asks");
+        assert_eq!(cx.tcp().unreachable(id), Some(NextHopError::LinkDown), "told at once to who asks");
     });
     line.turn();
     assert_eq!(line.client.app().events, [TcpEvent::NoRoute], "and to who does not with the turn");
@@ -255,7 +255,7 @@ fn rest(end: &mut End, now: Instant) {
     for second in 0..10 {
         end.poll_once(now + seconds(second));
     }
-    assert_eq!((end.pool().in_use(), end.pool().unnamed()), (0, 0), "every buffer is home, by name");
+    assert_eq!((end.pool().in_use(), end.pool().drops_without_reason()), (0, 0), "every buffer is home, by name");
 }
 
 #[test]

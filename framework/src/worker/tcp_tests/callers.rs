@@ -24,7 +24,8 @@ struct Crowd {
     silent: u64,
     /// ARP requests per second from made-up senders.
     questions_per_second: u64,
-    /// Whether genuine callers request our MAC address before they call; else they have it already.
+    /// Whether genuine callers request our MAC address before they call; otherwise they have it
+    /// already.
     asks_first: bool,
 }
 
@@ -127,7 +128,8 @@ fn run(crowd: Crowd) -> Outcome {
     Outcome { let_in: end.tcp().tally().established, questions: asked }
 }
 
-/// The number of genuine callers accepted, without and with an ARP request of their own before.
+/// The number of genuine callers accepted in two runs: in the second one they send an ARP request
+/// first.
 fn let_in(crowd: Crowd) -> [u64; 2] {
     [false, true].map(|asks_first| run(Crowd { asks_first, ..crowd }).let_in)
 }
@@ -175,8 +177,8 @@ fn callers_who_are_there_get_in_while_nobody_else_calls() {
     assert_eq!(let_in(SLOW), [8, 8]);
 }
 
-/// A hundred SYNs per second were enough to lock everyone out, as pending requests kept their
-/// entries for seven seconds.
+/// A hundred SYNs per second were enough to lock out all callers, because pending requests kept
+/// their entries for seven seconds.
 #[test]
 fn slow_flood_from_250_silent_addresses_locks_nobody_out() {
     assert_eq!(let_in(Crowd { flood_per_second: 100, ..SLOW }), [8, 8]);

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::device::TxQueue;
+use crate::pipeline::tcp::roster::Roster;
+use crate::pipeline::tcp::roster::reader::Rostered;
 
 /// Connections of one client and one server.
 fn connected(count: usize) -> Line {
@@ -70,4 +72,41 @@ fn resets_that_find_no_buffer_are_not_waited_for_for_ever_and_leave_when_there_i
     assert_eq!(line.client.hang_up(now), 0);
     line.server.poll_once(now);
     assert_eq!(line.server.app().events[before..], [TcpEvent::Closed(CloseReason::Reset); 3]);
+}
+
+/// The way in which the client closes.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    Fin,
+    DataAndFin,
+    FinBehindData,
+}
+
+/// The server acknowledges the FIN and stays in CLOSE-WAIT: it would ignore a reset with the number
+/// of the FIN, which is left of its window (RFC 9293 3.4: a FIN takes a number).
+#[test]
+#[cfg_attr(miri, ignore = "maps a file")]
+fn number_of_a_fin_is_in_the_roster_as_soon_as_it_has_left() {
+    for (last, numbers) in [(Last::Fin, 1), (Last::DataAndFin, 101), (Last::FinBehindData, 101)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut line = Line::connected(Wanted::default());
+        let roster = Roster::create_in(directory.path(), "test", InterfaceId(0), 4).unwrap();
+        line.ask(|_, cx| cx.tcp.keep(roster));
+        let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        line.ask(|_, cx| cx.tcp().connect(local, SERVER, &ConnectionOptions::default(), ConsumerId(1)).unwrap());
+        line.turns(100);
+        let id = line.id();
+        let snd_nxt = || Rostered::list(directory.path()).unwrap()[0].connections().unwrap()[0].snd_nxt;
+        let before = snd_nxt();
+        if !matches!(last, Last::Fin) {
+            line.ask(|_, cx| cx.tcp().send(id, &[7; 100]).unwrap());
+        }
+        if matches!(last, Last::FinBehindData) {
+            line.turns(10);
+        }
+        line.ask(|_, cx| cx.tcp().shutdown(id).unwrap());
+        line.turns(100);
+        assert!(line.server.app().events.contains(&TcpEvent::PeerClosed));
+        assert_eq!(snd_nxt().wrapping_sub(before), numbers, "{last:?}");
+    }
 }

@@ -38,8 +38,8 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(address(2), 80);
 #[derive(Default)]
 struct Talker {
     echoes: bool,
-    /// While the peer accepts no more data, it reads no more of the peer's, and resumes on
-    /// `Writable`.
+    /// While the peer accepts no more data, this app reads no more of the peer's data, and resumes
+    /// on `Writable`.
     holds_back: bool,
     received: Vec<u8>,
     events: Vec<TcpEvent>,
@@ -181,7 +181,11 @@ impl Line {
         self.turn_until(|line| line.client.tcp().chunks() + line.server.tcp().chunks() == 0);
         self.turns(100);
         for (end, stock) in [&self.client, &self.server].into_iter().zip(self.stock) {
-            assert_eq!((end.pool().in_use(), end.pool().unnamed()), (stock, 0), "every buffer is home, by name");
+            assert_eq!(
+                (end.pool().in_use(), end.pool().drops_without_reason()),
+                (stock, 0),
+                "every buffer is home, by name"
+            );
         }
         for end in ["1", "2"] {
             assert_eq!(self.count(&format!("{end}/tcp/drop/bad_checksum")), 0, "every checksum was right");
@@ -344,8 +348,8 @@ fn what_the_ports_cut_is_echoed_over_good_wires_and_bad_ones() {
     }
 }
 
-/// A lost segment of a larger send shares its buffer with the others, so it cannot be written:
-/// headers and a view of it would take two buffers, headers and a copy take one.
+/// A lost segment of a larger send shares its buffer with the other segments, so headers cannot be
+/// written into that buffer. Headers plus a view take two buffers, headers plus a copy only one.
 #[test]
 fn one_free_buffer_is_enough_to_send_a_part_of_a_buffer_again() {
     let mut line = Line::connected(Wanted { cuts: Some(8_192), ..Wanted::default() });

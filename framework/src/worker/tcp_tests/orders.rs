@@ -153,7 +153,8 @@ fn fired_order_takes_those_along_that_were_posted_before_it() {
     line.close();
 }
 
-/// An order that takes the path of `send`, as its segment has unusual options, rings all the same.
+/// An order that takes the path of `send`, because its segment has unusual options, rings the
+/// doorbell too.
 #[test]
 fn fired_order_that_goes_the_long_way_does_not_wait_either() {
     let mut line = Line::connected(Wanted::default());
@@ -286,10 +287,10 @@ fn order_without_a_link_is_told_and_leaves_once_when_the_link_is_up() {
     let mut line = Line::connected(Wanted::default());
     let mut order = template(&mut line, ORDER);
     hear(&mut line, HostEvent::Link { is_up: false });
-    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Unreachable(Unreachable::LinkDown)));
+    assert_eq!(fire(&mut line, &mut order), Ok(Sent::Unreachable(NextHopError::LinkDown)));
     assert_eq!(
         fire(&mut line, &mut order),
-        Ok(Sent::Unreachable(Unreachable::LinkDown)),
+        Ok(Sent::Unreachable(NextHopError::LinkDown)),
         "nor does what is behind it leave"
     );
     assert_eq!((bytes_sent(&mut line), line.client.tcp().chunks()), (0, 2));
@@ -323,7 +324,7 @@ fn order_behind_one_that_got_lost_with_the_link_leaves_when_the_link_is_up() {
         line.client.poll_once(line.now);
     }
     let lost = fire(&mut line, &mut order);
-    assert!(matches!(lost, Ok(Sent::Unreachable(Unreachable::LinkDown) | Sent::Queued)), "{lost:?}");
+    assert!(matches!(lost, Ok(Sent::Unreachable(NextHopError::LinkDown) | Sent::Queued)), "{lost:?}");
     hear(&mut line, HostEvent::Link { is_up: true });
     line.turns(50);
     assert_eq!(line.server.app().received, [b"first ", &ORDER[..], ORDER].concat());
@@ -336,7 +337,7 @@ fn order_to_a_neighbour_that_is_not_known_leaves_when_it_is() {
         let mut line = Line::connected(Wanted { asks, ..Wanted::default() });
         let mut order = template(&mut line, ORDER);
         hear(&mut line, HostEvent::NeighborRemoved(address(2)));
-        let missing = Unreachable::NeighborMissing(address(2));
+        let missing = NextHopError::NeighborMissing(address(2));
         assert_eq!(fire(&mut line, &mut order), Ok(Sent::Unreachable(missing)));
         assert!(missing.to_string().contains("10.0.0.2"), "{missing}");
         line.turns(30_000);

@@ -1,5 +1,5 @@
-//! A peer that falls silent, whose MAC address may have changed: the neighbor is resolved again,
-//! with a unicast request to the former MAC address.
+//! Tests of a peer that stops replying and whose MAC address may have changed: the worker resolves
+//! the neighbor again, with a unicast request to the former MAC address.
 
 use super::frames::{SegmentEnds, frame};
 use super::*;

@@ -29,7 +29,8 @@ fn order_that_asks_is_told_when_it_left() {
     line.turns(3);
     assert_eq!(told(&mut line), [(7, left)]);
 
-    // A send without a request is not reported, and takes no number from those with one.
+    // A send without a request is not reported, and does not shift the timestamps of sends with
+    // one.
     fire(&mut line, &mut order).unwrap();
     let id = line.id();
     let (sent, frames) = line.ask(|_, cx| cx.timestamped(8, |cx| cx.tcp().send(id, b"by send")));

@@ -17,7 +17,7 @@ struct Wire {
 /// A frame to be received, and its form.
 struct Coming {
     frame: Vec<u8>,
-    /// The lengths of its buffers, the last one for the rest.
+    /// The lengths of its buffers; the last one is for all remaining bytes.
     buffers: Vec<usize>,
     verdict: ChecksumStatus,
 }
@@ -303,7 +303,7 @@ impl Stage {
             ids.into_iter().map(|id| cx.tcp().info(id)).collect()
         });
         let tally = self.server.tcp().tally();
-        assert_eq!(self.server.pool().unnamed(), 0);
+        assert_eq!(self.server.pool().drops_without_reason(), 0);
         let in_use = self.server.pool().in_use();
         let drops = self.block.snapshot();
         let names = ["segments_in", "payload_bytes_in", "drop/not_acceptable", "drop/bad_ack", "drop/bad_checksum"];

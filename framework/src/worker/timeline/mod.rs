@@ -25,7 +25,7 @@ pub use phc::Phc;
 
 use super::spsc::lossy::{self, Next};
 use crate::counters::{Counter, Gauge, Scope, Unit};
-use crate::time::{Clock, ClockLine, ClockTracker, CrossTimestamp, Timeline, UnixTime};
+use crate::time::{Clock, ClockMapping, ClockTracker, CrossTimestamp, Timeline, UnixTime};
 
 /// Reads a NIC's clock; `None` if the read fails.
 pub type NicClock = Box<dyn FnMut() -> Option<UnixTime> + Send>;
@@ -97,7 +97,7 @@ pub struct TimelineReader {
 }
 
 impl TimelineThread {
-    /// Starts sampling `clock` against the others, for so many workers. The first sample is made
+    /// Starts sampling `clock` against the others, for `readers` workers. The first sample is made
     /// here, so that each reader has a timeline at once. Gauges and counters are registered in the
     /// scope `timeline` below `scope`.
     ///
@@ -144,8 +144,8 @@ impl Drop for TimelineThread {
 }
 
 impl TimelineReader {
-    /// The latest timeline: one load if there is no new one, else a copy of 96 bytes. No lock, no
-    /// system call, and no wait for the thread.
+    /// The latest timeline: one load if there is no new one, otherwise a copy of 96 bytes. No lock,
+    /// no system call, and no wait for the thread.
     #[inline]
     pub fn latest(&mut self) -> &Timeline {
         // Each iteration takes a new timeline, or skips overwritten ones.
@@ -232,7 +232,7 @@ impl Published {
         self.steps.add(steps - self.steps.get());
         let Some(now) = timeline.wall.map(|line| line.base()) else { return };
         self.instant.set(now.as_nanos());
-        let show = |line: Option<ClockLine>, clock: &Gauge, error: &Gauge| {
+        let show = |line: Option<ClockMapping>, clock: &Gauge, error: &Gauge| {
             let Some(there) = line.map(|line| line.to_other(now)) else { return };
             clock.set(there.at.as_nanos());
             error.set(there.error.as_nanos());
@@ -282,7 +282,7 @@ mod tests {
         let mut shown = 0;
         let nic: NicClock = Box::new(move || {
             shown += 1;
-            // The test does not read the first reports, nor the last.
+            // The test reads neither the first nor the last reports.
             let _ = if shown > TRIES as u64 { told.send(()) } else { Ok(()) };
             Some(UnixTime::from_nanos(shown))
         });

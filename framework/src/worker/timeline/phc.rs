@@ -19,7 +19,8 @@ impl Phc {
     /// The clock of a network interface.
     ///
     /// # Errors
-    /// The interface has none, as a virtual link, or it cannot be opened: one sentence.
+    /// The interface has no clock, as for a virtual link, or the clock cannot be opened: one
+    /// sentence.
     pub fn of_interface(interface: &str) -> io::Result<Self> {
         let folder = format!("/sys/class/net/{interface}/device/ptp");
         let name = fs::read_dir(&folder).ok().and_then(|mut entries| entries.next()?.ok());
@@ -35,7 +36,7 @@ impl Phc {
     /// The clock behind a device file.
     ///
     /// # Errors
-    /// The file does not exist, may not be read, or is no clock: one sentence.
+    /// The file does not exist, may not be read, or is not a clock: one sentence.
     pub fn open(path: &Path) -> io::Result<Self> {
         let failed = |error: io::Error| {
             let what = format!(

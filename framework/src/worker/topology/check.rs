@@ -66,8 +66,8 @@ fn check_exists(machine: &Machine, core: usize, report: &mut Report) -> bool {
     true
 }
 
-/// Three ways in which the kernel interrupts a core that is busy polling. One boot line ends them
-/// all, so each remedy names that line with the cores of all workers.
+/// Checks three ways in which the kernel interrupts a core that is busy polling. One boot line
+/// prevents all three, so each remedy gives that line with the cores of all workers.
 fn check_isolation(machine: &Machine, core: usize, cores: &CpuList, report: &mut Report) {
     let remedy = format!(
         "boot with isolcpus=managed_irq,domain,{cores} nohz_full={cores} rcu_nocbs={cores} on the kernel command line"

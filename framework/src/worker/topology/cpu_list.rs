@@ -41,7 +41,7 @@ impl CpuList {
         Self::parse_with(text, Some(last))
     }
 
-    /// Adds one CPU; a number of `CPU_COUNT_MAX` or more is left out, as no such CPU exists.
+    /// Adds one CPU; a number of `CPU_COUNT_MAX` or more is left out, because no such CPU exists.
     pub fn insert(&mut self, cpu: usize) {
         if cpu < CPU_COUNT_MAX {
             self.words[cpu / 64] |= 1 << (cpu % 64);

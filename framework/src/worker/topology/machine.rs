@@ -1,8 +1,8 @@
 //! Facts about a machine, read from /sys and /proc at each call.
 //!
 //! `None` means that the kernel does not report it: a file that is absent, unreadable or not in its
-//! documented form. The caller decides what that means. Tests set another root folder, with files
-//! of any machine they need.
+//! documented form. The caller decides what that means. Tests set another root folder, with the
+//! files of any machine that they need.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -26,7 +26,7 @@ impl Machine {
         Self::at("/")
     }
 
-    /// The machine whose /sys and /proc lie under `root`.
+    /// The machine whose /sys and /proc are under `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -58,7 +58,8 @@ impl Machine {
         asked.iter().chain(self.nohz_full().iter()).collect()
     }
 
-    /// The cores on which this process may run: what its cgroup grants, or else its own mask.
+    /// The cores on which this process may run: those that its cgroup grants, or else those of its
+    /// affinity mask.
     pub fn allowed(&self) -> Option<CpuList> {
         self.granted_by_cgroup().or_else(|| {
             let status = self.read("proc/self/status")?;

@@ -1,6 +1,6 @@
 //! The memory this process may still allocate: bounded by the machine's free memory, by the
-//! process's control groups and by its own limit. Linux grants memory that it does not have, and
-//! kills a process when the memory is used; so a caller checks here before a large allocation.
+//! process's control groups and by its own limit. Linux grants more memory than it has, and kills a
+//! process once the memory is used; so callers check this before a large allocation.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ impl Machine {
         let of_group = |group: &Path| {
             let folder = format!("{mount}{}", group.display().to_string().trim_end_matches('/'));
             let file = |name: &str| self.read(&format!("{folder}/{name}"));
-            // "max" is no number, and no limit.
+            // "max" is not a number, and means no limit.
             let limit = number(file(limit)?)?;
             // The kernel reclaims page cache when memory is needed.
             let stat = file("memory.stat").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Descriptors on which a client hears of events: pairs of connected sockets, of which the client
-//! has one end.
+//! Descriptors on which a client gets events: pairs of connected sockets, of which the client has
+//! one end.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -37,7 +37,7 @@ impl Channels {
         }
     }
 
-    /// Tries what waits once more.
+    /// Tries again to send the waiting events.
     pub(crate) fn flush(&mut self) {
         self.ends.iter_mut().for_each(End::flush);
     }

@@ -1,4 +1,4 @@
-//! One NIC of the process: the model, its port, and the cable that its settings name.
+//! One NIC of the process: the model, its port, and the cable from its settings.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::hw_counters::HwCounters;
 use crate::sheet::Sheet;
 use crate::sys;
 
-/// A NIC that somebody has open, or that is at the other end of such a one.
+/// A NIC that a client has open, or the NIC at the other end of its cable.
 pub(crate) struct Device {
     pub(crate) hca: Hca,
     pub(crate) port: Port,
@@ -18,7 +18,7 @@ pub(crate) struct Device {
     pub(crate) sheet: Option<Sheet>,
     /// Those of its counters that sysfs shows.
     pub(crate) hw_counters: Option<HwCounters>,
-    /// It was pulled out: nothing moves, and the kernel answers EIO.
+    /// The device was removed: no frame moves, and the kernel answers EIO.
     pub(crate) is_gone: bool,
 }
 

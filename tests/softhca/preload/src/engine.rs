@@ -1,9 +1,9 @@
-//! Who turns the crank: a thread that steps the NICs as long as a device is open, and what keeps it
-//! in order with the process.
+//! The engine: a thread that steps the NICs as long as a device is open, and the hooks that keep it
+//! consistent with the process.
 //!
-//! The thread goes before the program's and yet must leave it its time, because both may be on one
-//! processor: it works for a while, then naps; where nothing is to be done it only naps, longer and
-//! longer.
+//! The thread has priority over the program's threads. Yet it must leave them time, because both
+//! may be on one processor: it works for a while, then naps. While there is no work it only naps,
+//! longer and longer.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -20,8 +20,8 @@ const BUDGET: usize = 64;
 /// it.
 const WORK_NS: u64 = 100_000;
 const NAP_NS: u32 = 50_000;
-/// Naps where nothing is to be done: the first answers a ping within that time, the last is what an
-/// idle process costs.
+/// Naps while there is no work: within the first a ping is answered, and the last determines the
+/// cost of an idle process.
 const IDLE_NAP_NS: u32 = 20_000;
 const IDLE_NAP_NS_MAX: u32 = 500_000;
 /// Idle naps before they get longer: some 20 ms.
@@ -84,7 +84,7 @@ fn turn() -> Option<Turn> {
     }
 }
 
-/// Has the process tell when it forks and when it ends.
+/// Registers hooks for the process's forks and its end.
 pub(crate) fn watch_process() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| sys::hook(before_fork, after_fork_in_parent, after_fork_in_child, at_exit));
@@ -104,7 +104,8 @@ extern "C" fn after_fork_in_parent() {
     drop(FORKING.take().map(ManuallyDrop::into_inner));
 }
 
-/// The child has no devices: their descriptors answer as those of a NIC that has just been opened.
+/// The child has no devices: their descriptors behave like those of a NIC that has just been
+/// opened.
 extern "C" fn after_fork_in_child() {
     sys::forget_all();
     if let Some(mut guard) = FORKING.take().map(ManuallyDrop::into_inner) {
@@ -112,8 +113,8 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Leaves the last counters. Not at any price: a signal handler may end the process while a call of
-/// this thread has the mutex.
+/// Writes the last counters, but only if the mutex is free: a signal handler may end the process
+/// while a call of this thread has the mutex.
 extern "C" fn at_exit() {
     for _ in 0..100 {
         if let Some(mut guard) = world::try_lock() {

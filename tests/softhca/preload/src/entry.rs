@@ -1,12 +1,12 @@
-//! The functions of libc that the library stands in for, and those that it offers to programs that
-//! know it.
+//! The functions of libc that the library replaces, and those that it offers to programs that know
+//! it.
 //!
 //! Invariants:
 //! 1. Functions with a name of libc's have the signature that C callers use on Linux (variadic
-//!    arguments of `ioctl` are one, in a register), and what callers pass is what they would have
-//!    to pass to libc.
+//!    arguments of `ioctl` are one, in a register), and callers pass arguments that are valid for
+//!    libc.
 //! 2. An address that dlsym(3) gives for a name is a function of that signature.
-//! 3. What is not ours is passed on as it came, and errno is set as libc would.
+//! 3. A call that is not for us is passed on unchanged, and sets errno as libc does.
 
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,16 +118,16 @@ pub unsafe extern "C" fn mmap64(
     unsafe { mmap(address, len, protection, flags, fd, offset) }
 }
 
-/// Lets every open NIC do what became due, at most `budget` frames a direction: how much that was.
-/// With `SOFTHCA_ENGINE=manual` nothing moves otherwise.
+/// Lets every open NIC do its due work, at most `budget` frames in each direction, and returns how
+/// much that was. With `SOFTHCA_ENGINE=manual` only this call moves frames.
 #[unsafe(no_mangle)]
 pub extern "C" fn softhca_step(budget: usize) -> usize {
     let mut guard = world::lock();
     guard.as_mut().map_or(0, |world| world.step(budget))
 }
 
-/// What a NIC counted under this name, `mlx5_1.tx_frames`, or all open ones together, `tx_frames`.
-/// `u64::MAX` where nobody counts that.
+/// The count of a NIC under this name, such as `mlx5_1.tx_frames`, or of all open NICs together,
+/// such as `tx_frames`. `u64::MAX` where there is no such counter.
 ///
 /// # Safety
 /// `name` is a C string.
@@ -138,8 +138,8 @@ pub unsafe extern "C" fn softhca_counter(name: *const c_char) -> u64 {
     world::lock().as_ref().and_then(|world| world.counter(&name)).unwrap_or(u64::MAX)
 }
 
-/// Puts the oldest sentence about a mistake of the program's into `into`, with a zero behind it,
-/// and gives its length: 0 where there is none. What does not fit is cut off.
+/// Copies the oldest sentence about a mistake of the program into `into`, with a final zero, and
+/// returns its length: 0 where there is none. A sentence that does not fit is cut off.
 ///
 /// # Safety
 /// `into` has room for `len` bytes.
@@ -156,9 +156,9 @@ pub unsafe extern "C" fn softhca_diagnosis(into: *mut c_char, len: usize) -> usi
     shown
 }
 
-/// Pulls out the device of this name, as a driver hears of it: an event for everybody who has it
-/// open, EIO for every command, and nothing moves any more. 1 where somebody had it open, else 0.
-/// Opened anew when all have closed it, it is back.
+/// Removes the device of this name, with the effects that a driver sees: an event for every client
+/// that has it open, EIO for every command, and no more frames. Returns 1 where a client had it
+/// open, otherwise 0. When all clients have closed it, it can be opened again.
 ///
 /// # Safety
 /// `name` is a C string.
@@ -176,9 +176,10 @@ pub extern "C" fn softhca_objects() -> usize {
     world::lock().as_ref().map_or(0, world::World::objects)
 }
 
-/// Refuses with `errno` the command of this number (of `write`, for which SOFTHCA_ABI is to be
-/// `write`; 0xffffffff: any but those that destroy) that comes after `skip` of them; it is the only
-/// one. With `errno` 0 none. 1 where an earlier one had not come yet, else 0.
+/// Skips `skip` commands of this number and refuses the next one, once, with `errno`. The numbers
+/// are those of `write`, so SOFTHCA_ABI must be `write`; 0xffffffff means any command that does not
+/// destroy. With `errno` 0 no command is refused. Returns 1 where an earlier refusal was still
+/// pending, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn softhca_refuse(command: u32, skip: u32, errno: c_int) -> c_int {
     let command = (command != u32::MAX).then_some(command);
@@ -186,8 +187,8 @@ pub extern "C" fn softhca_refuse(command: u32, skip: u32, errno: c_int) -> c_int
     world::with(|world| Ok(world.refuse(refusal))).unwrap_or(false).into()
 }
 
-/// Whether a descriptor is an open device. Never asked under the mutex's protection about
-/// descriptors of our own.
+/// Whether a descriptor is an open device. Not called for our own descriptors while the mutex is
+/// held.
 fn is_device(fd: c_int) -> bool {
     match sys::known(fd) {
         // A descriptor that was closed behind our back (dup2, close_range) and is another file's by

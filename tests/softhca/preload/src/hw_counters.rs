@@ -1,6 +1,6 @@
-//! `/sys/class/infiniband/mlx5_0/ports/1/hw_counters`, as the kernel keeps it: text that is the
-//! model's count at any time. Of several processes with the device the last one that counted is
-//! shown, as each has a NIC of its own.
+//! `/sys/class/infiniband/mlx5_0/ports/1/hw_counters`, as the kernel keeps it: text with the
+//! model's present count. If several processes have the device, it shows the count of the process
+//! that counted last, because each has a separate NIC.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ pub(crate) struct HwCounters {
 }
 
 impl HwCounters {
-    /// From 0 on. `None` where they cannot be written: then they stay as they are.
+    /// Starts the counts at 0. `None` where the files cannot be written: then they do not change.
     pub(crate) fn open(device: &str) -> Option<Self> {
         let path = format!("/sys/class/infiniband/{device}/ports/1/hw_counters/out_of_buffer");
         let out_of_buffer = OpenOptions::new().write(true).truncate(true).open(path).ok()?;
@@ -21,7 +21,7 @@ impl HwCounters {
         Some(Self { out_of_buffer, shown: 0 })
     }
 
-    /// Shows what is counted now; it never becomes less.
+    /// Shows the present count; it never decreases.
     pub(crate) fn show(&mut self, out_of_buffer: u64) {
         if out_of_buffer != self.shown {
             self.shown = out_of_buffer;

@@ -11,15 +11,15 @@
 //! ```
 //!
 //! A descriptor is ours if it is the character device 1:5 and was opened as `…/infiniband/uverbsN`.
-//! Nothing is made before the first call on one: in processes that open no device the library costs
-//! a comparison a call.
+//! The library creates nothing before the first call on such a descriptor: in processes that open
+//! no device it costs a comparison per call.
 //!
-//! The engine is a thread of its own, or the program itself by `softhca_step`
-//! (`SOFTHCA_ENGINE=manual`). Because both sides take the mutex, an object that was destroyed is
-//! not looked at again once its destruction has returned: libmlx5 frees ring memory at that moment.
+//! The engine is a separate thread, or the program itself by `softhca_step`
+//! (`SOFTHCA_ENGINE=manual`). Both sides take the mutex, so the engine does not access a destroyed
+//! object once its destruction has returned: libmlx5 frees ring memory at that moment.
 //!
-//! After `fork` the child has no devices: neither the thread nor what a NIC would do to memory that
-//! is no longer shared comes along. It may open devices of its own.
+//! After `fork` the child has no devices, because the thread is not copied, and a NIC could not
+//! reach memory that is no longer shared. The child may open devices itself.
 
 mod channels;
 mod clock;

@@ -1,15 +1,16 @@
 //! The process's memory as the NIC reaches it.
 //!
-//! A page is tried before it is touched: the kernel is asked to make it present, which it refuses
-//! where nothing is mapped or where it may not be written. The answer is believed until
+//! Before a page is accessed, the kernel is asked to make it present, which it refuses where
+//! nothing is mapped or where the page may not be written. The answer is remembered until
 //! [`forget`](HostMemory::forget).
 //!
 //! Invariants:
 //! 1. Only pages that the kernel has made present for this kind of access, since the last `forget`,
-//!    are touched. A client that unmaps memory which it has registered, within that time, is beyond
-//!    help; a real NIC has it pinned.
-//! 2. What is touched is memory that the client gave to a NIC: it expects that it is read and
-//!    written behind the compiler's back, and orders its accesses by ownership bits and barriers.
+//!    are accessed. We cannot help a client that unmaps registered memory within that time; a real
+//!    NIC has the memory pinned.
+//! 2. The accessed memory is memory that the client gave to a NIC. So the client expects reads and
+//!    writes that the compiler does not know of, and orders its accesses by ownership bits and
+//!    barriers.
 //! 3. Words that both sides touch at the same time are aligned, and accessed as atomics.
 
 use std::cell::Cell;
@@ -74,8 +75,7 @@ impl HostMemory {
 
 #[cold]
 fn try_page(page: u64, access: Access) -> Result<(), Unmapped> {
-    // SAFETY: these kinds of advice change no contents, and an address where nothing is mapped is
-    // an error.
+    // SAFETY: this advice does not change contents, and an unmapped address is an error.
     let result = unsafe { libc::syscall(libc::SYS_madvise, page << PAGE_SHIFT, 1usize << PAGE_SHIFT, access as i32) };
     if result == 0 { Ok(()) } else { Err(Unmapped) }
 }
@@ -84,7 +84,7 @@ impl Dma for HostMemory {
     #[inline]
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Unmapped> {
         self.reach(address, into.len(), Access::Read)?;
-        // SAFETY: 1, 2; what it is copied into is ours.
+        // SAFETY: 1, 2; the destination is ours.
         unsafe { std::ptr::copy(address as *const u8, into.as_mut_ptr(), into.len()) };
         Ok(())
     }
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn read_only_memory_is_read_and_not_written() {
         let memory = HostMemory::new();
-        // A literal lies in the part of the program that nobody may write.
+        // A literal is in a part of the program that cannot be written.
         let text = "a literal that is long enough";
         let mut read = [0; 9];
         assert_eq!(memory.read(text.as_ptr() as u64, &mut read), Ok(()));

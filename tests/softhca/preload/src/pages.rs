@@ -1,16 +1,16 @@
 //! Pages that a client maps from a uverbs descriptor: registers of a UAR, which it writes, and
 //! clocks, which it reads.
 //!
-//! Each is mapped twice: once for the client, who unmaps it when it likes, and once for the NIC, at
-//! an address that stays. So it is a file in memory, which maps as often as one likes: what
-//! mremap(2) does for shared pages without one, valgrind does not know.
+//! Each page is mapped twice: once for the client, which may unmap it at any time, and once for the
+//! NIC, at a fixed address. So it is a file in memory, which can be mapped any number of times.
+//! mremap(2) can do the same for shared pages without a file, but valgrind does not know that.
 //!
 //! Invariants:
 //! 1. A page of ours was mapped shared and writable by us, is never unmapped, and is touched only
 //!    within its 4 KiB.
-//! 2. What both sides touch at the same time are aligned words, accessed as atomics.
-//! 3. Mapping at an address that the client names is as the client asked for it (MAP_FIXED is its
-//!    promise).
+//! 2. Memory that both sides may access at the same time is aligned words, accessed as atomics.
+//! 3. A mapping at an address that the client names is made as the client asked for it (MAP_FIXED
+//!    is the client's promise).
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -95,7 +95,7 @@ impl Page {
 /// A cycle is a nanosecond: `cycles * 2^SHIFT >> SHIFT`. Larger, and a difference of hours would no
 /// longer fit into 64 bits.
 const SHIFT: u32 = 21;
-/// Cycles after which the page must have been shown anew: half of what fits.
+/// Cycles after which the page must have been updated: half of the range.
 const OVERFLOW: u64 = 1 << (63 - SHIFT);
 
 fn map(file: c_int, wish: Wish) -> io::Result<usize> {

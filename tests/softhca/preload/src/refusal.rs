@@ -1,14 +1,14 @@
-//! A command that the kernel refuses because a test wants it to: what a driver does then is
-//! otherwise seen on a bad day only. Commands that destroy are not refused: whoever gives back what
-//! it has made may rely on that.
+//! A command that the kernel refuses because a test asks for it. Otherwise a driver's reaction to a
+//! refusal would hardly ever be seen. Commands that destroy are not refused, because a driver may
+//! rely on their success.
 
 use softhca::hca::Errno;
 
 /// Which command is refused next, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The number of `write` commands, 0x80000000 added for extended ones; `None` for whichever
-    /// comes.
+    /// The number of the `write` command, plus 0x80000000 for extended ones; `None` for any
+    /// command.
     pub(crate) command: Option<u32>,
     /// How many of them are done before.
     pub(crate) skip: u32,
@@ -20,8 +20,8 @@ pub(crate) struct Refusal {
 const DESTROYERS: [u32; 7] = [4, 13, 20, 27, 0x8000_0033, 0x8000_0036, 0x8000_0038];
 
 impl Refusal {
-    /// The kernel is asked for `command`: what it answers instead of doing it. `waiting` is
-    /// forgotten once it was refused.
+    /// The errno with which the kernel refuses `command`, if it does. Clears `waiting` after a
+    /// refusal.
     pub(crate) fn of(waiting: &mut Option<Self>, command: u32) -> Option<Errno> {
         let refusal = waiting.as_mut()?;
         let is_meant = refusal.command.map_or(!DESTROYERS.contains(&command), |meant| meant == command);

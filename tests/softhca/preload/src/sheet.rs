@@ -1,5 +1,5 @@
-//! What a process counted, left in a file for whoever started it: text in a mapping, so that it is
-//! there even when the process is killed.
+//! A process's counters in a file, for the process that started it. They are text in a mapping, so
+//! that they remain even if the process is killed.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl Sheet {
         Some(Self { file, title, text: String::with_capacity(LEN) })
     }
 
-    /// Replaces what was told by what is counted now; zeros are not worth a line.
+    /// Replaces the former counters by the present ones; zeros are left out.
     pub(crate) fn show(&mut self, counters: impl Iterator<Item = (&'static str, u64)>) {
         self.text.clear();
         self.text.push_str(&self.title);

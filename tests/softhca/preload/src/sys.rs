@@ -1,15 +1,14 @@
-//! System calls, raw where a library that takes calls over might be in between, and what the
-//! library knows of descriptors.
+//! System calls, made raw where a library that intercepts calls might be in between, and the
+//! library's knowledge about descriptors.
 //!
 //! Invariants:
-//! 1. Arguments of raw calls are as wide as the kernel reads them: those beyond the fifth lie on
-//!    the stack. Every address that is passed comes from a reference, slice or C string that is
-//!    borrowed until the call has returned, and the length beside it is the one of what it points
-//!    to.
-//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//! 1. Arguments of raw calls are as wide as the kernel reads them: those beyond the fifth are on
+//!    the stack. Every passed address comes from a reference, slice or C string that is borrowed
+//!    until the call has returned, and the length passed with it is that of the object.
+//! 2. The kernel writes only into plain data: any bytes are a valid value.
 //! 3. A descriptor that the kernel returns is new and has no other owner.
-//! 4. A mapping of a file is as long as it says, and goes with its owner.
-//! 5. What runs in a thread or a hook of ours is a plain function without arguments.
+//! 4. A mapping of a file has the length that it states, and is removed with its owner.
+//! 5. A thread or a hook of ours runs a plain function without arguments.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -20,10 +19,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use libc::{c_int, c_long, c_void, clockid_t};
 
-/// What a descriptor is to us.
+/// The library's knowledge about a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Nothing, or not looked at yet.
+    /// Not a device, or not examined yet.
     No = 0,
     /// An open uverbs device.
     Device = 1,
@@ -35,14 +34,14 @@ pub(crate) enum Known {
 /// a leak.
 static KNOWN: [AtomicU8; 65_536] = [const { AtomicU8::new(0) }; 65_536];
 
-/// Remembers what a descriptor is.
+/// Records the kind of a descriptor.
 pub(crate) fn know(fd: c_int, known: Known) {
     if let Some(entry) = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd)) {
         entry.store(known as u8, Ordering::Relaxed);
     }
 }
 
-/// What is remembered of it.
+/// The recorded kind of a descriptor.
 pub(crate) fn known(fd: c_int) -> Known {
     let entry = usize::try_from(fd).ok().and_then(|fd| KNOWN.get(fd));
     match entry.map(|entry| entry.load(Ordering::Relaxed)) {
@@ -59,7 +58,7 @@ pub(crate) fn forget_all() {
     }
 }
 
-/// Whether a descriptor is `/dev/zero`, under whatever name.
+/// Whether a descriptor is `/dev/zero`, under any name.
 pub(crate) fn is_zero_device(fd: c_int) -> bool {
     // SAFETY: 2.
     let mut status: libc::stat = unsafe { zeroed() };
@@ -129,7 +128,8 @@ pub(crate) fn send_record(fd: &OwnedFd, record: &[u8]) -> bool {
     sent >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
 }
 
-/// Tells the operator. Not by the standard library, whose lock the program may hold.
+/// Prints a sentence for the operator. Does not use the standard library, whose lock the program
+/// may hold.
 pub(crate) fn tell_operator(sentence: &str) {
     let line = format!("softhca: {sentence}\n");
     // SAFETY: 1.
@@ -155,9 +155,9 @@ impl SharedFile {
         Ok(Self { address: address as usize, len })
     }
 
-    /// Replaces the contents: `text`, as much of it as there is room for, and zeros.
+    /// Replaces the contents by as much of `text` as fits, and zeros.
     pub(crate) fn show(&mut self, text: &[u8]) {
-        // SAFETY: 4; nobody else in this process has the address.
+        // SAFETY: 4; no other code in this process has the address.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) };
         let len = text.len().min(self.len);
         bytes[..len].copy_from_slice(&text[..len]);
@@ -172,8 +172,9 @@ impl Drop for SharedFile {
     }
 }
 
-/// Starts a thread that no signal handler of the program's runs on. Not by the standard library:
-/// its thread-local values would be destroyed at a time when the program's libraries are gone.
+/// Starts a thread on which no signal handler of the program runs. Does not use the standard
+/// library, because its thread-local values would be destroyed when the program's libraries are
+/// already gone.
 pub(crate) fn start_thread(body: extern "C" fn(*mut c_void) -> *mut c_void) -> io::Result<()> {
     // SAFETY: 1, 2, 5: set, attributes and thread are plain data, borrowed for the calls.
     let error = unsafe {
@@ -192,8 +193,8 @@ pub(crate) fn start_thread(body: extern "C" fn(*mut c_void) -> *mut c_void) -> i
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// Lets the calling thread run before the program's, and wake up when it wanted to: a program that
-/// polls has the processors otherwise for milliseconds.
+/// Lets the calling thread run before the program's threads and wake up on time. Otherwise a
+/// program that polls keeps the processors for milliseconds.
 pub(crate) fn hurry() {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: 1; the rest passes no address.
@@ -201,8 +202,8 @@ pub(crate) fn hurry() {
         libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, c"softhca".as_ptr());
         libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, 1);
         if libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_RR, &raw const priority) != 0 {
-            // Without the right to it, a short slice: the kernel (6.12) lets who asks for little
-            // run soon.
+            // Without the right to real-time priority, requests a short slice: the kernel (6.12)
+            // soon runs a thread that requests little.
             let attributes =
                 SchedAttributes { len: size_of::<SchedAttributes>() as u32, slice_ns: 100_000, ..zeroed() };
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);

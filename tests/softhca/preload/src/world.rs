@@ -1,6 +1,6 @@
-//! Everything that the library has: NICs, their cables, and who has them open. Behind one mutex,
-//! which every call of the program and every turn of the engine takes: so nothing here happens at
-//! the same time.
+//! All state of the library: NICs, their cables, and the clients that have them open. It is behind
+//! one mutex, which every call of the program and every turn of the engine takes, so nothing here
+//! runs concurrently.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -22,16 +22,16 @@ use crate::{engine, sys};
 /// See the module.
 pub(crate) struct World {
     settings: Settings,
-    /// By number; `None` where nobody has it open.
+    /// Devices by number; `None` where no client has the device open.
     devices: Vec<Option<Device>>,
     /// By descriptor.
     open: HashMap<i32, Open>,
     memory: HostMemory,
     core_clock: Page,
     clock_info: Page,
-    /// Sentences about the program's mistakes, for who asks.
+    /// Sentences about the program's mistakes, until the program reads them.
     diagnoses: VecDeque<String>,
-    /// What is refused next.
+    /// The pending refusal.
     refusal: Option<Refusal>,
     shown: Now,
     /// When mappings were tried last.
@@ -50,19 +50,19 @@ struct Open {
 }
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
-/// Calls of the program that wait for the mutex. The engine lets them have it: an unlocked mutex is
-/// whose who comes first, and that would be the engine again.
+/// The number of calls of the program that wait for the mutex. The engine waits for them, because
+/// otherwise it would be the first to lock the mutex again.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 /// The process whose world it is.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 /// Sentences that are kept.
 const DIAGNOSES_MAX: usize = 64;
-/// How often clocks and counters are shown. A reader of the clock computes forward from what it
-/// finds.
+/// The interval at which clocks and counters are updated. A reader of the clock computes forward
+/// from the last update.
 const SHOWN_NS: u64 = 20_000_000;
 
-/// How long a mapping is believed to be there. A program that unmaps what it has registered is
-/// wrong, and shall hear of it.
+/// The time for which a mapping is assumed to exist. A program that unmaps registered memory is
+/// wrong, and must learn of it.
 const BELIEVED_NS: u64 = 1_000_000;
 
 /// The world, once there is one.
@@ -82,7 +82,7 @@ pub(crate) fn lock_for_engine() -> Guard {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes it if nobody has it.
+/// Locks the mutex if it is free.
 pub(crate) fn try_lock() -> Option<Guard> {
     WORLD.try_lock().ok()
 }
@@ -92,13 +92,13 @@ pub(crate) fn is_wanted() -> bool {
     WAITING.load(Ordering::Relaxed) > 0
 }
 
-/// Whether the calling process is the one whose world it is. The child of `vfork` runs in its
-/// parent's memory, and closes descriptors of its own.
+/// Whether the calling process owns this world. The child of `vfork` runs in its parent's memory,
+/// and closes its own descriptors.
 pub(crate) fn is_ours() -> bool {
     OWNER.load(Ordering::Relaxed) == sys::process()
 }
 
-/// Makes a world from what `softhca run` has told, and does something in it.
+/// Makes a world from the settings of `softhca run`, and runs `act` with it.
 pub(crate) fn with<T>(act: impl FnOnce(&mut World) -> Result<T, Errno>) -> Result<T, Errno> {
     let mut guard = lock();
     if guard.is_none() {
@@ -220,8 +220,8 @@ impl World {
         act: impl FnOnce(&mut Session, &mut Kernel<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         self.open(fd)?;
-        // What was mapped may have changed since the last command; and what this one frees may be
-        // unmapped next.
+        // Mappings may have changed since the last command, and memory that this command frees may
+        // be unmapped next.
         self.memory.forget();
         let open = self.open.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
         let device = self.devices[open.device].as_mut().filter(|device| !device.is_gone).ok_or(Errno(libc::EIO))?;
@@ -272,7 +272,7 @@ impl World {
         Ok(())
     }
 
-    /// Switches off what nobody has open; both ends of a pair stay as long as one is in use.
+    /// Closes devices that no client has open; both ends of a pair stay as long as one is in use.
     fn switch_off(&mut self) {
         let partner = |number| device::partner(&self.settings.devices, number);
         let in_use: Vec<_> = self.open.values().flat_map(|open| [Some(open.device), partner(open.device)]).collect();
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// Lets every NIC do what became due: how much that was.
+    /// Lets every NIC do its due work, and returns how much that was.
     pub(crate) fn step(&mut self, budget: usize) -> usize {
         let mut done = 0;
         let now = HostClock.now();
@@ -328,7 +328,7 @@ impl World {
         !self.open.is_empty()
     }
 
-    /// Hands events to those whom they concern, and tells of mistakes.
+    /// Delivers events to the clients that they concern, and prints mistakes.
     fn deliver(&mut self) {
         let mut events = Vec::new();
         for (number, device) in self.devices.iter_mut().enumerate() {
@@ -362,7 +362,7 @@ impl World {
         }
     }
 
-    /// Leaves what was counted where `softhca run` finds it.
+    /// Writes the counters where `softhca run` finds them.
     pub(crate) fn show_counters(&mut self) {
         for Device { hca, port, sheet, .. } in self.devices.iter_mut().flatten() {
             if let Some(sheet) = sheet {

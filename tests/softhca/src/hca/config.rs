@@ -1,7 +1,7 @@
-//! What kind of ConnectX it is, and how much it forgives.
+//! The kind of ConnectX, and the mistakes that it tolerates.
 
-/// A NIC's personality. The default is a ConnectX-5 that forgives what libmlx5 alone would do wrong
-/// on it.
+/// A NIC's features and tolerance. The default is a ConnectX-5 that tolerates mistakes that libmlx5
+/// alone would make on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The name that rdma-core shows: `mlx5_0`.
@@ -14,7 +14,7 @@ pub struct Config {
     /// and BlueFlame bytes.
     pub strict: bool,
     /// Drop a frame that finds no receive WQE (counted `rx_out_of_buffer`), as hardware does.
-    /// Otherwise it waits: perftest counts frames, and waits for ever after one loss.
+    /// Otherwise the frame waits, because perftest counts frames and waits for ever after one loss.
     pub lossy: bool,
     /// Misbehave as far as hardware may, from a seed.
     pub hostility: Option<Hostility>,
@@ -36,8 +36,7 @@ pub struct Config {
     pub inline_len_min: u8,
     /// Bytes of the longest send WQE, `max_wqe_sz_sq` of the firmware: a longer one fails.
     pub wqe_len_max: u16,
-    /// Its port is one of InfiniBand. That is said and no more: drivers of Ethernet are to refuse
-    /// it.
+    /// The port reports InfiniBand, with no other effect: Ethernet drivers must refuse it.
     pub infiniband: bool,
 }
 
@@ -68,7 +67,7 @@ impl Default for Config {
 /// How a hostile NIC behaves: everything here is legal for hardware. Chances are in thousandths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hostility {
-    /// Everything is drawn from it: the same seed does the same.
+    /// All random decisions derive from it: the same seed gives the same run.
     pub seed: u64,
     /// Steps that a completion may wait, and then comes with all that waited.
     pub completion_delay_max: u32,

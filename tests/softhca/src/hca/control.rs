@@ -1,8 +1,7 @@
-//! What the kernel's driver asks of the NIC: the requests of the uverbs front end after it has read
-//! its frames, and the replies before it writes them. Handles are small numbers, each kind with its
-//! own sequence.
+//! The kernel driver's requests to the NIC, after the uverbs front end has parsed them, and the
+//! replies before it writes them. Handles are small numbers, each kind with its own sequence.
 
-/// A refusal, as the kernel would say it: a positive errno.
+/// A refusal, as the kernel would return it: a positive errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
@@ -57,13 +56,13 @@ pub struct CqRequest {
     /// Written on where the driver has not read yet (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`), instead
     /// of failing.
     pub ignore_overrun: bool,
-    /// Where the client wants to hear of completions: the descriptor of its channel.
+    /// The descriptor of the client's completion channel.
     pub channel: Option<i32>,
-    /// What events of this CQ carry.
+    /// The value in events of this CQ.
     pub user_handle: u64,
 }
 
-/// What the mini CQEs carry beside the byte count; mlx5.md 2.10.
+/// The field of the mini CQEs beside the byte count; mlx5.md 2.10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// The receive hash.
@@ -100,16 +99,16 @@ pub struct QpRequest {
     pub pd: u32,
     /// Raw packets with rings of its own, or RSS over an indirection table.
     pub kind: QpKind,
-    /// What asynchronous events of it carry.
+    /// The value in its asynchronous events.
     pub user_handle: u64,
-    /// Its user index, 24 bits: what CQEs name it by.
+    /// Its user index, 24 bits, by which CQEs name it.
     pub user_index: u32,
-    /// Limits that the client asked for; given back as they are.
+    /// Limits that the client asked for; returned unchanged.
     pub capabilities: QpCapabilities,
     /// `IBV_QP_CREATE_*`: scatter FCS 1<<8, VLAN stripping 1<<9, block self multicast loopback
     /// 1<<1.
     pub create_flags: u32,
-    /// Every WQE completes, whatever it asks.
+    /// Every WQE completes, even if it does not ask for it.
     pub signal_all: bool,
 }
 
@@ -118,12 +117,12 @@ pub struct QpRequest {
 pub enum QpKind {
     /// `IBV_QPT_RAW_PACKET` with its own rings: the sending one, the receiving one, or both.
     RawPacket {
-        /// Its sending ring, where it has one.
+        /// The sending ring, if it has one.
         send: Option<SqRing>,
-        /// Its receiving ring, where it has one.
+        /// The receiving ring, if it has one.
         receive: Option<RqRing>,
     },
-    /// Receives by hash into the WQs of a table. Has no state of its own.
+    /// Receives by hash into the WQs of a table. Has no other state.
     Rss(RssRequest),
 }
 
@@ -272,7 +271,7 @@ pub struct WqRequest {
     pub ring: RqRing,
     /// Its user index.
     pub user_index: u32,
-    /// What asynchronous events of it carry.
+    /// The value in its asynchronous events.
     pub user_handle: u64,
     /// Requests that the client asked for.
     pub wr_max: u32,
@@ -315,7 +314,7 @@ pub struct FlowRequest {
     pub flags: u32,
     /// All must match.
     pub specs: Vec<FlowSpec>,
-    /// What is done beside delivering.
+    /// The actions besides delivery.
     pub actions: Vec<FlowAction>,
 }
 
@@ -324,9 +323,9 @@ pub struct FlowRequest {
 pub enum FlowKind {
     /// By its specs.
     Normal,
-    /// Everything that nobody else has.
+    /// All frames that no other rule takes.
     AllDefault,
-    /// Every multicast frame that nobody else has.
+    /// All multicast frames that no other rule takes.
     MulticastDefault,
     /// A copy of everything.
     Sniffer,
@@ -377,22 +376,22 @@ pub enum FlowSpec {
 pub enum FlowAction {
     /// Mark the CQE.
     Tag(u32),
-    /// Deliver to nobody.
+    /// Deliver to no queue.
     Drop,
 }
 
-/// Something that the client is to hear of.
+/// An event for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Where: the descriptor of the completion channel, or `None` for the asynchronous one.
     pub channel: Option<i32>,
     /// The user handle of the CQ or QP, or the port's number.
     pub element: u64,
-    /// What.
+    /// The kind of event.
     pub kind: EventKind,
 }
 
-/// What happened; the numbers of `enum ibv_event_type`.
+/// The kinds of events; the numbers of `enum ibv_event_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A completion on an armed CQ.

@@ -1,5 +1,5 @@
-//! What the NIC counted, by name. One line a counter: the field, which is also the name that people
-//! see, and what it counts.
+//! The NIC's counters by name. Each has one line: the field, which is also the printed name, and
+//! its meaning.
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -77,8 +77,8 @@ counters! {
     doorbells_late,
     /// Strict mode: a UAR register was written before the doorbell record.
     strict_record_late,
-    /// Strict mode: a UAR register was written with what is not the control segment of a posted
-    /// WQE, or on another queue's page.
+    /// Strict mode: a UAR register was written with bytes that are not the control segment of a
+    /// posted WQE, or on another queue's page.
     strict_register_wrong,
     /// Strict mode: BlueFlame carried other bytes than the ring.
     strict_blueflame_differs,

@@ -1,17 +1,17 @@
-//! What the NIC would tell the driver's author if it could speak: one sentence for each mistake,
-//! beside the error CQE or counter.
+//! Diagnoses for the driver's author: one sentence for each mistake, besides the error CQE or
+//! counter.
 
 use super::Hca;
 use std::collections::VecDeque;
 
-/// Sentences that nobody took yet.
+/// Sentences that no one has taken yet.
 #[derive(Default)]
 pub(super) struct Diagnoses {
     sentences: VecDeque<String>,
 }
 
-/// The first mistakes tell most, so later ones go when nobody listens. Flushed WQEs and the like
-/// are not diagnosed at all.
+/// The first mistakes are the most informative, so later ones are dropped if no one takes them.
+/// Consequences such as flushed WQEs are not diagnosed.
 const KEPT_MAX: usize = 32;
 
 impl Diagnoses {

@@ -1,9 +1,9 @@
-//! Chance: what a hostile NIC does is drawn here, all from one seed. Without
-//! [`Hostility`](super::Hostility) each answer is "no", and nothing is drawn.
+//! The random decisions of a hostile NIC, all from one seed. Without
+//! [`Hostility`](super::Hostility) each answer is "no", and no number is drawn.
 
 use super::Hostility;
 
-/// Draws for the whole NIC, in the order in which things happen: the same seed and the same driver
+/// Draws numbers for the whole NIC in the order of events, so the same seed and the same driver
 /// give the same run.
 pub(super) struct Chance {
     hostility: Hostility,

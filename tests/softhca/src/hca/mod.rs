@@ -1,9 +1,9 @@
 //! The model: control objects (protection domains, memory regions, queues, flows), and
-//! [`step`](Hca::step), in which it does what the NIC would have done meanwhile: looks at
-//! doorbells, fetches and executes send WQEs, receives frames into receive WQEs, writes CQEs.
+//! [`step`](Hca::step), which does the work that the NIC would have done meanwhile: it reads
+//! doorbells, fetches and executes send WQEs, receives frames into receive WQEs, and writes CQEs.
 //!
-//! It has no thread and no I/O. Whoever owns it (an engine thread, a test, a simulation) calls
-//! control functions and `step`, never both at once.
+//! It has no thread and no I/O. Its owner (an engine thread, a test, a simulation) calls control
+//! functions and `step`, never two at the same time.
 
 mod completion;
 mod config;
@@ -79,12 +79,12 @@ impl Hca {
         }
     }
 
-    /// What it says of itself.
+    /// Its features and tolerance.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it counted.
+    /// Its counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -94,8 +94,8 @@ impl Hca {
         self.link
     }
 
-    /// Does what became due: at most `budget` frames a direction. Returns how many frames moved,
-    /// WQEs were taken or CQEs written: 0 means that nothing was to be done.
+    /// Does the due work, for at most `budget` frames in each direction. Returns the number of
+    /// frames moved, WQEs taken and CQEs written: 0 means that there was no work.
     pub fn step(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
         self.watch_link(outside)
             + self.send(budget, outside)
@@ -109,7 +109,8 @@ impl Hca {
         self.cqs.take_event().or_else(|| self.qps.take_event()).or_else(|| self.events.pop_front())
     }
 
-    /// Executes what sending queues have posted; the wire has the frames afterwards, or the outbox.
+    /// Executes the posted WQEs of sending queues; afterwards the frames are on the wire or in the
+    /// outbox.
     fn send(&mut self, budget: usize, outside: &mut Outside<'_>) -> usize {
         let mut fatal_qps = Vec::new();
         let mut work = work::Work {

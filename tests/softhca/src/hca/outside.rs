@@ -1,9 +1,11 @@
-//! What the model needs of the world: memory to read and write, a wire, a clock. All are handed to
-//! each step.
+//! The model's environment: memory to read and write, a wire, a clock. Each step gets all of them.
 
 /// The memory that the NIC reaches: rings, doorbell records, UAR pages, packet buffers. Addresses
-/// are the ones that the driver wrote. A read or write that would leave mapped memory says so and
+/// are those that the driver wrote. A read or write outside of mapped memory returns an error and
 /// does nothing.
+///
+/// The default methods are for memory that no other thread uses meanwhile: they are reads and
+/// writes in two steps. Memory that is shared with a driver has methods of its own.
 pub trait Dma {
     /// Copies `into.len()` bytes from `address`.
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Unmapped>;
@@ -11,24 +13,41 @@ pub trait Dma {
     /// Copies `from` to `address`.
     fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped>;
 
-    /// One aligned 32-bit big-endian word: a doorbell record. What the driver stored before it is
-    /// seen by reads after it.
-    fn load_be32(&self, address: u64) -> Result<u32, Unmapped>;
+    /// One aligned 32-bit big-endian word: a doorbell record. Stores of the driver before it are
+    /// visible to reads after it.
+    fn load_be32(&self, address: u64) -> Result<u32, Unmapped> {
+        let mut word = [0; 4];
+        self.read(address, &mut word)?;
+        Ok(u32::from_be_bytes(word))
+    }
 
     /// Stores an aligned 32-bit big-endian word.
-    fn store_be32(&self, address: u64, value: u32) -> Result<(), Unmapped>;
+    fn store_be32(&self, address: u64, value: u32) -> Result<(), Unmapped> {
+        self.write(address, &value.to_be_bytes())
+    }
 
-    /// Puts `value` where the aligned 32-bit big-endian word was, and returns it: an arm word,
-    /// taken so that none is lost.
-    fn swap_be32(&self, address: u64, value: u32) -> Result<u32, Unmapped>;
+    /// Replaces an aligned 32-bit big-endian word by `value`, and returns the old word: so that no
+    /// arm word is lost when it is taken.
+    fn swap_be32(&self, address: u64, value: u32) -> Result<u32, Unmapped> {
+        let before = self.load_be32(address)?;
+        self.store_be32(address, value)?;
+        Ok(before)
+    }
 
     /// Stores one byte after everything that was written before it: the byte that gives a CQE to
     /// the driver.
-    fn publish(&self, address: u64, value: u8) -> Result<(), Unmapped>;
+    fn publish(&self, address: u64, value: u8) -> Result<(), Unmapped> {
+        self.write(address, &[value])
+    }
 
     /// Puts `value` where the aligned 64-bit big-endian word was, and returns it: a UAR register,
     /// taken and cleared.
-    fn swap_be64(&self, address: u64, value: u64) -> Result<u64, Unmapped>;
+    fn swap_be64(&self, address: u64, value: u64) -> Result<u64, Unmapped> {
+        let mut word = [0; 8];
+        self.read(address, &mut word)?;
+        self.write(address, &value.to_be_bytes())?;
+        Ok(u64::from_be_bytes(word))
+    }
 }
 
 /// No memory there.
@@ -74,7 +93,7 @@ pub trait Clock {
     /// Cycles of the NIC's free-running counter; one a nanosecond.
     fn cycles(&self) -> u64;
 
-    /// Nanoseconds since 1970, what a CQE carries where real-time stamps were asked for.
+    /// Nanoseconds since 1970: the time in a CQE where real-time stamps were requested.
     fn unix_ns(&self) -> u64;
 }
 

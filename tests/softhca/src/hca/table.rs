@@ -39,8 +39,7 @@ impl<T> Table<T> {
         self.slots.get_mut(handle as usize)?.take()
     }
 
-    /// One more than the highest handle there may be: for loops that need the table itself
-    /// meanwhile.
+    /// One more than the highest possible handle: for loops that change the table.
     #[inline]
     pub(super) fn end(&self) -> u32 {
         self.slots.len() as u32

@@ -1,9 +1,9 @@
 //! A world for the model without an operating system: plain memory, a clock that is turned by hand,
 //! a cable with two ends.
 //!
-//! All of it is single-threaded and safe code, so a test or a simulation of two NICs is a loop that
-//! calls [`Hca::step`](super::Hca::step). Whoever wants threads or real packets brings another
-//! [`Dma`] and another [`Wire`].
+//! All of it is single-threaded, safe code, so a test or a simulation of two NICs is a loop that
+//! calls [`Hca::step`](super::Hca::step). Threads or real packets need another [`Dma`] and another
+//! [`Wire`].
 
 use super::{Clock, Dma, Link, Unmapped, Wire};
 use std::cell::{Cell, RefCell};
@@ -23,7 +23,7 @@ impl PlainMemory {
         Self { base, bytes: RefCell::new(vec![0; len]), reserved: Cell::new(base) }
     }
 
-    /// The address of `len` bytes that nobody else has, a multiple of `align` (a power of two).
+    /// Reserves `len` bytes at an address that is a multiple of `align` (a power of two).
     ///
     /// # Panics
     /// When there is not enough left: make the memory larger.
@@ -94,34 +94,6 @@ impl Dma for PlainMemory {
         bytes[range].copy_from_slice(from);
         Ok(())
     }
-
-    #[inline]
-    fn load_be32(&self, address: u64) -> Result<u32, Unmapped> {
-        let mut word = [0; 4];
-        self.read(address, &mut word)?;
-        Ok(u32::from_be_bytes(word))
-    }
-
-    fn store_be32(&self, address: u64, value: u32) -> Result<(), Unmapped> {
-        self.write(address, &value.to_be_bytes())
-    }
-
-    fn swap_be32(&self, address: u64, value: u32) -> Result<u32, Unmapped> {
-        let old = self.load_be32(address)?;
-        self.store_be32(address, value)?;
-        Ok(old)
-    }
-
-    fn publish(&self, address: u64, value: u8) -> Result<(), Unmapped> {
-        self.write(address, &[value])
-    }
-
-    fn swap_be64(&self, address: u64, value: u64) -> Result<u64, Unmapped> {
-        let mut word = [0; 8];
-        self.read(address, &mut word)?;
-        self.write(address, &value.to_be_bytes())?;
-        Ok(u64::from_be_bytes(word))
-    }
 }
 
 /// A clock that stands until it is turned.
@@ -131,7 +103,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// What the wall clock shows at cycle 0.
+    /// The wall clock's time at cycle 0.
     pub const UNIX_NS_AT_START: u64 = 1_700_000_000_000_000_000;
 
     /// Turns it on by so many nanoseconds.
@@ -150,14 +122,15 @@ impl Clock for ManualClock {
     }
 }
 
-/// One end of a cable inside a thread. What one end sends, the other receives, in order.
+/// One end of a cable inside a thread. The other end receives the frames that this end sends, in
+/// order.
 pub struct CableEnd {
     outgoing: Rc<RefCell<VecDeque<Vec<u8>>>>,
     incoming: Rc<RefCell<VecDeque<Vec<u8>>>>,
     up: Rc<Cell<bool>>,
     /// Frames that may be under way in one direction; one more finds the wire busy.
     pub frames_max: usize,
-    /// What went to the kernel's side of the port.
+    /// Frames that went to the kernel's side of the port.
     pub kernel: Vec<Vec<u8>>,
 }
 
@@ -176,7 +149,7 @@ impl CableEnd {
         (end(&there, &back), end(&back, &there))
     }
 
-    /// Plugs the cable in or out, for both ends. Frames under way stay under way.
+    /// Plugs the cable in or out, for both ends. Frames in flight still arrive.
     pub fn set_link(&self, link: Link) {
         self.up.set(link == Link::Up);
     }

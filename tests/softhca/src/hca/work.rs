@@ -1,4 +1,4 @@
-//! What a queue needs of the NIC while it runs: everything but the queues themselves.
+//! The parts of the NIC that a running queue needs: everything but the queues.
 
 use super::completion::Cqs;
 use super::config::Config;
@@ -18,6 +18,6 @@ pub(super) struct Work<'a, 'o> {
     pub(super) chance: &'a mut Chance,
     pub(super) link: Link,
     pub(super) outside: &'a mut Outside<'o>,
-    /// Handles of QPs that can do no more; told to their clients after the step.
+    /// Handles of QPs that cannot go on; their clients are told after the step.
     pub(super) fatal_qps: &'a mut Vec<u32>,
 }

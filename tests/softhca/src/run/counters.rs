@@ -1,12 +1,12 @@
-//! What the model counted, in each process of the command, printed at the end: also of one that was
-//! killed.
+//! The model's counters in each process of the command, printed at the end, even those of a killed
+//! process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Failure;
 
-/// What their names begin with; then the process.
+/// The prefix of their names; the process follows.
 const PREFIX: &str = "softhca-counters-";
 
 /// A directory in which the preload library leaves a file for each process and device, as text.
@@ -30,7 +30,7 @@ impl Directory {
         let mut files: Vec<_> = fs::read_dir(&self.0).into_iter().flatten().flatten().map(|file| file.path()).collect();
         files.sort();
         for text in files.iter().filter_map(|file| fs::read(file).ok()) {
-            // The file is as long as its mapping: what follows the text is zeros.
+            // The file is as long as its mapping: zeros follow the text.
             eprint!("{}", String::from_utf8_lossy(&text).trim_end_matches('\0'));
         }
     }
@@ -43,7 +43,7 @@ impl Drop for Directory {
     }
 }
 
-/// Removes what was left by processes that were killed.
+/// Removes the files of processes that were killed.
 fn remove_those_of_the_dead() {
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();

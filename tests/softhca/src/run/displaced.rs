@@ -1,10 +1,11 @@
-//! Programs that were started without the preload library: the devices that they find would be
-//! dead, and nobody would say why. The command may set LD_PRELOAD anew, or clear it, for what it
-//! starts itself.
+//! Detects programs that were started without the preload library: the devices that they find would
+//! be dead, without an explanation. The command may change or clear LD_PRELOAD for the programs
+//! that it starts.
 //!
 //! Every program for verbs reads the ABI version in sysfs before it opens a device (libibverbs,
-//! `init.c`). The kernel asks us before it lets anybody open that file, and who has not the library
-//! is refused. A node in `/dev` would not do: fanotify(7) tells of files and directories only.
+//! `init.c`). The kernel asks us before it lets a process open that file, and we refuse processes
+//! without the library. A node in `/dev` would not work, because fanotify(7) reports only files and
+//! directories.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,15 +13,15 @@ use std::thread;
 
 use super::sys::Openings;
 
-/// What is read first.
+/// The file that is read first.
 const ABI_VERSION: &str = "/sys/class/infiniband_verbs/abi_version";
 
-/// Has a thread of ours watch, to the end of this process. It says nothing where the kernel does
-/// not let us (in a user namespace).
+/// Starts a thread that watches until this process ends. Does nothing where the kernel does not
+/// permit it (in a user namespace).
 pub(super) fn watch(library: &Path) {
     let Ok(openings) = Openings::of(Path::new(ABI_VERSION)) else { return };
     let library = library.to_owned();
-    // Without the thread everybody is let through as soon as this returns.
+    // If the thread cannot be started, no process is refused once this function has returned.
     let _ = thread::Builder::new().spawn(move || {
         let mut told = None;
         while let Ok(opening) = openings.next() {
@@ -34,7 +35,8 @@ pub(super) fn watch(library: &Path) {
     });
 }
 
-/// A sentence where the process runs without the library. Who has ended meanwhile needs none.
+/// A sentence where the process runs without the library; none for a process that has ended
+/// meanwhile.
 fn why_displaced(process: i32, library: &Path) -> Option<String> {
     let read = |file: &str| std::fs::read(format!("/proc/{process}/{file}")).ok();
     let (maps, environment) = (read("maps")?, read("environ")?);

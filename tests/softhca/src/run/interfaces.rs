@@ -8,8 +8,8 @@ use softhca::wire::Tap;
 
 use super::Failure;
 
-/// Makes the kernel's interfaces of ports that have none, and the kernel's end of cables that lead
-/// to it. They stay as long as what is returned.
+/// Makes the kernel's interfaces of ports that have none, and the kernel's end of cables to the
+/// kernel. They exist as long as the returned value.
 pub(super) fn make(devices: &[DeviceSettings]) -> Result<Vec<Tap>, Failure> {
     let mut taps = Vec::new();
     for device in devices {
@@ -25,7 +25,7 @@ pub(super) fn make(devices: &[DeviceSettings]) -> Result<Vec<Tap>, Failure> {
             mac[4] ^= 1;
             match Tap::keep(name, mac, config.mtu) {
                 Ok(tap) => taps.push(tap),
-                // One that the operator has made stays as it is.
+                // An interface that the operator has made is kept.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(refused(name, &error)),
             }

@@ -18,7 +18,7 @@ pub(super) fn find() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Says so where libmlx5 is in none of its usual places. It may still be in an unusual one.
+/// Prints a notice where libmlx5 is in none of its usual places. It may still be in an unusual one.
 pub(super) fn look_for_rdma_core() {
     if !softhca::testing::has_provider() {
         eprintln!(

@@ -1,6 +1,6 @@
 //! `softhca run`: makes a mount namespace in which sysfs and `/dev` show the devices, and starts a
-//! command in it with the preload library. Nothing outlives the processes: the namespace goes with
-//! them.
+//! command in it with the preload library. Nothing outlives the processes, because the namespace
+//! ends with them.
 
 mod command;
 mod counters;
@@ -22,9 +22,9 @@ use softhca::wire;
 /// Why the command was not started.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What, where, and what to do next.
+    /// The failure, its object, and what to do next.
     pub(crate) sentence: String,
-    /// What a shell would say.
+    /// The code that a shell would return.
     pub(crate) exit_code: u8,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Namespaces of our own, whose mounts nobody else sees.
+/// Enters our own namespaces, whose mounts no other process sees.
 fn enter(options: &Options) -> Result<(), Failure> {
     if options.netns {
         sys::unshare(libc::CLONE_NEWNET).map_err(|error| privilege("a network namespace", &error))?;

@@ -5,8 +5,8 @@
 //!  /dev   overlay: infiniband/uverbsN over the machine's own; what is mounted below stays
 //! ```
 //!
-//! The layers are named by descriptors (`/proc/self/fd/N`), because a layer is covered by what is
-//! mounted over it. So no directory of the machine is written to, and nothing is left to tidy.
+//! The layers are named by descriptors (`/proc/self/fd/N`), because a mount covers the layer below
+//! it. So no directory of the machine is written, and nothing has to be removed afterwards.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,14 +18,14 @@ use super::sys::{self, Mount};
 use super::tree::{Entry, OWN_DIRECTORIES, Tree};
 use super::{Failure, privilege};
 
-/// What the overlay of sysfs replaces. Everything else is bound from the kernel's: a write to an
-/// overlay would not reach it.
+/// The directories of sysfs that the overlay replaces. All others are bind mounts of the kernel's,
+/// because a write to an overlay would not reach the kernel.
 const OVERLAID: [&str; 3] = ["class", "bus", "devices"];
 
 /// Makes `tree` visible.
 pub(super) fn show(tree: &Tree) -> Result<(), Failure> {
     let steps = || {
-        // What is mounted here must not reach the machine; what the machine mounts may reach us.
+        // Mounts made here must not reach the machine; mounts of the machine may reach us.
         sys::mount(&Mount { target: "/", flags: libc::MS_REC | libc::MS_SLAVE, ..Mount::default() })?;
         show_in_sysfs(tree)?;
         show_in_dev(tree.devices)
@@ -41,8 +41,8 @@ pub(super) fn show(tree: &Tree) -> Result<(), Failure> {
 
 fn show_in_sysfs(tree: &Tree) -> io::Result<()> {
     let machines = Layer::open("/sys")?;
-    // Sysfs shows the interfaces of the network namespace that it was mounted in, which may not be
-    // ours. Where it is, there is nothing to mount anew, and the kernel refuses it.
+    // Sysfs shows the interfaces of the network namespace in which it was mounted, which may not be
+    // ours. Where it is ours, a new mount is not needed, and the kernel refuses it.
     let _ = sys::mount(&Mount { source: "sysfs", target: "/sys", kind: "sysfs", ..Mount::default() });
     let kernels = Layer::open("/sys")?;
     let ours = Layer::cover("/sys")?;
@@ -75,8 +75,8 @@ fn show_in_sysfs(tree: &Tree) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the files of a directory below `/sys` be files that can be written: in a file system of
-/// their own, whose contents no layer hides.
+/// Makes the files of a directory below `/sys` writable: mounts a separate file system there, which
+/// no layer covers.
 fn enliven(tree: &Tree, directory: &Path) -> io::Result<()> {
     let target = Path::new("/sys").join(directory).display().to_string();
     sys::mount(&Mount { source: "tmpfs", target: &target, kind: "tmpfs", options: "mode=0755", ..Mount::default() })?;

@@ -53,23 +53,23 @@ pub(crate) struct Options {
     /// Bytes of the longest send WQE, a multiple of 64
     #[arg(long, value_name = "BYTES", value_parser = wqe_len)]
     wqe: Option<u16>,
-    /// Ports of InfiniBand, for who wants to see them refused
+    /// Report ports of InfiniBand, to test that programs refuse them
     #[arg(long)]
     infiniband: bool,
     /// The model moves only when the program calls `softhca_step`
     #[arg(long)]
     manual: bool,
-    /// Give each device whose wire is no interface a kernel's interface on its port, soft0 …, as
-    /// DPDK wants it
+    /// Give each device whose wire is not an interface a kernel interface on its port, soft0 …, as
+    /// DPDK needs it
     #[arg(long)]
     netdev: bool,
-    /// In a network namespace of its own; implies --netdev
+    /// Run in a new network namespace; implies --netdev
     #[arg(long)]
     pub(super) netns: bool,
-    /// Tell which commands of the program were refused, and with which errno
+    /// Print the program's refused commands, with their errno
     #[arg(long)]
     verbose: bool,
-    /// Print at the end what the model counted
+    /// Print the model's counters at the end
     #[arg(long)]
     pub(super) stats: bool,
     /// The command and its arguments
@@ -85,7 +85,7 @@ enum Abi {
     Write,
 }
 
-/// What a device can be made without.
+/// The features that a device can be made without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Feature {
     /// Multi-packet send WQEs
@@ -106,7 +106,8 @@ fn wqe_len(text: &str) -> Result<u16, String> {
 }
 
 impl Options {
-    /// What it comes to. Looks at interfaces of the network namespace that it runs in.
+    /// The settings that the options result in. Reads interfaces of the network namespace that it
+    /// runs in.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let count = self.devices.map_or(self.wire.len().max(1), usize::from);
         if self.wire.len() > count || self.mac.len() > count {
@@ -127,7 +128,7 @@ impl Options {
         Ok(Settings { devices, protocol, engine, verbose: self.verbose, counters: None })
     }
 
-    /// Devices that no wire is named for are back to back; one that is left over hears itself.
+    /// Devices without a named wire are connected in pairs; a remaining one is connected to itself.
     fn wire_of(&self, idx: usize, count: usize) -> WireSettings {
         let unnamed = count - self.wire.len();
         match self.wire.get(idx) {
@@ -181,7 +182,7 @@ fn look_at(interface: &str) -> Result<([u8; 6], u16), Failure> {
     Ok((mac, mtu.min(MTU_MAX).try_into().unwrap_or(u16::MAX)))
 }
 
-/// What the longest frame of a cable carries.
+/// The MTU for the longest frame of a cable.
 const MTU_MAX: u32 = 9_600;
 
 #[cfg(test)]

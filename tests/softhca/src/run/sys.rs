@@ -4,7 +4,7 @@
 //! Invariants:
 //! 1. Every address that is passed comes from a C string or reference that is borrowed until the
 //!    call has returned.
-//! 2. What the kernel or libc writes into is plain data: any bytes are a valid value.
+//! 2. The kernel and libc write only into plain data: any bytes are a valid value.
 //! 3. Between fork and exec only async-signal-safe functions are called.
 //! 4. A descriptor that the kernel returns is new and has no other owner.
 
@@ -20,7 +20,7 @@ use std::process::Command;
 
 use libc::{c_int, c_ulong};
 
-/// mount(2). What is empty is not passed.
+/// mount(2). Empty strings are not passed.
 #[derive(Default)]
 pub(super) struct Mount<'a> {
     pub(super) source: &'a str,
@@ -55,8 +55,8 @@ pub(super) fn make_opaque(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// A node like `/dev/zero`: libibverbs wants a character device whose numbers are those that sysfs
-/// tells, and mapping it shared gives memory.
+/// A node like `/dev/zero`: libibverbs wants a character device with the numbers that sysfs shows,
+/// and a shared mapping of it is memory.
 pub(super) fn make_zero_node(path: &Path) -> io::Result<()> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: 1.
@@ -66,12 +66,12 @@ pub(super) fn make_zero_node(path: &Path) -> io::Result<()> {
     check(unsafe { libc::chmod(name.as_ptr(), 0o666) })
 }
 
-/// The command is killed where we are: there would be nobody to wait for it. And it starts with the
-/// signals blocked that were blocked before `signals` were.
+/// The command is killed when we are, because no one would wait for it then. It starts with the
+/// signal mask from before `signals` were blocked.
 pub(super) fn prepare(command: &mut Command, signals: &Signals) {
     let before = signals.before;
-    // SAFETY: 1, 3: prctl(2) and sigprocmask(2) are system calls, and the closure does nothing
-    // else.
+    // SAFETY: 1, 3: prctl(2) and sigprocmask(2) are system calls, and the closure makes no other
+    // calls.
     unsafe {
         command.pre_exec(move || {
             check(libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()))?;
@@ -86,13 +86,13 @@ pub(super) fn kill(child: u32, signal: c_int) {
     unsafe { libc::kill(child as libc::pid_t, signal) };
 }
 
-/// What somebody wants of us.
+/// The meaning of a received signal.
 pub(super) enum Signal {
     /// A child may have ended.
     Child,
     /// From the terminal, whose processes all got it.
     Terminal,
-    /// Somebody's, who does not know of the child.
+    /// From another process, which does not know of the child.
     ToPass(c_int),
 }
 
@@ -135,7 +135,7 @@ impl Signals {
     }
 }
 
-/// A file that nobody opens before we have said so, fanotify(7).
+/// A file that no process opens before we permit it, fanotify(7).
 pub(super) struct Openings(File);
 
 /// Somebody opens it, and waits.
@@ -176,7 +176,7 @@ impl Openings {
 
     /// The next one.
     pub(super) fn next(&self) -> io::Result<Opening> {
-        // One event fits, and the kernel hands over whole ones.
+        // One event fits, and the kernel returns only whole events.
         let mut event = [0; EVENT_LEN];
         (&self.0).read_exact(&mut event)?;
         let [.., d0, d1, d2, d3, p0, p1, p2, p3] = event;

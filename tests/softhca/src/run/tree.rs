@@ -1,6 +1,5 @@
-//! What sysfs shows of the devices, as a list of files and links below `/sys`: enough for
-//! libibverbs, libmlx5, DPDK's PCI bus and PMD, and programs that look which network interface
-//! belongs to which device. mlx5.md 3.1.
+//! The devices in sysfs, as a list of files and links below `/sys`: enough for libibverbs, libmlx5,
+//! DPDK's PCI bus and PMD, and programs that search the network interface of a device. mlx5.md 3.1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,10 +70,10 @@ impl Place {
 }
 
 impl Tree {
-    /// What `lspci` and DPDK's bus scan read.
+    /// The files that `lspci` and DPDK's bus scan read.
     fn pci(&mut self, place: &Place) {
         let Place { address, directory, .. } = place;
-        // One line a region: start, end, flags. DPDK wants six; that of a mlx5 device is never
+        // One line per region: start, end, flags. DPDK wants six; those of an mlx5 device are never
         // mapped.
         let no_regions = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n".repeat(7);
         let facts = [
@@ -103,7 +102,7 @@ impl Tree {
         self.link(&format!("bus/pci/drivers/mlx5_core/{address}"), directory);
     }
 
-    /// What libibverbs, libmlx5 and `ibstat` read.
+    /// The files that libibverbs, libmlx5 and `ibstat` read.
     fn ibdev(&mut self, place: &Place, device: &DeviceSettings) {
         let Place { name, directory, .. } = place;
         let (guid, gid) = (guid(device.config.mac), link_local(device.config.mac));
@@ -134,7 +133,7 @@ impl Tree {
         for (file, value) in facts {
             self.file(&format!("{ibdev}/{file}"), value);
         }
-        // What is counted by the model of the process that has the device open.
+        // The counter of the model in the process that has the device open.
         self.file(&format!("{ibdev}/ports/1/hw_counters/out_of_buffer"), "0");
         self.live.push(format!("{ibdev}/ports/1/hw_counters").into());
         self.link(&format!("{ibdev}/device"), directory);
@@ -156,7 +155,7 @@ impl Tree {
         self.link(&format!("class/infiniband_verbs/uverbs{idx}"), &uverbs);
     }
 
-    /// Which interface is whose: DPDK and others go from one to the other by these links.
+    /// The interface of each device: DPDK and others follow these links from one to the other.
     fn netdev(&mut self, place: &Place, netdev: &str) {
         let real = fs::canonicalize(Path::new("/sys/class/net").join(netdev)).ok();
         let below_sys = real.and_then(|real| Some(real.strip_prefix("/sys").ok()?.to_str()?.to_owned()));

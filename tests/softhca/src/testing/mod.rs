@@ -1,6 +1,6 @@
 //! For tests that run programs on a software ConnectX, or themselves.
 //!
-//! A test cannot get under the preload library once it runs. So it starts itself anew:
+//! A test that already runs cannot be put under the preload library. So it starts itself again:
 //!
 //! ```no_run
 //! #[test]
@@ -28,9 +28,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Set for a test that runs inside.
 const INSIDE: &str = "SOFTHCA_TEST_IS_INSIDE";
 
-/// Whether this test is the one that runs inside `softhca run` with these options. Where it is not,
-/// it is started there: its output is shown, its failure is the caller's, and the caller has
-/// nothing left to do. Says SKIPPED where that cannot be.
+/// Whether this process runs inside `softhca run` with these options. Where it does not, starts the
+/// test there, shows its output, and fails if it fails; the caller then has nothing left to do.
+/// Prints SKIPPED where that is not possible.
 ///
 /// # Panics
 /// When the test failed inside.
@@ -62,10 +62,10 @@ pub fn is_inside_under(test: &str, options: &[&str], launcher: &[&str]) -> bool 
     false
 }
 
-/// Shows what a test said that was started again by its name.
+/// Shows the output of a test that was started again by its name.
 ///
 /// # Panics
-/// When it failed, or when nothing was run, as of a test that has another name by now.
+/// Panics when it failed, or when no test was run, for example because the test was renamed.
 pub fn show(test: &str, output: &Output) {
     print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{test} failed where it was started again, see above");
@@ -87,7 +87,7 @@ pub fn command(options: &[&str]) -> Result<Command, String> {
 /// Compiles a C program for verbs into `directory`, under a name of this process.
 ///
 /// # Errors
-/// There is no compiler, or no header.
+/// There is no compiler, or the header is missing.
 ///
 /// # Panics
 /// With the compiler's words, where it does not like the program.
@@ -105,7 +105,7 @@ pub fn compiled(source: &str, directory: &str) -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// What of the machine is missing, in words that follow `SKIPPED test: `.
+/// The part that this machine lacks, in words that follow `SKIPPED test: `.
 pub fn missing() -> Option<String> {
     if !is_root() {
         return Some("only root makes the namespaces of a software ConnectX".into());

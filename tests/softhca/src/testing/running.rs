@@ -15,21 +15,21 @@ pub struct Running {
     readers: Vec<JoinHandle<()>>,
 }
 
-/// What a program said and how it ended.
+/// The output of a program and how it ended.
 #[derive(Debug)]
 pub struct Ended {
     /// Its exit code; `None` where it took too long and was killed.
     pub code: Option<i32>,
-    /// What it wrote, both outputs as they came.
+    /// Its output, both streams in order of arrival.
     pub said: String,
 }
 
 impl Running {
-    /// Starts a command line, words by single spaces, under `softhca run OPTIONS`. What it says is
-    /// seen line by line.
+    /// Starts a command line, with words separated by single spaces, under `softhca run OPTIONS`.
+    /// Its output is read line by line.
     ///
     /// # Panics
-    /// Where there is no software ConnectX, or no such program.
+    /// There is no software ConnectX, or no such program.
     pub fn start(options: &str, command_line: &str) -> Self {
         let mut command = super::command(&options.split(' ').collect::<Vec<_>>()).unwrap();
         if Path::new("/usr/bin/stdbuf").exists() {
@@ -66,12 +66,12 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// What it has said so far.
+    /// Its output so far.
     pub fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
 
-    /// Asks it to end, as the terminal's ^C does.
+    /// Asks it to end, like ^C in a terminal.
     pub fn interrupt(&self) {
         Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
     }
@@ -99,7 +99,7 @@ impl Running {
     }
 }
 
-/// A test that failed leaves nothing that polls behind.
+/// A failed test leaves no polling process behind.
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();

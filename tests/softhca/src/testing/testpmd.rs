@@ -1,5 +1,5 @@
-//! DPDK's `dpdk-testpmd` on a software ConnectX, with the driver that DPDK brings: how it is
-//! started, and what it counts.
+//! DPDK's `dpdk-testpmd` on a software ConnectX, with DPDK's own driver: its start, and its
+//! counters.
 //!
 //! Flow rules go by verbs (`dv_flow_en=0`), because there is no DevX.
 #![allow(clippy::unwrap_used)] // a panic here is the report
@@ -11,15 +11,14 @@ use std::time::{Duration, Instant};
 use super::{Ended, Running, command};
 
 /// DPDK takes some seconds to start, and a busy machine moves 20,000 packets a second.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// What it says as a receiver once its rules are in place: "Set rxonly packet forwarding mode"
-/// comes long before that.
+/// Its output as a receiver once its rules are installed; "Set rxonly packet forwarding mode" comes
+/// long before that.
 pub const RECEIVES: &str = "rxonly packet forwarding - ports=";
 
 /// Starts it under `softhca run OPTIONS`; `name` is for one end of a cable, `device` for the
-/// driver, `mode` begins with the forwarding mode. Without hugepages, and on whichever processors
-/// there are.
+/// driver, `mode` begins with the forwarding mode. It uses no hugepages, and any processors.
 pub fn start(options: &str, name: &str, device: &str, mode: &str) -> Running {
     let (cpus, address) = (cpus(), address(options));
     // Tests may run at once, and a second primary process of the same prefix does not start.
@@ -39,7 +38,7 @@ fn address(options: &str) -> String {
     path.rsplit('/').next().unwrap().to_owned()
 }
 
-/// The processors that there are, as a list for EAL.
+/// The available processors, as a list for EAL.
 pub fn cpus() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
@@ -48,7 +47,7 @@ pub fn cpus() -> String {
 /// Waits until the last count of that name is as large.
 pub fn await_count(running: &Running, name: &str, count: u64) {
     let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
+    while begin.elapsed() < TIMEOUT {
         if counts(&running.said(), name).next_back().is_some_and(|last| last >= count) {
             return;
         }
@@ -71,7 +70,7 @@ pub fn counts<'a>(said: &'a str, name: &'a str) -> impl DoubleEndedIterator<Item
     lines.filter_map(number).collect::<Vec<_>>().into_iter()
 }
 
-/// A counter of the model; one that is not told is zero.
+/// A counter of the model; zero where it is not printed.
 pub fn counter(ended: &Ended, name: &str) -> u64 {
     counts(&ended.said, &format!("  {name} ")).next_back().unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! What a session has once GET_CONTEXT answered: objects, doorbell pages, descriptors. And what it
-//! answers; mlx5.md 3.5.
+//! The state of a session after GET_CONTEXT: objects, doorbell pages, descriptors. Also the
+//! response of GET_CONTEXT; mlx5.md 3.5.
 
 use super::abi::Layout;
 use super::abi::mlx5::{AllocUcontextReqV2, AllocUcontextResp};
@@ -12,7 +12,7 @@ use crate::hca::{Config, Errno, Event, EventKind, Hca};
 /// Completion vectors: any number below is taken, all are the same.
 pub(super) const COMPLETION_VECTORS: u32 = 8;
 
-/// What was made through a session.
+/// The objects made through a session.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     pub(super) objects: Objects,
@@ -25,14 +25,14 @@ pub(super) struct Context {
     pub(super) locked_len: u64,
 }
 
-/// What the driver's part of GET_CONTEXT says.
+/// The driver's part of the GET_CONTEXT response.
 pub(super) struct Opening {
     request: AllocUcontextReqV2,
     dynamic: bool,
 }
 
-/// The request up to and without `max_cqe_version`: what the first clients of its second version
-/// sent.
+/// The request up to but without `max_cqe_version`: as the first clients of its second version sent
+/// it.
 const REQUEST_LEN_MIN: usize = 16;
 
 /// MLX5_LIB_CAP_DYN_UAR: the client asks for each doorbell page as it needs it.
@@ -71,7 +71,7 @@ impl Opening {
         Ok(Self { request, dynamic })
     }
 
-    /// Makes the context and says what the driver answers, in the room that there is.
+    /// Makes the context and returns the driver's response, within the available room.
     pub(super) fn context(&self, hca: &mut Hca, call: &Call<'_>) -> Result<(Context, Vec<u8>), Errno> {
         let registers = if self.dynamic { 0 } else { self.request.total_num_bfregs.next_multiple_of(REGISTERS_A_PAGE) };
         let context = Context { uars: Uars::new(registers / REGISTERS_A_PAGE, hca)?, ..Context::default() };
@@ -116,7 +116,7 @@ const INLINE_NONE: u8 = 1;
 /// MLX5_USER_INLINE_MODE_L2: 18 bytes.
 const INLINE_L2: u8 = 2;
 
-/// What an object's destruction tells.
+/// The results of an object's destruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Destroyed {
     /// Completion events that its channel carried.
@@ -134,7 +134,7 @@ impl Context {
         Ok(destroyed)
     }
 
-    /// Destroys all that is left, users before what they use.
+    /// Destroys all remaining objects, users before the objects that they use.
     pub(super) fn close(&mut self, hca: &mut Hca) {
         for kind in Kind::TEARDOWN {
             let left: Vec<(u32, u32)> = self
@@ -144,7 +144,8 @@ impl Context {
                 .map(|(handle, object)| (handle, object.nic))
                 .collect();
             for (handle, nic) in left {
-                // Nobody is left to hear of a refusal; what the NIC does not know is gone.
+                // No client is left to get an error, and an object that the NIC does not know is
+                // gone already.
                 let _ = destroy(kind, nic, hca);
                 self.forget(handle);
             }
@@ -152,7 +153,7 @@ impl Context {
         self.uars.free(hca);
     }
 
-    /// Whether an event is of an object of this context, or of what all have.
+    /// Whether an event is about an object of this context, or for all contexts.
     pub(super) fn concerns(&self, event: &Event) -> bool {
         let of = |kinds: &[Kind]| {
             let mut objects = self.objects.iter();

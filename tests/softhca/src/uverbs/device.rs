@@ -1,4 +1,5 @@
-//! What the device says of itself: attributes, port, the asynchronous descriptor; mlx5.md 1.4, 3.4.
+//! The device's description of itself: attributes, port, the asynchronous descriptor; mlx5.md 1.4,
+//! 3.4.
 
 use super::abi::Layout;
 use super::abi::mlx5::{self, CqeCompCaps, PacketPacingCaps, StridingRqCaps, TsoCaps};
@@ -120,7 +121,7 @@ pub(super) fn query_device_ex(_: &mut Context, kernel: &mut Kernel<'_>, call: &C
 /// Bytes of the response's own length and mask: less room makes no sense.
 const CAPABILITIES_LEN_MIN: usize = 8;
 
-/// The driver's capabilities. Each is in the response where there is room for all of it.
+/// The driver's capabilities. Each is in the response where the whole of it has room.
 fn capabilities(config: &Config, room: usize) -> Result<Vec<u8>, Errno> {
     if room == 0 {
         return Ok(Vec::new());

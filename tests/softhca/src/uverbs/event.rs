@@ -1,4 +1,5 @@
-//! What a client reads from its completion channels and its asynchronous descriptor; mlx5.md 3.8.
+//! The records that a client reads from its completion channels and its asynchronous descriptor;
+//! mlx5.md 3.8.
 
 use crate::hca::{Event, EventKind};
 

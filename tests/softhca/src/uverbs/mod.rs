@@ -1,10 +1,10 @@
 //! The kernel's side of libibverbs: frames of `write` and `ioctl` become requests to the model, its
 //! replies become responses.
 //!
-//! A [`Session`] is one open uverbs descriptor. What a client hands to the kernel goes in, with the
-//! NIC, the client's memory and the client's process beside it ([`Kernel`]); an answer or an errno
-//! comes out. The session does no I/O of its own: whoever interposes the system calls makes
-//! descriptors and mappings, and writes [`event_record`]s when the NIC has events.
+//! A [`Session`] is one open uverbs descriptor. The input is a client's call to the kernel, with
+//! the NIC, the client's memory and the client's process ([`Kernel`]); the output is a response or
+//! an errno. The session does no I/O: the code that interposes the system calls makes descriptors
+//! and mappings, and writes [`event_record`]s when the NIC has events.
 //!
 //! ```text
 //! write ── frame ──────┐             ┌─ pd, cq, qp, wq, flow, device ── Hca

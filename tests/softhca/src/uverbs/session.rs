@@ -5,7 +5,7 @@ use super::calls::method::{open, tunnel};
 use super::calls::{Bundle, Call, DRIVER_IN, DRIVER_OUT, Entry, Frame, Outputs, Reply, Request, command, method};
 use super::context::{COMPLETION_VECTORS, Context, Opening};
 use super::objects::Objects;
-use super::refuse;
+use super::{errno, refuse};
 use crate::hca::{Dma, Errno, Event, Hca};
 
 /// Which of the kernel's two protocols a session speaks; mlx5.md 3.2.
@@ -13,13 +13,12 @@ use crate::hca::{Dma, Errno, Event, Hca};
 pub enum Protocol {
     /// `write` alone, as kernels before 4.20 did: every `ioctl` is answered with ENOTTY.
     Write,
-    /// `ioctl`, with commands that have no method of their own tunnelled through it. `write` works
-    /// beside it.
+    /// `ioctl`, which also tunnels commands that have no separate method. `write` works too.
     #[default]
     Ioctl,
 }
 
-/// The client's process, as far as the kernel looks at it. Whoever interposes the system calls
+/// The client's process, as far as the kernel needs it. The code that interposes the system calls
 /// makes the descriptors, keeps their other ends, and writes [`event_record`](super::event_record)s
 /// there.
 pub trait Process {
@@ -40,7 +39,7 @@ pub trait Process {
     }
 }
 
-/// What the kernel has at hand during a system call.
+/// The state that the kernel can access during a system call.
 pub struct Kernel<'a> {
     /// The NIC.
     pub hca: &'a mut Hca,
@@ -50,10 +49,10 @@ pub struct Kernel<'a> {
     pub process: &'a mut dyn Process,
 }
 
-/// What an `mmap` of the uverbs descriptor maps: one page each.
+/// The pages that an `mmap` of the uverbs descriptor maps, one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// A page of doorbell registers. Tell its address by `Hca::map_uar`.
+    /// A page of doorbell registers. Pass its address to `Hca::map_uar`.
     Uar(u32),
     /// The free-running counter, read only: big-endian high and low word at offset 0 (mlx5.md 2.9).
     CoreClock,
@@ -61,8 +60,8 @@ pub enum Mapping {
     ClockInfo,
 }
 
-/// One open uverbs descriptor: its context and the objects that were made through it. Another
-/// session does not see them.
+/// One open uverbs descriptor: its context and the objects made through it. Other sessions do not
+/// see them.
 #[derive(Debug)]
 pub struct Session {
     protocol: Protocol,
@@ -104,21 +103,24 @@ impl Session {
         let outputs = match method.run {
             method::Run::Tunnel => self.tunnel(kernel, &bundle)?,
             method::Run::Open => self.open_method(kernel, &bundle)?,
-            method::Run::Within(run) => match &mut self.context {
-                Some(context) => run(context, kernel, &bundle)?,
-                None => return refuse(libc::EINVAL),
-            },
+            method::Run::Within(run) => run(self.within()?, kernel, &bundle)?,
+            method::Run::Destroy(kind) => {
+                self.within()?.destroy(kind, bundle.wanted_handle(method.attributes[0].id)?, kernel)?;
+                Outputs::default()
+            }
         };
         bundle.answer(kernel.dma, &outputs)
     }
 
-    /// `mmap(fd)`: what lies at `offset` (bytes). `writable` is whether PROT_WRITE was asked for,
-    /// which clocks refuse.
+    /// The context, once there is one.
+    fn within(&mut self) -> Result<&mut Context, Errno> {
+        self.context.as_mut().ok_or(errno(libc::EINVAL))
+    }
+
+    /// `mmap(fd)` at `offset` (bytes). `writable` is whether PROT_WRITE was requested, which is
+    /// refused for clocks.
     pub fn mmap(&mut self, offset: u64, len: usize, writable: bool, hca: &mut Hca) -> Result<Mapping, Errno> {
-        match &mut self.context {
-            Some(context) => context.mmap(offset, len, writable, hca),
-            None => refuse(libc::EINVAL),
-        }
+        self.within()?.mmap(offset, len, writable, hca)
     }
 
     /// The client's end of the asynchronous descriptor, once there is one.
@@ -131,8 +133,8 @@ impl Session {
         self.context.as_ref().map_or(0, |context| context.objects.iter().count())
     }
 
-    /// Whether an event is for this session: of one of its objects, or of the port or the device,
-    /// which all hear of.
+    /// Whether an event is for this session: about one of its objects, or about the port or the
+    /// device, for all sessions.
     pub fn concerns(&self, event: &Event) -> bool {
         self.context.as_ref().is_some_and(|context| context.concerns(event))
     }
@@ -146,8 +148,8 @@ impl Session {
         }
     }
 
-    /// The client closed the uverbs descriptor, or ended: destroys all that is left, users before
-    /// what they use.
+    /// The client closed the uverbs descriptor, or ended: destroys all remaining objects, users
+    /// before the objects that they use.
     pub fn close(&mut self, hca: &mut Hca) {
         if let Some(mut context) = self.context.take() {
             context.close(hca);

@@ -11,10 +11,10 @@ use crate::hca::{Config, Dma, Errno, Hca};
 /// Where the client's memory begins.
 pub const MEMORY: u64 = 0x10_0000;
 
-/// Bytes of it: room for responses, then what is [reserved](PlainMemory::reserve).
+/// Bytes of it: room for responses, then the [reserved](PlainMemory::reserve) memory.
 pub const MEMORY_LEN: usize = 1 << 20;
 
-/// Responses are written here, and calls of `ioctl` and what they point to behind.
+/// The address of responses; calls of `ioctl` and the data that they point to follow it.
 const RESPONSE: u64 = MEMORY;
 /// Where calls of `ioctl` begin.
 pub const CALL: u64 = MEMORY + 0x2_0000;
@@ -58,8 +58,7 @@ impl Process for Numbers {
     }
 }
 
-/// A system call that the client made, to be made again: with the same memory at the same
-/// addresses.
+/// A recorded system call of the client, to be repeated with the same memory at the same addresses.
 #[derive(Clone, Debug)]
 pub enum Recorded {
     /// `write` of a frame.
@@ -70,7 +69,7 @@ pub enum Recorded {
 
 /// A process with one uverbs descriptor open.
 pub struct Client {
-    /// What it has done by commands and methods.
+    /// The calls of its commands and methods.
     pub recorded: Vec<Recorded>,
     /// All the memory that it has.
     pub memory: PlainMemory,
@@ -144,7 +143,7 @@ pub enum Attribute {
     New(u16),
 }
 
-/// What came back: by attribute, in their order; of `In` and `Number` nothing.
+/// The outputs by attribute, in their order; nothing for `In` and `Number`.
 pub type Answer = Vec<Vec<u8>>;
 
 impl Client {
@@ -156,13 +155,13 @@ impl Client {
         Self { recorded: Vec::new(), memory, hca: Hca::new(config), session: Session::new(protocol), process }
     }
 
-    /// Writes a frame as it is.
+    /// Writes a frame unchanged.
     pub fn write(&mut self, frame: &[u8]) -> Result<usize, Errno> {
         let mut kernel = Kernel { hca: &mut self.hca, dma: &self.memory, process: &mut self.process };
         self.session.write(frame, &mut kernel)
     }
 
-    /// Calls `ioctl` with what lies in memory.
+    /// Calls `ioctl` with an argument that is in memory.
     pub fn raw_ioctl(&mut self, request: u64, argument: u64) -> Result<(), Errno> {
         let mut kernel = Kernel { hca: &mut self.hca, dma: &self.memory, process: &mut self.process };
         self.session.ioctl(request, argument, &mut kernel)
@@ -173,7 +172,7 @@ impl Client {
         self.session.mmap(page * 4096, 4096, writable, &mut self.hca)
     }
 
-    /// Gives a command by `write`. What comes back is the core response and the driver's.
+    /// Sends a command by `write`. Returns the core response and the driver's.
     pub fn command(&mut self, command: &Command) -> Result<(Vec<u8>, Vec<u8>), Errno> {
         let frame = command.frame(RESPONSE);
         self.memory.put(RESPONSE, &vec![0xee; command.core_room + command.driver_room]);
@@ -209,7 +208,7 @@ impl Client {
         Ok(outputs.iter().map(|(address, len)| self.memory.get(*address, *len)).collect())
     }
 
-    /// Writes a call to memory and says where its outputs will lie, and where all of it ends.
+    /// Writes a call to memory and returns the addresses of its outputs, and the end of all of it.
     fn lay_out(&self, object: u16, method: u16, attributes: &[Attribute]) -> (Vec<(u64, usize)>, u64) {
         let header = IoctlHdr {
             length: (IoctlHdr::LEN + attributes.len() * 16) as u16,
@@ -297,7 +296,7 @@ impl Client {
         self.command(&Command { number, core: handle.bytes(), ..Command::default() }).map(drop)
     }
 
-    /// What stands at `at` of an answer.
+    /// The word at `at` of a response.
     pub fn word(answer: &[u8], at: usize) -> u32 {
         read_at(answer, at)
     }

@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 const PROG_LOAD: i64 = 5;
 const LINK_CREATE: i64 = 28;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
-/// The helpers that we call want no licence of their own; this is ours.
+/// The helpers that we call require no particular licence; this is ours.
 const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 
 /// Where on an interface a program stands.
@@ -61,8 +61,8 @@ pub(super) fn attach(ifindex: u32, hook: Hook, insns: &[u64]) -> io::Result<Owne
         flags: 0,
         name: *b"softhca\0\0\0\0\0\0\0\0\0",
     };
-    // SAFETY: 1, 2: instructions and licence live until the call is over; count and final zero tell
-    // their lengths.
+    // SAFETY: 1, 2: instructions and licence live until the call is over; the count and the final
+    // zero give their lengths.
     let program = unsafe { bpf(PROG_LOAD, &load) }?;
     let create = LinkCreate {
         program: program.as_raw_fd() as u32,

@@ -1,8 +1,10 @@
-//! Decides what the kernel sees of an interface on which the model listens with a packet socket.
+//! Decides which frames the kernel sees of an interface on which the model listens with a packet
+//! socket.
 //!
-//! Both get every frame, and the kernel would answer what is the model's (an unreachable port, for
-//! one). So nothing passes to the kernel by itself: the model hands on what no flow rule named, by
-//! sending it *out* of the interface with a mark, where a program turns it around.
+//! Both would get every frame, and the kernel would answer frames that are the model's (with port
+//! unreachable, for example). So no frame passes to the kernel by itself. The model hands on the
+//! frames that no flow rule matched: it sends them *out* of the interface with a mark, and a
+//! program there turns them around.
 //!
 //! ```text
 //!  cable ──▶ packet socket: everything but marked frames ──▶ model
@@ -24,7 +26,7 @@ use super::bpf::{self, Hook};
 /// interface.
 pub(super) const MARK: u32 = 0x5c0f_7ca0;
 
-/// What the kernel gets of an interface goes through here.
+/// All frames of an interface for the kernel pass here.
 #[derive(Debug)]
 pub(super) struct Gate {
     _ingress: OwnedFd,

@@ -1,7 +1,7 @@
 //! Cables: to another model, to a packet socket, to a TAP, to a capture.
 //!
-//! A [`Port`] is what the model gets as its [`Wire`](crate::hca::Wire): a [`Cable`] on one side,
-//! and on the other the interface that the kernel has on the same port, where there is one.
+//! A [`Port`] is the model's [`Wire`](crate::hca::Wire): a [`Cable`] on one side and, on the other,
+//! the kernel's interface on the same port, where there is one.
 //!
 //! ```text
 //!            ┌────────────────────────── Port ───────────────────────────┐
@@ -11,9 +11,9 @@
 //!            └──────────────────────── kernel's interface ────────┘──────┘
 //! ```
 //!
-//! Nothing here waits: every system call is non-blocking, made raw, without threads and without the
-//! standard library's sockets, because libraries that take sockets over (libvma) may be in the same
-//! process.
+//! Nothing here waits: every system call is non-blocking. System calls are made raw, without
+//! threads and without the standard library's sockets, because libraries that intercept sockets
+//! (libvma) may be in the same process.
 
 #[allow(unsafe_code)]
 mod bpf;

@@ -1,8 +1,8 @@
 //! A packet socket on an interface as a cable: one end of a veth, or a real NIC.
 //!
-//! What the kernel left to a NIC to do with a frame is done here: the VLAN tag is put back, a
-//! checksum is completed. Frames that came while the socket was full are counted, and frames longer
-//! than the interface takes.
+//! Does the work that the kernel left to a NIC: puts the VLAN tag back, and completes the checksum.
+//! Counts frames that came while the socket was full, and frames that are too long for the
+//! interface.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,11 +12,12 @@ use super::port::Cable;
 use super::sys::{self, BATCH, Batch, InterfaceRequest, Received};
 use crate::hca::Link;
 
-/// Bytes that the kernel may keep for us, and it doubles what it is told. A frame of 64 bytes
-/// counts as some 800: so half a million of them wait for a model that does not get its turn, as
-/// long as the machine has the memory. Nothing is taken before.
+/// The bytes that the kernel may buffer for us; it doubles this number. A frame of 64 bytes counts
+/// as some 800, so half a million of them can wait while the model gets no processor time, if the
+/// machine has the memory. Memory is used only when frames wait.
 const WAITING_LEN_MAX: libc::c_int = 256 << 20;
-/// How often the state of the link is looked at: a driver hears of it late, as with hardware.
+/// The interval at which the state of the link is read: a driver learns of a change late, as with
+/// hardware.
 const LINK_NS: u64 = 10_000_000;
 
 /// The cable.
@@ -54,8 +55,8 @@ struct Counters {
     uncut: u64,
 }
 
-/// Claims a name, once a process that has just ended has let go of it: who waits for such a process
-/// hears its standard output close before its other sockets.
+/// Claims a name, after a process that has just ended has released it. Whoever waits for such a
+/// process sees its standard output close before its other sockets do.
 fn claim(name: &str) -> io::Result<OwnedFd> {
     for _ in 0..CLAIM_TRIES {
         match sys::claim(name) {
@@ -97,12 +98,12 @@ impl PacketSocket {
         self.sockets.is_none()
     }
 
-    /// Whether the kernel gets only what is handed to it.
+    /// Whether the kernel gets only the frames that the model hands to it.
     pub fn is_gated(&self) -> bool {
         self.sockets.as_ref().is_none_or(|sockets| sockets.gate.is_some())
     }
 
-    /// Sends what waits. What the interface does not take now, waits on.
+    /// Sends waiting frames. Frames that the interface does not take now keep waiting.
     fn flush(&mut self) {
         let Some(sockets) = &self.sockets else { return };
         let mut at = 0;
@@ -221,7 +222,7 @@ fn is_busy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR))
 }
 
-/// Puts a received frame into `frame` as it was on the cable.
+/// Writes a received frame into `frame` in the form that it had on the cable.
 fn complete(received: Received<'_>, frame: &mut Vec<u8>) {
     if let Some((start, offset)) = received.checksum {
         complete_checksum(received.frame, start, offset);
@@ -237,9 +238,9 @@ fn complete(received: Received<'_>, frame: &mut Vec<u8>) {
     }
 }
 
-/// The ones-complement sum from `start` to the end goes to `offset` behind `start`, where the sum
-/// of the pseudo header is: what skb_checksum_help() of the kernel does. UDP's zero is sent as its
-/// complement.
+/// Writes the ones-complement sum from `start` to the end at `offset` after `start`, where the sum
+/// of the pseudo header is, as skb_checksum_help() of the kernel does. For UDP a sum of zero is
+/// sent as its complement.
 fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
     let Some(covered) = frame.get_mut(start..).filter(|covered| covered.len() >= offset + 2) else { return };
     let mut sum: u32 = 0;
@@ -269,7 +270,7 @@ mod tests {
             assert_eq!(u16::from_be_bytes([frame[20], frame[21]]), expected);
         };
         check(0x1234, !(0x0001 + 0x0002 + 0x000a + 0x1234 + 0x6162));
-        // What sums up to zero is sent as ones.
+        // A sum of zero is sent as ones.
         check(!(0x0001 + 0x0002 + 0x000a + 0x6162), 0xffff);
     }
 

@@ -1,6 +1,6 @@
-//! Two ports of one process, back to back, or one port that hears itself. Frames come in the order
-//! in which they were sent, none is lost: a cable that is full takes no more until the other end
-//! has received.
+//! Two ports of one process, connected to each other, or one port connected to itself. Frames
+//! arrive in the order in which they were sent, and none is lost: a full cable takes no more until
+//! the other end has received.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
-//! A capture as a cable: what arrives is read from one file, what is sent is written to another.
-//! Classic pcap, both byte orders, microseconds or nanoseconds; times are not replayed, the frames
-//! come as fast as the NIC takes them.
+//! A capture as a cable: arriving frames are read from one file, sent frames are written to
+//! another. Classic pcap, both byte orders, microseconds or nanoseconds; times are not replayed,
+//! the frames come as fast as the NIC takes them.
 //!
 //! <https://datatracker.ietf.org/doc/html/draft-ietf-opsawg-pcap>
 
@@ -49,7 +49,7 @@ impl Pcap {
     /// Reads `replay` whole, begins `record`. Either may be missing.
     ///
     /// # Errors
-    /// In a sentence: a file cannot be read or written, or is not a capture of Ethernet frames.
+    /// One sentence: a file cannot be read or written, or is not a capture of Ethernet frames.
     pub fn open(replay: Option<&Path>, record: Option<&Path>) -> Result<Self, String> {
         let replay = replay.map(|path| {
             let bytes = fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
@@ -127,7 +127,7 @@ impl Replay {
         let start = self.at + RECORD_HEADER_LEN;
         let len = self.word(self.at + 8).map_or(usize::MAX, |len| len as usize);
         if len > FRAME_LEN_MAX || self.bytes.len() < start + len {
-            // Nobody can tell where the next one begins.
+            // The start of the next record is unknown.
             (self.at, self.broken) = (self.bytes.len(), self.broken + 1);
             return None;
         }
@@ -162,7 +162,7 @@ impl Record {
         }
     }
 
-    /// Not done when dropped: a forked child would write what its parent writes.
+    /// Not done on drop, because a forked child would write its parent's frames.
     fn flush(&mut self) {
         if !self.buffered.is_empty() {
             self.failed += u64::from(self.file.write_all(&self.buffered).is_err());

@@ -7,7 +7,7 @@ use super::sys;
 use super::tap::Tap;
 use crate::hca::{Link, Wire};
 
-/// What a frame goes out by and comes in from.
+/// The cable by which frames leave and arrive.
 pub trait Cable: Send {
     /// Takes a frame, or says `false`: no room, try again.
     fn send(&mut self, frame: &[u8]) -> bool;
@@ -18,20 +18,20 @@ pub trait Cable: Send {
     /// Whether frames pass.
     fn link(&self) -> Link;
 
-    /// Gives a frame to the kernel as if nobody had taken it off the cable; `false` where the
-    /// kernel is not on this cable.
+    /// Gives a frame to the kernel as if the kernel had received it from the cable; `false` where
+    /// the kernel is not on this cable.
     fn to_kernel(&mut self, frame: &[u8]) -> bool {
         let _ = frame;
         false
     }
 
-    /// Sends what was taken and is still here, looks whether the link is up. Called again and
-    /// again, at the time `now_ns`.
+    /// Sends accepted frames that are still here, and reads the state of the link. Called
+    /// repeatedly, with the time `now_ns`.
     fn tend(&mut self, now_ns: u64) {
         let _ = now_ns;
     }
 
-    /// Whether it has frames that wait for somebody who listens.
+    /// Whether it has frames that must wait until a receiver listens.
     fn awaits_start(&self) -> bool {
         false
     }
@@ -39,7 +39,7 @@ pub trait Cable: Send {
     /// Somebody listens: a cable that replays may begin.
     fn start(&mut self) {}
 
-    /// Names and values of what went wrong on it.
+    /// Names and values of the counters of its errors.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -50,7 +50,7 @@ pub struct Port {
     cable: Box<dyn Cable>,
     /// The kernel's interface on a cable that the kernel is not on itself.
     tap: Option<Tap>,
-    /// What the kernel's interface listens to, whichever it is.
+    /// The groups that the kernel's interface has joined.
     groups: Option<Groups>,
     /// A frame that the kernel sent and the cable has no room for.
     waiting: Vec<u8>,
@@ -70,13 +70,13 @@ impl Port {
         self
     }
 
-    /// Knows what the kernel's interface wants for itself.
+    /// Sets the groups of the kernel's interface, whose frames go to it.
     pub fn with_groups(mut self, groups: Groups) -> Self {
         self.groups = Some(groups);
         self
     }
 
-    /// What is to be done between steps, at the time `now_ns`.
+    /// The work between steps, at the time `now_ns`.
     pub fn tend(&mut self, now_ns: u64) {
         self.forward();
         self.cable.tend(now_ns);
@@ -102,7 +102,8 @@ impl Port {
         counters
     }
 
-    /// What the kernel sends on its interface goes out beside the model's frames; some at a time.
+    /// Forwards frames that the kernel sends on its interface, beside the model's frames, a few at
+    /// a time.
     fn forward(&mut self) {
         let Some(tap) = &mut self.tap else { return };
         for _ in 0..FORWARDED_MAX {
@@ -146,7 +147,7 @@ impl Wire for Port {
 /// Ethernet interface.
 ///
 /// # Errors
-/// There is none of that name.
+/// There is no interface of that name.
 pub fn look_at(interface: &str) -> io::Result<(Option<[u8; 6]>, u32)> {
     sys::interface_facts(interface)
 }
@@ -161,8 +162,8 @@ pub struct Groups {
     refreshed_ns: u64,
 }
 
-/// How old what is known of groups may be. The kernel has no way to tell it to a descriptor that is
-/// not blocked on.
+/// The greatest age of the list of groups. The kernel cannot notify a descriptor of changes without
+/// a blocking wait.
 const GROUPS_NS: u64 = 100_000_000;
 
 impl Groups {

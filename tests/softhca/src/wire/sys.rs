@@ -2,9 +2,9 @@
 //! sockets over must not see them.
 //!
 //! Invariants:
-//! 1. Every address that is passed comes from a reference, slice or `CString` that is borrowed
-//!    until the call has returned, and the length beside it is the one of what it points to.
-//! 2. What the kernel writes into is plain data: any bytes are a valid value.
+//! 1. Every passed address comes from a reference, slice or `CString` that is borrowed until the
+//!    call has returned, and the length passed with it is that of the object.
+//! 2. The kernel writes only into plain data: any bytes are a valid value.
 //! 3. A descriptor that the kernel returns is new and has no other owner.
 //! 4. The pointers in a batch are set anew before each call, to buffers of the batch itself, and
 //!    are not followed afterwards.
@@ -72,14 +72,14 @@ pub(super) fn set_option<T: Copy>(fd: &OwnedFd, level: c_int, name: c_int, value
     check(unsafe { libc::syscall(libc::SYS_setsockopt, fd.as_raw_fd(), level, name, value, len) }).map(drop)
 }
 
-/// Attaches a classic BPF program: what it returns 0 for is not received.
+/// Attaches a classic BPF program: a frame for which it returns 0 is not received.
 pub(super) fn attach_filter(fd: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
     // The kernel does not write to it.
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
 }
 
-/// Lets all frames of the interface in, whatever their address, as long as the socket is open.
+/// Lets all frames of the interface in, for any address, as long as the socket is open.
 pub(super) fn hear_everything(fd: &OwnedFd, ifindex: u32) -> io::Result<()> {
     let (kind, none) = (libc::PACKET_MR_PROMISC as u16, [0; 8]);
     let request = libc::packet_mreq { mr_ifindex: ifindex as c_int, mr_type: kind, mr_alen: 0, mr_address: none };
@@ -149,7 +149,7 @@ impl InterfaceRequest {
     /// Makes the request by any socket, or by a TAP's descriptor. The flags afterwards.
     pub(super) fn make(mut self, fd: &impl AsRawFd, request: c_ulong) -> io::Result<c_int> {
         self.pass(fd, request)?;
-        // SAFETY: 2: whatever the request was, these bytes of the union were written.
+        // SAFETY: 2: every request has written these bytes of the union.
         Ok(c_int::from(unsafe { self.0.ifr_ifru.ifru_flags }))
     }
 
@@ -186,7 +186,8 @@ pub(super) fn dropped(fd: &OwnedFd) -> u64 {
 /// Frames that a packet socket takes or gives at once. More would only fill the caches.
 pub(super) const BATCH: usize = 64;
 
-/// Sends frames, in order: how many were taken. An error is that of the first one that was not.
+/// Sends frames in order; returns how many were taken. An error is that of the first frame that was
+/// not taken.
 pub(super) fn send_batch(fd: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> {
     let count = frames.len().min(BATCH);
     // SAFETY: 2.
@@ -202,7 +203,7 @@ pub(super) fn send_batch(fd: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> 
     check(sent).map(|sent| sent as usize)
 }
 
-/// `struct virtio_net_hdr`: what the kernel has left to a NIC to do.
+/// `struct virtio_net_hdr`: the work that the kernel has left to a NIC.
 const VNET_LEN: usize = 10;
 const SLOT_LEN: usize = VNET_LEN + FRAME_LEN_MAX;
 /// Room for one control message: its header of 16 bytes and `struct tpacket_auxdata` of 20.
@@ -297,7 +298,7 @@ fn tag(control: &Control, len: usize) -> Option<(u16, u16)> {
         return None;
     }
     let word = |idx: usize| (control[idx / 2] >> (32 * (idx % 2) as u32)) as u32;
-    // On a big-endian machine the words of a pair change places; nobody runs this there.
+    // On a big-endian machine the words of a pair change places; this code does not run there.
     let (status, tag) = (word(4), word(8));
     let ethertype = if status & STATUS_VLAN_TPID_VALID != 0 { (tag >> 16) as u16 } else { 0x8100 };
     (status & STATUS_VLAN_VALID != 0).then_some((ethertype, tag as u16))

@@ -14,7 +14,7 @@ use crate::hca::Link;
 const TUNSETIFF: u64 = 0x4004_54ca;
 const TUNSETQUEUE: u64 = 0x4004_54d9;
 
-/// One queue of a TAP. The interface goes with the last one, where it was not made to stay.
+/// One queue of a TAP. The interface is removed with its last queue, unless it is persistent.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
@@ -33,8 +33,8 @@ impl Tap {
         Ok(Self { file, refused: 0 })
     }
 
-    /// Makes a TAP for others to join, with this address, and brings it up: it stays as long as
-    /// this queue, which carries nothing.
+    /// Makes a TAP with this address, which others can join, and brings it up. It exists as long as
+    /// this queue, which carries no frames.
     ///
     /// # Errors
     /// As for [`open`](Self::open); or there is an interface of that name.
@@ -44,8 +44,8 @@ impl Tap {
         }
         let tap = Self::open(name)?;
         InterfaceRequest::new("").with_flags(libc::IFF_DETACH_QUEUE).make(&tap.file, TUNSETQUEUE)?;
-        // Only what the commands' tests send shall move on the cable: no neighbor discovery of the
-        // kernel's own accord.
+        // Only frames of the commands' tests shall be on the cable, not the kernel's own neighbor
+        // discovery.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let any = sys::packet_socket()?;
         InterfaceRequest::new(name).with_mac(mac).make(&any, libc::SIOCSIFHWADDR)?;
@@ -73,15 +73,15 @@ impl Tap {
 /// Brings an interface of this network namespace up.
 ///
 /// # Errors
-/// There is none of that name, or no CAP_NET_ADMIN.
+/// There is no interface of that name, or CAP_NET_ADMIN is missing.
 pub fn raise(name: &str) -> io::Result<()> {
     let any = sys::packet_socket()?;
     let flags = InterfaceRequest::new(name).make(&any, libc::SIOCGIFFLAGS)?;
     InterfaceRequest::new(name).with_flags(flags | libc::IFF_UP).make(&any, libc::SIOCSIFFLAGS).map(drop)
 }
 
-/// A cable to the kernel: what the kernel does not take at once (the interface is down, its queue
-/// is full) is lost, as it would be on a cable.
+/// A cable to the kernel: frames that the kernel does not take at once (the interface is down, its
+/// queue is full) are lost, as they would be on a cable.
 impl Cable for Tap {
     fn send(&mut self, frame: &[u8]) -> bool {
         Tap::send(self, frame);

@@ -8,7 +8,7 @@ use softhca::testing::testpmd;
 use crate::stage::{MACS, Running, is_inside};
 
 /// A debug build on a busy machine takes some seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// perftest's client sends into a file; its server gets the file, and counts to the last packet.
 #[test]
@@ -24,13 +24,13 @@ fn what_one_program_recorded_is_replayed_to_another() {
         &format!("--stats --mac {client} --wire pcap:,{file}"),
         &format!("{tool} --client -B {client} -E {server}"),
     );
-    let recorded = record.end(PATIENCE);
+    let recorded = record.end(TIMEOUT);
     let len = std::fs::metadata(file).map(|file| file.len());
     let replay = Running::start(
         &format!("--stats --mac {server} --wire pcap:{file}"),
         &format!("{tool} --server -B {server} -E {client}"),
     );
-    let replayed = replay.end(PATIENCE);
+    let replayed = replay.end(TIMEOUT);
     std::fs::remove_file(file).unwrap();
     assert!(recorded.said.contains("tx_frames 20000\n"), "{}", recorded.said);
     // 20,000 records with a header of 16 bytes each, behind that of the file.
@@ -57,18 +57,18 @@ fn two_ports_of_a_process_are_back_to_back() {
     );
     let begin = Instant::now();
     while testpmd::counts(&both.said(), "RX-packets:").next_back().unwrap_or(0) < 50_000 {
-        assert!(begin.elapsed() < PATIENCE && both.is_running(), "{}", both.said());
+        assert!(begin.elapsed() < TIMEOUT && both.is_running(), "{}", both.said());
         std::thread::sleep(Duration::from_millis(50));
     }
     both.interrupt();
-    let ended = both.end(PATIENCE);
+    let ended = both.end(TIMEOUT);
     assert_eq!(ended.code, Some(0), "{}", ended.said);
     let devices: Vec<&str> = ended.said.split("softhca: mlx5_").skip(1).collect();
     let counter =
         |device: usize, name: &str| testpmd::counts(devices[device], &format!("  {name} ")).next_back().unwrap_or(0);
     for (here, there) in [(0, 1), (1, 0)] {
         let (sent, received) = (counter(here, "tx_frames"), counter(there, "rx_frames"));
-        // What is under way at the end is at most the burst of each port.
+        // The frames under way at the end are at most the burst of each port.
         assert!(received > 50_000 && (received..=received + 64).contains(&sent), "{sent} sent, {received} received");
         assert_eq!(counter(here, "wire_from_kernel"), 0, "the kernel said something of its own accord");
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::stage::{ABIS, Running, ip, is_inside, veth};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn asyncwatch_hears_of_the_link() {
@@ -14,10 +14,10 @@ fn asyncwatch_hears_of_the_link() {
     veth();
     for abi in ABIS {
         let mut watch = Running::start(&format!("--abi {abi} --wire veth0"), "ibv_asyncwatch -d mlx5_0");
-        let mut heard = vec![watch.says("async event FD", PATIENCE)];
+        let mut heard = vec![watch.says("async event FD", TIMEOUT)];
         for (state, event) in [("down", "PORT_ERR (10), port 1"), ("up", "PORT_ACTIVE (9), port 1")] {
             ip(&format!("link set veth1 {state}"));
-            heard.push(watch.says(event, PATIENCE));
+            heard.push(watch.says(event, TIMEOUT));
         }
         let said = watch.end(Duration::ZERO).said;
         assert_eq!(heard, [true; 3], "{abi}: {said}");
@@ -33,7 +33,7 @@ fn what_only_rdma_has_is_refused() {
         for (program, refusal) in
             [("ibv_rc_pingpong", "Couldn't create QP"), ("ibv_srq_pingpong", "Couldn't create SRQ")]
         {
-            let ended = Running::start(&format!("--abi {abi}"), &format!("{program} -d mlx5_0 -g 0")).end(PATIENCE);
+            let ended = Running::start(&format!("--abi {abi}"), &format!("{program} -d mlx5_0 -g 0")).end(TIMEOUT);
             assert_eq!(ended.code, Some(1), "{program} with {abi}: {}", ended.said);
             assert!(ended.said.contains(refusal), "{program} with {abi}: {}", ended.said);
         }

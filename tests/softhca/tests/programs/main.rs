@@ -1,7 +1,8 @@
-//! Programs that nobody here wrote, over the software ConnectX: unmodified rdma-core and what was
-//! built upon it.
+//! Programs that are not ours, over the software ConnectX: unmodified rdma-core and programs that
+//! use it.
 //!
-//! Each test runs in a network namespace of its own. A program that is not installed is said aloud.
+//! Each test runs in a new network namespace. A notice is printed for a program that is not
+//! installed.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod cables;

@@ -1,8 +1,8 @@
 //! perftest's raw Ethernet tools, client and server, each a process at one end of a veth: every
 //! packet arrives.
 //!
-//! Both are told the same packet, IPv4 and UDP; the server makes a flow rule of it. It counts, and
-//! waits for ever after one loss.
+//! Both get the same packet, IPv4 and UDP; the server makes a flow rule of it. The server counts
+//! packets, and after one loss would wait for ever.
 
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use crate::stage::{ABIS, Ended, MACS, Running, is_inside, veth};
 const PACKETS: usize = 20_000;
 
 /// A debug build on a busy machine takes some seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Runs a tool at both ends, which each post so many packets: what the client said, and the server.
+/// Runs a tool at both ends, each of which posts `packets` packets; returns the output of the
+/// client and of the server.
 fn run(tool: &str, options: &str, packets: usize) -> [Ended; 2] {
     let [server_mac, client_mac] = MACS;
     let packet = "-J 10.0.0.2 -j 10.0.0.1 -K 6000 -k 5000";
@@ -23,9 +24,9 @@ fn run(tool: &str, options: &str, packets: usize) -> [Ended; 2] {
     let mut server =
         Running::start(&format!("{options} --stats --wire veth0"), &command("server", server_mac, client_mac));
     // Before its rule is there, packets are the kernel's.
-    assert!(server.says("#bytes", PATIENCE), "{tool} with {options}: {}", server.end(PATIENCE).said);
+    assert!(server.says("#bytes", TIMEOUT), "{tool} with {options}: {}", server.end(TIMEOUT).said);
     let client = Running::start(&format!("{options} --stats --wire veth1"), &command("client", client_mac, server_mac));
-    [client.end(PATIENCE), server.end(PATIENCE)]
+    [client.end(TIMEOUT), server.end(TIMEOUT)]
 }
 
 fn check(tool: &str, options: &str, client_counts: &[&str], server_counts: &[&str]) {

@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use softhca::testing;
 pub(crate) use softhca::testing::{Ended, Running};
 
-/// Both of the kernel's interfaces, as `softhca run --abi` names them.
+/// Both ABIs of the kernel, as `softhca run --abi` names them.
 pub(crate) const ABIS: [&str; 2] = ["ioctl", "write"];
 
-/// Starts this test again in a network namespace of its own: `true` inside it. Outside, the test is
-/// over with the return. Says SKIPPED where the program or something that it needs is not there.
+/// Starts this test again in a new network namespace; `true` inside it. Outside, the test ends
+/// after this returns. Prints SKIPPED where the program or something that it needs is missing.
 pub(crate) fn is_inside(test: &str, program: &str, package: &str) -> bool {
     const INSIDE: &str = "SOFTHCA_TEST_STAGE";
     if std::env::var_os(INSIDE).is_some() {
@@ -32,7 +32,8 @@ pub(crate) fn is_inside(test: &str, program: &str, package: &str) -> bool {
     false
 }
 
-/// A veth pair that is up and silent: veth0 and veth1, with the addresses that [`MACS`] says.
+/// A veth pair that is up and carries no other traffic: veth0 and veth1, with the addresses in
+/// [`MACS`].
 pub(crate) fn veth() {
     for scope in ["all", "default"] {
         // A kernel without IPv6 is quiet anyway.

@@ -1,13 +1,13 @@
 //! DPDK's own mlx5 driver at both ends of a veth: `dpdk-testpmd` sends as fast as it can, and
-//! receives with each kind of ring that the driver has. Both sides count the same, and so does the
-//! model under each.
+//! receives with each kind of ring that the driver has. Both sides and the models below them have
+//! equal counts.
 //!
 //! The sender's driver uses multi-packet WQEs, as it does by default. Flow rules go by verbs
 //! (`dv_flow_en=0`), because there is no DevX.
 
 use std::time::Duration;
 
-use softhca::testing::testpmd::{PATIENCE, RECEIVES, await_count, counter, start, total};
+use softhca::testing::testpmd::{RECEIVES, TIMEOUT, await_count, counter, start, total};
 
 use crate::stage::{is_inside, veth};
 
@@ -15,14 +15,14 @@ const PACKETS: u64 = 500_000;
 
 /// A receiving side.
 struct Receiver {
-    /// What the driver is told.
+    /// The options for the driver.
     device: &'static str,
-    /// What testpmd is told.
+    /// The options for testpmd.
     options: &'static str,
-    /// What the model is told.
+    /// The options for the model.
     model: &'static str,
-    /// Whether its completions are compressed then, and its ring one of several frames a WQE, as
-    /// the model counts it.
+    /// Whether its completions are then compressed and its ring has several frames per WQE, by the
+    /// model's counters.
     compressed: bool,
     striding: bool,
 }
@@ -61,16 +61,16 @@ fn check(test: &str, receiver: &Receiver) {
     veth();
     let (model, mode) = (format!("{}--wire veth0", receiver.model), format!("rxonly{}", receiver.options));
     let mut there = start(&model, "receiver", receiver.device, &mode);
-    assert!(there.says(RECEIVES, PATIENCE), "{}", there.end(Duration::ZERO).said);
+    assert!(there.says(RECEIVES, TIMEOUT), "{}", there.end(Duration::ZERO).said);
     // The sender's model drops nothing either: frames wait where the cable is busy.
     let here = start("--wire veth1", "sender", "rxq_cqe_comp_en=0", "txonly");
     await_count(&here, "TX-packets:", PACKETS);
     here.interrupt();
-    let sent = here.end(PATIENCE);
+    let sent = here.end(TIMEOUT);
     let count = total(&sent, "TX-packets:");
     await_count(&there, "RX-packets:", count);
     there.interrupt();
-    let received = there.end(PATIENCE);
+    let received = there.end(TIMEOUT);
 
     assert_eq!(total(&received, "RX-packets:"), count, "received and sent");
     assert!(count >= PACKETS, "{count}");

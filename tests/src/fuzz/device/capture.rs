@@ -1,5 +1,5 @@
-//! Captures: whatever the bytes are, the reader ends, says how, and gives no byte that the file
-//! does not have.
+//! Captures: for any bytes the reader ends, reports how, and returns no byte that the file does not
+//! have.
 
 use std::io::{self, Read, Write};
 
@@ -15,10 +15,10 @@ struct Kept {
     bytes: Vec<u8>,
 }
 
-/// What a whole walk gave: the records, and how it ended (`Err` holds the sentence).
+/// The result of reading a whole file: the records, and how it ended (`Err` holds the sentence).
 type Walk = (Vec<Kept>, Result<Option<End>, String>);
 
-/// pcap and pcapng, as the first bytes say.
+/// pcap or pcapng, as the first bytes determine.
 pub(in crate::fuzz) fn pcap(data: &[u8]) {
     let whole = walk(Reader::new(data).map_err(|error| error.to_string()));
     let (records, end) = &whole;
@@ -33,14 +33,14 @@ pub(in crate::fuzz) fn pcap(data: &[u8]) {
     rewrite(records);
 }
 
-/// The same behind gzip: what is no gzip at all, what is damaged, and what was compressed here.
+/// The same behind gzip: input that is not gzip, damaged input, and input compressed here.
 pub(in crate::fuzz) fn gzip(data: &[u8]) {
     let file = write_file(&[data]);
     let _ = walk(Reader::open(file.path()).map_err(|error| error.to_string()));
 
     let plain = walk(Reader::new(data).map_err(|error| error.to_string()));
     let half = data.len() / 2;
-    // Two members, as tools that append make them.
+    // Two gzip members, as written by tools that append.
     let file = write_file(&[&compress(&data[..half]), &compress(&data[half..])]);
     let (records, end) = walk(Reader::open(file.path()).map_err(|error| error.to_string()));
     assert_eq!(records, plain.0, "compression makes a difference");
@@ -75,7 +75,8 @@ fn walk<R: Read>(reader: Result<Reader<R>, String>) -> Walk {
     }
 }
 
-/// What our writer makes of the records reads the same, as far as the format can say it.
+/// A file that our writer makes of the records reads the same, as far as the format can express
+/// them.
 fn rewrite(records: &[Kept]) {
     let mut file = Vec::new();
     let mut writer = Writer::new(&mut file);
@@ -94,7 +95,7 @@ fn rewrite(records: &[Kept]) {
     }
 }
 
-/// Gives one to seven bytes a read, as a slow pipe does.
+/// Returns one to seven bytes per read, like a slow pipe.
 struct Dribble<'a>(&'a [u8]);
 
 impl Read for Dribble<'_> {

@@ -1,5 +1,5 @@
-//! The device wrapper that misbehaves on purpose, with arbitrary faults: it loses nothing without
-//! counting it, keeps nothing for ever, and gives every buffer back.
+//! The device wrapper that misbehaves on purpose, with arbitrary faults: it counts each frame that
+//! it loses, keeps no frame for ever, and returns every buffer.
 
 use wirepath::counters::Block;
 use wirepath::device::memory::{self, MemoryConfig};
@@ -50,13 +50,14 @@ pub(in crate::fuzz) fn device(data: &[u8]) {
     let snapshot = block.snapshot();
     let count = |name: &str| snapshot.count(name).unwrap_or_else(|| panic!("no counter {name}"));
     let sent = posted + count("left/fault/tx/duplicated") - count("left/fault/tx/drop/loss");
-    // A twin whose ring is full stays in the queue, so what left is what the other port's wire got.
+    // A duplicate that finds the ring full stays in the queue, so the number of frames sent is the
+    // number that reached the other port's wire.
     assert_eq!(count("left/tx/frames"), sent);
     assert_eq!(count("right/rx/frames"), sent);
     let lost = count("right/fault/rx/drop/loss") + count("right/fault/rx/drop/ring_full");
     assert_eq!(received + lost, sent + count("right/fault/rx/duplicated"));
     drop((left_rx, tx, rx, right_tx));
-    assert_eq!((pool.in_use(), pool.unnamed()), (0, 0), "buffers went astray");
+    assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0), "buffers went astray");
 }
 
 fn faults(input: &mut Input<'_>) -> Faults {

@@ -1,6 +1,6 @@
-//! The mlx5 device over rings of plain memory, under a NIC that may be mad: what stands in its CQEs
-//! is the input's. Nothing panics, the worker never works without end, no buffer is in two hands,
-//! and in the end every one is home.
+//! The mlx5 device over rings of plain memory, under a NIC that may behave in any way: the input
+//! provides its CQEs. Nothing panics, no call runs for ever, no buffer has two owners, and in the
+//! end every buffer is free.
 
 use wirepath::counters::Block;
 use wirepath::device::mlx5::{Mlx5Tx, WarmUp};
@@ -22,12 +22,12 @@ fn pool(buffers: usize) -> Pool {
     Pool::heap(buffers).expect("a small pool has memory")
 }
 
-/// Every buffer is at home, and none went without a name.
+/// Checks that every buffer is free, and that no drop was without a reason.
 fn is_home(pool: &Pool) {
-    assert_eq!((pool.in_use(), pool.unnamed()), (0, 0), "buffers out, packets without a name");
+    assert_eq!((pool.in_use(), pool.drops_without_reason()), (0, 0), "buffers out, packets without a name");
 }
 
-/// What a step of both plans is; what only one of them knows is behind.
+/// The steps that both plans share; further ones are beside the plan that uses them.
 mod step {
     pub(super) const WORK: u8 = 0;
     pub(super) const MORE_WORK: u8 = 1;
@@ -43,7 +43,7 @@ mod step {
     pub(super) const WARM: u8 = 9;
 }
 
-/// Up to 64 bytes of the input over a CQE, from the end that says what it is.
+/// Writes up to 64 bytes of the input over a CQE, from the end that has the opcode.
 fn overwrite(cqe: &mut [u8; 64], bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(64)];
     cqe[64 - bytes.len()..].copy_from_slice(bytes);
@@ -66,7 +66,7 @@ fn anything(cq: &mut PlainCq, input: &mut Input<'_>) {
 pub(in crate::fuzz) fn rx(data: &[u8]) {
     let mut input = Input::new(data);
     let (config, spare) = (rx_config(&mut input), usize::from(input.u8()));
-    // A ring that has fewer buffers than WQEs is a case of its own.
+    // A ring with fewer buffers than WQEs is a separate case.
     let pool = pool(config.wqes as usize * (config.stride / 16) as usize / 2 + spare + SPARE);
     let block = Block::heap();
     let (mut rx, mut nic) = plain_rx(config, &pool, &block.scope("q"));
@@ -127,7 +127,7 @@ fn rx_config(input: &mut Input<'_>) -> PlainConfig {
     }
 }
 
-/// What a good NIC does: a frame, or a session of some.
+/// The work of a correct NIC: a frame, or a session of several.
 fn complete(nic: &mut PlainNic, config: &PlainConfig, input: &mut Input<'_>) {
     let (count, len) = (1 + u32::from(input.below(40)), u32::from(input.u16() % 2_048));
     let lens: Vec<u32> = (0..count).map(|idx| len + idx).collect();
@@ -205,8 +205,8 @@ pub(in crate::fuzz) fn tx(data: &[u8]) {
         }
         assert_eq!(tx.in_flight() > 0, pool.in_use() > 0, "what is in flight holds its buffers, and nothing else does");
     }
-    // A queue that the kernel does not let go of keeps its buffers, and says so; and one that has
-    // work to do is waited for.
+    // A queue that the kernel does not destroy keeps its buffers, and reports that. A queue that
+    // has work is waited for.
     nic.objects.failing.set(0);
     tx.ring_doorbell(now);
     nic.complete_all();
@@ -242,7 +242,8 @@ fn tx_config(input: &mut Input<'_>) -> PlainTxConfig {
     }
 }
 
-/// A frame of one buffer or two, with what it wants; some can never be sent, and have a name.
+/// A frame of one buffer or two, with offloads; some can never be sent, and are dropped for a named
+/// reason.
 fn post(tx: &mut impl TxQueue, pool: &Pool, input: &mut Input<'_>) {
     let (len, wishes) = (usize::from(input.u16() % 1_600), input.u8());
     let Some(mut mbuf) = pool.alloc_copy(&vec![0x5a; len]) else { return };

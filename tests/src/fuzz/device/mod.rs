@@ -1,5 +1,5 @@
-//! Devices and what stands around them: captures, faults on purpose, rings of a ConnectX under a
-//! NIC that may be mad, steering rules, and the kernel's ABI of the software ConnectX.
+//! Devices and wrappers: captures, deliberate faults, rings of a ConnectX under a NIC that may
+//! behave in any way, steering rules, and the kernel's ABI of the software ConnectX.
 
 pub(super) mod capture;
 pub(super) mod fault;

@@ -1,4 +1,4 @@
-//! Steering rules against the same question asked byte by byte.
+//! Steering rules compared with a byte by byte evaluation of the same rule.
 
 use wirepath::device::steering::{Fields, Rule};
 use wirepath::wire::{EtherType, MacAddr, Protocol};
@@ -80,7 +80,7 @@ fn matches(rule: &Rule, frame: &[u8]) -> bool {
         && rule.destination_port.is_none_or(|port| u16_at(payload, 2) == Some(port))
 }
 
-/// The VLANs, the EtherType behind the tags, and what follows.
+/// The VLANs, the EtherType after the tags, and the rest of the frame.
 fn link(frame: &[u8]) -> Option<(Vec<u16>, u16, &[u8])> {
     let (mut at, mut vlans) = (12, Vec::new());
     while matches!(u16_at(frame, at)?, 0x8100 | 0x88a8) {

@@ -1,6 +1,6 @@
-//! The uverbs front end of the software ConnectX: system calls of a client that may be mad, and
-//! steps of the NIC between them. Nothing panics, what is refused makes nothing, and after the
-//! descriptor is closed the NIC has nothing left.
+//! The uverbs front end of the software ConnectX: any system calls of a client, and steps of the
+//! NIC between them. Nothing panics, a refused call makes no object, and after the descriptor is
+//! closed the NIC has no object left.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use softhca::uverbs::{Kernel, Mapping, Protocol, Session};
 
 use crate::fuzz::Input;
 
-/// What a step of the plan is.
+/// The steps of the plan.
 mod step {
     pub(super) const WRITE: u8 = 0;
     pub(super) const IOCTL: u8 = 1;
@@ -78,7 +78,7 @@ impl Bench {
                 self.session.write(frame, &mut kernel).map(|len| assert_eq!(len, frame.len()))
             }
             step::IOCTL => {
-                // Where memory is full the call reads what is there.
+                // Where memory is full the call reads the bytes that are there.
                 let _ = self.memory.write(CALL, input.block());
                 self.session.ioctl(VERBS, CALL, &mut kernel)
             }
@@ -111,7 +111,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The NIC works on whatever was made, while a frame comes in.
+    /// The NIC works on all objects that exist, while a frame comes in.
     fn work(&mut self) {
         self.far.send(&[0xff; 60]);
         self.clock.advance(1_000);
@@ -134,7 +134,7 @@ struct Sparse(RefCell<HashMap<u64, Vec<u8>>>);
 
 const PAGE_LEN: u64 = 4096;
 
-/// Below is what every process leaves unmapped, above is the kernel.
+/// Below this range is memory that every process leaves unmapped, above it is the kernel.
 const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
 
 /// More pages than real clients of a few queues touch.
@@ -144,13 +144,6 @@ impl Sparse {
     fn check(address: u64, len: usize) -> Result<(), Unmapped> {
         let end = address.checked_add(len as u64).ok_or(Unmapped)?;
         if len == 0 || ADDRESSES.contains(&address) && end <= ADDRESSES.end { Ok(()) } else { Err(Unmapped) }
-    }
-
-    fn swap<const LEN: usize>(&self, address: u64, value: [u8; LEN]) -> Result<[u8; LEN], Unmapped> {
-        let mut old = [0; LEN];
-        self.read(address, &mut old)?;
-        self.write(address, &value)?;
-        Ok(old)
     }
 }
 
@@ -182,31 +175,9 @@ impl Dma for Sparse {
         }
         Ok(())
     }
-
-    fn load_be32(&self, address: u64) -> Result<u32, Unmapped> {
-        let mut word = [0; 4];
-        self.read(address, &mut word)?;
-        Ok(u32::from_be_bytes(word))
-    }
-
-    fn store_be32(&self, address: u64, value: u32) -> Result<(), Unmapped> {
-        self.write(address, &value.to_be_bytes())
-    }
-
-    fn swap_be32(&self, address: u64, value: u32) -> Result<u32, Unmapped> {
-        self.swap(address, value.to_be_bytes()).map(u32::from_be_bytes)
-    }
-
-    fn publish(&self, address: u64, value: u8) -> Result<(), Unmapped> {
-        self.write(address, &[value])
-    }
-
-    fn swap_be64(&self, address: u64, value: u64) -> Result<u64, Unmapped> {
-        self.swap(address, value.to_be_bytes()).map(u64::from_be_bytes)
-    }
 }
 
-/// What clients do, as plans.
+/// Usual sequences of calls of clients, as plans.
 pub(in crate::fuzz) fn seeds() -> Vec<Vec<u8>> {
     let mut older = Client::new(Protocol::Write, Config::default());
     life(&mut older);
@@ -308,7 +279,7 @@ fn newer_life(client: &mut Client) {
     client.ioctl(1, 0, &[Attribute::Number(0, pd.into())]).expect(MADE);
 }
 
-/// What `ibv_devinfo` asks.
+/// The queries of `ibv_devinfo`.
 fn ask(client: &mut Client) {
     let driver = words(&[16, 4, 0, 0, 1, 0, 3, 0]);
     let open = [Attribute::Out(0, 4), Attribute::Out(1, 8), Attribute::In(0x1000, driver), Attribute::Out(0x1001, 72)];

@@ -1,6 +1,6 @@
-//! Books beside models of them that are slow and obvious: maps, searched from end to end. Both hear
-//! the same events and must agree on every level, at small capacities, so that "full" is tried as
-//! well.
+//! Books compared with slow and simple models: maps that are searched from end to end. Both get the
+//! same events and must agree on every level, at small capacities, so that full tables are tested
+//! too.
 
 use std::collections::BTreeMap;
 

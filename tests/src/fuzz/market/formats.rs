@@ -1,6 +1,6 @@
-//! Exchange formats: packets are taken whole or refused whole, a written packet is the packet that
-//! was read, and each message is one event or one named error. What the events do to books is
-//! compared with a naive model in `books`.
+//! Exchange formats: packets are accepted or refused as a whole, a packet that is parsed and
+//! written again is unchanged, and each message is one event or one named error. `books` compares
+//! the effect of events on books with a simple model.
 
 use market::event::Event;
 use market::framing::cboe_unit::CboeUnit;
@@ -159,7 +159,7 @@ fn codec<C: Codec>(
     assert_eq!(counts.total(), messages);
 }
 
-/// A request to the server of MoldUDP64: exactly one length, and written as it was read.
+/// A request to the server of MoldUDP64: it has exactly one length, and is written as it was read.
 pub(in crate::fuzz) fn mold_request(data: &[u8]) {
     match Request::parse(data) {
         Ok(request) => assert_eq!(request.emit(), data),

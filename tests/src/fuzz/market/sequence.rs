@@ -4,7 +4,7 @@
 
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::framing::{Framing, Header, PacketKind};
-use market::{Action, Arbiter, Fate, Gap, Line, Output, Patience, Rerequester, Step, Window};
+use market::{Action, Arbiter, Fate, Gap, Line, Output, RerequestStep, Rerequester, RetryPolicy, Window};
 use market::{DOUBTS_MAX, First, Policy, Sequence, SequenceCounts};
 
 use crate::fuzz::Input;
@@ -71,13 +71,13 @@ pub(in crate::fuzz) fn arbitration(data: &[u8]) {
     assert_eq!((counts.gaps, counts.missing, counts.restarts), (expected.gaps, expected.missing, expected.restarts));
 }
 
-/// One line, and answers to re-requests from a server that may send anything: nothing that it sends
-/// begins the feed anew, goes past what the line has shown, or makes us ask without end.
+/// One line, and answers to re-requests from a server that may send anything: no answer restarts
+/// the feed, reaches beyond the numbers that the line has shown, or makes us request for ever.
 pub(in crate::fuzz) fn recovery(data: &[u8]) {
     let mut input = Input::new(data);
     let (policy, mut heard) = (policy(&mut input), Heard::new());
     let window = Window { packets: input.below(6).into(), wait_ns: input.pick(&[0, 1_000, 1_000_000]) };
-    let patience = Patience {
+    let retry = RetryPolicy {
         delay_ns: input.pick(&[0, 10]),
         timeout_ns: 100,
         attempts: 2,
@@ -85,7 +85,7 @@ pub(in crate::fuzz) fn recovery(data: &[u8]) {
         messages: input.pick(&[1, 4, u16::MAX]),
     };
     let mut expected = Expected::new(policy);
-    let (mut arbiter, mut rerequester) = (Arbiter::new(1, policy, window), Rerequester::new(patience));
+    let (mut arbiter, mut rerequester) = (Arbiter::new(1, policy, window), Rerequester::new(retry));
     let mut kept: Vec<Header> = Vec::new();
     let (mut now_ns, mut asked) = (0, None);
     while !input.is_empty() {
@@ -96,12 +96,12 @@ pub(in crate::fuzz) fn recovery(data: &[u8]) {
         let fate = match is_answer {
             false => arbiter.offer(Line(0), &header, now_ns),
             true => {
-                // As asked, but for what the input changes.
+                // The answer is as requested, except for the input's changes.
                 if let Some((seq, count)) = asked.filter(|_| input.below(4) > 0) {
                     (header.seq, header.count) = (seq, u32::from(count).min(1 + u32::from(input.below(8))));
                     header.session = arbiter.session().unwrap_or(header.session);
                 }
-                rerequester.heard();
+                rerequester.answer_received();
                 arbiter.offer_answer(&header)
             }
         };
@@ -115,7 +115,7 @@ pub(in crate::fuzz) fn recovery(data: &[u8]) {
         }
         if is_answer {
             let after = (arbiter.counts().restarts, arbiter.missing().count());
-            // One that lies inside a hole makes two of it.
+            // An answer inside a hole splits it in two.
             assert!(after.0 == before.0 && after.1 <= before.1 + 1, "{before:?} {after:?} by the answer {header:?}");
         }
         drain(&mut arbiter, now_ns, &mut kept, &mut expected);
@@ -123,17 +123,17 @@ pub(in crate::fuzz) fn recovery(data: &[u8]) {
             assert!(turn < 16, "asking does not end");
             match rerequester.poll(arbiter.missing(), now_ns) {
                 None => break,
-                Some(Step::Ask(ask)) => {
+                Some(RerequestStep::Request(ask)) => {
                     assert!((1..u16::MAX).contains(&ask.count));
                     asked = Some((ask.seq, ask.count));
                 }
-                Some(Step::GiveUp(gap)) => {
+                Some(RerequestStep::GiveUp(gap)) => {
                     assert!(gap.from <= gap.to);
                     arbiter.give_up();
                 }
             }
         }
-        assert!(rerequester.outstanding_count() <= patience.outstanding);
+        assert!(rerequester.outstanding_count() <= retry.outstanding);
         drain(&mut arbiter, now_ns, &mut kept, &mut expected);
     }
     arbiter.close();
@@ -142,8 +142,8 @@ pub(in crate::fuzz) fn recovery(data: &[u8]) {
 }
 
 fn drain(arbiter: &mut Arbiter<Header>, now_ns: u64, kept: &mut Vec<Header>, expected: &mut Expected) {
-    // Each turn gives a kept packet back, a gap before one that waited, or an announcement; without
-    // a handle too.
+    // Each poll returns a kept packet, a gap before a packet that waited, or an announcement; also
+    // without a handle.
     for _ in 0..2 * kept.len() + 8 + 4 * DOUBTS_MAX {
         match arbiter.poll(now_ns) {
             None => return,
@@ -175,7 +175,7 @@ fn policy(input: &mut Input<'_>) -> Policy {
     Policy { first: input.pick(&[First::FromOne, First::Anywhere]), restart_distance: input.pick(&[10, 100_000]) }
 }
 
-/// What was sent so far, so that packets can be near it.
+/// The packets sent so far, so that new packets can be near them.
 struct Heard {
     seq: u64,
     sent_ns: u64,
@@ -246,8 +246,7 @@ impl Expected {
     fn gap(&mut self, gap: Option<Gap>) {
         let Some(gap) = gap else { return };
         assert!(gap.from <= gap.to);
-        // Who joins late learns from the first packet, which may be a heartbeat, where the numbers
-        // begin.
+        // A late joiner learns the first number from the first packet, which may be a heartbeat.
         assert_eq!(gap.from, self.next.unwrap_or(gap.from), "a gap begins where the numbers stopped");
         self.next = Some(gap.to + 1);
         self.gaps += 1;

@@ -1,10 +1,10 @@
-//! A whole host and everybody around it: frames of any bytes to ARP, ICMP, IGMP and UDP, its own
-//! frames come back to it, neighbors that answer too late or for others, sends to stations that may
-//! not be there, groups joined and left, and time. The other target changes the host under it as
-//! well: addresses, routes, neighbors, MTU, station, link.
+//! A whole host and its network: frames of any bytes to ARP, ICMP, IGMP and UDP, its own frames
+//! reflected to it, neighbors that reply too late or for others, sends to stations that may not
+//! exist, groups joined and left, and time. The other target also changes the host: addresses,
+//! routes, neighbors, MTU, MAC address, link.
 //!
-//! However it goes, every packet has an end by name, every buffer is kept by somebody, what is on
-//! the wire is the sum of what each sender says, and nobody makes the host send more than its
+//! In every run each packet ends for a named reason, each buffer has an owner, the frames on the
+//! wire are the sum of what each sender has counted, and no peer makes the host send more than its
 //! limits allow.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -22,7 +22,7 @@ use crate::frames::{Frame, mend};
 use crate::fuzz::Input;
 use crate::rig::{OURS, PEER, PEER_STATION, Rig, RigConfig, SEED, STATION, consumer, drops, ipv4, sum, table};
 
-/// What the first byte of a step says, by its remainder.
+/// The kind of a step: its first byte, by the remainder.
 pub(in crate::fuzz) mod step {
     pub(crate) const FRAME: u8 = 0;
     pub(crate) const MENDED_FRAME: u8 = 1;
@@ -40,8 +40,8 @@ pub(in crate::fuzz) mod step {
 
 /// Bytes that configure the rig, before the first step.
 pub(in crate::fuzz) const CONFIG_LEN: usize = 3;
-/// How long a step may take: nothing, a burst, fragments, an ARP question, an IGMP report, a
-/// believed neighbor, all of it.
+/// The possible durations of a step: none, a burst, fragments, an ARP request, an IGMP report, a
+/// learned neighbor, all of them.
 pub(in crate::fuzz) const SPANS_MS: [u64; 8] = [0, 0, 1, 20, 1_100, 3_000, 31_000, 700_000];
 /// A station that is on the link and configured nowhere, our router, and a host behind it.
 pub(in crate::fuzz) const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
@@ -70,12 +70,12 @@ pub(in crate::fuzz) fn host(data: &[u8]) {
     scene.end();
 }
 
-/// Steps with changes of the host. In the end the host is what it was, and every flow finds its way
+/// Steps with changes of the host. In the end the host is as before, and every flow has a path
 /// again.
 pub(in crate::fuzz) fn host_events(data: &[u8]) {
     let mut input = Input::new(data);
-    // With fewer buffers than may wait, those that wait leave no room for the answer that they wait
-    // for.
+    // With fewer buffers than frames that may wait, the waiting frames leave no buffer for the
+    // reply that they wait for.
     let mut scene = Scene::new(&mut input, &[256, 128], &[64, 256]);
     while !input.is_empty() {
         let step = input.below(step::COUNT_WITH_EVENTS);
@@ -86,7 +86,7 @@ pub(in crate::fuzz) fn host_events(data: &[u8]) {
     scene.end();
 }
 
-/// The nodes of a host, with what the rig takes of IPv4.
+/// The nodes of a host, with the rig's settings for IPv4.
 pub(in crate::fuzz) fn config(config: RigConfig) -> HostStackConfig {
     HostStackConfig { ipv4: ipv4(config.reassembly), arp: ArpConfig::new(SEED), ..HostStackConfig::new(SEED) }
 }
@@ -94,7 +94,7 @@ pub(in crate::fuzz) fn config(config: RigConfig) -> HostStackConfig {
 struct Scene {
     rig: HostRig,
     flows: Vec<UdpFlow>,
-    /// Frames that the host has sent, the last ones, for those who give them back.
+    /// The last frames that the host has sent, to be reflected to it.
     sent: Vec<Vec<u8>>,
     passed_ms: u64,
     slots: u64,
@@ -176,7 +176,8 @@ impl Scene {
         }
     }
 
-    /// Takes what was sent off the wire, and answers the questions in it, as asked or nearly so.
+    /// Takes the sent frames off the wire, and answers the requests among them, correctly or nearly
+    /// so.
     fn answer(&mut self, input: &mut Input<'_>) {
         let (twist, value) = (input.u8(), input.u8());
         let mut answers = Vec::new();
@@ -191,7 +192,7 @@ impl Scene {
         }
     }
 
-    /// The network gives back what the host sent, from its own station or from another one.
+    /// The network returns a frame that the host sent, from the host's MAC address or another one.
     fn reflect(&mut self, input: &mut Input<'_>) {
         let turns = input.u8();
         self.sent.clear();
@@ -212,8 +213,7 @@ impl Scene {
         }
     }
 
-    /// Something about the interface changes. What the host has no room for, or cannot be, it
-    /// refuses.
+    /// Changes the interface. The host refuses changes that it has no room for or that are invalid.
     fn change(&mut self, input: &mut Input<'_>) {
         let event = event(input);
         self.rig.with_app(|_, cx| {
@@ -228,7 +228,7 @@ impl Scene {
         });
     }
 
-    /// Makes the host what it was.
+    /// Restores the host's former state.
     fn restore(&mut self) {
         self.rig.with_app(|_, cx| {
             while let Some(own) = cx.host.addresses().first() {
@@ -255,8 +255,8 @@ impl Scene {
     /// With the way back and neighbors that answer, every flow sends again within seconds.
     fn assert_flows_recover(&mut self) {
         for round in 0..80 {
-            // A path's MTU and groups' reports have their own times; what waits for neighbors ends
-            // within seconds.
+            // A path's MTU and groups' reports have other deadlines; frames that wait for neighbors
+            // end within seconds.
             self.pass(Duration::from_millis(500));
             for _ in 0..4 {
                 self.answer(&mut Input::new(&[]));
@@ -293,7 +293,7 @@ impl Scene {
         assert_eq!(self.rig.worker.pool().in_use(), self.rig.worker.kept(), "the wire is empty");
     }
 
-    /// Nobody makes the host send more than its limits allow.
+    /// No peer makes the host send more than its limits allow.
     fn assert_bounded(&self) {
         let snapshot = self.rig.snapshot();
         let sum = |suffix: &str| sum(&snapshot, suffix);
@@ -306,7 +306,8 @@ impl Scene {
         // Long frames on the wire are still the worker's buffers.
         assert!(self.rig.worker.pool().in_use() >= self.rig.worker.kept(), "{}", table(&snapshot));
 
-        // What is on the wire is what each sender says; only a long echo takes several frames.
+        // The frames on the wire are those that each sender has counted; only a long echo takes
+        // several frames.
         let waited = drops(&snapshot, |name| name.contains("/neighbors/drop/")) + sum("/neighbors/waiting");
         let others = sum("/egress/frames") - waited
             + sum("/neighbors/requests")
@@ -321,11 +322,11 @@ impl Scene {
     }
 }
 
-/// The answer to an ARP question among our frames, as asked, or with something else in it.
+/// The reply to an ARP request among our frames, correct or with one field changed.
 fn arp_answer(frame: &[u8], twist: u8, value: u8) -> Option<Vec<u8>> {
     let asked = EthernetFrame::parse(frame).ok().filter(|frame| frame.ethertype == EtherType::ARP)?;
     let (question, _) = ArpPacket::parse(frame.get(asked.header_len()..)?).ok()?;
-    // Who announces itself asks nobody.
+    // A station that announces itself requests no other one.
     if question.operation() != ArpOperation::Request || question.target_ip() == question.sender_ip() {
         return None;
     }

@@ -1,6 +1,6 @@
-//! Several VLANs on one queue: frames with every stack of tags, whole and cut short, to a trunk of
-//! three hosts. Each packet ends by name, in the leg of its tags and in no other; what a leg
-//! answers carries its tags.
+//! Several VLANs on one queue: frames with all combinations of tags, whole and truncated, to a
+//! trunk of three hosts. Each packet ends for a named reason in the leg of its tags and in no
+//! other; answers of a leg carry its tags.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -27,7 +27,7 @@ const TAG_KINDS: [EtherType; 4] = [EtherType::VLAN, EtherType::QINQ, EtherType::
 /// Bytes before the tags: two addresses.
 const ADDRESSES_LEN: usize = 12;
 
-/// What the first byte of a step says, by its remainder.
+/// The kind of a step: its first byte, by the remainder.
 pub(in crate::fuzz) mod step {
     pub(crate) const FRAME: u8 = 0;
     pub(crate) const POLL: u8 = 1;
@@ -93,8 +93,8 @@ pub(in crate::fuzz) fn trunk(data: &[u8]) {
     assert!(sum(&snapshot, "/icmp_errors/sent") <= sum(&snapshot, "/ethernet/frames"), "{}", table(&snapshot));
 }
 
-/// What leaves is untagged, or has the tags of a leg; a priority may stand in front, as the
-/// question had one.
+/// Sent frames are untagged or have the tags of a leg; a priority tag may come first, as in the
+/// request.
 fn assert_tags_of_legs(rig: &mut Rig<MemoryQueue, VlanTrunk<HostStack>>) {
     rig.take_sent(|frame| {
         let parsed = EthernetFrame::parse(frame).expect("what we send is a frame");
@@ -111,8 +111,8 @@ fn tags(vids: &[u16]) -> VlanTags {
     }
 }
 
-/// A frame with up to three tags behind its addresses, its checksums mended or not, cut anywhere or
-/// not.
+/// A frame with up to three tags after its addresses, with or without correct checksums, whole or
+/// cut anywhere.
 fn tagged(input: &mut Input<'_>) -> Vec<u8> {
     let (count, is_mended, cut) = (input.below(4), input.u8() & 1 == 1, usize::from(input.u8()));
     let mut tags = Vec::new();

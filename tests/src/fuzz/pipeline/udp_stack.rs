@@ -19,7 +19,7 @@ pub(in crate::fuzz) const GROUPS: [Ipv4Addr; 2] = [Ipv4Addr::new(239, 1, 2, 3), 
 /// The ports.
 pub(in crate::fuzz) const PORTS: [u16; 2] = [1_000, 1_001];
 
-/// What the first byte of a step says, by its remainder.
+/// The kind of a step: its first byte, by the remainder.
 pub(in crate::fuzz) mod step {
     pub(crate) const FRAME: u8 = 0;
     pub(crate) const MENDED_FRAME: u8 = 1;
@@ -75,7 +75,7 @@ pub(in crate::fuzz) fn pipeline(data: &[u8]) {
         }
     }
     rig.settle();
-    // The sending half keeps spare buffers for duplicates, as many as it gets.
+    // The sending half keeps spare buffers for duplicates, as many as it can get.
     let stock = rig.worker.pool().in_use();
     assert!(stock == 0 || duplicates && stock <= 16);
     rig.assert_settled(stock);
@@ -104,7 +104,7 @@ pub(in crate::fuzz) fn join<Q: Queue, N: Node<Listener>>(input: &mut Input<'_>, 
     let (consumer, kind) = (consumer(input.below(4)), input.below(6));
     let (group, local) = places(input);
     rig.with_app(|_, cx| {
-        // A refusal changes nothing; what it says is the business of the targets of the tables.
+        // A refusal changes nothing; the targets of the tables check its reason.
         let _ = match kind {
             0 => cx.sockets.join(consumer, group),
             1 => cx.sockets.join_source(consumer, group, PEER),

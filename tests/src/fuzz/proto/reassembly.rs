@@ -1,6 +1,6 @@
-//! The reassembly machine beside a model that keeps datagrams in a list and looks through all of it
-//! each time. Both must keep, complete and drop the same fragments for the same reasons, and no
-//! payload is lost or given back twice.
+//! The reassembly machine compared with a model that keeps datagrams in a list and searches all of
+//! it each time. Both must keep, complete and drop the same fragments for the same reasons, and no
+//! payload is lost or returned twice.
 
 use std::collections::BTreeSet;
 
@@ -109,7 +109,7 @@ impl Datagram {
         self.pieces.into_iter().map(move |piece| Released { handle: piece.handle, reason, offset: piece.offset })
     }
 
-    /// What is wrong with the fragment beside those that are here.
+    /// The conflict of the fragment with those that are here, if any.
     fn judge(&self, fragment: &Fragment<u32>) -> Option<ReassemblyDrop> {
         let (start, end_new) = (u32::from(fragment.offset), end(fragment));
         let same = |piece: &&Fragment<u32>| {

@@ -1,12 +1,12 @@
-//! The tables behind the sockets beside models of them: lists, searched from end to end. Operations
-//! come from the input; after each of them, every question has the model's answer. What a full
-//! table refuses must change nothing.
+//! The tables behind the sockets compared with models: lists that are searched from end to end. The
+//! input provides operations; after each of them every query gives the model's answer. An operation
+//! that a full table refuses must change nothing.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::proto::{
-    ConsumerId, Cursor, DemuxError, FilterError, FilterId, FilterMode, Flow, Found, Group, HashSeed, InterfaceId,
+    ConsumerId, Cursor, DemuxError, DemuxMatch, FilterError, FilterId, FilterMode, Flow, Group, HashSeed, InterfaceId,
     PortError, PortRange, Sharing, SocketCapacity, Subscriber, UdpSockets,
 };
 use wirepath::testing::proto::{
@@ -40,11 +40,11 @@ pub(in crate::fuzz) fn demux(data: &[u8]) {
 
 struct DemuxPair {
     demux: Demux,
-    /// Subscribers by local end, in the order in which they came, each with a number of its own.
+    /// Subscribers by local end, in the order of their calls, each with a separate number.
     subscribers: Vec<(SocketAddrV4, Subscriber, u64)>,
     connections: Vec<(Flow, ConsumerId)>,
     next_number: u64,
-    /// An open walk, and the numbers of those that it may still give.
+    /// An open iteration, and the numbers of the subscribers that it may still return.
     walk: Option<(Cursor, Vec<u64>)>,
 }
 
@@ -72,7 +72,7 @@ impl DemuxPair {
                 assert_eq!(self.demux.disconnect(flow), owner);
             }
             6 => {
-                if let Found::Many(cursor) = self.demux.lookup(flow) {
+                if let DemuxMatch::Many(cursor) = self.demux.lookup(flow) {
                     let expected = self.expected(flow).1;
                     assert!(cursor.len() == expected.len() && !cursor.is_empty());
                     self.walk = Some((cursor, expected));
@@ -116,8 +116,8 @@ impl DemuxPair {
         None
     }
 
-    /// Who unsubscribed since gets nothing more, who subscribed since nothing yet, and nobody
-    /// anything twice.
+    /// A subscriber that has unsubscribed since gets nothing more, one that has subscribed since
+    /// gets nothing yet, and none gets anything twice.
     fn walk_on(&mut self) {
         let Some((cursor, expected)) = &mut self.walk else { return };
         let place = expected.iter().position(|number| self.subscribers.iter().any(|(_, _, other)| other == number));
@@ -157,9 +157,9 @@ impl DemuxPair {
             let mut expected: Vec<_> = numbers.iter().filter_map(subscriber).collect();
             expected.extend(connected.map(|consumer| Subscriber { consumer, filter: FilterId::ANY }));
             let found = match self.demux.lookup(flow) {
-                Found::Nobody => Vec::new(),
-                Found::One(subscriber) => vec![subscriber],
-                Found::Many(mut cursor) => std::iter::from_fn(|| self.demux.next(&mut cursor)).collect(),
+                DemuxMatch::None => Vec::new(),
+                DemuxMatch::One(subscriber) => vec![subscriber],
+                DemuxMatch::Many(mut cursor) => std::iter::from_fn(|| self.demux.next(&mut cursor)).collect(),
             };
             assert_eq!(found, expected, "{flow:?}");
         }
@@ -358,13 +358,14 @@ impl FilterPair {
         }
     }
 
-    /// RFC 3376 3.2: the interface receives exactly what one of its members wants.
+    /// RFC 3376 3.2: the interface receives exactly the sources that at least one of its members
+    /// wants.
     fn compare_merged(&self, group: Ipv4Addr, interface: InterfaceId) {
         let here = |member: &&Member| {
             let Membership { group: joined, interface: place, .. } = member.membership;
             joined == group && (place == interface || place == InterfaceId::ANY)
         };
-        let Some(merged) = self.filters.merged(group, interface) else {
+        let Some(merged) = self.filters.reception_state(group, interface) else {
             return assert_eq!(self.members.iter().filter(here).count(), 0);
         };
         let excludes = self.members.iter().filter(here).any(|member| member.mode == FilterMode::Exclude);
@@ -379,8 +380,8 @@ impl FilterPair {
     }
 }
 
-/// The sockets as a whole: what was refused has changed nothing, nobody hears a group that he did
-/// not join on that port and interface, and a closed consumer leaves nothing behind.
+/// The sockets as a whole: a refused operation has changed nothing, no consumer receives a group
+/// that it did not join on that port and interface, and a closed consumer leaves nothing behind.
 pub(in crate::fuzz) fn udp_sockets(data: &[u8]) {
     let mut input = Input::new(data);
     let roomy = SocketCapacity { locals: 64, bindings: 128, connections: 64, sources: 256 };
@@ -414,7 +415,7 @@ pub(in crate::fuzz) fn udp_sockets(data: &[u8]) {
     (0..3).for_each(|number| _ = sockets.close(ConsumerId(number)));
     assert_eq!(sockets.locals(), 0, "something of a closed consumer is left");
     assert!(
-        GROUPS.iter().all(|&group| sockets.merged(group, InterfaceId(0)).is_none()),
+        GROUPS.iter().all(|&group| sockets.reception_state(group, InterfaceId(0)).is_none()),
         "a closed consumer is a member"
     );
 }
@@ -437,7 +438,7 @@ fn socket_step(sockets: &mut UdpSockets, consumer: ConsumerId, group: Group, inp
         2 => {
             let mode = input.pick(&[FilterMode::Include, FilterMode::Exclude]);
             let sources: Vec<_> = (0..input.below(4)).map(|_| input.pick(&SOURCES)).collect();
-            // Wanting nobody is leaving (RFC 3376 3.1).
+            // An empty include list means leaving the group (RFC 3376 3.1).
             let leaves = mode == FilterMode::Include && sources.is_empty();
             let granted = if leaves { Granted::LeftAllPorts } else { Granted::Joined };
             (sockets.set_filter(consumer, group, mode, &sources), granted)
@@ -470,7 +471,8 @@ fn socket_step(sockets: &mut UdpSockets, consumer: ConsumerId, group: Group, inp
 /// A datagram of this flow on this interface reaches this consumer.
 type Receiver = (Flow, InterfaceId, ConsumerId);
 
-/// Who receives what, over all flows and interfaces, and what the interfaces want.
+/// Which consumer receives which datagrams, over all flows and interfaces, and the merged filters
+/// of the interfaces.
 #[derive(Debug, PartialEq, Eq)]
 struct Receivers {
     all: Vec<Receiver>,
@@ -483,16 +485,16 @@ impl Receivers {
         let mut all = Vec::new();
         for (flow, interface) in flows().flat_map(|flow| [0, 1].map(|idx| (flow, InterfaceId(idx)))) {
             let subscribers = match sockets.lookup(flow) {
-                Found::Nobody => Vec::new(),
-                Found::One(subscriber) => vec![subscriber],
-                Found::Many(mut cursor) => std::iter::from_fn(|| sockets.next(&mut cursor)).collect(),
+                DemuxMatch::None => Vec::new(),
+                DemuxMatch::One(subscriber) => vec![subscriber],
+                DemuxMatch::Many(mut cursor) => std::iter::from_fn(|| sockets.next(&mut cursor)).collect(),
             };
             let accepted = |one: &&Subscriber| sockets.accepts(one.filter, interface, *flow.remote.ip());
             all.extend(subscribers.iter().filter(accepted).map(|one| (flow, interface, one.consumer)));
         }
         let places = GROUPS.into_iter().flat_map(|group| [0, 1].map(|idx| (group, InterfaceId(idx))));
         let merged = places.map(|(group, interface)| {
-            sockets.merged(group, interface).map(|merged| (merged.mode(), merged.sources().collect()))
+            sockets.reception_state(group, interface).map(|merged| (merged.mode(), merged.sources().collect()))
         });
         Self { merged: merged.collect(), all, locals: sockets.locals() }
     }
@@ -510,7 +512,7 @@ impl Receivers {
     }
 }
 
-/// Ports: who may bind what, and which ephemeral ports are given.
+/// Ports: who may bind which end, and which ephemeral ports are assigned.
 pub(in crate::fuzz) fn ports(data: &[u8]) {
     let mut input = Input::new(data);
     let tight = input.u8() & 1 == 1;
@@ -614,7 +616,7 @@ fn flow_with_ports(input: &mut Input<'_>) -> Flow {
     Flow { local, remote: SocketAddrV4::new(input.pick(&SOURCES), u16::from(input.below(2)) * 1_000) }
 }
 
-/// Two ends that overlap, of which one does not share, or which nobody could tell apart.
+/// Two ends that overlap, of which one does not share, or that could not be distinguished.
 fn conflict(other: &Binding, wish: &Binding) -> bool {
     let (theirs, ours) = (other.local.ip(), wish.local.ip());
     let overlap = theirs == ours || theirs.is_unspecified() || ours.is_unspecified();

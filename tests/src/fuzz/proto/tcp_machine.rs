@@ -1,6 +1,6 @@
 //! The TCP machine against segments, calls and time at random: it never panics, never sends beyond
-//! the window that it was shown nor what the app did not hand over, its states follow each other as
-//! RFC 9293 3.3.2 has them, and at the end all that it kept has come home.
+//! the peer's window or data that the app did not pass to it, its states follow each other as in
+//! RFC 9293 3.3.2, and at the end it has released all payloads.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
@@ -171,7 +171,7 @@ impl Scene {
         }
     }
 
-    /// A segment near what would be right.
+    /// A segment that is nearly correct.
     fn hear(&mut self, input: &mut Input<'_>) {
         let flags = TcpFlags(input.u8() & 0x3f);
         let rcv_nxt = self.wire.rcv_nxt.unwrap_or(Seq(7_000));
@@ -208,7 +208,8 @@ impl Scene {
         }
     }
 
-    /// Up to where the peer may have let us send with this segment, believed or not.
+    /// The furthest number that the peer may have let us send with this segment, whether the
+    /// segment was accepted or not.
     fn widen(&mut self, segment: &Segment, is_syn: bool) {
         if is_syn {
             self.scale = self.scale.max(segment.syn.window_scale.unwrap_or(0));
@@ -267,7 +268,7 @@ impl Scene {
         Some(self.tcp.info(self.id?, self.now)?.state)
     }
 
-    /// All that was kept comes home, whatever state things are in.
+    /// All kept payloads are released, in any state of the connections.
     fn end(mut self) {
         self.wire.room = u32::MAX;
         if let Some(id) = self.id {

@@ -1,4 +1,4 @@
-//! `call`: the app asks, and hears at once what the machine says.
+//! `call`: the app makes a call, and the machine's result is compared at once.
 
 use wirepath::pipeline::tcp::{ConnectionId, ListenOptions};
 use wirepath::proto::ConsumerId;
@@ -8,7 +8,7 @@ use super::{Bytes, Call, Player};
 use crate::script::expression::Expression;
 use crate::script::stage::pattern;
 
-/// What the machine says: an error in words.
+/// The machine's result: an error in words.
 type Answer = Result<(), String>;
 
 impl Player {
@@ -61,7 +61,7 @@ impl Player {
         })
     }
 
-    /// What a router says.
+    /// A router's report.
     fn claim(&mut self, call: &Call) -> Result<Answer, String> {
         let stage = &mut self.stage;
         let (now, peer) = (stage.now, &stage.flows[self.flow]);

@@ -1,4 +1,5 @@
-//! `>`: whether what left is what the script wants, and how it would be written in one.
+//! `>`: whether the segment that left is the one that the script wants, and how a script would
+//! write it.
 
 use core::fmt::Write;
 
@@ -20,7 +21,7 @@ fn as_it_is(number: i64) -> i64 {
 }
 
 impl Player {
-    /// What is wrong with a segment, each in words.
+    /// The differences of a segment, each in words.
     pub(super) fn compare(&self, expected: &Expected, sent: &Sent) -> Result<Vec<String>, String> {
         let segment = &sent.segment;
         let peer = self.peer();

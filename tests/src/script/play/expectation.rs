@@ -1,4 +1,4 @@
-//! `expect`: what the app heard, and what the machine says of itself.
+//! `expect`: the app's events, and the values that the machine reports.
 
 use wirepath::pipeline::tcp::{TcpInfo, TcpTally};
 use wirepath::time::Duration;
@@ -94,7 +94,7 @@ impl Player {
         of(peer.ok_or_else(|| format!("there is no flow {name}"))?, secret)
     }
 
-    /// A number that the machine tells: of itself, or of the connection.
+    /// A number that the machine reports about itself or the connection.
     fn number(&self, name: &str) -> Result<i64, String> {
         match name {
             "connections" => return Ok(self.stage.tcp.len() as i64),

@@ -21,8 +21,8 @@ use super::segment::{Expected, Wanted};
 use super::stage::{Peer, Stage, step};
 use super::wire::{Bytes, Sent};
 
-/// What leaves by a timer may be so late: timers are no coarser than 1 ms, and time goes on in
-/// steps.
+/// The greatest delay of a segment that a timer sends: timers have steps of at most 1 ms, and time
+/// advances in steps.
 const LATE: Duration = Duration::from_millis(1);
 /// When a script begins.
 const START: Duration = Duration::from_secs(100);
@@ -38,7 +38,7 @@ struct Player {
 
 /// Plays a script.
 pub(super) fn play(lines: &[Line]) -> Result<(), ScriptError> {
-    // What is the listener's alone: connections are of one kind, whoever begins them.
+    // Options that only the listener has: the options of connections are the same for both sides.
     let mut options = ListenOptions { connection: ConnectionOptions::default(), ..ListenOptions::default() };
     let mut config = small();
     let mut start = START;
@@ -128,7 +128,7 @@ impl Player {
         &mut self.stage.flows[self.flow]
     }
 
-    /// Goes on to when a line happens: what leaves meanwhile was not asked for.
+    /// Advances to the time of a line; no segment may leave meanwhile.
     fn wait(&mut self, when: When) -> Result<(), String> {
         let When::After(span, _) = when else { return Ok(()) };
         self.stage.end_burst();
@@ -184,7 +184,7 @@ impl Player {
         if sent.at == self.stage.now { String::new() } else { format!(" {} ago", self.stage.now.since(sent.at)) }
     }
 
-    /// What the script ends with: nothing that was not asked for.
+    /// The end of the script: no segment may be left over.
     fn finish(&mut self) -> Result<(), String> {
         self.stage.end_burst();
         self.no_more_sent()?;

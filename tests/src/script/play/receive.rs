@@ -1,5 +1,5 @@
-//! `<`: a segment of the peer's, written as bytes and parsed again, so that what is broken in it is
-//! broken as on a wire.
+//! `<`: a segment of the peer, written as bytes and parsed again, so that its errors appear as on a
+//! wire.
 
 use wirepath::pipeline::tcp::Seq;
 use wirepath::testing::tcp::Segment;
@@ -44,7 +44,7 @@ impl Player {
             window: peer.win,
             urgent_pointer: urgent as u16,
         };
-        // A RST is where the script puts it: what comes behind does not follow on it.
+        // A RST has the number that the script gives; segments after it do not continue from it.
         let next = if incoming.flags.contains(TcpFlags::RST) { peer.next } else { peer.next.max(behind) };
         peer.next = next;
         let first = seq - peer.irs.unwrap_or_default() + u32::from(is_syn);

@@ -1,13 +1,13 @@
 //! Books built from single orders: ITCH and PITCH.
 //!
-//! Executions and cancels lower the resting size, and an order without shares is gone without a
+//! Executions and cancels lower the resting size, and an order without shares is removed without a
 //! delete. A replacing order inherits side and instrument. Trades against hidden orders change
 //! nothing here. A clear empties all books of the value, so each Cboe unit needs its own.
 
 use super::levels::{Ladder, Levels, NONE};
 use super::orders::{Order, Orders, Position};
 use super::symbols::Symbols;
-use super::wiped::Wiped;
+use super::wiped::LazyTable;
 use super::{BookCounts, BookIdx, Books, Change, TopOfBook};
 use crate::event::{Add, Event, Execute, Modify, Replace};
 use crate::units::{Locate, OrderRef, Price, Side, Symbol};
@@ -36,7 +36,7 @@ pub struct OrderBooks {
     symbols: Symbols,
     /// Book by locate, so that Nasdaq's messages need no lookup by symbol.
     by_locate: Vec<u32>,
-    books: Wiped<[Ladder; 2]>,
+    books: LazyTable<[Ladder; 2]>,
     orders: Orders,
     levels: Levels,
     is_stale: bool,
@@ -110,7 +110,7 @@ impl OrderBooks {
         Self {
             symbols: Symbols::new(capacity.books),
             by_locate: vec![NONE; usize::from(u16::MAX) + 1],
-            books: Wiped::new(capacity.books, [Ladder::EMPTY; 2]),
+            books: LazyTable::new(capacity.books, [Ladder::EMPTY; 2]),
             orders: Orders::new(capacity.orders),
             levels: Levels::new(capacity.levels),
             is_stale: false,
@@ -124,7 +124,7 @@ impl OrderBooks {
         let by_locate = (u16::MAX as u128 + 1) * size_of::<u32>() as u128;
         Symbols::memory(books as u128)
             + by_locate
-            + Wiped::<[Ladder; 2]>::memory(books as u128)
+            + LazyTable::<[Ladder; 2]>::memory(books as u128)
             + Orders::memory(orders as u128)
             + Levels::memory(levels as u128)
     }
@@ -151,7 +151,7 @@ impl OrderBooks {
             self.counts.repeated_orders += 1;
             return None;
         }
-        self.rest(add.order, add.qty, Place { book, side: add.side, price: add.price })
+        self.rest(add.order, add.qty, LevelKey { book, side: add.side, price: add.price })
     }
 
     fn execute(&mut self, execute: &Execute) -> Option<Change> {
@@ -182,7 +182,7 @@ impl OrderBooks {
             self.counts.repeated_orders += 1;
             return Some(gone);
         }
-        let came = self.rest(replace.new, replace.qty, Place { price: replace.price, ..place });
+        let came = self.rest(replace.new, replace.qty, LevelKey { price: replace.price, ..place });
         Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
     }
 
@@ -192,7 +192,7 @@ impl OrderBooks {
         if modify.qty == 0 {
             return Some(gone);
         }
-        let came = self.rest(modify.order, modify.qty, Place { price: modify.price, ..place });
+        let came = self.rest(modify.order, modify.qty, LevelKey { price: modify.price, ..place });
         Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
     }
 
@@ -218,14 +218,14 @@ impl OrderBooks {
     }
 
     /// Removes an order from its level, and the level from the book where it was the last one.
-    fn remove(&mut self, at: Position) -> (Place, Change) {
+    fn remove(&mut self, at: Position) -> (LevelKey, Change) {
         let Order { qty, level: idx, .. } = *self.orders.get(at);
         self.orders.remove(at);
         let level = self.levels.get_mut(idx);
         level.qty -= u64::from(qty);
         level.orders -= 1;
         let is_last = level.orders == 0;
-        let place = Place { book: BookIdx(level.book), side: level.side(), price: level.price() };
+        let place = LevelKey { book: BookIdx(level.book), side: level.side(), price: level.price() };
         let ladder = &mut self.books.get_mut(place.book.0 as usize)[place.side as usize];
         let is_top = ladder.best() == idx;
         if is_last {
@@ -235,7 +235,7 @@ impl OrderBooks {
     }
 
     /// Adds an order that is not known to its level.
-    fn rest(&mut self, order: OrderRef, qty: u32, place: Place) -> Option<Change> {
+    fn rest(&mut self, order: OrderRef, qty: u32, place: LevelKey) -> Option<Change> {
         if qty == 0 {
             self.counts.empty_orders += 1;
             return None;
@@ -244,7 +244,7 @@ impl OrderBooks {
             self.counts.orders_full += 1;
             return None;
         }
-        let Place { book, side, price } = place;
+        let LevelKey { book, side, price } = place;
         let ladder = &mut self.books.get_mut(book.0 as usize)[side as usize];
         let found = self.levels.find(ladder, side, price);
         let Some(idx) = found.or_else(|| self.levels.insert(ladder, book.0, side, price)) else {
@@ -277,7 +277,7 @@ impl OrderBooks {
 
 /// Where an order rests.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct LevelKey {
     book: BookIdx,
     side: Side,
     price: Price,

@@ -7,8 +7,8 @@
 //! Invariants:
 //! 1. Every address in an attribute comes from a slice that is borrowed until the call has
 //!    returned, and the length passed with it is the slice's.
-//! 2. If the kernel itself determines the length (keys and values of a map), it is the one that the
-//!    map was created with, and the slice is checked against it.
+//! 2. If the kernel itself determines the length (keys and values of a map), it is the length that
+//!    the map was created with, and we check the slice against it.
 //! 3. An attribute is plain data without padding, and the length passed is its own.
 //! 4. A descriptor that the kernel returns is new and has no other owner.
 
@@ -82,7 +82,8 @@ pub(in crate::device::af_xdp) struct LinkInfo {
 pub(in crate::device::af_xdp) struct LoadOptions {
     /// It supports frames in several buffers.
     pub(in crate::device::af_xdp) frags: bool,
-    /// It may call the driver of this interface, in the calling thread's network namespace.
+    /// The program may call the driver of this interface, in the calling thread's network
+    /// namespace.
     pub(in crate::device::af_xdp) bound_to: Option<u32>,
 }
 
@@ -217,7 +218,7 @@ impl Program {
             Ok(fd) => return Ok(Self { fd }),
             Err(error) => error,
         };
-        // Again with a log: writing it takes time, so the first attempt goes without.
+        // Tries again with a log. Writing the log takes time, so the first attempt has none.
         let mut log = vec![0u8; 1 << 20];
         (attribute.log_level, attribute.log_len, attribute.log) = (1, log.len() as u32, log.as_mut_ptr() as u64);
         // SAFETY: as above, and the log is borrowed mutably until the call has returned (1).

@@ -5,9 +5,9 @@
 //!  header | types: name, kind, size, and what the kind adds ... | strings, each with a zero at its end
 //! ```
 //!
-//! Types are numbered in order, from 1 on, and have different lengths: a search walks over all
-//! types before the one it wants. The file is untrusted input: no byte outside it is read, and an
-//! unknown kind ends the walk.
+//! Types are numbered in order, from 1 on, and have different lengths, so a search reads all types
+//! before the one it wants. The file is untrusted input: the parser reads no byte outside it, and
+//! an unknown kind ends the search.
 
 use core::fmt;
 
@@ -36,7 +36,7 @@ pub(in crate::device::af_xdp) enum BtfError {
     NotBtf,
     /// A part of the file lies outside it.
     Truncated,
-    /// A kind of type that this parser does not know, so the types behind it cannot be found.
+    /// A kind of type that this parser does not know, so the types after it cannot be found.
     UnknownKind(u32),
 }
 
@@ -71,8 +71,8 @@ impl<'a> Btf<'a> {
         Ok(Self { types, strings })
     }
 
-    /// The ids of the functions with these names, in one walk over all types: some milliseconds for
-    /// a kernel.
+    /// The ids of the functions with these names, in one pass over all types, which takes some
+    /// milliseconds for a kernel.
     pub(in crate::device::af_xdp) fn functions<const N: usize>(
         &self,
         names: [&str; N],

@@ -1,7 +1,7 @@
-//! Generates the XDP program: it walks over a frame's headers as
-//! [`Rule::matches`](crate::device::steering::Rule::matches) does, as far as any rule needs, finds
-//! the rule that matches the frame (`finding.rs`), and redirects the frame to the socket of its
-//! queue or passes it to the kernel.
+//! Generates the XDP program: it reads a frame's headers like
+//! [`Rule::matches`](crate::device::steering::Rule::matches), as far as any rule needs, finds the
+//! rule that matches the frame (`finding.rs`), and redirects the frame to the socket of its queue
+//! or passes it to the kernel.
 //!
 //! ```text
 //!  Ethernet ─▶ tags ─▶ IPv4 ─▶ ports ─▶ [rules with ports] ─▶ [with addresses] ─▶ [with link fields] ─▶ [any] ─▶ kernel
@@ -50,7 +50,7 @@ pub(in crate::device::af_xdp) enum Rules<'a> {
 
 impl Source<'_> {
     /// Whether metadata may be written before a frame.
-    pub(in crate::device::af_xdp) fn tells_something(&self) -> bool {
+    pub(in crate::device::af_xdp) fn has_metadata(&self) -> bool {
         self.tags || self.kfuncs != [None; 3]
     }
 }
@@ -196,7 +196,8 @@ impl Program<'_> {
         self.asm.jump_if(L3, Cmp::Above, END, malformed);
     }
 
-    /// Stores the VLAN of the tag before L3, unless the NIC stripped one that stood before it.
+    /// Stores the VLAN of the tag before L3, unless the NIC has stripped a tag that was in front of
+    /// it.
     fn note_vlan(&mut self) {
         let asm = &mut self.asm;
         let inner = asm.label();
@@ -269,8 +270,8 @@ impl Program<'_> {
             asm.jump_if(Reg::R4, Cmp::Above, END, ethernet);
             return;
         }
-        // The rest may be in other buffers: a call returns the length of all of them. It clobbers
-        // R1 to R5.
+        // The rest of the frame may be in other buffers: a call returns the length of all of them.
+        // The call clobbers R1 to R5.
         let ask = asm.label();
         asm.jump_if(Reg::R4, Cmp::Above, END, ask);
         asm.jump(whole);
@@ -288,7 +289,7 @@ impl Program<'_> {
         asm.place(whole);
     }
 
-    /// Locates the ports behind the options, or continues without if no rule needs them.
+    /// Locates the ports after the options; continues without ports if no rule needs them.
     fn ports(&mut self) {
         let ipv4 = self.entry(Depth::Ipv4);
         if !self.any_shape(|shape| shape.depth() == Depth::Ports) {
@@ -320,11 +321,11 @@ impl Program<'_> {
     /// Redirects to the socket of the receiving queue, with the metadata before the frame.
     fn hit(&mut self) {
         self.asm.place(self.labels.hit);
-        if self.source.tells_something() {
+        if self.source.has_metadata() {
             if let Rules::Table(_) = self.source.rules {
                 self.asm.load(Size::B4, WORD, Reg::R0, 0);
             }
-            self.tell();
+            self.write_metadata();
         }
         let asm = &mut self.asm;
         asm.load_map(Reg::R1, self.source.sockets_fd);
@@ -349,7 +350,7 @@ impl Program<'_> {
 
     /// Requests the driver's metadata and writes it before the frame, as [`metadata`] defines. The
     /// rule's word is in `WORD`.
-    fn tell(&mut self) {
+    fn write_metadata(&mut self) {
         if self.ask(RxHint::Vlan).is_some() {
             if !self.vlan_decides() {
                 self.ask_vlan();
@@ -426,9 +427,9 @@ impl Program<'_> {
         }
     }
 
-    /// Makes room before the frame and writes the metadata, even if there is none: the buffer may
-    /// still hold that of a frame that found the ring full. If the driver has no room, the frame is
-    /// delivered without.
+    /// Makes room before the frame and writes the metadata. Writes it even if it is empty, because
+    /// the buffer may still hold the metadata of a frame that found the ring full. If the driver
+    /// has no room, the frame is delivered without metadata.
     fn write(&mut self) {
         let done = self.asm.label();
         let has_hints = self.source.kfuncs != [None; 3];
@@ -444,7 +445,7 @@ impl Program<'_> {
         asm.alu(Alu::Add, Reg::R3, len);
         asm.jump_if(Reg::R3, Cmp::Above, Reg::R2, done);
         if has_hints {
-            self.write_told();
+            self.write_presence();
         }
         let asm = &mut self.asm;
         let near = len as usize - TAG_ROOM;
@@ -454,7 +455,7 @@ impl Program<'_> {
     }
 
     /// Writes the driver's values, and zeros for those not requested. R1 is the destination.
-    fn write_told(&mut self) {
+    fn write_presence(&mut self) {
         let from = |hint, at| self.ask(hint).map(|_| at);
         for (size, to, from) in [
             (Size::B8, metadata::AT_TIMESTAMP, from(RxHint::Timestamp, STACK_ARRIVAL)),

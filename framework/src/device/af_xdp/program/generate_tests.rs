@@ -16,7 +16,8 @@ use crate::device::steering::Rule;
 use crate::mem::Pool;
 use crate::wire::{EtherType, MacAddr, Protocol};
 
-/// A loaded program with the verdict `Drop` for frames that match a rule, as no socket is open.
+/// A loaded program whose verdict for frames that match a rule is `Drop`, because no socket is
+/// open.
 struct Loaded {
     program: Program,
     _maps: [Map; 2],
@@ -29,8 +30,8 @@ enum Form {
     Compared,
 }
 
-/// The program that looks up rules, and, if they are few enough, the one that compares frames with
-/// them.
+/// The program that looks up rules, and, if the rules are few enough, the program that compares
+/// frames with them.
 fn load_both(rules: &[Rule], frags: bool) -> std::io::Result<Vec<Loaded>> {
     let few = !constants(rules.iter().map(|rule| (rule, 0)), 1).is_empty();
     let forms = if few { &[Form::LookedUp, Form::Compared][..] } else { &[Form::LookedUp] };

@@ -81,7 +81,7 @@ impl fmt::Display for Absent {
     }
 }
 
-/// The metadata available on an interface, or the reasons why not.
+/// The metadata available on an interface, or the reasons why it is not.
 pub(in crate::device::af_xdp) type Found = [Result<Ask, Absent>; 3];
 
 /// Determines which of `wanted` the driver of `interface` and this kernel provide to a program in
@@ -109,7 +109,7 @@ pub(in crate::device::af_xdp) fn asked(found: &Found) -> Kfuncs {
     [0, 1, 2].map(|idx| found[idx].as_ref().ok().copied())
 }
 
-/// The ids of the functions. Read once, as they change with the kernel only: 5 MB and some
+/// The ids of the functions. Read once, because they change only with the kernel: 5 MB and some
 /// milliseconds.
 fn of_this_kernel() -> &'static Result<[Option<u32>; 3], String> {
     static FUNCTIONS: OnceLock<Result<[Option<u32>; 3], String>> = OnceLock::new();

@@ -13,7 +13,8 @@
 use crate::mem::{Mbuf, RxInfo};
 use crate::time::UnixTime;
 
-/// A number that no header begins with, so that leftovers in a headroom are not mistaken for it.
+/// A number that no header begins with, so that bytes left in a headroom are not mistaken for
+/// metadata.
 pub(in crate::device::af_xdp) const MAGIC: u32 = 0x57e1_9a7f;
 /// Bytes before a frame with a flow tag only.
 pub(in crate::device::af_xdp) const TAG_LEN: usize = 8;
@@ -25,7 +26,7 @@ pub(in crate::device::af_xdp) const HAS_FLOW_TAG: u32 = 1 << 31;
 pub(in crate::device::af_xdp) const HAS_TIMESTAMP: u32 = 1 << 30;
 pub(in crate::device::af_xdp) const HAS_HASH: u32 = 1 << 29;
 pub(in crate::device::af_xdp) const HAS_VLAN: u32 = 1 << 28;
-const TOLD: u32 = HAS_TIMESTAMP | HAS_HASH | HAS_VLAN;
+const PRESENCE: u32 = HAS_TIMESTAMP | HAS_HASH | HAS_VLAN;
 const FLOW_TAG: u32 = (1 << 24) - 1;
 
 /// Offsets of the values, from the first of the `RX_HINTS_LEN` bytes.
@@ -37,23 +38,23 @@ pub(in crate::device::af_xdp) const AT_MAGIC: usize = 0;
 pub(in crate::device::af_xdp) const AT_WORD: usize = 4;
 
 /// Reads the program's metadata before the frame, and clears it, so that the buffer's next frame
-/// does not inherit it. A frame without metadata, nearly every one if only VLAN tags are enabled,
+/// does not inherit it. A frame without metadata (nearly every frame if only VLAN tags are enabled)
 /// costs a load of eight bytes.
 #[inline]
 pub(in crate::device::af_xdp) fn read(mbuf: Mbuf) -> Mbuf {
     match mbuf.behind(TAG_LEN).map(|near| (u32_at(near, AT_MAGIC), u32_at(near, AT_WORD))) {
-        Some((MAGIC, word)) if word != 0 => read_told(mbuf, word),
+        Some((MAGIC, word)) if word != 0 => read_hints(mbuf, word),
         _ => mbuf,
     }
 }
 
 #[inline(never)]
-fn read_told(mut mbuf: Mbuf, word: u32) -> Mbuf {
+fn read_hints(mut mbuf: Mbuf, word: u32) -> Mbuf {
     let Some(near) = mbuf.prepend(TAG_LEN) else { return mbuf };
     near.fill(0);
     mbuf.advance(TAG_LEN);
     let mut info = RxInfo { flow_tag: (word & HAS_FLOW_TAG != 0).then_some(word & FLOW_TAG), ..RxInfo::default() };
-    if word & TOLD != 0
+    if word & PRESENCE != 0
         && let Some(hints) = mbuf.behind(RX_HINTS_LEN)
     {
         let has = |bit| word & bit != 0;

@@ -40,7 +40,7 @@ const NONE: Option<Ask> = Some(Ask::AsIf { result: -libc::ENODATA, values: [0; 2
 
 /// The metadata in the mbuf of `frame` after a program with this rule and these driver results, and
 /// the number of bytes that the program wrote: `None` if the rule does not match. The result must
-/// not depend on the place of the rule.
+/// not depend on the position of the rule.
 fn told(rule: &Rule, frame: &[u8], kfuncs: Kfuncs) -> io::Result<Option<(RxInfo, usize)>> {
     let table = Map::create(MapKind::Hash, size_of::<Key>(), 4, 1)?;
     let sockets = Map::create(MapKind::Sockets, 4, 4, 1)?;

@@ -1,20 +1,21 @@
 //! The receive gate of a queue: state shared by its two halves, and with the other queues of the
 //! port.
 //!
-//! If the program's map has no entry for the queue, the kernel receives its frames. The first poll
-//! or the first send, whichever is earlier, makes the entry. An answer must not arrive before that:
-//! the kernel, which does not know our connections, would reset them, and ARP replies would be
-//! lost. The fill ring is filled before: in the other order the first frames would find no buffer.
+//! While the program's map has no entry for the queue, the kernel receives its frames. The first
+//! poll or the first send, whichever is earlier, makes the entry. No answer may arrive before that,
+//! because the kernel does not know our connections and would reset them, and ARP replies would be
+//! lost. The fill ring is filled before the entry is made; otherwise the first frames would find no
+//! buffer.
 //!
 //! The NIC decides which queue receives an answer. So no queue sends before all taken queues of the
-//! port receive, as on a ConnectX. A queue that has sent once continues to send; a queue that is
-//! taken later does not stop it.
+//! port receive, as on a ConnectX. Once a queue has sent, it continues to send even if another
+//! queue is taken later.
 
 use core::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::super::setup::port::{Awaited, Port};
+use super::super::setup::port::{PendingQueue, Port};
 use super::umem::Umem;
 use crate::counters::{Counter, Scope, Unit};
 
@@ -25,7 +26,7 @@ pub(in crate::device::af_xdp) struct Gate {
     umem: Rc<Umem>,
     state: Cell<State>,
     /// Until this queue receives, the others wait for it.
-    awaited: Cell<Option<Awaited>>,
+    awaited: Cell<Option<PendingQueue>>,
     /// Failed attempts to receive: the kernel refused the map entry, receives all frames, and we
     /// send none.
     connects_refused: Counter,
@@ -36,15 +37,15 @@ enum State {
     /// The kernel receives the frames.
     Shut,
     /// We receive them. The kernel may still receive those of other queues.
-    Hearing,
+    Receiving,
     /// We receive them, and answers to our frames.
     Open,
-    /// The receive half is gone: the kernel receives the frames for good.
+    /// The receive half is gone: from now on the kernel receives the frames.
     Over,
 }
 
 impl Gate {
-    pub(in crate::device::af_xdp) fn new(awaited: Awaited, queue: u16, umem: Rc<Umem>, scope: &Scope) -> Self {
+    pub(in crate::device::af_xdp) fn new(awaited: PendingQueue, queue: u16, umem: Rc<Umem>, scope: &Scope) -> Self {
         Self {
             port: Arc::clone(awaited.port()),
             queue,
@@ -69,10 +70,10 @@ impl Gate {
                 self.connects_refused.inc();
                 return false;
             }
-            self.state.set(State::Hearing);
+            self.state.set(State::Receiving);
             drop(self.awaited.take());
         }
-        if !self.port.all_hear() {
+        if !self.port.all_receive() {
             return false;
         }
         self.state.set(State::Open);

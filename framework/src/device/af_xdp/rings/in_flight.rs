@@ -1,6 +1,6 @@
-//! Frames that the kernel has to send. A completion names only an address; this finds its frame, in
-//! any order, even if other frames have bytes of the same chunk in flight (a view of a held packet,
-//! retransmitted).
+//! Frames that the kernel has to send. A completion gives only an address. This file finds the
+//! frame, in any order of completions, even if other frames have bytes of the same chunk in flight
+//! (a retransmitted view of a held packet).
 //!
 //! ```text
 //!  chunk of the address ──▶ head ──▶ slot ──▶ slot     one slot a descriptor; those of one chunk are a list
@@ -138,7 +138,8 @@ impl InFlight {
         self.free_count += 1;
     }
 
-    /// Takes all mbufs, as the kernel's side is gone or closing. Nothing is in flight afterwards.
+    /// Takes all mbufs, because the kernel's side is gone or closing. Afterwards no frame is in
+    /// flight.
     pub(in crate::device::af_xdp) fn take_all(&mut self) -> Vec<Mbuf> {
         let mbufs = self.slots.iter_mut().filter_map(|slot| slot.mbuf.take()).collect();
         *self = Self::new(self.geometry, self.slots.len() as u32);
@@ -182,7 +183,7 @@ mod tests {
         for idx in [2, 0, 3, 1] {
             assert_eq!(sent.complete(addrs[idx]), Completed::Frame);
         }
-        assert_eq!((sent.room(), sent.frames(), pool.in_use(), pool.unnamed()), (4, 0, 0, 0));
+        assert_eq!((sent.room(), sent.frames(), pool.in_use(), pool.drops_without_reason()), (4, 0, 0, 0));
     }
 
     #[test]
@@ -231,6 +232,6 @@ mod tests {
         let addr = addr(&pool, &mbuf);
         sent.post(mbuf, &[addr]);
         sent.take_all().into_iter().for_each(Mbuf::free);
-        assert_eq!((sent.room(), sent.frames(), pool.in_use(), pool.unnamed()), (4, 0, 0, 0));
+        assert_eq!((sent.room(), sent.frames(), pool.in_use(), pool.drops_without_reason()), (4, 0, 0, 0));
     }
 }

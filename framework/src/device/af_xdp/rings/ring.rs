@@ -10,7 +10,7 @@
 //! Indices run freely and wrap at 2^32; a slot is `index & (len - 1)`. The kernel's index is
 //! untrusted input: one that is off the ring counts as a fault and is ignored.
 //!
-//! `unsafe`, because the kernel is the other side of this memory.
+//! This is `unsafe` because the kernel accesses the same memory.
 //!
 //! Invariants:
 //! 1. The memory of a ring stays mapped as long as its `Memory` lives, and a ring owns its

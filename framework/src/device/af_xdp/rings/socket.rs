@@ -19,7 +19,7 @@ use crate::mem::Pool;
 
 /// Whether the kernel copies frames between the driver's buffers and the pool's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Copying {
+pub enum CopyMode {
     /// Zero-copy if the driver supports it, otherwise copy.
     #[default]
     Auto,
@@ -50,14 +50,14 @@ pub(in crate::device::af_xdp) struct Wanted<'a> {
     pub(in crate::device::af_xdp) interface: &'a Interface,
     pub(in crate::device::af_xdp) queue: u16,
     pub(in crate::device::af_xdp) mode: Mode,
-    pub(in crate::device::af_xdp) copying: Copying,
+    pub(in crate::device::af_xdp) copying: CopyMode,
     pub(in crate::device::af_xdp) rx_ring_len: u32,
     pub(in crate::device::af_xdp) tx_ring_len: u32,
     pub(in crate::device::af_xdp) frame_len_max: usize,
 }
 
-/// The time for a queue to become free after its socket was closed: hundreds of times what an idle
-/// machine needs.
+/// The time for a queue to become free after its socket was closed: hundreds of times longer than
+/// on an idle machine.
 const RELEASE_MAX: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 
@@ -74,8 +74,8 @@ pub(in crate::device::af_xdp) fn open() -> Result<OwnedFd, SetupError> {
     })
 }
 
-/// Binds the first of `sockets` for which the kernel agrees. Each attempt needs a socket of its
-/// own, as one that failed to bind keeps its rings.
+/// Binds the first of `sockets` for which the kernel agrees. Each attempt needs a new socket,
+/// because a socket that failed to bind keeps its rings.
 pub(in crate::device::af_xdp) fn bind(
     mut sockets: Vec<OwnedFd>,
     pool: &Pool,
@@ -95,7 +95,7 @@ pub(in crate::device::af_xdp) fn bind(
     }
     let name = || wanted.interface.name.clone();
     Err(match (last, wanted.copying) {
-        (error, Copying::ZeroCopy) => {
+        (error, CopyMode::ZeroCopy) => {
             let error = error.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP));
             SetupError::NoZeroCopy { interface: name(), error }
         }
@@ -141,10 +141,10 @@ fn tries(wanted: &Wanted<'_>, data_room: usize, kernel_has_multi_buffer: bool) -
             tries.push(copying);
         }
     };
-    if wanted.mode == Mode::Native && wanted.copying != Copying::Copy && (driver.zero_copy || !driver.known) {
+    if wanted.mode == Mode::Native && wanted.copying != CopyMode::Copy && (driver.zero_copy || !driver.known) {
         add(libc::XDP_ZEROCOPY, if driver.known { driver.zero_copy_segments_max as usize } else { SEGMENTS_MAX });
     }
-    if wanted.copying != Copying::ZeroCopy {
+    if wanted.copying != CopyMode::ZeroCopy {
         add(libc::XDP_COPY, SEGMENTS_MAX);
     }
     tries
@@ -273,7 +273,7 @@ mod tests {
     const COPY: u16 = libc::XDP_COPY;
     const SG: u16 = libc::XDP_USE_SG;
 
-    fn check(driver: DriverFeatures, mode: Mode, copying: Copying, frame_len_max: usize, expected: &[u16]) {
+    fn check(driver: DriverFeatures, mode: Mode, copying: CopyMode, frame_len_max: usize, expected: &[u16]) {
         let interface = Interface {
             index: 1,
             name: "eth0".into(),
@@ -297,17 +297,17 @@ mod tests {
         let unknown = DriverFeatures::default();
         let plain = DriverFeatures { known: true, native: true, ..unknown };
         let zero_copy = DriverFeatures { zero_copy: true, zero_copy_segments_max: 1, ..plain };
-        check(unknown, Mode::Native, Copying::Auto, 1518, &[ZC | SG, ZC, COPY | SG, COPY]);
-        check(zero_copy, Mode::Native, Copying::Auto, 1518, &[ZC, COPY | SG, COPY]);
-        check(zero_copy, Mode::Native, Copying::ZeroCopy, 9018, &[]);
-        check(zero_copy, Mode::Generic, Copying::Auto, 1518, &[COPY | SG, COPY]);
-        check(plain, Mode::Native, Copying::Auto, 9018, &[COPY | SG]);
-        check(plain, Mode::Native, Copying::Auto, 17 * 1664, &[COPY | SG]);
-        check(plain, Mode::Native, Copying::Auto, 17 * 1664 + 1, &[]);
+        check(unknown, Mode::Native, CopyMode::Auto, 1518, &[ZC | SG, ZC, COPY | SG, COPY]);
+        check(zero_copy, Mode::Native, CopyMode::Auto, 1518, &[ZC, COPY | SG, COPY]);
+        check(zero_copy, Mode::Native, CopyMode::ZeroCopy, 9018, &[]);
+        check(zero_copy, Mode::Generic, CopyMode::Auto, 1518, &[COPY | SG, COPY]);
+        check(plain, Mode::Native, CopyMode::Auto, 9018, &[COPY | SG]);
+        check(plain, Mode::Native, CopyMode::Auto, 17 * 1664, &[COPY | SG]);
+        check(plain, Mode::Native, CopyMode::Auto, 17 * 1664 + 1, &[]);
         let five_chunks = DriverFeatures { zero_copy_segments_max: 5, ..zero_copy };
-        check(five_chunks, Mode::Native, Copying::Auto, 9018, &[COPY | SG]);
-        check(five_chunks, Mode::Native, Copying::ZeroCopy, 8000, &[ZC | SG]);
-        check(plain, Mode::Native, Copying::ZeroCopy, 1518, &[]);
+        check(five_chunks, Mode::Native, CopyMode::Auto, 9018, &[COPY | SG]);
+        check(five_chunks, Mode::Native, CopyMode::ZeroCopy, 8000, &[ZC | SG]);
+        check(plain, Mode::Native, CopyMode::ZeroCopy, 1518, &[]);
     }
 
     fn on_lo(interface: &Interface) -> Wanted<'_> {
@@ -315,7 +315,7 @@ mod tests {
             interface,
             queue: 0,
             mode: Mode::Generic,
-            copying: Copying::Copy,
+            copying: CopyMode::Copy,
             rx_ring_len: 64,
             tx_ring_len: 64,
             frame_len_max: 1518,
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// The variable that tells `hold_a_queue` where to put the first socket.
+    /// The variable that is set where `hold_a_queue` runs in the second process.
     const HOLD: &str = "WIREPATH_TEST_HOLD_A_QUEUE";
 
     /// Not a test by itself: it runs in another process.

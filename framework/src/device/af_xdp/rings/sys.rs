@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. Every address comes from a reference or slice that is borrowed until the call has returned,
-//!    and the length passed with it is that of the same object.
+//!    and the length passed with it is the length of the same object.
 //! 2. The kernel writes only into plain data: any bytes are a valid value.
 
 use core::ffi::c_int;
@@ -232,7 +232,7 @@ pub(in crate::device::af_xdp) fn socket_protocol(descriptor: &Path) -> Option<Ve
     Some(bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec())
 }
 
-/// The bytes of an interface's name: on the stack, as a running queue requests it.
+/// The bytes of an interface's name, on the stack because a running queue requests it.
 pub(in crate::device::af_xdp) type InterfaceName = ArrayVec<u8, { libc::IFNAMSIZ }>;
 
 /// The current name of the interface `index`, in the network namespace of `socket`.

@@ -39,7 +39,7 @@ pub(in crate::device::af_xdp) struct Umem {
     region: Arc<Region>,
     geometry: Geometry,
     zero_copy: Cell<bool>,
-    /// The interface is gone: the kernel will neither receive nor send again.
+    /// The interface is gone: the kernel will neither receive nor send on it again.
     gone: Cell<bool>,
     leftovers: RefCell<Vec<Mbuf>>,
 }
@@ -108,7 +108,7 @@ impl Drop for Umem {
     fn drop(&mut self) {
         // In copy mode the kernel touches no chunk after close(2) has returned: net/xdp/xsk.c
         // unbinds and waits for a grace period. A driver in zero-copy mode is stopped later, by a
-        // work queue, and may write until then: its chunks are never freed, and so the pool leaks
+        // work queue, and may write until then. So its chunks are never freed, and the pool leaks
         // its region.
         drop(self.socket.take());
         for mbuf in self.leftovers.get_mut().drain(..) {
@@ -234,7 +234,7 @@ impl FillChunks {
         Ok(mbuf)
     }
 
-    /// All mbufs, as the kernel's side is gone or closing.
+    /// All mbufs, because the kernel's side is gone or closing.
     pub(in crate::device::af_xdp) fn take_all(&mut self) -> impl Iterator<Item = Mbuf> + '_ {
         self.count = 0;
         self.mbufs.iter_mut().filter_map(Option::take)
@@ -242,8 +242,8 @@ impl FillChunks {
 }
 
 /// Sets an empty mbuf, whose data begins at `data_offset` of its chunk, to `len` bytes from
-/// `offset`, where a driver with a headroom of its own has put them. The caller has checked that
-/// they are inside.
+/// `offset`, where a driver with its own headroom has put them. The caller has checked that the
+/// bytes are inside the chunk.
 #[cold]
 fn place(mbuf: &mut Mbuf, data_offset: usize, offset: usize, len: usize) {
     let fits = "the bytes are inside the chunk";
@@ -282,7 +282,7 @@ mod tests {
         });
         assert_eq!(taken, expected, "address {addr}, length {len}");
         lent.take_all().for_each(Mbuf::free);
-        assert_eq!((pool.in_use(), pool.unnamed(), lent.count()), (0, 0, 0));
+        assert_eq!((pool.in_use(), pool.drops_without_reason(), lent.count()), (0, 0, 0));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Looped {
         (0..100).any(|_| self.receive() == 1)
     }
 
-    fn times_put_back(&self) -> u64 {
+    fn reattached_count(&self) -> u64 {
         self.block.snapshot().count("q/rx/program_put_back").unwrap()
     }
 }
@@ -90,7 +90,7 @@ fn program() -> Option<u32> {
     Interface::find("lo").unwrap().program
 }
 
-/// Runs `check` in a namespace of its own; prints a message if there is none.
+/// Runs `check` in a new network namespace; prints a message if none can be made.
 pub(in crate::device::af_xdp) fn alone(test: &str, check: fn()) {
     let tried = std::thread::spawn(move || {
         sys::leave_namespace()?;
@@ -127,7 +127,7 @@ fn program_that_is_taken_off_is_put_back_with_its_rules() {
         assert_eq!(program(), None, "the kernel gets every frame, and says nothing");
         looped.receive();
         assert!(program().is_some());
-        assert_eq!((looped.times_put_back(), looped.rx.state()), (1, RxState::Open));
+        assert_eq!((looped.reattached_count(), looped.rx.state()), (1, RxState::Open));
         assert!(looped.hears_itself());
         assert_eq!(looped.device.why_ended(), None);
     });
@@ -141,7 +141,7 @@ fn rule_that_comes_while_the_program_is_off_puts_it_back() {
         looped.device.steer(&Rule::igmp(), 0).unwrap();
         assert!(program().is_some());
         looped.receive();
-        assert_eq!(looped.times_put_back(), 1);
+        assert_eq!(looped.reattached_count(), 1);
         assert!(looped.hears_itself());
     });
 }
@@ -153,7 +153,7 @@ fn queue_has_ended_where_another_program_took_the_interface() {
         looped.port().detach().unwrap();
         let other = AfXdpDevice::open(&config()).unwrap();
         looped.receive();
-        assert_eq!((looped.times_put_back(), looped.rx.state()), (0, RxState::Ended));
+        assert_eq!((looped.reattached_count(), looped.rx.state()), (0, RxState::Ended));
         let said = looped.device.why_ended().unwrap();
         assert!(
             said.starts_with("the XDP program was taken off lo while it ran, and cannot be put back: lo already has"),
@@ -179,7 +179,7 @@ fn queue_has_ended_where_the_interface_refuses_the_program() {
         drop(link);
         looped.port().detach_for(other).unwrap();
         looped.receive();
-        assert_eq!((looped.times_put_back(), looped.rx.state()), (0, RxState::Ended));
+        assert_eq!((looped.reattached_count(), looped.rx.state()), (0, RxState::Ended));
         let said = looped.device.why_ended().unwrap();
         assert!(said.contains("taken off lo while it ran, and cannot be put back: "), "{said}");
         assert!(said.contains("Invalid argument"), "{said}");

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::super::program::kfuncs::{Absent, RxHint};
 use super::super::rings::gate::Gate;
-use super::super::rings::socket::{self, Copying, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
+use super::super::rings::socket::{self, CopyMode, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version};
 use super::super::rings::umem::{chunks_for, is_umem_layout};
 use super::super::rx::{AfXdpRx, RxParts};
 use super::super::tx::AfXdpTx;
 use super::error::SetupError;
 use super::interface::{Interface, LinkWatch};
-use super::port::{Awaited, Mode, Port};
+use super::port::{Mode, PendingQueue, Port};
 use crate::counters::{Scope, Unit};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads, rings};
@@ -27,7 +27,7 @@ pub struct AfXdpConfig {
     /// Where the program runs. By default the best mode available.
     pub mode: Mode,
     /// Whether frames are copied. By default zero-copy if the driver supports it.
-    pub copying: Copying,
+    pub copying: CopyMode,
     /// Receive ring length in frames, and the number of buffers for them in the kernel: a power of
     /// two. Too few and the kernel drops part of a burst (`rx_ring_full`, `kernel_dropped`); too
     /// many and the buffers fall out of the cache before they are used again. By default 2,048.
@@ -60,7 +60,7 @@ impl AfXdpConfig {
         Self {
             interface: interface.into(),
             mode: Mode::default(),
-            copying: Copying::default(),
+            copying: CopyMode::default(),
             rx_ring_len: 2048,
             tx_ring_len: 1024,
             rules_max: 4096,
@@ -74,8 +74,8 @@ impl AfXdpConfig {
 /// Ethernet's header and one VLAN tag.
 pub(in crate::device::af_xdp) const LINK_HEADER_LEN: usize = 14 + 4;
 
-/// A live port. Our program is attached as long as this or one of its queues exists; when the last
-/// of them is dropped, or the process ends, it is detached.
+/// A live port. Our program is attached as long as this value or one of its queues exists; it is
+/// detached when the last of them is dropped, or the process ends.
 pub struct AfXdpDevice {
     port: Arc<Port>,
     config: AfXdpConfig,
@@ -85,7 +85,7 @@ pub struct AfXdpDevice {
 /// A queue before a worker opens it.
 pub struct AfXdpQueue {
     port: Arc<Port>,
-    awaited: Awaited,
+    awaited: PendingQueue,
     config: AfXdpConfig,
     idx: u16,
     frame_len_max: usize,
@@ -99,8 +99,8 @@ impl AfXdpDevice {
     /// until a rule matches some of them and the queue they arrive on has been polled, or has tried
     /// to send.
     ///
-    /// No queue sends before all queues taken so far receive, as an answer may arrive on any of
-    /// them: so take the queues before the first worker starts. An earlier send finds no room
+    /// No queue sends before all queues taken so far receive, because an answer may arrive on any
+    /// of them. So take the queues before the first worker starts. An earlier send finds no room
     /// (`tx/refused_before_ready`).
     ///
     /// # Errors
@@ -134,7 +134,8 @@ impl AfXdpDevice {
     }
 
     /// Whether the interface is a virtual link (veth, tun). Its frames may come from a stack of
-    /// this same machine, which leaves checksums to a NIC that is not there.
+    /// this machine that leaves checksums to a NIC (`CHECKSUM_PARTIAL`), and no NIC ever fills them
+    /// in.
     pub fn is_virtual(&self) -> bool {
         self.port.interface.is_virtual
     }
@@ -157,12 +158,12 @@ impl AfXdpDevice {
             (_, true, false) => "; frames are copied, the driver cannot do without",
             (_, false, _) => "; the kernel does not say whether the driver can receive without a copy",
         });
-        words.push_str(&self.describe_told());
+        words.push_str(&self.describe_hints());
         words
     }
 
     /// The metadata of a frame, and why other metadata is unavailable.
-    fn describe_told(&self) -> String {
+    fn describe_hints(&self) -> String {
         let (port, interface) = (&self.port, &self.port.interface.name);
         let [timestamp, hash, vlan] = &port.found;
         let timestamp = match (timestamp, &port.unstamped) {
@@ -200,7 +201,7 @@ impl AfXdpDevice {
     fn tx_segments_max(&self) -> usize {
         let driver = &self.port.interface.driver;
         let may_be_zero_copy = self.port.mode == Mode::Native
-            && self.config.copying != Copying::Copy
+            && self.config.copying != CopyMode::Copy
             && (driver.zero_copy || !driver.known);
         match (has_multi_buffer(kernel_version()), may_be_zero_copy) {
             (false, _) => 1,
@@ -260,7 +261,7 @@ impl Device for AfXdpDevice {
         self.taken[usize::from(idx)] = true;
         Ok(AfXdpQueue {
             port: Arc::clone(&self.port),
-            awaited: Awaited::new(&self.port),
+            awaited: PendingQueue::new(&self.port),
             config: self.config.clone(),
             idx,
             frame_len_max: self.frame_len_max(),
@@ -273,15 +274,16 @@ impl Device for AfXdpDevice {
     /// moves no frame between queues: if a NIC distributes frames over several, install the rule
     /// for each of them, or configure the NIC (`ethtool -N`).
     ///
-    /// If several rules match a frame, one with ports precedes one without, and one with more
-    /// fields one with fewer, to decide the flow tag. If a frame's headers span several buffers
-    /// only the first buffer is matched.
+    /// If several rules match a frame, one of them decides the flow tag: a rule with ports precedes
+    /// a rule without, and a rule with more fields precedes one with fewer. If a frame's headers
+    /// span several buffers, rules are compared with the first buffer only.
     ///
-    /// Up to eight rules (one that is installed for all queues counts once) stand in the program,
-    /// which saves each frame the lookup but makes each change a new program: 12 ms measured on a
-    /// veth, nearly all of it the kernel's exchange. With more rules only a rule with a new set of
-    /// fields costs that; others are an update of a map, some 20 µs. So steer from a thread that
-    /// may wait; the queues run meanwhile.
+    /// Up to eight rules (one that is installed for all queues counts once) are compiled into the
+    /// program. That saves each frame the lookup but needs a new program for each change: 12 ms
+    /// measured on a veth, nearly all of it for the kernel to exchange the program. With more
+    /// rules, only a rule with a new set of fields needs a new program; any other change is an
+    /// update of a map, some 20 µs. So call this on a thread that may wait; the queues run
+    /// meanwhile.
     ///
     /// If the driver provides RX metadata, the calling thread must be in the interface's network
     /// namespace.

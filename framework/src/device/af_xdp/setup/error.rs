@@ -163,7 +163,7 @@ impl fmt::Display for SetupError {
             ),
             Self::NoZeroCopy { interface, error } => write!(
                 f,
-                "the driver of {interface} cannot receive without a copy ({error}): use Copying::Copy or Copying::Auto"
+                "the driver of {interface} cannot receive without a copy ({error}): use CopyMode::Copy or CopyMode::Auto"
             ),
             Self::Binding { interface, queue, error } => {
                 write!(

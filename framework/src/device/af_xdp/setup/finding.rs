@@ -1,7 +1,7 @@
-//! Finds the rule that matches a frame: by lookups in a hash map, one per shape, however many rules
-//! there are; or, if they are few, by a chain of comparisons with constants in the program. A
-//! lookup costs about as much as a dozen comparisons, and most frames differ from a rule in the
-//! first value compared.
+//! Finds the rule that matches a frame by lookups in a hash map, one per shape, for any number of
+//! rules. If the rules are few, it uses a chain of comparisons with constants in the program
+//! instead. A lookup costs about as much as a dozen comparisons, and most frames differ from a rule
+//! in the first value compared.
 //!
 //! Input: a frame with parsed headers. Output: a jump to the hit, or fall-through.
 
@@ -111,7 +111,7 @@ impl Program<'_> {
         if let Some(queue) = queue {
             must_be(Size::B4, CTX, CTX_RX_QUEUE, i32::from(queue));
         }
-        if self.source.tells_something() {
+        if self.source.has_metadata() {
             asm.mov(WORD, word as i32);
         }
         asm.jump(hit);

@@ -1,5 +1,6 @@
 //! The holder of an interface or queue that we cannot open: the processes whose descriptors are XDP
-//! links on it, or AF_XDP sockets in its network namespace. Only used after set-up has failed.
+//! links on it, or AF_XDP sockets in its network namespace. It is used only after set-up has
+//! failed.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,7 @@ pub(in crate::device::af_xdp) fn of_program(program: Option<u32>) -> String {
     format!("kept by {}", holders.join(" and "))
 }
 
-/// The same for a queue of the calling thread's network namespace: the other processes with AF_XDP
+/// The holder of a queue in the calling thread's network namespace: the other processes with AF_XDP
 /// sockets there. The kernel reports the queue of a socket only through a module that few machines
 /// have (xsk_diag), so this is a guess, and the text says so.
 pub(in crate::device::af_xdp) fn of_queue() -> String {

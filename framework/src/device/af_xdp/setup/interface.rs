@@ -49,7 +49,7 @@ const RX_METADATA: [u32; 3] = [1, 2, 4];
 pub(in crate::device::af_xdp) struct Interface {
     pub(in crate::device::af_xdp) index: u32,
     pub(in crate::device::af_xdp) name: String,
-    /// Its MAC address; zero without one.
+    /// The interface's MAC address; zero if it has none.
     pub(in crate::device::af_xdp) mac: MacAddr,
     /// The MTU.
     pub(in crate::device::af_xdp) mtu: usize,

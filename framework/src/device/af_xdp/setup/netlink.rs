@@ -10,7 +10,7 @@ use super::super::rings::sys;
 
 const MESSAGE_ERROR: u16 = 2;
 const FLAG_REQUEST: u16 = 1;
-/// Bytes of `struct nlmsghdr`, before what the protocol adds.
+/// Bytes of `struct nlmsghdr`, which precedes the protocol's message.
 const HEADER_LEN: usize = 16;
 /// Bytes of `struct nlattr`.
 const ATTRIBUTE_LEN: usize = 4;
@@ -27,7 +27,7 @@ pub(in crate::device::af_xdp) struct Netlink {
     buffer: Vec<u8>,
 }
 
-/// A request being built. Not on the heap, as a running queue queries its link.
+/// A request being built. It is not on the heap, because a running queue uses it to query its link.
 pub(in crate::device::af_xdp) struct Request {
     bytes: ArrayVec<u8, REQUEST_LEN_MAX>,
 }

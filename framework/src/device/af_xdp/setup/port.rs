@@ -18,7 +18,7 @@ use super::device::AfXdpConfig;
 use super::error::{CAPABILITIES, SetupError};
 use super::holder;
 use super::interface::{Interface, LinkState, LinkWatch};
-use super::stamping::AllStamped;
+use super::stamping::TimestampingGuard;
 use super::steering::{Constant, Key, Shape, constants, shapes, tag_word};
 use crate::device::nic_filter::{NicFilter, Wanted};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
@@ -52,7 +52,7 @@ pub(in crate::device::af_xdp) struct Port {
     pub(in crate::device::af_xdp) found: Found,
     /// Why the NIC does not stamp all frames, if that was requested.
     pub(in crate::device::af_xdp) unstamped: Option<io::Error>,
-    _stamped: Option<AllStamped>,
+    _stamped: Option<TimestampingGuard>,
     namespace: Option<(u64, u64)>,
     /// Reports whether the interface exists, in the namespace of [`attach`](Self::attach).
     watch: LinkWatch,
@@ -74,7 +74,7 @@ pub(in crate::device::af_xdp) struct Port {
 
 /// A taken queue that does not receive yet. While one exists, no queue of the port sends its first
 /// frame.
-pub(in crate::device::af_xdp) struct Awaited(Arc<Port>);
+pub(in crate::device::af_xdp) struct PendingQueue(Arc<Port>);
 
 /// The maps that this and later programs share with us.
 struct Maps {
@@ -87,8 +87,8 @@ struct Installed {
     entries: Vec<Entry>,
     next_id: u32,
     contents: Contents,
-    /// The program that looks up rules. It remains loaded beside the other one, as a fallback if a
-    /// new one of those cannot be loaded.
+    /// The program that looks up rules. It stays loaded beside a program with the rules compiled
+    /// in, as a fallback if a new one of those cannot be loaded.
     lookups: Program,
     /// The program that compares frames with a few rules; if present, this one is attached.
     compares: Option<Program>,
@@ -129,7 +129,7 @@ impl Port {
         let wanted = [config.rx_timestamps, config.rx_hash, config.rx_vlan && interface.strips_vlan];
         let attached = attach_behind_the_dead(&interface, config.mode, &maps, wanted)?;
         let stamped = match attached.found[RxHint::Timestamp as usize] {
-            Ok(_) => Some(AllStamped::start(&interface)),
+            Ok(_) => Some(TimestampingGuard::start(&interface)),
             Err(_) => None,
         };
         let (stamped, unstamped) = match stamped.transpose() {
@@ -171,7 +171,7 @@ impl Port {
     }
 
     /// Whether all taken queues receive.
-    pub(in crate::device::af_xdp) fn all_hear(&self) -> bool {
+    pub(in crate::device::af_xdp) fn all_receive(&self) -> bool {
         self.awaited.load(Ordering::Acquire) == 0
     }
 
@@ -182,7 +182,7 @@ impl Port {
 
     /// From now on the kernel receives the frames of `queue`.
     pub(in crate::device::af_xdp) fn disconnect(&self, queue: u16) {
-        // If it is not in the map it is not connected.
+        // A socket that is not in the map is not connected.
         let _ = self.maps.sockets.remove(u32::from(queue).as_bytes());
     }
 
@@ -235,7 +235,7 @@ impl Port {
     /// Removes `key` from the map, or gives it the tag of the oldest remaining rule with it.
     fn forget(&self, installed: &Installed, key: &Key) {
         let heir = installed.entries.iter().find(|entry| Key::new(&entry.rule, entry.queue) == *key);
-        // Neither fails for a key that is in the map.
+        // Neither call fails for a key that is in the map.
         let _ = match heir {
             Some(entry) => self.maps.rules.update(key.as_bytes(), tag_word(&entry.rule).as_bytes()),
             None => self.maps.rules.remove(key.as_bytes()),
@@ -267,11 +267,12 @@ impl Port {
         Ok(())
     }
 
-    /// Attaches the program again if someone has detached it (`bpftool link detach`): until then
-    /// the kernel receives every frame, silently. A system call; each queue makes it at intervals.
-    /// If it cannot be attached, as another program is on the interface, or the driver refuses it
-    /// with an MTU that was raised meanwhile, the queues have [ended](Self::lost).
-    pub(in crate::device::af_xdp) fn look_after(&self) {
+    /// Attaches the program again if someone has detached it (`bpftool link detach`), because until
+    /// then the kernel receives every frame without a notice. It makes a system call; each queue
+    /// calls it at intervals. If the program cannot be attached, because another one is on the
+    /// interface or the driver refuses it after the MTU was raised, the queues have
+    /// [ended](Self::lost).
+    pub(in crate::device::af_xdp) fn reattach_if_lost(&self) {
         // A thread that changes rules holds the lock, and finds out as well.
         let Ok(mut installed) = self.installed.try_lock() else { return };
         if self.lost.get().is_some() || !installed.link.is_detached() {
@@ -286,8 +287,8 @@ impl Port {
     }
 
     /// Whether the interface is gone, or in another namespace. The error of an attach does not
-    /// tell: the kernel returns EINVAL for a missing interface (`bpf_xdp_link_attach` in
-    /// net/core/dev.c), and so do drivers for other reasons.
+    /// distinguish these: the kernel returns EINVAL for a missing interface (`bpf_xdp_link_attach`
+    /// in net/core/dev.c), and drivers return it for other reasons.
     fn is_without_interface(&self) -> bool {
         self.watch.look() == Some(LinkState::Gone)
     }
@@ -305,7 +306,7 @@ impl Port {
     }
 
     /// Times that someone detached the program, and it was attached again.
-    pub(in crate::device::af_xdp) fn times_put_back(&self) -> u64 {
+    pub(in crate::device::af_xdp) fn reattached_count(&self) -> u64 {
         self.put_back.load(Ordering::Relaxed)
     }
 
@@ -321,8 +322,9 @@ impl Port {
         self.lost.get().is_some()
     }
 
-    /// Replaces the installed program by one for `wanted`. A comparing program must be loaded for
-    /// each change; if that fails, as from another namespace, the lookup program takes over.
+    /// Replaces the installed program by one for `wanted`. A program with comparisons must be
+    /// loaded for each change; if that fails, for example from another namespace, the lookup
+    /// program takes over.
     fn exchange(&self, installed: &mut Installed, wanted: &Contents) -> io::Result<()> {
         let kfuncs = kfuncs::asked(&self.found);
         let source = self.maps.source(&wanted.shapes, wanted.tags, kfuncs, self.options);
@@ -355,8 +357,8 @@ impl Port {
         load(source, self.options).map_err(|refusal| refusal.error)
     }
 
-    /// Adapts to a removed rule, which cannot fail: the lookup program does not find it any more,
-    /// and a superfluous lookup makes it slower, not wrong.
+    /// Adapts to a removed rule, which cannot fail: the lookup program does not find the rule any
+    /// more, and a superfluous lookup makes the program slower, not wrong.
     fn settle(&self, installed: &mut Installed) {
         if self.adapt(installed).is_err()
             && let Some(compares) = installed.compares.take()
@@ -373,7 +375,7 @@ impl Port {
     }
 }
 
-impl Awaited {
+impl PendingQueue {
     /// Marks a queue of `port` as taken.
     pub(in crate::device::af_xdp) fn new(port: &Arc<Port>) -> Self {
         port.awaited.fetch_add(1, Ordering::Relaxed);
@@ -385,7 +387,7 @@ impl Awaited {
     }
 }
 
-impl Drop for Awaited {
+impl Drop for PendingQueue {
     /// It receives, or never will.
     fn drop(&mut self) {
         self.0.awaited.fetch_sub(1, Ordering::Release);
@@ -457,9 +459,10 @@ fn load(source: &Source<'_>, options: LoadOptions) -> Result<Program, LoadError>
 const GOING: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Attaches, and waits a little if there is a program without a holder: that of a process or port
-/// that has ended is detached when the last copy of its descriptor is closed, and a process that is
-/// being started elsewhere (fork, exec) has copies of everything for some milliseconds.
+/// Attaches the program. Waits a little if there is another program without a holder: the program
+/// of an ended process or port is detached only when the last copy of its descriptor is closed, and
+/// a process that is just being started (fork, exec) has copies of all descriptors for some
+/// milliseconds.
 fn attach_behind_the_dead(
     interface: &Interface,
     mode: Mode,
@@ -515,7 +518,8 @@ fn attach(interface: &Interface, mode: Mode, maps: &Maps, wanted: [bool; 3]) -> 
 }
 
 /// Tries a program with RX metadata before one without, and one for a single buffer before one for
-/// several, as not all drivers support those. The inner error is the driver's, if it supports none.
+/// several, because not all drivers support the first of each. The inner error is the driver's, if
+/// it supports none of them.
 fn attach_native(
     interface: &Interface,
     maps: &Maps,
@@ -570,7 +574,7 @@ fn loaded(maps: &Maps, options: LoadOptions) -> Result<Option<Program>, SetupErr
     }
 }
 
-/// Whether another attach mode would fail the same way.
+/// Whether another attach mode would fail in the same way.
 fn is_final(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

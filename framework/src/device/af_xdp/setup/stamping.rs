@@ -1,6 +1,6 @@
 //! Receive timestamping of the NIC (Documentation/networking/timestamping.rst 3). It is a setting
-//! of the whole interface, which others share: ptp4l needs the frames of its own protocol stamped,
-//! and gets them when all are.
+//! of the whole interface, which others share: ptp4l, for example, needs timestamps of its
+//! protocol's frames, and gets them when all frames are stamped.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,16 +11,16 @@ use super::interface::Interface;
 /// linux/net_tstamp.h: HWTSTAMP_FILTER_ALL
 const ALL: u32 = 1;
 
-/// Keeps the stamping of all frames switched on; dropping it restores the former setting, unless
-/// another process has changed it meanwhile. A killed process leaves it switched on, which costs
-/// others nothing.
-pub(in crate::device::af_xdp) struct AllStamped {
+/// Keeps the stamping of all frames enabled. Dropping it restores the former setting, unless
+/// another process has changed the setting meanwhile. A killed process leaves it enabled, which
+/// costs others nothing.
+pub(in crate::device::af_xdp) struct TimestampingGuard {
     socket: OwnedFd,
     index: u32,
     before: Option<Stamping>,
 }
 
-impl AllStamped {
+impl TimestampingGuard {
     /// Switches it on.
     pub(in crate::device::af_xdp) fn start(interface: &Interface) -> io::Result<Self> {
         let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
@@ -46,7 +46,7 @@ impl AllStamped {
     }
 }
 
-impl Drop for AllStamped {
+impl Drop for TimestampingGuard {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             // An interface that is gone has nothing to restore.
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn interface_that_cannot_stamp_is_refused() {
         let lo = Interface::find("lo").unwrap();
-        let error = AllStamped::start(&lo).err().unwrap();
+        let error = TimestampingGuard::start(&lo).err().unwrap();
         assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));
     }
 

@@ -1,8 +1,9 @@
 //! Rules in the program's form. Rules that set the same fields have one *shape*; all rules are in
 //! one hash map whose key holds the fields of the shape, and zeros for the others. So the program
-//! depends only on the shapes in use, a handful, however many hundred rules there are: it makes one
-//! lookup per shape, and most changes are one update of the map. A few rules ([`CONSTANTS_MAX`])
-//! stand in the program itself as well, which then makes no lookup and is replaced at each change.
+//! depends only on the shapes in use, a handful even with hundreds of rules: it makes one lookup
+//! per shape, and most changes are one update of the map. If there are few rules
+//! ([`CONSTANTS_MAX`]), they are also compiled into the program, which then makes no lookup and is
+//! replaced at each change.
 //!
 //! If several rules match a frame, the one of the most specific shape decides the flow tag: ports
 //! before addresses before link fields, and more fields before fewer.
@@ -111,14 +112,14 @@ pub(in crate::device::af_xdp) struct Constant {
     pub(in crate::device::af_xdp) word: u32,
 }
 
-/// Maximum number of rules in the program; one that is installed for all queues counts once. In the
-/// worst case a frame is compared with each, so many more would cost as much as lookups, and each
-/// change of rules costs a new program.
+/// Maximum number of rules in the program; a rule that is installed for all queues counts once. In
+/// the worst case a frame is compared with each, so with many more rules the comparisons would cost
+/// as much as lookups. Each change of rules needs a new program.
 pub(in crate::device::af_xdp) const CONSTANTS_MAX: usize = 8;
 
-/// The rules and their queues in the program's order, if they fit in the program, else none. Of
-/// rules with the same key the first counts, as in the map. `queues` is the number of queues of the
-/// interface.
+/// The rules and their queues in the program's order, if they fit in the program; otherwise none.
+/// Of several rules with the same key only the first counts, as in the map. `queues` is the number
+/// of queues of the interface.
 pub(in crate::device::af_xdp) fn constants<'a>(
     rules: impl ExactSizeIterator<Item = (&'a Rule, u16)>,
     queues: u16,

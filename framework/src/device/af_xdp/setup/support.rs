@@ -40,7 +40,7 @@ pub struct DriverSupport {
 /// A program attached to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedProgram {
-    /// Its id, as `ip link` and `bpftool prog` show it.
+    /// The program's id, as `ip link` and `bpftool prog` show it.
     pub id: u32,
     /// Its holder, in words.
     pub holder: String,
@@ -48,7 +48,7 @@ pub struct AttachedProgram {
 
 impl Support {
     /// Queries the kernel about `interface`, in the calling thread's network namespace. Needs no
-    /// privilege, but only root sees the holder of a program. A few system calls, and a walk over
+    /// privilege, but only root sees the holder of a program. Makes a few system calls, and scans
     /// /proc if there is a program.
     ///
     /// # Errors

@@ -1,14 +1,14 @@
 //! The timestamps of CQEs (mlx5.md 2.9): ticks of the NIC's clock, which the kernel relates to the
 //! wall clock, or the time of day itself. Input: the field of a CQE; output: the timestamp of an
-//! mbuf. This file reads no clock: a caller reads the kernel's page at intervals and passes the
-//! relation in, which stays valid for seconds (its `overflow_period`).
+//! mbuf. This file reads no clock: a caller reads the kernel's page at intervals and passes in the
+//! relation of the clocks, which stays valid for seconds (its `overflow_period`).
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
 /// The relation of the NIC's ticks to the wall clock: `struct mlx5dv_clock_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Relation {
+pub(in crate::device::mlx5) struct ClockInfo {
     /// Wall clock time, in ns of the Unix epoch,
     pub(in crate::device::mlx5) ns: u64,
     /// at this tick count,
@@ -26,7 +26,7 @@ pub(in crate::device::mlx5) struct Relation {
 /// The same relation as a straight line that starts before any possible frame: one multiplication
 /// gives the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Line {
+pub(in crate::device::mlx5) struct TickConversion {
     ns: u64,
     ticks: u64,
     fraction: u64,
@@ -35,14 +35,14 @@ pub(in crate::device::mlx5) struct Line {
     mask: u64,
 }
 
-impl Line {
+impl TickConversion {
     /// The line that leaves ticks unchanged.
     pub(in crate::device::mlx5) const TICKS: Self =
         Self { ns: 0, ticks: 0, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
 
     /// The line through `relation`, starting a quarter of the clock's range before it, or as far as
     /// 64 bits can multiply.
-    pub(in crate::device::mlx5) fn through(relation: &Relation) -> Self {
+    pub(in crate::device::mlx5) fn through(relation: &ClockInfo) -> Self {
         let (mult, shift) = (u64::from(relation.mult).max(1), relation.shift.min(63));
         let back = (relation.mask / 4).min((1 << 62) / mult);
         let parts =
@@ -75,14 +75,14 @@ pub(in crate::device::mlx5) fn real_time(timestamp: u64) -> u64 {
 
 /// The handling of a queue's CQE timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Stamps {
+pub(in crate::device::mlx5) enum TimestampSource {
     /// They are ignored.
     Off,
     /// They are passed on unchanged, for an application that relates clocks itself:
     /// [`Mbuf::ticks`](crate::mem::Mbuf::ticks).
     Ticks,
     /// Ticks are converted to wall clock time.
-    Wall(Relation),
+    Wall(ClockInfo),
     /// They already are wall clock time.
     RealTime,
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     /// From a ConnectX-5 at 156.25 MHz, an hour after it came up.
-    const RELATION: Relation = Relation {
+    const RELATION: ClockInfo = ClockInfo {
         ns: 1_700_000_000_000_000_000,
         ticks: 156_250_000 * 3600,
         fraction: 77,
@@ -104,7 +104,7 @@ mod tests {
     };
 
     /// The arithmetic of `mlx5dv_ts_to_ns`.
-    fn reference(relation: &Relation, ticks: u64) -> u64 {
+    fn reference(relation: &ClockInfo, ticks: u64) -> u64 {
         let delta = ticks.wrapping_sub(relation.ticks) & relation.mask;
         if delta > relation.mask / 2 {
             let delta = relation.ticks.wrapping_sub(ticks) & relation.mask;
@@ -113,8 +113,8 @@ mod tests {
         relation.ns + ((delta * u64::from(relation.mult) + relation.fraction) >> relation.shift)
     }
 
-    fn wall(relation: Relation, ticks: u64) -> u64 {
-        Line::through(&relation).at(ticks)
+    fn wall(relation: ClockInfo, ticks: u64) -> u64 {
+        TickConversion::through(&relation).at(ticks)
     }
 
     #[test]
@@ -132,9 +132,9 @@ mod tests {
 
     #[test]
     fn clock_that_wrapped_around_goes_on() {
-        let relation = Relation { ticks: RELATION.mask - 499, ..RELATION };
+        let relation = ClockInfo { ticks: RELATION.mask - 499, ..RELATION };
         assert_eq!(wall(relation, 500), relation.ns + 6_399);
-        let relation = Relation { ticks: 499, ..RELATION };
+        let relation = ClockInfo { ticks: 499, ..RELATION };
         assert_eq!(wall(relation, relation.mask - 500), relation.ns - 6_400);
     }
 
@@ -145,13 +145,13 @@ mod tests {
 
     #[test]
     fn relation_near_the_epoch_works() {
-        assert_eq!(wall(Relation { ns: 0, ..RELATION }, RELATION.ticks + 1_000), 6_399);
+        assert_eq!(wall(ClockInfo { ns: 0, ..RELATION }, RELATION.ticks + 1_000), 6_399);
     }
 
     #[test]
     fn ticks_are_told_as_they_are() {
         for ticks in [0, 1, u64::MAX] {
-            assert_eq!(Line::TICKS.at(ticks), ticks);
+            assert_eq!(TickConversion::TICKS.at(ticks), ticks);
         }
     }
 
@@ -165,14 +165,14 @@ mod tests {
         fn no_relation_and_no_timestamp_panics(
             ns: u64, ticks: u64, fraction: u64, mult: u32, shift: u32, mask: u64, timestamp: u64
         ) {
-            wall(Relation { ns, ticks, fraction, mult, shift, mask }, timestamp);
+            wall(ClockInfo { ns, ticks, fraction, mult, shift, mask }, timestamp);
             real_time(timestamp);
         }
 
         /// After the relation to the nanosecond; before it the reference rounds up.
         #[test]
         fn line_is_what_the_library_computes(from in -10_000_000_000i64..10_000_000_000, fraction in 0u64..1 << 21) {
-            let relation = Relation { fraction, ..RELATION };
+            let relation = ClockInfo { fraction, ..RELATION };
             let ticks = relation.ticks.wrapping_add_signed(from);
             let early = u64::from(from < 0);
             prop_assert!((wall(relation, ticks)..=wall(relation, ticks) + early).contains(&reference(&relation, ticks)));

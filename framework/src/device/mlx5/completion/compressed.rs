@@ -6,9 +6,9 @@
 //!          title  array 0  holes        array 1  holes         array 2       the next CQE
 //! ```
 //!
-//! Opening a session copies all of it out and returns its slots to the NIC: the rest is a list, and
-//! a burst may end anywhere in it. The slots hold garbage at the owner bits, so they are
-//! invalidated.
+//! Opening a session copies all of it out and returns its slots to the NIC. From then on it is a
+//! list, and a burst may end anywhere in it. The slots hold arbitrary bytes at the owner bits, so
+//! they are invalidated.
 
 use super::cq::{Cq, MINIS};
 use crate::mem::{MetaTemplate, Templated};
@@ -49,7 +49,7 @@ impl Session {
         Self { minis: [[0; MINIS]; FRAMES_MAX / MINIS], count: 0, next: 0, title, mini }
     }
 
-    /// Whether each frame has a hash of its own; otherwise none has one.
+    /// Whether each frame has a hash; otherwise no frame has one.
     #[inline(always)]
     pub(in crate::device::mlx5) fn has_hashes(&self) -> bool {
         self.mini == Mini::Hash

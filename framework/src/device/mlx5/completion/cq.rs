@@ -2,8 +2,8 @@
 //! (mlx5.md 2.9).
 //!
 //! Software owns an entry if its opcode is not 15 and its owner bit is the parity of the consumer
-//! index's lap around the ring. Entries are written back only after a compressed session, whose
-//! slots hold garbage at the owner bits.
+//! index's lap around the ring. The driver writes to entries only after a compressed session, whose
+//! slots hold arbitrary bytes at the owner bits.
 
 use super::super::ring::{DoorbellRecord, Ring, Run, RunMut, consumed_barrier, from_device_barrier};
 use super::super::setup::parts::CqParts;
@@ -48,8 +48,8 @@ impl Cq {
         assert!(matches!(parts.entry_len, 64 | 128), "a CQE of {} bytes", parts.entry_len);
         let upper_half = parts.entry_len as usize - CQE_LEN;
         Self {
-            ring: Ring::behind(parts.ring, upper_half, parts.entry_count, parts.entry_len, parts.keeper.clone()),
-            consumer_record: DoorbellRecord::new(parts.doorbell.cast(), parts.keeper),
+            ring: Ring::behind(parts.ring, upper_half, parts.entry_count, parts.entry_len, parts.memory_owner.clone()),
+            consumer_record: DoorbellRecord::new(parts.doorbell.cast(), parts.memory_owner),
             consumer_idx: 0,
             published: 0,
         }
@@ -115,7 +115,7 @@ impl Cq {
             (Cqe(run.entry_of::<SHIFT>(count)).tail() ^ expected) & mask == 0
         };
         let mut count = 0;
-        // The first one alone: an idle queue reads one cache line. Then four at a time.
+        // The first entry alone, so that an idle queue reads one cache line. Then four at a time.
         if run.count() == 0 || !is_next(0) {
             return run.first(0);
         }
@@ -151,9 +151,10 @@ impl Cq {
     }
 
     /// Publishes the consumer index even if it has not changed: libmlx5 may have overwritten the
-    /// record when it reset a queue. That of rdma-core leaves a CQ alone once it has exported its
-    /// ring (`mlx5dv_init_obj`, `__mlx5_cq_clean` in cq.c); older ones, of MLNX_OFED, do not: they
-    /// remove the queue's CQEs from an index of their own, and write that index into the record.
+    /// record when it reset a queue. The libmlx5 of rdma-core does not touch a CQ once it has
+    /// exported its ring (`mlx5dv_init_obj`, `__mlx5_cq_clean` in cq.c). Older ones, of MLNX_OFED,
+    /// do: they remove the queue's CQEs, counting from an index of their own, and write that index
+    /// into the record.
     #[inline]
     pub(in crate::device::mlx5) fn publish_again(&mut self) {
         self.published = self.consumer_idx;
@@ -166,9 +167,9 @@ impl Cq {
         self.consumer_idx
     }
 
-    /// Records that the NIC's next position is unknown; it has written at `idx`. Consumes the
-    /// entries written since, as far as they can be recognized, and invalidates all CQEs, so that
-    /// the next one it writes can be [found](Self::find). The NIC writes none meanwhile.
+    /// Records that the NIC's next position is unknown; its last known write was at `idx`. Consumes
+    /// the entries written since, as far as they can be recognized, and invalidates all CQEs, so
+    /// that the next CQE can be [found](Self::find). The NIC writes none during the call.
     #[cold]
     pub(in crate::device::mlx5) fn lose(&mut self, idx: u32) {
         let count = self.ring.count();
@@ -189,9 +190,10 @@ impl Cq {
     }
 
     /// The index of the first entry that the NIC has written since the position was
-    /// [lost](Self::lose): the slot is known, and the owner bit gives the lap. That is enough, as a
-    /// CQ is full by its index modulo twice its length (mlx5.md 2.9). `None` if there is none yet,
-    /// or so many that the first cannot be identified: a session has holes between its entries.
+    /// [lost](Self::lose): the slot is known, and the owner bit gives the lap. That is enough,
+    /// because the NIC computes whether a CQ is full modulo twice its length (mlx5.md 2.9). `None`
+    /// if the NIC has written no entry yet, or so many that the first cannot be identified, because
+    /// a session has holes between its entries.
     #[cold]
     pub(in crate::device::mlx5) fn find(&self) -> Option<u32> {
         let count = self.ring.count();
@@ -220,8 +222,8 @@ impl Cq {
     }
 
     /// Copies out the mini CQEs of the session of `count` frames whose title is the oldest entry,
-    /// and consumes its entries: they are invalid until the NIC writes them again. Panics if
-    /// `minis` has no room for them.
+    /// and consumes the session's entries, which are invalid until the NIC writes them again.
+    /// Panics if `minis` has no room for them.
     #[inline(always)]
     pub(in crate::device::mlx5) fn take_minis(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
         assert!(count as usize <= minis.len() * MINIS && count <= self.ring.count(), "more frames than entries");
@@ -236,8 +238,9 @@ impl Cq {
         self.consume_many(count);
     }
 
-    /// The same for a session that wraps around the end of the ring's memory, or with entries of
-    /// 128 bytes.
+    /// Copies out the mini CQEs and invalidates the session's entries, one entry after the other:
+    /// for a session that wraps around the end of the ring's memory, or with entries of 128 bytes.
+    /// All other sessions go through [`take_minis_of`].
     #[cold]
     fn take_minis_one_by_one(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
         for (array, minis) in (0..count.div_ceil(MINIS as u32)).zip(minis) {
@@ -369,7 +372,7 @@ mod tests {
                     cq.consume();
                     cq.publish();
                 }
-                // One is not read: while the position is known, it is the oldest.
+                // This entry is not read: while the position is known, it is the oldest.
                 nic.complete(2, 0, |_| ());
                 let idx = cq.idx();
                 cq.lose(idx);

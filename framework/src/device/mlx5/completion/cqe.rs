@@ -124,7 +124,7 @@ impl Cqe<'_> {
         self.0.byte::<0>() & 1 != 0
     }
 
-    /// The Toeplitz hash; zero for a frame without one, such as a frame that is not IP.
+    /// The Toeplitz hash; zero for a frame without a hash, such as a frame that is not IP.
     #[inline(always)]
     pub(in crate::device::mlx5) fn rx_hash(self) -> u32 {
         self.0.be32::<12>()

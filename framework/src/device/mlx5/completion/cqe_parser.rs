@@ -1,7 +1,7 @@
 //! Parses the CQE of a frame into receive metadata.
 
 use super::super::receive::packet_types::{PacketTypes, RxFeatures};
-use super::clock::{Line, Relation, Stamps, real_time};
+use super::clock::{ClockInfo, TickConversion, TimestampSource, real_time};
 use super::cqe::Cqe;
 use crate::mem::RxMeta;
 
@@ -9,7 +9,7 @@ use crate::mem::RxMeta;
 pub(in crate::device::mlx5) struct CqeParser {
     packet_types: PacketTypes,
     /// Converts timestamps that are ticks.
-    line: Line,
+    line: TickConversion,
     is_related: bool,
     fields: u8,
 }
@@ -32,15 +32,15 @@ impl CqeParser {
         Self {
             packet_types: PacketTypes::new(features),
             line: match stamps {
-                Stamps::Wall(relation) => Line::through(&relation),
-                _ => Line::TICKS,
+                TimestampSource::Wall(relation) => TickConversion::through(&relation),
+                _ => TickConversion::TICKS,
             },
-            is_related: matches!(stamps, Stamps::Wall(_)),
+            is_related: matches!(stamps, TimestampSource::Wall(_)),
             fields: match stamps {
-                Stamps::Off if !has_hashes => fields::NONE,
-                Stamps::Off => fields::HASHES,
-                Stamps::Ticks | Stamps::Wall(_) => fields::TICKS,
-                Stamps::RealTime => fields::REAL_TIME,
+                TimestampSource::Off if !has_hashes => fields::NONE,
+                TimestampSource::Off => fields::HASHES,
+                TimestampSource::Ticks | TimestampSource::Wall(_) => fields::TICKS,
+                TimestampSource::RealTime => fields::REAL_TIME,
             },
         }
     }
@@ -57,8 +57,8 @@ impl CqeParser {
     }
 
     /// Updates the relation.
-    pub(in crate::device::mlx5) fn relate(&mut self, relation: &Relation) {
-        self.line = Line::through(relation);
+    pub(in crate::device::mlx5) fn relate(&mut self, relation: &ClockInfo) {
+        self.line = TickConversion::through(relation);
     }
 
     /// Parses CQEs in a loop specialized for `FIELDS`; the length is the raw byte count. The result

@@ -46,12 +46,12 @@ crate::drop_reasons! {
     }
 }
 
-/// Entries per turn that are no frames: the limit keeps a NIC that writes nothing else from holding
+/// The most entries per turn that are not frames: a NIC that writes only such entries must not hold
 /// the worker.
 pub(in crate::device::mlx5) const OTHERS_MAX: u32 = 64;
 
 /// The reader of a completion queue.
-pub(in crate::device::mlx5) struct Reader {
+pub(in crate::device::mlx5) struct CqReader {
     pub(in crate::device::mlx5) cq: Cq,
     /// Frames of a compressed session that have not been delivered yet.
     pub(in crate::device::mlx5) session: Session,
@@ -61,7 +61,7 @@ pub(in crate::device::mlx5) struct Reader {
     is_broken: bool,
     /// The source of the error.
     blame: ErrorSource,
-    place: Place,
+    place: CqPosition,
     counters: Counters,
     drops: Drops<Mlx5RxDrop>,
 }
@@ -78,19 +78,19 @@ struct Counters {
 /// Whether the NIC's next position in the CQ is known. A session that cannot be read leaves its
 /// number of entries unknown, and a reset of the ring does not reset the NIC's position in the CQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum CqPosition {
     Known,
     /// The position is unknown. The ring must be reset first, so that the NIC writes nothing.
     Lost,
     /// All CQEs are invalidated: the next one written gives the position. The value is where it was
     /// seen at the last search, if it was.
-    Sought(Option<u32>),
+    Searching(Option<u32>),
 }
 
 /// The result of processing one entry outside a run of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Step {
-    /// There is none, or it must wait.
+    /// There is no CQE, or it must wait.
     Dry,
     /// A frame is in the burst.
     Frame,
@@ -98,7 +98,7 @@ pub(in crate::device::mlx5) enum Step {
     Other,
 }
 
-impl Reader {
+impl CqReader {
     /// Takes over the queue. `mini` is the format of compressed sessions if compression is on,
     /// `template` any.
     pub(in crate::device::mlx5) fn new(
@@ -121,7 +121,7 @@ impl Reader {
             compresses: mini.is_some(),
             is_broken: false,
             blame: ErrorSource::Ours,
-            place: Place::Known,
+            place: CqPosition::Known,
             counters,
             drops: scope.drops(),
         }
@@ -129,14 +129,14 @@ impl Reader {
 
     /// The kind of the next entry; `None` if there is none.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn look(&self) -> Option<Coming> {
+    pub(in crate::device::mlx5) fn look(&self) -> Option<NextEntry> {
         if self.session.left() > 0 {
-            return Some(Coming::Session);
+            return Some(NextEntry::Session);
         }
         match self.cq.look() {
             Next::Nothing => None,
-            Next::Title if self.compresses => Some(Coming::Session),
-            Next::Title | Next::Other => Some(Coming::Entry),
+            Next::Title if self.compresses => Some(NextEntry::Session),
+            Next::Title | Next::Other => Some(NextEntry::Entry),
         }
     }
 
@@ -150,40 +150,41 @@ impl Reader {
     pub(in crate::device::mlx5) fn set_broken(&mut self, is_broken: bool) {
         self.blame = ErrorSource::Ours;
         self.is_broken = is_broken;
-        if matches!(self.place, Place::Sought(_)) {
-            self.place = Place::Lost;
+        if matches!(self.place, CqPosition::Searching(_)) {
+            self.place = CqPosition::Lost;
         }
     }
 
     /// Whether the NIC's next position is unknown.
     #[cold]
     pub(in crate::device::mlx5) fn is_lost(&self) -> bool {
-        self.place != Place::Known
+        self.place != CqPosition::Known
     }
 
     /// Whether the ring was reset since, and the next CQE is being searched for.
     #[cold]
     pub(in crate::device::mlx5) fn is_seeking(&self) -> bool {
-        matches!(self.place, Place::Sought(_))
+        matches!(self.place, CqPosition::Searching(_))
     }
 
     /// Starts the search for the next CQE: the ring was reset, and is ready again.
     #[cold]
     pub(in crate::device::mlx5) fn begin_to_seek(&mut self) {
-        self.place = Place::Sought(None);
+        self.place = CqPosition::Searching(None);
     }
 
-    /// Searches once; returns whether the CQE was found and entries are read again. It must be seen
-    /// at the same position twice, as the arrays of a session are written before its title.
+    /// Searches once; returns whether the CQE was found and entries are read again. The CQE must be
+    /// seen at the same position twice, because the NIC writes the mini-CQE arrays of a compressed
+    /// CQE block (a session) before its title CQE: a first look may find an array behind it.
     #[cold]
     pub(in crate::device::mlx5) fn seek(&mut self) -> bool {
         let seen = self.cq.find();
-        let Some(idx) = seen.filter(|_| self.place == Place::Sought(seen)) else {
-            self.place = Place::Sought(seen);
+        let Some(idx) = seen.filter(|_| self.place == CqPosition::Searching(seen)) else {
+            self.place = CqPosition::Searching(seen);
             return false;
         };
         self.cq.go_to(idx);
-        (self.place, self.is_broken) = (Place::Known, false);
+        (self.place, self.is_broken) = (CqPosition::Known, false);
         true
     }
 
@@ -230,7 +231,7 @@ impl Reader {
         self.is_broken = true;
         self.blame = if reason == Mlx5RxDrop::LocalLength { ErrorSource::Wire } else { ErrorSource::Ours };
         if self.compresses && matches!(reason, Mlx5RxDrop::SessionInvalid | Mlx5RxDrop::IndexUnexpected) {
-            self.place = Place::Lost;
+            self.place = CqPosition::Lost;
         }
         Step::Other
     }
@@ -274,9 +275,9 @@ impl Reader {
         }
     }
 
-    /// Drains the CQ and counts its frames as dropped for `reason`. The NIC writes no more. If the
-    /// position is unknown, or becomes so here, the readable entries are counted, and the others
-    /// are not. An entry whose byte count has a bit of `no_frame` is no frame.
+    /// Drains the CQ and counts its frames as dropped for `reason`. The NIC writes no more CQEs. If
+    /// the position is unknown, or becomes unknown here, only the readable entries are counted. An
+    /// entry whose byte count has a bit of `no_frame` is not a frame.
     pub(in crate::device::mlx5) fn drain(&mut self, reason: Mlx5RxDrop, no_frame: u32) {
         self.drops.count_many(reason, self.session.close() as u64);
         let first = self.cq.idx();
@@ -286,7 +287,7 @@ impl Reader {
                 (Opcode::Received, Format::Compressed) if self.compresses => {
                     let (count, possible) = (cqe.byte_count(), self.cq.count());
                     if self.session.open(&mut self.cq, count, possible).is_err() {
-                        self.place = Place::Lost;
+                        self.place = CqPosition::Lost;
                         break;
                     }
                     self.drops.count_many(reason, self.session.close() as u64);
@@ -300,7 +301,7 @@ impl Reader {
             self.cq.consume();
         }
         if self.is_lost() {
-            self.place = Place::Lost;
+            self.place = CqPosition::Lost;
             return self.cq.lose(first);
         }
         self.cq.publish_again();
@@ -309,7 +310,7 @@ impl Reader {
 
 /// The kind of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Coming {
+pub(in crate::device::mlx5) enum NextEntry {
     /// A frame of a compressed session, or its title.
     Session,
     /// An uncompressed entry.

@@ -1,7 +1,7 @@
-//! The port monitor: a thread that checks the port, so that no worker has to, as long as the port
-//! is open. Ten times a second it reads the pending events and the count of frames without a buffer
-//! (`watch.rs`). It inherits the affinity of the thread that opened the device: open before
-//! pinning, or it shares a worker's core.
+//! The port monitor: a thread that checks the port as long as it is open, so that no worker has to.
+//! Ten times a second it reads the pending events and the count of frames without a buffer
+//! (`watch.rs`). It inherits the affinity of the thread that opened the device: open the device
+//! before pinning, otherwise the monitor shares a worker's core.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -13,7 +13,8 @@ use super::watch::{Source, Watch};
 
 /// Interval between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Checks after which the port is queried even without an event, as one may have been lost: 10 s.
+/// Checks after which the port is queried even without an event, because an event may have been
+/// lost: 10 s.
 const ASK_EVERY: u32 = 100;
 
 /// The monitoring thread. Dropping this ends it.
@@ -42,7 +43,7 @@ impl Drop for PortMonitor {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // The thread does not panic, and if it did the port would close all the same.
+            // The thread does not panic, and if it did the port would close nevertheless.
             let _ = thread.join();
         }
     }

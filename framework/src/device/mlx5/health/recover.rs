@@ -15,8 +15,8 @@ use std::io;
 use crate::counters::{Counter, Scope, Unit};
 use crate::time::{Duration, Instant};
 
-/// The verbs objects behind a ring, for the half that drives it. These are calls into the kernel:
-/// after an error and at the end, never per frame.
+/// The verbs objects behind a ring, for the half that drives it. The methods call the kernel, after
+/// an error and at the end, never per frame.
 pub(in crate::device::mlx5) trait Objects {
     /// Moves the ring to the reset state. After `Ok` the NIC touches neither the ring nor the
     /// buffers in it, the CQEs that it wrote are in the CQ and no more will follow, and indices and
@@ -128,10 +128,10 @@ impl Recovery {
         self.cq_errors.inc();
     }
 
-    /// At the end: whether the NIC has released ring and buffers, so that mbufs may be freed. A
-    /// removed device has released them too. After `false` the NIC may still write into buffers, or
-    /// send them, at any time: their owner leaks them, and counts them by [`strand`](Self::strand).
-    /// So the pool's memory stays mapped, too, until the process ends.
+    /// Ends the queue; returns whether the NIC has released ring and buffers, so that mbufs may be
+    /// freed. A removed device has released them too. After `false` the NIC may still write into
+    /// buffers, or send them, at any time. Then their owner leaks them and counts them by
+    /// [`leak`](Self::leak), so that the pool's memory stays mapped until the process ends.
     #[cold]
     #[must_use]
     pub(in crate::device::mlx5) fn close(&mut self) -> bool {
@@ -149,7 +149,7 @@ impl Recovery {
 
     /// Counts leaked buffers.
     #[cold]
-    pub(in crate::device::mlx5) fn strand(&mut self, count: u64) {
+    pub(in crate::device::mlx5) fn leak(&mut self, count: u64) {
         self.leaked.add(count);
     }
 

@@ -8,8 +8,8 @@
 //! A query of the port, and a read of the counter, are firmware commands: tens to hundreds of µs.
 //! So workers make none: the functions they call ([`Watch::state`], [`Watch::take_fault`],
 //! [`Watch::take_out_of_buffer`]) read atomics, make no system call and do not wait. The port is
-//! queried at the start and after an event, and at intervals in case one was lost; the query's
-//! answer counts, and not the event.
+//! queried at the start, after an event, and at intervals in case an event was lost. Only the
+//! query's answer counts, not the event.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::path::PathBuf;
@@ -25,8 +25,8 @@ use crate::device::RxState;
 pub(in crate::device::mlx5) enum RingError {
     /// Its ring is in error, and recovers by a reset.
     Ring,
-    /// Its completion queue is lost: it overran, or the NIC could not write to it. The NIC writes
-    /// no more CQEs, and only a new queue recovers.
+    /// The completion queue is lost: it overran, or the NIC could not write to it. The NIC writes
+    /// no more CQEs to it, and only a new queue recovers.
     Completions,
 }
 
@@ -120,7 +120,7 @@ impl<S: Source> Watch<S> {
     /// a worker.
     pub(in crate::device::mlx5) fn look(&self) {
         let _alone = lock(&self.looking);
-        self.hear();
+        self.drain_events();
         if self.state.load(Ordering::Relaxed) != REMOVED && self.is_due.swap(false, Ordering::Relaxed) {
             self.ask_port();
         }
@@ -186,14 +186,14 @@ impl<S: Source> Watch<S> {
     /// Reads the pending events, and then discards the errors of an object: it was reset, or it is
     /// new and reuses a number. The caller has made firmware commands already, and this makes none.
     pub(in crate::device::mlx5) fn forget(&self, element: Element) {
-        self.hear();
+        self.drain_events();
         lock(&self.faulted).retain(|one| *one != element);
     }
 
     /// Reads events.
-    fn hear(&self) {
-        // Held from the read to the store: an error that another thread discards meanwhile, as a
-        // new object may reuse the number, stays discarded.
+    fn drain_events(&self) {
+        // Held from the read to the store. Another thread may discard an error meanwhile, because a
+        // new object may reuse the number; the lock keeps it discarded.
         let mut faulted = lock(&self.faulted);
         if self.read_events(&mut faulted) {
             self.state.store(REMOVED, Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl<S: Source> Watch<S> {
             // The query failed; the state is unchanged, and the query is repeated.
             Err(_) => return self.is_due.store(true, Ordering::Relaxed),
         };
-        // A removed device remains removed, whichever thread has noticed it meanwhile.
+        // A removed device stays removed, whichever thread has noticed the removal.
         let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old != REMOVED).then_some(state));
     }
 

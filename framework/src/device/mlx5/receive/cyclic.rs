@@ -1,14 +1,14 @@
 //! From the CQEs of a cyclic ring to mbufs, without a copy: each mbuf is made of the buffer that
 //! holds the frame.
 //!
-//! Nearly all frames come in runs: plain CQEs one after the other, or a compressed session, with
-//! each frame in one buffer. A loop specialized for the fields of these CQEs handles them.
-//! Everything else is handled one CQE at a time.
+//! Nearly all frames come in runs: consecutive plain CQEs, or a compressed session, with each frame
+//! in one buffer. A loop specialized for the fields of these CQEs handles them. All other CQEs are
+//! handled one at a time.
 
 use super::super::completion::cq;
 use super::super::completion::cqe::{Cqe, Format};
 use super::super::completion::cqe_parser::fields;
-use super::super::completion::reader::{Coming, Mlx5RxDrop, OTHERS_MAX, Reader, Step};
+use super::super::completion::reader::{CqReader, Mlx5RxDrop, NextEntry, OTHERS_MAX, Step};
 use super::super::ring::ANY;
 use super::rq;
 use super::rq::Rq;
@@ -21,7 +21,7 @@ const REFILL_MAX: u32 = 64;
 
 /// Receives up to `limit` frames of any kind into `burst`.
 #[inline]
-pub(in crate::device::mlx5) fn take(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) {
+pub(in crate::device::mlx5) fn take(reader: &mut CqReader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) {
     let (mut left, mut others, mut refills) = (limit, OTHERS_MAX, REFILL_MAX);
     while left > 0 && !reader.is_broken() {
         // Refills even if no frame has arrived: a ring that has run dry would never receive one.
@@ -30,8 +30,8 @@ pub(in crate::device::mlx5) fn take(reader: &mut Reader, rq: &mut Rq, burst: &mu
         }
         let Some(coming) = reader.look() else { return };
         let taken = match coming {
-            Coming::Entry => take_run(reader, rq, burst, left, pool),
-            Coming::Session => take_session(reader, rq, burst, left, pool),
+            NextEntry::Entry => take_run(reader, rq, burst, left, pool),
+            NextEntry::Session => take_session(reader, rq, burst, left, pool),
         };
         left -= taken;
         if taken > 0 || reader.is_broken() {
@@ -48,7 +48,7 @@ pub(in crate::device::mlx5) fn take(reader: &mut Reader, rq: &mut Rq, burst: &mu
 /// Posts buffers in at most `limit` vacant WQEs. Returns how many more may be tried in this turn:
 /// none once the pool was found empty.
 #[cold]
-fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
+fn refill(reader: &mut CqReader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
     let posted = if pool.available() > 0 { rq.refill(pool, limit) } else { 0 };
     if rq.is_full() || posted == limit {
         return limit - posted;
@@ -59,7 +59,7 @@ fn refill(reader: &mut Reader, rq: &mut Rq, pool: &Pool, limit: u32) -> u32 {
 
 /// Receives a run of at most `limit` plain frames, each in one buffer. Returns how many.
 #[inline]
-fn take_run(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
+fn take_run(reader: &mut CqReader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
     use fields::{HASHES, NONE, REAL_TIME, TICKS};
     const CQE: u32 = cq::USUAL_SHIFT;
     const WQE: u32 = rq::USUAL_SHIFT;
@@ -75,13 +75,13 @@ fn take_run(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, poo
 
 /// Whether CQEs and WQEs have the usual strides, so that the loop has them as constants.
 #[inline(always)]
-fn is_usual(reader: &Reader, rq: &Rq) -> bool {
+fn is_usual(reader: &CqReader, rq: &Rq) -> bool {
     reader.cq.shift() == cq::USUAL_SHIFT && rq.shift() == rq::USUAL_SHIFT
 }
 
 #[inline(never)]
 fn take_run_of<const CQE: u32, const WQE: u32, const FIELDS: u8>(
-    reader: &mut Reader,
+    reader: &mut CqReader,
     rq: &mut Rq,
     burst: &mut Burst,
     limit: u32,
@@ -126,7 +126,7 @@ fn rare() {}
 
 /// Receives at most `limit` frames of a compressed session, each in one buffer. Returns how many.
 #[inline]
-fn take_session(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
+fn take_session(reader: &mut CqReader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) -> u32 {
     const WQE: u32 = rq::USUAL_SHIFT;
     match (is_usual(reader, rq), reader.session.has_hashes()) {
         (true, true) => take_session_of::<WQE, true>(reader, rq, burst, limit, pool),
@@ -138,7 +138,7 @@ fn take_session(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst, limit: u32,
 
 #[inline(never)]
 fn take_session_of<const WQE: u32, const HASHES: bool>(
-    reader: &mut Reader,
+    reader: &mut CqReader,
     rq: &mut Rq,
     burst: &mut Burst,
     limit: u32,
@@ -160,7 +160,7 @@ fn take_session_of<const WQE: u32, const HASHES: bool>(
 
 /// Opens the session whose title is the oldest CQE. If that is impossible the queue is broken.
 #[inline(always)]
-fn open_session(reader: &mut Reader, rq: &Rq) -> bool {
+fn open_session(reader: &mut CqReader, rq: &Rq) -> bool {
     let cqe = reader.cq.oldest();
     if !is_of_oldest(cqe, rq) {
         reader.stop(Mlx5RxDrop::IndexUnexpected);
@@ -184,7 +184,7 @@ fn is_of_oldest(cqe: Cqe<'_>, rq: &Rq) -> bool {
 
 /// Processes the oldest CQE, of any kind.
 #[inline(never)]
-fn take_one(reader: &mut Reader, rq: &mut Rq, burst: &mut Burst) -> Step {
+fn take_one(reader: &mut CqReader, rq: &mut Rq, burst: &mut Burst) -> Step {
     if let Some(alike) = reader.session.next() {
         let frame = rq.take(alike).ok_or(Mlx5RxDrop::LengthInvalid);
         return reader.deliver(frame, burst);

@@ -7,8 +7,8 @@
 //! 1. The range is a claimed region, so no pool is or will be cut from it. It lives as long as this
 //!    value, and its bytes are initialised.
 //! 2. Nothing in the process writes there, except the fake NIC of a test. The NIC writes only into
-//!    strides that it has not reported; a caller borrows only reported bytes, and releases them
-//!    before it gives the WQE back to the NIC.
+//!    strides that it has not reported yet. A caller borrows only reported bytes, and releases them
+//!    before it returns the WQE to the NIC.
 
 use core::{mem, slice};
 use std::sync::Arc;
@@ -37,9 +37,9 @@ impl MprqBuffer {
         self.lkey
     }
 
-    /// Leaks the memory, as the NIC may still write there.
+    /// Leaks the memory, because the NIC may still write there.
     #[cold]
-    pub(in crate::device::mlx5) fn strand(&self) {
+    pub(in crate::device::mlx5) fn leak(&self) {
         mem::forget(Arc::clone(&self.region));
     }
 

@@ -2,13 +2,14 @@
 //! of the mbuf. It is made once per queue, and indexed by the bits themselves.
 //!
 //! A checksum that the NIC verified is [`ChecksumStatus::Good`]. Otherwise it is `Unknown`, not
-//! `Bad`: the bit is also clear if the NIC did not check, and the nodes that verify then name their
-//! drops. On a device that does not report checksum offload the bits are ignored.
+//! `Bad`, because the bit is also clear if the NIC did not check; then the nodes verify the
+//! checksum and name their drops. On a device that does not report checksum offload the bits are
+//! ignored.
 
 use core::ops::Deref;
 
-use super::super::completion::clock::Stamps;
-use crate::mem::{ChecksumStatus, Headers, Known, KnownWord, L3, L4, RxInfo};
+use super::super::completion::clock::TimestampSource;
+use crate::mem::{ChecksumStatus, Headers, L3, L4, PacketInfo, PacketInfoWord, RxInfo};
 use crate::time::UnixTime;
 
 /// The bits of bytes 28 and 29 that index the table: L3 and L4 checksum valid (28, bits 1 and 2),
@@ -26,7 +27,7 @@ const L4_OK: u32 = 1 << 10;
 /// The receive features that a queue was created with.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device::mlx5) struct RxFeatures {
-    pub(in crate::device::mlx5) stamps: Stamps,
+    pub(in crate::device::mlx5) stamps: TimestampSource,
     /// The queue is one of several that share a port by hash.
     pub(in crate::device::mlx5) has_hashes: bool,
     /// The device verifies checksums.
@@ -37,14 +38,14 @@ pub(in crate::device::mlx5) struct RxFeatures {
 #[derive(Clone, Copy)]
 pub(in crate::device::mlx5) struct PacketTypes<T = Box<Table>>(T);
 
-type Table = [KnownWord; TELLING as usize + 1];
+type Table = [PacketInfoWord; TELLING as usize + 1];
 
 impl PacketTypes {
     /// The table of a queue with these features.
     pub(in crate::device::mlx5) fn new(features: RxFeatures) -> Self {
-        let mut kinds = Box::new([KnownWord::default(); TELLING as usize + 1]);
+        let mut kinds = Box::new([PacketInfoWord::default(); TELLING as usize + 1]);
         for (bits, known) in (0..).zip(kinds.iter_mut()) {
-            *known = Known::of(&info(bits, features)).word();
+            *known = PacketInfo::of(&info(bits, features)).word();
         }
         Self(kinds)
     }
@@ -59,14 +60,14 @@ impl PacketTypes {
 impl<T: Deref<Target = Table>> PacketTypes<T> {
     /// The metadata of a frame whose CQE has this word at byte 28.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn of(&self, headers: u32) -> KnownWord {
+    pub(in crate::device::mlx5) fn of(&self, headers: u32) -> PacketInfoWord {
         self.0[(headers >> 16 & TELLING) as usize]
     }
 
     /// The same if the bits describe the headers inside a tunnel, which the stack does not parse.
     #[cold]
     #[inline(never)]
-    pub(in crate::device::mlx5) fn of_tunnel(&self, headers: u32) -> KnownWord {
+    pub(in crate::device::mlx5) fn of_tunnel(&self, headers: u32) -> PacketInfoWord {
         self.of(headers & VLAN_STRIPPED << 16)
     }
 }
@@ -82,8 +83,9 @@ fn info(bits: u32, RxFeatures { stamps, has_hashes, has_checksums }: RxFeatures)
     let good = |good| if good && has_checksums { ChecksumStatus::Good } else { ChecksumStatus::Unknown };
     RxInfo {
         // Only presence matters here. A missing flow tag or hash is encoded in the value itself.
-        timestamp: matches!(stamps, Stamps::Wall(_) | Stamps::RealTime).then_some(UnixTime::default()),
-        ticks: matches!(stamps, Stamps::Ticks).then_some(0),
+        timestamp: matches!(stamps, TimestampSource::Wall(_) | TimestampSource::RealTime)
+            .then_some(UnixTime::default()),
+        ticks: matches!(stamps, TimestampSource::Ticks).then_some(0),
         vlan: has(VLAN_STRIPPED).then_some(0),
         flow_tag: Some(0),
         hash: has_hashes.then_some(0),
@@ -115,7 +117,7 @@ fn l4(bits: u32) -> Option<L4> {
 mod tests {
     use super::*;
 
-    const FACTS: RxFeatures = RxFeatures { stamps: Stamps::Off, has_hashes: false, has_checksums: true };
+    const FACTS: RxFeatures = RxFeatures { stamps: TimestampSource::Off, has_hashes: false, has_checksums: true };
 
     /// Checks the metadata for these bytes 28 and 29: L3 and L4 checksum status, headers.
     fn check(bytes: [u8; 2], verdicts: [ChecksumStatus; 2], headers: Headers) {
@@ -127,7 +129,8 @@ mod tests {
         let [ip_checksum, l4_checksum] = verdicts;
         assert_eq!(
             known,
-            Known::of(&RxInfo { ip_checksum, l4_checksum, headers, flow_tag: Some(0), ..RxInfo::default() }).word(),
+            PacketInfo::of(&RxInfo { ip_checksum, l4_checksum, headers, flow_tag: Some(0), ..RxInfo::default() })
+                .word(),
             "{bytes:x?}"
         );
     }
@@ -173,7 +176,7 @@ mod tests {
 
     #[test]
     fn tunnel_tells_of_its_tag_only() {
-        let kinds = PacketTypes::new(RxFeatures { stamps: Stamps::RealTime, has_hashes: true, ..FACTS });
+        let kinds = PacketTypes::new(RxFeatures { stamps: TimestampSource::RealTime, has_hashes: true, ..FACTS });
         let word = u32::from_be_bytes([0xff, 0xff, 0, 7]);
         let expected = RxInfo {
             timestamp: Some(UnixTime::default()),
@@ -182,6 +185,6 @@ mod tests {
             hash: Some(0),
             ..RxInfo::default()
         };
-        assert_eq!(kinds.of_tunnel(word), Known::of(&expected).word());
+        assert_eq!(kinds.of_tunnel(word), PacketInfo::of(&expected).word());
     }
 }

@@ -12,14 +12,14 @@
 
 use super::super::ring::{DoorbellRecord, Ring};
 use super::super::setup::parts::RqParts;
-use crate::mem::{Arrival, Burst, Mbuf, MetaTemplate, Pool, RxMeta, RxSlots};
+use crate::mem::{Burst, Mbuf, MetaTemplate, Pool, RxFrame, RxMeta, RxSlots};
 
 /// Bytes of a segment: length, key, address (mlx5.md 2.4).
 const SEGMENT_LEN: usize = 16;
 const AT_LEN: usize = 0;
 const AT_KEY: usize = 4;
 const AT_ADDRESS: usize = 8;
-/// The key of the segment behind the last one, if the WQE has room for more.
+/// The key of the segment after the last one, if the WQE has room for more.
 const INVALID_LKEY: u32 = 0x100;
 
 /// Log2 of the bytes of a WQE with one buffer.
@@ -30,8 +30,9 @@ pub(in crate::device::mlx5) struct Rq {
     /// Segments, `stride / 16` for each WQE.
     ring: Ring<SEGMENT_LEN>,
     record: DoorbellRecord,
-    /// The buffers: first those of all WQEs' first segments in order, then those of their second
-    /// ones, and so on. So frames of one buffer, nearly all, use consecutive slots.
+    /// The buffers: first those of the first segment of each WQE, in order, then those of the
+    /// second segments, and so on. So frames in one buffer, which nearly all are, use consecutive
+    /// slots.
     posted: RxSlots,
     wqe_count: u32,
     /// Log2 of the segments that a WQE has room for, and the number that it uses.
@@ -64,8 +65,8 @@ impl Rq {
         let names_all = step.is_power_of_two() && segments <= step;
         assert!(names_all, "WQEs of {} bytes name no {segments} buffers", parts.stride);
         assert!(parts.wqe_count <= 1 << 15, "{} WQEs are more than an index of 16 bits tells apart", parts.wqe_count);
-        let keeper = parts.keeper.clone();
-        let mut ring = Ring::new(parts.ring, parts.wqe_count * step, SEGMENT_LEN as u32, keeper);
+        let memory_owner = parts.memory_owner.clone();
+        let mut ring = Ring::new(parts.ring, parts.wqe_count * step, SEGMENT_LEN as u32, memory_owner);
         let posted = RxSlots::new(pool, (parts.wqe_count * segments) as usize);
         for idx in 0..parts.wqe_count * step {
             let mut segment = ring.entry_mut(idx);
@@ -76,7 +77,7 @@ impl Rq {
         }
         Self {
             ring,
-            record: DoorbellRecord::new(parts.doorbell, parts.keeper),
+            record: DoorbellRecord::new(parts.doorbell, parts.memory_owner),
             posted,
             wqe_count: parts.wqe_count,
             step_log: step.trailing_zeros(),
@@ -136,7 +137,7 @@ impl Rq {
     /// buffer. Returns frames and bytes. The caller has checked
     /// [`exchangeable`](Self::exchangeable).
     #[inline(always)]
-    pub(in crate::device::mlx5) fn exchange<const SHIFT: u32, A: Arrival, T: FnMut(usize) -> A>(
+    pub(in crate::device::mlx5) fn exchange<const SHIFT: u32, A: RxFrame, T: FnMut(usize) -> A>(
         &mut self,
         pool: &Pool,
         count: u32,
@@ -159,9 +160,9 @@ impl Rq {
     }
 
     /// Takes the frame of the oldest WQE, in as many buffers as it needs, and posts nothing. `None`
-    /// if it is longer than the buffers; the WQE is consumed all the same, and its buffers remain
-    /// for the next frame.
-    pub(in crate::device::mlx5) fn take(&mut self, arrival: impl Arrival) -> Option<Mbuf> {
+    /// if the frame is longer than the buffers; the WQE is consumed nevertheless, and its buffers
+    /// are used for the next frame.
+    pub(in crate::device::mlx5) fn take(&mut self, arrival: impl RxFrame) -> Option<Mbuf> {
         let (slot, len) = (self.slot(self.consumed), arrival.len());
         self.skip();
         if len > self.frame_len_max() {
@@ -188,7 +189,7 @@ impl Rq {
     }
 
     /// Posts buffers in at most `limit` vacant WQEs, oldest first, as far as the pool has them.
-    /// Returns in how many.
+    /// Returns the number of these WQEs.
     #[cold]
     pub(in crate::device::mlx5) fn refill(&mut self, pool: &Pool, limit: u32) -> u32 {
         let wanted = limit.min(self.vacant);

@@ -6,16 +6,16 @@
 //!  anything else: one at a time, by its name                                   └──▶ consumer index, then producer index
 //! ```
 //!
-//! All data that the NIC writes is checked: each invalid value has a counter, and a CQE that shows
-//! a corrupt ring stops the queue until it was reset (`recover.rs`): some system calls, after an
-//! error only. While the pool is empty frames are delivered without posting a fresh buffer, so that
-//! acknowledgments still arrive; the ring then runs empty, and the NIC counts the frames that it
+//! All data that the NIC writes is checked. Each invalid value has a counter, and a CQE that shows
+//! a corrupt ring stops the queue until it is reset (`recover.rs`), which takes some system calls.
+//! While the pool is empty, frames are delivered without posting fresh buffers, so that
+//! acknowledgments still arrive. The ring then runs empty, and the NIC counts the frames that it
 //! cannot store.
 
-use super::super::completion::clock::Relation;
+use super::super::completion::clock::ClockInfo;
 use super::super::completion::compressed::Mini;
 use super::super::completion::cqe_parser::CqeParser;
-use super::super::completion::reader::{Mlx5RxDrop, Reader};
+use super::super::completion::reader::{CqReader, Mlx5RxDrop};
 use super::super::health::recover::Recovery;
 use super::super::health::watch::RingError;
 use super::super::setup::parts::{CqParts, RqParts};
@@ -44,7 +44,7 @@ pub(in crate::device::mlx5) trait QueueStatus {
 
     /// The relation of the NIC's clock to the wall clock, if it is updated. No system call; called
     /// ten times a second.
-    fn relation(&mut self) -> Option<Relation>;
+    fn relation(&mut self) -> Option<ClockInfo>;
 
     /// State that only the kernel has, as last read by the port monitor. No system call.
     fn refresh(&mut self) -> Refreshed;
@@ -67,7 +67,7 @@ pub(in crate::device::mlx5) struct RxParts {
     pub(in crate::device::mlx5) cq: CqParts,
     pub(in crate::device::mlx5) rq: RqParts,
     /// The buffer of a striding ring.
-    pub(in crate::device::mlx5) landing: Option<MprqBuffer>,
+    pub(in crate::device::mlx5) mprq_buffer: Option<MprqBuffer>,
     pub(in crate::device::mlx5) recovery: Recovery,
     pub(in crate::device::mlx5) status: Box<dyn QueueStatus>,
     /// Bytes of the longest frame.
@@ -81,7 +81,7 @@ pub(in crate::device::mlx5) struct RxParts {
 /// The receive half of a queue. `receive` makes a system call only after an error, to reset the
 /// queue.
 pub struct Mlx5Rx {
-    reader: Reader,
+    reader: CqReader,
     ring: RxRing,
     recovery: Recovery,
     status: Box<dyn QueueStatus>,
@@ -99,14 +99,14 @@ impl Mlx5Rx {
     /// is ready (a QP: in RTR), so that frames arrive from here on. Panics if the CQ is too small
     /// for the ring, or the parts contradict each other.
     pub(in crate::device::mlx5) fn new(parts: RxParts, pool: &Pool, scope: &Scope) -> Self {
-        let ring = match parts.landing {
+        let ring = match parts.mprq_buffer {
             None => RxRing::Cyclic(Rq::new(parts.rq, pool, parts.frame_len_max)),
-            Some(landing) => RxRing::Striding(StridingRq::new(parts.rq, landing)),
+            Some(mprq_buffer) => RxRing::Striding(StridingRq::new(parts.rq, mprq_buffer)),
         };
         assert!(parts.cq.entry_count >= ring.cqes_max(), "a CQ of {} entries overruns", parts.cq.entry_count);
         let parser = CqeParser::new(parts.features);
         let mut this = Self {
-            reader: Reader::new(parts.cq, parser, parts.mini, MetaTemplate::any(pool), &scope.scope("rx")),
+            reader: CqReader::new(parts.cq, parser, parts.mini, MetaTemplate::any(pool), &scope.scope("rx")),
             ring,
             recovery: parts.recovery,
             status: parts.status,
@@ -224,7 +224,7 @@ impl RxRing {
     /// Updates the consumer index of the CQ before the producer index of the RQ: the NIC needs room
     /// for a CQE for each WQE that it owns.
     #[inline(always)]
-    fn publish(&mut self, reader: &mut Reader) {
+    fn publish(&mut self, reader: &mut CqReader) {
         reader.cq.publish();
         match self {
             Self::Cyclic(rq) => rq.publish(),
@@ -259,8 +259,8 @@ impl RxQueue for Mlx5Rx {
         self.status.state()
     }
 
-    /// The NIC's count of frames that found no buffer, and errors without a CQE, as read by the
-    /// port's thread. No system call, and no wait for a lock.
+    /// The NIC's count of frames that found no buffer, and errors without a CQE, as the port's
+    /// thread has read them. Makes no system call and waits for no lock.
     fn refresh_counters(&mut self) {
         let refreshed = self.status.refresh();
         self.apply(refreshed);
@@ -291,8 +291,8 @@ impl Drop for Mlx5Rx {
             return self.clear(Mlx5RxDrop::QueueClosed);
         }
         match &self.ring {
-            RxRing::Cyclic(rq) => self.recovery.strand(rq.buffers() as u64),
-            RxRing::Striding(rq) => rq.strand(),
+            RxRing::Cyclic(rq) => self.recovery.leak(rq.buffers() as u64),
+            RxRing::Striding(rq) => rq.leak(),
         }
     }
 }

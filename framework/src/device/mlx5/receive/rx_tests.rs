@@ -1,4 +1,4 @@
-//! The receive half over plain memory: a fake NIC writes what each test tells it to.
+//! The receive half over plain memory: a fake NIC writes the entries that each test asks for.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -72,7 +72,11 @@ impl Rig {
     /// Ends the queue. Every buffer is free, and each frame is counted by name.
     fn close(mut self) -> Self {
         drop(self.rx.take());
-        assert_eq!((self.pool.in_use(), self.pool.unnamed()), (0, 0), "buffers out, packets without a name");
+        assert_eq!(
+            (self.pool.in_use(), self.pool.drops_without_reason()),
+            (0, 0),
+            "buffers out, packets without a name"
+        );
         self.block.check().unwrap();
         self
     }
@@ -648,7 +652,7 @@ fn index_that_an_old_libmlx5_wrote_into_the_record_is_put_right() {
     assert_eq!(rig.lens(64).len(), 40);
     rig.nic.cq.complete(14, 0, |cqe| cqe[55] = 1);
     rig.lens(64);
-    // `mlx5_cq_clean` counts from an index of its own, unless it knows that we own the CQ.
+    // `mlx5_cq_clean` counts from its own index, unless libmlx5 knows that we own the CQ.
     rig.nic.cq.set_consumer_index(1);
     rig.later();
     rig.lens(64);
@@ -675,13 +679,13 @@ fn buffers_that_the_nic_does_not_let_go_of_stay_with_it() {
     assert_eq!(rig.lens(1).len(), 1);
     rig.nic.objects.failing.set(1);
     drop(rig.rx.take());
-    assert_eq!((rig.pool.in_use(), rig.pool.unnamed(), rig.count("leaked")), (8, 0, 8));
+    assert_eq!((rig.pool.in_use(), rig.pool.drops_without_reason(), rig.count("leaked")), (8, 0, 8));
     // On a striding ring these bytes are in its buffer.
     let mut rig = self::rig(striding());
-    let before = rig.nic.landing_keepers();
+    let before = rig.nic.mprq_buffer_owners();
     rig.nic.objects.failing.set(1);
     drop(rig.rx.take());
-    assert_eq!((rig.nic.landing_keepers(), rig.pool.in_use(), rig.count("leaked")), (before, 0, 0));
+    assert_eq!((rig.nic.mprq_buffer_owners(), rig.pool.in_use(), rig.count("leaked")), (before, 0, 0));
 }
 
 // Compressed sessions.
@@ -1096,7 +1100,7 @@ fn configs() -> impl Strategy<Value = PlainConfig> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
-    /// No panic, no buffer with two owners, none lost, whatever the NIC does.
+    /// Whatever the NIC does: no panic, no lost buffer, and none with two owners.
     #[test]
     fn hostile_nic_costs_no_buffer(config in configs(), acts in proptest::collection::vec(act(), 1..60), spare in 0..100_usize) {
         let mut rig = rig_of(config, config.wqes as usize + spare);

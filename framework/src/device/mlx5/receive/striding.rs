@@ -7,16 +7,16 @@
 //!        0             3         4                     8       10 strides
 //! ```
 //!
-//! Each frame is copied into an mbuf of its own, whatever its length, and the WQE is posted again
-//! unchanged once all its strides were reported. A view would save the copy but pin 128 KiB for one
-//! held frame; and it is not faster: `docs/decisions` has the figures.
+//! Each frame, of any length, is copied into a new mbuf, and the WQE is posted again unchanged once
+//! all its strides were reported. A view would save the copy, but one held frame would pin 128 KiB;
+//! nor is it faster: `docs/decisions` has the figures.
 
 use super::super::completion::cqe::{Cqe, Format};
-use super::super::completion::reader::{Coming, Mlx5RxDrop, OTHERS_MAX, Reader, Step};
+use super::super::completion::reader::{CqReader, Mlx5RxDrop, NextEntry, OTHERS_MAX, Step};
 use super::super::ring::{DoorbellRecord, Ring};
 use super::super::setup::parts::RqParts;
 use super::mprq_buffer::MprqBuffer;
-use crate::mem::{Arrival, Burst, Mbuf, MetaTemplate, Pool, RxMeta};
+use crate::mem::{Burst, Mbuf, MetaTemplate, Pool, RxFrame, RxMeta};
 
 /// Bytes of a segment, and the offset of a WQE's pointer segment: behind the segment that links
 /// WQEs, which a ring does not use.
@@ -34,7 +34,7 @@ const LEN_MASK: u32 = 0xffff;
 /// A striding receive ring.
 pub(in crate::device::mlx5) struct StridingRq {
     record: DoorbellRecord,
-    landing: MprqBuffer,
+    mprq_buffer: MprqBuffer,
     wqe_count: u32,
     /// Log2 of a stride's bytes and of a WQE's strides.
     stride_log: u32,
@@ -49,7 +49,7 @@ pub(in crate::device::mlx5) struct StridingRq {
 
 /// The place of a frame by its CQE, validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Landed {
+struct MprqFrame {
     /// Its first stride, and the number of strides.
     first: u32,
     strides: u32,
@@ -59,29 +59,34 @@ struct Landed {
 
 impl StridingRq {
     /// Bytes of memory that a ring needs, with log2 of a stride's bytes and of a WQE's strides.
-    pub(in crate::device::mlx5) fn landing_len(wqe_count: u32, (stride_log, strides_log): (u32, u32)) -> usize {
+    pub(in crate::device::mlx5) fn mprq_buffer_len(wqe_count: u32, (stride_log, strides_log): (u32, u32)) -> usize {
         (wqe_count as usize) << (stride_log + strides_log)
     }
 
-    /// Takes over the ring and writes its WQEs once for all time. Panics if `landing` is not as
-    /// long as [`landing_len`](Self::landing_len), or the ring is not striding.
-    pub(in crate::device::mlx5) fn new(parts: RqParts, landing: MprqBuffer) -> Self {
+    /// Takes over the ring and writes its WQEs, which never change. Panics if `mprq_buffer` is not
+    /// as long as [`mprq_buffer_len`](Self::mprq_buffer_len), or the ring is not striding.
+    pub(in crate::device::mlx5) fn new(parts: RqParts, mprq_buffer: MprqBuffer) -> Self {
         let shape = parts.striding.expect("a ring whose frames land elsewhere is striding");
         let (stride_log, strides_log) = shape;
         let wqe_len = 1_u32 << (stride_log + strides_log);
         assert!(stride_log < 16 && strides_log <= 16 && parts.wqe_count <= 1 << 15, "no such ring: {shape:?}");
-        assert!(landing.len() >= Self::landing_len(parts.wqe_count, shape), "{} bytes do not do", landing.len());
-        let keeper = parts.keeper.clone();
-        let mut ring = Ring::<SEGMENT_LEN>::behind(parts.ring, SEGMENT_LEN, parts.wqe_count, parts.stride, keeper);
+        assert!(
+            mprq_buffer.len() >= Self::mprq_buffer_len(parts.wqe_count, shape),
+            "{} bytes do not do",
+            mprq_buffer.len()
+        );
+        let memory_owner = parts.memory_owner.clone();
+        let mut ring =
+            Ring::<SEGMENT_LEN>::behind(parts.ring, SEGMENT_LEN, parts.wqe_count, parts.stride, memory_owner);
         for idx in 0..parts.wqe_count {
             let mut segment = ring.entry_mut(idx);
             segment.set_be32::<AT_LEN>(wqe_len);
-            segment.set_be32::<AT_KEY>(landing.lkey());
-            segment.set_be64::<AT_ADDRESS>(landing.address(idx as usize * wqe_len as usize));
+            segment.set_be32::<AT_KEY>(mprq_buffer.lkey());
+            segment.set_be64::<AT_ADDRESS>(mprq_buffer.address(idx as usize * wqe_len as usize));
         }
         Self {
-            record: DoorbellRecord::new(parts.doorbell, parts.keeper),
-            landing,
+            record: DoorbellRecord::new(parts.doorbell, parts.memory_owner),
+            mprq_buffer,
             wqe_count: parts.wqe_count,
             stride_log,
             strides_log,
@@ -125,8 +130,8 @@ impl StridingRq {
     }
 
     /// Leaks the ring's buffer. It has no pool buffers.
-    pub(in crate::device::mlx5) fn strand(&self) {
-        self.landing.strand();
+    pub(in crate::device::mlx5) fn leak(&self) {
+        self.mprq_buffer.leak();
     }
 
     /// Starts again at index 0. The caller knows that the NIC has released the ring.
@@ -144,38 +149,44 @@ impl StridingRq {
 
     /// Decodes a byte count, for a frame that starts at stride `first`, or at the next one.
     #[inline]
-    fn landed(&self, first: Option<u16>, byte_count: u32) -> Result<Landed, Mlx5RxDrop> {
+    fn landed(&self, first: Option<u16>, byte_count: u32) -> Result<MprqFrame, Mlx5RxDrop> {
         let first = first.map_or(self.stride, u32::from);
         let strides = byte_count >> STRIDES_SHIFT & STRIDES_MASK;
-        // Strides that were skipped hold nothing: their frames are lost, and no stride is reported
+        // Skipped strides hold no frames, because their frames were lost; and no stride is reported
         // twice.
         let is_ahead = first >= self.stride;
         if strides == 0 || !is_ahead || first + strides > 1 << self.strides_log {
             return Err(Mlx5RxDrop::StridesInvalid);
         }
         let len = (byte_count & FILLER == 0).then_some(byte_count & LEN_MASK);
-        Ok(Landed { first, strides, len })
+        Ok(MprqFrame { first, strides, len })
     }
 
     /// Copies a received frame into an mbuf, or into a chain if it is longer than one buffer.
     /// `None` while the pool has too few.
     #[inline]
-    fn copy(&self, landed: &Landed, len: u32, arrival: impl Arrival, pool: &Pool) -> Option<Result<Mbuf, Mlx5RxDrop>> {
+    fn copy(
+        &self,
+        landed: &MprqFrame,
+        len: u32,
+        arrival: impl RxFrame,
+        pool: &Pool,
+    ) -> Option<Result<Mbuf, Mlx5RxDrop>> {
         if len > landed.strides << self.stride_log {
             return Some(Err(Mlx5RxDrop::LengthInvalid));
         }
         let wqe = (self.consumed & (self.wqe_count - 1)) << self.strides_log;
-        let bytes = self.landing.bytes(((wqe + landed.first) as usize) << self.stride_log, len as usize);
+        let bytes = self.mprq_buffer.bytes(((wqe + landed.first) as usize) << self.stride_log, len as usize);
         let room = pool.layout().data_room();
         if bytes.len() <= room {
-            return pool.alloc_arrival(bytes, &arrival).map(Ok);
+            return pool.alloc_rx_frame(bytes, &arrival).map(Ok);
         }
         copy_long(bytes, arrival, pool).map(Ok)
     }
 
     /// Releases the strides of a frame. The WQE is posted again after its last stride.
     #[inline]
-    fn advance(&mut self, landed: &Landed) {
+    fn advance(&mut self, landed: &MprqFrame) {
         self.stride = landed.first + landed.strides;
         if self.stride == 1 << self.strides_log {
             self.stride = 0;
@@ -187,13 +198,13 @@ impl StridingRq {
 
 /// Copies a frame into several buffers.
 #[cold]
-fn copy_long(bytes: &[u8], arrival: impl Arrival, pool: &Pool) -> Option<Mbuf> {
+fn copy_long(bytes: &[u8], arrival: impl RxFrame, pool: &Pool) -> Option<Mbuf> {
     let room = pool.layout().data_room();
     if pool.available() < bytes.len().div_ceil(room) {
         return None;
     }
     let (first, rest) = bytes.split_at(room);
-    let mut mbuf = pool.alloc_arrival(first, &arrival)?;
+    let mut mbuf = pool.alloc_rx_frame(first, &arrival)?;
     let mut chain: Option<Mbuf> = None;
     for part in rest.chunks(room).rev() {
         let mut segment = pool.alloc_copy(part)?;
@@ -211,7 +222,7 @@ fn copy_long(bytes: &[u8], arrival: impl Arrival, pool: &Pool) -> Option<Mbuf> {
 /// Receives up to `limit` frames into `burst`.
 #[inline]
 pub(in crate::device::mlx5) fn take(
-    reader: &mut Reader,
+    reader: &mut CqReader,
     rq: &mut StridingRq,
     burst: &mut Burst,
     limit: u32,
@@ -221,8 +232,8 @@ pub(in crate::device::mlx5) fn take(
     while left > 0 && !reader.is_broken() {
         let step = match reader.look() {
             None => return,
-            Some(Coming::Entry) => take_entry(reader, rq, burst, pool),
-            Some(Coming::Session) => take_of_session(reader, rq, burst, pool),
+            Some(NextEntry::Entry) => take_entry(reader, rq, burst, pool),
+            Some(NextEntry::Session) => take_of_session(reader, rq, burst, pool),
         };
         match step {
             Step::Frame => left -= 1,
@@ -235,7 +246,7 @@ pub(in crate::device::mlx5) fn take(
 
 /// Processes the oldest CQE, of any kind.
 #[inline]
-fn take_entry(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, pool: &Pool) -> Step {
+fn take_entry(reader: &mut CqReader, rq: &mut StridingRq, burst: &mut Burst, pool: &Pool) -> Step {
     if let Some(step) = reader.take_other() {
         return step;
     }
@@ -263,7 +274,7 @@ fn take_entry(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, pool:
 
 /// The next frame of a compressed session; opens the session if there is none.
 #[inline]
-fn take_of_session(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, pool: &Pool) -> Step {
+fn take_of_session(reader: &mut CqReader, rq: &mut StridingRq, burst: &mut Burst, pool: &Pool) -> Step {
     if reader.session.left() == 0 && !open_session(reader, rq, pool) {
         return Step::Other;
     }
@@ -281,7 +292,7 @@ fn take_of_session(reader: &mut Reader, rq: &mut StridingRq, burst: &mut Burst, 
 }
 
 /// Opens the session whose title is the oldest CQE. If that is impossible the queue is broken.
-fn open_session(reader: &mut Reader, rq: &mut StridingRq, pool: &Pool) -> bool {
+fn open_session(reader: &mut CqReader, rq: &mut StridingRq, pool: &Pool) -> bool {
     let cqe = reader.cq.oldest();
     let first = u32::from(cqe.wqe_counter());
     if !rq.is_of_oldest(cqe) || first < rq.stride {
@@ -302,10 +313,10 @@ fn open_session(reader: &mut Reader, rq: &mut StridingRq, pool: &Pool) -> bool {
 /// Copies a received frame into the burst, and releases its strides; nothing happens while the pool
 /// is empty.
 #[inline]
-fn land<A: Arrival>(
-    reader: &mut Reader,
+fn land<A: RxFrame>(
+    reader: &mut CqReader,
     rq: &mut StridingRq,
-    landed: &Landed,
+    landed: &MprqFrame,
     arrival: A,
     burst: &mut Burst,
     pool: &Pool,

@@ -7,26 +7,27 @@
 //! ```
 //!
 //! The register is a page of the NIC, mapped write-combining. Its two halves are used alternately,
-//! as the write to one may still be in flight while the next is made. BlueFlame writes block by
+//! because the write to one may still be in flight during the next. BlueFlame writes block by
 //! block: on aarch64 each in one store of 64 bytes, as rdma-core does (`mmio_memcpy_x64` of
-//! util/mmio.h), because a core there may combine stores of eight bytes or not; elsewhere in eight
-//! stores, in order.
+//! util/mmio.h), because a core there may combine stores of eight bytes or not. Other processors
+//! write it in eight stores, in order.
 //!
 //! `unsafe`, because the register is memory of a device.
 //!
 //! Invariants:
-//! 1. The parts of a queue are correct ([`Keeper`](super::super::setup::parts::Keeper)): at
-//!    `register` there are twice `blueflame_len` bytes to be written in aligned words of eight or
-//!    in blocks, or eight bytes if `blueflame_len` is zero, as long as the keeper lives.
+//! 1. The parts of a queue are correct ([`MemoryOwner`](super::super::setup::parts::MemoryOwner)):
+//!    as long as the owner lives, `register` points to twice `blueflame_len` bytes, which may be
+//!    written in aligned words of eight bytes or in blocks, or to eight bytes if `blueflame_len` is
+//!    zero.
 //! 2. `offset` is zero or `blueflame_len`, a multiple of 64, and at most `blueflame_len` bytes are
 //!    written behind it.
 //! 3. If `blueflame_len` is not zero, only one queue writes to the register: set-up obtained a
-//!    dedicated one. A plain doorbell may share its register with others: each of them writes the
-//!    same eight bytes in one indivisible store, so the NIC sees one doorbell after the other.
+//!    dedicated one. A plain doorbell may share its register with other queues: each queue writes
+//!    the same eight bytes in one indivisible store, so the NIC sees one doorbell after the other.
 
 use core::ptr::NonNull;
 
-use super::super::ring::{DoorbellRecord, Keeper, write_combining_barrier};
+use super::super::ring::{DoorbellRecord, MemoryOwner, write_combining_barrier};
 use super::super::setup::parts::SqParts;
 use super::wqe::{BLOCK_LEN, BLOCK_UNITS, UNIT_LEN, Unit};
 
@@ -42,7 +43,7 @@ pub(in crate::device::mlx5) struct Doorbell {
     /// Bytes of a half; zero if only the plain doorbell is available.
     blueflame_len: usize,
     #[expect(dead_code, reason = "it keeps the register mapped")]
-    keeper: Keeper,
+    memory_owner: MemoryOwner,
 }
 
 impl Doorbell {
@@ -53,11 +54,11 @@ impl Doorbell {
         assert!(blueflame_len.is_multiple_of(BLOCK_LEN), "a BlueFlame half of {blueflame_len} bytes");
         assert!(parts.uar.addr().get().is_multiple_of(8), "a doorbell register is aligned to its eight bytes");
         Self {
-            record: DoorbellRecord::new(parts.doorbell, parts.keeper.clone()),
+            record: DoorbellRecord::new(parts.doorbell, parts.memory_owner.clone()),
             register: parts.uar.cast(),
             offset: 0,
             blueflame_len,
-            keeper: parts.keeper.clone(),
+            memory_owner: parts.memory_owner.clone(),
         }
     }
 
@@ -115,9 +116,10 @@ impl Doorbell {
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     #[inline(always)]
     fn write_block(&mut self, idx: usize, block: &Block) {
-        // SAFETY: inside the half (1, 2), of which BlueFlame writes at most `blueflame_len` bytes;
-        // it reads 64 bytes of ours, and clobbers four named registers. Not an intrinsic, as the
-        // compiler could split its store.
+        // SAFETY: the block is inside the half that begins at `offset` (1, 2), of which BlueFlame
+        // writes at most `blueflame_len` bytes; the assembly reads 64 bytes of ours, and clobbers
+        // four named registers. Assembly, because the compiler could split the store of an
+        // intrinsic.
         unsafe {
             core::arch::asm!(
                 "ld1 {{v0.16b, v1.16b, v2.16b, v3.16b}}, [{block}]",
@@ -133,8 +135,9 @@ impl Doorbell {
     /// Writes a word of the current half in one store, as the NIC requires.
     #[inline(always)]
     fn write(&mut self, idx: usize, word: u64) {
-        // SAFETY: inside the half (1, 2): a plain doorbell writes word 0, BlueFlame at most
-        // `blueflame_len` bytes. Other writers in the process write whole doorbells only (3).
+        // SAFETY: the word is inside the half that begins at `offset` (1, 2): a plain doorbell
+        // writes word 0, BlueFlame at most `blueflame_len` bytes. Other writers in the process
+        // write whole doorbells only (3).
         unsafe { self.register.byte_add(self.offset).add(idx).write_volatile(word) }
     }
 

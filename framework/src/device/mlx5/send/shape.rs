@@ -1,5 +1,6 @@
-//! Selects the layout of a frame's WQE: how much is inline, who inserts a tag, the number of
-//! pointers, or why the frame can never be sent. It writes nothing; [`tx`](super::tx) does.
+//! Selects the layout of a frame's WQE: the number of inline bytes, whether software or the NIC
+//! inserts a tag, the number of pointers, or the reason why the frame can never be sent. Only
+//! [`tx`](super::tx) writes WQEs.
 
 use core::num::NonZeroU16;
 
@@ -9,7 +10,7 @@ use super::wqe::{CHECKSUM_L3, CHECKSUM_L4, ethernet_units};
 use crate::device::Offload;
 use crate::mem::{Mbuf, Region};
 
-/// Bytes of an Ethernet header, and of a tag, which stands between its addresses and its EtherType.
+/// Bytes of an Ethernet header, and of a tag, which is between its addresses and its EtherType.
 pub(in crate::device::mlx5) const ETHERNET_LEN: usize = 14;
 pub(in crate::device::mlx5) const TAG_LEN: usize = 4;
 const TAG_OFFSET: usize = 12;
@@ -40,7 +41,7 @@ pub(in crate::device::mlx5) struct WqeLimits {
 pub(in crate::device::mlx5) enum Tag {
     /// There is no tag.
     None,
-    /// The device. Then nothing is inline, as both use the same field.
+    /// The device inserts it. Then nothing is inline, because both use the same field.
     ByDevice(u16),
     /// The driver, into the inline bytes.
     Inline(u16),

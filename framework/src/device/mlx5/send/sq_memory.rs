@@ -1,16 +1,16 @@
 //! The memory of a send ring, in units of 16 bytes: WQEs are written into it, and read back for
 //! BlueFlame. Positions run freely and wrap with the ring, so that a WQE may cross its end.
 //!
-//! `unsafe`, because the NIC is the other side of this memory. Unlike the rings that the NIC writes
-//! ([`ring`](super::super::ring)), it only reads this one, and only WQEs that it was notified of;
-//! so the rest is ordinary memory, and is written as such.
+//! This is `unsafe` because the NIC reads the same memory. Unlike the rings that the NIC writes
+//! ([`ring`](super::super::ring)), it only reads this ring, and only WQEs that it was notified of.
+//! So the rest of the ring is ordinary memory, and is written by ordinary stores.
 //!
 //! Invariants:
-//! 1. The parts of a queue are correct ([`Keeper`](super::super::setup::parts::Keeper)): the ring
-//!    is as long as they state, aligned to 16 bytes, and lives as long as the keeper. It is
+//! 1. The parts of a queue are correct ([`MemoryOwner`](super::super::setup::parts::MemoryOwner)):
+//!    the ring is as long as they state, aligned to 16 bytes, and lives as long as the keeper. It is
 //!    initialised: libmlx5 makes it of fresh pages.
-//! 2. It has a power of two of units; a position is masked before it is used, so it is always
-//!    inside.
+//! 2. The number of units is a power of two, and a position is masked before it is used, so it is
+//!    always inside the ring.
 //! 3. A unit has one owner on our side: a ring is not `Clone`, and writing takes `&mut self`.
 //! 4. The barrier that makes written WQEs visible to the NIC precedes the write of the doorbell
 //!    record ([`DoorbellRecord`](super::super::ring::DoorbellRecord)).
@@ -18,7 +18,7 @@
 use core::ptr::NonNull;
 use core::slice;
 
-use super::super::ring::Keeper;
+use super::super::ring::MemoryOwner;
 use super::super::setup::parts::SqParts;
 use super::wqe::{BLOCK_UNITS, UNIT_LEN, Unit};
 
@@ -27,7 +27,7 @@ pub(in crate::device::mlx5) struct SqMemory {
     first: NonNull<Unit>,
     mask: u32,
     #[expect(dead_code, reason = "it keeps the memory")]
-    keeper: Keeper,
+    memory_owner: MemoryOwner,
 }
 
 impl SqMemory {
@@ -36,7 +36,7 @@ impl SqMemory {
         let count = parts.wqebb_count.checked_mul(BLOCK_UNITS).unwrap_or(0);
         assert!(count.is_power_of_two(), "a sending ring of {} blocks", parts.wqebb_count);
         assert!(parts.ring.addr().get().is_multiple_of(UNIT_LEN), "units are aligned");
-        Self { first: parts.ring.cast(), mask: count - 1, keeper: parts.keeper.clone() }
+        Self { first: parts.ring.cast(), mask: count - 1, memory_owner: parts.memory_owner.clone() }
     }
 
     /// Writes the unit at `position`.
@@ -76,8 +76,8 @@ impl SqMemory {
     pub(in crate::device::mlx5) fn runs(&self, position: u32, count: u32) -> (&[Unit], &[Unit]) {
         let head = count.min(self.until_end(position));
         let tail = (count - head).min(self.mask + 1);
-        // SAFETY: both are inside the ring (2): the one ends with it, the other is not longer.
-        // Alive and initialised (1), and not written while the ring is borrowed (3).
+        // SAFETY: both slices are inside the ring (2): the first ends with the ring, and the second
+        // is not longer. Alive and initialised (1), and not written while the ring is borrowed (3).
         unsafe {
             let head = slice::from_raw_parts(self.at(position).as_ptr(), head as usize);
             (head, slice::from_raw_parts(self.first.as_ptr(), tail as usize))

@@ -11,13 +11,14 @@
 //!
 //! Everything that the NIC writes is checked; an invalid CQE counts as `completions_invalid` and
 //! frees no mbuf. After an error the queue refuses mbufs like a full ring, until [`Recovery`] has
-//! restarted it, a turn or some milliseconds later. So does a queue that shares rules with others
-//! until the last of them is open: before that the kernel would receive the answers.
+//! restarted it, a turn or some milliseconds later. A queue that shares rules with others also
+//! refuses mbufs until the last of them is open, because before that the kernel would receive the
+//! answers.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use super::super::completion::clock::{Line, Relation, Stamps, real_time};
+use super::super::completion::clock::{ClockInfo, TickConversion, TimestampSource, real_time};
 use super::super::completion::cq::Cq;
 use super::super::completion::cqe::{Format, Opcode as CqeOpcode, Syndrome};
 use super::super::health::recover::Recovery;
@@ -43,7 +44,8 @@ crate::drop_reasons! {
         TooManySegments => "too_many_segments",
         /// Asks for checksums or segmentation that the device does not support.
         OffloadUnsupported => "offload_unsupported",
-        /// To be segmented, but link, IP and TCP header are not where the mbuf says.
+        /// The frame is to be segmented, but its link, IP and TCP headers are not where the mbuf
+        /// says.
         HeadersUnknown => "headers_unknown",
         /// To be segmented, with a header longer than the device can repeat.
         HeaderTooLong => "header_too_long",
@@ -74,15 +76,15 @@ const INLINE_WQE_LEN_MAX: usize = 256;
 /// Blocks of the longest preposted WQE. The NIC fetches the part that BlueFlame does not carry in
 /// one read.
 const PREPOST_BLOCKS_MAX: u32 = 15;
-/// Polls of the CQ while a dropped half waits for its last frames: first in a row, as a NIC needs
-/// microseconds, then with pauses: tens of milliseconds in all, for a slow NIC.
+/// Polls of the CQ while a dropped half waits for its last frames: first without pauses, because a
+/// NIC needs microseconds, then with pauses, tens of milliseconds in all, for a slow NIC.
 const LAST_REAPS: usize = 1_000;
 const LAST_PAUSES: usize = 200;
 const LAST_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
 
 /// The send half of a queue. No system call, no allocation, no lock: `post` writes into the ring,
-/// `ring_doorbell` into the NIC's register, `reap` reads the CQ. Only after an error
-/// `ring_doorbell` makes the system calls that restart the queue.
+/// `ring_doorbell` into the NIC's register, `reap` reads the CQ. `ring_doorbell` makes system calls
+/// only after an error, to restart the queue.
 pub struct Mlx5Tx {
     cq: Cq,
     sq: Sq,
@@ -103,10 +105,10 @@ pub struct Mlx5Tx {
     /// Set by an error, until the queue has restarted.
     failed: bool,
     /// For queues that share rules: set once answers would reach us; `None` from then on.
-    hearing: Option<Arc<AtomicBool>>,
+    may_send: Option<Arc<AtomicBool>>,
     recovery: Recovery,
-    stamps: Stamps,
-    relation: Box<dyn FnMut() -> Option<Relation>>,
+    stamps: TimestampSource,
+    relation: Box<dyn FnMut() -> Option<ClockInfo>>,
     fault: Box<dyn FnMut() -> Option<RingError>>,
     timestamps: TxTimestamps,
     counters: Counters,
@@ -144,15 +146,15 @@ pub(in crate::device::mlx5) struct TxParts {
     /// The key of the pool's region.
     pub(in crate::device::mlx5) lkey: u32,
     /// The kind of timestamp in completions, if frames may ask for one; otherwise `Off`.
-    pub(in crate::device::mlx5) stamps: Stamps,
+    pub(in crate::device::mlx5) stamps: TimestampSource,
     /// The current relation of the clock to the wall clock, if `stamps` need it. Called at
     /// intervals, never per frame.
-    pub(in crate::device::mlx5) relation: Box<dyn FnMut() -> Option<Relation>>,
+    pub(in crate::device::mlx5) relation: Box<dyn FnMut() -> Option<ClockInfo>>,
     /// Errors without a CQE since the last call. Called at intervals.
     pub(in crate::device::mlx5) fault: Box<dyn FnMut() -> Option<RingError>>,
     pub(in crate::device::mlx5) recovery: Recovery,
     /// Becomes true once the queue's rules are in place, if they are not yet.
-    pub(in crate::device::mlx5) hearing: Option<Arc<AtomicBool>>,
+    pub(in crate::device::mlx5) may_send: Option<Arc<AtomicBool>>,
 }
 
 impl Mlx5Tx {
@@ -209,9 +211,9 @@ impl Mlx5Tx {
             // A multi-packet WQE has no room for headers that must be inline (mlx5.md 2.6).
             has_multi: parts.capabilities.multi_packet && parts.sq.inline_len_min == 0,
             plain_lens: LenRange::up_to(parts.capabilities.frame_len_max),
-            refuses: parts.hearing.is_some(),
+            refuses: parts.may_send.is_some(),
             failed: false,
-            hearing: parts.hearing,
+            may_send: parts.may_send,
             recovery: parts.recovery,
             stamps: parts.stamps,
             relation: parts.relation,
@@ -222,7 +224,7 @@ impl Mlx5Tx {
         })
     }
 
-    /// Maximum number of buffers of a frame, whatever its header.
+    /// Maximum number of buffers of a frame with any header.
     pub fn segments_max(&self) -> usize {
         segments_max(self.limits.wqe_units_max)
     }
@@ -245,12 +247,12 @@ impl Mlx5Tx {
         self.ring();
     }
 
-    /// Keeps the path of an order warm: frames that `send` posts and rings for are built and
-    /// processed as far as `depth` says, by the same instructions in the same memory, and none of
-    /// them leaves. Their mbufs are freed. Frames posted before are rung for. Costs as much as
-    /// sending; call it when idle, up to some thousand times a second. Does nothing, and does not
-    /// call `send`, while the queue is in error; recovery from an error that `send` meets starts
-    /// after the dry run. A nested dry run is part of the outer one.
+    /// Keeps the path of an order warm. Frames that `send` posts and rings the doorbell for are
+    /// built and processed as far as `depth` says, by the same instructions in the same memory, but
+    /// do not leave. Their mbufs are freed. For frames posted earlier the doorbell is rung. Costs
+    /// as much as sending; call it when idle, up to some thousand times a second. Does nothing, and
+    /// does not call `send`, while the queue is in error; recovery from an error that `send` meets
+    /// starts after the dry run. A nested dry run is part of the outer one.
     pub fn warm<R>(&mut self, depth: WarmUp, send: impl FnOnce(&mut Self) -> R) -> Option<R> {
         if self.refuses && self.still_refuses() {
             return None;
@@ -289,8 +291,8 @@ impl Drop for DryRunGuard<'_> {
     }
 }
 
-/// Blocks of the longest WQE that is wholly inline: bounded by BlueFlame, by an eighth of the ring,
-/// as `room` is counted in frames, and by the device.
+/// Blocks of the longest WQE that is wholly inline: bounded by BlueFlame, by an eighth of the ring
+/// (because `room` is counted in frames), and by the device.
 fn inline_blocks_max(blocks: u32, device_units_max: u32) -> u32 {
     (blocks / 8).min((INLINE_WQE_LEN_MAX / BLOCK_LEN) as u32).min(device_units_max / BLOCK_UNITS)
 }
@@ -437,7 +439,7 @@ impl Mlx5Tx {
         offload.is_within(self.checksum_flags)
     }
 
-    /// Whether it is sent unchanged, with one WQE of its own.
+    /// Whether the frame is sent unchanged, by a separate WQE.
     #[inline(always)]
     fn is_ordinary(&self, offload: Offload) -> bool {
         offload.is_within(self.checksum_flags | Offload::TIMESTAMP | Offload::URGENT)
@@ -454,7 +456,7 @@ impl Mlx5Tx {
         }
     }
 
-    /// Posts frames in WQEs of their own as long as they are plain and there is room.
+    /// Posts frames in separate WQEs as long as they are plain and there is room.
     #[inline(never)]
     fn post_plain_burst(&mut self, burst: &mut Burst, checksums: u8) {
         while self.sq.post_front_of(burst, checksums, self.plain_lens) > 0 && !burst.is_empty() {}
@@ -482,8 +484,8 @@ impl Mlx5Tx {
     /// number of the frame, and its timestamp in ticks of the NIC's clock.
     pub fn take_ticks(&mut self) -> Option<(u64, u64)> {
         match self.stamps {
-            Stamps::Ticks => self.timestamps.pop(),
-            Stamps::Off | Stamps::Wall(_) | Stamps::RealTime => None,
+            TimestampSource::Ticks => self.timestamps.pop(),
+            TimestampSource::Off | TimestampSource::Wall(_) | TimestampSource::RealTime => None,
         }
     }
 }
@@ -526,7 +528,7 @@ impl Mlx5Tx {
             Completed::Unknown => return self.counters.completions_invalid.inc(),
         };
         if let Some(sequence) = stamp
-            && self.stamps != Stamps::Off
+            && self.stamps != TimestampSource::Off
             && !self.timestamps.push((sequence, timestamp))
         {
             self.counters.timestamps_lost.inc();
@@ -538,7 +540,7 @@ impl Mlx5Tx {
     #[inline(never)]
     fn fail(&mut self, counter: u16, syndrome: Syndrome) {
         let Some(Failed { before, itself }) = self.sq.fail(counter) else {
-            // Whichever WQE it was, the NIC's queue is in error now, and executes nothing until it
+            // Whichever WQE it was, the NIC's queue is now in error, and executes no WQE until it
             // is reset.
             self.counters.completions_invalid.inc();
             return self.stop();
@@ -574,8 +576,8 @@ impl Mlx5Tx {
     /// reach us.
     #[cold]
     fn still_refuses(&mut self) -> bool {
-        self.hearing.take_if(|hearing| hearing.load(Ordering::Acquire));
-        self.refuses = self.failed || self.hearing.is_some();
+        self.may_send.take_if(|may_send| may_send.load(Ordering::Acquire));
+        self.refuses = self.failed || self.may_send.is_some();
         self.refuses
     }
 
@@ -630,18 +632,18 @@ impl TxQueue for Mlx5Tx {
 
     #[inline]
     fn preposted(&mut self, which: Preposted) -> Option<&mut [u8]> {
-        if self.refuses || !self.sq.is_standing(which) {
+        if self.refuses || !self.sq.has_preposted(which) {
             return None;
         }
-        Some(self.sq.standing_frame())
+        Some(self.sq.preposted_frame())
     }
 
     #[inline]
     fn fire_preposted(&mut self, which: Preposted) -> bool {
-        if self.refuses || !self.sq.is_standing(which) {
+        if self.refuses || !self.sq.has_preposted(which) {
             return false;
         }
-        self.sq.fire_standing();
+        self.sq.fire_preposted_wqe();
         self.note_rung();
         self.counters.preposts_fired.inc();
         true
@@ -689,7 +691,7 @@ impl TxQueue for Mlx5Tx {
             return 0;
         }
         self.cq.publish();
-        self.sq.send_home() as usize
+        self.sq.free_completed() as usize
     }
 
     /// Counts frames of one buffer without offloads; in multi-packet WQEs four times as many may
@@ -711,16 +713,16 @@ impl TxQueue for Mlx5Tx {
     }
 
     fn has_timestamps(&self) -> bool {
-        matches!(self.stamps, Stamps::Wall(_) | Stamps::RealTime)
+        matches!(self.stamps, TimestampSource::Wall(_) | TimestampSource::RealTime)
     }
 
     /// None with [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps): see
     /// [`take_ticks`](Self::take_ticks).
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         let time: &dyn Fn(u64) -> u64 = match &self.stamps {
-            Stamps::Off | Stamps::Ticks => return None,
-            Stamps::Wall(relation) => &|timestamp| Line::through(relation).at(timestamp),
-            Stamps::RealTime => &real_time,
+            TimestampSource::Off | TimestampSource::Ticks => return None,
+            TimestampSource::Wall(relation) => &|timestamp| TickConversion::through(relation).at(timestamp),
+            TimestampSource::RealTime => &real_time,
         };
         let (sequence, timestamp) = self.timestamps.pop()?;
         let ns = time(timestamp);
@@ -738,7 +740,7 @@ impl TxQueue for Mlx5Tx {
         if fault.is_some() {
             self.stop();
         }
-        if let Stamps::Wall(relation) = &mut self.stamps
+        if let TimestampSource::Wall(relation) = &mut self.stamps
             && let Some(now) = (self.relation)()
         {
             *relation = now;
@@ -748,7 +750,7 @@ impl TxQueue for Mlx5Tx {
 
 impl Drop for Mlx5Tx {
     /// Waits a bounded time for the posted frames to leave. Then the NIC releases the queue, and
-    /// all mbufs are freed; if it does not, those in flight are leaked.
+    /// all mbufs are freed. If the NIC does not release it, the mbufs in flight are leaked.
     fn drop(&mut self) {
         if !self.failed {
             self.ask_for_rest();
@@ -769,9 +771,9 @@ impl Drop for Mlx5Tx {
         }
         // The NIC may still read, and send, incomplete frames.
         while self.reap() > 0 {}
-        let (flushed, mbufs) = self.sq.strand();
+        let (flushed, mbufs) = self.sq.leak();
         self.drops.count_many(Mlx5TxDrop::Flushed, flushed.frames);
-        self.recovery.strand(mbufs.into());
+        self.recovery.leak(mbufs.into());
     }
 }
 

@@ -29,7 +29,7 @@ pub(in crate::device::mlx5) const WQE_UNITS_MAX: u32 = 63;
 pub(in crate::device::mlx5) const MULTI_FRAMES_MAX: u32 = 60;
 /// Units before the data segments of a WQE without inline bytes: control and Ethernet segment.
 pub(in crate::device::mlx5) const HEAD_UNITS: u32 = 2;
-/// Inline bytes in the Ethernet segment's first unit; the rest start a unit of their own.
+/// Inline bytes in the Ethernet segment's first unit; further ones start a new unit.
 pub(in crate::device::mlx5) const INLINE_LEN_FIRST: usize = 2;
 
 /// Checksum flag of the Ethernet segment: fill in the IPv4 header checksum.
@@ -38,7 +38,7 @@ pub(in crate::device::mlx5) const CHECKSUM_L3: u8 = 0x40;
 /// content.
 pub(in crate::device::mlx5) const CHECKSUM_L4: u8 = 0x80;
 
-// Offload flags go into the Ethernet segment as they are.
+// Offload flags go into the Ethernet segment unchanged.
 const _: () =
     assert!(Offload::IP_CHECKSUM.checksums() == CHECKSUM_L3 && Offload::L4_CHECKSUM.checksums() == CHECKSUM_L4);
 
@@ -139,8 +139,8 @@ pub(in crate::device::mlx5) const fn ethernet_inline(
     Unit::new((checksums as u64) << 24 | mss, (len as u64) << 16 | u16::from_be_bytes(first) as u64)
 }
 
-/// Writes an Ethernet segment with `bytes`, at least two, inline, into as many units as it has; the
-/// last one is padded with zeros.
+/// Writes an Ethernet segment with `bytes` inline, at least two of them, and pads its last unit
+/// with zeros.
 #[inline(always)]
 pub(in crate::device::mlx5) fn write_inline(
     segment: &mut [Unit],
@@ -177,7 +177,7 @@ pub(in crate::device::mlx5) const fn ethernet_units(len: usize) -> u32 {
     1 + len.saturating_sub(INLINE_LEN_FIRST).div_ceil(UNIT_LEN) as u32
 }
 
-/// Offset of a WQE's inline bytes: behind the control segment and the fields of the Ethernet
+/// Offset of a WQE's inline bytes, after the control segment and the fields of the Ethernet
 /// segment. They are contiguous.
 pub(in crate::device::mlx5) const INLINE_OFFSET: usize = HEAD_UNITS as usize * UNIT_LEN - INLINE_LEN_FIRST;
 

@@ -1,10 +1,10 @@
-//! Compares the capabilities reported by device and firmware with the requested features: each is
-//! enabled, left out with a reason, or refused with one. Nothing is assumed: a feature that a
-//! device does not report is absent (mlx5.md 1.4).
+//! Compares the capabilities reported by device and firmware with the requested features: each
+//! feature is enabled, left out with a reason, or refused with a reason. Nothing is assumed: a
+//! feature that a device does not report is absent (mlx5.md 1.4).
 
 use rdma_core_sys::verbs::{Compression, Context, DeviceAttributes, Mlx5Attributes, StridingRequest, VerbsError};
 
-use super::super::config::{Feature, HashBy, Mlx5Config, Pace};
+use super::super::config::{Feature, Mlx5Config, Pace, RssFields};
 use super::super::error::SetupError;
 use super::objects::RqShape;
 
@@ -32,7 +32,7 @@ pub(in crate::device::mlx5) struct EnabledFeatures {
     /// Header bytes that a WQE must carry inline.
     pub(in crate::device::mlx5) inline_len_min: u8,
     pub(in crate::device::mlx5) multi_packet: bool,
-    pub(in crate::device::mlx5) stamps: Option<Stamping>,
+    pub(in crate::device::mlx5) stamps: Option<TimestampFormat>,
     pub(in crate::device::mlx5) vlan_stripping: bool,
     pub(in crate::device::mlx5) compression: Option<Compression>,
     pub(in crate::device::mlx5) striding: Option<StridingRequest>,
@@ -45,7 +45,7 @@ pub(in crate::device::mlx5) struct EnabledFeatures {
 
 /// The kind of timestamps in CQEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Stamping {
+pub(in crate::device::mlx5) enum TimestampFormat {
     /// Ticks of the device's clock, requested as such.
     Ticks,
     /// Ticks of the device's clock, to be converted to wall clock time.
@@ -58,8 +58,7 @@ pub(in crate::device::mlx5) enum Stamping {
 /// or none).
 const INLINE_LEN: u8 = 18;
 /// The size of a striding WQE, if the device lets us choose, as log2: 512 strides of 256 bytes.
-/// Smaller strides waste less behind short frames, but report the buffers of long ones in more
-/// pieces.
+/// Smaller strides waste less memory after short frames, but a long frame takes more of them.
 const STRIDE_LEN_LOG: u8 = 8;
 const STRIDE_COUNT_LOG: u8 = 9;
 /// Log2 of the maximum stride length and number of strides: a CQE has 15 bits for each
@@ -67,9 +66,9 @@ const STRIDE_COUNT_LOG: u8 = 9;
 const STRIDES_LOG_MAX: u8 = 15;
 /// Maximum number of WQEs: positions have 16 bits, and a full ring must differ from an empty one.
 const WQES_MAX: u32 = 1 << 15;
-/// Maximum memory of a striding ring. One of 8192 frames of 16 KiB has 256 MiB; a ring that exceeds
-/// the limit is on a device whose strides are too large for it.
-const LANDING_LEN_MAX: u64 = 1 << 30;
+/// Maximum memory of a striding ring. A ring of 8192 frames of 16 KiB has 256 MiB; a ring can
+/// exceed the limit only on a device whose strides are too large for it.
+const MPRQ_BUFFER_LEN_MAX: u64 = 1 << 30;
 /// Bytes of the longest frame by default: Ethernet's, with a VLAN tag.
 const FRAME_LEN_USUAL: usize = 1518;
 /// Frames of the longest compressed session that we can read (mlx5.md 1.4).
@@ -110,7 +109,7 @@ impl DeviceCapabilities {
         self.check_sizes(name, config)?;
         if config.hash().is_some() {
             self.spreading(config)
-                .map_err(|why| self.lacking(name, "spreading by a hash", why, "use Spread::Rules"))?;
+                .map_err(|why| self.lacking(name, "spreading by a hash", why, "use RxDistribution::Rules"))?;
         }
         let mut left_out = Vec::new();
         let mut pick = Pick { capabilities: self, name, left_out: &mut left_out };
@@ -119,7 +118,7 @@ impl DeviceCapabilities {
         let vlan_stripping = pick.feature(config.vlan_stripping, "VLAN stripping", || self.vlan_stripping())?;
         let multi_packet = pick.feature(config.multi_packet_send, "multi-packet sends", || self.multi_packet())?;
         let compression = match (config.compression, stamps) {
-            (Feature::WherePossible, Some(_)) => {
+            (Feature::IfSupported, Some(_)) => {
                 pick.left_out.push(("compressed completions", "their frames would share time stamps".into()));
                 None
             }
@@ -201,22 +200,22 @@ impl DeviceCapabilities {
         yes(self.mlx5.enhanced_multi_packet_wqe, "it came with ConnectX-5")
     }
 
-    /// Devices with multi-packet WQEs need no inline headers (mlx5.md 2.6); other devices do not
-    /// report it, so they get inline headers, which are always valid.
+    /// Devices with multi-packet WQEs need no inline headers (mlx5.md 2.6). Other devices do not
+    /// report whether they need them, so they get inline headers, which are always valid.
     fn inline_len_min(&self) -> u8 {
         if self.mlx5.enhanced_multi_packet_wqe { 0 } else { INLINE_LEN }
     }
 
-    pub(in crate::device::mlx5) fn stamping(&self, raw: bool) -> Capability<Stamping> {
+    pub(in crate::device::mlx5) fn stamping(&self, raw: bool) -> Capability<TimestampFormat> {
         yes(self.device.timestamp_mask != 0, "its completions carry none")?;
         if raw {
-            return Ok(Stamping::Ticks);
+            return Ok(TimestampFormat::Ticks);
         }
         if self.mlx5.real_time_timestamps {
-            return Ok(Stamping::RealTime);
+            return Ok(TimestampFormat::RealTime);
         }
         yes(self.clock_is_related, "the kernel does not relate its clock to the time of day; raw ones can be had")?;
-        Ok(Stamping::Wall)
+        Ok(TimestampFormat::Wall)
     }
 
     pub(in crate::device::mlx5) fn striding(&self) -> Capability<StridingRequest> {
@@ -243,7 +242,7 @@ impl DeviceCapabilities {
         let frame_len_max = config.frame_len_max.unwrap_or(FRAME_LEN_USUAL);
         let shape = RqShape::for_frames(config.rx_ring_len, frame_len_max, striding)
             .ok_or_else(|| format!("a frame of {frame_len_max} bytes is longer than its buffers"))?;
-        let (wqes, cqes, len) = (shape.wqe_count, shape.cqe_count(), shape.landing_len());
+        let (wqes, cqes, len) = (shape.wqe_count, shape.cqe_count(), shape.mprq_buffer_len());
         let StridingLimits { wqes_max, cqes_max, len_max } = self.striding_limits();
         if wqes > wqes_max || cqes > cqes_max || len as u64 > len_max {
             return Err(format!(
@@ -260,7 +259,7 @@ impl DeviceCapabilities {
         StridingLimits {
             wqes_max: device.qp_wr_max.min(WQES_MAX),
             cqes_max: device.cqe_max,
-            len_max: device.mr_len_max.min(LANDING_LEN_MAX),
+            len_max: device.mr_len_max.min(MPRQ_BUFFER_LEN_MAX),
         }
     }
 
@@ -301,7 +300,7 @@ impl DeviceCapabilities {
         let rss = self.device.rss.ok_or("it has none for raw packets")?;
         yes(rss.toeplitz, "its hash is not Toeplitz")?;
         let fields = match config.hash().map(|hash| hash.by) {
-            Some(HashBy::Ports) => HASH_ADDRESSES | HASH_TCP_PORTS | HASH_UDP_PORTS,
+            Some(RssFields::Ports) => HASH_ADDRESSES | HASH_TCP_PORTS | HASH_UDP_PORTS,
             _ => HASH_ADDRESSES,
         };
         yes(rss.fields & fields == fields, "its hash does not take these fields")?;
@@ -310,8 +309,8 @@ impl DeviceCapabilities {
         if queues <= most { Ok(()) } else { Err(format!("over {most} queues at most")) }
     }
 
-    /// Entries of a table over `queues`: each queue once if they are a power of two, else enough
-    /// that the shares differ by little.
+    /// Entries of a table over `queues`: each queue once if they are a power of two, otherwise so
+    /// many that the shares differ by little.
     pub(in crate::device::mlx5) fn table_len(&self, queues: u16) -> usize {
         let queues = usize::from(queues);
         if queues.is_power_of_two() {
@@ -341,10 +340,10 @@ impl DeviceCapabilities {
         ]
     }
 
-    fn describe_stamps(&self, stamping: Stamping) -> String {
+    fn describe_stamps(&self, stamping: TimestampFormat) -> String {
         match stamping {
-            Stamping::RealTime => "the time of day itself".into(),
-            Stamping::Ticks | Stamping::Wall => format!("a clock of {} kHz", self.device.core_clock_khz),
+            TimestampFormat::RealTime => "the time of day itself".into(),
+            TimestampFormat::Ticks | TimestampFormat::Wall => format!("a clock of {} kHz", self.device.core_clock_khz),
         }
     }
 
@@ -375,7 +374,7 @@ impl DeviceCapabilities {
 
 /// Models of Intel's family 6 whose root ports are slow with relaxed ordering: Haswell and
 /// Broadwell. Linux disables it in the device there (`quirk_relaxedordering_disable` of
-/// drivers/pci/quirks.c) if it sees the root port, which a guest does not.
+/// drivers/pci/quirks.c) if it sees the root port; a guest does not see it.
 const SLOW_RELAXED_MODELS: [u32; 8] = [0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56];
 
 /// Whether `/proc/cpuinfo` shows such a processor.
@@ -409,8 +408,8 @@ impl Pick<'_> {
         }
         match (can(), wanted) {
             (Ok(there), _) => Ok(Some(there)),
-            (Err(why), Feature::Demanded) => {
-                Err(self.capabilities.lacking(self.name, feature, why, "use Feature::WherePossible to go without"))
+            (Err(why), Feature::Required) => {
+                Err(self.capabilities.lacking(self.name, feature, why, "use Feature::IfSupported to go without"))
             }
             (Err(why), _) => {
                 self.left_out.push((feature, why));
@@ -431,7 +430,7 @@ pub(in crate::device::mlx5) mod tests {
     use rdma_core_sys::verbs::{Pacing, RawPacketCaps, Rss, Striding};
 
     use super::*;
-    use crate::device::mlx5::config::{Hash, Spread};
+    use crate::device::mlx5::config::{RssConfig, RxDistribution};
 
     /// The capabilities of a ConnectX-5 (mlx5.md 1.4).
     pub(in crate::device::mlx5) fn connectx5() -> DeviceCapabilities {
@@ -535,7 +534,7 @@ pub(in crate::device::mlx5) mod tests {
 
     #[test]
     fn what_is_demanded_and_not_there_is_refused_with_firmware_and_reason() {
-        let on = Feature::Demanded;
+        let on = Feature::Required;
         let bare = bare();
         refused(&bare, &Mlx5Config { timestamps: on, ..config() }, "has no time stamps (its completions carry none)");
         refused(&bare, &Mlx5Config { vlan_stripping: on, ..config() }, "firmware 16.35.2000 has no VLAN stripping");
@@ -546,7 +545,11 @@ pub(in crate::device::mlx5) mod tests {
             "no compressed completions (the firmware compresses none)",
         );
         refused(&bare, &Mlx5Config { multi_packet_send: on, ..config() }, "no multi-packet sends");
-        refused(&bare, &Mlx5Config { spread: Spread::Hash(Hash::default()), ..config() }, "no spreading by a hash");
+        refused(
+            &bare,
+            &Mlx5Config { spread: RxDistribution::Rss(RssConfig::default()), ..config() },
+            "no spreading by a hash",
+        );
         let pace = |kbps| Mlx5Config { pace: Some(Pace { kbps, ..Pace::default() }), ..config() };
         refused(&bare, &pace(5000), "no packet pacing");
         refused(&connectx5(), &pace(999), "its rates are 1000 to 100000000 kbit/s");
@@ -554,7 +557,7 @@ pub(in crate::device::mlx5) mod tests {
 
     #[test]
     fn what_is_asked_for_and_not_there_is_left_out_with_the_reason() {
-        let enabled = bare().choose("mlx5_0", &all(Feature::WherePossible)).unwrap();
+        let enabled = bare().choose("mlx5_0", &all(Feature::IfSupported)).unwrap();
         assert_eq!((enabled.stamps, enabled.vlan_stripping, enabled.multi_packet), (None, false, false));
         assert_eq!((enabled.striding, enabled.compression), (None, None));
         assert_eq!((enabled.left_out.len(), enabled.relaxed_ordering), (6, false));
@@ -598,10 +601,10 @@ pub(in crate::device::mlx5) mod tests {
 
     #[test]
     fn compression_makes_way_for_time_stamps_unless_it_is_demanded() {
-        let enabled = connectx5().choose("mlx5_0", &all(Feature::WherePossible)).unwrap();
-        assert_eq!((enabled.stamps, enabled.compression), (Some(Stamping::Wall), None));
+        let enabled = connectx5().choose("mlx5_0", &all(Feature::IfSupported)).unwrap();
+        assert_eq!((enabled.stamps, enabled.compression), (Some(TimestampFormat::Wall), None));
         assert!(enabled.left_out.iter().any(|(feature, _)| *feature == "compressed completions"));
-        let demanded = Mlx5Config { compression: Feature::Demanded, ..all(Feature::WherePossible) };
+        let demanded = Mlx5Config { compression: Feature::Required, ..all(Feature::IfSupported) };
         let enabled = connectx5().choose("mlx5_0", &demanded).unwrap();
         assert_eq!(enabled.compression, Some(Compression::ChecksumStride));
     }
@@ -611,9 +614,9 @@ pub(in crate::device::mlx5) mod tests {
         let mut capabilities = connectx5();
         capabilities.clock_is_related = false;
         assert!(capabilities.stamping(false).unwrap_err().contains("raw ones can be had"));
-        assert_eq!(capabilities.stamping(true), Ok(Stamping::Ticks));
+        assert_eq!(capabilities.stamping(true), Ok(TimestampFormat::Ticks));
         capabilities.mlx5.real_time_timestamps = true;
-        assert_eq!(capabilities.stamping(false), Ok(Stamping::RealTime));
+        assert_eq!(capabilities.stamping(false), Ok(TimestampFormat::RealTime));
     }
 
     #[test]
@@ -653,13 +656,13 @@ pub(in crate::device::mlx5) mod tests {
 
     #[test]
     fn striding_ring_that_the_device_has_no_room_for_is_not_asked_for() {
-        let on = Mlx5Config { striding: Feature::Demanded, frame_len_max: Some(1518), ..config() };
+        let on = Mlx5Config { striding: Feature::Required, frame_len_max: Some(1518), ..config() };
         let check = |change: fn(&mut DeviceCapabilities), says: &str| {
             let mut capabilities = connectx5();
             capabilities.choose("mlx5_0", &on).unwrap();
             change(&mut capabilities);
             refused(&capabilities, &on, says);
-            let wish = Mlx5Config { striding: Feature::WherePossible, ..on.clone() };
+            let wish = Mlx5Config { striding: Feature::IfSupported, ..on.clone() };
             let enabled = capabilities.choose("mlx5_0", &wish).unwrap();
             assert_eq!(enabled.striding, None);
             assert!(enabled.left_out[0].1.contains(says), "{:?}", enabled.left_out);

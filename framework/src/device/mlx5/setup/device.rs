@@ -13,8 +13,8 @@ use super::super::completion::cqe::flow_tag_on_wire;
 use super::super::config::Mlx5Config;
 use super::super::error::SetupError;
 use super::super::send::tx::Mlx5Tx;
-use super::capabilities::{DeviceCapabilities, Stamping};
-use super::find::{self, Listed};
+use super::capabilities::{DeviceCapabilities, TimestampFormat};
+use super::find::{self, SysfsDevice};
 use super::objects;
 use super::port::{Interface, Port, PortInfo};
 use super::queue::Mlx5Queue;
@@ -26,8 +26,8 @@ use crate::wire::MacAddr;
 /// Ethernet's header and one VLAN tag.
 const LINK_HEADER_LEN: usize = 14 + 4;
 /// The variable that makes libmlx5 ring plain doorbells only: for slots and hypervisors without
-/// write combining (mlx5.md 4). It is read in a privileged program too, as libmlx5 does: the two
-/// must agree, and at worst it costs speed.
+/// write combining (mlx5.md 4). We read it in privileged programs too, as libmlx5 does: both must
+/// decide alike, and a wrong value costs only speed.
 const SHUT_UP_BLUEFLAME: &str = "MLX5_SHUT_UP_BF";
 /// The notice for a kernel without the counter.
 const UNCOUNTED: &str =
@@ -42,19 +42,18 @@ const MTU_DEFAULT: usize = 1500;
 /// the device and its queues are dropped, or the process ends, nothing of ours remains in the NIC.
 pub struct Mlx5Device {
     port: Arc<Port>,
-    /// For each queue a token that lives as long as the queue, or a half of it.
+    /// For each queue a token that lives as long as the queue or one of its halves.
     taken: Vec<Weak<()>>,
 }
 
 impl Mlx5Device {
     /// Opens the device that `config` names, and checks that it has the requested features. A port
-    /// without a link is opened all the same: its queues report [`RxState::LinkDown`] until it
-    /// comes up.
+    /// without a link is opened too: its queues report [`RxState::LinkDown`] until it comes up.
     ///
     /// # Errors
     /// One sentence with the next step: no rdma-core, no such device (with those that exist), not a
     /// ConnectX, an InfiniBand port, no permission, a limit on locked memory, a required feature
-    /// that the firmware lacks. Nothing is left behind.
+    /// that the firmware lacks. No object is left in the device.
     pub fn open(config: &Mlx5Config) -> Result<Self, DeviceError> {
         let sysfs = find::sysfs_root();
         Ok(Self::open_in(config, &sysfs)?)
@@ -95,11 +94,11 @@ impl Mlx5Device {
         self.port.info().interface.as_ref().map(|interface| interface.name.as_str())
     }
 
-    /// Returns a reader of the clock that stamps frames, in the same format as the stamps: a read
-    /// over PCIe, about a microsecond, without a system call; for
-    /// [`TimelineConfig`](../../worker/timeline/struct.TimelineConfig.html). It returns nothing
-    /// once the device is gone, nor if stamps are wall clock time already: then use the interface's
-    /// PTP hardware clock.
+    /// Returns a reader of the clock that stamps frames, in the same format as the stamps, for
+    /// [`TimelineConfig`](../../worker/timeline/struct.TimelineConfig.html). A read goes over PCIe,
+    /// takes about a microsecond and makes no system call. The reader returns nothing once the
+    /// device is gone. It also returns nothing if stamps are wall clock time already; then use the
+    /// interface's PTP hardware clock.
     pub fn nic_clock(&self) -> impl FnMut() -> Option<UnixTime> + Send + use<> {
         let port = Arc::downgrade(&self.port);
         move || port.upgrade()?.nic_time()
@@ -177,7 +176,7 @@ impl Device for Mlx5Device {
     /// packets.
     fn capabilities(&self) -> Capabilities {
         let (info, enabled) = (self.port.info(), self.port.enabled());
-        let dated = enabled.stamps.is_some_and(|stamping| stamping != Stamping::Ticks);
+        let dated = enabled.stamps.is_some_and(|stamping| stamping != TimestampFormat::Ticks);
         Capabilities {
             queues: info.config.queues,
             frame_len_max: info.frame_len_max,
@@ -202,8 +201,8 @@ impl Device for Mlx5Device {
         }
     }
 
-    /// A queue may be taken again after both its halves were dropped, as is necessary once its
-    /// completions are lost. Its rules are installed again once it is open.
+    /// A queue may be taken again after both its halves were dropped, which is necessary once its
+    /// completions are lost. When it is open again, its rules are installed again.
     fn take_queue(&mut self, idx: u16) -> Result<Mlx5Queue, DeviceError> {
         let queues = self.port.config().queues;
         let Some(taken) = self.taken.get_mut(usize::from(idx)) else {
@@ -218,18 +217,18 @@ impl Device for Mlx5Device {
     }
 
     /// Steers frames that match the rule to queue `idx`; with
-    /// [`Spread::Hash`](super::super::Spread::Hash) to all queues, regardless of `idx`. A rule for
-    /// a queue that is not open is pending, and meanwhile the kernel receives its frames. If
-    /// several rules match a frame, one with ports precedes one without, and one with more fields
-    /// one with fewer. The same rule for a group, with the same tag, may be set for several queues,
-    /// and each receives the frames.
+    /// [`RxDistribution::Rss`](super::super::RxDistribution::Rss) to all queues, regardless of
+    /// `idx`. A rule for a queue that is not open is pending, and meanwhile the kernel receives its
+    /// frames. If several rules match a frame, a rule with ports precedes a rule without, and a
+    /// rule with more fields precedes one with fewer. The same rule for a group, with the same tag,
+    /// may be set for several queues, and each receives the frames.
     ///
-    /// Four restrictions are the NIC's: a rule for a group matches only frames to the group's MAC
-    /// address, a VLAN is one of 802.1Q, there is one flow tag less, as it reports 0 for frames
-    /// without one, and rules of groups have no order. So two rules that match the same frames and
-    /// have different queues or tags are refused ([`SteerError::Overlaps`]) if they are the same
-    /// rule for a station, two for a group, or one for a group and one that would take its frames
-    /// first.
+    /// The NIC has four restrictions: a rule for a group matches only frames to the group's MAC
+    /// address; a VLAN is one of 802.1Q; there is one flow tag less, because the NIC reports 0 for
+    /// frames without a tag; and rules of groups have no order. So two rules that match the same
+    /// frames and have different queues or tags are refused ([`SteerError::Overlaps`]) if they are
+    /// the same rule for a station, two rules for a group, or one rule for a group and another that
+    /// would take its frames first.
     ///
     /// The rule is installed at once, by a system call that may take milliseconds; the queues run
     /// meanwhile, and no frame of another rule is lost.
@@ -258,7 +257,7 @@ fn is_blueflame_forbidden(variable: Option<&OsStr>) -> bool {
 }
 
 /// Opens the device that `wanted` names.
-fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, Listed), SetupError> {
+fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, SysfsDevice), SetupError> {
     let core = RdmaCore::load().map_err(|error| SetupError::NoRdmaCore { reason: error.to_string() })?;
     let devices = core.devices().map_err(|error| verbs(wanted, "listing verbs devices", error))?;
     let listed = find::list(sysfs, devices.iter().map(|device| device.name().to_owned()));
@@ -277,7 +276,7 @@ fn open_context(wanted: &str, sysfs: &Path) -> Result<(Context, Listed), SetupEr
 /// Checks that the port exists and is Ethernet. A port that is down is valid.
 fn check_port(
     context: &Context,
-    listed: &Listed,
+    listed: &SysfsDevice,
     port: u8,
     capabilities: &DeviceCapabilities,
 ) -> Result<(), SetupError> {

@@ -1,7 +1,7 @@
 //! Finds the device: by its verbs name (`mlx5_0`), by the PCI address of its function (`3b:00.0`),
 //! or by its network interface (`eth1`).
 //!
-//! Input: the operator's text and the names that libibverbs lists. Output: one of those names with
+//! Input: the operator's text and the names that libibverbs lists. Output: one of those names, with
 //! its facts from /sys. A device is found by its name even if /sys does not show its slot or
 //! interface.
 
@@ -15,7 +15,7 @@ use crate::wire::MacAddr;
 
 /// The facts about a verbs device in /sys, if present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Listed {
+pub(in crate::device::mlx5) struct SysfsDevice {
     /// The verbs name.
     pub(in crate::device::mlx5) name: String,
     /// The address of the PCI function: `0000:3b:00.0`.
@@ -33,14 +33,14 @@ pub(in crate::device::mlx5) fn sysfs_root() -> PathBuf {
 }
 
 /// The facts in /sys at `root` about the devices `names`.
-pub(in crate::device::mlx5) fn list(root: &Path, names: impl IntoIterator<Item = String>) -> Vec<Listed> {
+pub(in crate::device::mlx5) fn list(root: &Path, names: impl IntoIterator<Item = String>) -> Vec<SysfsDevice> {
     names.into_iter().map(|name| look_up(root, name)).collect()
 }
 
-fn look_up(root: &Path, name: String) -> Listed {
+fn look_up(root: &Path, name: String) -> SysfsDevice {
     let device = root.join("class/infiniband").join(&name).join("device");
     let driver = fs::read_link(device.join("driver")).ok();
-    Listed {
+    SysfsDevice {
         pci: pci_address(&device),
         interfaces: entries(&device.join("net")),
         driver: driver.and_then(|driver| Some(driver.file_name()?.to_string_lossy().into_owned())),
@@ -63,8 +63,8 @@ fn pci_address(device: &Path) -> Option<String> {
 pub(in crate::device::mlx5) fn find<'a>(
     root: &Path,
     wanted: &str,
-    listed: &'a [Listed],
-) -> Result<&'a Listed, SetupError> {
+    listed: &'a [SysfsDevice],
+) -> Result<&'a SysfsDevice, SetupError> {
     let by_name = || listed.iter().find(|device| device.name == wanted);
     let by_address = || {
         let address = full_address(wanted)?;
@@ -75,7 +75,7 @@ pub(in crate::device::mlx5) fn find<'a>(
 }
 
 /// The error for a missing device, with the most helpful words.
-fn missing(root: &Path, wanted: &str, listed: &[Listed]) -> SetupError {
+fn missing(root: &Path, wanted: &str, listed: &[SysfsDevice]) -> SetupError {
     if listed.is_empty() {
         return SetupError::NoDevices { wanted: wanted.into() };
     }
@@ -91,8 +91,8 @@ fn missing(root: &Path, wanted: &str, listed: &[Listed]) -> SetupError {
 }
 
 /// `mlx5_0 (0000:3b:00.0, eth1) and mlx5_1`
-pub(in crate::device::mlx5) fn describe(listed: &[Listed]) -> String {
-    let one = |device: &Listed| {
+pub(in crate::device::mlx5) fn describe(listed: &[SysfsDevice]) -> String {
+    let one = |device: &SysfsDevice| {
         let places: Vec<_> = device.pci.iter().chain(&device.interfaces).map(String::as_str).collect();
         if places.is_empty() { device.name.clone() } else { format!("{} ({})", device.name, places.join(", ")) }
     };
@@ -103,7 +103,7 @@ pub(in crate::device::mlx5) fn describe(listed: &[Listed]) -> String {
     }
 }
 
-impl Listed {
+impl SysfsDevice {
     /// The interface of the device: the one that `wanted` names, else the first.
     pub(in crate::device::mlx5) fn interface(&self, wanted: &str) -> Option<&str> {
         let named = self.interfaces.iter().find(|name| *name == wanted);
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Two ports of a ConnectX, a device without a slot, and a NIC that is none.
+    /// Two ports of a ConnectX, a device without a slot, and a NIC that is not a ConnectX.
     fn sysfs() -> TempDir {
         let root = TempDir::new().unwrap();
         let at = |path: &str| root.path().join(path);
@@ -192,7 +192,7 @@ mod tests {
         root
     }
 
-    fn listed(root: &TempDir) -> Vec<Listed> {
+    fn listed(root: &TempDir) -> Vec<SysfsDevice> {
         list(root.path(), ["mlx5_0", "mlx5_1", "rxe0"].map(String::from))
     }
 

@@ -7,18 +7,18 @@
 //! ```
 //!
 //! Send and receive have a queue pair each, so that an error of one does not affect the other, and
-//! each half can be dropped independently. A work queue does what a queue pair's own ring cannot:
-//! strides, and a share of an RSS hash. If a step fails, dropping the handles destroys the objects
-//! made before: nothing remains in the device.
+//! each half can be dropped independently. A work queue supports strides and a share of an RSS
+//! hash, which a queue pair's own ring does not. If a step fails, dropping the handles destroys the
+//! objects made before: nothing remains in the device.
 //!
 //! Invariants:
-//! 1. Addresses, counts and lengths come from `mlx5dv_init_obj`, about objects that the [`Keeper`]
-//!    keeps; counts and lengths are validated here.
+//! 1. Addresses, counts and lengths come from `mlx5dv_init_obj`, about objects that the
+//!    [`MemoryOwner`] keeps; counts and lengths are validated here.
 //! 2. Each ring is given out once: the function that makes an object takes its parts and passes the
 //!    object to one half.
-//! 3. libmlx5 touches rings only in calls that post, poll or arm, which are never made, and when an
-//!    object is reset or destroyed by its half: it then clears doorbell records. It leaves a CQ
-//!    alone once it has exported its ring.
+//! 3. libmlx5 touches rings only in calls that post, poll or arm, which we never make, and when an
+//!    object's half resets or destroys it: then libmlx5 clears doorbell records. It does not touch
+//!    a CQ once it has exported the CQ's ring.
 
 use core::ptr::NonNull;
 use std::io;
@@ -35,7 +35,7 @@ use super::super::config::Pace;
 use super::super::error::SetupError;
 use super::super::health::recover::Objects;
 use super::super::send::wqe::{BLOCK_UNITS, WQE_UNITS_MAX};
-use super::parts::{CqParts, Keeper, RqParts, SqParts};
+use super::parts::{CqParts, MemoryOwner, RqParts, SqParts};
 use super::port::Port;
 
 /// Bytes of a basic block of the send ring.
@@ -64,13 +64,13 @@ pub(in crate::device::mlx5) fn completion_queue(
         return Err(port.strange(DOING));
     }
     // SAFETY: 1, 2, 3.
-    let keeper = unsafe { Keeper::new(Arc::new(cq.clone())) };
+    let memory_owner = unsafe { MemoryOwner::new(Arc::new(cq.clone())) };
     let parts = CqParts {
         ring: rings.start,
         entry_count: rings.entry_count,
         entry_len: rings.entry_len,
         doorbell: rings.doorbell,
-        keeper,
+        memory_owner,
     };
     Ok((cq, parts))
 }
@@ -100,7 +100,7 @@ pub(in crate::device::mlx5) fn sender(
     let is_possible = rings.blueflame_len.is_power_of_two() && rings.blueflame_len >= BLOCK_LEN;
     let blueflame = port.config().blueflame && own.is_some() && is_possible;
     // SAFETY: 1, 2, 3.
-    let keeper = unsafe { Keeper::new(Arc::new((qp.clone(), cq.clone()))) };
+    let memory_owner = unsafe { MemoryOwner::new(Arc::new((qp.clone(), cq.clone()))) };
     let [_, doorbell] = words(rings.doorbell);
     let parts = SqParts {
         ring: ring.start,
@@ -111,7 +111,7 @@ pub(in crate::device::mlx5) fn sender(
         number: qp.number(),
         inline_len_min: port.enabled().inline_len_min,
         wqe_units_max: port.wqe_units_max,
-        keeper,
+        memory_owner,
     };
     Ok((sender, parts))
 }
@@ -119,8 +119,9 @@ pub(in crate::device::mlx5) fn sender(
 /// Units of the longest WQE that the device accepts, up to the longest we write. The kernel reports
 /// the firmware's `max_wqe_sz_sq` to libmlx5, which does not export it, but refuses a queue pair
 /// whose requests would be longer (`mlx5_calc_send_wqe` of providers/mlx5/verbs.c). So this
-/// requests the longest, and after a refusal shorter ones. The segment count of `ibv_query_device`
-/// does not help: the kernel derives it from 512 bytes at most (`mlx5_ib_query_device`).
+/// function requests the longest WQE, and after a refusal shorter ones. The segment count of
+/// `ibv_query_device` does not help: the kernel derives it from 512 bytes at most
+/// (`mlx5_ib_query_device`).
 pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, SetupError> {
     let mut blocks = WQE_UNITS_MAX.div_ceil(BLOCK_UNITS);
     loop {
@@ -135,9 +136,10 @@ pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) 
 }
 
 /// The port's domain with a dedicated doorbell register. libmlx5 has some registers for the queue
-/// pairs of a context: from about the 17th on two share one, and only libmlx5 knows the lock. There
-/// the bytes of two WQEs would mix, and both queues would use the alternating halves at the same
-/// time. `None` if the device has no register left or libmlx5 is too old.
+/// pairs of a context. From about the 17th queue pair on, two share a register, and only libmlx5
+/// has its lock. On a shared register the bytes of two WQEs would mix, and both queues would use
+/// the alternating halves at the same time. `None` if the device has no register left or libmlx5 is
+/// too old.
 fn own_register(port: &Port) -> Option<ProtectionDomain> {
     let thread = ThreadDomain::allocate(port.context()).ok()?;
     ProtectionDomain::for_thread(port.pd(), &thread).ok()
@@ -152,7 +154,7 @@ pub(in crate::device::mlx5) struct RqShape {
     pub(in crate::device::mlx5) striding: Option<StridingRequest>,
 }
 
-/// A queue pair that receives into a ring of its own, ready.
+/// A queue pair that is ready and receives into its own ring.
 pub(in crate::device::mlx5) fn receiver(
     port: &Port,
     queue: u16,
@@ -169,7 +171,7 @@ pub(in crate::device::mlx5) fn receiver(
     let rings = qp.rings().map_err(|error| port.error(DOING, 0, error))?;
     let ring = rings.receive.ok_or_else(|| port.strange(DOING))?;
     // SAFETY: 1, 2, 3.
-    let keeper = unsafe { Keeper::new(Arc::new((qp.clone(), cq.clone()))) };
+    let memory_owner = unsafe { MemoryOwner::new(Arc::new((qp.clone(), cq.clone()))) };
     let [doorbell, _] = words(rings.doorbell);
     let parts = RqParts {
         ring: ring.start,
@@ -178,7 +180,7 @@ pub(in crate::device::mlx5) fn receiver(
         lkey,
         doorbell,
         striding: None,
-        keeper,
+        memory_owner,
     };
     shape.check(port, DOING, &parts)?;
     Ok((Receiver::Pair { qp, port: port.number() }, parts))
@@ -199,7 +201,7 @@ pub(in crate::device::mlx5) fn work_queue(
     wq.to_state(WqState::Ready).map_err(|error| port.error("readying a work queue", 0, error))?;
     let ring = wq.rings().map_err(|error| port.error(DOING, 0, error))?;
     // SAFETY: 1, 2, 3.
-    let keeper = unsafe { Keeper::new(Arc::new((wq.clone(), cq.clone()))) };
+    let memory_owner = unsafe { MemoryOwner::new(Arc::new((wq.clone(), cq.clone()))) };
     let parts = RqParts {
         ring: ring.start,
         wqe_count: ring.wqe_count,
@@ -207,7 +209,7 @@ pub(in crate::device::mlx5) fn work_queue(
         lkey,
         doorbell: ring.doorbell,
         striding: shape.striding.map(|shape| (shape.stride_len_log.into(), shape.stride_count_log.into())),
-        keeper,
+        memory_owner,
     };
     shape.check(port, DOING, &parts)?;
     Ok((Receiver::Work(wq), parts))
@@ -245,7 +247,7 @@ impl RqShape {
     }
 
     /// Bytes of a striding ring's buffer.
-    pub(in crate::device::mlx5) fn landing_len(self) -> usize {
+    pub(in crate::device::mlx5) fn mprq_buffer_len(self) -> usize {
         let log = self.striding.map_or(0, |striding| striding.stride_len_log + striding.stride_count_log);
         (self.wqe_count as usize) << log
     }
@@ -260,9 +262,9 @@ impl RqShape {
         (self.wqe_count * self.segments * 16) as usize
     }
 
-    /// Checks that libmlx5 created the requested ring: with no more WQEs either, as CQ, pool and
-    /// memory are sized by them. A WQE of a striding queue has a segment of 16 bytes before the
-    /// pointer (mlx5.md 2.8).
+    /// Checks that libmlx5 created the requested ring. It may not have more WQEs either, because
+    /// CQ, pool and memory are sized by their number. A WQE of a striding queue has a segment of 16
+    /// bytes before the pointer (mlx5.md 2.8).
     fn check(self, port: &Port, doing: &'static str, parts: &RqParts) -> Result<(), SetupError> {
         let stride_min = if self.striding.is_some() { 32 } else { 16 * self.segments };
         let possible = is_ring(parts.ring, parts.wqe_count, parts.stride);

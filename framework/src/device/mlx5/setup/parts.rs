@@ -1,10 +1,11 @@
 //! The memory of a queue's rings: the facts that `mlx5dv_init_obj` returns about the objects that
-//! set-up made (mlx5.md 1.2). Set-up fills these in, the data path takes them over; nothing here is
-//! dereferenced. The code that fills them in answers for them: making a [`Keeper`] is `unsafe`.
+//! set-up made (mlx5.md 1.2). Set-up fills them in, and the data path takes them over; nothing here
+//! is dereferenced. The code that fills them in must guarantee them, so making a [`MemoryOwner`] is
+//! `unsafe`.
 
 use core::ptr::NonNull;
 
-pub(in crate::device::mlx5) use super::super::ring::Keeper;
+pub(in crate::device::mlx5) use super::super::ring::MemoryOwner;
 
 /// A completion queue.
 pub(in crate::device::mlx5) struct CqParts {
@@ -17,7 +18,7 @@ pub(in crate::device::mlx5) struct CqParts {
     /// Two big-endian words: consumer index, arm.
     pub(in crate::device::mlx5) doorbell: NonNull<[u32; 2]>,
     /// The owner of the memory.
-    pub(in crate::device::mlx5) keeper: Keeper,
+    pub(in crate::device::mlx5) memory_owner: MemoryOwner,
 }
 
 /// A receive ring, of a QP or of a WQ.
@@ -35,7 +36,7 @@ pub(in crate::device::mlx5) struct RqParts {
     /// With several frames per WQE: log2 of a stride's bytes and of the strides of a WQE.
     pub(in crate::device::mlx5) striding: Option<(u32, u32)>,
     /// The owner of the memory.
-    pub(in crate::device::mlx5) keeper: Keeper,
+    pub(in crate::device::mlx5) memory_owner: MemoryOwner,
 }
 
 /// A send ring.
@@ -57,7 +58,7 @@ pub(in crate::device::mlx5) struct SqParts {
     /// Units of the longest WQE that the device accepts.
     pub(in crate::device::mlx5) wqe_units_max: u32,
     /// The owner of the memory.
-    pub(in crate::device::mlx5) keeper: Keeper,
+    pub(in crate::device::mlx5) memory_owner: MemoryOwner,
 }
 
 /// The features of a send queue: the device's capabilities without those that the configuration

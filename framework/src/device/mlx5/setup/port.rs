@@ -12,8 +12,8 @@ use rdma_core_sys::verbs::{
     PortsMatch, ProtectionDomain, QueuePair, VerbsError, WorkQueue,
 };
 
-use super::super::completion::clock::{Line, Relation};
-use super::super::config::{Hash, HashBy, Mlx5Config};
+use super::super::completion::clock::{ClockInfo, TickConversion};
+use super::super::config::{Mlx5Config, RssConfig, RssFields};
 use super::super::error::SetupError;
 use super::super::health::port_counter::PortCounter;
 use super::super::health::port_monitor::PortMonitor;
@@ -21,7 +21,7 @@ use super::super::health::watch::{Kernel, Watch};
 use super::super::send::tx::has_room_for_segmentation;
 use super::super::send::wqe::BLOCK_UNITS;
 use super::capabilities::{
-    DeviceCapabilities, EnabledFeatures, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS, Stamping,
+    DeviceCapabilities, EnabledFeatures, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS, TimestampFormat,
 };
 use super::filter::Filter;
 use super::objects::spreader;
@@ -38,7 +38,7 @@ pub(in crate::device::mlx5) struct Port {
     // Dropped first: it uses the device.
     _lookout: PortMonitor,
     // Rules before their targets, and everything before the device.
-    table: Mutex<Table<Aim>>,
+    table: Mutex<Table<SteeringTarget>>,
     // Locked before the table if both are needed.
     group: Mutex<Group<WorkQueue>>,
     regions: Mutex<Vec<Weak<Registered>>>,
@@ -172,12 +172,12 @@ impl Port {
         if let Some(known) = regions.iter().filter_map(Weak::upgrade).find(|known| known.start == start) {
             return Ok(known);
         }
-        let keeper = Arc::clone(region);
+        let memory_owner = Arc::clone(region);
         // The worker reads no byte of a frame before its CQE, and a CQE is written with strict
         // ordering: it passes no earlier write, however relaxed that was (PCI Express Base
         // Specification, 2.4.1).
         let access = Access { relaxed_ordering: self.enabled().relaxed_ordering, ..Access::default() };
-        let made = MemoryRegion::register(&self.pd, region.base(), region.len(), access, keeper)
+        let made = MemoryRegion::register(&self.pd, region.base(), region.len(), access, memory_owner)
             .map_err(|error| self.error("registering the pool", region.len(), error))?;
         let registered = Arc::new(Registered { region: made, start });
         regions.push(Arc::downgrade(&registered));
@@ -204,31 +204,33 @@ impl Port {
 
     /// Steers the rules of queue `idx` to `qp` from now on.
     pub(in crate::device::mlx5) fn aim(&self, idx: u16, qp: QueuePair) -> Result<(), SetupError> {
-        self.open_target(idx, Aim { port: self.number(), pairs: Pairs::One(qp) })
+        self.open_target(idx, SteeringTarget { port: self.number(), pairs: TargetQps::One(qp) })
     }
 
     /// Whether answers would reach queue `idx`, which shares rules with others and is being opened:
     /// not before the rules are installed.
-    pub(in crate::device::mlx5) fn begin_to_hear(&self, idx: u16) -> Arc<AtomicBool> {
-        lock(&self.group).begin_to_hear(idx)
+    pub(in crate::device::mlx5) fn begin_open(&self, idx: u16) -> Arc<AtomicBool> {
+        lock(&self.group).begin_open(idx)
     }
 
     /// Adds the work queue of queue `idx` to the group. With the last of them the rules are
     /// installed.
-    pub(in crate::device::mlx5) fn join(&self, idx: u16, wq: WorkQueue, hash: &Hash) -> Result<(), SetupError> {
+    pub(in crate::device::mlx5) fn join(&self, idx: u16, wq: WorkQueue, hash: &RssConfig) -> Result<(), SetupError> {
         let mut group = lock(&self.group);
         let Some(members) = group.join(idx, wq) else { return Ok(()) };
         let table = self.table_over(&members)?;
         let spread_by = |fields| spreader(self, &table, &hash.key, fields);
         let addresses = spread_by(HASH_ADDRESSES)?;
         let (tcp, udp) = match hash.by {
-            HashBy::Addresses => (addresses.clone(), addresses.clone()),
-            HashBy::Ports => (spread_by(HASH_ADDRESSES | HASH_TCP_PORTS)?, spread_by(HASH_ADDRESSES | HASH_UDP_PORTS)?),
+            RssFields::Addresses => (addresses.clone(), addresses.clone()),
+            RssFields::Ports => {
+                (spread_by(HASH_ADDRESSES | HASH_TCP_PORTS)?, spread_by(HASH_ADDRESSES | HASH_UDP_PORTS)?)
+            }
         };
         let first = self.pair_for(&members[0])?;
-        let pairs = Pairs::Shared { by: hash.by, first, addresses, tcp, udp };
-        self.open_target(idx, Aim { port: self.number(), pairs })?;
-        group.hear();
+        let pairs = TargetQps::Shared { by: hash.by, first, addresses, tcp, udp };
+        self.open_target(idx, SteeringTarget { port: self.number(), pairs })?;
+        group.rules_installed();
         Ok(())
     }
 
@@ -240,10 +242,10 @@ impl Port {
 
     /// The current relation of the device's clock to the wall clock; read from a page that the
     /// kernel updates.
-    pub(in crate::device::mlx5) fn relation(&self) -> Option<Relation> {
+    pub(in crate::device::mlx5) fn relation(&self) -> Option<ClockInfo> {
         let clock = self.context().clock_info().ok()?;
         let raw = clock.raw();
-        Some(Relation {
+        Some(ClockInfo {
             ns: raw.nsec,
             ticks: raw.last_cycles,
             fraction: raw.frac,
@@ -255,10 +257,10 @@ impl Port {
 
     /// The device's clock now, in the format of the stamps that it puts on frames.
     pub(in crate::device::mlx5) fn nic_time(&self) -> Option<UnixTime> {
-        if self.enabled().stamps == Some(Stamping::RealTime) {
+        if self.enabled().stamps == Some(TimestampFormat::RealTime) {
             return None;
         }
-        let line = Line::through(&self.relation()?);
+        let line = TickConversion::through(&self.relation()?);
         let ticks = self.context().device_clock().ok()?;
         Some(UnixTime::from_nanos(line.at(ticks)))
     }
@@ -276,7 +278,7 @@ impl Port {
         IndirectionTable::create(&entries).map_err(|error| self.error("making an indirection table", 0, error))
     }
 
-    fn open_target(&self, idx: u16, aim: Aim) -> Result<(), SetupError> {
+    fn open_target(&self, idx: u16, aim: SteeringTarget) -> Result<(), SetupError> {
         lock(&self.table).open(self.target(idx), aim).map_err(|(rule, error)| {
             let device = self.name().into();
             SetupError::Steering { device, queue: idx, rule, error }
@@ -305,24 +307,24 @@ fn system(error: VerbsError) -> io::Error {
 struct Group<M> {
     members: Vec<Option<M>>,
     /// Whether each may send: not while the kernel would receive the answer.
-    hearing: Vec<Arc<AtomicBool>>,
+    may_send: Vec<Arc<AtomicBool>>,
 }
 
 impl<M: Clone> Group<M> {
     fn new(queues: u16) -> Self {
-        Self { members: (0..queues).map(|_| None).collect(), hearing: (0..queues).map(|_| Arc::default()).collect() }
+        Self { members: (0..queues).map(|_| None).collect(), may_send: (0..queues).map(|_| Arc::default()).collect() }
     }
 
     /// Queue `idx` is opened, maybe again.
-    fn begin_to_hear(&mut self, idx: u16) -> Arc<AtomicBool> {
-        let hearing = &mut self.hearing[usize::from(idx)];
-        *hearing = Arc::default();
-        Arc::clone(hearing)
+    fn begin_open(&mut self, idx: u16) -> Arc<AtomicBool> {
+        let may_send = &mut self.may_send[usize::from(idx)];
+        *may_send = Arc::default();
+        Arc::clone(may_send)
     }
 
     /// The rules are installed.
-    fn hear(&self) {
-        self.hearing.iter().for_each(|hearing| hearing.store(true, Ordering::Release));
+    fn rules_installed(&self) {
+        self.may_send.iter().for_each(|may_send| may_send.store(true, Ordering::Release));
     }
 
     /// Queue `idx` is ready: returns all members once none is missing.
@@ -334,7 +336,7 @@ impl<M: Clone> Group<M> {
     /// Queue `idx` ends: it is removed here first, then `close` removes the rules, and then it may
     /// be destroyed. If its send half remains, it may go on sending: it expects no answers.
     fn leave(&mut self, idx: u16, close: impl FnOnce()) {
-        self.hearing[usize::from(idx)].store(true, Ordering::Release);
+        self.may_send[usize::from(idx)].store(true, Ordering::Release);
         let member = self.members[usize::from(idx)].take();
         close();
         drop(member);
@@ -342,26 +344,26 @@ impl<M: Clone> Group<M> {
 }
 
 /// The target of rules.
-struct Aim {
+struct SteeringTarget {
     port: u8,
-    pairs: Pairs,
+    pairs: TargetQps,
 }
 
-enum Pairs {
+enum TargetQps {
     One(QueuePair),
-    Shared { by: HashBy, first: QueuePair, addresses: QueuePair, tcp: QueuePair, udp: QueuePair },
+    Shared { by: RssFields, first: QueuePair, addresses: QueuePair, tcp: QueuePair, udp: QueuePair },
 }
 
-impl Target for Aim {
-    type Standing = ArrayVec<StandingFlow, 4>;
+impl Target for SteeringTarget {
+    type InstalledRule = ArrayVec<StandingFlow, 4>;
 
-    fn install(&self, rule: &Rule) -> Result<Self::Standing, i32> {
+    fn install(&self, rule: &Rule) -> Result<Self::InstalledRule, i32> {
         let create = |qp: &QueuePair, rule: &Rule| {
             StandingFlow::create(qp, &flow_rule(&Flow::of(rule), self.port)).map_err(|error| error.errno())
         };
         match &self.pairs {
-            Pairs::One(qp) => Ok([create(qp, rule)?].into_iter().collect()),
-            Pairs::Shared { by, first, addresses, tcp, udp } => {
+            TargetQps::One(qp) => Ok([create(qp, rule)?].into_iter().collect()),
+            TargetQps::Shared { by, first, addresses, tcp, udp } => {
                 let qp_of = |spreader| match spreader {
                     Spreader::None => first,
                     Spreader::Addresses => addresses,
@@ -417,19 +419,19 @@ mod tests {
     #[test]
     fn queues_that_share_are_heard_with_the_last_of_them() {
         let mut group = Group::new(2);
-        let hears = |hearing: &Arc<AtomicBool>| hearing.load(Ordering::Acquire);
-        let first = group.begin_to_hear(0);
+        let may_send = |may_send: &Arc<AtomicBool>| may_send.load(Ordering::Acquire);
+        let first = group.begin_open(0);
         assert_eq!(group.join(0, ()), None);
-        assert!(!hears(&first), "the kernel gets its answers");
-        let second = group.begin_to_hear(1);
+        assert!(!may_send(&first), "the kernel gets its answers");
+        let second = group.begin_open(1);
         assert!(group.join(1, ()).is_some());
-        group.hear();
-        assert!(hears(&first) && hears(&second));
+        group.rules_installed();
+        assert!(may_send(&first) && may_send(&second));
         group.leave(1, || ());
-        let again = group.begin_to_hear(1);
-        assert!(!hears(&again), "it is opened anew, and the rules are out");
+        let again = group.begin_open(1);
+        assert!(!may_send(&again), "it is opened anew, and the rules are out");
         group.leave(1, || ());
-        assert!(hears(&again), "who does not receive waits for no answer");
+        assert!(may_send(&again), "who does not receive waits for no answer");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use hugepages::{MapRequest, Mapping};
 use rdma_core_sys::verbs::{CompletionQueue, Compression, CqOptions, Element};
 
-use super::super::completion::clock::{Relation, Stamps};
+use super::super::completion::clock::{ClockInfo, TimestampSource};
 use super::super::completion::compressed::Mini;
 use super::super::error::SetupError;
 use super::super::health::recover::{Objects, Recovery};
@@ -19,7 +19,7 @@ use super::super::receive::mprq_buffer::MprqBuffer;
 use super::super::receive::packet_types::RxFeatures;
 use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
 use super::super::send::tx::{Mlx5Tx, TxParts};
-use super::capabilities::Stamping;
+use super::capabilities::TimestampFormat;
 use super::objects::{self, Receiver, RqShape};
 use super::parts::TxFeatures;
 use super::port::{Port, Registered};
@@ -45,12 +45,12 @@ impl Queue for Mlx5Queue {
     type Tx = Mlx5Tx;
 
     /// Registers the pool's region, makes the rings and steers the rules to them. Takes some
-    /// milliseconds, as the kernel pins the pool.
+    /// milliseconds, because the kernel pins the pool.
     fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
         let port = &self.port;
         let shape = self.shape(pool)?;
         let region = port.register(pool.region())?;
-        self.tell(scope);
+        self.publish_texts(scope);
         let has_ended = Arc::default();
         let tx = self.open_tx(&region, pool, scope, &has_ended)?;
         let rx = self.open_rx(shape, &region, pool, scope, &has_ended)?;
@@ -94,7 +94,7 @@ impl Mlx5Queue {
 
     /// Publishes the fields that `wirepath stats` shows of the queue, and by which it finds the
     /// NIC's own counters.
-    fn tell(&self, scope: &Scope) {
+    fn publish_texts(&self, scope: &Scope) {
         let info = self.port.info();
         scope.text("device", &info.name);
         scope.text("mode", if info.config.hash().is_some() { "mlx5, spread by a hash" } else { "mlx5" });
@@ -113,8 +113,9 @@ impl Mlx5Queue {
     ) -> Result<Mlx5Tx, DeviceError> {
         let (port, info) = (&*self.port, self.port.info());
         let blocks = info.config.tx_ring_len;
-        // Each block may be flushed with a CQE of its own when a ring fails.
-        let options = CqOptions { wallclock: info.enabled.stamps == Some(Stamping::RealTime), ..CqOptions::default() };
+        // When a ring fails, each block may be flushed with a separate CQE.
+        let options =
+            CqOptions { wallclock: info.enabled.stamps == Some(TimestampFormat::RealTime), ..CqOptions::default() };
         let (cq, cq_parts) = objects::completion_queue(port, blocks, options)?;
         let (sender, sq) = objects::sender(port, self.idx, &cq, blocks)?;
         scope.scope("tx").text("doorbell", if sq.blueflame_len > 0 { "BlueFlame" } else { "plain" });
@@ -137,7 +138,7 @@ impl Mlx5Queue {
             relation: Box::new(move || clock.relation()),
             fault: Box::new(move || monitor.take_fault()),
             recovery: Recovery::new(Box::new(half), &scope.scope("tx")),
-            hearing: info.config.hash().is_some().then(|| port.begin_to_hear(self.idx)),
+            may_send: info.config.hash().is_some().then(|| port.begin_open(self.idx)),
         };
         Mlx5Tx::new(parts, pool, scope)
     }
@@ -154,12 +155,12 @@ impl Mlx5Queue {
         let enabled = &info.enabled;
         let options = CqOptions {
             compression: enabled.compression,
-            wallclock: enabled.stamps == Some(Stamping::RealTime),
+            wallclock: enabled.stamps == Some(TimestampFormat::RealTime),
             ..CqOptions::default()
         };
         let (cq, cq_parts) = objects::completion_queue(port, shape.cqe_count(), options)?;
-        let landing = shape.striding.map(|_| self.landing(shape, pool)).transpose()?;
-        let lkey = landing.as_ref().map_or(region.lkey(), |(_, registered)| registered.lkey());
+        let mprq_buffer = shape.striding.map(|_| self.mprq_buffer(shape, pool)).transpose()?;
+        let lkey = mprq_buffer.as_ref().map_or(region.lkey(), |(_, registered)| registered.lkey());
         let (receiver, rq) = if info.config.hash().is_some() || shape.striding.is_some() {
             objects::work_queue(port, &cq, shape, lkey)?
         } else {
@@ -167,8 +168,8 @@ impl Mlx5Queue {
         };
         let way = receiver.clone();
         let from = Some((Arc::clone(&self.port), self.idx));
-        let (landing, landing_region) = landing.unzip();
-        let regions = [Some(Arc::clone(region)), landing_region];
+        let (mprq_buffer, mprq_region) = mprq_buffer.unzip();
+        let regions = [Some(Arc::clone(region)), mprq_region];
         let monitor = ObjectMonitor::new(&self.port, receiver.element(), &cq, has_ended);
         let half = Half {
             objects: receiver,
@@ -180,7 +181,7 @@ impl Mlx5Queue {
         let parts = RxParts {
             cq: cq_parts,
             rq,
-            landing,
+            mprq_buffer,
             recovery: Recovery::new(Box::new(half), &scope.scope("rx")),
             status: Box::new(VerbsQueueStatus { monitor }),
             frame_len_max: info.frame_len_max,
@@ -203,8 +204,8 @@ impl Mlx5Queue {
     }
 
     /// The buffer of a striding ring, registered with the device; frames are copied out of it.
-    fn landing(&self, shape: RqShape, pool: &Pool) -> Result<(MprqBuffer, Arc<Registered>), SetupError> {
-        let len = shape.landing_len();
+    fn mprq_buffer(&self, shape: RqShape, pool: &Pool) -> Result<(MprqBuffer, Arc<Registered>), SetupError> {
+        let len = shape.mprq_buffer_len();
         // On the NUMA node of the pool into which they are copied.
         let node = pool.region().mapping().and_then(Mapping::node);
         let region = Region::map(&MapRequest { node, ..MapRequest::new(len) }).or_else(|_| Region::heap(len));
@@ -214,14 +215,14 @@ impl Mlx5Queue {
             let _ = self.port.strides.set(why);
         }
         let registered = self.port.register(&region)?;
-        let landing =
+        let mprq_buffer =
             MprqBuffer::new(region, registered.lkey()).ok_or_else(|| self.port.strange("making a striding queue"))?;
-        Ok((landing, registered))
+        Ok((mprq_buffer, registered))
     }
 
     /// The handling of timestamps. The device was opened with them, so if the clock is lost now,
     /// the queue is refused rather than opened without them.
-    fn stamps(&self) -> Result<Stamps, SetupError> {
+    fn stamps(&self) -> Result<TimestampSource, SetupError> {
         let stamps = stamps(self.port.enabled().stamps, || self.port.relation());
         stamps.ok_or_else(|| SetupError::NoClock { device: self.port.name().into() })
     }
@@ -235,14 +236,16 @@ fn short_of_hugepages(region: &Region) -> Option<String> {
     }
 }
 
-/// `None` if the clock is needed and its relation cannot be read. The kernel may be writing to its
-/// page; a read or two later it is not.
-fn stamps(enabled: Option<Stamping>, ask: impl FnMut() -> Option<Relation>) -> Option<Stamps> {
+/// `None` if the clock is needed and its relation cannot be read. Reads a few times, because the
+/// kernel may just be writing to its page.
+fn stamps(enabled: Option<TimestampFormat>, ask: impl FnMut() -> Option<ClockInfo>) -> Option<TimestampSource> {
     match enabled {
-        None => Some(Stamps::Off),
-        Some(Stamping::Ticks) => Some(Stamps::Ticks),
-        Some(Stamping::RealTime) => Some(Stamps::RealTime),
-        Some(Stamping::Wall) => core::iter::repeat_with(ask).take(CLOCK_LOOKS).flatten().next().map(Stamps::Wall),
+        None => Some(TimestampSource::Off),
+        Some(TimestampFormat::Ticks) => Some(TimestampSource::Ticks),
+        Some(TimestampFormat::RealTime) => Some(TimestampSource::RealTime),
+        Some(TimestampFormat::Wall) => {
+            core::iter::repeat_with(ask).take(CLOCK_LOOKS).flatten().next().map(TimestampSource::Wall)
+        }
     }
 }
 
@@ -348,7 +351,7 @@ impl QueueStatus for VerbsQueueStatus {
         if self.monitor.has_ended.load(Ordering::Relaxed) { RxState::Ended } else { self.monitor.port.watch.state() }
     }
 
-    fn relation(&mut self) -> Option<Relation> {
+    fn relation(&mut self) -> Option<ClockInfo> {
         self.monitor.port.relation()
     }
 
@@ -376,23 +379,23 @@ mod tests {
         }
     }
 
-    const RELATION: Relation = Relation { ns: 5, ticks: 6, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
+    const RELATION: ClockInfo = ClockInfo { ns: 5, ticks: 6, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
 
     #[test]
     fn clock_that_is_written_to_is_asked_again() {
         let mut asked = 0;
-        let found = stamps(Some(Stamping::Wall), || {
+        let found = stamps(Some(TimestampFormat::Wall), || {
             asked += 1;
             (asked == 3).then_some(RELATION)
         });
-        assert_eq!((found, asked), (Some(Stamps::Wall(RELATION)), 3));
+        assert_eq!((found, asked), (Some(TimestampSource::Wall(RELATION)), 3));
     }
 
     #[test]
     fn clock_that_nobody_relates_is_no_queue_without_times() {
-        assert_eq!(stamps(Some(Stamping::Wall), || None), None);
-        let raw = || -> Option<Relation> { panic!("nobody asked for the wall") };
-        assert_eq!(stamps(Some(Stamping::Ticks), raw), Some(Stamps::Ticks));
-        assert_eq!(stamps(None, raw), Some(Stamps::Off));
+        assert_eq!(stamps(Some(TimestampFormat::Wall), || None), None);
+        let raw = || -> Option<ClockInfo> { panic!("nobody asked for the wall") };
+        assert_eq!(stamps(Some(TimestampFormat::Ticks), raw), Some(TimestampSource::Ticks));
+        assert_eq!(stamps(None, raw), Some(TimestampSource::Off));
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! A rule is a flow of the type `NORMAL`: an Ethernet specification, then one of IPv4 and one of
 //! ports if the rule sets such fields, last the tag. Fields that it does not set have a mask of
-//! zeros, so [`Rule::ALL`] is one empty Ethernet specification. Two differences from
-//! [`Rule::matches`] are the NIC's:
+//! zeros, so [`Rule::ALL`] is one empty Ethernet specification. The NIC has two differences from
+//! [`Rule::matches`]:
 //!
 //! - a rule for a group also matches the group's MAC address, by which the NIC recognizes a group:
 //!   a frame to the group's IP address and another MAC address does not match;
@@ -14,8 +14,8 @@
 //! protocol open becomes several flows ([`spread`]).
 //!
 //! If several rules match a frame, the one with the lowest priority number wins. Groups are an
-//! exception: the kernel keeps their rules in a separate table, behind all others, in which no
-//! priority counts and the first entry that matches a frame takes it (linux
+//! exception: the kernel keeps their rules in a separate table after all others, where priorities
+//! have no effect and the first entry that matches a frame takes it (linux
 //! drivers/infiniband/hw/mlx5/fs.c, `MLX5_IB_FLOW_MCAST_PRIO`). The same group may go to several
 //! queues, as one entry with several destinations. [`exclude`] reports the combinations that this
 //! does not allow.
@@ -25,12 +25,12 @@ use core::net::Ipv4Addr;
 use arrayvec::ArrayVec;
 
 use super::super::completion::cqe::flow_tag_on_wire;
-use super::super::config::HashBy;
+use super::super::config::RssFields;
 use crate::device::steering::{Fields, Rule};
 use crate::wire::{EtherType, MacAddr, Protocol};
 
-/// One specification of a flow. `None` is a mask of zeros, a value a mask of ones; for the VLAN of
-/// its 12 bits.
+/// One specification of a flow. `None` is a mask of zeros, a value is a mask of ones; for the VLAN
+/// the mask has 12 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Spec {
     Ethernet {
@@ -97,7 +97,7 @@ fn destination_mac(rule: &Rule) -> Option<MacAddr> {
     rule.destination_mac.or(group)
 }
 
-/// TCP and UDP have specifications of their own, whose presence implies the protocol.
+/// TCP and UDP have separate specifications, whose presence implies the protocol.
 fn ipv4(rule: &Rule) -> Spec {
     let protocol = rule.protocol.filter(|protocol| !matches!(*protocol, Protocol::TCP | Protocol::UDP));
     Spec::Ipv4 { source: rule.source, destination: rule.destination, protocol }
@@ -142,7 +142,7 @@ pub(in crate::device::mlx5) fn exclude(one: &Rule, other: &Rule) -> bool {
         // Of two priorities one wins; two equal matches are one entry, which would copy frames, or
         // has two tags.
         (false, false) => first == second,
-        // One entry has one tag, and of two entries only one takes a frame.
+        // One entry has one tag, and only one of two entries takes a frame.
         (true, true) => first != second || one.flow_tag != other.flow_tag,
         (true, false) => swallows(other, one),
         (false, true) => swallows(one, other),
@@ -185,13 +185,13 @@ pub(in crate::device::mlx5) enum Spreader {
 
 /// The flows of a rule under a hash: one for each kind of header; the more specific ones have more
 /// fields and so precedence.
-pub(in crate::device::mlx5) fn spread(rule: &Rule, by: HashBy) -> ArrayVec<(Rule, Spreader), 4> {
+pub(in crate::device::mlx5) fn spread(rule: &Rule, by: RssFields) -> ArrayVec<(Rule, Spreader), 4> {
     let mut flows = ArrayVec::new();
     let ipv4 = Rule { ethertype: Some(EtherType::IPV4), ..*rule };
     match (rule.ethertype, rule.protocol, by) {
-        (Some(EtherType::IPV4), Some(Protocol::TCP), HashBy::Ports) => flows.push((*rule, Spreader::Tcp)),
-        (Some(EtherType::IPV4), Some(Protocol::UDP), HashBy::Ports) => flows.push((*rule, Spreader::Udp)),
-        (Some(EtherType::IPV4) | None, None, HashBy::Ports) => {
+        (Some(EtherType::IPV4), Some(Protocol::TCP), RssFields::Ports) => flows.push((*rule, Spreader::Tcp)),
+        (Some(EtherType::IPV4), Some(Protocol::UDP), RssFields::Ports) => flows.push((*rule, Spreader::Udp)),
+        (Some(EtherType::IPV4) | None, None, RssFields::Ports) => {
             flows.push((Rule { protocol: Some(Protocol::TCP), ..ipv4 }, Spreader::Tcp));
             flows.push((Rule { protocol: Some(Protocol::UDP), ..ipv4 }, Spreader::Udp));
             flows.push((ipv4, Spreader::Addresses));
@@ -321,14 +321,18 @@ mod tests {
             assert!(flows.is_sorted_by_key(|(flow, _)| priority(flow)), "{flows:?}");
         };
         use Spreader::{Addresses, None, Tcp, Udp};
-        check(Rule::udp(GROUP, 9).tagged(7), HashBy::Ports, &[Udp]);
-        check(Rule::tcp(SENDER, 9), HashBy::Ports, &[Tcp]);
-        check(Rule::tcp(SENDER, 9), HashBy::Addresses, &[Addresses]);
-        check(Rule::igmp(), HashBy::Ports, &[Addresses]);
-        check(Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(GROUP), HashBy::Ports, &[Tcp, Udp, Addresses]);
-        check(Rule::arp(), HashBy::Ports, &[None]);
-        check(Rule::ALL, HashBy::Ports, &[Tcp, Udp, Addresses, None]);
-        check(Rule::ALL.on_vlan(3).tagged(1), HashBy::Addresses, &[Addresses, None]);
+        check(Rule::udp(GROUP, 9).tagged(7), RssFields::Ports, &[Udp]);
+        check(Rule::tcp(SENDER, 9), RssFields::Ports, &[Tcp]);
+        check(Rule::tcp(SENDER, 9), RssFields::Addresses, &[Addresses]);
+        check(Rule::igmp(), RssFields::Ports, &[Addresses]);
+        check(
+            Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(GROUP),
+            RssFields::Ports,
+            &[Tcp, Udp, Addresses],
+        );
+        check(Rule::arp(), RssFields::Ports, &[None]);
+        check(Rule::ALL, RssFields::Ports, &[Tcp, Udp, Addresses, None]);
+        check(Rule::ALL.on_vlan(3).tagged(1), RssFields::Addresses, &[Addresses, None]);
     }
 
     #[test]
@@ -337,7 +341,7 @@ mod tests {
         let check = |one: Rule, other: Rule, expected: bool| {
             assert_eq!([exclude(&one, &other), exclude(&other, &one)], [expected; 2], "`{one}` and `{other}`");
         };
-        // The same group to two queues, in whichever form, with one tag.
+        // The same group to two queues, in each of its forms, with one tag.
         check(group.tagged(3), group.tagged(3), false);
         check(group, Rule { destination_mac: Some(MacAddr::multicast_ipv4(GROUP)), ..group }, false);
         check(group, group.tagged(3), true);

@@ -8,7 +8,7 @@ use rdma_core_sys::verbs::{Device as VerbsDevice, LinkLayer, PortState, VerbsErr
 
 use super::super::error::SetupError;
 use super::capabilities::DeviceCapabilities;
-use super::find::{self, Listed};
+use super::find::{self, SysfsDevice};
 use crate::device::DeviceError;
 
 /// A verbs device, and its reported properties.
@@ -61,14 +61,14 @@ impl Mlx5Support {
         Ok(found)
     }
 
-    fn of(device: &VerbsDevice, listed: Listed) -> Self {
+    fn of(device: &VerbsDevice, listed: SysfsDevice) -> Self {
         let capabilities = Mlx5Capabilities::ask(device, &listed).map_err(|error| error.to_string());
         Self { name: listed.name, pci: listed.pci, interfaces: listed.interfaces, capabilities }
     }
 }
 
 impl Mlx5Capabilities {
-    fn ask(device: &VerbsDevice, listed: &Listed) -> Result<Self, SetupError> {
+    fn ask(device: &VerbsDevice, listed: &SysfsDevice) -> Result<Self, SetupError> {
         if !device.is_mlx5() {
             return Err(SetupError::OtherVendor { device: listed.name.clone(), driver: listed.driver.clone() });
         }

@@ -1,13 +1,13 @@
 //! The rules of a device: those installed, and those that wait for their queue.
 //!
-//! A rule may be set before the worker has opened the queue. Until then it must not be in the NIC:
-//! its frames would go to a ring without buffers, and not to the kernel, which could process them.
-//! So the rules of a queue are installed when the queue is ready, and removed before it ends. If
-//! queues share rules (a hash spreads over them), they have one *target*.
+//! A rule may be set before the worker has opened the queue. Until then the rule must not be in the
+//! NIC, because its frames would go to a ring without buffers instead of to the kernel, which could
+//! process them. So the rules of a queue are installed when the queue is ready, and removed before
+//! it ends. If queues share rules (a hash spreads over them), they have one *target*.
 //!
-//! The same rule set twice for a target is installed once, until both are removed. Rules that the
-//! NIC cannot both serve are refused when the second is set, whether their queues are open or not:
-//! a feed must not fall silent on the day when they are.
+//! The same rule set twice for a target is installed once, until both are removed. If the NIC
+//! cannot serve two rules at the same time, the second is refused when it is set, even if their
+//! queues are not open yet. Otherwise a feed would stop on the day when both are open.
 
 use super::super::error::CAPABILITIES;
 use super::steering::{exclude, priority};
@@ -16,17 +16,17 @@ use crate::device::steering::{Rule, RuleId, SteerError};
 /// The target of rules.
 pub(in crate::device::mlx5) trait Target {
     /// A rule that is installed until this is dropped.
-    type Standing;
+    type InstalledRule;
 
     /// Installs a rule that steers to this target. An error is the system's error number.
-    fn install(&self, rule: &Rule) -> Result<Self::Standing, i32>;
+    fn install(&self, rule: &Rule) -> Result<Self::InstalledRule, i32>;
 }
 
 /// The rules of a device.
 pub(in crate::device::mlx5) struct Table<T: Target> {
     entries: Vec<Entry>,
     // Before the targets: rules are dropped before their destinations.
-    standing: Vec<Standing<T>>,
+    standing: Vec<InstalledRule<T>>,
     targets: Vec<Option<T>>,
     next_id: u32,
     rules_max: usize,
@@ -40,10 +40,10 @@ struct Entry {
 }
 
 /// An installed rule.
-struct Standing<T: Target> {
+struct InstalledRule<T: Target> {
     rule: Rule,
     target: usize,
-    _flow: T::Standing,
+    _flow: T::InstalledRule,
 }
 
 impl<T: Target> Table<T> {
@@ -118,7 +118,7 @@ impl<T: Target> Table<T> {
             return Ok(());
         }
         match open.install(rule) {
-            Ok(flow) => self.standing.push(Standing { rule: *rule, target, _flow: flow }),
+            Ok(flow) => self.standing.push(InstalledRule { rule: *rule, target, _flow: flow }),
             Err(errno) => return Err(refused(errno, rule, self.standing.len())),
         }
         Ok(())
@@ -169,7 +169,7 @@ mod tests {
     struct FakeFlow(usize, Rule, Fake);
 
     impl Target for FakeTarget {
-        type Standing = FakeFlow;
+        type InstalledRule = FakeFlow;
 
         fn install(&self, rule: &Rule) -> Result<FakeFlow, i32> {
             let Self(target, fake) = self;

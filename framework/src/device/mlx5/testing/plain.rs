@@ -1,5 +1,5 @@
-//! Rings over plain memory, without a NIC: a fake NIC writes what a test, a bench or a fuzzer tells
-//! it to, right or wrong. Not part of the crate's interface.
+//! Rings over plain memory, without a NIC: a fake NIC writes the entries, right or wrong, that a
+//! test, a bench or a fuzzer asks for. Not part of the crate's interface.
 
 use core::any::Any;
 use core::ptr::NonNull;
@@ -10,7 +10,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::super::completion::clock::{Relation, Stamps};
+use super::super::completion::clock::{ClockInfo, TimestampSource};
 use super::super::completion::compressed::Mini;
 use super::super::completion::cqe::OP_OWN_INVALID;
 use super::super::health::recover::{Objects, Recovery};
@@ -19,12 +19,12 @@ use super::super::receive::mprq_buffer::{self, MprqBuffer};
 use super::super::receive::packet_types::RxFeatures;
 use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
 use super::super::receive::striding::StridingRq;
-use super::super::setup::parts::{CqParts, Keeper, RqParts};
+use super::super::setup::parts::{CqParts, MemoryOwner, RqParts};
 use crate::counters::Scope;
 use crate::device::RxState;
 use crate::mem::{Pool, Region};
 
-/// Memory aligned like a page of the verbs library, as far as rings can tell.
+/// Memory aligned like a page of the verbs library, which is all that rings depend on.
 #[derive(Clone)]
 pub(in crate::device::mlx5) struct Memory(Arc<[Line]>);
 
@@ -81,12 +81,12 @@ impl PlainCq {
             entry_count: count,
             entry_len,
             doorbell: nic.records.first().cast(),
-            keeper: Keeper::of_plain(&[&nic.entries, &nic.records]),
+            memory_owner: MemoryOwner::of_plain(&[&nic.entries, &nic.records]),
         };
         (parts, nic)
     }
 
-    /// Changes the CQE in a slot, whoever owns it.
+    /// Changes the CQE in a slot, whether software or the NIC owns it.
     pub fn write(&mut self, slot: u32, change: impl FnOnce(&mut [u8; 64])) {
         let at = (slot % self.count * self.entry_len + self.entry_len - 64) as usize;
         let mut cqe = self.entries.read(at);
@@ -160,7 +160,7 @@ impl PlainRq {
             lkey: PLAIN_LKEY,
             doorbell: nic.record.first().cast(),
             striding,
-            keeper: Keeper::of_plain(&[&nic.wqes, &nic.record]),
+            memory_owner: MemoryOwner::of_plain(&[&nic.wqes, &nic.record]),
         };
         (parts, nic)
     }
@@ -207,7 +207,7 @@ pub struct PlainConfig {
     pub striding: Option<(u32, u32)>,
 }
 
-/// As `Stamps`.
+/// As `TimestampSource`.
 #[derive(Clone, Copy, Debug)]
 pub enum PlainStamps {
     /// None.
@@ -257,7 +257,7 @@ pub struct PlainNic {
     pub wqe_idx: u32,
     /// On a striding ring the next stride to fill, and the ring's buffer.
     pub stride: u32,
-    landing: Option<(Arc<Region>, u32, u32)>,
+    mprq_buffer: Option<(Arc<Region>, u32, u32)>,
     /// The calls that set-up's objects received, and their answers.
     pub objects: Rc<PlainObjects>,
 }
@@ -305,14 +305,14 @@ impl Objects for Fake {
 }
 
 /// A clock with ticks of one nanosecond that started at the epoch.
-const RELATION: Relation = Relation { ns: 0, ticks: 0, fraction: 0, mult: 1 << 20, shift: 20, mask: (1 << 62) - 1 };
+const RELATION: ClockInfo = ClockInfo { ns: 0, ticks: 0, fraction: 0, mult: 1 << 20, shift: 20, mask: (1 << 62) - 1 };
 
 impl QueueStatus for Fake {
     fn state(&self) -> RxState {
         RxState::Open
     }
 
-    fn relation(&mut self) -> Option<Relation> {
+    fn relation(&mut self) -> Option<ClockInfo> {
         Some(RELATION)
     }
 
@@ -334,23 +334,23 @@ pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, Pla
     let (cq, nic_cq) = PlainCq::new(config.cqes, config.cqe_len);
     let (rq, nic_rq) = PlainRq::new(config.wqes, config.stride, config.striding);
     let objects = Rc::new(PlainObjects::default());
-    let landing = config.striding.map(|shape| {
-        let region = Region::heap(StridingRq::landing_len(config.wqes, shape)).expect("a plain ring is small");
+    let mprq_buffer = config.striding.map(|shape| {
+        let region = Region::heap(StridingRq::mprq_buffer_len(config.wqes, shape)).expect("a plain ring is small");
         (Arc::new(region), shape.0, shape.1)
     });
     let parts = RxParts {
         cq,
         rq,
-        landing: landing.as_ref().and_then(|(region, ..)| MprqBuffer::new(Arc::clone(region), PLAIN_LKEY)),
+        mprq_buffer: mprq_buffer.as_ref().and_then(|(region, ..)| MprqBuffer::new(Arc::clone(region), PLAIN_LKEY)),
         recovery: Recovery::new(Box::new(Fake(Rc::clone(&objects))), scope),
         status: Box::new(Fake(Rc::clone(&objects))),
         frame_len_max: config.frame_len_max,
         features: RxFeatures {
             stamps: match config.stamps {
-                PlainStamps::Off => Stamps::Off,
-                PlainStamps::Ticks => Stamps::Ticks,
-                PlainStamps::Wall => Stamps::Wall(RELATION),
-                PlainStamps::RealTime => Stamps::RealTime,
+                PlainStamps::Off => TimestampSource::Off,
+                PlainStamps::Ticks => TimestampSource::Ticks,
+                PlainStamps::Wall => TimestampSource::Wall(RELATION),
+                PlainStamps::RealTime => TimestampSource::RealTime,
             },
             has_hashes: config.has_hashes,
             has_checksums: true,
@@ -361,7 +361,7 @@ pub fn plain_rx(config: PlainConfig, pool: &Pool, scope: &Scope) -> (Mlx5Rx, Pla
             PlainMini::ChecksumStride => Mini::ChecksumStride,
         }),
     };
-    let nic = PlainNic { cq: nic_cq, rq: nic_rq, wqe_idx: 0, stride: 0, landing, objects };
+    let nic = PlainNic { cq: nic_cq, rq: nic_rq, wqe_idx: 0, stride: 0, mprq_buffer, objects };
     (Mlx5Rx::new(parts, pool, scope), nic)
 }
 
@@ -372,8 +372,8 @@ impl PlainNic {
     }
 
     /// On a striding ring: the number of keepers of its buffer.
-    pub fn landing_keepers(&self) -> usize {
-        self.landing.as_ref().map_or(0, |(region, ..)| Arc::strong_count(region))
+    pub fn mprq_buffer_owners(&self) -> usize {
+        self.mprq_buffer.as_ref().map_or(0, |(region, ..)| Arc::strong_count(region))
     }
 
     /// Completes the next WQE with a frame of `len` bytes, UDP over IPv4 with good checksums;
@@ -401,9 +401,9 @@ impl PlainNic {
         self.wqe_idx = idx.wrapping_add(lens.len() as u32);
     }
 
-    /// On a striding ring: writes the next frame into its strides, behind a filler if it does not
-    /// fit the rest of its WQE, and returns its mini CQE with its WQE and stride. Only the filler is
-    /// completed here.
+    /// On a striding ring: writes the next frame into its strides, after a filler if the frame does
+    /// not fit the rest of its WQE, and returns its mini CQE with its WQE and stride. Only the
+    /// filler is completed here.
     fn land(&mut self, frame: &[u8]) -> (u32, u32, [u8; 8]) {
         let (stride_len, strides) = self.shape();
         let needed = (frame.len() as u32).div_ceil(stride_len).max(1);
@@ -414,7 +414,7 @@ impl PlainNic {
         }
         let (wqe, first) = (self.wqe_idx, self.stride);
         let at = (wqe % self.rq.count * strides + first) * stride_len;
-        if let Some((region, ..)) = &self.landing {
+        if let Some((region, ..)) = &self.mprq_buffer {
             mprq_buffer::land(region, at as usize, frame);
         }
         self.stride += needed;
@@ -427,7 +427,7 @@ impl PlainNic {
 
     /// Bytes of a stride, and strides of a WQE.
     fn shape(&self) -> (u32, u32) {
-        self.landing.as_ref().map_or((1, 1), |(_, stride_log, strides_log)| (1 << stride_log, 1 << strides_log))
+        self.mprq_buffer.as_ref().map_or((1, 1), |(_, stride_log, strides_log)| (1 << stride_log, 1 << strides_log))
     }
 
     /// On a striding ring: completes a frame.

@@ -1,5 +1,5 @@
-//! A send half over plain memory, and the NIC's side of it, which does what a test, a bench or a
-//! fuzzer tells it to. Not part of the crate's interface.
+//! A send half over plain memory, and the NIC's side of it, which completes WQEs as a test, a bench
+//! or a fuzzer asks. Not part of the crate's interface.
 
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::{AtomicBool, fence};
@@ -8,11 +8,11 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::super::completion::clock::Stamps;
+use super::super::completion::clock::TimestampSource;
 use super::super::health::recover::{Objects, Recovery};
 use super::super::health::watch::RingError;
 use super::super::send::tx::{Mlx5Tx, TxParts};
-use super::super::setup::parts::{Keeper, SqParts, TxFeatures};
+use super::super::setup::parts::{MemoryOwner, SqParts, TxFeatures};
 use super::plain::{Memory, PlainCq};
 use crate::counters::Scope;
 use crate::device::DeviceError;
@@ -52,7 +52,7 @@ pub struct PlainTxConfig {
     pub timestamps: bool,
     /// Transmit timestamps, in ticks.
     pub raw_timestamps: bool,
-    /// Its rules are installed once [`PlainTxObjects::hearing`] is true.
+    /// Its rules are installed once [`PlainTxObjects::may_send`] is true.
     pub shares_rules: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct PlainTxObjects {
     /// Lost its completion queue.
     pub has_lost_cq: Cell<bool>,
     /// Set once answers would reach the queue.
-    pub hearing: Arc<AtomicBool>,
+    pub may_send: Arc<AtomicBool>,
 }
 
 impl PlainTxObjects {
@@ -158,7 +158,7 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
         done: 0,
     };
     let objects = Rc::new(PlainTxObjects::default());
-    let told = Rc::clone(&objects);
+    let faults = Rc::clone(&objects);
     let parts = TxParts {
         sq: SqParts {
             ring: sq.wqes.first(),
@@ -169,7 +169,7 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
             number: PLAIN_SQ_NUMBER,
             inline_len_min: config.inline_len_min,
             wqe_units_max: config.wqe_units_max,
-            keeper: Keeper::of_plain(&[&sq.wqes, &sq.record, &sq.register]),
+            memory_owner: MemoryOwner::of_plain(&[&sq.wqes, &sq.record, &sq.register]),
         },
         cq,
         capabilities: TxFeatures {
@@ -181,14 +181,14 @@ pub fn plain_tx(config: PlainTxConfig, pool: &Pool, scope: &Scope) -> Result<(Ml
         },
         lkey: PLAIN_TX_LKEY,
         stamps: match (config.timestamps, config.raw_timestamps) {
-            (_, true) => Stamps::Ticks,
-            (true, false) => Stamps::RealTime,
-            (false, false) => Stamps::Off,
+            (_, true) => TimestampSource::Ticks,
+            (true, false) => TimestampSource::RealTime,
+            (false, false) => TimestampSource::Off,
         },
         relation: Box::new(|| None),
-        fault: Box::new(move || told.take_fault()),
+        fault: Box::new(move || faults.take_fault()),
         recovery: Recovery::new(Box::new(Fake(Rc::clone(&objects))), scope),
-        hearing: config.shares_rules.then(|| Arc::clone(&objects.hearing)),
+        may_send: config.shares_rules.then(|| Arc::clone(&objects.may_send)),
     };
     Ok((Mlx5Tx::new(parts, pool, scope)?, PlainTxNic { cq: nic_cq, sq, objects, resets_seen: 0 }))
 }
@@ -209,7 +209,7 @@ impl PlainSq {
         self.record.write(0, &record.to_be_bytes());
     }
 
-    /// Both halves of the register, as last written.
+    /// Both halves of the register, with the bytes last written.
     pub fn register(&self) -> Vec<u8> {
         (0..self.register_len / 8).flat_map(|word| self.register.read::<8>(word * 8)).collect()
     }

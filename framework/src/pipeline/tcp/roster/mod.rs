@@ -7,9 +7,9 @@
 //!  machine ──opened, closed───────────────────────▶ └────────┘        └──────────┘
 //! ```
 //!
-//! The file is locked for as long as its writer lives (as the counters' is), and is read only when
-//! the lock is free: no one reads while the worker writes, so plain stores in order are enough. An
-//! entry that a killed writer left half written is not open.
+//! The writer locks the file for as long as it lives, as it does that of the counters, and the file
+//! is read only when the lock is free. So no one reads while the worker writes, and plain stores in
+//! order are enough. An entry that a killed writer left half written is not open.
 
 pub(crate) mod layout;
 pub(crate) mod reader;

@@ -1,15 +1,15 @@
 //! The reader's side: finds and reads the rosters of this machine's processes.
 //!
 //! Another process wrote the file, and it may hold anything. It is read, not mapped (a mapped file
-//! that shrinks would kill the reader), and every field is checked. The kernel says who can have
-//! written it: [`Rostered::user`].
+//! that shrinks would kill the reader), and every field is checked. The kernel reports the user who
+//! can have written it: [`Rostered::user`].
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::layout::{self, HEADER_WORDS, OpenConnection, PLACE_WORDS};
+use super::layout::{self, ENTRY_WORDS, HEADER_WORDS, OpenConnection};
 use crate::counters::{
     Access, Content, Shared, is_stale, is_trusted, open_foreign, printable, read_text, remove_foreign, shared_files,
     shared_files_of,
@@ -23,15 +23,15 @@ const BATCH: usize = 1024;
 pub struct Rostered {
     /// The application.
     pub app: String,
-    /// The owner of the file. All else is the owner's claim.
+    /// The owner of the file. Everything else in it is the owner's claim.
     pub user: u32,
     /// Its process, by the PID in its own PID namespace.
     pub pid: u32,
-    /// The start time of that process, as [`process_started`](layout::process_started) has it.
+    /// The start time of that process, in the form of [`process_started`](layout::process_started).
     pub process_started: u64,
     /// The index of the interface.
     pub interface: u32,
-    /// The inode of the interface's network namespace, as `/proc/PID/ns/net` has it.
+    /// The inode of the interface's network namespace, as in `/proc/PID/ns/net`.
     pub namespace: u64,
     capacity: usize,
     file: File,
@@ -99,7 +99,7 @@ impl Rostered {
         }))
     }
 
-    /// Whether a process still writes it: the worker has neither dropped it nor died.
+    /// Whether a process still writes the file: the worker has neither dropped its roster nor died.
     pub fn has_writer(&self) -> bool {
         !is_stale(&self.file)
     }
@@ -109,21 +109,21 @@ impl Rostered {
     /// # Errors
     /// The file is shorter than it says, or cannot be read.
     pub fn connections(&self) -> io::Result<Vec<OpenConnection>> {
-        let numbers_at = HEADER_WORDS + self.capacity * PLACE_WORDS;
+        let numbers_at = HEADER_WORDS + self.capacity * ENTRY_WORDS;
         let mut open = Vec::new();
         for first in (0..self.capacity).step_by(BATCH) {
             let count = BATCH.min(self.capacity - first);
-            let places = read_words(&self.file, HEADER_WORDS + first * PLACE_WORDS, count * PLACE_WORDS)?;
+            let entries = read_words(&self.file, HEADER_WORDS + first * ENTRY_WORDS, count * ENTRY_WORDS)?;
             let numbers = read_words(&self.file, numbers_at + first, count)?;
-            let (places, _) = places.as_chunks();
+            let (entries, _) = entries.as_chunks();
             open.extend(
-                places.iter().zip(numbers).filter_map(|(place, numbers)| layout::connection_of(place, numbers)),
+                entries.iter().zip(numbers).filter_map(|(entry, numbers)| layout::connection_of(entry, numbers)),
             );
         }
         Ok(open)
     }
 
-    /// The file's device and inode, whatever its name.
+    /// The file's device and inode, for any name.
     ///
     /// # Errors
     /// `fstat` fails.

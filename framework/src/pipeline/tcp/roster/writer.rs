@@ -9,26 +9,26 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::layout::{self, OPEN, OpenConnection, PLACE_WORDS, STATE};
-use crate::counters::{Content, Held, Publication, SetupError, check_app, default_directory, store_text};
+use super::layout::{self, ENTRY_WORDS, OPEN, OpenConnection, STATE};
+use crate::counters::{Content, Publication, SetupError, WordsHandle, check_app, default_directory, store_text};
 use crate::proto::InterfaceId;
 use crate::proto::tcp::Seq;
 
-/// The roster of one worker. Dropped with no connection open it removes its file; else the file
-/// stays, for the guardian to find the connections that the peers still have.
+/// The roster of one worker. When it is dropped with no connection open, it removes its file.
+/// Otherwise the file stays, so that the guardian finds the connections that the peers still have.
 pub struct Roster {
     /// Entries.
-    places: Held<[AtomicU64]>,
+    entries: WordsHandle<[AtomicU64]>,
     /// SND.NXT and RCV.NXT of each slot.
-    numbers: Held<[AtomicU64]>,
+    numbers: WordsHandle<[AtomicU64]>,
     open: usize,
     publication: Publication,
 }
 
 impl Roster {
     /// A roster with room for `capacity` connections over an interface of the calling thread's
-    /// network namespace, in the directory that `WIREPATH_SHM` names or else in
-    /// `/dev/shm/wirepath`. Allocates 72 bytes for each.
+    /// network namespace, in the directory that `WIREPATH_SHM` names, by default
+    /// `/dev/shm/wirepath`. Allocates 72 bytes for each connection.
     ///
     /// # Errors
     /// The application's name is no valid file name, the file cannot be created, or it is larger
@@ -46,20 +46,20 @@ impl Roster {
         if capacity as u64 > layout::CAPACITY_MAX {
             return Err(SetupError::RosterTooLarge { capacity, capacity_max: layout::CAPACITY_MAX as usize });
         }
-        let (places, numbers) = (capacity * PLACE_WORDS, capacity.max(1));
-        let places = layout::HEADER_WORDS..layout::HEADER_WORDS + places;
+        let (entries, numbers) = (capacity * ENTRY_WORDS, capacity.max(1));
+        let entries = layout::HEADER_WORDS..layout::HEADER_WORDS + entries;
         let (publication, words) = Publication::create(directory, app, Content::Connections, |file| {
-            let words = Held::mapped(file, places.end + numbers)?;
+            let words = WordsHandle::mapped(file, entries.end + numbers)?;
             store_header(&words, app, interface, capacity);
             Ok(words)
         })?;
-        let numbers = words.slice(places.end..places.end + numbers);
-        Ok(Self { places: words.slice(places), numbers, open: 0, publication })
+        let numbers = words.slice(entries.end..entries.end + numbers);
+        Ok(Self { entries: words.slice(entries), numbers, open: 0, publication })
     }
 
     /// Most connections that fit.
     pub fn capacity(&self) -> usize {
-        self.places.len() / PLACE_WORDS
+        self.entries.len() / ENTRY_WORDS
     }
 
     /// The shared file.
@@ -73,25 +73,26 @@ impl Roster {
         let numbers = u64::from(connection.snd_nxt) | u64::from(connection.rcv_nxt) << 32;
         self.numbers[slot as usize].store(numbers, Relaxed);
         self.open += usize::from(!self.is_open(slot));
-        self.write(slot, &layout::place_of(connection.flow, &connection.link));
+        self.write(slot, &layout::entry_words(connection.flow, &connection.link));
     }
 
-    /// The connection at `slot` has ended, and its peer knows. Does nothing where none was open.
+    /// The connection at `slot` has ended, and its peer knows. Does nothing where no connection was
+    /// open.
     #[cold]
     pub fn close(&mut self, slot: u32) {
         if self.is_open(slot) {
-            self.place(slot)[STATE].store(0, Relaxed);
+            self.entry(slot)[STATE].store(0, Relaxed);
             self.open -= 1;
         }
     }
 
-    /// The frames of `slot` have another link header. Where they have none for now, `link` is empty
-    /// and the last one stays: a peer whose link is down when we die may be back while the guardian
-    /// tries, and most likely in the same place.
+    /// Records a changed link header for the frames of `slot`. An empty `link` means that there is
+    /// none at present, and the last one is kept: if we die while a peer's link is down, the peer
+    /// may be back while the guardian tries, most likely at the same MAC address.
     #[cold]
     pub fn set_link(&mut self, slot: u32, link: &[u8]) {
         if self.is_open(slot) && !link.is_empty() {
-            let mut words: [u64; PLACE_WORDS] = core::array::from_fn(|idx| self.place(slot)[idx].load(Relaxed));
+            let mut words: [u64; ENTRY_WORDS] = core::array::from_fn(|idx| self.entry(slot)[idx].load(Relaxed));
             words[STATE] = OPEN | link.len() as u64;
             let link = layout::link_words(link);
             words[layout::LINK..layout::LINK + link.len()].copy_from_slice(&link);
@@ -109,25 +110,25 @@ impl Roster {
         }
     }
 
-    /// Writes an entry so that it is not open while half written: a process's stores remain after
-    /// its death, in this order, and no one reads before.
-    fn write(&self, slot: u32, words: &[u64; PLACE_WORDS]) {
-        let place = self.place(slot);
-        place[STATE].store(0, Relaxed);
+    /// Writes an entry in an order in which a half-written one is not open. The stores of a process
+    /// remain in the file after its death, in this order, and no one reads the file before.
+    fn write(&self, slot: u32, words: &[u64; ENTRY_WORDS]) {
+        let entry = self.entry(slot);
+        entry[STATE].store(0, Relaxed);
         fence(Release);
-        for (word, value) in place.iter().zip(words).skip(1) {
+        for (word, value) in entry.iter().zip(words).skip(1) {
             word.store(*value, Relaxed);
         }
-        place[STATE].store(words[STATE], Release);
+        entry[STATE].store(words[STATE], Release);
     }
 
     fn is_open(&self, slot: u32) -> bool {
-        self.place(slot)[STATE].load(Relaxed) != 0
+        self.entry(slot)[STATE].load(Relaxed) != 0
     }
 
-    fn place(&self, slot: u32) -> &[AtomicU64] {
-        let first = slot as usize * PLACE_WORDS;
-        &self.places[first..first + PLACE_WORDS]
+    fn entry(&self, slot: u32) -> &[AtomicU64] {
+        let first = slot as usize * ENTRY_WORDS;
+        &self.entries[first..first + ENTRY_WORDS]
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Nearly all acknowledgments arrive while nothing is missing and report no loss: they take the
 //! fast path, which frees acknowledged chunks, takes an RTT sample, grows the window and moves the
-//! timer. The others go through `scoreboard` and `recovery`.
+//! timer. All other acknowledgments go through `scoreboard` and `recovery`.
 
 use super::super::loss::recovery::{AckSample, Newest};
 use super::super::machine::Context;
@@ -59,9 +59,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(())
     }
 
-    /// Outside of SND.UNA to SND.NXT. An old one is a late duplicate: it changes nothing, but its
-    /// data counts, and so do its reports of duplicates (RFC 2883). An acknowledgment of unsent
-    /// data, or one too old for this peer, is answered and dropped (RFC 5961 5.2).
+    /// An acknowledgment outside of SND.UNA to SND.NXT. An old one is a late duplicate: it changes
+    /// nothing, but its segment's data counts, and so do its reports of duplicates (RFC 2883). An
+    /// acknowledgment of unsent data, or one that is too old for this peer, is answered and dropped
+    /// (RFC 5961 5.2).
     #[cold]
     fn unacceptable_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         if self.connection.has(OutputFlags::DELEGATED) {
@@ -76,25 +77,26 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         self.note_arrival(&segment.plain());
         if segment.sack_count != 0 && self.connection.has(InputFlags::SACK) {
-            self.take_overtaken_ack(segment);
+            self.process_old_ack(segment);
         }
         Ok(())
     }
 
     /// An acknowledgment that others have overtaken, with SACK blocks: its number, its window and
     /// its congestion marks are out of date (Linux as well, `tcp_ack`: `old_ack`).
-    pub(in crate::proto::tcp) fn take_overtaken_ack(&mut self, segment: &Segment) {
+    pub(in crate::proto::tcp) fn process_old_ack(&mut self, segment: &Segment) {
         let flags = TcpFlags(segment.flags.0 & !TcpFlags::ECE.0);
         self.slow_path_ack(&Segment { flags, ..*segment }, 0, true);
     }
 
-    /// SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4). Returns
-    /// whether the window has changed.
+    /// Updates SND.WND, unless the segment is older than the one that set it (RFC 9293 3.10.7.4).
+    /// Returns whether the window has changed.
     ///
-    /// A retransmission of the peer has an old number, but no older segment acknowledges more than
-    /// any before: its window belongs to its acknowledgment, as on Linux (`tcp_may_update_window`).
-    /// With the previous window, SND.UNA would move the right edge to where the peer has no room:
-    /// it drops segments there, and may ignore even their acknowledgment.
+    /// A retransmission of the peer has an old sequence number. But if it acknowledges more than
+    /// any segment before, it is not an old segment: we take its window together with its
+    /// acknowledgment, as Linux does (`tcp_may_update_window`). With the previous window, the new
+    /// SND.UNA would move the right edge to where the peer has no room: the peer would drop
+    /// segments there, and might even ignore their acknowledgments.
     #[inline(always)]
     pub(in crate::proto::tcp) fn update_window(&mut self, segment: &Plain) -> bool {
         let connection = &mut *self.connection;
@@ -147,7 +149,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let is_new_round = connection.passes_round();
         let rtt = Micros::floor(now.since(oldest));
         connection.take_rtt(rtt, is_new_round, now);
-        connection.hear_in_order(newest, if newest == oldest { rtt } else { Micros::floor(now.since(newest)) });
+        connection
+            .note_delivered_in_order(newest, if newest == oldest { rtt } else { Micros::floor(now.since(newest)) });
         connection.grow_window(acked, now);
         if is_new_round {
             connection.begin_round();
@@ -166,7 +169,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         while let Some(chunk) = chunks.get(idx) {
             let next = chunk.next;
             newest = chunk.sent_at;
-            chunks.let_go(idx);
+            chunks.drop_item(idx);
             idx = next;
         }
         connection.send.forget_sent();
@@ -180,7 +183,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let dropped = connection.send.drop_up_to(&mut self.shared.chunks, connection.snd.una);
         if self.is_first_cut() {
-            return self.aside().free_part(&dropped);
+            return self.out_of_line().free_part(&dropped);
         }
         (dropped.count != 0).then_some((dropped.oldest, dropped.newest))
     }
@@ -208,15 +211,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         connection.clock.wait_since(since);
         if connection.has(AppFlags::WANTS_ROOM) {
-            self.aside().offer_room();
+            self.out_of_line().offer_room();
         }
         if self.connection.send.next_unsent != NIL || self.connection.sack.lost_len != 0 {
             self.flush_later();
         }
     }
 
-    /// Neither data nor window nor number is new: a duplicate acknowledgment (RFC 5681 2). With
-    /// SACK it would carry blocks, if there were any.
+    /// A duplicate acknowledgment (RFC 5681 2): data, window and number are not new. With SACK it
+    /// would carry blocks, if the peer had any to report.
     #[cold]
     fn take_duplicate(&mut self, segment: &Segment) {
         if self.connection.snd.flight() != 0 && !self.connection.has(InputFlags::SACK) {
@@ -287,10 +290,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         is_new_round
     }
 
-    /// Within a recovery an acknowledgment may have been lost, and the data it covered has arrived
-    /// long ago: the oldest data, and the echoed timestamp, would measure the silence, and each
-    /// silence would lengthen the next timeout. The data sent last has just arrived, if it was sent
-    /// once or the peer echoes its timestamp. SACK blocks give samples as well.
+    /// Takes an RTT sample from the newest acknowledged data. Within a recovery an earlier
+    /// acknowledgment may have been lost, and the oldest data may have arrived long ago. A sample
+    /// from the oldest data, or from the echoed timestamp, would include the time without
+    /// acknowledgments, and would lengthen the next timeout. The newest data has just arrived, if
+    /// it was sent only once or the peer echoes its timestamp. SACK blocks give samples as well.
     fn measure_newest(&mut self, news: &AckSample, is_new_round: bool) {
         let (connection, now) = (&mut *self.connection, self.now);
         let Newest { sent_at, is_known } = news.newest;
@@ -312,16 +316,16 @@ impl super::super::state::connection::Connection {
         self.snd.nxt - ack <= self.snd.flight() + self.rare_snd.wnd_max
     }
 
-    /// Whether nothing is missing as far as we know, and the segment does not report otherwise.
+    /// Whether nothing is missing as far as we know, and the segment reports no loss.
     #[inline]
     fn is_calm(&self, segment: &Segment) -> bool {
-        self.is_untroubled()
+        self.has_no_loss()
             && !self.has(LossFlags::PROBE_OUT | InputFlags::MSS_PROBE)
             && segment.sack_count == 0
             && !(segment.has(TcpFlags::ECE) && self.has(InputFlags::ECN))
     }
 
-    /// Whether nothing is queued, neither unacknowledged nor unsent.
+    /// Whether no data is queued, neither unacknowledged nor unsent.
     #[inline]
     fn has_all_acknowledged(&self) -> bool {
         self.snd.flight() == 0 && self.send.next_unsent == NIL
@@ -329,7 +333,7 @@ impl super::super::state::connection::Connection {
 
     /// Whether nothing is missing as far as we know.
     #[inline]
-    pub(in crate::proto::tcp) fn is_untroubled(&self) -> bool {
+    pub(in crate::proto::tcp) fn has_no_loss(&self) -> bool {
         self.sack.is_clear() && self.recovery == Recovery::Open
     }
 }

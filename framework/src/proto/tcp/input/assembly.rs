@@ -6,15 +6,15 @@
 //!  seen before   ──▶ dropped, and reported (RFC 2883)
 //! ```
 //!
-//! Out of order data is bounded three ways: by the window, by `reassembly_max`, and by a share of
-//! the store that shrinks as the store fills, so that no peer can take the room of the others. Data
-//! that does not fit is dropped, and the peer sends it again.
+//! Three limits bound the data out of order: the window, `reassembly_max`, and a share of the store
+//! that shrinks as the store fills, so that no peer can take the room of the others. Data that does
+//! not fit is dropped, and the peer sends it again.
 
 use super::super::machine::{Context, Shared};
 use super::super::payload::{Output, Payload};
 use super::super::segment::{Range, Segment};
 use super::super::seq::Seq;
-use super::super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, pending};
+use super::super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, Pending};
 use super::super::state::queue::Chunk;
 use super::super::state::stored::switch;
 use super::arrival::TcpDrop;
@@ -51,8 +51,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let end = segment.seq + segment.len;
         let is_plain = segment.seq == connection.rcv.nxt
-            && end.is_at_most(connection.shown.adv)
-            && connection.out_of_order.head == NIL
+            && end.is_at_most(connection.advertised.adv)
+            && connection.out_of_order.queue.head == NIL
             && connection.rare_rcv.in_order.head == NIL
             && !connection.has(AppFlags::HOLDS | InputFlags::ECN)
             && segment.len != 0;
@@ -71,7 +71,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.owe_ack_of_data(len);
     }
 
-    /// We owe an acknowledgment, by then.
+    /// We owe an acknowledgment, to be sent at `by` at the latest.
     #[inline(always)]
     pub(in crate::proto::tcp) fn owe_ack(&mut self, by: AckOwed) {
         let connection = &mut *self.connection;
@@ -93,7 +93,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if len > u32::from(connection.rcv.full_len) {
             connection.rcv.full_len = len.min(connection.rcv.mss.into()) as u16;
         }
-        let is_due = connection.rcv.nxt - connection.shown.last_ack_sent >= 2 * u32::from(connection.rcv.full_len)
+        let is_due = connection.rcv.nxt - connection.advertised.last_ack_sent >= 2 * u32::from(connection.rcv.full_len)
             || connection.is_quick(len)
             || connection.options.ack_delay_us == 0
             || connection.tally.bytes_received <= QUICK_LEN;
@@ -139,9 +139,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         kept.map(|()| None)
     }
 
-    /// RFC 5681 4.2: at once, and for each, as they are counted; but "MUST NOT generate more than
-    /// one ACK for every incoming segment": where the segment has a FIN, `check_fin` answers for
-    /// both.
+    /// RFC 5681 4.2: acknowledge such data at once, and each segment of it, because the peer counts
+    /// the acknowledgments. But "MUST NOT generate more than one ACK for every incoming segment":
+    /// where the segment has a FIN, `check_fin` answers for both.
     fn acknowledge_at_once(&mut self, segment: &Segment) {
         self.connection.options.switches |= switch::DISORDER;
         if segment.has(TcpFlags::FIN) || self.connection.has(InputFlags::FIN_SEEN) {
@@ -176,11 +176,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Some(Piece { seq, len, payload })
     }
 
-    /// Data that is next in order: returned to the caller, or queued behind data that waits for the
+    /// Data that is next in order: returned to the caller, or queued after data that waits for the
     /// app.
     fn take_next(&mut self, segment: &Segment, piece: Piece<P>) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
-        let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.head != NIL);
+        let (len, end, fills_gap) = (piece.len, piece.end(), connection.out_of_order.queue.head != NIL);
         let mut delivered = None;
         if connection.rare_rcv.in_order.head == NIL && !connection.has(AppFlags::HOLDS) {
             delivered = Some(piece.payload);
@@ -195,7 +195,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.join();
         }
         if self.connection.rare_rcv.in_order.head != NIL {
-            self.tell(pending::READABLE);
+            self.notify(Pending::READABLE);
         }
         if fills_gap {
             self.acknowledge_at_once(segment);
@@ -205,11 +205,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(delivered)
     }
 
-    /// Queues data for the app. It is copied into the last waiting buffer where that has room. So
-    /// two neighbors never fit one buffer, and a connection takes two chunks at most for each
-    /// buffer's length of its window. Otherwise short segments would use up chunks and pool long
-    /// before the window, which is in bytes and cannot be taken back (RFC 9293 3.8.6). False where
-    /// there is no room.
+    /// Queues data for the app. Where the last waiting buffer has room for it, the data is copied
+    /// there. So no two adjacent chunks would fit one buffer, and a connection takes at most two
+    /// chunks for each buffer's length of its window. Otherwise short segments would use up chunks
+    /// and pool long before the window, which counts bytes and cannot be taken back
+    /// (RFC 9293 3.8.6). False where there is no room.
     fn keep_in_order(&mut self, piece: Piece<P>) -> bool {
         let (connection, len) = (&mut *self.connection, piece.len);
         if !connection.rare_rcv.in_order.append_to_last(&mut self.shared.chunks, &piece.payload, len) {
@@ -226,11 +226,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Moves data that is now in order to the data that waits for the app.
     fn join(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
-        while let Some(head) = chunks.get(connection.out_of_order.head) {
+        while let Some(head) = chunks.get(connection.out_of_order.queue.head) {
             if head.seq.is_after(connection.rcv.nxt) {
                 break;
             }
-            let Some(mut chunk) = connection.out_of_order.pop_front(chunks) else { break };
+            let Some(mut chunk) = connection.out_of_order.queue.pop_front(chunks) else { break };
             let old = (connection.rcv.nxt - chunk.seq).min(chunk.len);
             if old > 0 {
                 connection.note_duplicate(Range { left: chunk.seq, right: chunk.seq + old });
@@ -266,7 +266,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             }
         }
         let connection = &mut *self.connection;
-        let count = connection.out_of_order.count;
+        let count = connection.out_of_order.queue.count;
         // Once the hole is filled these chunks wait for the app with those that are in order
         // already.
         let kept = count + connection.rare_rcv.in_order.count;
@@ -277,17 +277,17 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let connection = &mut *self.connection;
         let range = Range { left: piece.seq, right: piece.end() };
         let chunk = Chunk::new(piece.seq, piece.len, Some(piece.payload));
-        if connection.out_of_order.insert_after(&mut self.shared.chunks, before, chunk).is_err() {
+        if connection.out_of_order.queue.insert_after(&mut self.shared.chunks, before, chunk).is_err() {
             return Err(TcpDrop::NoRoom);
         }
         connection.note_range(range);
         Ok(())
     }
 
-    /// The last chunk out of order that does not begin behind `seq`, or `NIL`. Nearly always the
-    /// last of all; otherwise looked for from the end that is nearer.
+    /// The last chunk out of order that does not begin after `seq`, or `NIL`. Nearly always it is
+    /// the last of all; otherwise the search begins at the nearer end.
     fn find_before(&self, seq: Seq) -> u32 {
-        let (queue, chunks) = (self.connection.out_of_order, &self.shared.chunks);
+        let (queue, chunks) = (self.connection.out_of_order.queue, &self.shared.chunks);
         let Some(tail) = chunks.get(queue.tail) else { return NIL };
         if tail.seq.is_at_most(seq) {
             return queue.tail;
@@ -313,7 +313,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         idx
     }
 
-    /// Trims what the chunk before has already. False where that is all.
+    /// Trims the bytes that the previous chunk has already. False where no byte remains.
     fn cut_front(&mut self, before: u32, piece: &mut Piece<P>) -> bool {
         let Some(end) = self.shared.chunks.get(before).map(Chunk::end).filter(|end| end.is_after(piece.seq)) else {
             return true;
@@ -335,7 +335,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         loop {
             let connection = &mut *self.connection;
             let next = match before {
-                NIL => connection.out_of_order.head,
+                NIL => connection.out_of_order.queue.head,
                 before => self.shared.chunks[before].next,
             };
             let Some(chunk) = self.shared.chunks.get(next) else { return };
@@ -348,15 +348,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 piece.len = left - piece.seq;
                 return piece.payload.trim_to(piece.len as usize);
             }
-            connection.out_of_order.remove(&mut self.shared.chunks, next);
+            connection.out_of_order.queue.remove(&mut self.shared.chunks, next);
         }
     }
 }
 
 impl<P> Shared<P> {
-    /// Whether a queue of `count` chunks, to be sent or received, may take one more: none has more
-    /// than there are free (Choudhury and Hahne 1998), so that the store is never empty and
-    /// connections with few chunks get some.
+    /// Whether a queue of `count` chunks, to be sent or received, may take one more. No queue may
+    /// have more chunks than are free (Choudhury and Hahne 1998), so that the store is never empty
+    /// and connections with few chunks get some.
     #[inline(always)]
     pub(in crate::proto::tcp) fn has_share(&self, count: u32) -> bool {
         self.chunks.free_count() > self.chunk_reserve + count as usize
@@ -364,9 +364,10 @@ impl<P> Shared<P> {
 }
 
 impl Connection {
-    /// Whether data is acknowledged at once, after so many bytes: by the app's option, or as
-    /// segments were missing recently. Then acknowledgments may be lost too, and a sender with a
-    /// window of few segments that gets none of them waits for its timeout.
+    /// Whether data is acknowledged at once after `len` bytes, either because the app's option says
+    /// so or because segments were missing recently. After losses acknowledgments may be lost too,
+    /// and a sender with a window of few segments that gets no acknowledgment waits for its
+    /// timeout.
     #[inline(always)]
     fn is_quick(&mut self, len: u32) -> bool {
         let is_quick = self.is_on(switch::QUICKLY);
@@ -399,7 +400,7 @@ impl Connection {
         self.forget_window();
     }
 
-    /// RFC 3168 6.1.3: congestion is echoed until the peer says that it has reduced its window.
+    /// RFC 3168 6.1.3: echo the congestion until the peer reports that it has reduced its window.
     fn note_congestion(&mut self, segment: &Segment) {
         if segment.has(TcpFlags::CWR) {
             self.clear(InputFlags::ECE_OWED);
@@ -409,18 +410,12 @@ impl Connection {
         }
     }
 
-    /// A range that came twice: the next acknowledgment reports the first such, to its contiguous
-    /// end (RFC 2883 4 (3)). It is in pieces where the chunks out of order are in pieces.
+    /// Notes a range that came twice, where the peer understands reports of it.
     fn note_duplicate(&mut self, range: Range) {
         if !self.has(InputFlags::SACK) {
             return;
         }
-        let held = self.dsack;
-        if held.is_empty() {
-            self.dsack = range;
-        } else if range.left.is_at_most(held.right) && held.left.is_at_most(range.right) {
-            self.dsack = Range { left: held.left.min(range.left), right: held.right.max(range.right) };
-        }
+        self.dsack.note(range);
     }
 
     /// A range that came out of order is first, merged with those it touches (RFC 2018 4).

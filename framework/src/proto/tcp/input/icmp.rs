@@ -1,7 +1,7 @@
 //! Routers' reports about our segments (RFC 9293 3.9.2.2), accepted as far as RFC 5927 allows: the
-//! quoted number must be in flight, which a host off the path does not know; a path that larger
-//! segments passed has become narrower only where one of them is lost; and no message ends a
-//! connection whose handshake is done.
+//! quoted number must be in flight, which a host off the path does not know. A smaller MTU of a
+//! path that larger segments have passed is believed only where one of them is lost. No message
+//! ends a connection whose handshake is done.
 
 use super::super::event::{CloseReason, IcmpRefusal};
 use super::super::machine::{Context, Tcp};
@@ -60,8 +60,9 @@ impl<P: Payload> Tcp<P> {
         self.end_call(flow, seq, CloseReason::Unreachable, now, output)
     }
 
-    /// The next hop did not reply to ARP; so a segment with the number `seq` did not leave. A
-    /// connection attempt ends, as the sender of that segment is told on Linux.
+    /// The next hop did not reply to ARP, so a segment with the number `seq` did not leave. A
+    /// connection attempt ends, as it does on Linux, which reports an error to the sender of that
+    /// segment.
     pub fn no_neighbor<O: Output<P>>(
         &mut self,
         flow: Flow,
@@ -124,8 +125,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.end_trial();
     }
 
-    /// The same because full segments do not arrive, without a report. It may have been chance, so
-    /// they are tried again soon, and later each time where it was not.
+    /// Lowers the MSS like a report would, because full segments do not arrive although no router
+    /// reports it. The losses may have been chance, so full segments are tried again soon, and
+    /// later after each attempt that fails.
     pub(in crate::proto::tcp) fn avoid_black_hole(&mut self, mss: u16) {
         let connection = &mut *self.connection;
         if connection.path.lowered_at_s == 0 {
@@ -198,10 +200,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         tally.bytes_acked > tally.segments_out * u64::from(mss)
     }
 
-    /// Whether the segment with the number `seq` was found lost, or was retransmitted. Walks over
-    /// the segments in flight up to it, but only where some of them are lost: the first claim about
-    /// a lost one is accepted, and the next claims are old. So a route that narrows under a
-    /// thousand segments costs no walk for each of the thousand messages.
+    /// Whether the segment with the number `seq` was found lost, or was retransmitted. Scans the
+    /// segments in flight up to it, but only where some of them are lost. The first claim about a
+    /// lost segment is accepted, and the claims after it are old. So a route whose MTU shrinks
+    /// under a thousand segments does not cost a scan for each of the thousand messages.
     fn is_missed(&self, seq: Seq) -> bool {
         if self.connection.sack.lost_len == 0 && self.connection.sack.resent_len == 0 {
             return false;
@@ -238,7 +240,7 @@ impl Connection {
         }
     }
 
-    /// Full segments arrive, or a router reports why they do not.
+    /// Full segments arrive, or a router has reported why they do not.
     fn end_trial(&mut self) {
         self.clear(InputFlags::MSS_PROBE);
         self.path.black_holes = 0;

@@ -1,6 +1,7 @@
 //! The addresses of a segment's connection, for a prefetch before the segment is processed: with a
-//! million connections each is in no cache, and prefetching a whole burst waits for memory once
-//! instead of once a segment. In two steps, as the flow's bucket contains the address of the rest.
+//! million connections none is in a cache, and with a prefetch a whole burst waits for memory once
+//! instead of once per segment. It takes two steps, because the flow's bucket contains the
+//! connection's address.
 //!
 //! It only returns addresses, and accepts a slot as a hint for the next segment's lookup. A wrong
 //! hint costs a load.
@@ -34,8 +35,9 @@ impl<P> Tcp<P> {
         self.flows.address(key.hash)
     }
 
-    /// The connection's slot. One in a hundred is not found here, and is found by the full lookup.
-    /// It is recognized by its ports: hardly another flow in its bucket has the same.
+    /// The slot that the connection most likely has, recognized by its ports: hardly any other flow
+    /// in its bucket has the same ports. One connection in a hundred is not found here; the full
+    /// lookup finds it.
     #[inline(always)]
     pub fn likely_slot(&self, key: &LookupKey) -> Option<u32> {
         self.flows.guess_at_home(key.hash, key.ports, FlowKey::ports).copied()

@@ -1,6 +1,6 @@
 //! Limits for remote callers: for all listeners together, so that slots are left for our own
-//! connections; for one listener; and for one address. Counted where a connection begins and where
-//! it ends, and by no segment in between.
+//! connections; for one listener; and for one address. Connections are counted when they begin and
+//! end; segments in between cost nothing.
 //!
 //! ```text
 //!  SYN ─▶ handshake ─▶ established ─▶ TIME-WAIT ─▶ gone
@@ -8,8 +8,8 @@
 //!                      └─ a session ┘   of a listener, from an address
 //! ```
 //!
-//! A handshake is not counted as a session: its sender may be forged. A connection in TIME-WAIT
-//! counts for neither, as it makes way for new ones.
+//! A handshake does not count as a session, because its sender may be forged. A connection in
+//! TIME-WAIT counts as neither, because new connections displace it.
 
 use core::net::Ipv4Addr;
 
@@ -17,16 +17,10 @@ use super::super::event::ListenerId;
 use super::super::input::arrival::TcpDrop;
 use super::super::machine::{Shared, Tcp};
 use super::super::payload::Payload;
-use super::super::state::connection::Connection;
+use super::super::state::connection::{Connection, Counted};
 use super::listener::Listener;
 use super::secret::Secret;
 use crate::proto::slab::NIL;
-
-/// The way in which a connection is counted.
-pub(in crate::proto::tcp) mod counted {
-    pub(crate) const PLACE: u8 = 1 << 0;
-    pub(crate) const SESSION: u8 = 1 << 1;
-}
 
 /// The counts of accepted connections.
 #[derive(Debug)]
@@ -56,7 +50,7 @@ impl Admission {
         }
     }
 
-    /// Slots that remote callers may still take, as far as they are free.
+    /// Slots that remote callers may still take, if they are free.
     pub(in crate::proto::tcp) fn left(&self) -> usize {
         self.places_max - self.places
     }
@@ -79,25 +73,25 @@ impl Admission {
 impl<P: Payload> Shared<P> {
     /// A remote caller's handshake begins.
     pub(in crate::proto::tcp) fn count_place(&mut self, connection: &mut Connection) {
-        connection.counted |= counted::PLACE;
+        connection.counted.insert(Counted::PLACE);
         self.admission.places += 1;
     }
 
     /// A remote caller's handshake is done.
     pub(in crate::proto::tcp) fn count_session(&mut self, connection: &mut Connection) {
-        connection.counted |= counted::SESSION;
-        *self.admission.of_listener(ListenerId(connection.listener)) += 1;
+        connection.counted.insert(Counted::SESSION);
+        *self.admission.of_listener(connection.accepted_by.id) += 1;
         self.admission.sources.add(&self.secret, *connection.flow.remote.ip());
     }
 
-    /// A connection is over, whoever opened it.
+    /// A connection is over, opened by either side.
     pub(in crate::proto::tcp) fn count_out(&mut self, connection: &mut Connection) {
         let was = core::mem::take(&mut connection.counted);
-        if was & counted::PLACE != 0 {
+        if was.has(Counted::PLACE) {
             self.admission.places -= 1;
         }
-        if was & counted::SESSION != 0 {
-            let id = ListenerId(connection.listener);
+        if was.has(Counted::SESSION) {
+            let id = connection.accepted_by.id;
             let sessions = &mut self.admission.listeners[id.slot() as usize];
             if sessions.listener == id {
                 sessions.count -= 1;
@@ -127,17 +121,17 @@ impl<P: Payload> Tcp<P> {
         self.shared.admission.left() > 0 && self.can_make_room()
     }
 
-    /// Whether there is room for another remote caller; as [`make_room`](Self::make_room), but not
-    /// where the rest is reserved.
+    /// Whether there is room for another remote caller. Like [`make_room`](Self::make_room), but
+    /// the reserved slots do not count.
     pub(in crate::proto::tcp) fn make_room_for_caller(&mut self) -> bool {
         self.shared.admission.left() > 0 && self.make_room()
     }
 }
 
-/// Sessions by address. Each counts in one counter of each row, which it shares with others: the
-/// minimum of the four is its count, and too high only where it collides in all of them. So the
-/// memory depends only on the counters, and a keyed hash chooses them, so that collisions cannot be
-/// chosen.
+/// Counts sessions by address. Each address has one counter in each of four rows and shares it with
+/// other addresses. The minimum of the four is its count; it is too high only where the address
+/// collides in all of them. So the memory does not depend on the number of addresses. A keyed hash
+/// chooses the counters, so that an attacker cannot choose collisions.
 #[derive(Debug)]
 pub(in crate::proto::tcp) struct Sources {
     counters: Box<[u32]>,
@@ -146,10 +140,10 @@ pub(in crate::proto::tcp) struct Sources {
 }
 
 const ROWS: usize = 4;
-/// With a thousand connections of as many addresses, one address of a thousand is counted four too
-/// high, and with a hundred of a hundred none in a million. In large tables, which have an eighth
-/// of a counter for each connection, one of a hundred million is counted sixteen too high: their
-/// limits are larger as well.
+/// With a thousand connections from as many addresses, one address in a thousand is counted four
+/// too high; with a hundred connections from a hundred addresses, not one in a million is. Large
+/// tables have an eighth of a counter for each connection: there one address in a hundred million
+/// is counted sixteen too high, but the limits are larger as well.
 const ROW_LEN_MIN: usize = 1_024;
 
 impl Sources {

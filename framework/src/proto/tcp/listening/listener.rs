@@ -15,20 +15,21 @@ pub struct ListenOptions {
     /// Handshakes that may be open at the same time; beyond, the answer is a SYN cookie. By default
     /// 128.
     pub backlog: u32,
-    /// SYNs a second, and as many at once; more are dropped before any other check, so that a flood
-    /// leaves the worker its time for established connections. Beyond the rate a caller succeeds by
-    /// chance and SYN cookies do not help; they are for a full backlog. None: no limit, and all are
-    /// answered. By default 100,000.
+    /// The most SYNs a second, and as many at once. Further ones are dropped before any other
+    /// check, so that in a flood the worker has time for established connections. Beyond this rate
+    /// a caller succeeds only by chance, and SYN cookies do not help him; they are for a full
+    /// backlog. None: no limit, every SYN is answered. By default 100,000.
     pub syns_per_second: Option<u32>,
-    /// Connections at the same time: without those in TIME-WAIT and without handshakes, which
-    /// `backlog` limits. The SYN of one more is dropped, and `drop/listener_full` counts it. None:
-    /// as many as there are slots for callers. By default `None`.
+    /// The most connections at the same time, not counting those in TIME-WAIT and handshakes, which
+    /// `backlog` limits. The SYN of a further one is dropped, and `drop/listener_full` counts it.
+    /// None: as many as there are slots for callers. By default `None`.
     pub connections_max: Option<u32>,
-    /// Connections from one address at the same time, those of other listeners included. The SYN of
-    /// one more is dropped, and `drop/source_full` counts it: one host with many silent connections
-    /// leaves the others their slots. They are counted by a keyed hash: where a thousand addresses
-    /// are connected, a limit of less than eight now and then hits one that has fewer. None: no
-    /// limit, for peers that are all behind one address. By default 256.
+    /// The most connections from one address at the same time, those of other listeners included.
+    /// The SYN of a further one is dropped, and `drop/source_full` counts it, so that one host with
+    /// many idle connections leaves slots for the others. A keyed hash chooses shared counters:
+    /// where a thousand addresses are connected, a limit of less than eight now and then refuses an
+    /// address that has fewer. None: no limit, for peers that are all behind one address. By
+    /// default 256.
     pub connections_per_source: Option<u32>,
     /// Options that accepted connections inherit. By default those of a connection, with keepalive
     /// after two hours.
@@ -38,9 +39,9 @@ pub struct ListenOptions {
 }
 
 impl Default for ListenOptions {
-    /// Keepalive is on, as a caller may vanish silently and would keep its slot for ever; RFC 9293
-    /// 3.8.4 (MUST-25) wants it off by default, and two hours before the first probe (MUST-28),
-    /// which these are.
+    /// Keepalive is on, because a caller that vanishes without a FIN would keep its slot for ever.
+    /// RFC 9293 3.8.4 wants keepalive off by default (MUST-25), which we do not follow, and two
+    /// hours before the first probe (MUST-28), which we do.
     fn default() -> Self {
         Self {
             backlog: 128,
@@ -128,8 +129,8 @@ impl Listeners {
         Self { by_local, slots, refusal: Refusal::NONE, generation: 0 }
     }
 
-    /// Listens at `local`; the unspecified address stands for all of ours without a listener of
-    /// their own.
+    /// Listens at `local`. The unspecified address means each address of ours that has no separate
+    /// listener.
     pub(in crate::proto::tcp) fn open(
         &mut self,
         local: SocketAddrV4,

@@ -1,5 +1,5 @@
 //! The ephemeral port of a connection (RFC 6056 3.3.3, algorithm 3): each peer sees ports rise from
-//! an offset of its own, and none can infer which ones another peer sees.
+//! a different offset, and no peer can infer the ports that another one sees.
 
 use core::net::SocketAddrV4;
 
@@ -11,8 +11,8 @@ use crate::proto::Flow;
 use crate::time::Instant;
 
 impl<P: Payload> Tcp<P> {
-    /// A port for a connection to `flow.remote`: a free one, or else one whose last connection is
-    /// over. Tries each of the range once; nearly always the first is free.
+    /// A port for a connection to `flow.remote`: a free one, otherwise one whose last connection is
+    /// over. Tries each port of the range once; nearly always the first is free.
     pub(in crate::proto::tcp) fn choose_port(
         &mut self,
         flow: Flow,

@@ -74,8 +74,8 @@ mod tests {
         remote: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 50_000),
     };
 
-    /// A guess at one of the numbers that a peer sees is no guess at another, and none at its
-    /// flow's bucket.
+    /// A peer that guesses one of the numbers that it sees learns nothing about another number, nor
+    /// about its flow's bucket.
     #[test]
     fn each_use_has_a_key_of_its_own() {
         let secret = Secret::new(HashSeed::new(1, 2));

@@ -1,7 +1,7 @@
 //! SYN cookies (RFC 4987 3.6): where a listener's backlog is full, the next peer's SYN is not
-//! stored. All state for later is in the number of our SYN-ACK, which the peer's acknowledgment
-//! brings back; the options stand in the low bits of our timestamp, as Linux has them, where the
-//! peer has timestamps. A peer without them gets neither scale nor SACK.
+//! stored. All state is in the sequence number of our SYN-ACK, which the peer's acknowledgment
+//! brings back. Where the peer has timestamps, the options are in the low bits of our timestamp, as
+//! on Linux. A peer without timestamps gets neither scale nor SACK.
 //!
 //! ```text
 //!  number     31 ─ hash + peer's number, 24 bits ─ 8 │ 7 ── time, 5 bits ── 3 │ 2 ─ MSS ─ 0
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A guess succeeds with one number in 2^24, and only while cookies are sent. The peer's number is
-//! added to the hash, as in Linux, so that a segment that follows a late or lost one with the
-//! cookie can be recognized as possibly belonging to it.
+//! added to the hash, as on Linux. So where the segment with the cookie is late or lost, the
+//! segments after it can be recognized as possibly belonging to it.
 
 use super::super::segment::SynOptions;
 use super::super::seq::Seq;
@@ -39,7 +39,7 @@ const ECN_BIT: u32 = 1 << 5;
 const OPTIONS_MASK: u32 = 0x3f;
 
 /// The number of the SYN-ACK that answers a peer's SYN.
-pub(in crate::proto::tcp) fn bake(secret: &Secret, flow: Flow, peer_isn: Seq, mss: u16, now: Instant) -> Seq {
+pub(in crate::proto::tcp) fn encode(secret: &Secret, flow: Flow, peer_isn: Seq, mss: u16, now: Instant) -> Seq {
     let mss_idx = MSS.iter().rposition(|&known| known <= mss).unwrap_or(0) as u32;
     seal(secret, flow, peer_isn, step(now) << 3 | mss_idx)
 }
@@ -56,8 +56,8 @@ pub(in crate::proto::tcp) fn check(
     (is_young(low, now) && seal(secret, flow, peer_isn, low) == cookie).then(|| MSS[(low & 7) as usize])
 }
 
-/// Whether a peer that was sent `cookie` may have reached `seq`: its data is unconfirmed until the
-/// segment with the cookie arrives. One in 4,000 random numbers passes.
+/// Whether a peer that was sent `cookie` may have reached `seq`: until the segment with the cookie
+/// arrives, that is not confirmed. One random number in 4,000 passes.
 pub(in crate::proto::tcp) fn may_be_before(secret: &Secret, flow: Flow, seq: Seq, cookie: Seq, now: Instant) -> bool {
     let low = cookie.0 & 0xff;
     let sent = (seal(secret, flow, seq, low).0 >> 8).wrapping_sub(cookie.0 >> 8) & 0x00ff_ffff;
@@ -117,14 +117,14 @@ mod tests {
     #[test]
     fn cookie_brings_the_mss_back_rounded_down() {
         for (mss, wanted) in [(0, 64), (63, 64), (536, 536), (1300, 1220), (1460, 1460), (1461, 1460), (65_535, 8960)] {
-            let cookie = bake(&secret(), FLOW, Seq(7), mss, at(100));
+            let cookie = encode(&secret(), FLOW, Seq(7), mss, at(100));
             assert_eq!(check(&secret(), FLOW, Seq(7), cookie, at(101)), Some(wanted), "{mss}");
         }
     }
 
     #[test]
     fn cookie_is_void_for_another_peer_another_number_and_another_secret() {
-        let cookie = bake(&secret(), FLOW, Seq(7), 1460, at(100));
+        let cookie = encode(&secret(), FLOW, Seq(7), 1460, at(100));
         let other = Flow { remote: SocketAddrV4::new(*FLOW.remote.ip(), 50_001), ..FLOW };
         assert_eq!(check(&secret(), other, Seq(7), cookie, at(100)), None);
         assert_eq!(check(&secret(), FLOW, Seq(8), cookie, at(100)), None);
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn peer_may_have_got_as_far_as_its_window_before_the_cookie_comes_back() {
         let isn = Seq(u32::MAX - 5);
-        let cookie = bake(&secret(), FLOW, isn, 1460, at(100));
+        let cookie = encode(&secret(), FLOW, isn, 1460, at(100));
         let may_be = |seq, cookie, s| may_be_before(&secret(), FLOW, seq, cookie, at(s));
         for (sent, wanted) in [(0, true), (1, true), (65_535, true), (65_536, false), (1 << 23, false)] {
             assert_eq!(may_be(isn + sent, cookie, 100), wanted, "{sent}");
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn cookie_is_void_after_two_steps_of_its_time() {
-        let cookie = bake(&secret(), FLOW, Seq(7), 1460, at(0));
+        let cookie = encode(&secret(), FLOW, Seq(7), 1460, at(0));
         assert!(check(&secret(), FLOW, Seq(7), cookie, at(68)).is_some());
         assert!(check(&secret(), FLOW, Seq(7), cookie, at(137)).is_some());
         assert!(check(&secret(), FLOW, Seq(7), cookie, at(138)).is_none());

@@ -1,12 +1,12 @@
-//! RACK-TLP (RFC 8985): a segment that was sent well before one that has arrived is lost, and where
-//! nothing arrives any more a probe is sent.
+//! RACK-TLP (RFC 8985): a segment is lost if it was sent well before one that has arrived. Where no
+//! acknowledgment arrives any more, a probe is sent.
 //!
-//! Each chunk that arrived, by its time of sending, D-SACKs and time enter; LOST marks and the
-//! deadline of the retransmission timer leave. Only with SACK; without it `recovery` counts
-//! duplicate acknowledgments.
+//! The input is each chunk that arrived, with the time it was sent, D-SACKs and the time; the
+//! output is LOST marks and the deadline of the retransmission timer. It needs SACK; without SACK
+//! `recovery` counts duplicate acknowledgments.
 //!
-//! The chunks in flight are in a lane by the time of their transmission, so that detecting losses
-//! costs the lost chunks and one more (RFC 8985 6.2 step 5 walks over all).
+//! The chunks in flight are in a lane in the order of their transmission, so that loss detection
+//! reads only the lost chunks and one more (RFC 8985 6.2 step 5 reads all).
 
 use super::super::machine::Context;
 use super::super::output::transmit::Sending;
@@ -33,7 +33,13 @@ const PROBE_TIMEOUT_INITIAL: Duration = Duration::from_secs(1);
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A chunk with that end has arrived (RFC 8985 6.2, steps 1 to 3).
     #[inline]
-    pub(in crate::proto::tcp) fn hear_of(&mut self, end: Seq, sent_at: Instant, resent: u8, news: &mut AckSample) {
+    pub(in crate::proto::tcp) fn note_delivered(
+        &mut self,
+        end: Seq,
+        sent_at: Instant,
+        resent: u8,
+        news: &mut AckSample,
+    ) {
         let connection = &mut *self.connection;
         // Compares with the state before this acknowledgment: it reports several in the order of
         // its blocks.
@@ -57,8 +63,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return;
         }
         connection.rack.rtt = Micros::floor(rtt);
-        if is_sent_after(sent_at, end, connection.rack_xmit_ts, connection.rack.end_seq) {
-            (connection.rack_xmit_ts, connection.rack.end_seq) = (sent_at, end);
+        if is_sent_after(sent_at, end, connection.rack_segment.xmit_ts, connection.rack.end_seq) {
+            (connection.rack_segment.xmit_ts, connection.rack.end_seq) = (sent_at, end);
         }
     }
 
@@ -84,12 +90,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             if idx == NIL {
                 return;
             }
-            let (chunk, xmit_ts) = (&chunks[idx], connection.rack_xmit_ts);
+            let (chunk, xmit_ts) = (&chunks[idx], connection.rack_segment.xmit_ts);
             if !is_sent_after(xmit_ts, connection.rack.end_seq, chunk.sent_at, chunk.end()) {
                 return;
             }
             if chunk.sent_at + wait > self.now {
-                // All chunks sent before one that has arrived are lost by then.
+                // At this time all chunks sent before one that has arrived count as lost.
                 news.lost_by = Some(xmit_ts + wait);
                 return;
             }
@@ -151,9 +157,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The probe was not answered either, and a peer answers one at once: something is lost,
-    /// detected by time alone, which is to be taken for congestion, and the next wait is twice as
-    /// long (RFC 8961 4 (3) and (4)).
+    /// The probe was not answered either, although a peer answers a probe at once. So data is lost.
+    /// A loss that is detected by time alone must be taken for congestion, and the next wait is
+    /// twice as long (RFC 8961 4 (3) and (4)).
     #[cold]
     fn take_silence(&mut self) {
         self.enter_recovery();
@@ -274,7 +280,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn set_timer(&mut self) {
         let connection = &mut *self.connection;
         if connection.snd.flight() != 0 {
-            self.aside().restart_timer();
+            self.out_of_line().restart_timer();
         } else if connection.clock.timer != RetransmitTimer::Persist {
             connection.clock.stop();
         }
@@ -311,7 +317,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Whether just two segments are in flight.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn has_company(&self) -> bool {
+    pub(in crate::proto::tcp) fn has_two_in_flight(&self) -> bool {
         let Lane { head, tail } = self.connection.send.in_flight;
         self.shared.chunks.get(tail).is_some_and(|last| last.earlier == head)
     }
@@ -328,9 +334,9 @@ impl Connection {
     /// All data before SND.UNA has arrived, and nothing is missing: the last of it was sent at
     /// `sent_at`, and took `rtt` (RFC 8985 6.2, steps 1 to 3).
     #[inline(always)]
-    pub(in crate::proto::tcp) fn hear_in_order(&mut self, sent_at: Instant, rtt: Micros) {
+    pub(in crate::proto::tcp) fn note_delivered_in_order(&mut self, sent_at: Instant, rtt: Micros) {
         let end = self.snd.una;
-        self.rack_xmit_ts = sent_at;
+        self.rack_segment.xmit_ts = sent_at;
         (self.rack.end_seq, self.rack.fack, self.rack.rtt) = (end, end, rtt);
     }
 
@@ -364,8 +370,8 @@ impl Connection {
         self.clock.start(timer, at);
     }
 
-    /// The timer where a probe was sent, or none is allowed: the next probe, while it is well
-    /// before the timeout, or the timeout.
+    /// Sets the timer where a probe was sent or none is allowed: to the next probe, while that is
+    /// well before the timeout, otherwise to the timeout.
     #[cold]
     fn without_first_probe(&self, is_alone: bool, now: Instant) -> (RetransmitTimer, Instant) {
         match self.may_ask_again(is_alone) {
@@ -374,9 +380,10 @@ impl Connection {
         }
     }
 
-    /// Whether a probe precedes the timeout (RFC 8985 7.2). Within a recovery the RFC leaves it to
-    /// RACK to detect a lost retransmission, by later data that has arrived; where there is none,
-    /// as often with a window of few segments, it would be detected only by the timeout.
+    /// Whether a probe precedes the timeout (RFC 8985 7.2). Within a recovery the RFC relies on
+    /// RACK to detect a lost retransmission, by later data that has arrived. Where there is no
+    /// later data, as often with a window of few segments, only the timeout would detect the loss;
+    /// so we probe there too.
     #[inline(always)]
     fn may_probe(&self) -> bool {
         let is_time = match self.recovery {
@@ -386,9 +393,9 @@ impl Connection {
         is_time && self.has(InputFlags::SACK) && self.clock.backoff == 0 && !self.has(LossFlags::PROBE_OUT)
     }
 
-    /// Whether an unanswered probe is followed by another: each after twice the wait, as in QUIC
-    /// (RFC 9002 6.2.1), so that there are few of them, and none is near the timeout, which remains
-    /// for a dead or congested path.
+    /// Whether an unanswered probe is followed by another: each probe waits twice as long as the
+    /// one before, as in QUIC (RFC 9002 6.2.1), so that there are few probes, and none near the
+    /// timeout, which is for a dead or congested path.
     fn may_ask_again(&self, is_alone: bool) -> bool {
         let is_soon = || 2 * self.next_probe_timeout(is_alone) <= u64::from(self.rtt.rto.0);
         self.has(LossFlags::PROBE_OUT) && self.clock.backoff == 0 && self.rtt.srtt != Micros::ZERO && is_soon()
@@ -400,9 +407,9 @@ impl Connection {
         (first << (u32::from(self.clock.probes) + 1).min(24)) + self.answer_delay(is_alone)
     }
 
-    /// How late a peer may acknowledge the data in flight. A lone segment is acknowledged as late
-    /// as the minimum timeout, as on Linux, but not where it fills a hole (RFC 5681 4.2), or where
-    /// a retransmission makes it two.
+    /// The time that a peer may take to acknowledge the data in flight. It may acknowledge a lone
+    /// segment as late as the minimum timeout, as on Linux, but not where the segment fills a hole
+    /// (RFC 5681 4.2), or where a retransmission makes it two.
     #[inline(always)]
     fn answer_delay(&self, is_alone: bool) -> u64 {
         let has_hole = || self.sack.sacked_len != 0 || self.snd.flight() > u32::from(self.snd.mss);
@@ -432,7 +439,8 @@ impl Connection {
     }
 }
 
-/// RACK_sent_after: of two that were sent in the same burst the one that ends later.
+/// RACK_sent_after: of two chunks that were sent in the same burst, the one that ends later counts
+/// as sent later.
 #[inline]
 fn is_sent_after(at: Instant, end: Seq, other_at: Instant, other_end: Seq) -> bool {
     at > other_at || at == other_at && end.is_after(other_end)

@@ -28,18 +28,19 @@ const R1: u8 = 3;
 /// Timeouts in a row until full segments are suspected to be too long for the path (RFC 4821 7.7,
 /// RFC 8899 4.3).
 const BLACK_HOLE_TIMEOUTS: u8 = 3;
-/// The sizes that are tried then, one after the other (RFC 4821 7.2, and what each host accepts:
-/// RFC 1122 3.3.3), options included.
+/// The segment sizes that are then tried, one after the other (RFC 4821 7.2, and the size that
+/// every host accepts: RFC 1122 3.3.3), options included.
 const SAFE_MSS: [u16; 2] = [1024, 512];
 
-/// The news in an acknowledgment.
+/// The news in an acknowledgment. `input` creates it for each acknowledgment, and `loss` completes
+/// it while it compares SACK blocks and looks for losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proto::tcp) struct AckSample {
     /// SND.UNA has moved.
     pub(in crate::proto::tcp) advanced: bool,
     /// Bytes that arrived, by number or by SACK.
     pub(in crate::proto::tcp) delivered: u32,
-    /// Bytes acknowledged by number, whether SACK reported them before or not.
+    /// Bytes acknowledged by number, including those that SACK had reported before.
     pub(in crate::proto::tcp) acked: u32,
     /// It repeats an earlier acknowledgment, and has no data (RFC 5681 2).
     pub(in crate::proto::tcp) is_duplicate: bool,
@@ -69,8 +70,8 @@ pub(in crate::proto::tcp) struct AckSample {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proto::tcp) struct Newest {
     pub(in crate::proto::tcp) sent_at: Instant,
-    /// Whether the transmission that arrived is known: the only one, or the one whose timestamp the
-    /// peer echoes.
+    /// Whether we know which transmission arrived: there was only one, or the peer echoes the
+    /// timestamp of one.
     pub(in crate::proto::tcp) is_known: bool,
 }
 
@@ -106,12 +107,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn next_lost(&mut self) -> Option<u32> {
         let connection = &*self.connection;
         let idx = connection.loss.lost.head;
-        // F-RTO sends new data first, as the old may not be lost at all (RFC 5682 2.1 step 2b).
+        // F-RTO sends new data first, because the old data may not be lost at all (RFC 5682 2.1
+        // step 2b).
         if idx == NIL || connection.recovery == Recovery::Probing && connection.has(LossFlags::FRTO_ADVANCED) {
             return None;
         }
         let len = self.shared.chunks[idx].seq_len().min(connection.snd.mss.into());
-        // NewReno retransmits the one that it knows of, whatever the window is (RFC 6582 3.2).
+        // NewReno retransmits the segment that it knows to be lost at any window (RFC 6582 3.2).
         let is_unmetered = connection.recovery == Recovery::Fast && !connection.has(InputFlags::SACK);
         (is_unmetered || len <= self.cwnd_room()).then_some(idx)
     }
@@ -126,10 +128,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let is_usual = connection.has(InputFlags::SACK) && !connection.has(LossFlags::PROBE_DUE);
         // RFC 5681 4.1 needs the idle time.
-        if is_usual && (pipe != 0 || self.now.since(connection.rack_xmit_ts) <= connection.rtt.rto.span()) {
+        if is_usual && (pipe != 0 || self.now.since(connection.rack_segment.xmit_ts) <= connection.rtt.rto.span()) {
             return connection.congestion.cwnd.saturating_sub(pipe);
         }
-        self.aside().unusual_room(pipe)
+        self.out_of_line().unusual_room(pipe)
     }
 
     #[inline(never)]
@@ -137,8 +139,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let mss = u32::from(self.connection.snd.mss);
         let connection = &mut *self.connection;
         // RFC 5681 4.1: after a timeout's time of idleness the window restarts.
-        let idle = self.now.since(connection.rack_xmit_ts);
-        if connection.snd.flight() == 0 && connection.rack_xmit_ts != Instant::ZERO && idle > connection.rtt.rto.span()
+        let idle = self.now.since(connection.rack_segment.xmit_ts);
+        if connection.snd.flight() == 0
+            && connection.rack_segment.xmit_ts != Instant::ZERO
+            && idle > connection.rtt.rto.span()
         {
             connection.congestion.cwnd = connection.congestion.cwnd.min(connection.initial_window());
             connection.forget_epoch();
@@ -161,7 +165,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.on_its_way(seq_len, is_resent);
     }
 
-    /// A chunk of so many numbers was marked as sent: the rest of the bookkeeping.
+    /// A chunk of `seq_len` numbers was marked as sent: does the other bookkeeping.
     #[inline(always)]
     pub(in crate::proto::tcp) fn on_its_way(&mut self, seq_len: u32, is_resent: bool) {
         let connection = &mut *self.connection;
@@ -170,15 +174,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         connection.note_use();
         if connection.recovery != Recovery::Open || is_resent || connection.has(LossFlags::PROBE_DUE) {
-            self.aside().note_sent(seq_len, is_resent);
+            self.out_of_line().note_sent(seq_len, is_resent);
         }
         match self.connection.clock.timer {
-            RetransmitTimer::Probe if self.has_company() => self.hasten_probe(),
+            RetransmitTimer::Probe if self.has_two_in_flight() => self.hasten_probe(),
             // RFC 8985 7.2 moves the probe with new data. It is moved when its time comes
             // (`on_probe_time`).
             RetransmitTimer::Probe => (),
             // RFC 6298 5.1.
-            RetransmitTimer::Off | RetransmitTimer::Persist => self.aside().set_timer(),
+            RetransmitTimer::Off | RetransmitTimer::Persist => self.out_of_line().set_timer(),
             RetransmitTimer::Timeout | RetransmitTimer::Reordering => (),
         }
     }
@@ -243,7 +247,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return;
         }
         if matches!(connection.recovery, Recovery::Fast | Recovery::Reduced) && !connection.is_unlimited() {
-            // RFC 6937 3 and RFC 6582 3.2 step 3: whatever the rate was meanwhile.
+            // RFC 6937 3 and RFC 6582 3.2 step 3: independent of the rate in the meantime.
             connection.congestion.cwnd = connection.congestion.ssthresh;
         }
         if connection.recovery != Recovery::Reduced {
@@ -270,7 +274,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.shared.tally.fast_recoveries += 1;
     }
 
-    /// The network marked our packets (RFC 3168 6.1.2): as for a loss, but nothing is sent again.
+    /// The network marked our packets (RFC 3168 6.1.2): reduces as for a loss, but retransmits
+    /// nothing.
     fn enter_reduced(&mut self) {
         let connection = &mut *self.connection;
         connection.begin_reduction(false);
@@ -278,8 +283,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.loss.recovery_point = connection.snd.nxt;
     }
 
-    /// The window while it shrinks: in proportion to what arrives, so that the sender never falls
-    /// silent (RFC 6937 3).
+    /// The window while it shrinks: in proportion to the data that arrives, so that the sender
+    /// never stops (RFC 6937 3).
     pub(in crate::proto::tcp) fn reduce_window(&mut self, news: &AckSample) {
         let connection = &mut *self.connection;
         if connection.is_unlimited() {
@@ -303,14 +308,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let more = if news.advanced && news.lost == 0 { mss } else { 0 };
             (ssthresh - pipe).min(limit + more)
         };
-        // The first retransmission is not limited, nor is one with an empty pipe, which no
-        // acknowledgment would allow.
+        // The first retransmission is not limited. With an empty pipe there is no limit either,
+        // because no acknowledgment would come to allow a segment.
         let count = if prr.out == 0 || pipe == 0 { count.max(mss) } else { count };
         connection.congestion.cwnd = pipe + count;
     }
 
-    /// Duplicate acknowledgments, where there is no SACK to say what they report (RFC 5681 3.2, RFC
-    /// 6582 3.2).
+    /// Duplicate acknowledgments, where there is no SACK to say which data they report
+    /// (RFC 5681 3.2, RFC 6582 3.2).
     fn count_duplicates(&mut self, news: &mut AckSample) {
         let connection = &mut *self.connection;
         if news.advanced {
@@ -365,14 +370,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.suspect_black_hole();
         let connection = &mut *self.connection;
         connection.clock.back_off();
-        self.doubt_way();
+        self.advise_negatively();
         let connection = &mut *self.connection;
         connection.clock.start(RetransmitTimer::Timeout, self.now + connection.backed_off(connection.clock.backoff));
         self.flush_later();
     }
 
     /// From R1 retransmissions on the path is doubted (RFC 9293 3.8.3).
-    pub(in crate::proto::tcp) fn doubt_way(&mut self) {
+    pub(in crate::proto::tcp) fn advise_negatively(&mut self) {
         if self.connection.clock.backoff >= R1 {
             self.shared.tally.negative_advice += 1;
             self.output.negative_advice(*self.connection.flow.remote.ip());
@@ -381,9 +386,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     fn enter_loss(&mut self) {
         let connection = &mut *self.connection;
-        // RFC 5681 3.1: a second timeout of the same segment does not lower ssthresh again. RFC
-        // 5682 2.1 step 1: F-RTO does not apply then either, nor where more than the first segment
-        // was retransmitted.
+        // RFC 5681 3.1: a second timeout of the same segment does not lower ssthresh again.
+        // RFC 5682 2.1 step 1: then F-RTO does not apply, nor does it where more than the first
+        // segment was retransmitted.
         let is_first = connection.clock.backoff == 0;
         let is_silence = connection.is_silence_alone();
         let may_be_spurious = matches!(connection.recovery, Recovery::Open | Recovery::Reduced) || is_silence;
@@ -402,15 +407,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Full segments never arrive, while the path may carry shorter ones: they become shorter (RFC
-    /// 4821 7.7), for a while. `transmit` cuts those that were sent before.
+    /// Full segments do not arrive, but the path may carry shorter ones: makes segments shorter for
+    /// a while (RFC 4821 7.7). `transmit` cuts the segments that were sent already.
     fn suspect_black_hole(&mut self) {
         let connection = &*self.connection;
         let mss = connection.snd.mss;
         // After an earlier black hole once is enough.
-        let patience = if connection.has(InputFlags::MSS_PROBE) { 1 } else { BLACK_HOLE_TIMEOUTS };
+        let timeouts_max = if connection.has(InputFlags::MSS_PROBE) { 1 } else { BLACK_HOLE_TIMEOUTS };
         let is_full = self.shared.chunks.get(connection.send.queue.head).is_some_and(|chunk| chunk.len >= mss.into());
-        let Some(nth) = connection.clock.backoff.saturating_add(1).checked_sub(patience).filter(|_| is_full) else {
+        let Some(nth) = connection.clock.backoff.saturating_add(1).checked_sub(timeouts_max).filter(|_| is_full) else {
             return;
         };
         if let Some(&shorter) = SAFE_MSS.get(usize::from(nth)).filter(|&&shorter| shorter < mss) {
@@ -418,7 +423,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// F-RTO (RFC 5682 2.1 and 3.1): whether what arrives after a timeout was sent before it.
+    /// F-RTO (RFC 5682 2.1 and 3.1): whether data that is acknowledged after a timeout was sent
+    /// before the timeout.
     fn judge_timeout(&mut self, news: &AckSample) {
         let connection = &mut *self.connection;
         if connection.snd.una.is_at_least(connection.loss.recovery_point) {
@@ -443,8 +449,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Opens the window by two segments for unsent data. False without a change where none of it
-    /// could leave: waiting for its acknowledgment would be waiting for the next timeout.
+    /// Opens the window by two segments for unsent data. Returns false and changes nothing where no
+    /// unsent data could leave: F-RTO would then wait for its acknowledgment until the next
+    /// timeout.
     fn open_for_new_data(&mut self) -> bool {
         let connection = &mut *self.connection;
         let cwnd = connection.pipe() + 2 * u32::from(connection.snd.mss);
@@ -501,7 +508,7 @@ impl Connection {
     /// undone.
     fn begin_reduction(&mut self, may_undo: bool) {
         if self.has(InputFlags::ECN) {
-            // RFC 3168 6.1.2: whatever the reason.
+            // RFC 3168 6.1.2: for any reason of the reduction.
             self.set(OutputFlags::CWR_OWED);
         }
         self.clear(LossFlags::UNDO);

@@ -15,9 +15,9 @@ const RTO_MAX_US: u64 = 60_000_000;
 const ECHO_AGE_MAX_MS: u32 = 600_000;
 
 impl Connection {
-    /// A round trip was measured (RFC 6298 2.2 and 2.3). Each acknowledgment measures one, not each
-    /// round trip: the deviation therefore grows at once but shrinks once in a round trip only, or
-    /// it would be forgotten within one window (RFC 7323 4.2, and Linux).
+    /// A round trip was measured (RFC 6298 2.2 and 2.3). There is a sample for each acknowledgment,
+    /// not one for each round trip. So the deviation may grow at any time but shrinks only once in
+    /// a round trip; otherwise one window of samples would erase it (RFC 7323 4.2, and Linux).
     #[inline(always)]
     pub(in crate::proto::tcp) fn take_rtt(&mut self, sample: Micros, is_new_round: bool, now: Instant) {
         let sample = sample.0.max(1);
@@ -49,10 +49,10 @@ impl Connection {
         Micros(rto.min(RTO_MAX_US) as u32)
     }
 
-    /// Data has arrived without a sample: the backed-off timeout stays until there is one (RFC 6298
-    /// 5). Where a peer echoes no timestamps and much is lost, that may be never, and the timeouts
-    /// of each loss would add up, to a minute. So a round trip without a timeout halves it: if it
-    /// is too short, it expires, and is doubled again.
+    /// Data was acknowledged but gave no RTT sample. RFC 6298 5 keeps the backed-off timeout until
+    /// there is a sample. Where a peer echoes no timestamps and many segments are lost, there may
+    /// never be one, and the timeout would grow with each loss, to a minute. So a round trip
+    /// without a timeout halves it. If it is then too short, it expires and is doubled again.
     #[cold]
     pub(in crate::proto::tcp) fn keep_timeout(&mut self, is_new_round: bool) {
         self.rtt.rto = match self.clock.backoff {

@@ -8,15 +8,16 @@
 //!  lost       ──────────────────────────────────┘                        to be sent again, lowest first
 //! ```
 //!
-//! The cost of an acknowledgment does not depend on the data in flight. Each chunk is marked once;
-//! runs of SACKED chunks store both their ends, so that a walk takes a run in one step; the search
-//! for a block begins at the nearest of three positions, one of them the end of the last search,
-//! and all searches of an acknowledgment together take [`STEPS_MAX`] steps. Where those do not
-//! suffice the block is left for the next acknowledgment, which begins where this one stopped.
-//! Chunks are cut at borders of whole segments only, so a peer cannot make more chunks than there
-//! would be segments.
+//! The cost of an acknowledgment does not depend on the data in flight. Each chunk is marked once.
+//! A run of SACKED chunks stores both its ends, so that a search passes a run in one step. The
+//! search for a block begins at the nearest of three positions, one of them the end of the last
+//! search, and all searches of an acknowledgment together take at most [`STEPS_MAX`] steps. Where
+//! these do not suffice, the block is left for the next acknowledgment, whose search begins where
+//! this one stopped. Chunks are cut only at borders of whole segments, so a peer cannot cause more
+//! chunks than there would be segments.
 //!
-//! Nothing here decides what is lost (`rack`, `recovery` do) or sends.
+//! This file only marks. `rack` and `recovery` decide which chunks are lost; neither is anything
+//! sent here.
 
 use super::super::machine::Context;
 use super::super::payload::{Output, Payload};
@@ -42,8 +43,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         let mut steps = STEPS_MAX;
         for &block in blocks {
-            // A block that contains SND.UNA, or ends before it, is old; one that ends behind
-            // SND.NXT, or before it begins, is forged.
+            // A block that contains SND.UNA, or ends before it, is old. A block that ends beyond
+            // SND.NXT, or before its own start, is forged.
             let connection = &*self.connection;
             let is_ours = block.left.is_after(connection.snd.una) && block.right.is_at_most(connection.snd.nxt);
             if is_ours && block.right.is_after(block.left) {
@@ -96,7 +97,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// The first chunk that ends behind `left` and is not SACKED; `NIL` where there is none, or it
+    /// The first chunk that ends after `left` and is not SACKED; `NIL` where there is none, or it
     /// is too far for this acknowledgment.
     fn find(&mut self, left: Seq, steps: &mut u32) -> u32 {
         let (connection, chunks) = (&mut *self.connection, &self.shared.chunks);
@@ -169,7 +170,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.has(InputFlags::MSS_PROBE) {
             self.judge_trial(seq, len);
         }
-        self.hear_of(end, sent_at, resent, news);
+        self.note_delivered(end, sent_at, resent, news);
     }
 
     /// Merges the runs of a chunk and its SACKED neighbors.
@@ -217,7 +218,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             let (flags, next) = (chunk.flags, chunk.next);
             if flags & SACKED == 0 {
                 self.mark_lost(idx);
-                // Moved to its position by number; the first of the others may not be in order yet.
+                // Moves the chunk to its position by number; the first of the other chunks may not
+                // be in order yet.
                 self.connection.loss.lost.remove(&mut self.shared.chunks, idx);
                 self.connection.loss.lost.push_back(&mut self.shared.chunks, idx);
             }
@@ -225,9 +227,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    /// Chunks that wait for a retransmission were not lost after all. The work is their number,
-    /// once in a recovery; from the last to the first, as most were sent before all that is in
-    /// flight, and each is searched for beside the one before.
+    /// Chunks that wait for a retransmission were not lost after all. The work is proportional to
+    /// their number, once in a recovery. They are inserted from the last to the first, because most
+    /// were sent before everything in flight, and the position of each is then beside that of the
+    /// previous one.
     pub(in crate::proto::tcp) fn unmark_lost(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let mut near = NIL;
@@ -262,7 +265,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn mark_sent(&mut self, idx: u32, is_resent: bool) {
         let now = self.now;
         if is_resent {
-            return self.aside().mark_resent(idx);
+            return self.out_of_line().mark_resent(idx);
         }
         let chunk = &mut self.shared.chunks[idx];
         chunk.flags |= SENT;
@@ -337,7 +340,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             if self.connection.has(InputFlags::MSS_PROBE) {
                 self.judge_trial(seq, len);
             }
-            self.hear_of(end, sent_at, resent, news);
+            self.note_delivered(end, sent_at, resent, news);
         }
     }
 
@@ -386,8 +389,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Splits a chunk in two; the second follows the first in the same lane. False without a change
-    /// where that is not possible now.
+    /// Splits a chunk in two; the second follows the first in the same lane. Returns false and
+    /// changes nothing where that is not possible now.
     pub(in crate::proto::tcp) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
         let Some(rest) = self.send.queue.split(chunks, idx, at) else { return false };
         if let Some(lane) = self.lane_of(chunks[idx].flags) {
@@ -396,8 +399,8 @@ impl Connection {
         true
     }
 
-    /// Merges the next chunk into the one at `idx`, where both wait to be sent again. False without
-    /// a change where that is not possible now.
+    /// Merges the next chunk into the one at `idx`, where both wait to be sent again. Returns false
+    /// and changes nothing where that is not possible now.
     pub(in crate::proto::tcp) fn join<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32) -> bool {
         let next = chunks[idx].next;
         let is_joined = self.send.queue.join(chunks, idx, &mut self.loss.lost);
@@ -462,7 +465,7 @@ fn duplicate(blocks: &[Range], ack: Seq) -> Option<Range> {
 
 #[cfg(test)]
 impl Connection {
-    /// Recomputes from the queue what the sums, the lanes and the runs must be.
+    /// Recomputes the sums, lanes and runs from the queue, and compares.
     pub(in crate::proto::tcp) fn check_scoreboard<P>(&self, chunks: &Chunks<P>) {
         let (mut sacked, mut lost, mut resent, mut count) = (0, 0, 0, 0);
         let (mut in_flight, mut waiting) = (Vec::new(), Vec::new());

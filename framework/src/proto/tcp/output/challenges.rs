@@ -1,9 +1,9 @@
-//! Limits of challenge ACKs (RFC 5961 7): a few in a second for each connection, so that an attack
-//! on one connection takes none of another's; and one for all together, so that a flood is not
-//! answered by a flood.
+//! Limits of challenge ACKs (RFC 5961 7): a few a second for each connection, so that an attack on
+//! one connection does not use up those of another; and a total for all connections, so that we do
+//! not answer a flood with a flood.
 //!
-//! The total limit is another number in each second. If it were known, an attacker with a
-//! connection of his own could count the challenges of others by what is left for him, and so find
+//! The total limit is drawn at random for each second. If an attacker knew it, he could open a
+//! connection, count the challenges that are left for him, and so infer those of others and find
 //! their sequence numbers (CVE-2016-5696).
 
 use super::super::listening::secret::Secret;

@@ -1,5 +1,6 @@
-//! Sequence numbers for another sender: an FPGA, a program on the NIC. It gets the headers for the
-//! next bytes, sends when it decides to, and the app reports afterwards what was sent.
+//! Sequence numbers for another sender, such as an FPGA or a program on the NIC. It gets the
+//! headers for the next bytes and sends when it decides to; afterwards the app reports which bytes
+//! were sent.
 //!
 //! ```text
 //!  SND.UNA ── sent ──▶ SND.NXT ── delegated, not reported ──▶ ... what the app hands over meanwhile waits
@@ -7,9 +8,9 @@
 //!                                 `withdraw`: the numbers are ours again
 //! ```
 //!
-//! Until then no new data of ours leaves, as the peer could get bytes of either; acknowledgments
-//! and retransmissions go on. The peer may acknowledge before the app has reported: such an
-//! acknowledgment counts up to SND.NXT, and the excess is stored.
+//! Until then no new data of ours leaves, because both senders would use the same numbers;
+//! acknowledgments and retransmissions go on. The peer may acknowledge before the app has reported:
+//! such an acknowledgment counts up to SND.NXT, and the excess is stored.
 
 use core::fmt;
 
@@ -160,9 +161,9 @@ impl<P: Payload> Tcp<P> {
         self.find(id).map_or(0, |slot| self.shared.delegations.get(slot).len as usize)
     }
 
-    /// The next delegated bytes were sent, and these are they. From now on they are sent data,
-    /// which we retransmit. Returned where there is no room to keep them: report them again, soon.
-    /// When all are reported the delegation has ended.
+    /// Reports the next delegated bytes as sent. From now on they are sent data, which we
+    /// retransmit. Returns them where there is no room to keep them: report them again soon. The
+    /// delegation ends when all bytes are reported.
     pub fn report<O: Output<P>>(
         &mut self,
         id: ConnectionId,
@@ -222,8 +223,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         Ok(window.min(buffer).min(self.cwnd_room()) as usize)
     }
 
-    /// Data that the other sender has sent: acknowledged bytes are dropped, we keep the rest until
-    /// it is acknowledged.
+    /// Takes data that the other sender has sent: drops bytes that are acknowledged already, and
+    /// keeps the others until they are.
     fn take_report(&mut self, mut payload: P) -> Result<(), P> {
         let mss = (self.connection.snd.mss as usize).max(1);
         if self.shared.chunks.free_count() < payload.len().div_ceil(mss) {

@@ -1,14 +1,15 @@
-//! Segments that the caller frames itself: a template that is complete except for the numbers, or a
-//! message that leaves as soon as it is written, so that an order takes the fewest instructions.
+//! Segments that the caller frames itself, so that an order takes the fewest instructions: a
+//! template that is complete except for the numbers, or a message that leaves as soon as it is
+//! written.
 //!
 //! ```text
 //!  send_permit ─▶ numbers ─▶ the caller writes them into the frame and posts it ─▶ commit: sent
 //!   └─▶ None: the bytes go through the send queue
 //! ```
 //!
-//! There is a permit where all bytes may leave now and none are queued before them
-//! (`transmit::fast`). `send_permit` changes only state that time alone would have changed, so a
-//! caller that cannot post the frame just drops the permit.
+//! `send_permit` returns a permit where all bytes may leave now and no bytes are queued before them
+//! (`transmit::fast`). It changes only state that time alone would have changed, so a caller that
+//! cannot post the frame just drops the permit.
 
 use super::super::event::{ConnectionId, SendError};
 use super::super::machine::{Context, Shared, Tcp};
@@ -99,8 +100,8 @@ impl<'a, P: Payload> SendPermit<'a, P> {
         self.slot
     }
 
-    /// The numbers for the frame. Each call computes them again: call it where the header is
-    /// written, so that no register holds them on the way there.
+    /// The numbers for the frame. Each call computes them again. Call it where the header is
+    /// written, so that no register has to hold them until then.
     #[inline(always)]
     pub fn numbers(&self) -> Numbers {
         let connection = &*self.connection;
@@ -118,7 +119,7 @@ impl<'a, P: Payload> SendPermit<'a, P> {
         self.connection.timestamps(self.now)
     }
 
-    /// The same as a whole header, for a segment that does not stand prepared.
+    /// The same as a whole header, for a segment that is not prepared.
     #[inline(always)]
     pub fn outgoing(&self) -> Outgoing {
         let (connection, Numbers { seq, ack, wnd, timestamps }) = (&*self.connection, self.numbers());
@@ -130,13 +131,13 @@ impl<'a, P: Payload> SendPermit<'a, P> {
     #[inline(always)]
     pub fn commit(self, payload: P) -> Committed<'a> {
         let Self { connection, slot, shared, now } = self;
-        connection.note_fast_shown();
+        connection.note_fast_advertised();
         Context { connection: &mut *connection, slot, shared, output: &mut NoOutput, now }.keep_sent(payload, PUSH);
         Committed(connection)
     }
 
-    /// Touches every line that [`commit`](Self::commit) does and leaves it as it was, so that the
-    /// next commit finds the lines in the cache.
+    /// Accesses every cache line that [`commit`](Self::commit) does without changing it, so that
+    /// the next commit finds the lines in the cache.
     pub fn dry_run(self, payload: P) {
         let (mut send, chunks) = (self.connection.send.queue, &mut self.shared.chunks);
         let chunk = Chunk::new(self.connection.snd.nxt, payload.len() as u32, Some(payload));

@@ -1,6 +1,7 @@
-//! Resets to be sent. A reset is never retransmitted: a peer that has lost one learns by its next
-//! segment. One that finds no room in the ring is kept for the next tick, without its connection,
-//! which is gone by then; only a few, so that a flood that fills the ring fills nothing else.
+//! Resets to be sent. A reset is never retransmitted: where one is lost, the answer to the peer's
+//! next segment is a reset again. A reset that finds no room in the ring is kept for the next tick,
+//! after its connection is gone. Only a few are kept, so that a flood that fills the ring fills
+//! nothing else.
 
 use super::super::machine::{Shared, Tcp};
 use super::super::payload::{Output, Payload, Unsent};
@@ -8,8 +9,8 @@ use super::super::segment::Outgoing;
 use super::super::state::connection::State;
 use std::collections::VecDeque;
 
-/// Resets that wait. An app that ends all its connections at once has as many resets as
-/// connections; those beyond are counted as lost.
+/// The most resets that wait. An app that ends all its connections at once has as many resets as
+/// connections; further ones are counted as lost.
 const OWED_MAX: usize = 64;
 
 /// Resets that found no room, the oldest first.
@@ -53,8 +54,8 @@ impl<P: Payload> Shared<P> {
 }
 
 impl<P: Payload> Tcp<P> {
-    /// Sends waiting resets, as far as there is room. One whose ends have a new connection by now
-    /// is dropped.
+    /// Sends waiting resets, as far as there is room. A reset whose ends have a new connection
+    /// meanwhile is dropped.
     #[cold]
     pub(in crate::proto::tcp) fn send_owed_resets<O: Output<P>>(&mut self, output: &mut O) {
         for _ in 0..self.shared.owed_resets.0.len() {

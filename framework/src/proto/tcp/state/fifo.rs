@@ -1,12 +1,13 @@
 //! Connections that wait for the end of the burst, first in, first out. A ring of numbers rather
-//! than links in each connection: a push writes behind the last entry, which is in the cache, and
+//! than links in each connection: a push writes after the last entry, which is in the cache, and
 //! touches no memory of a million connections.
 //!
-//! No entry is removed from the middle, but the last one may be taken back, as for a connection
-//! whose app has answered at once: it is kept before the ring until the next push, so that most of
-//! many connections are pushed and taken back by a store each. A connection that no longer waits,
-//! or is gone, still has its entry, and the caller of `pop` sees that it is void. As each slot is
-//! in the ring once at most, even where another connection uses it meanwhile, there is always room.
+//! No entry is removed from the middle, but the last one may be taken back, for example for a
+//! connection whose app has answered at once. The last entry is kept outside the ring until the
+//! next push, so that a push that is taken back costs two stores; with many connections most are. A
+//! connection that no longer waits, or is gone, still has its entry, and the caller of `pop` sees
+//! that it is void. There is always room, because each slot is in the ring at most once, even where
+//! another connection uses it meanwhile.
 
 use crate::proto::slab::NIL;
 

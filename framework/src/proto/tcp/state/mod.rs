@@ -1,4 +1,4 @@
-//! What a connection remembers: its variables (RFC 9293 3.3.1), and the chunks of its queues in the
+//! The state of a connection: its variables (RFC 9293 3.3.1), and the chunks of its queues in the
 //! store that all connections share.
 
 pub(super) mod connection;

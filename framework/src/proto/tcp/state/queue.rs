@@ -25,9 +25,9 @@ pub(in crate::proto::tcp) struct Chunk<P> {
     pub(in crate::proto::tcp) sent_at: Instant,
     /// `None` for a FIN that goes alone.
     pub(in crate::proto::tcp) payload: Option<P>,
-    /// Neighbors in the queue, and in its [`Lane`]. The two `next` links are adjacent, as a new
-    /// chunk has neither. At both ends of a run of SACKED chunks, which are in no lane: the last
-    /// and the first of the run.
+    /// Links to the neighbors in the queue, and in its [`Lane`]. The two `next` links are adjacent
+    /// because a new chunk has neither. SACKED chunks are in no lane: at both ends of a run of
+    /// them, the lane's links point to the last and the first chunk of the run.
     pub(in crate::proto::tcp) next: u32,
     pub(in crate::proto::tcp) later: u32,
     pub(in crate::proto::tcp) prev: u32,
@@ -169,7 +169,7 @@ impl Queue {
         self.count += 1;
     }
 
-    /// Links the new chunk behind the last ones of queue and lane, which differ.
+    /// Links the new chunk after the last ones of queue and lane, which differ.
     #[cold]
     fn link_apart<P>(&mut self, in_flight: &mut Lane, chunks: &mut Chunks<P>, idx: u32) {
         match self.tail {
@@ -182,7 +182,7 @@ impl Queue {
         }
     }
 
-    /// Puts a chunk behind the one at `prev`; in front of all where that is `NIL`.
+    /// Inserts a chunk after the one at `prev`; in front of all where that is `NIL`.
     pub(in crate::proto::tcp) fn insert_after<P>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -204,8 +204,8 @@ impl Queue {
         Ok(idx)
     }
 
-    /// Frees the sent chunks at the front that end at `end` or before. They are in `lane`, and most
-    /// often its first, so its new head is stored once for all of them.
+    /// Frees the sent chunks at the front that end at `end` or before. They are in `lane`, most
+    /// often at its front, so its new head is stored once for all of them.
     #[inline(always)]
     pub(in crate::proto::tcp) fn drop_up_to<P>(
         &mut self,
@@ -228,7 +228,7 @@ impl Queue {
                 lane.remove(chunks, idx);
                 first = lane.head;
             }
-            chunks.let_go(idx);
+            chunks.drop_item(idx);
             idx = next;
         }
         lane.begin_at(chunks, first);
@@ -257,9 +257,9 @@ impl Queue {
         chunk
     }
 
-    /// Splits the chunk at `idx` behind its first `at` bytes: the rest becomes a chunk of its own,
-    /// with the fields of the whole, and is in no lane yet. `None` without a change where the store
-    /// or the payload cannot do it now.
+    /// Splits the chunk at `idx` after its first `at` bytes. The rest becomes a new chunk with the
+    /// same fields, and is in no lane yet. Returns `None` and changes nothing where the store or
+    /// the payload cannot do it now.
     pub(in crate::proto::tcp) fn split<P: Payload>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -286,7 +286,8 @@ impl Queue {
     }
 
     /// Merges the next chunk into the one at `idx`. Both wait in `lane`, so their flags are equal
-    /// except for what the second ends. False without a change where the payload cannot do it now.
+    /// except for those of the second one's end. Returns false and changes nothing where the
+    /// payload cannot do it now.
     pub(in crate::proto::tcp) fn join<P: Payload>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -314,8 +315,8 @@ impl Queue {
         true
     }
 
-    /// Copies `len` bytes into the last chunk. False without a change where there is none or it has
-    /// no room.
+    /// Copies `len` bytes into the last chunk. Returns false and changes nothing where there is no
+    /// chunk or it has no room.
     pub(in crate::proto::tcp) fn append_to_last<P: Payload>(
         &mut self,
         chunks: &mut Chunks<P>,
@@ -348,7 +349,8 @@ pub(in crate::proto::tcp) struct Dropped {
     pub(in crate::proto::tcp) count: u32,
     /// Bytes of all payloads.
     pub(in crate::proto::tcp) len: u32,
-    /// When the first and the last of them were sent; nothing where there was none.
+    /// The times at which the first and the last of them were sent; the default where there was
+    /// none.
     pub(in crate::proto::tcp) oldest: Instant,
     pub(in crate::proto::tcp) newest: Instant,
 }
@@ -399,7 +401,7 @@ impl Lane {
     }
 
     /// Inserts a chunk by its time, before others of the same time. The search begins at `near`, a
-    /// member or `NIL`: inserting many in the order of their times walks over the lane once.
+    /// member or `NIL`, so that inserting many in the order of their times reads the lane once.
     pub(in crate::proto::tcp) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, near: u32) {
         let (sent_at, first) = (chunks[idx].sent_at, self.head);
         if first == NIL || sent_at <= chunks[first].sent_at {
@@ -418,7 +420,7 @@ impl Lane {
         }
     }
 
-    /// Inserts a chunk behind the one at `earlier`.
+    /// Inserts a chunk after the one at `earlier`.
     pub(in crate::proto::tcp) fn insert_after<P>(&mut self, chunks: &mut Chunks<P>, earlier: u32, idx: u32) {
         let later = core::mem::replace(&mut chunks[earlier].later, idx);
         match later {

@@ -1,14 +1,15 @@
 //! Reports to apps that were refused for lack of room.
 //!
-//! Room is three things: the connection's send buffer, its share of the store of chunks, and a
-//! buffer of the pool. Acknowledgments of its own data free the first, and most often the others;
-//! where other connections, or an app that holds buffers, have them, freeing them does not notify
-//! this connection. So a waiting connection polls, and no other spends an instruction.
+//! Room needs three things: space in the connection's send buffer, a share of the store of chunks,
+//! and a buffer of the pool. Acknowledgments of the connection's own data free the first, and most
+//! often the other two. But where other connections, or an app that holds buffers, use those two,
+//! freeing them does not notify this connection. So a waiting connection polls, and others spend no
+//! instruction on it.
 
 use super::super::event::ConnectionId;
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{NoOutput, Output, Payload};
-use super::connection::{AppFlags, pending};
+use super::connection::{AppFlags, Pending};
 use crate::time::{Duration, Instant};
 
 /// Interval at which a connection polls for chunks or buffers of others: a thousand of them take a
@@ -48,6 +49,6 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return self.wake(self.now + LOOK_SPAN);
         }
         self.connection.clear(AppFlags::WANTS_ROOM);
-        self.tell(pending::WRITABLE);
+        self.notify(Pending::WRITABLE);
     }
 }

@@ -1,6 +1,7 @@
 //! The options of a connection in compact form, for a million connections: durations in the unit of
 //! their use, booleans as bits. The options that segments read are apart from those that only a
-//! call, a probe or a handshake reads.
+//! call, a probe or a handshake reads. Written by `state`, where the app changes them, and by
+//! `input`, which keeps its marks of disorder among the switches.
 
 use super::super::options::{ConnectionOptions, Keepalive, Linger};
 use super::connection::{Connection, OutputFlags};
@@ -57,8 +58,8 @@ pub(in crate::proto::tcp) mod switch {
 }
 
 impl Connection {
-    /// The app changes options. Those that our SYN offers are not changed while the peer may still
-    /// agree to them.
+    /// Applies changed options of the app. Options that our SYN offers do not change while the peer
+    /// may still agree to them.
     pub(in crate::proto::tcp) fn change_options(&mut self, options: &ConnectionOptions) {
         let offered = self.options.switches & switch::OFFERED;
         if self.is_on(switch::NODELAY) {

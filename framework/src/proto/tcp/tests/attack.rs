@@ -1,5 +1,5 @@
-//! Blind and hostile peers: whatever they send, an established connection goes on, and stored and
-//! sent data is bounded.
+//! Tests of blind and hostile peers: whatever they send, an established connection goes on, and
+//! stored and sent data is bounded.
 
 use super::super::segment::Range;
 use super::*;
@@ -21,7 +21,7 @@ fn forged(seq: Seq, ack: Seq, flags: TcpFlags) -> Outgoing {
     Outgoing { wnd: 60_000, ..Outgoing::bare(Flow { local: CLIENT, remote: SERVER }, seq, ack, flags) }
 }
 
-/// The client's next number and the server's, as only they know them.
+/// The client's next number and the server's, which only they know.
 fn numbers(client: &End) -> (Seq, Seq) {
     let connection = &client.tcp.connections[client.id.unwrap().slot];
     (connection.snd.nxt, connection.rcv.nxt)
@@ -42,7 +42,7 @@ fn flood_of_syns_is_remembered_by_nobody_and_a_connection_goes_on() {
         let flow = Flow { local: peer, remote: SERVER };
         let syn = SynOptions { mss: Some(1460), ..SynOptions::default() };
         let syn = Outgoing { syn: Some(syn), ..Outgoing::bare(flow, Seq(noise(idx)), Seq(0), TcpFlags::SYN) };
-        server.hear((syn, Vec::new()));
+        server.note_received((syn, Vec::new()));
         answers += server.sent.0.drain(..).count();
         if idx % 1_000 == 0 {
             say(&mut client, &mut server, &idx.to_be_bytes());
@@ -60,10 +60,10 @@ fn reset_that_does_not_know_the_number_resets_nothing() {
     let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
     for idx in 0..50_000 {
-        // Half of them are in the window, which is what a blind attacker can hit.
+        // Half of the numbers are in the window: a blind attacker can hit it.
         let seq = if idx % 2 == 0 { next + 1 + noise(idx) % 60_000 } else { Seq(noise(idx)) };
         if seq != next {
-            server.hear((forged(seq, theirs, TcpFlags::RST), Vec::new()));
+            server.note_received((forged(seq, theirs, TcpFlags::RST), Vec::new()));
         }
     }
     let limit = u64::from(TcpConfig::default().challenge_acks_per_second);
@@ -78,7 +78,7 @@ fn syn_in_a_connection_ends_nothing_and_is_answered_at_a_limited_rate() {
     let (mut client, mut server) = victims();
     let next = numbers(&client).0;
     for idx in 0..50_000 {
-        server.hear((forged(next + noise(idx) % 60_000, Seq(0), TcpFlags::SYN), Vec::new()));
+        server.note_received((forged(next + noise(idx) % 60_000, Seq(0), TcpFlags::SYN), Vec::new()));
     }
     let limit = TcpConfig::default().challenge_acks_per_second as usize;
     assert!(server.sent.0.len() <= limit + 1, "{} answers", server.sent.0.len());
@@ -95,7 +95,7 @@ fn data_of_who_guesses_the_number_and_not_the_acknowledgment_is_not_taken() {
         // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT must be met too; a guess is
         // elsewhere.
         let ack = theirs + 1 + noise(idx) % (u32::MAX - 200_000);
-        server.hear((forged(next, ack, TcpFlags::ACK | TcpFlags::PSH), b"forged".to_vec()));
+        server.note_received((forged(next, ack, TcpFlags::ACK | TcpFlags::PSH), b"forged".to_vec()));
     }
     assert!(server.bytes.is_empty());
     server.sent.0.clear();
@@ -111,7 +111,7 @@ fn data_with_an_acknowledgment_far_from_ours_is_not_taken_either_side() {
     let (next, theirs) = numbers(&client);
     let window = server.tcp.connections[server.id.unwrap().slot].rare_snd.wnd_max;
     for ack in [theirs + 1, theirs + 0x7fff_ffff, theirs - (window + 1), theirs - 0x7fff_ffff] {
-        let dropped = server.hear((forged(next, ack, TcpFlags::ACK), b"forged".to_vec()));
+        let dropped = server.note_received((forged(next, ack, TcpFlags::ACK), b"forged".to_vec()));
         assert_eq!(dropped, Some(TcpDrop::BadAck), "{ack:?}, where {theirs:?} is next");
     }
     assert!(server.bytes.is_empty());
@@ -121,25 +121,25 @@ fn data_with_an_acknowledgment_far_from_ours_is_not_taken_either_side() {
     assert_eq!(server.bytes, b"true");
 }
 
-/// Each end considers the other's numbers impossible, and answers so, which the other considers
-/// impossible.
+/// Each end considers the other's numbers impossible and answers so; the other end considers that
+/// answer impossible.
 #[test]
 fn ends_that_disagree_do_not_storm_each_other_with_acknowledgments() {
     let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
-    server.hear((forged(next, theirs, TcpFlags::ACK), vec![0; 1_000]));
+    server.note_received((forged(next, theirs, TcpFlags::ACK), vec![0; 1_000]));
     let limit = 2 * TcpConfig::default().challenge_acks_per_second as usize;
     assert!(storm(&mut client, &mut server) <= limit + 10);
 }
 
-/// Each end takes the other's acknowledgments as probes.
+/// Each end takes the other's acknowledgments for probes.
 #[test]
 fn ends_that_each_miss_a_byte_do_not_storm_each_other() {
     let (mut client, mut server) = victims();
     let (next, theirs) = numbers(&client);
-    server.hear((forged(next, theirs, TcpFlags::ACK), vec![0]));
+    server.note_received((forged(next, theirs, TcpFlags::ACK), vec![0]));
     let flow = Flow { local: SERVER, remote: CLIENT };
-    client.hear((Outgoing { wnd: 60_000, ..Outgoing::bare(flow, theirs, next, TcpFlags::ACK) }, vec![0]));
+    client.note_received((Outgoing { wnd: 60_000, ..Outgoing::bare(flow, theirs, next, TcpFlags::ACK) }, vec![0]));
     let exchanged = storm(&mut client, &mut server);
     assert!((3..=50).contains(&exchanged), "{exchanged} segments in one moment");
 }
@@ -155,8 +155,8 @@ fn storm(client: &mut End, server: &mut End) -> usize {
         if from_client.is_empty() && from_server.is_empty() {
             break;
         }
-        from_client.into_iter().for_each(|segment| _ = server.hear(segment));
-        from_server.into_iter().for_each(|segment| _ = client.hear(segment));
+        from_client.into_iter().for_each(|segment| _ = server.note_received(segment));
+        from_server.into_iter().for_each(|segment| _ = client.note_received(segment));
     }
     exchanged
 }
@@ -167,7 +167,7 @@ fn bytes_out_of_order_are_kept_with_a_bound_and_given_back() {
     let (next, theirs) = numbers(&client);
     for idx in 0..20_000 {
         // Every other byte, so that no two merge.
-        server.hear((forged(next + 1 + 2 * idx, theirs, TcpFlags::ACK), vec![idx as u8]));
+        server.note_received((forged(next + 1 + 2 * idx, theirs, TcpFlags::ACK), vec![idx as u8]));
     }
     assert!(server.tcp.chunks() <= 512, "no queue holds more than what is left: {}", server.tcp.chunks());
     server.sent.0.clear();
@@ -192,12 +192,14 @@ fn sack_blocks_that_cannot_be_are_believed_by_nobody() {
         let beyond = Range { left: nxt, right: nxt + 1_400 };
         let flow = Flow { local: SERVER, remote: CLIENT };
         let ack = Outgoing { wnd: 60_000, ..Outgoing::bare(flow, theirs, una, TcpFlags::ACK) };
-        client
-            .hear((Outgoing { sack_count: 4, sacks: [block(idx), inverted, beyond, block(!idx)], ..ack }, Vec::new()));
+        client.note_received((
+            Outgoing { sack_count: 4, sacks: [block(idx), inverted, beyond, block(!idx)], ..ack },
+            Vec::new(),
+        ));
     }
     client.tcp.connections[client.id.unwrap().slot].check_scoreboard(&client.tcp.shared.chunks);
     client.sent.0.clear();
-    sent.into_iter().for_each(|segment| _ = server.hear(segment));
+    sent.into_iter().for_each(|segment| _ = server.note_received(segment));
     for _ in 0..100 {
         client.now += Duration::from_millis(100);
         server.now = client.now;
@@ -206,7 +208,7 @@ fn sack_blocks_that_cannot_be_are_believed_by_nobody() {
     assert_eq!((server.bytes.len(), client.tcp.chunks()), (28_000, 0));
 }
 
-/// A report of a duplicate that was never sent, or of an old one, undoes no recovery.
+/// A report of a duplicate that was never sent, or of an old duplicate, undoes no recovery.
 #[test]
 fn reports_of_duplicates_that_cannot_be_count_nothing() {
     let (mut client, _) = victims();
@@ -219,7 +221,7 @@ fn reports_of_duplicates_that_cannot_be_count_nothing() {
     for (count, [first, second]) in [(1, long_ago), (2, never_sent)] {
         let ack = Outgoing::bare(Flow { local: SERVER, remote: CLIENT }, theirs, una, TcpFlags::ACK);
         let sacks = [first, second, Range::default(), Range::default()];
-        client.hear((Outgoing { wnd: 60_000, sack_count: count, sacks, ..ack }, Vec::new()));
+        client.note_received((Outgoing { wnd: 60_000, sack_count: count, sacks, ..ack }, Vec::new()));
     }
     assert_eq!((client.tcp.tally().dsacks_in, client.tcp.tally().undone_recoveries), (0, 0));
 }

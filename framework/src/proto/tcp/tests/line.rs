@@ -1,6 +1,6 @@
 //! One machine with an established connection, and a peer that sends exactly what a test makes it
-//! send. Numbers are counted from the first byte of each side; beneath, both wrap around within the
-//! first kilobyte.
+//! send. Numbers are counted from the first byte of each side; the actual sequence numbers wrap
+//! around within the first kilobyte.
 
 use core::net::Ipv4Addr;
 
@@ -109,8 +109,8 @@ impl Line {
         let mut connection = Connection::new(flow, State::SynSent, options, ConsumerId(1), now);
         (connection.rare_snd.iss, connection.rare_rcv.irs) = (OURS - 1, THEIRS - 1);
         (connection.snd.una, connection.snd.nxt, connection.rcv.nxt) = (OURS, OURS, THEIRS);
-        (connection.shown.last_ack_sent, connection.snd.small) = (THEIRS, OURS);
-        connection.shown.adv = THEIRS + options.receive_buffer.min(65_535);
+        (connection.advertised.last_ack_sent, connection.snd.small) = (THEIRS, OURS);
+        connection.advertised.adv = THEIRS + options.receive_buffer.min(65_535);
         (connection.snd.wnd, connection.rare_snd.wnd_max) = (60_000, 60_000);
         (connection.snd.wl1, connection.snd.wl2) = (THEIRS - 1, OURS);
         (connection.snd.mss, connection.rcv.mss) = (MSS as u16, MSS as u16);
@@ -144,26 +144,26 @@ impl Line {
 
     /// The peer sends bytes.
     pub(crate) fn data(&mut self, at: u32, len: u32) -> Option<TcpDrop> {
-        self.hear(at, stream(at, len), TcpFlags::ACK, |_| ())
+        self.note_received(at, stream(at, len), TcpFlags::ACK, |_| ())
     }
 
     /// The peer acknowledges all before `upto`.
     pub(crate) fn ack(&mut self, upto: u32) -> Option<TcpDrop> {
         self.ack = upto;
         let at = self.tcp.connections[self.slot].rcv.nxt - THEIRS;
-        self.hear(at, Vec::new(), TcpFlags::ACK, |_| ())
+        self.note_received(at, Vec::new(), TcpFlags::ACK, |_| ())
     }
 
     /// The peer reports bytes from `left` to `right`, with its last acknowledgment number.
     pub(crate) fn sack(&mut self, left: u32, right: u32) {
         let at = self.tcp.connections[self.slot].rcv.nxt - THEIRS;
-        self.hear(at, Vec::new(), TcpFlags::ACK, |segment| {
+        self.note_received(at, Vec::new(), TcpFlags::ACK, |segment| {
             segment.sack_count = 1;
             segment.sacks[0] = Range { left: OURS + left, right: OURS + right };
         });
     }
 
-    pub(crate) fn hear(
+    pub(crate) fn note_received(
         &mut self,
         at: u32,
         payload: Vec<u8>,
@@ -256,7 +256,7 @@ impl Line {
     /// it than there is.
     pub(crate) fn check_out_of_order(&self, came: &[bool]) {
         let (connection, chunks) = (&self.tcp.connections[self.slot], &self.tcp.shared.chunks);
-        let (mut idx, mut right, mut count) = (connection.out_of_order.head, connection.rcv.nxt, 0);
+        let (mut idx, mut right, mut count) = (connection.out_of_order.queue.head, connection.rcv.nxt, 0);
         let mut waits = vec![false; came.len()];
         while let Some(chunk) = chunks.get(idx) {
             assert!(chunk.seq.is_at_least(right) && chunk.seq != connection.rcv.nxt && chunk.len > 0);
@@ -265,7 +265,7 @@ impl Line {
             waits[at as usize..][..chunk.len as usize].fill(true);
             (right, idx, count) = (chunk.end(), chunk.next, count + 1);
         }
-        assert_eq!(count, connection.out_of_order.count);
+        assert_eq!(count, connection.out_of_order.queue.count);
         let whole = (connection.rcv.nxt - THEIRS) as usize;
         assert!(came[whole..] == waits[whole..], "what came is kept");
         for range in connection.rare_rcv.sacks.iter().filter(|range| !range.is_empty()) {
@@ -295,7 +295,7 @@ impl Line {
         core::mem::take(&mut self.wire.sent).iter().map(|(outgoing, _)| outgoing.wnd.into()).collect()
     }
 
-    /// The segments sent since the last call are new data behind `reached` without a gap, or old
+    /// The segments sent since the last call are new data after `reached` without a gap, or old
     /// data again, and end at `edge` or before. Returns the new end.
     pub(crate) fn check_sent(&mut self, mut reached: u32, edge: u32) -> Result<u32, TestCaseError> {
         for (outgoing, payload) in core::mem::take(&mut self.wire.sent) {

@@ -64,7 +64,7 @@ fn transfer_and_tell(trial: &Trial) -> (Duration, u64) {
         }
         while let Some(entry) = wire.first_entry().filter(|entry| entry.key().0 <= now) {
             let (to_server, segment) = entry.remove();
-            let _ = if to_server { server.hear(segment) } else { client.hear(segment) };
+            let _ = if to_server { server.note_received(segment) } else { client.note_received(segment) };
         }
         client.tick();
         server.tick();
@@ -109,8 +109,8 @@ fn one_segment_in_a_hundred_lost_costs_round_trips_and_no_timeouts() {
 }
 
 /// With a window of few segments a lost retransmission often has no later segment: a probe within
-/// the recovery detects it, where there were some forty timeouts without, those of handshakes
-/// included.
+/// the recovery detects the loss. Without such probes there were some forty timeouts, those of
+/// handshakes included.
 #[test]
 fn one_segment_in_twenty_lost_costs_few_timeouts() {
     let timeouts: u64 =

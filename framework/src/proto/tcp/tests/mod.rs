@@ -103,7 +103,7 @@ impl End {
     }
 
     /// Gives the machine a segment of the other end, as if it had come over a wire.
-    pub(super) fn hear(&mut self, segment: (Outgoing, Vec<u8>)) -> Option<TcpDrop> {
+    pub(super) fn note_received(&mut self, segment: (Outgoing, Vec<u8>)) -> Option<TcpDrop> {
         self.hear_if(segment, Accept::Yes)
     }
 
@@ -160,8 +160,8 @@ pub(super) fn settle(a: &mut End, b: &mut End) {
         if from_a.is_empty() && from_b.is_empty() {
             return;
         }
-        from_a.into_iter().for_each(|segment| _ = b.hear(segment));
-        from_b.into_iter().for_each(|segment| _ = a.hear(segment));
+        from_a.into_iter().for_each(|segment| _ = b.note_received(segment));
+        from_b.into_iter().for_each(|segment| _ = a.note_received(segment));
     }
     panic!("two machines that never fall silent");
 }

@@ -16,7 +16,7 @@ fn paused(options: &ConnectionOptions) -> Line {
     line
 }
 
-/// The end is told after the waiting data, which is not lost, and the slot is free.
+/// The end is reported after the waiting data, which is not lost, and then the slot is free.
 fn ends(line: Line, reason: CloseReason) {
     assert_eq!(line.events, [TcpEvent::Readable, TcpEvent::Closed(reason)]);
     line.assert_delivered(4);
@@ -26,7 +26,7 @@ fn ends(line: Line, reason: CloseReason) {
 #[test]
 fn paused_app_is_told_of_a_reset() {
     let mut line = paused(&options());
-    line.hear(4, Vec::new(), TcpFlags::RST, |_| ());
+    line.note_received(4, Vec::new(), TcpFlags::RST, |_| ());
     ends(line, CloseReason::Reset);
 }
 
@@ -79,9 +79,9 @@ fn app_that_pauses_again_at_its_last_data_is_told_as_well() {
 #[test]
 fn end_that_both_wanted_waits_for_the_app() {
     let mut line = paused(&options());
-    line.hear(4, Vec::new(), TcpFlags::FIN | TcpFlags::ACK, |_| ());
+    line.note_received(4, Vec::new(), TcpFlags::FIN | TcpFlags::ACK, |_| ());
     line.finish();
-    line.hear(5, Vec::new(), TcpFlags::ACK, |segment| segment.ack += 1);
+    line.note_received(5, Vec::new(), TcpFlags::ACK, |segment| segment.ack += 1);
     assert_eq!((line.connection().state, &line.events[..]), (State::Closed, &[][..]));
     line.resume();
     line.tick();
@@ -89,7 +89,7 @@ fn end_that_both_wanted_waits_for_the_app() {
     line.assert_delivered(4);
 }
 
-/// The window cannot tell the peer that chunks are used up: it is in bytes.
+/// The window cannot tell the peer that chunks are used up, because it counts bytes.
 #[test]
 fn small_messages_that_wait_take_no_chunk_each() {
     let mut line = Line::of(TcpConfig { chunks_max: 32, ..TcpConfig::default() }, &options());
@@ -103,7 +103,7 @@ fn small_messages_that_wait_take_no_chunk_each() {
     line.assert_delivered(800);
 }
 
-/// Once the hole is filled they wait for the app as well: both share one limit of chunks.
+/// Once the hole is filled these segments wait for the app too: both share one limit of chunks.
 #[test]
 fn data_behind_a_hole_has_its_share_with_what_waits_in_order() {
     let mut line = Line::of(TcpConfig { chunks_max: 32, ..TcpConfig::default() }, &options());

@@ -1,4 +1,4 @@
-//! One machine, and a peer written by hand: it sends what a test makes it send, and records the
+//! One machine, and a scripted peer: it sends the segments that a test asks for, and records the
 //! answers.
 
 use super::*;
@@ -40,7 +40,7 @@ impl Script {
         if flags.contains(SYN) {
             segment.syn = Some(SynOptions { mss: Some(1460), window_scale: None, sack_permitted: true });
         }
-        let dropped = self.end.hear((segment, bytes.to_vec()));
+        let dropped = self.end.note_received((segment, bytes.to_vec()));
         (dropped, self.answers())
     }
 

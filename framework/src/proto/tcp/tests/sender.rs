@@ -94,7 +94,7 @@ impl Sender {
         self.now += Duration::from_millis(ms);
     }
 
-    /// Sends so many full segments, whatever the windows say.
+    /// Sends `count` full segments, regardless of the windows.
     pub(super) fn send(&mut self, count: u32) {
         for _ in 0..count {
             self.send_len(MSS);
@@ -137,7 +137,7 @@ impl Sender {
         if self.connection().has(InputFlags::TIMESTAMPS) {
             segment.timestamps = Some(Timestamps { value: 1, echo_reply: echo });
         }
-        self.hear(&segment)
+        self.note_received(&segment)
     }
 
     pub(super) fn segment(&self, ack: Seq, ranges: &[Range]) -> Segment {
@@ -157,7 +157,7 @@ impl Sender {
         }
     }
 
-    pub(super) fn hear(&mut self, segment: &Segment) -> Option<TcpDrop> {
+    pub(super) fn note_received(&mut self, segment: &Segment) -> Option<TcpDrop> {
         self.context(|cx| cx.process_ack(segment)).err()
     }
 

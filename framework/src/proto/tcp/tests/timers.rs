@@ -272,7 +272,7 @@ fn time_wait_ends() {
     let mut line = Line::new();
     line.finish();
     line.ack(1);
-    line.hear(0, Vec::new(), TcpFlags::ACK | TcpFlags::FIN, |_| ());
+    line.note_received(0, Vec::new(), TcpFlags::ACK | TcpFlags::FIN, |_| ());
     assert_eq!(line.connection().state, State::TimeWait);
     line.after_s(59);
     assert!(!line.is_gone());

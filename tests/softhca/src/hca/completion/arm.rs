@@ -1,19 +1,19 @@
 //! When a completion queue raises an event: arming and moderation; mlx5.md 2.9 ("Arm").
 //!
-//! The driver writes an arm word beside its consumer index and rings. The NIC takes the word out,
-//! so that the same value a second time is seen again, and raises one event as soon as there is an
-//! entry that the driver had not read when it armed.
+//! The driver writes an arm word beside its consumer index and rings. The NIC clears the word, so
+//! that it notices the same value a second time. It raises one event as soon as there is an entry
+//! that the driver had not read when it armed.
 
 use crate::hca::{Dma, Unmapped};
 
-/// What lies in the arm word when the driver has not written it: the first value that it writes can
-/// be 0, the one from which the record starts, so the NIC puts something there that no driver
-/// writes (two of its bits are reserved).
+/// The value of the arm word until the driver writes it. The first value that a driver writes can
+/// be 0, with which the record starts. So the NIC stores a value that no driver writes (two of its
+/// bits are reserved).
 pub(super) const NOT_ARMED: u32 = u32::MAX;
 
 const SOLICITED_ONLY: u32 = 1 << 24;
 
-/// Whether the driver wants to hear of this queue, and since when there is something to hear.
+/// Whether the driver wants an event of this queue, and since when there is a reason for one.
 #[derive(Debug)]
 pub(super) struct Arming {
     /// Where the arm word lies.

@@ -9,8 +9,8 @@
 //!        title  array 0  untouched    array 1  untouched
 //! ```
 //!
-//! What enters are completions with their index; what leaves are bytes in the ring, the arrays
-//! first and the title last. It never wraps past the end of the ring: DPDK reads a session as one
+//! The input is completions with their index; the output is bytes in the ring, the arrays first and
+//! the title last. A session never wraps at the end of the ring, because DPDK reads it in one
 //! piece.
 
 use super::cqe;
@@ -18,7 +18,7 @@ use super::cqe::FILLER;
 use super::ring::CqRing;
 use crate::hca::{Completion, CompletionKind, Compression, Dma, RxHeaders, Unmapped};
 
-/// Frames of the longest session: what the device announces as `cqe_comp_caps.max_num`.
+/// Frames of the longest session: the number that the device announces as `cqe_comp_caps.max_num`.
 pub(super) const SESSION_MAX: usize = 64;
 
 const ARRAY_LEN: usize = 8;
@@ -74,7 +74,7 @@ impl Session {
         true
     }
 
-    /// Writes what was collected: a lone frame as a plain entry.
+    /// Writes the collected session; a lone frame becomes a plain entry.
     pub(super) fn finish(&mut self, ring: &CqRing, dma: &dyn Dma) -> Result<(), Unmapped> {
         let Some(title) = self.title.take() else { return Ok(()) };
         let count = self.minis.len() as u32;
@@ -108,9 +108,9 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the driver would read the same from the title as from an entry of its own, what the
-    /// minis carry aside. What the format has no room for (the hash beside checksums, and the
-    /// reverse) is lost in a session, as in hardware.
+    /// Whether the driver would read the same from the title as from a separate entry, except for
+    /// the fields of the minis. Fields for which the format has no room (the hash beside checksums,
+    /// and the reverse) are lost in a session, as in hardware.
     fn is_alike(&self, title: &Title, completion: &Completion, headers: &RxHeaders) -> bool {
         let first = &title.headers;
         let counter_fits = self.format == Compression::ChecksumStride || completion.wqe_counter == self.counter_next;
@@ -139,7 +139,8 @@ impl Session {
         }
         mini[4..].copy_from_slice(&headers.byte_count.to_be_bytes());
         self.minis.push(mini);
-        // In a striding queue the counter is the stride's, and goes on by what the frame consumed.
+        // In a striding queue the counter is that of the stride, and advances by the strides that
+        // the frame consumed.
         let step = cqe::strides_consumed(headers.byte_count).max(1);
         self.counter_next = completion.wqe_counter.wrapping_add(step);
     }

@@ -1,5 +1,5 @@
-//! The layout of a completion queue entry; mlx5.md 2.9. In: what a queue says happened. Out: 64
-//! bytes whose last one makes them valid. It knows neither rings nor sessions.
+//! The layout of a completion queue entry; mlx5.md 2.9. Input: a queue's result. Output: 64 bytes,
+//! of which the last makes the entry valid. This file knows neither rings nor sessions.
 
 use crate::hca::{Completion, CompletionKind, RxHeaders, Syndrome};
 

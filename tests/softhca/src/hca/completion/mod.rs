@@ -1,5 +1,5 @@
-//! Completions: what the sending and the receiving side say happened (`outcome`) becomes an entry in
-//! the driver's memory, and an event for a driver that armed its queue.
+//! Completions: a result of the sending or the receiving side (`outcome`) becomes an entry in the
+//! driver's memory, and an event for a driver that has armed its queue.
 //!
 //! ```text
 //!  outcome ─▶ cq ─┬▶ cqe ─▶ ring       an entry a frame

@@ -1,7 +1,7 @@
-//! What the sending and the receiving side tell a completion queue, before it has the layout of a
-//! CQE.
+//! The results that the sending and the receiving side pass to a completion queue, before they have
+//! the layout of a CQE.
 
-/// One completion on its way to a CQ, which stamps it with the time in its own format.
+/// One completion for a CQ, which stamps it with the time in the CQ's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The user index of the queue (cqe_version 1), 24 bits.
@@ -11,11 +11,11 @@ pub struct Completion {
     /// Send: the wqe_index of the control segment. Receive: the WQE's index (cyclic) or the
     /// stride's (striding).
     pub wqe_counter: u16,
-    /// What happened.
+    /// The result.
     pub kind: CompletionKind,
 }
 
-/// What happened.
+/// The results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionKind {
     /// A send WQE is done.
@@ -47,7 +47,7 @@ pub enum CompletionKind {
     },
 }
 
-/// What the NIC found out about a received frame; mlx5.md 2.9.
+/// The NIC's findings about a received frame; mlx5.md 2.9.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxHeaders {
     /// `byte_cnt` as the CQE carries it (striding: filler bit, consumed strides, length).

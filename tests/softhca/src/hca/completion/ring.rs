@@ -1,6 +1,6 @@
-//! The memory of a completion queue: entries behind each other, a producer index here, a consumer
-//! index in the doorbell record. What enters is an entry and its index; what leaves are bytes in
-//! the driver's memory, the last one last. It does not know what completions are.
+//! The memory of a completion queue: consecutive entries, a producer index here, a consumer index
+//! in the doorbell record. The input is an entry and its index; the output is bytes in the driver's
+//! memory, of which the entry's last byte is written last. It does not know completions.
 
 use super::cqe::{Cqe, OP_OWN};
 use crate::hca::{CqRequest, Dma, Unmapped};
@@ -43,14 +43,14 @@ impl CqRing {
     #[inline]
     pub(super) fn advance(&mut self, dma: &dyn Dma) -> Result<Option<u32>, Unmapped> {
         if !self.has_room() {
-            // Only now: what was known of the consumer can but be too old, and its cache line is
-            // the driver's.
+            // Reads it only now, because the driver's cache line is expensive to read, and an old
+            // index is never too high.
             self.consumer = dma.load_be32(self.doorbell)?;
         }
         Ok(self.has_room().then(|| self.take_next()))
     }
 
-    /// Gives out the next index, whoever still reads there.
+    /// Takes the next index, even if the driver has not read that entry yet.
     #[inline]
     pub(super) fn take_next(&mut self) -> u32 {
         let index = self.producer;
@@ -58,8 +58,9 @@ impl CqRing {
         index
     }
 
-    /// Modulo twice the size, not 2^24: DPDK keeps 16 bits of its consumer index (mlx5.md 2.9).
-    /// What is then neither empty nor partly full is full, also where the driver wrote nonsense.
+    /// Modulo twice the size, not 2^24: DPDK keeps 16 bits of its consumer index (mlx5.md 2.9). Any
+    /// distance that means neither empty nor partly full counts as full, even where the driver
+    /// wrote nonsense.
     #[inline]
     fn has_room(&self) -> bool {
         self.producer.wrapping_sub(self.consumer) & (2 * self.entries - 1) < self.entries

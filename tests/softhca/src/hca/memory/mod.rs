@@ -1,5 +1,5 @@
-//! The driver's memory as the NIC sees it: what a key in a WQE allows and where it leads (`mr`), and
-//! the pages of registers that a driver rings (`uar`).
+//! The driver's memory as the NIC sees it: the regions that keys in WQEs refer to (`mr`), and the
+//! pages with doorbell registers (`uar`).
 
 mod mr;
 mod uar;

@@ -1,21 +1,22 @@
-//! Protection domains and memory regions: what a key in a WQE allows, and where it leads.
+//! Protection domains and memory regions: the accesses that a key in a WQE allows, and the
+//! addresses that it refers to.
 //!
-//! A key is `index << 8 | key byte`; the byte changes with each registration, so that the key of a
-//! region that went is not the key of the region that came after it. Sending and receiving side ask
-//! the same question, [`Memory::reach`].
+//! A key is `index << 8 | key byte`; the byte changes with each registration, so that a removed
+//! region and its successor have different keys. The sending and the receiving side both use
+//! [`Memory::reach`].
 
 use crate::hca::control::{AccessFlags, Errno, MrCreated, MrRequest};
 use crate::hca::table::Table;
 use crate::hca::{Hca, Syndrome};
 
-/// Key indices begin here: the lower ones are what drivers write by mistake, and 1 is the one of
-/// the list terminator 0x100 (mlx5.md 2.4).
+/// Key indices begin here, because drivers write lower ones by mistake, and 1 is the index of the
+/// list terminator 0x100 (mlx5.md 2.4).
 const INDEX_FIRST: u32 = 0x10;
 
 /// As many as a 24-bit index could name would only hide a leak.
 const REGIONS_MAX: u32 = 1 << 16;
 
-/// What the NIC wants to do with memory.
+/// The NIC's purpose in accessing memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hca) enum Purpose {
     /// Fetch a frame.
@@ -38,7 +39,7 @@ pub(in crate::hca) enum Unreachable {
 }
 
 impl Unreachable {
-    /// What the error CQE says.
+    /// The syndrome for the error CQE.
     pub(in crate::hca) fn syndrome(self) -> Syndrome {
         match self {
             Self::Right => Syndrome::LocalAccess,
@@ -60,7 +61,7 @@ impl Unreachable {
 /// All protection domains and regions.
 #[derive(Default)]
 pub(in crate::hca) struct Memory {
-    /// What uses each domain: it cannot go before.
+    /// The domains, with the number of their users: a domain in use cannot be destroyed.
     domains: Table<u32>,
     /// By key index less [`INDEX_FIRST`].
     regions: Table<Region>,

@@ -1,11 +1,12 @@
 //! UAR pages: the registers that a driver writes to say that something was posted (mlx5.md 2.7).
 //!
-//! A page is 4 KiB of ordinary memory that the driver believes to be a register file. At 0x800 + k *
-//! 512 lies BlueFlame register k, two halves of 256 bytes that drivers use in turn; at 0x20 the CQ
-//! doorbell, which the receiving side looks at. Memory keeps only the last write: two writes to one
-//! half between two looks are one ([`strict`](crate::hca::send::strict) allows for it).
+//! A page is 4 KiB of ordinary memory that the driver takes for a register file. At 0x800 + k * 512
+//! is BlueFlame register k, with two halves of 256 bytes that drivers use alternately; at 0x20 is
+//! the CQ doorbell, which the receiving side reads. Memory keeps only the last write: of two writes
+//! to one half between two reads the NIC sees one ([`strict`](crate::hca::send::strict) allows for
+//! it).
 //!
-//! Only strict mode looks at them; without it the doorbell records are enough.
+//! Only strict mode reads them; otherwise the doorbell records are enough.
 
 use crate::hca::outside::{Dma, Unmapped};
 use crate::hca::table::Table;
@@ -30,27 +31,27 @@ pub(in crate::hca) struct Uars {
 
 /// One page.
 struct Page {
-    /// What the driver and its queues call it.
+    /// The index by which the driver and its queues name the page.
     index: u32,
     /// Where the driver sees it; `None` while only a queue names it.
     address: Option<u64>,
-    /// Sending queues whose doorbells lie on it.
+    /// The number of sending queues whose doorbells are on it.
     users: u32,
-    /// What the WQEs that each half rang for last look like: bytes of them may still arrive.
+    /// The WQEs for which each half was last rung: some of their bytes may arrive later.
     posted: Box<[[u8; HALF_LEN]; HALVES]>,
 }
 
-/// What a driver wrote to half a register.
+/// A driver's write to half a register.
 pub(in crate::hca) struct Ring {
     /// The first 8 bytes: those of the control segment of the last WQE posted.
     pub(in crate::hca) control: u64,
-    /// All that the half held. Beyond the first 8 bytes: a WQE, zeros, or what was left over.
+    /// All bytes of the half. Beyond the first 8 bytes: a WQE, zeros, or bytes of an earlier write.
     pub(in crate::hca) bytes: [u8; HALF_LEN],
     /// The WQE that this half rang for before: bytes of it may be left over, if it was taken half
     /// written.
     pub(in crate::hca) before: [u8; HALF_LEN],
-    /// The WQE that it rings for now, as far as a register could carry it; filled in by who looks
-    /// into the ring.
+    /// The WQE that the doorbell is for, as much of it as a register can carry; filled in by the
+    /// code that examines the ring.
     pub(in crate::hca) posted: [u8; HALF_LEN],
     /// The driver has begun to write the next one: the bytes may be a mixture of both.
     pub(in crate::hca) moved: bool,
@@ -91,7 +92,7 @@ impl Uars {
         self.pages.get(slot).map_or(0, |page| page.users)
     }
 
-    /// Takes what was written to a page's CQ doorbell. `None` where nothing was.
+    /// Takes the value written to a page's CQ doorbell; `None` where none was written.
     pub(in crate::hca) fn take_arm(&self, slot: u32, dma: &dyn Dma) -> Option<u64> {
         let register = self.pages.get(slot)?.address? + CQ_DOORBELL;
         let mut word = [0; 8];
@@ -99,26 +100,27 @@ impl Uars {
         if word == [0; 8] { None } else { dma.swap_be64(register, 0).ok() }
     }
 
-    /// Takes what was written to half a register, and clears it. `None` where nothing was.
+    /// Takes the bytes written to half a register, and clears it; `None` where none were written.
     pub(in crate::hca) fn take(&mut self, slot: u32, half: usize, dma: &dyn Dma) -> Option<Ring> {
         let page = self.pages.get(slot)?;
         let register = page.address? + REGISTERS + (half * HALF_LEN) as u64;
         take_half(register, page.posted[half], dma).ok().flatten()
     }
 
-    /// Keeps what a half rang for.
+    /// Records the WQE for which a half was rung.
     pub(in crate::hca) fn remember(&mut self, slot: u32, half: usize, ring: &Ring) {
         if let Some(page) = self.pages.get_mut(slot) {
             page.posted[half] = ring.posted;
         }
     }
 
-    /// Clears what a page's registers hold behind their first 8 bytes: left over from rings that
-    /// were never seen.
+    /// Clears the bytes of a page's registers after the first 8: they are left over from doorbells
+    /// that were not seen.
     pub(in crate::hca) fn wipe(&mut self, slot: u32, dma: &dyn Dma) {
         let Some(Page { address: Some(address), .. }) = self.pages.get(slot) else { return };
         for half in 0..HALVES {
-            // The page was mapped a moment ago; where it no longer is, nothing can be rung either.
+            // The page was mapped a moment ago. Where it no longer is, no doorbell can be written
+            // either.
             let _ = dma.write(address + REGISTERS + (half * HALF_LEN) as u64 + 8, &[0; HALF_LEN - 8]);
         }
     }
@@ -148,8 +150,8 @@ fn take_half(register: u64, before: [u8; HALF_LEN], dma: &dyn Dma) -> Result<Opt
     let control = dma.swap_be64(register, 0)?;
     let mut bytes = [0; HALF_LEN];
     dma.read(register + 8, &mut bytes[8..])?;
-    // Drivers write the first 8 bytes first: whoever wrote some of the others meanwhile is seen
-    // here.
+    // Drivers write the first 8 bytes first, so a driver that has written some of the others
+    // meanwhile is noticed here.
     dma.read(register, &mut first)?;
     let moved = first != [0; 8];
     if bytes[8..].iter().any(|byte| *byte != 0) {
@@ -160,7 +162,7 @@ fn take_half(register: u64, before: [u8; HALF_LEN], dma: &dyn Dma) -> Result<Opt
 }
 
 impl Hca {
-    /// Gives out the index of a page that nobody else has.
+    /// Allocates the index of a page that no one else has.
     pub fn alloc_uar(&mut self) -> u32 {
         self.uars.given.insert(())
     }
@@ -171,8 +173,8 @@ impl Hca {
         self.uars.given.remove(index);
     }
 
-    /// The driver mapped the UAR page of this index at this address: doorbells are looked for there
-    /// from now on. EINVAL for an address that is no page's.
+    /// The driver mapped the UAR page of this index at this address: from now on the NIC reads
+    /// doorbells there. EINVAL for an address that is not page-aligned.
     pub fn map_uar(&mut self, index: u32, address: u64) -> Result<(), Errno> {
         if !address.is_multiple_of(4096) || address == 0 {
             return Err(Errno(libc::EINVAL));

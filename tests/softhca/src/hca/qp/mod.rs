@@ -1,11 +1,11 @@
-//! Queue pairs: made, moved from state to state, asked and destroyed. What comes in are requests of
-//! the kernel's driver; what comes out are a sending queue ([`Sq`]), a receiving one
-//! ([`rq`](super::receive)), or what spreads frames over several ([`tir`](super::steering)).
+//! Queue pairs: created, moved from state to state, queried and destroyed. The input is requests of
+//! the kernel's driver; the output is a sending queue ([`Sq`]), a receiving queue
+//! ([`rq`](super::receive)), or a spread of frames over several ([`tir`](super::steering)).
 //!
 //! A raw packet QP is a pair only in name: each side has its own ring, number and state (Linux,
-//! `mlx5/qp.c`, `create_raw_packet_qp` and `modify_raw_packet_qp`). The steps are the ones that
-//! `ib_modify_qp_is_ok` allows this type, less those that mlx5 has no command for: SQD, and SQE
-//! back to RTS. So the way out of an error is RESET, INIT, RTR, RTS.
+//! `mlx5/qp.c`, `create_raw_packet_qp` and `modify_raw_packet_qp`). The allowed transitions are
+//! those that `ib_modify_qp_is_ok` allows this type, except those for which mlx5 has no command: to
+//! SQD, and from SQE back to RTS. So a QP leaves an error by RESET, INIT, RTR, RTS.
 
 use super::control::{Event, EventKind, QpCapabilities, QpChange, QpCreated, QpKind, QpRequest, QpState};
 use super::control::{RqRing, SqRing, WqRequest, WqState};
@@ -49,7 +49,8 @@ pub(super) enum Receiver {
     Tir(u32),
 }
 
-/// `IBV_QP_CREATE_SCATTER_FCS` and `IBV_QP_CREATE_CVLAN_STRIPPING`, and what a WQ calls the same.
+/// `IBV_QP_CREATE_SCATTER_FCS` and `IBV_QP_CREATE_CVLAN_STRIPPING`, with the flags of a WQ for the
+/// same.
 const CREATE_FLAGS_OF_RINGS: [(u32, u32); 2] = [(1 << 8, 1 << 1), (1 << 9, 1 << 0)];
 
 /// Sending queues at the same time: their slot has this many bits in their number.
@@ -58,8 +59,8 @@ const SLOT_BITS: u32 = 12;
 /// The highest number stays below the `qp_tab_size` of mlx5.md 3.5, 131072.
 const NUMBER_BITS: u32 = 17;
 
-/// The largest ring: `max_send_wqebb` of mlx5.md 3.5. Positions are 16 bits, so more could not be
-/// told from fewer.
+/// The largest ring: `max_send_wqebb` of mlx5.md 3.5. Positions have 16 bits, so larger rings would
+/// be ambiguous.
 const WQEBB_COUNT_MAX: u32 = 32768;
 
 impl Qps {
@@ -69,7 +70,7 @@ impl Qps {
         self.sqs.get(slot).filter(|sq| sq.number == number).map(|_| slot)
     }
 
-    /// Tells the client that a QP can do no more, not even complete in error.
+    /// Tells the client that a QP cannot go on, not even complete in error.
     pub(super) fn raise_fatal(&mut self, handle: u32) {
         if let Some(qp) = self.table.get(handle) {
             let event = Event { channel: None, element: qp.user_handle, kind: EventKind::QpFatal };
@@ -95,7 +96,7 @@ impl Qps {
 }
 
 impl Hca {
-    /// Makes a QP in state RESET. EINVAL where domain, CQ or ring are not what they must be.
+    /// Makes a QP in state RESET. EINVAL where domain, CQ or ring is invalid.
     pub fn create_qp(&mut self, request: QpRequest) -> Result<QpCreated, Errno> {
         self.memory.hold_pd(request.pd)?;
         let made = match &request.kind {
@@ -129,8 +130,8 @@ impl Hca {
         Ok(created)
     }
 
-    /// Changes a QP's state or its pace. EINVAL for a step that there is not, and for a state that
-    /// is not the current one.
+    /// Changes a QP's state or its pace. EINVAL for an impossible transition, and where the given
+    /// current state is wrong.
     pub fn modify_qp(&mut self, handle: u32, change: &QpChange) -> Result<(), Errno> {
         let current = self.qp_state(handle).ok_or(Errno(libc::EINVAL))?;
         let qp = self.qps.table.get(handle).ok_or(Errno(libc::EINVAL))?;
@@ -167,9 +168,9 @@ impl Hca {
         Ok((state, qp.capabilities))
     }
 
-    /// Destroys a QP: after this the NIC touches neither its rings nor its doorbell record, and
-    /// completes nothing of it. Returns how many of its asynchronous events were taken: what was
-    /// only raised is forgotten. EBUSY while flow rules lead to it.
+    /// Destroys a QP: after this the NIC accesses neither its rings nor its doorbell record, and
+    /// writes no completion for it. Returns how many of its asynchronous events were taken; events
+    /// that were only raised are dropped. EBUSY while flow rules lead to it.
     pub fn destroy_qp(&mut self, handle: u32) -> Result<u32, Errno> {
         match self.qps.table.get(handle) {
             None => return Err(Errno(libc::EINVAL)),
@@ -249,8 +250,8 @@ impl Hca {
         }
     }
 
-    /// What `ibv_query_qp` would say; Linux `sqrq_state_to_qp_state`: a QP without receiving ring
-    /// does not show that its sending side failed.
+    /// The state that `ibv_query_qp` reports; as in Linux `sqrq_state_to_qp_state`, a QP without a
+    /// receiving ring does not show that its sending side failed.
     fn qp_state(&self, handle: u32) -> Option<QpState> {
         let qp = self.qps.table.get(handle)?;
         let sq_failed = qp.sq.and_then(|slot| self.qps.sqs.get(slot)).is_some_and(|sq| sq.state == SqState::Error);

@@ -7,7 +7,7 @@ pub(super) fn of_frame(frame: &[u8]) -> [u8; 4] {
     (!crc).to_le_bytes()
 }
 
-/// What each byte does to the rest, bits reflected.
+/// The effect of each byte on the checksum, bits reflected.
 static TABLE: [u32; 256] = table();
 
 const POLYNOMIAL: u32 = 0xedb8_8320;

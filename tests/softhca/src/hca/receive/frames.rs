@@ -1,8 +1,7 @@
-//! Frames for the tests of the receiving side, put together by hand and slowly, so that they share
-//! nothing with what is tested.
+//! Frames for the tests of the receiving side, built by hand and slowly, so that they share no code
+//! with the tested files.
 
-/// A frame that is being put together, outermost header first. What is wrong with it is wrong on
-/// purpose.
+/// A frame that is being built, outermost header first. Its errors are intended.
 #[derive(Clone, Debug)]
 pub(in crate::hca) struct Frame {
     pub(in crate::hca) dst_mac: [u8; 6],
@@ -10,11 +9,11 @@ pub(in crate::hca) struct Frame {
     pub(in crate::hca) service_vlan: Option<u16>,
     pub(in crate::hca) src: &'static str,
     pub(in crate::hca) dst: &'static str,
-    /// IPv4 options or IPv6 extension headers, as they lie there.
+    /// IPv4 options or IPv6 extension headers, as in the packet.
     pub(in crate::hca) options: Vec<u8>,
     /// IPv4: flags and offset.
     pub(in crate::hca) fragment: u16,
-    /// The protocol; behind IPv6 extensions their last next header says it again.
+    /// The protocol; after IPv6 extensions the last next header has it too.
     pub(in crate::hca) protocol: u8,
     /// IPv6: the next header, where extensions follow.
     pub(in crate::hca) next_header: Option<u8>,

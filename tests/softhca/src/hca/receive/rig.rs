@@ -1,5 +1,5 @@
 //! A driver for the tests of the receiving side: the NIC, its memory, as many queues as a test
-//! wants, and the other end of the cable. It reads CQEs byte by byte as mlx5.md 2.9 has them.
+//! wants, and the other end of the cable. It reads CQEs byte by byte as mlx5.md 2.9 describes them.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use crate::hca::testing::{CableEnd, ManualClock, PlainMemory};
@@ -210,8 +210,8 @@ impl RxRig {
         })
     }
 
-    /// The flow tags of what each queue received since it was asked last: for tests of who gets
-    /// what.
+    /// The flow tags of the frames that each queue received since the last call, for tests of
+    /// steering.
     pub(in crate::hca) fn tags(&mut self) -> Vec<Vec<u32>> {
         (0..self.queues.len()).map(|queue| self.poll(queue).into_iter().map(|cqe| cqe.flow_tag).collect()).collect()
     }

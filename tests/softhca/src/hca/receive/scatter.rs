@@ -1,7 +1,8 @@
 //! A frame into the buffers of one WQE: cyclic receiving rings; mlx5.md 2.8.
 //!
 //! The WQE is an array of pointers that ends with its room or with a terminator. Each entry is
-//! fetched when the frame reaches it, as the driver may leave the rest as they were.
+//! fetched only when the frame reaches it, because the driver may leave the other entries
+//! unwritten.
 
 use super::rq::{Received, Rq, RqFault};
 use crate::hca::completion::Cqs;
@@ -23,10 +24,10 @@ const POINTER_LEN: u32 = 16;
 /// Of a byte count: the bytes follow in the WQE, which makes no sense where they are to be written.
 const INLINE: u32 = 1 << 31;
 
-/// What the lkey of the entry behind the last one is.
+/// The lkey of the entry after the last pointer.
 const LKEY_TERMINATOR: u32 = 0x100;
 
-/// What a byte count of 0 means to hardware.
+/// The length that a byte count of 0 means to hardware.
 const LEN_OF_ZERO: u64 = 1 << 31;
 
 impl Pointer {
@@ -52,9 +53,9 @@ impl Pointer {
         if self.byte_count == 0 { LEN_OF_ZERO } else { u64::from(self.byte_count) }
     }
 
-    /// Writes to the memory that it points to, `offset` bytes behind its begin. All of the segment
-    /// must be the driver's to give, not only what this frame needs: a wrong length shows with the
-    /// first frame, not with the first long one.
+    /// Writes to the memory that the segment points to, `offset` bytes after its start. The whole
+    /// segment must be in the driver's region, not only the part that this frame needs, so that a
+    /// wrong length shows with the first frame and not with the first long one.
     #[inline]
     pub(super) fn write(
         self,

@@ -1,7 +1,7 @@
 //! Several frames into one WQE: striding receiving rings (multi-packet RQ); mlx5.md 2.8 and 2.9.
 //!
 //! A WQE is one buffer cut into strides. A frame takes as many consecutive strides as it needs and
-//! never lies in two WQEs: where the rest of one is too short for it, a filler completion consumes
+//! is never in two WQEs: where the rest of a WQE is too short for it, a filler completion consumes
 //! that rest, and the frame begins the next WQE.
 
 use super::rq::{Received, Rq, RqFault};

@@ -1,4 +1,4 @@
-//! Why a send WQE fails: what the error CQE says of it, and what a person would want to read.
+//! The reasons why a send WQE fails: the syndrome for the error CQE, and a sentence for people.
 
 use crate::hca::Syndrome;
 use crate::hca::memory::Unreachable;
@@ -14,7 +14,7 @@ pub(super) enum Fault {
     CqDead,
     /// The doorbell record names more than the ring holds.
     RecordBeyondRing { ahead: u16, wqebb_count: u32 },
-    /// An opcode that a raw packet queue does not know, or that is not announced.
+    /// An opcode that a raw packet queue does not have, or that is not announced.
     Opcode(u8),
     /// An opcode modifier where there is none.
     Opmod(u8),
@@ -22,11 +22,11 @@ pub(super) enum Fault {
     Index { found: u16, expected: u16 },
     /// The number of another queue.
     Number { found: u32, expected: u32 },
-    /// `ds` beyond its six bits, or too small for what must follow.
+    /// `ds` is beyond its six bits, or too small for the segments that must follow.
     Size { ds: u8 },
     /// Longer than this NIC's firmware takes them.
     TooLong { len: usize, max: u16 },
-    /// The WQE is longer than what the doorbell record has released.
+    /// The WQE is longer than the part that the doorbell record has released.
     BeyondRecord { wqebbs: u16, released: u16 },
     /// A signature, on a queue without signatures.
     Signature(u8),
@@ -52,11 +52,11 @@ pub(super) enum Fault {
     EmptyPointer { unit: usize },
     /// A pointer that leads nowhere.
     Pointer { unit: usize, why: Unreachable, lkey: u32, address: u64, len: u32 },
-    /// The region is registered, but nothing is mapped there any more.
+    /// The region is registered, but its memory is no longer mapped.
     PointerUnmapped { address: u64, len: u32 },
     /// A frame that does not hold an Ethernet header.
     FrameShort { len: u64 },
-    /// TSO headers that are not Ethernet, IP and TCP, or not exactly as long as `inline_hdr_sz`.
+    /// TSO headers that are not Ethernet, IP and TCP, or whose length differs from `inline_hdr_sz`.
     TsoHeaders { len: usize },
     /// A TSO payload that is empty or longer than announced.
     TsoPayload { len: u64, max: u32 },
@@ -66,8 +66,8 @@ pub(super) enum Fault {
     BadLuck,
     /// Strict mode: a register was written before the doorbell record.
     RecordLate { record: u16, rung: u16 },
-    /// Strict mode: a register was written with what is not the control segment of the WQE that it
-    /// names.
+    /// Strict mode: a register was written with bytes that are not the control segment of the WQE
+    /// that it names.
     RegisterWrong { register: u64, ring: u64 },
     /// Strict mode: BlueFlame carried other bytes than the ring holds.
     BlueFlameDiffers { offset: usize },
@@ -84,8 +84,8 @@ impl Fault {
         }
     }
 
-    /// Byte 54 of the error CQE. Real vendors do not publish theirs; these are ours, and stay as
-    /// they are.
+    /// Byte 54 of the error CQE. Real vendors do not publish their values; these are our own, and
+    /// must not change.
     pub(super) fn vendor(self) -> u8 {
         match self {
             Self::RingUnmapped => 0x01,

@@ -1,5 +1,5 @@
-//! The sending side: a ring's doorbell record is read, a WQE is fetched and checked, executed, and
-//! completed; what a mistake in it is called (`fault`).
+//! The sending side: a ring's doorbell record is read, and a WQE is fetched, checked, executed, and
+//! completed; `fault` lists the possible mistakes.
 //!
 //! ```text
 //!  sq ── fetch ─▶ wqe ─▶ transmit ─▶ offload ─▶ outbox ─▶ the wire

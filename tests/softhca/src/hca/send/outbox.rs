@@ -21,8 +21,7 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// Sends a frame, or keeps a copy. While the port is down frames are lost, as they are with
-    /// hardware.
+    /// Sends a frame, or keeps a copy. While the port is down frames are lost, as with hardware.
     #[inline]
     pub(super) fn send(&mut self, frame: &mut Vec<u8>, work: &mut Work<'_, '_>) {
         if frame.len() < FRAME_LEN_MIN {
@@ -41,8 +40,8 @@ impl Outbox {
         }
     }
 
-    /// Offers the wire what waits. Returns how many frames went, or were lost because the port is
-    /// down.
+    /// Offers the waiting frames to the wire. Returns how many left, or were lost because the port
+    /// is down.
     pub(super) fn resume(&mut self, work: &mut Work<'_, '_>) -> usize {
         let mut moved = 0;
         while let Some(frame) = self.waiting.front() {

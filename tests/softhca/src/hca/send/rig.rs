@@ -1,12 +1,12 @@
 //! A driver for the tests of the sending side: the NIC, its memory, one QP and the other end of its
-//! cable. It writes WQEs byte by byte as mlx5.md section 2 has them, right or wrong, as the test
-//! wants.
+//! cable. It writes WQEs byte by byte as mlx5.md section 2 describes them, right or wrong, as the
+//! test wants.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use crate::hca::testing::{CableEnd, ManualClock, PlainMemory};
 use crate::hca::*;
 
-/// What the driver calls its queue in CQEs.
+/// The number by which the driver's CQEs name the queue.
 pub(in crate::hca) const USER_INDEX: u32 = 0xabc;
 /// Bytes that may be sent from.
 pub(in crate::hca) const BUFFER_LEN: u64 = 0x8_0000;
@@ -113,7 +113,7 @@ impl Rig {
         rig
     }
 
-    /// What the rig's QP was made from.
+    /// The request that made the rig's QP.
     pub(in crate::hca) fn request(&self) -> QpRequest {
         let send =
             SqRing { ring: self.ring, wqebb_count: self.wqebb_count, doorbell: self.doorbell, cq: self.cq, uar: 3 };
@@ -236,7 +236,7 @@ impl Rig {
         std::iter::from_fn(|| self.cqe()).collect()
     }
 
-    /// What arrived at the other end.
+    /// The frames that arrived at the other end.
     pub(in crate::hca) fn frames(&self) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| self.there.take()).collect()
     }
@@ -253,7 +253,7 @@ pub(in crate::hca) fn ethernet(checksums: u8) -> [u8; 16] {
     segment
 }
 
-/// An Ethernet segment that carries headers, as long as it needs to be.
+/// An Ethernet segment that carries headers, long enough for them.
 pub(in crate::hca) fn ethernet_inline(checksums: u8, mss: u16, headers: &[u8]) -> Vec<u8> {
     let mut segment = ethernet(checksums).to_vec();
     segment[6..8].copy_from_slice(&mss.to_be_bytes());
@@ -280,7 +280,7 @@ pub(in crate::hca) fn inline(bytes: &[u8]) -> Vec<u8> {
     segment
 }
 
-/// A frame of which each byte tells its place.
+/// A frame of which each byte shows its position.
 pub(in crate::hca) fn frame(len: usize) -> Vec<u8> {
     (0..len).map(|at| at as u8).collect()
 }

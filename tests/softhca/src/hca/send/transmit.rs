@@ -1,9 +1,9 @@
-//! Executes a WQE that was fetched: builds its frames, fills in what was left to the NIC, and puts
-//! them onto the wire.
+//! Executes a fetched WQE: builds its frames, does the work that was left to the NIC, and puts the
+//! frames onto the wire.
 //!
-//! A WQE is executed whole. What the wire does not take at the moment waits in the outbox, and no
-//! other WQE is begun before it is empty; the driver's memory is free as soon as the WQE completes,
-//! as with hardware, which has read it by then.
+//! A WQE is executed as a whole. Frames that the wire does not take at the moment wait in the
+//! outbox, and no other WQE is begun before the outbox is empty. The driver's memory is free as
+//! soon as the WQE completes, as with hardware, which has read it by then.
 
 use super::fault::Fault;
 use super::offload;
@@ -21,7 +21,7 @@ pub(in crate::hca) struct Transmitter {
     outbox: Outbox,
 }
 
-/// What a WQE put onto the wire.
+/// The frames that a WQE has put onto the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::hca) struct Sent {
     pub(in crate::hca) frames: usize,
@@ -30,7 +30,7 @@ pub(in crate::hca) struct Sent {
 
 /// Destination, source, EtherType.
 const ETHERNET_LEN: u64 = 14;
-/// What a frame may have beside an IP packet of MTU length: Ethernet header and a VLAN tag, as
+/// The bytes of a frame beyond an IP packet of MTU length: Ethernet header and a VLAN tag, as
 /// Linux' mlx5e sets up the port.
 const MTU_OVERHEAD: u64 = 18;
 
@@ -51,7 +51,7 @@ impl Transmitter {
         !self.outbox.is_empty()
     }
 
-    /// Offers the wire what waits. Returns how many frames went.
+    /// Offers the waiting frames to the wire. Returns how many left.
     pub(in crate::hca) fn resume(&mut self, work: &mut Work<'_, '_>) -> usize {
         self.outbox.resume(work)
     }
@@ -167,7 +167,7 @@ fn check_frame_len(len: u64) -> Result<(), Fault> {
     if len < ETHERNET_LEN { Err(Fault::FrameShort { len }) } else { Ok(()) }
 }
 
-/// A NIC that looks at headers in the WQE needs as many of them there as the frame has.
+/// A NIC that parses headers in the WQE needs as many of them inline as the frame has.
 fn check_inline(ethernet: &Ethernet, frame_len: u64, work: &Work<'_, '_>) -> Result<(), Fault> {
     let min = u64::from(work.config.inline_len_min).min(frame_len) as usize;
     match ethernet.inline_len {
@@ -176,8 +176,8 @@ fn check_inline(ethernet: &Ethernet, frame_len: u64, work: &Work<'_, '_>) -> Res
     }
 }
 
-/// A frame that the port does not carry is counted and thrown away; its WQE completes as if it had
-/// gone.
+/// A frame that is too long for the port is counted and dropped; its WQE completes as if the frame
+/// had left.
 fn is_too_long(len: u64, ethernet: &Ethernet, work: &mut Work<'_, '_>) -> bool {
     let tag = if ethernet.vlan.is_some() { 4 } else { 0 };
     let max = u64::from(work.config.mtu) + MTU_OVERHEAD;

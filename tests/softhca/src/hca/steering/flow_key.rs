@@ -18,7 +18,7 @@ impl Hash for FlowKey {
     }
 }
 
-/// Where each field lies, as bytes of the key.
+/// The position of each field, as bytes of the key.
 mod at {
     pub(super) const DST_MAC: usize = 0;
     pub(super) const SRC_MAC: usize = 6;
@@ -50,7 +50,7 @@ impl FlowKey {
     #[inline]
     pub(super) fn of_frame(headers: &Headers, frame: &[u8]) -> Self {
         let mut key = [0; 64];
-        // Destination and source address lie in the frame as they do here.
+        // Destination and source address have the same positions in the frame.
         key[at::DST_MAC..12].copy_from_slice(&frame[..12]);
         put(&mut key, at::ETHER_TYPE, &headers.ether_type.to_be_bytes());
         if let Some(tag) = headers.vlan {
@@ -107,12 +107,12 @@ impl FlowKey {
     }
 }
 
-/// What a rule wants of a frame.
+/// The fields of a frame that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Match {
     /// The bits that count.
     pub(super) mask: FlowKey,
-    /// What they must be; 0 elsewhere.
+    /// The values of these fields; 0 elsewhere.
     pub(super) value: FlowKey,
 }
 
@@ -124,7 +124,7 @@ struct Builder {
 
 impl Match {
     /// All specs must match. Refuses what the kernel's driver refuses (Linux, `mlx5/fs.c`,
-    /// `parse_flow_attr`, `is_valid_ethertype`): EOPNOTSUPP for fields that it does not look at,
+    /// `parse_flow_attr`, `is_valid_ethertype`): EOPNOTSUPP for fields that it does not support,
     /// EINVAL where specs contradict each other.
     pub(super) fn of_specs(specs: &[FlowSpec]) -> Result<Self, Errno> {
         let mut builder = Builder { mask: [0; 64], value: [0; 64] };

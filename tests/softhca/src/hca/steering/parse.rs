@@ -1,8 +1,8 @@
-//! What kinds of headers a received frame has, and where. Nothing is checked but what is needed to
-//! go on; damaged headers end the walk, and what was found until there stands. Checksums are the
-//! next file's ([`verdict`](crate::hca::receive::verdict)).
+//! The kinds of headers of a received frame, and their positions. The parser checks only the fields
+//! that it needs to go on. Damaged headers end the parse, and the headers found until then remain
+//! valid. Checksums are the next file's ([`verdict`](crate::hca::receive::verdict)).
 
-/// What was found. Offsets are from the frame's begin.
+/// The headers found. Offsets are from the start of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::hca) struct Headers {
     /// The tag, where the first EtherType is that of a C-VLAN.
@@ -14,9 +14,9 @@ pub(in crate::hca) struct Headers {
     pub(in crate::hca) l3: L3,
     /// The IPv4 header has options, or the IPv6 header extensions.
     pub(in crate::hca) has_options: bool,
-    /// One piece of a packet: ports and checksum are not looked at, also in the first one.
+    /// The packet is a fragment: ports and checksum are not parsed, even in the first fragment.
     pub(in crate::hca) is_fragment: bool,
-    /// What follows IP; 0 where there is no IP.
+    /// The protocol after IP; 0 where there is no IP.
     pub(in crate::hca) protocol: u8,
     /// Where IP's payload begins, and where it ends: a short frame is padded behind it.
     pub(in crate::hca) l4_offset: usize,
@@ -48,8 +48,8 @@ const TAG_LEN: usize = 4;
 /// Tags that are skipped: an S-VLAN and a C-VLAN.
 const TAGS_MAX: usize = 2;
 
-/// IPv6 extensions that are skipped, beyond which the packet is opaque: a bound to the walk, as
-/// hardware has one.
+/// The most IPv6 extensions that are skipped; after more, the packet is opaque. Hardware has such a
+/// bound too.
 const EXTENSIONS_MAX: usize = 8;
 
 const FRAGMENT: u8 = 44;
@@ -133,9 +133,9 @@ impl Headers {
         self.parse_l4(frame);
     }
 
-    /// Takes the end that the IP header names, or the frame's where that comes first: what steers
-    /// and hashes looks at ports, and not at the length. `false` where the header itself reaches
-    /// further.
+    /// Takes the end that the IP header states, or the end of the frame where that is first:
+    /// steering and hashing use the ports, not the length. `false` where the header itself extends
+    /// beyond it.
     fn end_at(&mut self, end: usize) -> bool {
         if end < self.l4_offset {
             return false;
@@ -156,7 +156,7 @@ impl Headers {
         };
     }
 
-    /// Source and destination port as they lie in the frame.
+    /// Source and destination port, as in the frame.
     #[inline]
     pub(in crate::hca) fn ports(&self, frame: &[u8]) -> Option<[u8; 4]> {
         match self.l4 {

@@ -1,6 +1,6 @@
-//! The Toeplitz hash, and which fields of a frame go into it. What enters are headers; what leaves
-//! is the hash and its type as the CQE carries them (mlx5.md 2.9). Which queue that means is
-//! decided in [`tir`](super::tir).
+//! The Toeplitz hash, and which fields of a frame go into it. The input is headers; the output is
+//! the hash and its type as the CQE carries them (mlx5.md 2.9). [`tir`](super::tir) decides which
+//! queue a hash selects.
 
 use super::parse::{Headers, L3, L4};
 use crate::hca::control::Errno;
@@ -52,7 +52,7 @@ impl Fields {
     }
 }
 
-/// A key, turned into what each byte at each place adds to the hash.
+/// A key, converted into the contribution of each byte at each position to the hash.
 pub(super) struct Toeplitz {
     tables: Box<[[u32; 256]; INPUT_MAX]>,
 }
@@ -125,7 +125,7 @@ impl Input {
     }
 }
 
-/// Each bit that is set adds the 32 bits of the key that begin at its own place.
+/// Each set bit adds the 32 bits of the key that begin at the bit's position.
 fn hash_of_byte(key: &[u8; KEY_LEN], place: usize, byte: u8) -> u32 {
     let window = key[place..].iter().take(5).fold(0_u64, |window, &byte| window << 8 | u64::from(byte));
     (0..8).filter(|bit| byte & 0x80 >> bit != 0).fold(0, |hash, bit| hash ^ (window >> (8 - bit)) as u32)

@@ -1,5 +1,5 @@
-//! Transport interfaces for receive: what a QP with an indirection table becomes. It hashes a
-//! frame, and the hash names the ring.
+//! Transport interfaces for receive: the NIC's object for a QP with an indirection table. It hashes
+//! a frame, and the hash selects the ring.
 
 use super::parse::Headers;
 use super::rss::{Fields, Toeplitz};
@@ -48,9 +48,9 @@ impl Tirs {
 }
 
 impl Hca {
-    /// Makes what spreads frames over the rings of an indirection table, and returns its number.
-    /// EINVAL for a table that there is not, a key of another length than 40, fields that do not go
-    /// together, or none where there is something to choose; EOPNOTSUPP for another function than
+    /// Makes a TIR, which spreads frames over the rings of an indirection table, and returns its
+    /// number. EINVAL for a missing table, a key whose length is not 40, fields that cannot be
+    /// combined, or no fields for a table of several rings; EOPNOTSUPP for another function than
     /// Toeplitz and for fields of inner headers.
     pub(in crate::hca) fn add_tir(&mut self, request: &RssRequest) -> Result<u32, Errno> {
         if request.function != TOEPLITZ {

@@ -2,9 +2,9 @@
 //! without gaps.
 //!
 //! [`layouts!`] declares such structs under the names that the kernel's headers give them and their
-//! fields. They are read from any number of bytes: what is missing is zero, as the kernel fills up
-//! a request of an older client; what follows is left alone. In tests the declarations are compared
-//! with the headers.
+//! fields. They are read from any number of bytes: missing bytes are zero, as the kernel fills up a
+//! request of an older client; further bytes are ignored. Tests compare the declarations with the
+//! headers.
 
 /// Something with a fixed length in a frame.
 pub(in crate::uverbs) trait Layout: Sized {
@@ -58,7 +58,7 @@ impl<const LEN: usize> Layout for [u8; LEN] {
     }
 }
 
-/// What stands at `at`, however few bytes there are.
+/// The value at `at`, even if there are too few bytes.
 pub(in crate::uverbs) fn read_at<T: Layout>(bytes: &[u8], at: usize) -> T {
     T::read(bytes.get(at..).unwrap_or_default())
 }

@@ -123,7 +123,7 @@ layouts! {
 
     struct ExCreateQpResp = ib_uverbs_ex_create_qp_resp { base: CreateQpResp, comp_mask: u32, response_length: u32 }
 
-    /// What the ioctl takes and gives as the limits of a QP.
+    /// The limits of a QP as the ioctl takes and returns them.
     struct QpCap = ib_uverbs_qp_cap {
         max_send_wr: u32, max_recv_wr: u32, max_send_sge: u32, max_recv_sge: u32, max_inline_data: u32,
     }

@@ -1,8 +1,8 @@
 //! Calls of `ioctl`: a header and a list of attributes, each a small value, a pointer, a handle or
 //! a descriptor; mlx5.md 3.2.
 //!
-//! A method declares which attributes it knows. What arrives is held against the declaration before
-//! the method runs, and its outputs are written where the client wants them.
+//! A method declares the attributes that it knows. Arriving attributes are checked against the
+//! declaration before the method runs, and its outputs are written to the client's addresses.
 
 use super::memory::{self, Place, nothing_after};
 use crate::hca::{Dma, Errno};
@@ -78,7 +78,7 @@ impl Request {
         Ok(Self { object: header.object_id, method: header.method_id, attributes: attributes.collect() })
     }
 
-    /// Holds the attributes against what the method declares.
+    /// Checks the attributes against the method's declaration.
     pub(in crate::uverbs) fn bundle(
         &self,
         dma: &dyn Dma,
@@ -146,20 +146,20 @@ impl Attribute {
     }
 }
 
-/// What a method says of an attribute.
+/// A method's declaration of an attribute.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::uverbs) struct Spec {
-    id: u16,
+    pub(in crate::uverbs) id: u16,
     kind: Kind,
     mandatory: bool,
 }
 
-/// What an attribute is.
+/// The kinds of attributes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::uverbs) enum Kind {
-    /// Bytes of the client: at least so many; those after the second number must be zeros.
+    /// Bytes of the client: at least the first number; those after the second number must be zeros.
     In(usize, usize),
-    /// Room for an answer of at least so many bytes.
+    /// Room for a response of at least this many bytes.
     Out(usize),
     /// An object that exists.
     Handle(handles::Kind),
@@ -199,7 +199,7 @@ pub(in crate::uverbs) struct Bundle {
 }
 
 impl Bundle {
-    /// The input as it is; empty where it is missing.
+    /// The bytes of the input; empty where it is missing.
     pub(in crate::uverbs) fn bytes(&self, id: u16) -> &[u8] {
         match self.value(id) {
             Some(Value::In(bytes)) => bytes,
@@ -275,7 +275,7 @@ impl Bundle {
     }
 }
 
-/// What a method answers. What the client did not ask for is left out.
+/// The outputs of a method. Outputs that the client did not request are left out.
 #[derive(Clone, Debug, Default)]
 pub(in crate::uverbs) struct Outputs(Vec<(u16, Output)>);
 
@@ -286,7 +286,7 @@ enum Output {
 }
 
 impl Outputs {
-    /// Nothing yet.
+    /// No outputs yet.
     pub(in crate::uverbs) fn new() -> Self {
         Self::default()
     }

@@ -8,7 +8,7 @@ use crate::uverbs::context::Context;
 use crate::uverbs::objects::{cq, flow, pd, qp, qp_state, wq};
 use crate::uverbs::{Kernel, device, refuse};
 
-/// A command without its wrapping: what it says, and how much room it leaves for an answer.
+/// A command without its framing: its request, and the room for a response.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::uverbs) struct Call<'a> {
     /// The core request.
@@ -22,7 +22,7 @@ pub(in crate::uverbs) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The core request as `T`. What a newer client says behind it must be nothing.
+    /// The core request as `T`. Further bytes, of a newer client, must be zero.
     pub(in crate::uverbs) fn request<T: Layout>(&self) -> Result<T, Errno> {
         super::memory::nothing_after(self.core, T::LEN)?;
         Ok(T::read(self.core))
@@ -34,7 +34,7 @@ impl Call<'_> {
     }
 }
 
-/// An answer. What does not fit its room is cut off.
+/// A response. It is cut off where it does not fit its room.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::uverbs) struct Reply {
     /// The core response.
@@ -55,7 +55,7 @@ impl Reply {
     }
 }
 
-/// What a command does.
+/// The implementation of a command.
 #[derive(Clone, Copy)]
 pub(in crate::uverbs) enum Run {
     /// Makes the context.
@@ -72,9 +72,9 @@ pub(in crate::uverbs) struct Entry {
     pub(in crate::uverbs) request_len: usize,
     /// Bytes that the core response has at least; 0 where there is none.
     pub(in crate::uverbs) response_len: usize,
-    /// Plain commands: what follows the core request is the driver's.
+    /// For plain commands: the driver's part follows the core request.
     pub(in crate::uverbs) has_driver: bool,
-    /// What it does.
+    /// The implementation.
     pub(in crate::uverbs) run: Run,
 }
 
@@ -105,8 +105,8 @@ impl Entry {
     }
 }
 
-/// The command with this number and flag. EINVAL where it cannot be a command, EOPNOTSUPP where it
-/// is none that a software ConnectX knows.
+/// The command with this number and flag. EINVAL where it cannot be a command, EOPNOTSUPP where a
+/// software ConnectX does not know it.
 pub(in crate::uverbs) fn find(command: u32) -> Result<&'static Entry, Errno> {
     if command & !(EXTENDED | NUMBERS) != 0 {
         return refuse(libc::EINVAL);

@@ -1,5 +1,5 @@
-//! Frames of `write`; mlx5.md 3.3. The kernel's rules about lengths are kept to the byte: rdma-core
-//! relies on some of them to find out what a kernel can do.
+//! Frames of `write`; mlx5.md 3.3. The kernel's rules about lengths are followed to the byte,
+//! because rdma-core relies on some of them to find out which features a kernel has.
 //!
 //! ```text
 //! plain     command u32, in_words u16, out_words u16 (of 4 bytes, the whole frame, the whole response)
@@ -28,7 +28,7 @@ pub(in crate::uverbs) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Takes a frame apart. Its lengths fit its command when this returns.
+    /// Parses a frame. When it returns, the lengths are valid for the command.
     pub(in crate::uverbs) fn parse(bytes: &'a [u8]) -> Result<Self, Errno> {
         if bytes.len() < CmdHdr::LEN {
             return refuse(libc::EINVAL);
@@ -91,7 +91,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// What the command's function is given. Refuses a response that cannot be written.
+    /// The argument of the command's function. Refuses a response that cannot be written.
     pub(in crate::uverbs) fn call(&self, dma: &dyn Dma) -> Result<Call<'_>, Errno> {
         self.core_room.probe(dma)?;
         self.driver_room.probe(dma)?;

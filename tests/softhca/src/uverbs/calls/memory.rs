@@ -22,7 +22,7 @@ pub(in crate::uverbs) fn read(dma: &dyn Dma, address: u64, len: usize) -> Result
 }
 
 impl Place {
-    /// Whether it can be written: what is there is written there.
+    /// Checks that the memory can be written, by writing its present content.
     pub(in crate::uverbs) fn probe(self, dma: &dyn Dma) -> Result<(), Errno> {
         let old = read(dma, self.address, self.len)?;
         self.put(dma, &old)
@@ -45,8 +45,8 @@ impl Place {
     }
 }
 
-/// Refuses a request whose bytes after `known` mean something: a newer client wants what is not
-/// known here.
+/// Refuses a request with nonzero bytes after `known`: a newer client requests a feature that is
+/// not known here.
 pub(in crate::uverbs) fn nothing_after(bytes: &[u8], known: usize) -> Result<(), Errno> {
     match bytes.get(known..) {
         Some(rest) if rest.iter().any(|byte| *byte != 0) => refuse(libc::EOPNOTSUPP),
@@ -54,9 +54,9 @@ pub(in crate::uverbs) fn nothing_after(bytes: &[u8], known: usize) -> Result<(),
     }
 }
 
-/// Places that are looked at in a region before it is registered. A region of 4 MiB has that many
-/// pages; in larger ones some pages are believed, so that registering gigabytes of huge pages takes
-/// no time.
+/// The number of places in a region that are checked before it is registered. A region of 4 MiB has
+/// that many pages. In larger regions some pages are not checked, so that registering gigabytes of
+/// huge pages takes no time.
 const PAGES_PROBED: u64 = 1024;
 
 const PAGE_LEN: u64 = 4096;

@@ -7,16 +7,18 @@ use crate::uverbs::abi::Layout;
 use crate::uverbs::abi::verbs::{DestroyCqResp, DestroyQpResp, QpCap, QueryPortResp};
 use crate::uverbs::context::Context;
 use crate::uverbs::objects::Kind as Of;
-use crate::uverbs::objects::{cq, flow, pd, qp, qp_state, uar, wq};
+use crate::uverbs::objects::{cq, qp, qp_state, uar, wq};
 use crate::uverbs::{Kernel, device, refuse};
 
-/// What a method does.
+/// The implementation of a method.
 #[derive(Clone, Copy)]
 pub(in crate::uverbs) enum Run {
     /// Takes a command of `write`.
     Tunnel,
     /// Makes the context.
     Open,
+    /// Destroys the object of this kind that the first attribute names, and has no answer.
+    Destroy(Of),
     /// Works in the context.
     Within(fn(&mut Context, &mut Kernel<'_>, &Bundle) -> Result<Outputs, Errno>),
 }
@@ -27,12 +29,12 @@ pub(in crate::uverbs) struct Method {
     number: u16,
     /// Its attributes.
     pub(in crate::uverbs) attributes: &'static [Spec],
-    /// What it does.
+    /// The implementation.
     pub(in crate::uverbs) run: Run,
 }
 
-/// The method of that number. Where there is none, EPROTONOSUPPORT tells the client to try `write`
-/// or to do without.
+/// The method with that number. Where there is none, EPROTONOSUPPORT makes the client try `write`
+/// or do without.
 pub(in crate::uverbs) fn find(object: u16, number: u16) -> Result<&'static Method, Errno> {
     let method = METHODS.iter().find(|method| (method.object, method.number) == (object, number));
     method.map_or(refuse(libc::EPROTONOSUPPORT), Ok)
@@ -74,6 +76,10 @@ const fn method(
     Method { object, number, attributes, run: Run::Within(run) }
 }
 
+const fn destroy(object: u16, number: u16, attributes: &'static [Spec], kind: Of) -> Method {
+    Method { object, number, attributes, run: Run::Destroy(kind) }
+}
+
 /// The attribute by which methods that destroy name their object.
 const DESTROYED: u16 = 0;
 
@@ -110,7 +116,7 @@ const METHODS: &[Method] = &[
         ],
         run: Run::Open,
     },
-    method(1, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Pd))], pd::destroy_pd_method),
+    destroy(1, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Pd))], Of::Pd),
     method(
         3,
         0,
@@ -164,9 +170,9 @@ const METHODS: &[Method] = &[
         ],
         qp_state::destroy_qp_method,
     ),
-    method(7, 1, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Mr))], pd::destroy_mr_method),
-    method(9, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Flow))], flow::destroy_flow_method),
-    method(0xb, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Table))], wq::destroy_table_method),
+    destroy(7, 1, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Mr))], Of::Mr),
+    destroy(9, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Flow))], Of::Flow),
+    destroy(0xb, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Table))], Of::Table),
     method(
         0xc,
         0,
@@ -208,5 +214,5 @@ const METHODS: &[Method] = &[
         ],
         uar::alloc_uar_method,
     ),
-    method(0x1008, 0x1001, &[Spec::wanted(0x1000, Kind::Handle(Of::Uar))], uar::destroy_uar_method),
+    destroy(0x1008, 0x1001, &[Spec::wanted(uar::alloc::HANDLE, Kind::Handle(Of::Uar))], Of::Uar),
 ];

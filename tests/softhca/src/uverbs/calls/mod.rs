@@ -1,6 +1,6 @@
 //! A call, from the client's bytes to the function that answers it: as a `write` (`frame`), or as
-//! an `ioctl` with attributes (`attributes`). Each has a table of what there is (`command`,
-//! `method`). Requests and places of responses lie in the client's memory (`memory`).
+//! an `ioctl` with attributes (`attributes`). Each has a table of its calls (`command`, `method`).
+//! Requests and the room for responses are in the client's memory (`memory`).
 
 mod attributes;
 pub(super) mod command;

@@ -34,7 +34,7 @@ const CHANNELS_MAX: usize = 4096;
 const TIMESTAMPS: u32 = 1 << 0;
 const IGNORE_OVERRUN: u32 = 1 << 1;
 
-/// What all three ways of making a CQ say.
+/// The common request of all three ways to make a CQ.
 struct Wanted {
     user_handle: u64,
     /// One less than the ring has.
@@ -112,7 +112,7 @@ fn channel(descriptor: i32) -> Option<i32> {
     (descriptor >= 0).then_some(descriptor)
 }
 
-/// The driver's request without its flags: what its first clients sent.
+/// The driver's request without its flags: as its first clients sent it.
 const DRIVER_LEN_MIN: usize = 22;
 
 /// MLX5_IB_CREATE_CQ_FLAGS_*.
@@ -120,7 +120,7 @@ const PAD_128: u16 = 1 << 0;
 const UAR_PAGE_INDEX: u16 = 1 << 1;
 const REAL_TIME: u16 = 1 << 2;
 
-/// The most entries that a client may ask for: what the device attributes say.
+/// The most entries that a client may request: the number in the device attributes.
 const CQE_MAX: u32 = 4_194_303;
 
 fn create(
@@ -180,8 +180,8 @@ fn compression(driver: &mlx5::CreateCq) -> Result<Option<Compression>, Errno> {
     }
 }
 
-/// Destroys a CQ and says how many events it raised: the client waits until it has acknowledged as
-/// many.
+/// Destroys a CQ and returns how many events it raised; the client waits until it has acknowledged
+/// as many.
 pub(crate) fn destroy_cq(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     Ok(Reply::core(&destroy(context, kernel, call.request::<DestroyCq>()?.cq_handle)?))
 }

@@ -6,7 +6,7 @@ use crate::hca::{Errno, FlowAction, FlowKind, FlowRequest, FlowSpec};
 use crate::uverbs::abi::verbs::{CreateFlow, CreateFlowResp, DestroyFlow, FlowAttr, FlowSpecHdr};
 use crate::uverbs::abi::{Layout, mlx5};
 use crate::uverbs::calls::memory::nothing_after;
-use crate::uverbs::calls::{Bundle, Call, Outputs, Reply};
+use crate::uverbs::calls::{Call, Reply};
 use crate::uverbs::context::Context;
 use crate::uverbs::{Kernel, refuse};
 
@@ -14,7 +14,7 @@ use crate::uverbs::{Kernel, refuse};
 const FLAGS: u32 = (1 << 3) - 1;
 const DONT_TRAP: u32 = 1 << 1;
 
-/// What a rule may have at most: so many specifications, and so many bytes of each.
+/// The most specifications of a rule, and the most bytes of each.
 const SPECS_MAX: usize = 10;
 const SPEC_LEN_MAX: usize = 88;
 
@@ -72,7 +72,7 @@ fn check<'a>(attr: &FlowAttr, specs: &'a [u8]) -> Result<(FlowKind, &'a [u8]), E
     }
 }
 
-/// Takes the specifications apart: as many as announced, and nothing behind them.
+/// Parses the specifications: as many as announced, and no bytes after them.
 fn add_specs(flow: &mut FlowRequest, count: usize, mut rest: &[u8]) -> Result<(), Errno> {
     for _ in 0..count {
         let header = FlowSpecHdr::read(rest);
@@ -118,8 +118,8 @@ fn add_spec(flow: &mut FlowRequest, kind: u32, body: &[u8]) -> Result<(), Errno>
     Ok(())
 }
 
-/// Values, then as many bytes of masks. An older client's are shorter: the rest does not count. A
-/// newer one's are longer: it must not count.
+/// Values, then as many bytes of masks. Those of an older client are shorter: missing fields are
+/// not matched. Those of a newer client are longer: further fields must not be matched.
 fn filter<const LEN: usize>(body: &[u8]) -> Result<([u8; LEN], [u8; LEN]), Errno> {
     let len = body.len() / 2;
     if !body.len().is_multiple_of(8) || len == 0 {
@@ -150,16 +150,6 @@ pub(crate) fn destroy_flow(context: &mut Context, kernel: &mut Kernel<'_>, call:
     }
     context.destroy(Kind::Flow, request.flow_handle, kernel)?;
     Ok(Reply::default())
-}
-
-/// The same by method.
-pub(crate) fn destroy_flow_method(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Bundle,
-) -> Result<Outputs, Errno> {
-    context.destroy(Kind::Flow, call.wanted_handle(0)?, kernel)?;
-    Ok(Outputs::new())
 }
 
 #[cfg(test)]

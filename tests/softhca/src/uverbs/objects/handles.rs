@@ -1,12 +1,12 @@
-//! What a session has made: handles are small numbers, one sequence for all kinds, the lowest free
-//! one first, as the kernel gives them. Who uses whom is counted, so that nothing is destroyed
-//! under its users.
+//! The objects of a session. Handles are small numbers, in one sequence for all kinds, the lowest
+//! free one first, as the kernel assigns them. The users of each object are counted, so that no
+//! object is destroyed while it is in use.
 
 use super::uar::Register;
 use crate::hca::Errno;
 use crate::uverbs::refuse;
 
-/// What an object is.
+/// The kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::uverbs) enum Kind {
     /// A protection domain.
@@ -28,7 +28,8 @@ pub(in crate::uverbs) enum Kind {
 }
 
 impl Kind {
-    /// All kinds, users before what they use: the order in which a session is torn down.
+    /// All kinds, users before the objects that they use: the order in which a session is torn
+    /// down.
     pub(in crate::uverbs) const TEARDOWN: [Self; 8] =
         [Self::Flow, Self::Qp, Self::Table, Self::Wq, Self::Cq, Self::Mr, Self::Pd, Self::Uar];
 }
@@ -39,7 +40,7 @@ pub(in crate::uverbs) struct Object {
     pub(in crate::uverbs) kind: Kind,
     /// The NIC's handle of it.
     pub(in crate::uverbs) nic: u32,
-    /// What events of it carry.
+    /// The value in events of the object.
     pub(in crate::uverbs) user_handle: Option<u64>,
     /// The doorbell register that it was given.
     pub(in crate::uverbs) register: Option<Register>,
@@ -69,7 +70,7 @@ pub(in crate::uverbs) struct Objects {
 #[derive(Debug)]
 struct Slot {
     object: Object,
-    /// How often others name it among what they use.
+    /// The number of objects that use this one.
     users: u32,
 }
 
@@ -99,13 +100,13 @@ impl Objects {
         self.known(kind, handle).map(|slot| &slot.object)
     }
 
-    /// The NIC's handle of it. Commands that name what is not there are refused with EINVAL.
+    /// The NIC's handle of an object. Commands that name a missing object are refused with EINVAL.
     pub(crate) fn nic(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
         self.get(kind, handle).map(|object| object.nic).ok_or(Errno(libc::EINVAL))
     }
 
-    /// The NIC's handle of an object that is about to be destroyed: it exists (ENOENT) and nobody
-    /// uses it (EBUSY).
+    /// The NIC's handle of an object that is about to be destroyed: it must exist (ENOENT) and be
+    /// unused (EBUSY).
     pub(crate) fn unused(&self, kind: Kind, handle: u32) -> Result<u32, Errno> {
         let Some(slot) = self.known(kind, handle) else { return refuse(libc::ENOENT) };
         if slot.users > 0 { refuse(libc::EBUSY) } else { Ok(slot.object.nic) }

@@ -1,5 +1,5 @@
-//! What a client makes, changes and destroys, a file for each kind; and the handles by which it
-//! names them (`handles`).
+//! The objects that a client makes, changes and destroys, one file for each kind; and the handles
+//! by which it names them (`handles`).
 
 pub(super) mod cq;
 pub(super) mod flow;

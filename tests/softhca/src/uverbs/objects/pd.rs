@@ -5,7 +5,7 @@ use crate::hca::{AccessFlags, Errno, MrRequest};
 use crate::uverbs::abi::mlx5;
 use crate::uverbs::abi::verbs::{AllocPd, AllocPdResp, DeallocPd, DeregMr, RegMr, RegMrResp};
 use crate::uverbs::calls::memory::is_mapped;
-use crate::uverbs::calls::{Bundle, Call, Outputs, Reply};
+use crate::uverbs::calls::{Call, Reply};
 use crate::uverbs::context::Context;
 use crate::uverbs::{Kernel, refuse};
 
@@ -27,23 +27,13 @@ pub(crate) fn dealloc_pd(context: &mut Context, kernel: &mut Kernel<'_>, call: &
     Ok(Reply::default())
 }
 
-/// The same, by method.
-pub(crate) fn destroy_pd_method(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Bundle,
-) -> Result<Outputs, Errno> {
-    context.destroy(Kind::Pd, call.wanted_handle(0)?, kernel)?;
-    Ok(Outputs::new())
-}
-
 /// IBV_ACCESS_*: rights that need LOCAL_WRITE: REMOTE_WRITE and REMOTE_ATOMIC.
 const NEED_LOCAL_WRITE: u32 = 1 << 1 | 1 << 3;
 
 const LOCAL_WRITE: u32 = 1 << 0;
 
-/// Rights that are known: all up to and with HUGETLB, without ON_DEMAND, which needs a NIC that
-/// takes page faults; and those that may be ignored.
+/// Known access rights: all up to and including HUGETLB, except ON_DEMAND, which needs a NIC that
+/// handles page faults; and the optional ones, which may be ignored.
 const KNOWN: u32 = 0xff & !(1 << 6) | OPTIONAL;
 
 /// IBV_ACCESS_OPTIONAL_RANGE: hints, of which one is known.
@@ -93,14 +83,4 @@ fn locked_len(start: u64, len: u64) -> Result<u64, Errno> {
 pub(crate) fn dereg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     context.destroy(Kind::Mr, call.request::<DeregMr>()?.mr_handle, kernel)?;
     Ok(Reply::default())
-}
-
-/// The same, by method.
-pub(crate) fn destroy_mr_method(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Bundle,
-) -> Result<Outputs, Errno> {
-    context.destroy(Kind::Mr, call.wanted_handle(0)?, kernel)?;
-    Ok(Outputs::new())
 }

@@ -1,5 +1,5 @@
-//! Making queue pairs of raw packets: with rings of their own, or spreading frames over a table of
-//! WQs; mlx5.md 3.6.
+//! Making queue pairs of raw packets, either with their own rings or over a table of WQs;
+//! mlx5.md 3.6.
 
 use super::handles::{Kind, Object};
 use super::uar::Register;
@@ -23,7 +23,7 @@ const CREATE_FLAGS: u32 = 1 << 1 | 1 << 8 | 1 << 9 | 1 << 11;
 /// By method the wish that every WQE completes is a flag.
 const SIGNAL_ALL: u32 = 1 << 12;
 
-/// What all three ways of making a QP say. Handles are the session's.
+/// The common request of all three ways to make a QP. Handles are those of the session.
 struct Wanted {
     user_handle: u64,
     kind: u64,
@@ -36,7 +36,7 @@ struct Wanted {
     signal_all: bool,
 }
 
-/// What a QP that was made is answered with.
+/// The response about a QP that was made.
 struct Made {
     handle: u32,
     number: u32,
@@ -147,7 +147,7 @@ pub(crate) fn create_qp_method(
 }
 
 impl Made {
-    /// Limits are given back as they were asked for: libmlx5 knows what its rings hold.
+    /// Limits are returned as they were requested, because libmlx5 knows the capacity of its rings.
     fn response(&self, cap: &QpCap) -> CreateQpResp {
         CreateQpResp {
             qp_handle: self.handle,
@@ -187,14 +187,14 @@ mod flags {
     pub(super) const SELF_LOOPBACK: u32 = 1 << 6 | 1 << 7;
     pub(super) const ALLOW_SCATTER_CQE: u32 = 1 << 8;
     pub(super) const UAR_PAGE_INDEX: u32 = 1 << 10;
-    /// Those that a raw packet QP may have. Scattering data into CQEs is for other types and may be
-    /// ignored; frames in tunnels are received as others are.
+    /// The flags that a raw packet QP may have. Scattering data into CQEs is for other types and
+    /// may be ignored; frames in tunnels are received like others.
     pub(super) const RAW: u32 =
         SCATTER_CQE | TUNNEL_OFFLOADS | BFREG_INDEX | SELF_LOOPBACK | ALLOW_SCATTER_CQE | UAR_PAGE_INDEX;
     pub(super) const RSS: u32 = TUNNEL_OFFLOADS | SELF_LOOPBACK;
 }
 
-/// What the driver's request has at least: all up to the send ring.
+/// The least length of the driver's request: up to and including the send ring.
 const RAW_LEN_MIN: usize = 56 - 8;
 
 /// User indices have 24 bits; the highest says that there is none.
@@ -268,8 +268,8 @@ fn create_raw(context: &mut Context, kernel: &mut Kernel<'_>, wanted: &Wanted, d
     })
 }
 
-/// The page on which a QP rings, and the register where the session chose it. A QP that does not
-/// send has none.
+/// The page that a QP rings, and the register where the session chose it. A QP that does not send
+/// has none.
 fn doorbells(context: &mut Context, driver: &mlx5::CreateQp, sends: bool) -> Result<(Option<Register>, u32), Errno> {
     match driver.flags {
         chosen if chosen & flags::UAR_PAGE_INDEX != 0 => {
@@ -295,7 +295,7 @@ fn create_rss(
     table: u32,
     driver: &[u8],
 ) -> Result<Made, Errno> {
-    // As kernels before 5.8 have it: what rings can do beyond the usual is asked of them.
+    // As in kernels before 5.8: special features of rings are requested from the rings.
     if wanted.create_flags != 0 {
         return refuse(libc::EINVAL);
     }

@@ -1,4 +1,4 @@
-//! What is done with a queue pair once it is made: it is changed, asked, destroyed.
+//! Operations on an existing queue pair: modify, query, destroy.
 
 use super::handles::Kind;
 use crate::hca::{Errno, QpChange, QpState};
@@ -9,7 +9,7 @@ use crate::uverbs::calls::{Bundle, Call, Outputs, Reply};
 use crate::uverbs::context::Context;
 use crate::uverbs::{Kernel, errno, refuse};
 
-/// IBV_QP_*: what a change may name.
+/// IBV_QP_*: the fields that a change may set.
 mod mask {
     pub(super) const STATE: u32 = 1 << 0;
     pub(super) const CURRENT_STATE: u32 = 1 << 1;

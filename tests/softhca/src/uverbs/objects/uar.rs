@@ -1,4 +1,5 @@
-//! Pages of doorbell registers (UAR pages; mlx5.md 2.7, 3.5, 3.7), and what an `mmap` maps.
+//! Pages of doorbell registers (UAR pages; mlx5.md 2.7, 3.5, 3.7), and the pages that an `mmap`
+//! maps.
 //!
 //! A session has them in two ways. In the older protocol some come with the context, and more when
 //! the client maps them; queues then name a register of theirs, or are given one. In the newer one
@@ -15,7 +16,7 @@ use crate::uverbs::{Kernel, Mapping, errno, refuse};
 /// Doorbell registers of a page that a queue may use.
 pub(in crate::uverbs) const REGISTERS_A_PAGE: u32 = 2;
 
-/// Registers of a page as the client counts them: two more are for purposes that nobody has.
+/// Registers of a page as the client counts them; a page has two more, which no client uses.
 const REGISTERS_A_PAGE_COUNTED: u32 = 4;
 
 const PAGE_LEN: u64 = 4096;
@@ -85,8 +86,8 @@ impl Uars {
         }
     }
 
-    /// Gives a queue a register of its own while there is one, then the first, which clients lock.
-    /// `None` where the context came without pages.
+    /// Assigns a queue a dedicated register while there is one, then the first, which clients share
+    /// with a lock. `None` where the context has no pages.
     pub(crate) fn take(&mut self) -> Option<(Register, u32)> {
         let free = (1..self.queues.len()).find(|place| self.queues[*place] == 0).unwrap_or(0);
         *self.queues.get_mut(free)? += 1;
@@ -124,7 +125,7 @@ impl Context {
             || self.objects.iter().any(|(_, object)| object.kind == Kind::Uar && object.nic == index)
     }
 
-    /// What `mmap` finds at `offset`.
+    /// The page that `mmap` maps at `offset`.
     pub(crate) fn mmap(&mut self, offset: u64, len: usize, writable: bool, hca: &mut Hca) -> Result<Mapping, Errno> {
         if !offset.is_multiple_of(PAGE_LEN) || len as u64 != PAGE_LEN {
             return refuse(libc::EINVAL);
@@ -189,14 +190,4 @@ pub(crate) fn alloc_uar_method(
         .value(alloc::MMAP_OFFSET, &((OBJECTS + u64::from(index)) * PAGE_LEN))
         .value(alloc::MMAP_LENGTH, &(PAGE_LEN as u32))
         .value(alloc::PAGE_ID, &index))
-}
-
-/// Gives it back.
-pub(crate) fn destroy_uar_method(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Bundle,
-) -> Result<Outputs, Errno> {
-    context.destroy(Kind::Uar, call.wanted_handle(alloc::HANDLE)?, kernel)?;
-    Ok(Outputs::new())
 }

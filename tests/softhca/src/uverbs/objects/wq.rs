@@ -15,11 +15,11 @@ use crate::uverbs::{Kernel, errno, refuse};
 /// IBV_WQT_RQ, the one type.
 const RECEIVE: u64 = 0;
 
-/// IBV_WQ_FLAGS_*: CVLAN_STRIPPING, SCATTER_FCS, and PCI_WRITE_END_PADDING, which memory does not
-/// show.
+/// IBV_WQ_FLAGS_*: CVLAN_STRIPPING, SCATTER_FCS, and PCI_WRITE_END_PADDING, which has no effect
+/// that software can see.
 const CREATE_FLAGS: u32 = 1 << 0 | 1 << 1 | 1 << 3;
 
-/// What both ways of making a WQ say. Handles are the session's.
+/// The common request of both ways to make a WQ. Handles are those of the session.
 struct Wanted {
     user_handle: u64,
     kind: u64,
@@ -268,14 +268,4 @@ pub(crate) fn destroy_table(context: &mut Context, kernel: &mut Kernel<'_>, call
     }
     context.destroy(Kind::Table, request.ind_tbl_handle, kernel)?;
     Ok(Reply::default())
-}
-
-/// The same by method.
-pub(crate) fn destroy_table_method(
-    context: &mut Context,
-    kernel: &mut Kernel<'_>,
-    call: &Bundle,
-) -> Result<Outputs, Errno> {
-    context.destroy(Kind::Table, call.wanted_handle(0)?, kernel)?;
-    Ok(Outputs::new())
 }

@@ -1,4 +1,4 @@
-//! Frames and calls as clients send them, and as they do not.
+//! Frames and calls as clients send them, and invalid ones.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod queues;
@@ -51,7 +51,7 @@ fn older_kernel_knows_no_ioctl() {
     assert_eq!(wrong(client.raw_ioctl(VERBS + 1, MEMORY)), libc::ENOTTY);
 }
 
-/// libibverbs asks in this way whether commands go through `ioctl`.
+/// libibverbs uses this to find out whether commands go through `ioctl`.
 #[test]
 fn tunnel_without_a_request_says_enospc() {
     let mut client = client(Protocol::Ioctl);

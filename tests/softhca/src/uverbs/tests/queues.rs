@@ -1,4 +1,4 @@
-//! Queues as clients make them, and as they may not.
+//! Queues as clients make them, and invalid ones.
 
 use super::{opened, words, wrong};
 use crate::hca::Errno;
@@ -87,7 +87,7 @@ fn qp_without_a_right_is_refused_before_it_is_made() {
     assert_eq!(client.session.objects(), 3);
 }
 
-/// Bytes of an answer, as a command gives it.
+/// Bytes of a response, as a command returns it.
 type Answer = Result<Vec<u8>, Errno>;
 
 /// Makes a WQ of 8 WQEs of 16 bytes with this user index.

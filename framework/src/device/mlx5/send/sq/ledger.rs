@@ -1,9 +1,9 @@
 //! The ledger of a send ring: the frames and mbufs of each WQE, which WQEs are signaled, and the
-//! NIC's progress. Each completion is checked here: it must be for a WQE that was rung for, that
-//! has not completed, and that begins at the reported index.
+//! NIC's progress. Each completion is checked here: it must be for a WQE for which the doorbell was
+//! rung, that has not completed, and that begins at the reported index.
 //!
-//! Positions count blocks and run freely over 32 bits; a CQE has the lower 16 of one. Notes stand
-//! at the first block of each WQE, so that a completion is one lookup.
+//! Positions count blocks and wrap at 32 bits; a CQE has the lower 16 bits of a position. The notes
+//! of a WQE are at its first block, so that a completion is one lookup.
 
 /// The content of a WQE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(in crate::device::mlx5) struct Load {
 /// The meaning of a CQE for a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device::mlx5) enum Completed {
-    /// This WQE and all before it are done; the timestamp belongs to this frame, if one asked for
-    /// it.
+    /// This WQE and all before it are done; the timestamp belongs to this WQE's frame, if the frame
+    /// asked for one.
     Done(Option<u64>),
     /// As `Done`, but older completions are missing.
     DoneLate {
@@ -84,7 +84,7 @@ impl Note {
     }
 }
 
-/// A requested completion for the WQE that begins at `first`. If another WQE stands in its place,
+/// A requested completion for the WQE that begins at `first`. If another WQE is at that position,
 /// the request is stale.
 #[derive(Clone, Copy)]
 struct Request {
@@ -195,8 +195,8 @@ impl Ledger {
         self.answered = request.number.wrapping_add(1);
     }
 
-    /// A CQE reports that the WQE with index `counter` failed. It and all before it leave flight.
-    /// `None`, without an effect, if no WQE in flight begins there.
+    /// A CQE reports that the WQE with index `counter` failed. It and all WQEs before it are no
+    /// longer in flight. Returns `None` and changes nothing if no WQE in flight begins there.
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, counter: u16, rung: u32) -> Option<Failed> {
@@ -275,7 +275,8 @@ struct Passed {
 }
 
 impl Request {
-    /// A note that matches no request: the next block never stands in the place of this one.
+    /// A note that matches no request, because it names the next block, which is never recorded at
+    /// this position.
     fn of_nothing_at(position: u32) -> Self {
         Self { first: position.wrapping_add(1), end: 0, mbufs: 0, number: 0, stamp: None }
     }
@@ -389,8 +390,8 @@ mod tests {
         let failed = books.post(4, 20, 20, true, None);
         let behind = books.post(1, 1, 1, true, Some(1));
         assert_eq!(books.ledger.fail(failed + 1, books.posted), None, "nothing begins there");
-        let told = books.ledger.fail(failed, books.posted).unwrap();
-        assert_eq!((told.before, told.itself), (flushed(6, 1), flushed(20, 0)));
+        let flushed_by = books.ledger.fail(failed, books.posted).unwrap();
+        assert_eq!((flushed_by.before, flushed_by.itself), (flushed(6, 1), flushed(20, 0)));
         assert_eq!((books.ledger.done(), books.ledger.home()), (10, 26));
         assert_eq!(books.complete(failed), Completed::Unknown);
         assert_eq!(books.complete(behind), Completed::Done(Some(1)), "no completion is missing");

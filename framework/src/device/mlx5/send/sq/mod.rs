@@ -7,10 +7,10 @@
 //!                                                    └ the open multi-packet WQE
 //! ```
 //!
-//! The caller decides the content of a WQE: it writes the units behind the control segment, then
-//! posts it. A WQE begins at a block and may wrap around the end of the ring. A WQE is signaled
-//! at a fixed interval of blocks, and before a doorbell if mbufs wait for the last WQE, so that no
-//! mbuf remains in a ring that falls silent.
+//! The caller decides the content of a WQE: it writes the units after the control segment, then
+//! posts the WQE. A WQE begins at a block and may wrap around the end of the ring. WQEs are
+//! signaled at a fixed interval of blocks, and before a doorbell if mbufs wait for the last WQE, so
+//! that no mbuf stays in a ring to which no more frames are posted.
 
 mod dry_run;
 mod ledger;
@@ -30,7 +30,7 @@ use crate::mem::{Fifo, Mbuf, Pool};
 use dry_run::DryRun;
 use ledger::Ledger;
 use multi::Multi;
-use prepost::Standing;
+use prepost::PrepostedWqe;
 
 /// Fewest blocks of a ring: room for a frame with a long header while others complete.
 pub(in crate::device::mlx5) const BLOCKS_MIN: u32 = 8;
@@ -67,7 +67,7 @@ pub(in crate::device::mlx5) struct Sq {
     signaled_mbufs: u32,
     signal_every: u32,
     dry_run: Option<DryRun>,
-    standing: Standing,
+    standing: PrepostedWqe,
     sent: Sent,
     /// Last, so that the ring and its objects in the NIC are dropped before the buffers are freed.
     in_flight: Fifo,
@@ -124,7 +124,7 @@ impl Sq {
             signaled_mbufs: 0,
             signal_every: signal_every(blocks),
             dry_run: None,
-            standing: Standing::NONE,
+            standing: PrepostedWqe::NONE,
             sent: Sent::default(),
             in_flight: Fifo::new(pool, (blocks * BLOCK_UNITS) as usize),
         }
@@ -232,8 +232,9 @@ impl Sq {
         self.in_flight.push(mbuf);
     }
 
-    /// Posts a WQE of `units` units, all but the control segment written, for which there is room;
-    /// `bytes` is the sum of its frames. `stamp`: its frame asked for a timestamp.
+    /// Posts a WQE of `units` units, of which all but the control segment are written; the caller
+    /// has checked that there is room. `bytes` is the sum of its frames. `stamp`: its frame asked
+    /// for a timestamp.
     #[inline(always)]
     pub(in crate::device::mlx5) fn post(
         &mut self,
@@ -284,7 +285,7 @@ impl Sq {
     }
 
     /// Posts a WQE of one block with a pointer to the mbuf, which is linear and in the pool's
-    /// region. There is room.
+    /// region. The caller has checked that there is room.
     #[inline(always)]
     pub(in crate::device::mlx5) fn post_pointer(&mut self, mbuf: Mbuf, checksums: u8, stamp: Option<u64>) {
         let bytes = mbuf.bytes();
@@ -297,9 +298,9 @@ impl Sq {
         self.post(Opcode::Send, HEAD_UNITS + 1, Load { frames: 1, mbufs: 1 }, len, stamp);
     }
 
-    /// Ensures a completion for everything in the ring, even without mbufs: signals the last WQE,
-    /// or, if the NIC was already notified of it, posts a signaled NOP behind it. Nothing happens
-    /// if the ring is full.
+    /// Ensures a completion for all WQEs in the ring, even without mbufs: signals the last WQE or,
+    /// if the NIC was already notified of it, posts a signaled NOP after it. Does nothing if the
+    /// ring is full.
     #[cold]
     pub(in crate::device::mlx5) fn ask_for_rest(&mut self) {
         self.close_multi();
@@ -358,7 +359,7 @@ impl Sq {
 
     /// Frees the mbufs of all WQEs that are done; returns how many.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn send_home(&mut self) -> u32 {
+    pub(in crate::device::mlx5) fn free_completed(&mut self) -> u32 {
         let count = self.ledger.home().wrapping_sub(self.in_flight.tail());
         self.in_flight.free_front(count);
         count
@@ -367,20 +368,20 @@ impl Sq {
     /// Ends a ring that the NIC does not release: its mbufs are leaked. Returns the incomplete
     /// frames, and the number of those mbufs.
     #[cold]
-    pub(in crate::device::mlx5) fn strand(&mut self) -> (Flushed, u32) {
+    pub(in crate::device::mlx5) fn leak(&mut self) -> (Flushed, u32) {
         self.end_dry_run();
         self.close_multi();
-        (self.ledger.reset(self.posted), self.in_flight.strand())
+        (self.ledger.reset(self.posted), self.in_flight.leak())
     }
 
-    /// Starts again, as the NIC does after a reset of the queue: nothing is in flight, and all
-    /// mbufs are freed. Returns the incomplete frames.
+    /// Starts again from index 0, as the NIC does after a reset of the queue: no WQE is in flight,
+    /// and all mbufs are freed. Returns the incomplete frames.
     #[cold]
     pub(in crate::device::mlx5) fn reset(&mut self) -> Flushed {
         self.end_dry_run();
         self.close_multi();
         let flushed = self.ledger.reset(self.posted);
-        self.send_home();
+        self.free_completed();
         (self.posted, self.rung, self.last, self.signaled) = (0, 0, 0, 0);
         self.signaled_mbufs = self.in_flight.head();
         self.overwrite();

@@ -42,7 +42,7 @@ impl Sq {
             return false;
         }
         self.multi = Multi { used: HEAD_UNITS, limit: units, bytes: 0, offload };
-        // If it remains without a frame, the ring does not advance.
+        // If the WQE stays without a frame, the ring does not advance.
         self.overwrite();
         self.write(1, wqe::ethernet(offload.checksums()));
         true
@@ -74,7 +74,7 @@ impl Sq {
     }
 
     /// Appends simple frames from the front of `burst` to the open multi-packet WQE, as long as
-    /// there is room and their lengths are in `lens`. Returns how many.
+    /// there is room and their lengths are in `lens`. Returns their number.
     #[inline(always)]
     pub(in crate::device::mlx5) fn push_multi_front_of(&mut self, burst: &mut Burst, lens: LenRange) -> usize {
         let position = at(self.posted).wrapping_add(self.multi.used);
@@ -120,7 +120,7 @@ impl Sq {
     }
 
     /// Posts simple frames from the front of `burst`, one WQE each, as long as there is room and
-    /// their lengths are in `lens`. Returns how many. No multi-packet WQE is open.
+    /// their lengths are in `lens`. Returns their number. No multi-packet WQE may be open.
     #[inline(always)]
     pub(in crate::device::mlx5) fn post_front_of(&mut self, burst: &mut Burst, checksums: u8, lens: LenRange) -> usize {
         let first = self.posted;

@@ -6,9 +6,9 @@
 //!   ──▶ [no doorbell] ──▶ [preposted WQE] free ..           not in the ledger
 //! ```
 //!
-//! Its index, its signal and its blocks are those of the next WQE, so any other post overwrites it
-//! and voids it. The advance of the ring shows that; code that writes there without an advance
-//! calls [`Sq::overwrite`].
+//! It has the index, the signal and the blocks of the next WQE, so any other post overwrites and
+//! voids it. The void is recognized by the advance of the ring; code that writes to these blocks
+//! without an advance calls [`Sq::overwrite`].
 
 use super::Sq;
 use super::at;
@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 /// The preposted WQE.
 #[derive(Clone, Copy)]
-pub(super) struct Standing {
+pub(super) struct PrepostedWqe {
     /// Its block in the lower bits, and above them the number of preposts so far. Zero: there is
     /// none.
     name: u64,
@@ -30,7 +30,7 @@ pub(super) struct Standing {
     is_signaled: bool,
 }
 
-impl Standing {
+impl PrepostedWqe {
     /// No WQE is preposted.
     pub(super) const NONE: Self = Self { name: 0, number: 0, units: 0, len: 0, is_signaled: false };
 }
@@ -54,20 +54,20 @@ impl Sq {
         self.write(0, wqe::control(Opcode::Send, self.posted as u16, self.number, units, is_signaled));
         let number = self.standing.number.wrapping_add(1).max(1);
         let name = u64::from(number) << 32 | u64::from(self.posted);
-        self.standing = Standing { name, number, units, len: frame.len() as u32, is_signaled };
+        self.standing = PrepostedWqe { name, number, units, len: frame.len() as u32, is_signaled };
         Preposted::new(name)
     }
 
     /// Whether this preposted WQE is still valid.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn is_standing(&self, which: Preposted) -> bool {
+    pub(in crate::device::mlx5) fn has_preposted(&self, which: Preposted) -> bool {
         which.get() == self.standing.name && which.get() as u32 == self.posted
     }
 
     /// The frame of the preposted WQE.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn standing_frame(&mut self) -> &mut [u8] {
-        let Standing { units, len, .. } = self.standing;
+    pub(in crate::device::mlx5) fn preposted_frame(&mut self) -> &mut [u8] {
+        let PrepostedWqe { units, len, .. } = self.standing;
         let bytes = self.units.run(at(self.posted), units).as_mut_bytes();
         &mut bytes[INLINE_OFFSET..INLINE_OFFSET + len as usize]
     }
@@ -75,8 +75,8 @@ impl Sq {
     /// Posts the preposted WQE, and rings. If no other WQE waits for the doorbell, the ledger is
     /// updated after it.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn fire_standing(&mut self) {
-        let Standing { units, .. } = self.standing;
+    pub(in crate::device::mlx5) fn fire_preposted_wqe(&mut self) {
+        let PrepostedWqe { units, .. } = self.standing;
         let (first, end) = (self.posted, self.posted.wrapping_add(wqe::blocks(units)));
         let whole = at(wqe::blocks(units));
         if first != self.rung || whole > self.doorbell.blueflame_units() {
@@ -91,7 +91,7 @@ impl Sq {
 
     #[inline(always)]
     fn book_standing(&mut self) {
-        let Standing { units, len, is_signaled, .. } = self.standing;
+        let PrepostedWqe { units, len, is_signaled, .. } = self.standing;
         self.book(units, Load { frames: 1, mbufs: 0 }, len);
         if is_signaled {
             self.ask(None);

@@ -1,5 +1,5 @@
-//! The send half over plain memory: a decoder that knows only the fact sheet reads the ring, and a
-//! fake NIC completes what each test tells it to.
+//! The send half over plain memory: a decoder written from the fact sheet alone reads the ring, and
+//! a fake NIC completes the WQEs that each test asks for.
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
@@ -30,7 +30,7 @@ struct Rig {
     accepts: Accepts,
     config: PlainTxConfig,
     now: Instant,
-    /// Bytes that the NIC may read, as they were at the post, the newest last.
+    /// Bytes that the NIC may read, with their content at the time of the post, the newest last.
     registered: VecDeque<(u64, Vec<u8>)>,
     /// WQEs that the NIC has executed, and the frames that leave.
     done: VecDeque<(u16, Wqe)>,
@@ -199,9 +199,13 @@ impl Rig {
         Mlx5TxDrop::NAMES.iter().map(|name| self.count(&format!("drop/{name}"))).sum()
     }
 
-    /// Checks that nothing is in flight and there were no unnamed drops.
+    /// Checks that no WQE is in flight and there were no drops without a reason.
     fn check_home(&self) {
-        assert_eq!((self.pool.in_use(), self.pool.unnamed()), (0, 0), "buffers out, packets without a name");
+        assert_eq!(
+            (self.pool.in_use(), self.pool.drops_without_reason()),
+            (0, 0),
+            "buffers out, packets without a name"
+        );
     }
 
     /// Ends the queue. Every buffer is free.
@@ -547,7 +551,7 @@ fn bytes_outside_the_registered_region_are_never_pointed_to() {
     assert_eq!(rig.dropped(Mlx5TxDrop::ForeignBuffer) + sends.len() as u64, 4);
     assert!(rig.dropped(Mlx5TxDrop::ForeignBuffer) >= 2);
     assert_eq!(sends.last().unwrap().bytes, frame(64, 3));
-    assert_eq!((other.in_use(), other.unnamed()), (0, 0));
+    assert_eq!((other.in_use(), other.drops_without_reason()), (0, 0));
     rig.close();
 }
 
@@ -756,7 +760,7 @@ fn nothing_leaves_before_its_answers_would_be_ours() {
     assert_eq!((rig.tx().room(), rig.fetch().len()), (0, 0));
     assert!(rig.tx().warm(WarmUp::Ring, |_| ()).is_none());
     assert_eq!((rig.count("refused_before_ready"), rig.count("refused_in_error")), (2, 0));
-    rig.nic.objects.hearing.store(true, std::sync::atomic::Ordering::Release);
+    rig.nic.objects.may_send.store(true, std::sync::atomic::Ordering::Release);
     assert!(rig.post(&frame(100, 1), Offload::NONE), "at once, without a doorbell before");
     rig.ring();
     assert_eq!(bytes_of(&rig.fetch()[0].sends), [frame(100, 1)]);
@@ -775,7 +779,7 @@ fn record_is_written_before_the_register() {
             let mut looks = 0u64;
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 let Some((register, record)) = watch.look() else { continue };
-                // The WQE that the register names is one block; the record is behind it.
+                // The WQE that the register names is one block; the record is after it.
                 let ahead = record.wrapping_sub(register);
                 assert!((1..0x8000).contains(&ahead), "register {register}, record {record}");
                 looks += 1;
@@ -1299,7 +1303,7 @@ fn mbufs_that_the_nic_does_not_let_go_of_stay_with_it() {
     assert_eq!(rig.complete(2), 2);
     rig.nic.objects.failing.set(1);
     drop(rig.tx.take());
-    assert_eq!((rig.pool.in_use(), rig.pool.unnamed(), rig.count("leaked")), (3, 0, 3));
+    assert_eq!((rig.pool.in_use(), rig.pool.drops_without_reason(), rig.count("leaked")), (3, 0, 3));
     assert_eq!(rig.dropped(Mlx5TxDrop::Flushed), 3);
 }
 
@@ -1596,8 +1600,8 @@ fn every_form_of_a_wqe_is_tried() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever is posted, at any place of a ring of any size, with completions as late as
-    /// possible: the fact sheet knows each WQE, the frames are those that were posted, and every
+    /// Whatever frames are posted, at any position of a ring of any size, with completions as late
+    /// as possible: the fact sheet knows each WQE, the frames are those that were posted, and every
     /// mbuf is freed.
     #[test]
     fn every_wqe_is_one_that_the_fact_sheet_knows(
@@ -1622,8 +1626,8 @@ proptest! {
         ledger.rig.close();
     }
 
-    /// A NIC that writes anything into the CQ: nothing panics, no mbuf is lost or freed twice, and
-    /// nothing in flight is forgotten.
+    /// With any bytes in the CQ, nothing panics, no mbuf is lost or freed twice, and no WQE in
+    /// flight is forgotten.
     #[test]
     fn whatever_the_nic_writes_no_mbuf_is_lost(
         config in config(),

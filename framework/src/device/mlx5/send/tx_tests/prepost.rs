@@ -64,7 +64,7 @@ fn what_no_ring_holds_does_not_stand() {
         assert_eq!(rig.tx().prepost(&frame(len, 1)), None, "{len} bytes");
     }
     rig.close();
-    // An eighth of the ring, and what the device takes.
+    // The preposted frame takes an eighth of the ring, or as much as the device takes.
     for (config, len) in [(ring_of(8), 34), (PlainTxConfig { wqe_units_max: 8, ..ring_of(128) }, 98)] {
         let mut rig = super::rig(config);
         assert_eq!(rig.tx().prepost(&frame(len + 1, 1)), None);
@@ -218,7 +218,7 @@ fn nothing_stands_while_the_queue_is_in_error_nor_behind_its_reset() {
     rig.nic.sq.set_done(0);
     assert!(!rig.tx().is_failed());
     assert_eq!(stands(&mut rig, which), (false, false), "from before the reset");
-    // The ring is at the same index as it was for that prepost.
+    // The ring is again at the index that it had for that prepost.
     rig.post_plain(1);
     assert_eq!(stands(&mut rig, which), (false, false), "from before the reset, at the same index");
     assert_eq!(bytes_of(&rig.flush()), [frame(64, 0)]);
@@ -232,7 +232,7 @@ fn nothing_stands_while_the_queue_is_in_error_nor_behind_its_reset() {
 fn nothing_stands_before_its_answers_would_be_ours() {
     let mut rig = rig(PlainTxConfig { shares_rules: true, ..ring_of(64) });
     assert_eq!(rig.tx().prepost(&frame(130, 1)), None);
-    rig.nic.objects.hearing.store(true, std::sync::atomic::Ordering::Release);
+    rig.nic.objects.may_send.store(true, std::sync::atomic::Ordering::Release);
     let which = stand(&mut rig, 130, 1);
     let bytes = fire(&mut rig, which);
     assert_eq!(bytes_of(&rig.flush()), [bytes]);

@@ -39,7 +39,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return Ok(());
         }
         if self.connection.is_overtaken_ack(segment) {
-            self.take_overtaken_ack(segment);
+            self.process_old_ack(segment);
         } else {
             self.answer_unacceptable(segment);
         }
@@ -54,8 +54,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if segment.seq == connection.rcv.nxt {
             return Ok(());
         }
-        // Data that fits the buffer is accepted, whether the window has shown it or not.
-        let edge = connection.shown.adv.max(connection.rcv.nxt + connection.rcv_wnd());
+        // Data that fits the buffer is accepted, even if the window has not shown the room.
+        let edge = connection.advertised.adv.max(connection.rcv.nxt + connection.rcv_wnd());
         let is_in_window = if segment.seq_len() == 0 {
             // A segment that takes no number may be at the edge: a peer that has filled the window,
             // and lost an earlier segment, has its next number there, and its acknowledgment counts
@@ -84,8 +84,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// "An acknowledgment should be sent in reply": at once to a segment with data, and at a
-    /// limited rate to a probe and to the rest, or two ends that disagree would answer each other
-    /// for ever.
+    /// limited rate to probes and all others. Otherwise two ends that disagree would answer each
+    /// other for ever.
     fn answer_unacceptable(&mut self, segment: &Segment) {
         self.note_old_data(segment);
         let is_probe = segment.seq + 1 == self.connection.rcv.nxt;
@@ -104,15 +104,16 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The segment counts: the peer is alive, and its timestamp is recorded (RFC 7323 4.3, rule 2).
-    /// Not before its acknowledgment was checked: a segment that RFC 5961 5.2 discards leaves no
-    /// trace, or a guessed one would make PAWS refuse the true peer.
+    /// Call it only after the acknowledgment was checked: a segment that RFC 5961 5.2 discards must
+    /// leave no trace. Otherwise a forged one could set a timestamp with which PAWS refuses the
+    /// true peer.
     #[inline]
     pub(in crate::proto::tcp) fn note_arrival(&mut self, segment: &Plain) {
         let connection = &mut *self.connection;
-        connection.clock.hear(self.now);
+        connection.clock.note_received(self.now);
         if let Some(timestamps) = segment.timestamps
             && connection.has(InputFlags::TIMESTAMPS)
-            && segment.seq.is_at_most(connection.shown.last_ack_sent)
+            && segment.seq.is_at_most(connection.advertised.last_ack_sent)
         {
             connection.ts.recent = timestamps.value;
             connection.ts.recent_at_s = coarse_seconds(self.now);
@@ -150,22 +151,23 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// Whether a segment is data of the last window that has come again: our acknowledgment was
-    /// lost or late, and the peer will measure its round trip by the time that the next one echoes.
-    /// RFC 7323 4.3 (2) has this segment's echoed, and 5.3 R2 has no look at it. With that of the
-    /// first one, what the peer measures is how long it has waited, and its timeout is seconds after
-    /// a few losses. Linux takes it where the segment is the last that was acknowledged
-    /// (`tcp_sequence`, which compares with `rcv_wup`). Who guesses must have hit the windows of
-    /// both directions.
+    /// Whether a segment repeats data of the last window: our acknowledgment was lost or late, and
+    /// the peer will measure its round trip by the timestamp that the next acknowledgment echoes.
+    /// RFC 7323 4.3 (2) says to echo this segment's timestamp; 5.3 R2 does not consider the case.
+    /// With the first segment's timestamp the peer would measure how long it has waited, and after
+    /// a few losses its timeout would be seconds. Linux takes the timestamp where the segment is
+    /// the last one that was acknowledged (`tcp_sequence`, which compares with `rcv_wup`). A forger
+    /// must have guessed numbers within the windows of both directions.
     fn had_of_late(&self, segment: &Segment) -> bool {
         let age = self.rcv.nxt - segment.seq;
         let is_ours = age <= self.rcv_wnd() && u64::from(age) <= self.tally.bytes_received;
         segment.len != 0 && is_ours && segment.has(TcpFlags::ACK) && self.believes_ack(segment.ack)
     }
 
-    /// Whether an acknowledgment is merely late: others have overtaken it. Its report of arrived
-    /// segments is true, and where more are missing than a SACK option has blocks for, perhaps no
-    /// other segment reports them (Linux: `tcp_disordered_ack`, with the same limit for its age).
+    /// Whether an acknowledgment is late only because others have overtaken it. Its report of
+    /// arrived segments is still true. Where there are more gaps than a SACK option has blocks,
+    /// perhaps no other segment reports these (Linux: `tcp_disordered_ack`, with the same limit for
+    /// its age).
     fn is_overtaken_ack(&self, segment: &Segment) -> bool {
         let is_bare = segment.seq_len() == 0 && segment.has(TcpFlags::ACK);
         let is_late = segment.timestamps.is_some_and(|timestamps| {

@@ -6,7 +6,7 @@ use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::Context;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::segment::Segment;
-use crate::proto::tcp::state::connection::{AckOwed, AppFlags, InputFlags, State, pending};
+use crate::proto::tcp::state::connection::{AckOwed, AppFlags, InputFlags, Pending, State};
 use crate::proto::tcp::timers::FIN_WAIT_2;
 use crate::wire::tcp::TcpFlags;
 
@@ -33,8 +33,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// In FIN-WAIT-2 an app that has closed does not wait for ever for a FIN (RFC 9293 3.6, Linux
-    /// `tcp_fin_timeout`). One that has shut down its own side only may receive as long as it
-    /// likes.
+    /// `tcp_fin_timeout`). An app that has only shut down its own direction may receive for as long
+    /// as it likes.
     pub(in crate::proto::tcp) fn limit_fin_wait(&mut self) {
         if self.connection.has(AppFlags::RECEIVES_NO_MORE) {
             self.idle_until(self.now + FIN_WAIT_2);
@@ -63,9 +63,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         if segment.has(TcpFlags::FIN) {
             let number = segment.seq + segment.len;
-            // It needs no room: a closed window does not stop the next number. A FIN beyond the
-            // window does not belong to this stream yet.
-            if number == connection.rcv.nxt || number.is_before(connection.shown.adv) {
+            // A FIN needs no room: a closed window does not exclude the next number. A FIN beyond
+            // the window does not belong to this stream yet.
+            if number == connection.rcv.nxt || number.is_before(connection.advertised.adv) {
                 connection.rare_rcv.fin = number;
                 connection.set(InputFlags::FIN_SEEN);
             }
@@ -81,8 +81,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         connection.clear(InputFlags::FIN_SEEN);
         connection.rcv.nxt += 1;
-        connection.out_of_order.clear(&mut self.shared.chunks);
-        self.tell(pending::PEER_CLOSED);
+        connection.out_of_order.queue.clear(&mut self.shared.chunks);
+        self.notify(Pending::PEER_CLOSED);
         match self.connection.state {
             State::Established => self.connection.state = State::CloseWait,
             State::FinWait1 => self.connection.state = State::Closing,
@@ -91,15 +91,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.owe_ack(AckOwed::Now);
     }
 
-    /// Both have closed, and each knows it of the other: late segments must find us for a while
-    /// (RFC 9293 3.4.1).
+    /// Both sides have closed, and each knows that the other has: keep the connection for a while,
+    /// so that late segments find it (RFC 9293 3.4.1).
     pub(super) fn enter_time_wait(&mut self) {
         self.connection.state = State::TimeWait;
         self.shared.count_out(self.connection);
-        self.connection.close_reason = CloseReason::Finished;
+        self.connection.ending.reason = CloseReason::Finished;
         self.fall_silent();
         self.output.closed(self.slot);
-        self.tell(pending::CLOSED);
+        self.notify(Pending::CLOSED);
         self.restart_time_wait();
     }
 }

@@ -18,12 +18,12 @@ use crate::proto::tcp::state::connection::{AppFlags, Connection, State};
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
-/// Handshakes of a flood leave one slot free for each so many of them: a real peer's cookie comes
-/// back and uses it.
-const HANDSHAKES_PER_FREE_PLACE: usize = 8;
-/// Connections in TIME-WAIT that are counted as free slots: so many are enough, and no SYN walks
-/// over more.
-const ASIDE_MAX: usize = 64;
+/// A flood of handshakes leaves one slot free for each this many of them, so that a real peer's
+/// returned cookie can use it.
+const HANDSHAKES_PER_FREE_SLOT: usize = 8;
+/// The most connections in TIME-WAIT that count as free slots. So many are enough, and the work for
+/// a SYN stays bounded.
+const TIME_WAIT_COUNTED_MAX: usize = 64;
 
 impl<P: Payload> Tcp<P> {
     #[cold]
@@ -102,7 +102,7 @@ impl<P: Payload> Tcp<P> {
     fn is_crowded(&self, idx: u32) -> bool {
         let listener = &self.listeners.slots[idx];
         let handshakes = listener.embryonic as usize;
-        let left = handshakes.div_ceil(HANDSHAKES_PER_FREE_PLACE);
+        let left = handshakes.div_ceil(HANDSHAKES_PER_FREE_SLOT);
         let are_few = self.connections.free_count().min(self.shared.admission.left()) <= left;
         listener.is_full() || handshakes > 0 && are_few && self.lacks_places(left + 1)
     }
@@ -114,7 +114,7 @@ impl<P: Payload> Tcp<P> {
         if self.shared.admission.left() < count {
             return true;
         }
-        let wanted = count.saturating_sub(self.connections.free_count()).min(ASIDE_MAX);
+        let wanted = count.saturating_sub(self.connections.free_count()).min(TIME_WAIT_COUNTED_MAX);
         self.shared.ready.aside().take(wanted).count() < wanted
     }
 
@@ -152,7 +152,7 @@ impl<P: Payload> Tcp<P> {
         Err(TcpDrop::Refused)
     }
 
-    /// Half a handshake: a connection that the app does not know of yet.
+    /// Half a handshake: opens a connection that the app does not know yet.
     pub(super) fn open_passively<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
@@ -164,7 +164,7 @@ impl<P: Payload> Tcp<P> {
         let (options, id) = (self.listeners.slots[listener].options, self.listeners.slots[listener].id);
         let mut connection =
             Connection::new(arrival.flow, State::SynReceived, &options.connection, options.consumer, now);
-        connection.listener = id.0;
+        connection.accepted_by.id = id;
         connection.set(AppFlags::EMBRYONIC);
         let slot = self.insert(connection).ok_or(TcpDrop::TableFull)?;
         self.shared.count_place(&mut self.connections[slot]);
@@ -178,7 +178,7 @@ impl<P: Payload> Tcp<P> {
 
     /// A listener's handshake is done, or given up.
     pub(in crate::proto::tcp) fn count_embryonic_out(&mut self, slot: u32) {
-        let id = ListenerId(self.connections[slot].listener);
+        let id = self.connections[slot].accepted_by.id;
         if let Some(listener) = self.listeners.get_mut(id) {
             listener.embryonic -= 1;
         }
@@ -191,7 +191,7 @@ impl<P: Payload> Tcp<P> {
         let options = &listener.options.connection;
         let mss = receive_mss(output.mtu(*flow.remote.ip()), options.mss_max.unwrap_or(0));
         let secret = &self.shared.secret;
-        let cookie = syn_cookie::bake(secret, flow, segment.seq, segment.syn.mss.unwrap_or(536).min(mss), now);
+        let cookie = syn_cookie::encode(secret, flow, segment.seq, segment.syn.mss.unwrap_or(536).min(mss), now);
         let mut answer = Outgoing {
             wnd: options.receive_buffer.min(65_535) as u16,
             ttl: options.ttl,
@@ -235,10 +235,10 @@ impl<P: Payload> Tcp<P> {
         Some(Segment { seq: isn, flags, len: 0, sack_count: 0, syn, timestamps, ..*segment })
     }
 
-    /// The SYN of a peer that brings a cookie back while its handshake is open here. Its SYN came
-    /// twice: at first there was no room for it, and the answer was a cookie; then there was, and
-    /// the answer had another number. The peer uses the first answer it gets, so the handshake here
-    /// is void.
+    /// Handles a peer that returns a cookie while a handshake with it is open here. Its SYN came
+    /// twice. The first time there was no room, and we answered with a cookie; the second time
+    /// there was room, and our answer had another number. The peer uses the first answer it gets,
+    /// so the open handshake is void.
     pub(super) fn check_late_cookie(&self, slot: u32, arrival: &Arrival, now: Instant) -> Option<(u32, Segment)> {
         let (connection, segment) = (&self.connections[slot], &arrival.segment);
         let is_other = segment.has(TcpFlags::ACK) && segment.ack != connection.snd.nxt;
@@ -249,8 +249,8 @@ impl<P: Payload> Tcp<P> {
         Some((listener, self.check_cookie(arrival, listener, now)?))
     }
 
-    /// An acknowledgment of none of our numbers is answered by a reset. But one that may follow the
-    /// segment with a cookie, which is late or lost, is not answered: a reset would end the peer's
+    /// Answers an acknowledgment of none of our numbers with a reset. But a segment that may follow
+    /// a late or lost one with a cookie gets no answer, because a reset would end the peer's
     /// connection.
     pub(super) fn refuse_ack<O: Output<P>>(&mut self, arrival: &Arrival, listener: u32, now: Instant, output: &mut O) {
         let (segment, secret) = (&arrival.segment, &self.shared.secret);
@@ -290,7 +290,7 @@ impl<P: Payload> Tcp<P> {
         connection.rare_snd.iss = arrival.segment.ack - 1;
         (connection.snd.una, connection.snd.nxt) = (connection.rare_snd.iss, connection.rare_snd.iss + 1);
         connection.snd.wl2 = connection.rare_snd.iss;
-        connection.shown.adv = connection.rcv.nxt + connection.options.receive_buffer.min(65_535);
+        connection.advertised.adv = connection.rcv.nxt + connection.options.receive_buffer.min(65_535);
         let delivered = self.arrive_in_syn_received(slot, arrival, payload, now, output)?;
         let id = ConnectionId { slot, generation: self.connections[slot].generation };
         Ok(delivered.map(|data| (id, data)))

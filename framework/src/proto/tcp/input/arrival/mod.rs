@@ -6,8 +6,8 @@
 //!  all others: checks ─▶ acknowledgment ─▶ assembly ─▶ fin
 //! ```
 //!
-//! A segment and its payload enter; the payload is returned to the caller where it is next in
-//! order, queued where it is not, and dropped with a reason otherwise.
+//! The input is a segment and its payload. The payload is returned to the caller where it is next
+//! in order, queued where it is not, and dropped with a reason otherwise.
 
 mod checks;
 mod fin;
@@ -26,7 +26,7 @@ use super::super::listening::listener::Accept;
 use super::super::machine::{Context, Tcp};
 use super::super::payload::{Output, Payload};
 use super::super::segment::Segment;
-use super::super::state::connection::{AppFlags, Connection, InputFlags, OutputFlags, State, pending};
+use super::super::state::connection::{AppFlags, Connection, InputFlags, OutputFlags, Pending, State};
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -44,7 +44,7 @@ pub struct Arrival {
 /// Why a segment changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TcpDrop {
-    /// There is no such connection, and no listener.
+    /// There is neither such a connection nor a listener.
     NoConnection,
     /// Outside the window: answered by an acknowledgment (RFC 9293 3.10.7.4, first).
     NotAcceptable,
@@ -108,8 +108,8 @@ impl<P: Payload> Tcp<P> {
         self.receive_any(arrival, payload, accept, now, output)
     }
 
-    /// The same for a segment that [`receive_expected`](Self::receive_expected) did not take, or
-    /// was not offered.
+    /// As [`receive_expected`](Self::receive_expected), for a segment that it did not take or that
+    /// was not offered to it.
     pub fn receive_any<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
@@ -161,7 +161,7 @@ impl<P: Payload> Tcp<P> {
                 }
             },
             _ => {
-                // It is closed, but the app has not been told: the flow is free.
+                // The connection is closed, but the app has not been told yet: the flow is free.
                 self.detach(slot);
                 return self.arrive_without_connection(arrival, payload, accept, now, output);
             }
@@ -209,7 +209,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         connection.state = State::Established;
         connection.clear(AppFlags::EMBRYONIC);
         connection.set(AppFlags::UNTOLD);
-        connection.clock.hear(self.now);
+        connection.clock.note_received(self.now);
         connection.clock.stop();
         connection.snd.small = connection.snd.una;
         self.begin_congestion();
@@ -217,16 +217,16 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.clock.wait_since(Instant::MAX);
         self.begin_idle_timer();
         if self.connection.deadline() == Instant::MAX {
-            // The handshake's deadline is cleared. Left in the wheel it would be processed for
-            // nothing, and moved when the first data leaves, with its neighbors, which are in no
-            // cache by then.
+            // Clears the handshake's deadline. Otherwise the wheel would process it for nothing,
+            // and would move it when the first data leaves, together with its neighbors, which are
+            // no longer in the cache then.
             self.disarm();
         }
         self.shared.tally.established += 1;
-        if self.connection.listener != NIL {
+        if self.connection.accepted_by.listener().is_some() {
             self.shared.count_session(self.connection);
         }
-        self.tell(pending::CONNECTED);
+        self.notify(Pending::CONNECTED);
         let Connection { flow, snd, rcv, .. } = *self.connection;
         self.output.opened(self.slot, flow, snd.nxt, rcv.nxt);
     }
@@ -238,18 +238,20 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if connection.state == State::Closed {
             return;
         }
-        // In TIME-WAIT the app was told already how it ended.
+        // For a connection in TIME-WAIT the app was told already how it ended.
         if connection.state != State::TimeWait {
-            connection.close_reason = reason;
-            connection.pending |= pending::CLOSED;
+            connection.ending.reason = reason;
+            connection.pending.insert(Pending::CLOSED);
             if reason != CloseReason::Finished {
                 connection.end_pause();
             }
         }
         self.output.closed(self.slot);
         connection.state = State::Closed;
-        connection.pending &=
-            !(pending::WRITABLE | if reason == CloseReason::Finished { 0 } else { pending::PEER_CLOSED });
+        connection.pending.remove(Pending::WRITABLE);
+        if reason != CloseReason::Finished {
+            connection.pending.remove(Pending::PEER_CLOSED);
+        }
         self.fall_silent();
         // A connection without an event is queued too: that is when its slot is freed.
         self.connection.set(AppFlags::IN_READY);
@@ -265,7 +267,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             // Control segments that have not left.
             connection.clear(AppFlags::FIN_QUEUED);
         }
-        connection.out_of_order.clear(&mut self.shared.chunks);
+        connection.out_of_order.queue.clear(&mut self.shared.chunks);
         connection.send.forget_all();
         connection.forget_losses();
         connection.clear(OutputFlags::IN_FLUSH | OutputFlags::SYN_OWED | OutputFlags::PACED);
@@ -274,13 +276,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// The connection ends otherwise than by both FINs: an app that has paused is told now, not
-    /// when it resumes. The data that arrived until now is delivered before, as it was acknowledged
-    /// and will not be sent again.
+    /// The connection ends without both FINs: a paused app is told now, not when it resumes. The
+    /// data received so far is delivered first, because it was acknowledged and will not be sent
+    /// again.
     fn end_pause(&mut self) {
         self.clear(AppFlags::PAUSED);
         if !self.rare_rcv.in_order.is_empty() {
-            self.pending |= pending::READABLE;
+            self.pending.insert(Pending::READABLE);
         }
     }
 }

@@ -32,13 +32,13 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(in crate::proto::tcp) fn take_syn(&mut self, segment: &Segment) {
         let connection = &mut *self.connection;
         (connection.rare_rcv.irs, connection.rcv.nxt) = (segment.seq, segment.seq + 1);
-        connection.shown.last_ack_sent = connection.rcv.nxt;
-        // The window of our own SYN, if it was sent before: no window of a SYN is scaled (RFC 7323
-        // 2.2).
+        connection.advertised.last_ack_sent = connection.rcv.nxt;
+        // The window of a SYN of ours that was sent before, if there was one: no window of a SYN is
+        // scaled (RFC 7323 2.2).
         let is_answer = connection.state == State::SynSent;
-        connection.shown.adv = connection.rcv.nxt;
+        connection.advertised.adv = connection.rcv.nxt;
         if is_answer {
-            connection.shown.adv += connection.options.receive_buffer.min(65_535);
+            connection.advertised.adv += connection.options.receive_buffer.min(65_535);
         }
         connection.snd.wnd = segment.wnd.into();
         connection.rare_snd.wnd_max = connection.snd.wnd;
@@ -80,7 +80,8 @@ pub(super) fn asks_for_ecn(segment: &Segment) -> bool {
     segment.has(TcpFlags::ECE) && has_cwr != segment.has(TcpFlags::ACK)
 }
 
-/// RFC 6691 2: the MSS option is the MTU less the fixed headers; `mss_max` limits it, 0 does not.
+/// RFC 6691 2: the MSS option is the MTU less the fixed headers; `mss_max` limits it unless it is
+/// 0.
 pub(in crate::proto::tcp) fn receive_mss(mtu: usize, mss_max: u16) -> u16 {
     let mss = mtu.saturating_sub(HEADERS_LEN).clamp(MSS_MIN.into(), u16::MAX.into()) as u16;
     if mss_max == 0 { mss } else { mss.min(mss_max) }

@@ -1,8 +1,8 @@
-//! Header prediction (Van Jacobson's, in 4.4BSD's `tcp_input` and in every TCP since): nearly each
-//! segment of an established connection acknowledges data in flight, brings the next data, or both,
-//! and nothing else. One test finds out whether it does. Then it takes the same steps as in the
-//! phases of RFC 9293 3.10.7.4, without their tests; otherwise nothing has changed, and the phases
-//! test it one by one.
+//! Header prediction (Van Jacobson's, in 4.4BSD's `tcp_input` and in every TCP since): nearly every
+//! segment of an established connection acknowledges data in flight, brings the next data, or does
+//! both, and does nothing else. One test decides whether a segment is of this kind. If it is, we
+//! take the same steps as in the phases of RFC 9293 3.10.7.4, without their tests. Otherwise
+//! nothing has changed, and the segment goes through the phases one by one.
 //!
 //! An expected segment causes no immediate send: its acknowledgment is delayed, or waits for the
 //! end of the burst. So its context has no output.
@@ -21,7 +21,7 @@ use crate::time::Instant;
 /// States in which each segment takes the slow path: an app that does not accept data, congestion
 /// marks, an early FIN, a probe whose acknowledgment means more than arrival, and full segments on
 /// trial.
-const WATCHFUL: Flags = Flags::of(&[
+const SLOW_PATH_FLAGS: Flags = Flags::of(&[
     AppFlags::HOLDS.flags(),
     InputFlags::ECN.flags(),
     InputFlags::FIN_SEEN.flags(),
@@ -31,9 +31,9 @@ const WATCHFUL: Flags = Flags::of(&[
 
 impl<P: Payload> Tcp<P> {
     /// Takes a segment that is exactly what its connection expects; returns the connection, its
-    /// consumer, and the payload, which is next in order and for the caller to deliver. `None`
-    /// without a change where it is anything else: [`receive_any`](Self::receive_any) processes it
-    /// in full.
+    /// consumer, and the payload, which is next in order and which the caller delivers. For any
+    /// other segment returns `None` and changes nothing: [`receive_any`](Self::receive_any)
+    /// processes it in full.
     #[inline(always)]
     pub fn receive_expected(
         &mut self,
@@ -51,16 +51,16 @@ impl<P: Payload> Tcp<P> {
         if !connection.expects(segment) {
             return None;
         }
-        let told = (ConnectionId { slot: self.recent, generation: connection.generation }, connection.consumer);
+        let expected = (ConnectionId { slot: self.recent, generation: connection.generation }, connection.consumer);
         Context { connection, slot: self.recent, shared: &mut self.shared, output: &mut NullOutput, now }
             .take_expected(segment);
-        Some(told)
+        Some(expected)
     }
 
-    /// Takes a segment with the next bytes and otherwise the same fields as the expected one before
-    /// it, with no other segment of the connection in between. So fields that only a segment can
-    /// change need no test. False without a change where the connection cannot take it: for
-    /// whatever the app has done meanwhile.
+    /// Takes a segment with the next bytes and otherwise the same fields as the expected segment
+    /// before it, with no other segment of the connection in between. So state that only segments
+    /// can change needs no test. Returns false and changes nothing where the connection cannot take
+    /// it, because of a call of the app in between.
     #[inline(always)]
     pub fn receive_more(&mut self, id: ConnectionId, segment: &Plain, now: Instant) -> bool {
         match named(&mut self.connections, id) {
@@ -91,8 +91,8 @@ impl<P: Payload> Context<'_, P, NullOutput> {
         }
     }
 
-    /// The same where acknowledgment and window are those of the one before it: only the number is
-    /// new.
+    /// The same for a segment whose acknowledgment and window equal those of the segment before it:
+    /// only the sequence number is new.
     #[inline(always)]
     fn take_more(mut self, segment: &Plain) {
         self.count();
@@ -109,14 +109,14 @@ impl<P: Payload> Context<'_, P, NullOutput> {
 }
 
 impl Connection {
-    /// Whether the app has left the connection as it was, and the segment is next, has data, and
-    /// fits. Losses of our own data matter only to a segment that acknowledges.
+    /// Whether the app has not changed the connection, and the segment is next, has data, and fits.
+    /// Losses of our own data matter only to a segment that acknowledges.
     #[inline(always)]
     fn goes_on(&self, segment: &Plain) -> bool {
         self.state == State::Established
-            && !self.has(WATCHFUL)
+            && !self.has(SLOW_PATH_FLAGS)
             && segment.seq == self.rcv.nxt
-            && (segment.seq + segment.len).is_at_most(self.shown.adv)
+            && (segment.seq + segment.len).is_at_most(self.advertised.adv)
             && segment.len != 0
     }
 
@@ -125,21 +125,21 @@ impl Connection {
     fn expects(&self, segment: &Plain) -> bool {
         let acked = segment.ack - self.snd.una;
         self.state == State::Established
-            // Nothing is missing on the way to the peer, or on the way to us, or waits for the app.
-            && self.is_untroubled()
-            && self.out_of_order.is_empty()
+            // No data is missing in either direction, and none waits for the app.
+            && self.has_no_loss()
+            && self.out_of_order.queue.is_empty()
             && self.rcv.in_order_len == 0
-            && !self.has(WATCHFUL)
+            && !self.has(SLOW_PATH_FLAGS)
             // First: it is next, and all of it fits.
             && segment.seq == self.rcv.nxt
-            && (segment.seq + segment.len).is_at_most(self.shown.adv)
+            && (segment.seq + segment.len).is_at_most(self.advertised.adv)
             // Current, by its timestamp (RFC 7323 5.3 R1).
             && match segment.timestamps {
                 Some(timestamps) => self.has(InputFlags::TIMESTAMPS) && !is_older(timestamps.value, self.ts.recent),
                 None => !self.has(InputFlags::TIMESTAMPS),
             }
-            // Fifth: it acknowledges data in flight. One that neither does nor brings data is a
-            // duplicate, a window update, or a keepalive probe.
+            // Fifth: the segment acknowledges data in flight. A segment without data that
+            // acknowledges nothing new is a duplicate, a window update, or a keepalive probe.
             && acked <= self.snd.flight()
             && acked | segment.len != 0
     }

@@ -1,10 +1,9 @@
 //! SYN-RECEIVED (RFC 9293 3.10.7.4): the acknowledgment of our SYN. An app knows of the connection
-//! only where it opened it; a listener's handshake returns to LISTEN, which means that it is
-//! removed.
+//! only where it opened it; a listener's handshake "returns to LISTEN": it is removed.
 
 use super::Arrival;
 use super::TcpDrop;
-use crate::proto::tcp::event::{CloseReason, ListenerId};
+use crate::proto::tcp::event::CloseReason;
 use crate::proto::tcp::machine::Tcp;
 use crate::proto::tcp::payload::{Output, Payload};
 use crate::proto::tcp::state::connection::{AckOwed, AppFlags, State};
@@ -25,9 +24,10 @@ impl<P: Payload> Tcp<P> {
         let is_first =
             segment.seq == cx.connection.rare_rcv.irs && segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
         if is_first && !segment.has(TcpFlags::ACK) {
-            // The peer has not received our SYN: an acknowledgment, as the RFC has it, would mean
-            // nothing to it. The timer runs on, so that a peer that only sends SYNs does not keep
-            // its slot. A few in a second, as the sender may be forged.
+            // The peer has not received our SYN, so the acknowledgment that the RFC prescribes
+            // would mean nothing to it: we send the SYN again. The timer keeps running, so that a
+            // peer that only sends SYNs does not keep its slot. We send a few in a second at most,
+            // because the sender may be forged.
             if !cx.connection.take_challenge(now) {
                 return Err(TcpDrop::SynRateExceeded);
             }
@@ -72,10 +72,11 @@ impl<P: Payload> Tcp<P> {
         if is_first {
             cx.owe_ack(AckOwed::Now);
         }
-        // Data that came with it waits in order, as the app is told of the connection first.
+        // Data that came with the acknowledgment waits in order, because the app is told of the
+        // connection first.
         let text = cx.segment_text(&segment, payload);
         // So that the first answer leaves as soon as those that follow.
-        cx.foresee_room();
+        cx.compute_send_room();
         if was_embryonic {
             self.count_embryonic_out(slot);
         }
@@ -91,7 +92,7 @@ impl<P: Payload> Tcp<P> {
         now: Instant,
         output: &mut O,
     ) -> Result<(), TcpDrop> {
-        let id = ListenerId(self.connections[slot].listener);
+        let id = self.connections[slot].accepted_by.id;
         if self.listeners.get_mut(id).is_none() {
             return Ok(());
         }

@@ -48,7 +48,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             return Err(TcpDrop::BadFlags);
         }
         self.take_syn(segment);
-        self.connection.clock.hear(self.now);
+        self.connection.clock.note_received(self.now);
         if !segment.has(TcpFlags::ACK) {
             // Both have opened at once (RFC 9293 3.5, figure 8).
             self.connection.state = State::SynReceived;
@@ -58,7 +58,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.connection.snd.una = segment.ack;
         self.establish();
         self.owe_ack(AckOwed::Now);
-        // Data that came with the answer waits in order, as the app is told of the connection
+        // Data that came with the answer waits in order, because the app is told of the connection
         // first.
         self.segment_text(&segment.behind_syn(), payload)
     }

@@ -52,7 +52,7 @@ impl<P: Payload> Tcp<P> {
         self.make_room_for_caller();
         let slot = self.open_passively(arrival, &arrival.segment, idx, now, output)?;
         let mut cx = self.context(slot, output, now);
-        cx.connection.begin_behind(iss_min);
+        cx.connection.begin_above(iss_min);
         cx.send_syn();
         Ok(None)
     }
@@ -62,7 +62,7 @@ impl<P: Payload> Tcp<P> {
         if self.connections[slot].has(AppFlags::ORPHANED) {
             return self.release(slot);
         }
-        // The app has still to be told how it ended.
+        // The app has not been told yet how the connection ended.
         self.context(slot, output, now).close(CloseReason::Finished);
         self.detach(slot);
     }
@@ -75,7 +75,7 @@ impl Connection {
     }
 
     /// Our numbers begin at `iss_min` or later: an earlier connection of these ends is still known.
-    pub(in crate::proto::tcp) fn begin_behind(&mut self, iss_min: Seq) {
+    pub(in crate::proto::tcp) fn begin_above(&mut self, iss_min: Seq) {
         if self.rare_snd.iss.is_before(iss_min) {
             self.rare_snd.iss = iss_min;
             (self.snd.una, self.snd.nxt, self.snd.wl2) = (iss_min, iss_min, iss_min);
@@ -106,8 +106,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         TimeWaitAction::Drop
     }
 
-    /// Whether it is the peer's FIN again: "the only thing that can arrive in this state". A
-    /// guessed one is not (RFC 5961 5.2).
+    /// Whether the segment is the peer's FIN again: "the only thing that can arrive in this state".
+    /// A forged FIN does not match (RFC 5961 5.2).
     fn is_last_fin(&self, segment: &Segment) -> bool {
         segment.has(TcpFlags::FIN)
             && !segment.has(TcpFlags::SYN)

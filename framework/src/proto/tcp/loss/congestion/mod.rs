@@ -1,8 +1,8 @@
 //! Congestion control (RFC 5681, RFC 9438): the growth of the window by acknowledgments, and its
 //! reduction by losses.
 //!
-//! Acknowledged bytes and losses enter; `cwnd` and `ssthresh` leave, in bytes. `recovery` decides
-//! when something is lost, and what is sent then.
+//! The input is acknowledged bytes and losses; the output is `cwnd` and `ssthresh`, in bytes.
+//! `recovery` decides when data is lost, and which data is sent then.
 
 mod cubic;
 mod reno;
@@ -26,7 +26,7 @@ impl Connection {
     #[inline]
     pub(in crate::proto::tcp) fn grow_window(&mut self, acked: u32, now: Instant) {
         if !self.has(LossFlags::CWND_LIMITED | LossFlags::CWND_WAS_LIMITED) {
-            // RFC 9438 4.2: the time in which the app does not use the window does not count, and
+            // RFC 9438 4.2: time in which the app does not use the window does not count, and
             // growth resumes at the same height of the curve.
             self.congestion.in_epoch = false;
             return;
@@ -101,8 +101,8 @@ impl Connection {
         self.congestion.kind == Congestion::None && !matches!(self.recovery, Recovery::Probing | Recovery::Loss)
     }
 
-    /// So much is in flight now: whether cwnd is the limit. In slow start half of it is enough, as
-    /// it doubles in each round trip (RFC 7661 4.1, and Linux).
+    /// So much is in flight now: whether cwnd is the limit. In slow start half of it is enough,
+    /// because it doubles in each round trip (RFC 7661 4.1, and Linux).
     #[inline]
     pub(in crate::proto::tcp) fn note_use(&mut self) {
         let used = self.pipe();

@@ -4,13 +4,14 @@ use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload, Unsent};
 use super::super::super::segment::{Outgoing, SynOptions};
 use super::super::super::seq::Seq;
-use super::super::super::state::connection::{Connection, InputFlags, OutputFlags, RetransmitTimer, State, pending};
+use super::super::super::state::connection::{Connection, InputFlags, OutputFlags, Pending, RetransmitTimer, State};
 use super::super::super::state::stored::switch;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Sends a bare acknowledgment at once. Where there is no room for it, it is owed.
+    /// Sends a bare acknowledgment at once. Where the output has no room, the acknowledgment stays
+    /// owed.
     pub(crate) fn send_ack(&mut self) {
         let outgoing = self.header(self.connection.acceptable_seq(), TcpFlags::ACK, u32::MAX);
         if self.output.send(Some(self.slot), &outgoing, None) == Err(Unsent::Busy) {
@@ -19,7 +20,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
         self.note_header_sent(&outgoing);
         if self.connection.is_on(switch::DISORDERLY) {
-            self.aside().tell_again_later();
+            self.out_of_line().repeat_ack_later();
         }
     }
 
@@ -36,8 +37,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_ack();
     }
 
-    /// A segment that the peer cannot accept and must answer: its number was acknowledged before
-    /// (RFC 9293 3.8.4, 3.10.7.4). False where there is no room for it.
+    /// Sends a segment that the peer cannot accept and must answer, because its number was
+    /// acknowledged before (RFC 9293 3.8.4, 3.10.7.4). False where the output has no room.
     #[cold]
     pub(crate) fn send_probe(&mut self) -> bool {
         let outgoing = self.header(self.connection.snd.una - 1, TcpFlags::ACK, u32::MAX);
@@ -49,8 +50,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         true
     }
 
-    /// Resets the peer (RFC 9293 3.10.5). It is not retransmitted: where it is lost, the peer
-    /// learns by its next segment.
+    /// Resets the peer (RFC 9293 3.10.5). The reset is not retransmitted: where it is lost, the
+    /// peer's next segment is answered by a reset.
     #[cold]
     pub(crate) fn send_reset(&mut self) {
         let connection = &mut *self.connection;
@@ -75,7 +76,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         match self.output.send(Some(self.slot), &outgoing, None) {
             Ok(()) => {
                 self.connection.clear(OutputFlags::SYN_OWED | OutputFlags::NO_ROUTE | OutputFlags::NO_ROUTE_TOLD);
-                self.connection.pending &= !pending::NO_ROUTE;
+                self.connection.pending.remove(Pending::NO_ROUTE);
                 self.note_header_sent(&outgoing);
             }
             Err(unsent) => {
@@ -83,8 +84,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
                 match unsent {
                     Unsent::Busy => self.try_again(),
                     Unsent::NoRoute => {
-                        self.miss_way();
-                        self.tell_no_route();
+                        self.note_no_route();
+                        self.notify_no_route();
                     }
                 }
             }
@@ -94,8 +95,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl Connection {
-    /// The number of a segment that takes none: SND.NXT, unless the peer has shrunk its window
-    /// below that and would ignore it (Linux: `tcp_acceptable_seq`).
+    /// The number of a segment that uses up no number: SND.NXT, unless the peer has shrunk its
+    /// window below that and would ignore the segment (Linux: `tcp_acceptable_seq`).
     #[inline(always)]
     fn acceptable_seq(&self) -> Seq {
         self.snd.nxt.min(self.snd.una + self.snd.wnd)
@@ -108,7 +109,7 @@ impl Connection {
             |option: u8, negotiated: InputFlags| if is_answer { self.has(negotiated) } else { self.is_on(option) };
         let mut flags = if is_answer { TcpFlags::SYN | TcpFlags::ACK } else { TcpFlags::SYN };
         // RFC 3168 6.1.1: an ECN-setup SYN has both bits, the answer one; 6.1.1.1: a repeated SYN
-        // goes without them. A repeated answer is unchanged, as we consider ECN negotiated.
+        // has neither. A repeated answer is unchanged, because we consider ECN negotiated.
         if has(switch::ECN, InputFlags::ECN) && (is_answer || self.clock.backoff == 0) {
             flags = flags | if is_answer { TcpFlags::ECE } else { TcpFlags::ECE | TcpFlags::CWR };
         }
@@ -122,7 +123,7 @@ impl Connection {
         };
         // RFC 7323 2.2: the window of a SYN is never scaled.
         let wnd = self.options.receive_buffer.min(u16::MAX.into());
-        self.shown.adv = self.rcv.nxt + wnd;
+        self.advertised.adv = self.rcv.nxt + wnd;
         let ack = if is_answer { self.rcv.nxt } else { Seq(0) };
         Outgoing {
             wnd: wnd as u16,

@@ -12,8 +12,8 @@ use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
 
-/// Segments of a connection that leave in one call; the rest goes with the next tick, after those
-/// of others.
+/// The most segments of a connection that leave in one call. Further ones leave with the next tick,
+/// after those of other connections.
 pub(crate) const SEGMENTS_MAX: u32 = 64;
 
 /// Chunks that are merged for a retransmission: bounds the copied bytes, and the steps.
@@ -28,11 +28,11 @@ const OVERRIDE_AFTER: Duration = Duration::from_millis(200);
 pub(crate) enum Sending {
     /// A segment has left.
     Sent,
-    /// The output has no room, and nothing has changed.
+    /// The output has no room; nothing has changed.
     Busy,
     /// No path leads to the peer, and nothing has changed.
     NoRoute,
-    /// There is nothing that may leave now.
+    /// No data may leave now.
     Nothing,
 }
 
@@ -88,8 +88,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         sending
     }
 
-    /// Adjacent lost small segments are retransmitted as one, as on Linux: so a burst of them that
-    /// overflowed a queue is not repeated.
+    /// Adjacent lost small segments are retransmitted as one segment, as on Linux, so that a burst
+    /// of small segments that overflowed a queue is not repeated.
     fn gather(&mut self, idx: u32) {
         let longest = self.cwnd_room().min(self.connection.snd.mss.into());
         for _ in 0..GATHERED_MAX {
@@ -132,9 +132,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.send_chunk(idx)
     }
 
-    /// Splits a chunk that may not leave whole in two, which takes one more. The last free one is
-    /// for the first chunk, which the peer waits for: if anything else took it, nothing could be
-    /// acknowledged, and none would be freed. False where there is none.
+    /// Splits a chunk that may not leave as a whole, which takes another chunk. The last free chunk
+    /// is reserved for splitting the first, which the peer waits for: if anything else took it,
+    /// nothing could be acknowledged, and no chunk would become free. False where there is no free
+    /// chunk.
     pub(crate) fn cut(&mut self, idx: u32, at: u32) -> bool {
         let is_first = idx == self.connection.send.queue.head;
         (is_first || self.shared.chunks.free_count() > 1) && self.connection.split(&mut self.shared.chunks, idx, at)
@@ -188,7 +189,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         let chunk = &self.shared.chunks[idx];
         let (seq, len, mss) = (chunk.seq, chunk.len, u32::from(self.connection.snd.mss));
         let mut flags = TcpFlags::ACK | flags;
-        // RFC 9293 3.9.1.2: also where nothing is queued behind it.
+        // RFC 9293 3.9.1.2: also where no data is queued after it.
         if chunk.has(PUSH) || chunk.next == NIL && len != 0 {
             flags = flags | TcpFlags::PSH;
         }
@@ -200,7 +201,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         outgoing.segment_len = if len > mss { mss as u16 } else { 0 };
         let payload = self.shared.chunks[idx].payload.as_mut();
         if let Err(unsent) = self.output.send(Some(self.slot), &outgoing, payload) {
-            return self.aside().not_emitted(unsent);
+            return self.out_of_line().not_emitted(unsent);
         }
         self.note_header_sent(&outgoing);
         if len > mss {
@@ -220,7 +221,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         match unsent {
             Unsent::Busy => Sending::Busy,
             Unsent::NoRoute => {
-                self.miss_way();
+                self.note_no_route();
                 Sending::NoRoute
             }
         }
@@ -262,9 +263,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         (part > 0).then_some(part)
     }
 
-    /// Whether a segment that is not full waits. Minshall's variant of Nagle's algorithm: only for
-    /// an earlier small one, not for full ones, so that the end of a long message need not wait for
-    /// its beginning.
+    /// Whether a segment that is not full has to wait. In Minshall's variant of Nagle's algorithm
+    /// it waits only for an earlier small segment, not for full ones, so that the end of a long
+    /// message need not wait for its beginning.
     fn nagle_holds(&self) -> bool {
         let connection = &*self.connection;
         // A number after SND.NXT is so old that the ring has gone half around since.
@@ -279,8 +280,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         !last.has(FIN) && last.end() - connection.snd.nxt < u32::from(connection.snd.mss)
     }
 
-    /// Bytes of the longest payload that leaves at once: a segment, or several where the device
-    /// cuts them. With a rate, no more than a millisecond of it (Linux: `tcp_tso_autosize`).
+    /// Bytes of the longest payload that leaves at once: one MSS, or several where the device cuts
+    /// the payload into segments (TSO). With pacing at most what the rate sends in a millisecond,
+    /// but at least one MSS (Linux: `tcp_tso_autosize`).
     fn longest_segment(&self) -> u32 {
         let mss = u32::from(self.connection.snd.mss);
         let device = self.output.segmentation_len_max() as u32;
@@ -291,7 +293,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if longest > mss { longest - longest % mss } else { mss }
     }
 
-    /// Bytes of the longest piece in one buffer: whole segments, as many as leave at once and fit
+    /// The most bytes of a piece in one buffer: as many whole segments as may leave at once and fit
     /// the buffer.
     pub(crate) fn piece_len(&self) -> usize {
         let mss = usize::from(self.connection.snd.mss);
@@ -327,7 +329,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The window is open by less than a useful segment, and may have been closed for so long that
-    /// the next probe is a minute away: what fits does not wait for that.
+    /// the next probe is a minute away: so the data that fits is sent without waiting for it.
     fn await_override(&mut self) {
         let connection = &mut *self.connection;
         if connection.usable_window() > 0 && !connection.has(OutputFlags::NO_ROUTE) {
@@ -336,7 +338,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Whether data waits for the rate. A short wait is spent in the list that is retried with each
-    /// tick, as the wheel is coarser than the gap between two segments.
+    /// tick, because the wheel is coarser than the gap between two segments.
     #[cold]
     fn waits_for_pace(&mut self) -> bool {
         let is_any_left = self.connection.send.next_unsent != NIL || self.connection.sack.lost_len != 0;
@@ -354,8 +356,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 }
 
 impl super::super::super::state::connection::Connection {
-    /// So many bytes have left: the next may leave when the rate has room for them again. The
-    /// unused part of a tick of the wheel is not lost.
+    /// Call it after `len` bytes have left: the next may leave when the rate has room for them
+    /// again. The unused part of a tick of the wheel is not lost.
     #[cold]
     fn pace(&mut self, len: u32, now: Instant) {
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(Wheel::TICK_NS));

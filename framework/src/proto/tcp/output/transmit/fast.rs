@@ -2,13 +2,13 @@
 //! segment has only the usual fields. Nearly every order leaves so. All other data waits in the
 //! queue, if only for a moment, and leaves by `data`.
 //!
-//! The number of bytes that may leave so is computed once (`find_room_at_once`) and stored
-//! (`SendQueue::fast_send_room`): then an order reads one number instead of twenty. Sent bytes are
-//! subtracted. Expected segments keep it, as they only open windows, except where the peer's window
-//! closes (`update_window`) or a round trip ends (`begin_round`). Every other change of a
-//! connection begins with a context, whose creation clears it (`Tcp::context`), or queues data
-//! (`Context::queue`). Whether our window stays as it is (`OutputFlags::WINDOW_STAYS`) is computed,
-//! and cleared, with it.
+//! The number of bytes that may leave this way is computed once (`find_room_at_once`) and stored
+//! (`SendQueue::fast_send_room`), so that an order reads one number instead of twenty. Sent bytes
+//! are subtracted from it. It stays valid for expected segments, because they only open windows,
+//! except where the peer's window closes (`update_window`) or a round trip ends (`begin_round`).
+//! Every other change of a connection begins with a context, whose creation clears it
+//! (`Tcp::context`), or queues data (`Context::queue`). Whether our window stays the same
+//! (`OutputFlags::WINDOW_STAYS`) is computed and cleared together with it.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload, Unsent};
@@ -44,12 +44,12 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             && last < usize::from(connection.snd.mss)
             && !connection.was_idle(self.now);
         debug_assert!(!is_known || connection.lost_room().is_none(), "{:?}", connection.lost_room());
-        self.has_chunk() && (is_known || self.aside().find_room_at_once(len))
+        self.has_chunk() && (is_known || self.out_of_line().find_room_at_once(len))
     }
 
     /// Computes how much may leave at once. The last act of a call, or it is out of date.
-    pub(crate) fn foresee_room(&mut self) {
-        self.aside().find_room_at_once(0);
+    pub(crate) fn compute_send_room(&mut self) {
+        self.out_of_line().find_room_at_once(0);
     }
 
     /// Computes how much may leave at once, and whether a segment of `len` bytes fits.
@@ -85,7 +85,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             outgoing.flags = TcpFlags::ACK;
         }
         if let Err(unsent) = self.output.send(Some(self.slot), &outgoing, Some(&mut payload)) {
-            return self.aside().send_soon(payload, ends_call, unsent);
+            return self.out_of_line().send_soon(payload, ends_call, unsent);
         }
         self.keep_sent(payload, ends_call);
     }
@@ -97,14 +97,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         match unsent {
             Unsent::Busy => self.try_again(),
             Unsent::NoRoute => {
-                self.miss_way();
+                self.note_no_route();
                 self.watch_silence();
                 self.arm();
             }
         }
     }
 
-    /// Such a segment has left: its payload is sent data.
+    /// A segment of this kind has left: keeps its payload as sent data.
     #[inline(always)]
     pub(crate) fn keep_sent(&mut self, payload: P, flags: u8) {
         self.note_ack_sent(self.connection.rcv.nxt);
@@ -132,7 +132,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if self.connection.snd.una == seq {
             self.begin_to_wait();
         } else if self.connection.clock.timer == RetransmitTimer::Probe {
-            self.aside().hasten_probe();
+            self.out_of_line().hasten_probe();
             self.arm_for_data();
         }
     }
@@ -146,11 +146,11 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The app's answer has carried the acknowledgment that would have waited for the end of the
-    /// burst. Where the connection has no other work, and is the last in the list, as usual with
-    /// many of them, it is taken off the list.
+    /// burst. Where the connection has no other work and is the last in the list, as usual with
+    /// many connections, it is removed from the list.
     #[inline(always)]
     fn skip_flush(&mut self) {
-        if !self.connection.has_business() && self.shared.flush.take_back(self.slot) {
+        if !self.connection.has_pending_work() && self.shared.flush.take_back(self.slot) {
             self.connection.clear(OutputFlags::IN_FLUSH);
         }
     }
@@ -164,37 +164,37 @@ impl Connection {
             return self.window_anew();
         }
         let wnd = (self.last_window() >> self.snd.rcv_wscale) as u16;
-        debug_assert_eq!(wnd, self.window_to_show(), "the window that stays");
+        debug_assert_eq!(wnd, self.window_to_advertise(), "the window that stays");
         wnd
     }
 
     #[cold]
     #[inline]
     fn window_anew(&self) -> u16 {
-        self.window_to_show()
+        self.window_to_advertise()
     }
 
     /// The peer is shown that window by such a segment.
     #[inline(always)]
-    pub(crate) fn note_fast_shown(&mut self) {
+    pub(crate) fn note_fast_advertised(&mut self) {
         if self.has(OutputFlags::WINDOW_STAYS) {
             // The right edge moves as the left one does.
-            self.shown.adv += self.rcv.nxt - self.shown.last_ack_sent;
+            self.advertised.adv += self.rcv.nxt - self.advertised.last_ack_sent;
         } else {
             self.note_another_window();
         }
     }
 
-    /// Another window than the last was shown, with the acknowledgment of all that came: most often
-    /// it stays from now on, as after the first answer of a connection, whose SYN could not show
-    /// all of it.
-    // Inline, with everything that it calls: if the caller sees that nothing in it fails, it need
-    // not keep the payload in memory meanwhile.
+    /// A segment showed the peer a different window than the last, and acknowledged all received
+    /// data. Most often the window stays the same from now on, as after the first answer of a
+    /// connection, because its SYN could not show the whole window.
+    // Inline, with all functions that it calls: where the compiler sees that none of them panics,
+    // it need not keep the payload in memory meanwhile.
     #[cold]
     #[inline]
     fn note_another_window(&mut self) {
-        self.note_shown(self.window_to_show());
-        self.shown.last_ack_sent = self.rcv.nxt;
+        self.note_advertised(self.window_to_advertise());
+        self.advertised.last_ack_sent = self.rcv.nxt;
         self.note_window();
     }
 
@@ -202,16 +202,16 @@ impl Connection {
     #[inline]
     fn note_window(&mut self) {
         let last = self.last_window();
-        let is_exact = u32::from(self.window_to_show()) << self.snd.rcv_wscale == last;
+        let is_exact = u32::from(self.window_to_advertise()) << self.snd.rcv_wscale == last;
         self.clear(OutputFlags::WINDOW_STAYS);
         if is_exact && self.is_window_kept() {
             self.set(OutputFlags::WINDOW_STAYS);
         }
     }
 
-    /// SND.NXT moves behind `len` bytes that have left at once. The rest of the work for new data
-    /// (`Context::pass`, `Context::on_its_way`) is not needed: nothing is missing, no window was
-    /// closed or reduced, and without Nagle's algorithm the last small segment does not matter
+    /// Moves SND.NXT past `len` bytes that have left at once. The other work for new data
+    /// (`Context::pass`, `Context::on_its_way`) is not needed here: nothing is missing, no window
+    /// was closed or reduced, and without Nagle's algorithm the last small segment does not matter
     /// (`Connection::change_options`).
     #[inline(always)]
     fn pass_at_once(&mut self, len: u32) {
@@ -245,18 +245,19 @@ impl Connection {
         holds.into_iter().find(|(_, holds)| !holds).map(|(what, _)| what)
     }
 
-    /// Whether nothing was sent for so long that the path may have changed (RFC 5681 4.1). A
-    /// connection that has never sent needs no restart.
+    /// Whether nothing was sent for so long that the path may have changed (RFC 5681 4.1). False
+    /// for a connection that has never sent, because it needs no restart.
     #[inline(always)]
     pub(crate) fn was_idle(&self, now: Instant) -> bool {
-        let sent_at = self.rack_xmit_ts;
+        let sent_at = self.rack_segment.xmit_ts;
         self.snd.flight() == 0 && now.since(sent_at) > self.rtt.rto.span() && sent_at != Instant::ZERO
     }
 
-    /// Whether new data may leave as soon as it is queued, apart from its amount, and in a segment
-    /// of the usual form. Rare states take the general path: queued or lost data, delegated
-    /// numbers, limited rates, Nagle's algorithm, reports of congestion, SACK blocks; and open
-    /// losses, probes and closed windows. A connection that the app has closed sends nothing more.
+    /// Whether new data of any permitted amount may leave as soon as it is queued, in a segment of
+    /// the usual form. Not so in rare states, which take the general path: queued or lost data,
+    /// delegated numbers, limited rates, Nagle's algorithm, reports of congestion, SACK blocks,
+    /// open losses, probes, and closed windows. A connection that the app has closed sends nothing
+    /// more.
     fn is_plain_sender(&self) -> bool {
         self.state.may_send()
             && self.send.next_unsent == NIL

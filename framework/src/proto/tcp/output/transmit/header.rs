@@ -11,9 +11,9 @@ use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
 
 /// Bytes of the timestamps option and of the two no-operations before it (RFC 7323 appendix A).
 pub(crate) const TIMESTAMPS_LEN: u32 = 12;
-/// Bytes of a SACK option without blocks, with two no-operations before it, and of a block
-/// (RFC 2018 3).
+/// Bytes of a SACK option without blocks, and of the two no-operations before it (RFC 2018 3).
 const SACK_LEN: u32 = 4;
+/// Bytes of a block in a SACK option: its two edges (RFC 2018 3).
 const BLOCK_LEN: u32 = 8;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
@@ -33,7 +33,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         outgoing
     }
 
-    /// Records what a sent segment has told the peer.
+    /// Records the fields of a sent segment that the peer will rely on.
     #[inline]
     pub(crate) fn note_header_sent(&mut self, outgoing: &Outgoing) {
         let again_at = self.connection.sacks_again_at(outgoing);
@@ -42,8 +42,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         if let Some(at) = again_at {
             connection.clock.owe_ack(AckOwed::Delayed, at);
         }
-        if outgoing.sack_count != 0 && !connection.dsack.is_empty() {
-            connection.dsack = Range::default();
+        if outgoing.sack_count != 0 && connection.dsack.is_due() {
+            connection.dsack.settle();
             self.shared.tally.dsacks_out += 1;
         }
     }
@@ -53,7 +53,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(crate) fn note_ack_sent(&mut self, ack: Seq) {
         let connection = &mut *self.connection;
         connection.clock.settle_ack();
-        connection.shown.last_ack_sent = ack;
+        connection.advertised.last_ack_sent = ack;
         connection.tally.segments_out += 1;
         self.shared.tally.segments_out += 1;
     }
@@ -63,8 +63,8 @@ impl Connection {
     /// A segment with the usual fields: window and timestamps.
     #[inline(always)]
     pub(crate) fn usual(&mut self, seq: Seq, flags: TcpFlags, now: Instant) -> Outgoing {
-        let wnd = self.window_to_show();
-        self.note_shown(wnd);
+        let wnd = self.window_to_advertise();
+        self.note_advertised(wnd);
         Outgoing { wnd, timestamps: self.timestamps(now), ..self.bare(seq, self.rcv.nxt, flags) }
     }
 
@@ -94,8 +94,8 @@ impl Connection {
 
     /// Room that was shown to the peer and is unused.
     #[inline]
-    pub(super) fn shown_window(&self) -> u32 {
-        if self.shown.adv.is_after(self.rcv.nxt) { self.shown.adv - self.rcv.nxt } else { 0 }
+    pub(super) fn advertised_window(&self) -> u32 {
+        if self.advertised.adv.is_after(self.rcv.nxt) { self.advertised.adv - self.rcv.nxt } else { 0 }
     }
 
     /// The whole room for data.
@@ -125,9 +125,10 @@ impl Connection {
     ///
     /// While the app keeps up, the field stays the same, as on Linux: a peer with header prediction
     /// (Linux, and RFC 7323's authors) has its fast path only for segments with an unchanged
-    /// window. It does not cause the silly window syndrome, as there is room for a full segment.
+    /// window. That does not cause the silly window syndrome, because there is room for a full
+    /// segment.
     #[inline(always)]
-    pub(crate) fn window_to_show(&self) -> u16 {
+    pub(crate) fn window_to_advertise(&self) -> u16 {
         let (room, step) = (self.room(), self.window_step());
         let wnd = if self.is_window_kept() {
             self.last_window() >> self.snd.rcv_wscale
@@ -140,7 +141,7 @@ impl Connection {
     /// The window that was shown last.
     #[inline(always)]
     pub(crate) fn last_window(&self) -> u32 {
-        self.shown.adv - self.shown.last_ack_sent
+        self.advertised.adv - self.advertised.last_ack_sent
     }
 
     /// Whether the last window is shown unchanged.
@@ -153,21 +154,21 @@ impl Connection {
 
     /// Records the window that was shown.
     #[inline(always)]
-    pub(crate) fn note_shown(&mut self, wnd: u16) {
-        self.shown.adv = self.shown.adv.max(self.rcv.nxt + (u32::from(wnd) << self.snd.rcv_wscale));
+    pub(crate) fn note_advertised(&mut self, wnd: u16) {
+        self.advertised.adv = self.advertised.adv.max(self.rcv.nxt + (u32::from(wnd) << self.snd.rcv_wscale));
     }
 
     /// The right edge stays until it can move by a full segment (RFC 9293 3.8.6.2.2). It never
-    /// moves left, except for what the scale rounds off where there is no room: numbers that were
-    /// shown once are accepted nevertheless (RFC 7323 2.4).
+    /// moves left, except by the bytes that the scale rounds off where there is no room. Numbers
+    /// that were shown once are accepted nevertheless (RFC 7323 2.4).
     #[inline]
     fn next_window(&self, room: u32, step: u32) -> u32 {
-        let (shown, scale) = (self.shown_window(), self.snd.rcv_wscale);
-        if room >= shown.saturating_add(step) {
+        let (advertised, scale) = (self.advertised_window(), self.snd.rcv_wscale);
+        if room >= advertised.saturating_add(step) {
             return room >> scale;
         }
-        let rounded_up = (shown + ((1 << scale) - 1)) >> scale;
-        if rounded_up << scale <= room { rounded_up } else { shown >> scale }
+        let rounded_up = (advertised + ((1 << scale) - 1)) >> scale;
+        if rounded_up << scale <= room { rounded_up } else { advertised >> scale }
     }
 
     /// Whether a window update is due: where the window has grown by half the buffer, or where the
@@ -176,15 +177,15 @@ impl Connection {
         // Growth beyond the field's range does not count: without a scale a large buffer would
         // cause an update for each read.
         let room = self.room().min(u32::from(u16::MAX) << self.snd.rcv_wscale);
-        let (shown, step) = (self.shown_window(), self.window_step());
-        let growth = room.saturating_sub(shown);
-        growth >= (self.options.receive_buffer / 2).max(1) || (shown < 2 * step && growth >= step.max(1))
+        let (advertised, step) = (self.advertised_window(), self.window_step());
+        let growth = room.saturating_sub(advertised);
+        growth >= (self.options.receive_buffer / 2).max(1) || (advertised < 2 * step && growth >= step.max(1))
     }
 
     /// Whether the SACK option has blocks to report.
     #[inline]
     pub(crate) fn owes_sacks(&self) -> bool {
-        self.out_of_order.head != NIL || !self.dsack.is_empty()
+        self.out_of_order.queue.head != NIL || self.dsack.is_due()
     }
 
     /// The SACK option: the number of blocks, and the blocks. RFC 2018 4: the latest first, and as
@@ -195,12 +196,12 @@ impl Connection {
         let taken = if self.has(InputFlags::TIMESTAMPS) { TIMESTAMPS_LEN } else { 0 };
         let spare = spare.min(OPTIONS_LEN_MAX as u32 - taken);
         if !self.has(InputFlags::SACK) {
-            self.dsack = Range::default();
+            self.dsack.settle();
             return (count, sacks);
         }
         // A full segment has no room: the report waits for one that has.
         let count_max = (spare.saturating_sub(SACK_LEN) / BLOCK_LEN) as usize;
-        let blocks = core::iter::once(self.dsack).chain(self.rare_rcv.sacks).filter(|range| !range.is_empty());
+        let blocks = core::iter::once(self.dsack.range).chain(self.rare_rcv.sacks).filter(|range| !range.is_empty());
         for block in blocks.take(count_max.min(SACK_BLOCKS_MAX)) {
             sacks[usize::from(count)] = block;
             count += 1;

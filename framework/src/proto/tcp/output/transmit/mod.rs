@@ -10,7 +10,7 @@
 //! Data that cannot leave now stays queued, and its connection is processed again with the next
 //! tick. `recovery` decides which data is lost, and how much may be in flight.
 
-mod again;
+mod ack_repeat;
 mod control;
 mod data;
 mod fast;
@@ -26,8 +26,8 @@ use super::super::state::connection::{AckOwed, Connection, OutputFlags, State};
 use crate::proto::slab::NIL;
 use crate::time::Instant;
 
-/// Connections that one tick sends for: the rest waits for the next, so that no tick delays the
-/// ring of received frames.
+/// The most connections that one tick sends for. Further ones wait for the next tick, so that no
+/// tick delays the ring of received frames.
 const FLUSH_MAX: u32 = 1024;
 
 impl<P: Payload> Tcp<P> {
@@ -37,8 +37,29 @@ impl<P: Payload> Tcp<P> {
         !self.shared.flush.is_empty() || self.shared.wheel.is_due(now)
     }
 
-    /// Time passes, and a burst has ended: sends what waited for it, and handles expired timers.
-    /// Bounded work.
+    /// The time at which [`tick`](Self::tick) next has work, or an earlier one; `Instant::MAX` where
+    /// only a segment or a call brings work. `changes` is the number of changes of paths. Not called
+    /// on a packet's way.
+    pub fn next_deadline(&self, now: Instant, changes: u64) -> Instant {
+        let shared = &self.shared;
+        if !shared.flush.is_empty() || self.has_events() {
+            return now;
+        }
+        let watch = &shared.route_watch;
+        if watch.is_looking() || !watch.has_seen(changes) || !shared.owed_resets.is_empty() {
+            // Done with the wheel's next tick.
+            return shared.wheel.next_look();
+        }
+        shared.wheel.next_deadline()
+    }
+
+    /// Whether a connection waits for a path: the host's next change may bring one.
+    pub fn misses_route(&self) -> bool {
+        self.shared.route_watch.is_missed()
+    }
+
+    /// Call it after each burst, with the current time: sends the segments that waited for the end
+    /// of the burst, and handles expired timers. Bounded work.
     #[inline]
     pub fn tick<O: Output<P>>(&mut self, now: Instant, output: &mut O) {
         if self.shared.route_watch.is_looking() {
@@ -63,7 +84,7 @@ impl<P: Payload> Tcp<P> {
                 self.connections.get_mut(slot).filter(|connection| connection.has(OutputFlags::IN_FLUSH))
             {
                 connection.clear(OutputFlags::IN_FLUSH);
-                if connection.has_business() {
+                if connection.has_pending_work() {
                     self.context(slot, output, now).transmit();
                 }
             }
@@ -76,7 +97,7 @@ impl<P: Payload> Tcp<P> {
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
-    /// Sends what may be sent now, and the due acknowledgment where no data carried it.
+    /// Sends the data that may be sent now, and then the due acknowledgment if no data carried it.
     #[inline]
     pub(in crate::proto::tcp) fn transmit(&mut self) {
         let connection = &*self.connection;
@@ -124,7 +145,7 @@ impl Connection {
     /// Whether any work is left. Most often the app has answered within the burst, and its answer
     /// has carried everything.
     #[inline]
-    pub(in crate::proto::tcp) fn has_business(&self) -> bool {
+    pub(in crate::proto::tcp) fn has_pending_work(&self) -> bool {
         self.clock.ack_owed != AckOwed::No
             || self.send.next_unsent != NIL
             || self.sack.lost_len != 0

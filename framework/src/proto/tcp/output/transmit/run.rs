@@ -1,6 +1,6 @@
-//! Several pieces that leave as one segment, which the device cuts at their borders. Each is queued
-//! and kept as a piece of a segment's length: so one check of windows, header and timers sends tens
-//! of kilobytes, and lost data is retransmitted piece by piece.
+//! Several pieces that leave as one segment, which the device cuts at their borders. Each piece is
+//! queued and kept separately and has a segment's length. So one check of windows, header and
+//! timers sends tens of kilobytes, and lost data is retransmitted piece by piece.
 
 use super::super::super::machine::Context;
 use super::super::super::payload::{Output, Payload};
@@ -30,8 +30,8 @@ impl<P> Run<'_, P> {
         self.count == 0
     }
 
-    /// Passes all payloads to `take` from the last to the first, as chains are built, until it
-    /// returns false; returns whether it took all.
+    /// Passes all payloads to `take`, from the last to the first because chains are built that way,
+    /// until it returns false. Returns whether it took all.
     pub fn all_from_the_last(&mut self, mut take: impl FnMut(&mut P) -> bool) -> bool {
         let mut idx = self.last;
         for _ in 0..self.count {
@@ -61,8 +61,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         self.output.pieces_max(self.slot) > 1
     }
 
-    /// Sends the waiting pieces as one segment, `most` at most; returns the outcome and their
-    /// number. `None` where there are not two that may leave together: then each goes alone.
+    /// Sends the waiting pieces, at most `most`, as one segment; returns the outcome and their
+    /// number. `None` where no two may leave together: then each is sent alone.
     pub(super) fn send_run(&mut self, most: u32) -> Option<(Sending, u32)> {
         let pieces_max = self.output.pieces_max(self.slot).min(most as usize) as u32;
         if pieces_max < 2 || !self.is_plain_bulk() {
@@ -83,7 +83,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             && !connection.owes_sacks()
     }
 
-    /// The pieces from the first unsent one: full ones as far as there is room, and behind them a
+    /// The pieces from the first unsent one on: full ones as far as there is room, followed by a
     /// shorter one where Nagle's algorithm allows it.
     fn find_run(&mut self, pieces_max: u32) -> Option<Gathered> {
         let room = self.connection.usable_window().min(self.cwnd_room()).min(self.output.segmentation_len_max() as u32);
@@ -120,7 +120,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         outgoing.segment_len = self.connection.snd.mss;
         let mut run = Run { chunks: &mut self.shared.chunks, last, count, len };
         if let Err(unsent) = self.output.send_run(self.slot, &outgoing, &mut run) {
-            return self.aside().not_emitted(unsent);
+            return self.out_of_line().not_emitted(unsent);
         }
         self.note_header_sent(&outgoing);
         self.connection.tally.segments_out += u64::from(count - 1);

@@ -1,8 +1,8 @@
 //! Deadlines, and their purposes.
 //!
-//! [`Clock`] is in the third line, [`RareClock`] behind all that segments ask for. Written by
-//! `timers`, and `output` at a limited rate. Who waits for something sets its deadline by a verb:
-//! `loss` the retransmission timer, `input` and `output` the acknowledgment.
+//! [`Clock`] is in the third cache line, [`RareClock`] after all fields that every segment needs.
+//! Written by `timers`, and by `output` at a limited rate. Other rooms set their deadlines by a
+//! verb: `loss` the retransmission timer, `input` and `output` the acknowledgment.
 
 use crate::proto::slab::NIL;
 use crate::time::Instant;
@@ -94,7 +94,7 @@ impl Clock {
 
     /// A segment has arrived from the peer.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn hear(&mut self, now: Instant) {
+    pub(in crate::proto::tcp) fn note_received(&mut self, now: Instant) {
         self.last_received_at = now;
     }
 
@@ -116,7 +116,7 @@ impl Clock {
         (self.ack_owed, self.ack_at) = (by, at);
     }
 
-    /// None is owed.
+    /// No acknowledgment is owed any more.
     #[inline(always)]
     pub(in crate::proto::tcp) fn settle_ack(&mut self) {
         self.owe_ack(AckOwed::No, Instant::MAX);

@@ -1,7 +1,8 @@
 //! Congestion control (RFC 5681, RFC 9438).
 //!
-//! Windows and what each acknowledgment moves end the fifth line, the last four fields stand behind
-//! it, as few acknowledgments ask for them. Written by `loss`.
+//! The windows, and the fields that each acknowledgment changes, end the connection's fifth cache
+//! line. The last four fields are in later lines, because few acknowledgments need them. Written by
+//! `loss`.
 
 use crate::proto::tcp::options::Congestion;
 

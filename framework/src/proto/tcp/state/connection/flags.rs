@@ -1,11 +1,13 @@
-//! Booleans of a connection: a set for each room that writes them, and all sets in one word, so
-//! that the fast path asks for those of several rooms in one test.
+//! Booleans of a connection. Each room that writes some has its own set. All sets are in one word,
+//! so that the fast path tests the flags of several rooms at once.
 //!
-//! In the first line. [`InputFlags`] are written by `input`, [`LossFlags`] by `loss`, [`AppFlags`]
-//! by the app's side (`calls`, `machine`, `state::room`) and where a connection begins and ends
-//! (`input::arrival`), [`OutputFlags`] by `output` and by whom it waits for: `machine`, which has a
-//! connection looked at when the burst ends, `route_watch`, `timers` and other options where the
-//! rate is another, `loss` where the peer is to hear of a reduced window. All read all.
+//! In the first cache line. Written by `state` alone, whose verbs `set` and `clear` take a set:
+//! the word belongs to no room, each set to some. [`InputFlags`] are written by `input`, [`LossFlags`] by `loss`,
+//! [`AppFlags`] by the app's side (`calls`, `machine`, `state::room`) and where a connection begins
+//! and ends (`input::arrival`), [`OutputFlags`] by `output` and by the rooms that cause its work:
+//! `machine`, which has a connection processed when the burst ends, `route_watch`, `timers`,
+//! changed options where the rate differs, and `loss` where the peer must learn of a reduced
+//! window. Every room reads all flags.
 
 use core::ops::BitOr;
 
@@ -118,9 +120,9 @@ set_of_a_room! {
     PACED = 10,
     /// A due segment has found no path.
     NO_ROUTE = 11,
-    /// The app was told that its SYN has no path.
+    /// The app was told that its SYN has no path to the peer.
     NO_ROUTE_TOLD = 12,
-    /// Each segment shows the same window, and the field is exact. Valid as long as
+    /// Every segment shows the same window, and the stored field is exact. Valid as long as
     /// `fast_send_room` is.
     WINDOW_STAYS = 13,
     /// The numbers from SND.NXT on are delegated to another sender.
@@ -138,7 +140,7 @@ set_of_a_room! {
     PROBE_DUE = 17,
     /// In this round trip cwnd was the limit of sending.
     CWND_LIMITED = 18,
-    /// `CWND_LIMITED` as it was in the round trip before.
+    /// `CWND_LIMITED` of the previous round trip.
     CWND_WAS_LIMITED = 19,
     /// Segments were seen out of order (RFC 8985 6.2 step 3).
     REORDERING_SEEN = 20,
@@ -162,14 +164,14 @@ set_of_a_room! {
     WANTS_ROOM = 26,
     /// In the list of connections with events.
     IN_READY = 27,
-    /// The app does not know it yet: a handshake of a listener.
+    /// The app does not know the connection yet: a listener's handshake.
     EMBRYONIC = 28,
     /// The app has closed it: it gets no more events.
     ORPHANED = 29,
     /// The app accepts no more data: data that still arrives is answered by a reset (RFC 9293
     /// 3.6.1).
     RECEIVES_NO_MORE = 30,
-    /// The app has not been told yet that it is connected: until then data waits in order.
+    /// The app has not been told yet that the connection is open; until then data waits in order.
     UNTOLD = 31,
 }
 

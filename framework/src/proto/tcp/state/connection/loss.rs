@@ -1,12 +1,13 @@
-//! Losses: which recovery is going on, and what it measures itself by.
+//! Losses: the present recovery, and the values that its progress is measured by.
 //!
-//! [`Rack`] is in the fifth line. [`Recovery`] and `rack_xmit_ts`, which each segment asks for,
-//! stand alone in the first and the third; the others, which only a loss asks for, behind all.
+//! [`Recovery`] and [`RackSegment`], which every segment needs, are in the connection's first and
+//! third cache line, [`Rack`] in the fifth; the other fields, which only a loss needs, come last.
 //! Written by `loss`.
 
 use super::Micros;
 use crate::proto::tcp::seq::Seq;
 use crate::proto::tcp::state::queue::Lane;
+use crate::time::Instant;
 
 /// The sender's state of loss recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(in crate::proto::tcp) enum Recovery {
     Reduced,
 }
 
-/// RFC 8985 5.2, except RACK.xmit_ts.
+/// RFC 8985 5.2, except RACK.xmit_ts: see [`RackSegment`].
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct Rack {
@@ -34,6 +35,19 @@ pub(in crate::proto::tcp) struct Rack {
     pub(in crate::proto::tcp) fack: Seq,
     /// RFC 8985 7.2: TLP.end_seq.
     pub(in crate::proto::tcp) probe_end: Seq,
+}
+
+/// The segment that was sent last of those that have arrived (RFC 8985 5.2), apart from the others
+/// of [`Rack`]: sending after a pause reads the length of the pause.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::proto::tcp) struct RackSegment {
+    /// RACK.xmit_ts.
+    pub(in crate::proto::tcp) xmit_ts: Instant,
+}
+
+impl RackSegment {
+    pub(super) const NONE: Self = Self { xmit_ts: Instant::ZERO };
 }
 
 /// RFC 8985 6.2 step 4: the tolerance of RACK.

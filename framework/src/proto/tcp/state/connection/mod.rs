@@ -1,106 +1,67 @@
-//! What is remembered of a connection: the variables of RFC 9293 3.3.1 under their names, and those
-//! of the RFCs around it, in parts. The head of each part says which rooms write it; the others
-//! read it, or call a verb. What a segment of an established connection needs stands first, so that
-//! it is in the first cache lines; what of a part is rarely asked for stands behind, as `rare_`.
+//! The state of a connection: the variables of RFC 9293 3.3.1 under their names, and those of
+//! related RFCs, in parts. The head of each part says which rooms write it; the other rooms read
+//! it, or call a verb of it. The fields that a segment of an established connection needs come
+//! first, so that they are in the first cache lines; the rarely needed fields of each part come
+//! last, as `rare_`.
 //!
 //! ```text
 //!  line 1   flow, state   rcv        what came            shown    what the peer was shown of it
-//!                         ts         timestamps           rtt      the round trip, and the timeout
+//!           pending       ts         timestamps           rtt      the round trip, and the timeout
+//!           recovery
 //!       2   consumer      snd        what left            send     what waits
-//!       3                 clock      deadlines            sack     what became of what was sent
+//!       3   rack_segment  clock      deadlines            sack     what became of what was sent
 //!       4   out_of_order  options    what the app wants   tally    counts
 //!       5   dsack         round      the round trip, of acknowledgments only
 //!                         rack       what arrived last    congestion  how much may be on its way
-//!  behind   listener      loss, reordering                path     how long a segment may be
+//!  behind   accepted_by   loss, reordering                path     how long a segment may be
+//!           counted       ending     what the app is told of it
 //! ```
+//!
+//! The field `dsack` is a `Duplicate`, which is in `rcv`.
 
+mod admission;
+mod advertised;
 mod clock;
 mod congestion;
 mod flags;
+mod life;
 mod loss;
 mod path;
+mod pending;
 mod rcv;
 mod rtt;
 mod sack;
 mod send_queue;
-mod shown;
 mod snd;
 mod tally;
 mod ts;
 
+use admission::AcceptedBy;
+pub(in crate::proto::tcp) use admission::Counted;
+use advertised::AdvertisedWindow;
 pub(in crate::proto::tcp) use clock::{AckOwed, RetransmitTimer};
 use clock::{Clock, RareClock};
 use congestion::CongestionState;
 pub(in crate::proto::tcp) use flags::{AppFlags, Flags, InputFlags, LossFlags, OutputFlags};
-use loss::{Loss, Rack, Reordering};
+use life::Ending;
+pub use life::State;
+use loss::{Loss, Rack, RackSegment, Reordering};
 pub(in crate::proto::tcp) use loss::{Prr, Recovery, Undo};
 use path::PathMtu;
-use rcv::{RareReceive, ReceiveVariables};
+pub(in crate::proto::tcp) use pending::Pending;
+use rcv::{Duplicate, OutOfOrder, RareReceive, ReceiveVariables};
 use rtt::{Round, Rtt};
 pub(in crate::proto::tcp) use sack::Scoreboard;
 use send_queue::SendQueue;
-use shown::Shown;
 use snd::{RareSend, SendVariables};
 use tally::{ConnectionTally, RareTally};
 use ts::TimestampState;
 
-use super::super::event::CloseReason;
 use super::super::options::ConnectionOptions;
-use super::super::segment::Range;
-use super::queue::Queue;
 use super::stored::{RareOptions, StoredOptions};
 use crate::proto::slab::NIL;
 use crate::proto::{ConsumerId, Flow};
 use crate::time::{Duration, Instant};
-
-/// RFC 9293 3.3.2. LISTEN is a listener, and CLOSED has no connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "the RFC's names")]
-pub enum State {
-    SynSent,
-    SynReceived,
-    #[default]
-    Established,
-    FinWait1,
-    FinWait2,
-    CloseWait,
-    Closing,
-    LastAck,
-    TimeWait,
-    /// Closed: the app has not been told yet.
-    Closed,
-}
-
-impl State {
-    /// Whether the handshake is done: SND and RCV variables are synchronized.
-    #[inline]
-    pub fn is_synchronized(self) -> bool {
-        self >= Self::Established
-    }
-
-    /// Whether the app may still send.
-    #[inline]
-    pub fn may_send(self) -> bool {
-        matches!(self, Self::Established | Self::CloseWait)
-    }
-
-    /// Whether the peer may still send.
-    #[inline]
-    pub fn may_receive(self) -> bool {
-        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
-    }
-}
-
-/// Events pending for the app.
-pub(in crate::proto::tcp) mod pending {
-    pub(crate) const CONNECTED: u8 = 1 << 0;
-    /// Data in order waits in `in_order`.
-    pub(crate) const READABLE: u8 = 1 << 1;
-    pub(crate) const WRITABLE: u8 = 1 << 2;
-    pub(crate) const PEER_CLOSED: u8 = 1 << 3;
-    pub(crate) const CLOSED: u8 = 1 << 4;
-    pub(crate) const NO_ROUTE: u8 = 1 << 5;
-}
 
 /// A connection. The order of the fields is that of the memory: the fields that a segment of an
 /// established connection needs, data or acknowledgment, are in the first
@@ -110,36 +71,36 @@ pub(in crate::proto::tcp) mod pending {
 #[repr(C, align(64))]
 pub(in crate::proto::tcp) struct Connection {
     // First line: the flow, and received data.
+    /// Of the whole connection, because it is found by its flow: written once, at its beginning.
     pub(in crate::proto::tcp) flow: Flow,
+    /// Of the whole connection, because the app's identifier contains it: written once, when the
+    /// connection gets its slot.
     pub(in crate::proto::tcp) generation: u32,
     pub(in crate::proto::tcp) flags: Flags,
-    /// Changed by `input` and `calls`.
     pub(in crate::proto::tcp) state: State,
-    /// Changed by `loss`.
     pub(in crate::proto::tcp) recovery: Recovery,
+    /// Of the whole connection: marks the slot as taken.
     taken: Taken,
-    pub(in crate::proto::tcp) pending: u8,
+    pub(in crate::proto::tcp) pending: Pending,
     pub(in crate::proto::tcp) rcv: ReceiveVariables,
-    pub(in crate::proto::tcp) shown: Shown,
+    pub(in crate::proto::tcp) advertised: AdvertisedWindow,
     pub(in crate::proto::tcp) ts: TimestampState,
     pub(in crate::proto::tcp) rtt: Rtt,
 
     // Second line: the send sequence space (RFC 9293 3.3.1), and unsent and unacknowledged data.
     pub(in crate::proto::tcp) snd: SendVariables,
     pub(in crate::proto::tcp) send: SendQueue,
+    /// Of the whole connection, because it names the owner: written once, at its beginning.
     pub(in crate::proto::tcp) consumer: ConsumerId,
 
     // Third line: deadlines; whether anything is missing.
     pub(in crate::proto::tcp) clock: Clock,
-    /// RACK.xmit_ts (RFC 8985 5.2), apart from the others of [`Rack`]: sending after a pause reads
-    /// the length of the pause.
-    pub(in crate::proto::tcp) rack_xmit_ts: Instant,
+    pub(in crate::proto::tcp) rack_segment: RackSegment,
     pub(in crate::proto::tcp) sack: Scoreboard,
 
-    // Fourth line: the last of the scoreboard; what waits that came out of order, options, and
-    // counts: but for bytes acknowledged, which begin the fifth.
-    /// Chunks beyond a hole: `input` keeps them, by their numbers and without overlap.
-    pub(in crate::proto::tcp) out_of_order: Queue,
+    // Fourth line: the last field of the scoreboard, the queue out of order, options, and counts,
+    // except for the acknowledged bytes, which begin the fifth line.
+    pub(in crate::proto::tcp) out_of_order: OutOfOrder,
     pub(in crate::proto::tcp) options: StoredOptions,
     pub(in crate::proto::tcp) tally: ConnectionTally,
 
@@ -147,9 +108,8 @@ pub(in crate::proto::tcp) struct Connection {
     // at once.
     pub(in crate::proto::tcp) round: Round,
     pub(in crate::proto::tcp) rack: Rack,
-    /// A range that came twice, to be reported to the peer (RFC 2883).
-    pub(in crate::proto::tcp) dsack: Range,
-    /// Its last half is further behind, as few acknowledgments need it.
+    pub(in crate::proto::tcp) dsack: Duplicate,
+    /// Its last half is in a later line, because few acknowledgments need it.
     pub(in crate::proto::tcp) congestion: CongestionState,
 
     // Behind: fields for a pause, a loss, and the beginning and the end of a connection.
@@ -159,19 +119,16 @@ pub(in crate::proto::tcp) struct Connection {
     pub(in crate::proto::tcp) rare_rcv: RareReceive,
     pub(in crate::proto::tcp) rare_snd: RareSend,
     pub(in crate::proto::tcp) loss: Loss,
-    /// The listener that accepted it, or `NIL`.
-    pub(in crate::proto::tcp) listener: u32,
+    pub(in crate::proto::tcp) accepted_by: AcceptedBy,
     pub(in crate::proto::tcp) reordering: Reordering,
-    pub(in crate::proto::tcp) close_reason: CloseReason,
-    /// How a remote caller's connection is counted:
-    /// [`counted`](super::super::listening::admission::counted).
-    pub(in crate::proto::tcp) counted: u8,
+    pub(in crate::proto::tcp) ending: Ending,
+    pub(in crate::proto::tcp) counted: Counted,
     pub(in crate::proto::tcp) path: PathMtu,
 }
 
-/// A byte with one value of 256. The slab marks a free slot by another value: this field has more
-/// spare ones than any other, so the test reads the first line, and no line that nothing else
-/// needs.
+/// A byte with one valid value of 256. The slab marks a free slot by an invalid value of some
+/// field, and this field has the most to spare. It is in the first cache line, so the test reads no
+/// line that would not be needed anyway.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Taken {
@@ -225,34 +182,34 @@ impl Connection {
             recovery: Recovery::Open,
             taken: Taken::Yes,
             flags: Flags::NONE,
-            pending: 0,
+            pending: Pending::NONE,
             snd: SendVariables::NEW,
             send: SendQueue::new(),
             rare_snd: RareSend::default(),
             rcv: ReceiveVariables::NEW,
-            shown: Shown::default(),
+            advertised: AdvertisedWindow::default(),
             ts: TimestampState::new(now),
             rare_rcv: RareReceive::default(),
-            out_of_order: Queue::default(),
+            out_of_order: OutOfOrder::default(),
             rtt: Rtt::new(),
             clock: Clock::new(now),
             rare_clock: RareClock::NEW,
             sack: Scoreboard::CLEAR,
             round: Round::new(now),
             reordering: Reordering::NEW,
-            rack_xmit_ts: Instant::ZERO,
+            rack_segment: RackSegment::NONE,
             rack: Rack::default(),
             loss: Loss::default(),
             rare_tally: RareTally::default(),
             congestion: CongestionState::new(options.congestion),
-            dsack: Range::default(),
+            dsack: Duplicate::default(),
             options: StoredOptions::new(options),
             rare_options: RareOptions::new(options),
-            listener: NIL,
+            accepted_by: AcceptedBy::NOBODY,
             consumer,
-            close_reason: CloseReason::Finished,
+            ending: Ending::NEW,
             path: PathMtu::NEW,
-            counted: 0,
+            counted: Counted::NOT,
             tally: ConnectionTally::default(),
         }
     }
@@ -307,7 +264,7 @@ impl Connection {
         // A buffer that has grown since our SYN may exceed its scale.
         let shown_max = u32::from(u16::MAX) << self.snd.rcv_wscale;
         let room = self.options.receive_buffer.saturating_sub(self.rcv.in_order_len).min(shown_max);
-        room.max(if self.shown.adv.is_after(self.rcv.nxt) { self.shown.adv - self.rcv.nxt } else { 0 })
+        room.max(if self.advertised.adv.is_after(self.rcv.nxt) { self.advertised.adv - self.rcv.nxt } else { 0 })
     }
 }
 

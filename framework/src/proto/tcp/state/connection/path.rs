@@ -1,6 +1,6 @@
 //! The path's limit of segments (RFC 9293 3.9.2.2, RFC 1191, RFC 4821).
 //!
-//! Behind all that segments ask for: `snd.mss` is what comes of it. Written by `input`.
+//! After all fields that every segment needs; `snd.mss` is computed from these. Written by `input`.
 
 use crate::proto::tcp::seq::Seq;
 
@@ -11,7 +11,8 @@ pub(in crate::proto::tcp) struct PathMtu {
     pub(in crate::proto::tcp) claimed_seq: Seq,
     /// The MSS by a router's claim that is not accepted yet; or 0.
     pub(in crate::proto::tcp) claimed_mss: u16,
-    /// `snd.mss` as negotiated by the SYNs.
+    /// The largest `snd.mss`, to which it returns when a router's claim has expired: as negotiated
+    /// by the SYNs, or less where the app has lowered it since (`limit_mss`).
     pub(in crate::proto::tcp) mss_max: u16,
     /// When it was lowered, in the lower half of [`coarse_seconds`](super::coarse_seconds); or 0.
     pub(in crate::proto::tcp) lowered_at_s: u16,

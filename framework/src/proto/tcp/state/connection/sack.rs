@@ -1,8 +1,9 @@
-//! What became of what was sent, as far as the peer tells (RFC 2018, RFC 6675): sums over the marks
+//! The state of sent data, as far as the peer reports it (RFC 2018, RFC 6675): sums over the marks
 //! of the chunks.
 //!
-//! At the end of the third line, and with its last field in the fourth: each acknowledgment asks
-//! whether anything is missing. Written by `loss`; what others have to say of it is a verb here.
+//! At the end of the third cache line, with its last field in the fourth, because each
+//! acknowledgment tests whether anything is missing. Written by `loss`; other rooms change it by a
+//! verb of this file.
 
 use crate::proto::slab::NIL;
 

@@ -1,8 +1,8 @@
-//! The send buffer: chunks to be acknowledged, and behind them those to be sent.
+//! The send buffer: chunks to be acknowledged, followed by those to be sent.
 //!
-//! In the second line. Written by `output`, which moves `next_unsent` and enters what leaves at
-//! once, and `loss`, which sorts `in_flight`. By verbs `calls` enters what is handed over, and
-//! `input` lets go of what has arrived.
+//! In the second cache line. Written by `output`, which moves `next_unsent` and adds data that
+//! leaves at once, and by `loss`, which sorts `in_flight`. By verbs `calls` adds the app's data,
+//! and `input` removes acknowledged data, and all data when the connection closes (`forget_all`).
 
 use crate::proto::slab::NIL;
 use crate::proto::tcp::seq::Seq;
@@ -11,7 +11,7 @@ use crate::proto::tcp::state::queue::{Chunks, Dropped, Lane, Queue};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(in crate::proto::tcp) struct SendQueue {
-    /// Unacknowledged chunks, and behind them unsent ones.
+    /// Unacknowledged chunks, followed by unsent ones.
     pub(in crate::proto::tcp) queue: Queue,
     /// The first chunk that was never sent.
     pub(in crate::proto::tcp) next_unsent: u32,
@@ -20,9 +20,9 @@ pub(in crate::proto::tcp) struct SendQueue {
     /// Sent chunks that are neither SACKED nor waiting for a retransmission, by the time of their
     /// last transmission.
     pub(in crate::proto::tcp) in_flight: Lane,
-    /// Bytes that may leave at once, with no bookkeeping but their own, as last computed; 0 where
-    /// that is not known. Acknowledgments without loss do not reduce it. Every other change begins
-    /// with a context, whose creation clears it: see `transmit::fast`.
+    /// Bytes that may leave at once on the fast path, as last computed; 0 where the number is not
+    /// known. Acknowledgments without loss do not reduce it. Every other change begins with a
+    /// context, whose creation clears it: see `transmit::fast`.
     pub(in crate::proto::tcp) fast_send_room: u32,
 }
 

@@ -1,9 +1,10 @@
-//! What leaves: the send sequence space (RFC 9293 3.3.1).
+//! Sent data: the send sequence space (RFC 9293 3.3.1).
 //!
-//! [`SendVariables`] is in the second line, [`RareSend`] behind all that segments ask for. Written
-//! by `input`, which hears what the peer has and has room for, and `output`, which moves `nxt` and
-//! `small` (and `state`, where other options end what `small` is for). Chunks that wait are in
-//! [`SendQueue`](super::SendQueue).
+//! [`SendVariables`] is in the second cache line, [`RareSend`] after all fields that every segment
+//! needs. Written by `input`, which records the peer's acknowledgments and windows, and by
+//! `output`, which moves `nxt` and `small` (also by `state`, where changed options end the use of
+//! `small`). `calls` lowers `mss` by a verb of `input`, `limit_mss`, where the app asks for it.
+//! Waiting chunks are in [`SendQueue`](super::SendQueue).
 
 use crate::proto::tcp::seq::Seq;
 

@@ -1,8 +1,8 @@
 //! Counts, as TCP_INFO has them.
 //!
-//! [`ConnectionTally`] ends the fourth line, but for bytes acknowledged, which begin the fifth;
-//! [`RareTally`] is behind all that segments ask for. Written by `input`, `loss`, `output` and
-//! `timers`: each counts what it does.
+//! [`ConnectionTally`] ends the fourth cache line, except for the acknowledged bytes, which begin
+//! the fifth; [`RareTally`] is after all fields that every segment needs. Written by `input`,
+//! `loss`, `output` and `timers`, each of which counts its own events.
 
 /// The fields that segments update.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +11,7 @@ pub(in crate::proto::tcp) struct ConnectionTally {
     pub(in crate::proto::tcp) segments_out: u64,
     pub(in crate::proto::tcp) segments_in: u64,
     pub(in crate::proto::tcp) bytes_received: u64,
-    /// With the number of our FIN. Sent bytes are not counted, as they are derived: see
+    /// Includes the number of our FIN. Sent bytes are not counted but derived: see
     /// [`bytes_sent`](super::Connection::bytes_sent).
     pub(in crate::proto::tcp) bytes_acked: u64,
 }

@@ -1,4 +1,4 @@
-//! Received data: what is delivered, what is kept, and what is reported to the peer.
+//! Received data: which is delivered, which is kept, and which reports the peer gets.
 
 use proptest::prelude::*;
 
@@ -229,7 +229,7 @@ fn quickack_acknowledges_each_burst() {
 #[test]
 fn fin_before_missing_data_takes_effect_when_it_came() {
     let mut line = seasoned();
-    line.hear(1000, stream(1000, 500), TcpFlags::ACK | TcpFlags::FIN, |_| ());
+    line.note_received(1000, stream(1000, 500), TcpFlags::ACK | TcpFlags::FIN, |_| ());
     assert!(line.events.is_empty());
     line.data(0, 1000);
     line.tick();
@@ -307,12 +307,12 @@ fn data_that_a_paused_app_has_no_share_for_is_counted() {
 #[test]
 fn data_behind_the_fin_of_its_own_side_is_counted() {
     let mut line = Line::new();
-    line.hear(0, Vec::new(), TcpFlags::FIN | TcpFlags::ACK, |_| ());
+    line.note_received(0, Vec::new(), TcpFlags::FIN | TcpFlags::ACK, |_| ());
     assert_eq!(line.data(1, 10), Some(TcpDrop::AfterFin));
     line.assert_delivered(0);
 }
 
-/// RFC 2883 4: numbers half a ring behind the first one can be duplicates as well.
+/// RFC 2883 4: numbers half a ring after the first one can be duplicates too.
 #[test]
 fn duplicate_is_reported_however_long_the_stream_is() {
     let mut line = Line::new();

@@ -1,5 +1,5 @@
-//! The limits of slots: whatever remote callers do, some are left for our own connections, and for
-//! other callers.
+//! Limits of slots: whatever remote callers do, some slots are left for our own connections, and
+//! for other callers.
 
 use super::super::*;
 use crate::wire::tcp::TcpFlags;
@@ -19,13 +19,13 @@ fn peer(host: u32, port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from_bits(0x0a01_0000 + host), port)
 }
 
-/// A peer sends a SYN; returns its drop reason, else the number of our answer.
+/// A peer sends a SYN; returns its drop reason, otherwise the number of our answer.
 fn call(server: &mut End, from: SocketAddrV4) -> Result<Seq, TcpDrop> {
     server.sent.0.clear();
     let flow = Flow { local: from, remote: SERVER };
     let syn = SynOptions { mss: Some(1460), ..SynOptions::default() };
     let syn = Outgoing { wnd: 60_000, syn: Some(syn), ..Outgoing::bare(flow, Seq(7), Seq(0), TcpFlags::SYN) };
-    match server.hear((syn, Vec::new())) {
+    match server.note_received((syn, Vec::new())) {
         Some(reason) => Err(reason),
         None => Ok(server.sent.0.last().unwrap().0.seq),
     }
@@ -35,7 +35,7 @@ fn call(server: &mut End, from: SocketAddrV4) -> Result<Seq, TcpDrop> {
 fn answer(server: &mut End, from: SocketAddrV4, iss: Seq) -> Option<TcpDrop> {
     server.sent.0.clear();
     let flow = Flow { local: from, remote: SERVER };
-    server.hear((Outgoing { wnd: 60_000, ..Outgoing::bare(flow, Seq(8), iss + 1, ACK) }, Vec::new()))
+    server.note_received((Outgoing { wnd: 60_000, ..Outgoing::bare(flow, Seq(8), iss + 1, ACK) }, Vec::new()))
 }
 
 fn join(server: &mut End, from: SocketAddrV4) -> Option<TcpDrop> {
@@ -171,13 +171,14 @@ fn connection_in_time_wait_is_nobodys_session_and_takes_no_place_of_callers() {
         let fin = server.sent.0.last().unwrap().0;
         let flow = Flow { local: peer(1, port), remote: SERVER };
         let flags = ACK | TcpFlags::FIN;
-        server.hear((Outgoing { wnd: 60_000, ..Outgoing::bare(flow, Seq(8), fin.seq + 1, flags) }, Vec::new()));
+        server
+            .note_received((Outgoing { wnd: 60_000, ..Outgoing::bare(flow, Seq(8), fin.seq + 1, flags) }, Vec::new()));
         assert_eq!(server.events.last(), Some(&TcpEvent::Closed(CloseReason::Finished)));
     }
     assert_eq!(server.tcp.len(), 16);
 }
 
-/// Whatever happens, who is gone is counted no more.
+/// In any case a connection that is gone is no longer counted.
 #[test]
 fn counts_are_nothing_when_all_are_gone() {
     let mut server = server(64, &ListenOptions { backlog: 4, ..ListenOptions::default() });
@@ -200,8 +201,8 @@ fn counts_are_nothing_when_all_are_gone() {
     assert_eq!(server.tcp.shared.admission.sessions(), 0);
 }
 
-/// A caller that is gone without a word has his place for two hours and eleven minutes, and not for
-/// ever.
+/// A caller that has vanished without a FIN keeps its slot for two hours and eleven minutes, not
+/// for ever.
 #[test]
 fn keepalive_is_on_for_whom_a_listener_takes_by_default() {
     let mut server = server(8, &ListenOptions::default());

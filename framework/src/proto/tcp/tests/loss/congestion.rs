@@ -179,7 +179,7 @@ fn acknowledgments_within_what_the_device_cut_grow_the_window_and_measure() {
     assert_eq!(sender.connection().congestion.cwnd, 20 * MSS);
 }
 
-/// RFC 5681 3.1, RFC 3465: acknowledged bytes count, whether SACK reported them before or not.
+/// RFC 5681 3.1, RFC 3465: acknowledged bytes count, including those that SACK had reported before.
 #[test]
 fn segments_that_came_before_their_turn_grow_the_window_as_others_do() {
     let mut sender = Sender::with_sack();

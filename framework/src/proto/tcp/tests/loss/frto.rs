@@ -5,7 +5,7 @@ use super::super::line::{Line, options};
 use super::super::*;
 
 /// Two segments and a short one are lost and the timer runs out; then the first of them arrives,
-/// and the peer's window ends at `edge`. What waits meanwhile is `waiting` bytes.
+/// and the peer's window ends at `edge`. Meanwhile `waiting` bytes wait to be sent.
 fn behind_a_timeout(options: &ConnectionOptions, waiting: u32, edge: u16) -> Line {
     let mut line = Line::with(&ConnectionOptions { congestion: Congestion::Reno, ..*options });
     line.connection().congestion.cwnd = 2_100;
@@ -29,8 +29,8 @@ fn two_new_segments_tell_whether_the_timeout_was_for_nothing() {
     assert_eq!(line.sent(), ["2100+1000 ack 0", "3100+1000 ack 0"]);
 }
 
-/// RFC 5682 2.1 step 2: who sends nothing new learns nothing, and what is lost is not to wait for
-/// another timeout.
+/// RFC 5682 2.1 step 2: a sender that sends nothing new learns nothing, and lost data must not wait
+/// for another timeout.
 #[test]
 fn new_data_that_nagle_holds_is_not_waited_for() {
     let mut line = behind_a_timeout(&ConnectionOptions { nodelay: false, ..options() }, 100, 60_000);

@@ -4,8 +4,8 @@ use super::super::super::state::connection::{LossFlags, Micros, Recovery, Retran
 use super::super::sender::{FIRST, MSS, Sender};
 use super::super::*;
 
-/// Linux acknowledges several segments out of order at once. The option begins with the latest
-/// block, which says nothing of the order in which they came.
+/// Linux may acknowledge several segments out of order at once. The option begins with the latest
+/// block, so it does not say in which order the blocks came.
 #[test]
 fn blocks_of_one_acknowledgment_are_no_reordering() {
     let mut sender = Sender::with_sack();

@@ -19,9 +19,9 @@ fn acknowledgment_older_than_the_largest_window_is_answered_and_dropped() {
     sender.send(2);
     let window = sender.connection().rare_snd.wnd_max;
     let segment = sender.segment(FIRST - window - 1, &[]);
-    assert_eq!(sender.hear(&segment), Some(TcpDrop::BadAck));
+    assert_eq!(sender.note_received(&segment), Some(TcpDrop::BadAck));
     let segment = sender.segment(FIRST - window, &[]);
-    assert_eq!(sender.hear(&segment), None, "an old one is a duplicate");
+    assert_eq!(sender.note_received(&segment), None, "an old one is a duplicate");
     assert_eq!(sender.connection().snd.flight(), 2 * MSS);
 }
 
@@ -30,9 +30,9 @@ fn window_of_an_older_segment_is_not_taken() {
     let mut sender = Sender::with_sack();
     let mut segment = sender.segment(FIRST, &[]);
     (segment.seq, segment.wnd) = (Seq(100), 10);
-    sender.hear(&segment);
+    sender.note_received(&segment);
     (segment.seq, segment.wnd) = (Seq(99), 20);
-    sender.hear(&segment);
+    sender.note_received(&segment);
     assert_eq!(sender.connection().snd.wnd, 10 << 8);
 }
 
@@ -168,7 +168,7 @@ fn third_duplicate_counts_also_while_the_window_is_reduced() {
     sender.send(10);
     let mut segment = sender.segment(FIRST + MSS, &[]);
     segment.flags = TcpFlags::ACK | TcpFlags::ECE;
-    sender.hear(&segment);
+    sender.note_received(&segment);
     assert_eq!(sender.recovery(), Recovery::Reduced);
     (0..3).for_each(|_| _ = sender.ack(1, &[]));
     assert_eq!((sender.recovery(), sender.resend()), (Recovery::Fast, vec![1]));
@@ -181,7 +181,7 @@ fn data_of_the_peer_is_no_duplicate() {
     let mut segment = sender.segment(FIRST, &[]);
     for _ in 0..5 {
         segment.len = 100;
-        sender.hear(&segment);
+        sender.note_received(&segment);
     }
     assert_eq!(sender.recovery(), Recovery::Open);
 }
@@ -203,8 +203,8 @@ fn window_shrinks_in_proportion_to_what_arrives() {
         }
     }
     assert_eq!(resent, [0], "once");
-    // Half of the window: ten of twenty, less the one that was sent again; and two before it was
-    // known that something is lost.
+    // Half of the window: ten of twenty segments, less the one that was sent again, plus two that
+    // were sent before the loss was known.
     assert!((8..=11).contains(&sent), "{sent}");
     assert_eq!(sender.connection().congestion.ssthresh, 10 * MSS);
     sender.wait_ms(10);
@@ -221,7 +221,7 @@ fn mark_of_the_network_reduces_the_window_once_in_a_round_trip() {
     for to in [1, 2, 3] {
         let mut segment = sender.segment(FIRST + to * MSS, &[]);
         segment.flags = TcpFlags::ACK | TcpFlags::ECE;
-        sender.hear(&segment);
+        sender.note_received(&segment);
     }
     let connection = sender.connection();
     assert_eq!((connection.recovery, connection.congestion.ssthresh), (Recovery::Reduced, 4_500));
@@ -252,9 +252,9 @@ fn connection_ends_when_retransmissions_run_out() {
         assert!(sender.recovery() != Recovery::Open);
     }
     assert_eq!(sender.connection().state, State::Established);
-    sender.now += sender.tcp.shared.config.patience();
+    sender.now += sender.tcp.shared.config.retries_timeout();
     sender.tcp.context(sender.slot, &mut sender.sent, sender.now).on_timeout();
-    assert_eq!(sender.connection().close_reason, CloseReason::TimedOut);
+    assert_eq!(sender.connection().ending.reason, CloseReason::TimedOut);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn duplicate_of_what_was_sent_behind_a_recovery_does_not_take_it_back() {
     assert_eq!((sender.connection().congestion.cwnd, sender.tcp.tally().undone_recoveries), (5 * MSS, 0));
 }
 
-/// A merged retransmission is many segments at the peer, each of which it may have had, or not.
+/// A merged retransmission is several segments at the peer, some of which it may have had before.
 #[test]
 fn recovery_of_a_chunk_is_taken_back_when_all_its_segments_were_there_twice() {
     for reports in [&[(0, 1), (1, 2), (2, 3), (3, 4)][..], &[(0, 4)]] {

@@ -24,7 +24,7 @@ fn block_that_was_never_sent_is_ignored() {
     ];
     for block in hostile {
         let segment = sender.segment(FIRST, &[block]);
-        sender.hear(&segment);
+        sender.note_received(&segment);
         assert_eq!(sender.marks(), "....", "{block:?}");
     }
 }
@@ -42,10 +42,10 @@ fn part_of_a_segment_is_not_marked() {
     let mut sender = Sender::with_sack();
     sender.send(4);
     let segment = sender.segment(FIRST, &[bytes(MSS + 1, 3 * MSS - 1)]);
-    sender.hear(&segment);
+    sender.note_received(&segment);
     assert_eq!(sender.marks(), "....");
     let segment = sender.segment(FIRST, &[bytes(MSS + 1, 4 * MSS)]);
-    sender.hear(&segment);
+    sender.note_received(&segment);
     assert_eq!(sender.marks(), "..SS");
 }
 
@@ -55,7 +55,7 @@ fn chunk_of_several_segments_is_cut_where_the_block_ends() {
     sender.send_len(6 * MSS);
     sender.send(1);
     let segment = sender.segment(FIRST, &[bytes(2 * MSS - 1, 4 * MSS + 1)]);
-    sender.hear(&segment);
+    sender.note_received(&segment);
     assert_eq!(sender.marks(), ".S..", "whole segments only");
     assert_eq!(sender.connection().sack.sacked_len, 2 * MSS);
 }
@@ -115,7 +115,7 @@ fn acknowledgment_within_a_chunk_lets_the_bytes_before_go() {
     let mut sender = Sender::with_sack();
     sender.send(2);
     let segment = sender.segment(FIRST + 300, &[]);
-    sender.hear(&segment);
+    sender.note_received(&segment);
     let connection = sender.connection();
     assert_eq!((connection.snd.flight(), connection.send.len, connection.send.queue.count), (1_700, 1_700, 2));
     assert_eq!(sender.tcp.shared.chunks[connection.send.queue.head].payload.as_ref().map(Vec::len), Some(700));
@@ -197,7 +197,7 @@ proptest! {
                         .map(|(at, len)| Range { left: una + at / 2 / MSS * MSS, right: una + at / 2 / MSS * MSS + len })
                         .collect();
                     let segment = sender.segment(ack, &ranges);
-                    sender.hear(&segment);
+                    sender.note_received(&segment);
                 }
                 Step::Resend(count) => {
                     for _ in 0..count {
@@ -213,7 +213,7 @@ proptest! {
         }
         let end = sender.connection().snd.nxt;
         let segment = sender.segment(end, &[]);
-        sender.hear(&segment);
+        sender.note_received(&segment);
         prop_assert!(sender.is_empty());
         prop_assert_eq!(sender.connection().pipe(), 0);
     }

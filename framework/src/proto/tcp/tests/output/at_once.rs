@@ -66,7 +66,7 @@ fn each_condition_closes_the_way() {
         ("a probe is due", |connection| connection.set(LossFlags::PROBE_DUE)),
         ("a rate is limited", |connection| connection.options.switches |= switch::PACING),
         ("small segments wait", |connection| connection.options.switches &= !switch::NODELAY),
-        ("a duplicate is to be reported", |connection| connection.dsack = Range { left: Seq(1), right: Seq(2) }),
+        ("a duplicate is to be reported", |connection| connection.dsack.range = Range { left: Seq(1), right: Seq(2) }),
         ("the send buffer is full", |connection| connection.options.send_buffer = connection.send.len),
     ];
     for (why, change) in changes {
@@ -134,7 +134,7 @@ fn timer_that_comes_early_leaves_the_room_as_it_was() {
     assert!(fire(&mut client, b"fourth"));
     let tick = connection(&client).clock.wheel_tick;
     let slot = client.id.unwrap().slot;
-    // As an acknowledgment does, which leaves the wheel as it is.
+    // As an acknowledgment does, which does not move the wheel's entry.
     client.tcp.connections[slot].clock.timer_at += Duration::from_millis(20);
     let before = connection(&client).send.fast_send_room;
     assert!(before > 0);
@@ -236,17 +236,17 @@ fn window_of_an_order_follows_what_waits_for_the_app() {
     let (mut client, mut server) = warmed();
     settle(&mut client, &mut server);
     let (id, now) = (client.id.unwrap(), client.now);
-    let shown = |client: &mut End| {
+    let advertised = |client: &mut End| {
         assert!(fire(client, b"order"));
         client.sent.0.last().unwrap().0.wnd
     };
-    let before = shown(&mut client);
+    let before = advertised(&mut client);
     client.tcp.pause(id).unwrap();
     server.tcp.send(server.id.unwrap(), vec![7; 9_000], now, &mut server.sent).unwrap();
     settle(&mut client, &mut server);
     let unread = connection(&client).rcv.in_order_len;
-    assert!(unread > 0 && shown(&mut client) < before);
+    assert!(unread > 0 && advertised(&mut client) < before);
     client.tcp.resume(id).unwrap();
     while client.tcp.next_data(id).is_some() {}
-    assert_eq!(shown(&mut client), before);
+    assert_eq!(advertised(&mut client), before);
 }

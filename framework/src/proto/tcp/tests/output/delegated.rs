@@ -3,7 +3,7 @@
 use super::super::line::{Line, options};
 use super::super::*;
 
-/// Ten bytes are delegated, and an order waits behind them.
+/// Ten bytes are delegated, and an order waits for their end.
 fn abandoned(options: &ConnectionOptions) -> Line {
     let mut line = Line::with(options);
     let (id, now) = (line.id(), line.now);

@@ -95,7 +95,7 @@ fn timeout_sends_one_segment_of_what_was_cut_by_the_device() {
     line.connection().congestion.cwnd = 60_000;
     line.send(8_000);
     assert_eq!(line.sent(), ["0+8000 ack 0 PSH by 1000"]);
-    // Neither the probe nor the timeout has room for more.
+    // The ring has no room for the probe, nor for the timeout's segment.
     line.after_s(3);
     let sent = line.sent();
     let longest = |line: &String| !line.contains("by") && line.contains("+1000");

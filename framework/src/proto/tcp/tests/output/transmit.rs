@@ -151,7 +151,7 @@ fn lost_segments_are_joined_up_to_a_full_one_and_up_to_what_the_peer_has() {
     let mut line = Line::new();
     [400, 400, 400, 10, 10, 10].into_iter().for_each(|len| line.send(len));
     line.sent();
-    line.hear(0, Vec::new(), TcpFlags::ACK, |segment| {
+    line.note_received(0, Vec::new(), TcpFlags::ACK, |segment| {
         segment.sack_count = 1;
         segment.sacks[0] = Range { left: segment.ack + 1210, right: segment.ack + 1220 };
     });
@@ -312,11 +312,11 @@ fn only_new_data_is_marked_as_ecn_capable() {
 fn congestion_is_echoed_until_the_peer_has_reduced_its_window() {
     let mut line = Line::new();
     line.connection().set(InputFlags::ECN);
-    line.hear(0, stream(0, 10), TcpFlags::ACK, |segment| segment.ce = true);
+    line.note_received(0, stream(0, 10), TcpFlags::ACK, |segment| segment.ce = true);
     line.send(10);
     line.context().send_ack();
     assert_eq!(line.sent(), ["0+10 ack 10 PSH ECE ect", "10 ack 10 ECE"]);
-    line.hear(10, stream(10, 10), TcpFlags::ACK | TcpFlags::CWR, |_| ());
+    line.note_received(10, stream(10, 10), TcpFlags::ACK | TcpFlags::CWR, |_| ());
     line.tick();
     assert_eq!(line.sent(), ["10 ack 20"]);
 }
@@ -360,8 +360,8 @@ fn challenge_acks_of_all_are_limited_by_a_number_that_nobody_knows() {
     assert!(counts.len() > 4, "{counts:?}");
 }
 
-/// CVE-2016-5696: an attacker that knows the ends of one connection learns nothing of another, and
-/// takes none of its answers away.
+/// CVE-2016-5696: an attacker that knows the ends of one connection learns nothing about another,
+/// and uses up none of its answers.
 #[test]
 fn challenge_acks_of_one_connection_leave_those_of_others() {
     let mut line = Line::new();
@@ -387,7 +387,7 @@ enum Step {
     Copy(u32),
     /// The peer acknowledges a part of the data in flight, and shows a window.
     Ack(u8, u16),
-    /// The output has room for so many segments.
+    /// The output has room for this many segments.
     Room(usize),
     After(u64),
     Mss(u16),

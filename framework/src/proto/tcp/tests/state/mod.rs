@@ -1,3 +1,3 @@
-//! The state of a connection, and what connections share.
+//! The state of a connection, and the state that connections share.
 
 mod room;

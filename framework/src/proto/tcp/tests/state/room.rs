@@ -13,7 +13,7 @@ fn another(client: &mut End, server: &mut End) -> ConnectionId {
     id
 }
 
-/// Sends orders that are not acknowledged, until no more are accepted.
+/// Sends orders that are not acknowledged, until the machine accepts no more.
 fn fill(client: &mut End, id: ConnectionId) -> usize {
     for count in 0.. {
         if let Err((why, _)) = client.tcp.send(id, vec![7; 40], client.now, &mut client.sent) {

@@ -1,9 +1,9 @@
-//! Completion queues: what the sending and the receiving side say happened becomes entries in the
-//! driver's memory, and events for those who armed.
+//! Completion queues: results of the sending and the receiving side become entries in the driver's
+//! memory, and events for drivers that have armed.
 //!
-//! A completion is stamped when it is handed over. It is written at once, but for two reasons to
-//! wait until the end of the step: a session of compressed entries is being collected, or a hostile
-//! NIC takes its time.
+//! A completion is stamped when it is passed to the CQ. It is written at once, with two exceptions
+//! that wait until the end of the step: a session of compressed entries is being collected, or a
+//! hostile NIC delays it.
 
 use super::arm::{Arming, Moderation};
 use super::compress::Session;
@@ -17,8 +17,7 @@ use crate::hca::table::Table;
 use crate::hca::{Completion, CompletionKind, Config, Hca};
 use std::collections::VecDeque;
 
-/// A queue of more entries would be beyond what the 24-bit indices tell apart modulo twice its
-/// size.
+/// In a queue of more entries, 24-bit indices would not be unique modulo twice its size.
 const ENTRIES_MAX: u32 = 1 << 22;
 
 /// CQ numbers begin here: an arm register is read as empty where it is 0, so no number may be.
@@ -45,13 +44,14 @@ struct Cq {
     ignore_overrun: bool,
     channel: Option<i32>,
     user_handle: u64,
-    /// It overran or its memory is gone: nothing is written any more.
+    /// The CQ overran, or its memory is gone: no more entries are written.
     dead: bool,
     /// Queues that complete here.
     users: u32,
     /// Events that were taken.
     told: CqEvents,
-    /// What a hostile NIC has not written yet, oldest first, and for how many more steps.
+    /// Completions that a hostile NIC has not written yet, the oldest first, each with the number
+    /// of steps that it still waits.
     held: Vec<(Completion, u64)>,
     held_steps: u32,
 }
@@ -82,7 +82,7 @@ impl Cqs {
     }
 
     /// Hands a completion to the CQ, which stamps it with the time and writes it now or, in hostile
-    /// mode, later. A CQ that is full dies of it, with an event and without a byte written.
+    /// mode, later. A CQ that is full goes into error, with an event, and no byte is written.
     #[inline]
     pub(in crate::hca) fn complete(&mut self, handle: u32, completion: &Completion, outside: &Outside<'_>) {
         let Some(cq) = self.cqs.get_mut(handle).filter(|cq| !cq.dead) else { return };
@@ -94,17 +94,17 @@ impl Cqs {
         }
     }
 
-    /// The queue of this number is reset or destroyed: what it completed and was not written yet is
-    /// never written.
+    /// The queue of this number is reset or destroyed: its completions that are not written yet
+    /// never will be.
     pub(in crate::hca) fn forget(&mut self, queue_number: u32) {
         for (_, cq) in self.cqs.iter_mut() {
             cq.held.retain(|(completion, _)| completion.queue_number != queue_number);
         }
     }
 
-    /// The arm register of a UAR page was written (strict mode): `value << 32 | cqn`. What it says
+    /// The arm register of a UAR page was written (strict mode): `value << 32 | cqn`. The value
     /// must already be in the record. One register serves many queues and keeps only the last
-    /// write, so it announces the words of all.
+    /// write, so a write announces the arm words of all queues.
     pub(in crate::hca) fn arm_register_written(&mut self, register: u64, dma: &dyn Dma, counters: &mut Counters) {
         self.arm_rung = true;
         let number = register as u32 & 0xff_ffff;
@@ -118,7 +118,7 @@ impl Cqs {
         }
     }
 
-    /// Writes what waited, and raises the events that are due. Returns the number of both.
+    /// Writes waiting completions, and raises the events that are due. Returns the number of both.
     pub(in crate::hca) fn end_step(
         &mut self,
         chance: &mut Chance,
@@ -189,7 +189,7 @@ impl Cq {
             Some(index) => index,
             None if self.ignore_overrun => self.ring.take_next(),
             None => {
-                // What found room before is the driver's.
+                // Entries that found room before belong to the driver.
                 self.finish_session(outside.dma)?;
                 return Err(Dead);
             }
@@ -222,8 +222,8 @@ impl Cq {
         self.arming.note_entry(index.wrapping_add(1), solicited, now);
     }
 
-    /// Writes what a hostile NIC held, when its time has come, and the session of this step.
-    /// Returns how many completions waited: while one does, there is something to be done.
+    /// Writes completions that a hostile NIC has delayed, if their time has come, and the session
+    /// of this step. Returns how many completions waited: while one does, there is work.
     fn write_waiting(&mut self, chance: &mut Chance, outside: &Outside<'_>) -> Result<usize, Dead> {
         let waiting = self.held.len();
         if waiting > 0 {
@@ -276,8 +276,8 @@ impl Cq {
 }
 
 impl Hca {
-    /// Makes a completion queue. EINVAL for a geometry that cannot be, EOPNOTSUPP for what this NIC
-    /// does not do, EFAULT where the ring or the doorbell record are not in memory.
+    /// Makes a completion queue. EINVAL for an impossible geometry, EOPNOTSUPP for a feature that
+    /// this NIC lacks, EFAULT where the ring or the doorbell record is not in memory.
     pub fn create_cq(&mut self, request: &CqRequest, dma: &dyn Dma) -> Result<CqCreated, Errno> {
         check_geometry(request)?;
         let compresses = request.compression.is_some();
@@ -307,9 +307,9 @@ impl Hca {
         Ok(CqCreated { handle, number })
     }
 
-    /// Takes a completion queue away; nothing is written to its memory from now on. EBUSY while a
-    /// queue completes there. The numbers are those of the events that were taken: what was only
-    /// raised is forgotten.
+    /// Destroys a completion queue; from now on its memory is not written. EBUSY while a queue
+    /// completes there. Returns the numbers of events that were taken; events that were only raised
+    /// are dropped.
     pub fn destroy_cq(&mut self, handle: u32) -> Result<CqEvents, Errno> {
         match self.cqs.cqs.get(handle) {
             None => return Err(Errno(libc::EINVAL)),
@@ -320,8 +320,8 @@ impl Hca {
         Ok(self.cqs.cqs.remove(handle).map_or_else(CqEvents::default, |cq| cq.told))
     }
 
-    /// Moderates events: one for so many completions, or for one that is so many microseconds old.
-    /// A 0 in either switches it off.
+    /// Moderates events: raises one per `count` completions, or when a completion is `period`
+    /// microseconds old. A 0 in either disables moderation.
     pub fn modify_cq(&mut self, handle: u32, count: u16, period_us: u16) -> Result<(), Errno> {
         let cq = self.cqs.cqs.get_mut(handle).ok_or(Errno(libc::EINVAL))?;
         cq.arming.moderate(Moderation { count, period_us });

@@ -32,7 +32,7 @@ fn world_of(config: Config, entries: u32, entry_len: u32, change: impl Fn(&mut C
     let memory = PlainMemory::new(0x10_0000, 1 << 20);
     let mut request = request(&memory, entries, entry_len);
     change(&mut request);
-    // What libmlx5 does before the create command: no entry is valid.
+    // As libmlx5 does before the create command: invalidates all entries.
     for at in (0..u64::from(entries) * u64::from(entry_len)).step_by(64) {
         memory.put(request.ring + at + 63, &[0xf0]);
     }
@@ -59,7 +59,8 @@ impl World {
         self.hca.step(64, &mut Outside { dma: &self.memory, wire: &mut self.wire, clock: &self.clock })
     }
 
-    /// Receives frames of these lengths, one behind the other from `counter` on, within one step.
+    /// Receives frames of these lengths, with consecutive counters from `counter` on, within one
+    /// step.
     fn receive(&mut self, counter: u16, lens: &[u32]) {
         for (nth, &len) in lens.iter().enumerate() {
             self.complete(&received(counter.wrapping_add(nth as u16), len));
@@ -176,7 +177,7 @@ fn a_full_queue_dies_with_one_event_and_no_entry_overwritten() {
 fn a_consumer_index_of_16_bits_is_enough() {
     let mut world = world(8);
     for index in 0..200_000_u32 {
-        // What DPDK writes in its compressed scalar mode: always seven behind, in 16 bits.
+        // As DPDK writes it in its compressed scalar mode: always seven behind, in 16 bits.
         world.set_consumer(index.saturating_sub(7) & 0xffff);
         world.complete(&received(index as u16, 60));
         assert!(world.hca.cqs.is_alive(world.cq.handle), "entry {index}");

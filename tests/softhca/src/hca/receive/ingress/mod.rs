@@ -1,9 +1,9 @@
 //! Frames come in: from the wire, past the flow rules, into receiving rings.
 //!
-//! One frame is at hand at a time. What it is gets found out once; each queue that is to have it
-//! gets a copy, with the tag, the hash and the stripped tag of its own. A queue without a posted
-//! WQE makes the frame wait, and everything behind it, as priority flow control would: nothing is
-//! lost, but a queue that nobody serves stops all. A lossy NIC counts and goes on.
+//! One frame is processed at a time. It is parsed once; each queue that gets it gets a copy, with
+//! the queue's own flow tag, hash and stripped VLAN tag. If a queue has no posted WQE, the frame
+//! waits, and so do all frames after it, as with priority flow control: nothing is lost, but a
+//! queue that is not served stops all queues. A lossy NIC counts the frame and goes on.
 
 use super::fcs;
 use super::rq::{Received, Rq, RqFault};
@@ -19,7 +19,7 @@ use crate::hca::{Hca, RxHeaders};
 #[derive(Default)]
 pub(in crate::hca) struct Receive {
     frame: Vec<u8>,
-    /// A frame that was overtaken by the one at hand: it comes next.
+    /// A frame that the current one has overtaken: it comes next.
     overtaken: Vec<u8>,
     has_overtaken: bool,
     headers: Headers,
@@ -36,7 +36,7 @@ pub(in crate::hca) struct Receive {
 /// Whether there was a frame.
 enum Taken {
     Frame,
-    /// There was one, and it is not for this side of the port.
+    /// There was a frame, and it is not for this side of the port.
     Gone,
     Nothing,
 }
@@ -82,7 +82,7 @@ impl Hca {
         count
     }
 
-    /// Takes the next frame, finds out what it is and who is to have it.
+    /// Takes the next frame, parses it, and finds the queues that get it.
     #[inline]
     fn take_frame(&mut self, outside: &mut Outside<'_>) -> Taken {
         let Self { receive, counters, chance, steering, .. } = self;
@@ -145,7 +145,7 @@ impl Hca {
         }
     }
 
-    /// Gives the frame to the ring of one QP. Returns the ring's number with what became of it.
+    /// Gives the frame to the ring of one QP. Returns the ring's number and the outcome.
     #[inline]
     fn deliver_to(&mut self, delivery: Delivery, outside: &Outside<'_>) -> (u32, Received) {
         let Self { receive, tirs, wqs, rqs, memory, cqs, chance, .. } = self;
@@ -154,7 +154,7 @@ impl Hca {
             Receiver::Rq(rq) => Some(Spread { rq, hash: 0, hash_type: 0 }),
             Receiver::Tir(tir) => tirs.spread(tir, wqs, headers, frame),
         };
-        // What a frame waits for may be destroyed meanwhile.
+        // The queue for which a frame waits may be destroyed meanwhile.
         let Some(Spread { rq: number, hash, hash_type }) = spread else { return (0, Received::NotReady) };
         let Some(rq) = rqs.get_mut(number) else { return (number, Received::NotReady) };
         if rq.state == WqState::Ready && chance.receive_fails() {
@@ -187,7 +187,7 @@ impl Hca {
         }
     }
 
-    /// A ring that cannot even complete in error tells its client by an event.
+    /// Reports by an event that a ring cannot even complete in error.
     #[cold]
     fn tell_fatal(&mut self, rq: u32, qp: u32, fault: RqFault) {
         self.counters.rx_errors += 1;

@@ -23,7 +23,7 @@ fn rig(posted: u16) -> RxRig {
     rig_with(Config::default(), posted)
 }
 
-/// A frame that tells its number.
+/// A frame that carries its number.
 fn numbered(number: u16) -> Vec<u8> {
     Frame { src_port: number, ..Frame::default() }.bytes()
 }
@@ -32,7 +32,7 @@ fn number_of(cqe: &RxCqe) -> u16 {
     u16::from_be_bytes([cqe.frame[34], cqe.frame[35]])
 }
 
-/// The numbers of what queue 0 received.
+/// The numbers of the frames that queue 0 received.
 fn numbers(rig: &mut RxRig) -> Vec<u16> {
     rig.poll(0).iter().map(number_of).collect()
 }
@@ -413,7 +413,7 @@ fn what_the_kernel_wants_is_not_for_a_default_rule() {
     assert_eq!(rig.poll(qp)[0].frame[..6], [2, 0, 0, 0, 0, 9]);
 }
 
-/// What a driver and its peer do in one turn.
+/// The actions of a driver and its peer in one turn.
 #[derive(Clone, Debug)]
 enum Turn {
     Arrive(u8),
@@ -430,7 +430,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
     proptest::collection::vec(turn, 1..60)
 }
 
-/// A driver that posts, polls, and recovers its queue from errors, with what it counts.
+/// A driver that posts, polls, and recovers its queue from errors, with its counts.
 struct Driver {
     rig: RxRig,
     arrived: u64,
@@ -461,7 +461,7 @@ impl Driver {
         }
     }
 
-    /// Each completion is of the WQE that was posted next, whatever it says.
+    /// Each completion is of the WQE that was posted next, with any result.
     fn poll(&mut self) {
         let mut counter = self.rig.queues[0].posted.wrapping_sub(self.posted);
         for cqe in self.rig.poll(0) {

@@ -1,10 +1,10 @@
 //! Receiving rings: a ring of WQEs, a doorbell record, a state. A QP's ring and a WQ are the same
 //! thing: both come as a [`WqRequest`].
 //!
-//! What enters is a frame with what the NIC found out about it; what leaves are its bytes in the
-//! driver's buffers ([`scatter`](super::scatter) for a WQE a frame, [`stride`](super::stride) for
-//! several frames a WQE) and a completion. A ring in error gives all that is posted back with
-//! syndrome 05, a few in each step. Which frame goes to which ring is not decided here.
+//! The input is a frame with the NIC's findings about it; the output is its bytes in the driver's
+//! buffers ([`scatter`](super::scatter) for one frame per WQE, [`stride`](super::stride) for
+//! several) and a completion. A ring in error completes all posted WQEs with syndrome 05, a few in
+//! each step. Other files decide which frame goes to which ring.
 
 use crate::hca::completion::Cqs;
 use crate::hca::control::{Errno, RqRing, Striding, WqRequest, WqState};
@@ -33,7 +33,7 @@ pub(in crate::hca) struct Rq {
     pub(in crate::hca) wqe_shift: u32,
     doorbell: u64,
     pub(in crate::hca) striding: Option<Striding>,
-    /// A C-VLAN tag is taken out, and told in the CQE.
+    /// A C-VLAN tag is stripped, and reported in the CQE.
     pub(in crate::hca) strips_vlan: bool,
     /// The frame check sequence is delivered behind the frame.
     pub(in crate::hca) delivers_fcs: bool,
@@ -46,12 +46,12 @@ pub(in crate::hca) struct Rq {
     pub(in crate::hca) stride: u32,
 }
 
-/// What became of a frame.
+/// The outcome of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hca) enum Received {
     /// It is in the driver's memory, and completed.
     Stored,
-    /// It took a WQE with it that could not hold it: an error was completed, and the ring is in
+    /// The frame's WQE could not hold it: the WQE completed with an error, and the ring is in
     /// error.
     Failed(RqFault),
     /// No WQE is posted: nothing happened.
@@ -62,7 +62,7 @@ pub(in crate::hca) enum Received {
     Fatal(RqFault),
 }
 
-/// Why a ring fails: what the error CQE says of it, and what a person would want to read.
+/// The reason why a ring fails: the syndrome for the error CQE, and a sentence for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hca) enum RqFault {
     /// The ring or the doorbell record are not mapped.
@@ -77,21 +77,21 @@ pub(in crate::hca) enum RqFault {
     Inline,
     /// A pointer that leads nowhere.
     Pointer { why: Unreachable, lkey: u32, address: u64, len: u64 },
-    /// The region is registered, but nothing is mapped there any more.
+    /// The region is registered, but its memory is no longer mapped.
     PointerUnmapped { address: u64 },
     /// Nothing but bad luck, in hostile mode.
     BadLuck,
 }
 
-/// The numbers of receiving rings have this bit, those of sending ones do not: one number names one
-/// queue.
+/// The numbers of receiving rings have this bit, those of sending rings do not, so a number names
+/// one queue.
 const NUMBER_BASE: u32 = 1 << 20;
 
 /// Rings at the same time: their slot has this many bits in their number.
 const SLOT_BITS: u32 = 12;
 
-/// `max_recv_wr` of mlx5.md 3.5. Positions are 16 bits, so a ring of 65536 could not be told full
-/// from empty.
+/// `max_recv_wr` of mlx5.md 3.5. Positions have 16 bits, so in a ring of 65536 full and empty would
+/// look the same.
 const WQE_COUNT_MAX: u32 = 32768;
 
 /// The largest WQE: `max_rq_desc_sz` of mlx5.md 3.5, 512 bytes.
@@ -150,7 +150,7 @@ impl Rq {
         }
     }
 
-    /// Only a reset brings a ring out of an error, also where its QP goes on to RTS meanwhile.
+    /// Only a reset ends a ring's error, even where its QP goes on to RTS meanwhile.
     fn change_state(&mut self, state: WqState) {
         match (self.state, state) {
             (WqState::Error, WqState::Ready) => return,
@@ -202,7 +202,7 @@ impl Rq {
         if self.state != WqState::Error {
             return 0;
         }
-        // A ring that is not there or says nonsense has nothing more to give back.
+        // A ring that is not in memory or has an invalid record returns no more WQEs.
         let posted = self.posted(u16::MAX, outside.dma).unwrap_or(0);
         let count = usize::from(posted).min(budget);
         for _ in 0..count {
@@ -294,8 +294,8 @@ impl RqFault {
         }
     }
 
-    /// Byte 54 of the error CQE. Real vendors do not publish theirs; these are ours, and stay as
-    /// they are.
+    /// Byte 54 of the error CQE. Real vendors do not publish their values; these are our own, and
+    /// must not change.
     pub(in crate::hca) fn vendor(self) -> u8 {
         match self {
             Self::RingUnmapped => 0x81,
@@ -338,8 +338,8 @@ impl WqRequest {
 
 impl Hca {
     /// Makes a receiving ring in state reset, and returns its number. EINVAL where CQ or geometry
-    /// are not what they must be, EOPNOTSUPP for strides that this NIC does not have. Its
-    /// protection domain is held by its QP or WQ.
+    /// is invalid, EOPNOTSUPP for strides that this NIC does not support. Its QP or WQ holds its
+    /// protection domain.
     pub(in crate::hca) fn add_rq(&mut self, request: &WqRequest) -> Result<u32, Errno> {
         check_geometry(&request.ring)?;
         if request.ring.striding.is_some() && !self.config.striding_rq {
@@ -360,8 +360,8 @@ impl Hca {
         self.steering.has_rules() && self.rqs.iter_mut().any(is_waiting)
     }
 
-    /// Changes the state of a receiving ring. Reset puts its indices to zero, and what it completed
-    /// and was not written yet is never written.
+    /// Changes the state of a receiving ring. Reset sets its indices to zero, and drops its
+    /// completions that are not written yet.
     pub(in crate::hca) fn set_rq_state(&mut self, number: u32, state: WqState) {
         let Some(rq) = self.rqs.get_mut(number) else { return };
         rq.change_state(state);

@@ -23,8 +23,8 @@ struct World {
 const BUFFERS_LEN: u64 = 1 << 16;
 const CQ_ENTRIES: u32 = 256;
 
-/// What a driver finds in an entry: syndrome (0 where all is well), `wqe_counter`, `byte_cnt`,
-/// `wqe_id`.
+/// The fields that a driver reads from an entry: syndrome (0 for success), `wqe_counter`,
+/// `byte_cnt`, `wqe_id`.
 type Entry = (u8, u16, u32, u16);
 
 fn world_of(wqe_count: u32, wqe_shift: u32, striding: Option<Striding>) -> World {
@@ -83,7 +83,7 @@ impl World {
         self.memory.put_be64(at + 8, address);
     }
 
-    /// One buffer at the begin of the registered memory, and a terminator behind it.
+    /// One buffer at the start of the registered memory, followed by a terminator.
     fn write_wqe(&mut self, wqe: u64, len: u32) {
         self.write_pointer(wqe, 0, len, self.lkey, self.buffers + 4096 * wqe);
         self.write_pointer(wqe, 1, 0, 0x100, 0);
@@ -380,7 +380,7 @@ impl World {
 }
 
 proptest! {
-    /// Whatever lies in ring and record: the ring goes on or fails, and nothing outside the region
+    /// With any bytes in ring and record, the ring goes on or fails, and no byte outside the region
     /// is written.
     #[test]
     fn any_bytes_in_the_ring_are_survived(

@@ -1,4 +1,5 @@
-//! What the CQE says about a received frame's headers and checksums; mlx5.md 2.9, bytes 20, 28 and 29.
+//! The fields of the CQE about a received frame's headers and checksums; mlx5.md 2.9, bytes 20, 28
+//! and 29.
 
 use crate::hca::steering::parse::{be16, tcp_header_len};
 use crate::hca::steering::{Headers, L3, L4};
@@ -18,14 +19,14 @@ pub(super) const VLAN_STRIPPED: u8 = 1 << 0;
 const TCP_FLAG_ACK: u8 = 0x10;
 const TCP_FLAGS_FIN_SYN_RST: u8 = 0x07;
 
-/// What does not depend on the queue that the frame goes to.
+/// The findings that do not depend on the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Byte 28.
     pub(super) verdicts: u8,
     /// Byte 29.
     pub(super) types: u8,
-    /// Bytes 20 and 21: the sum over what follows L2, padding not included, not complemented.
+    /// Bytes 20 and 21: the sum over the bytes after L2 without padding, not complemented.
     pub(super) checksum: u16,
 }
 
@@ -63,7 +64,7 @@ fn types(headers: &Headers, frame: &[u8]) -> u8 {
     l4 << 4 | l3 << 2 | options | fragment
 }
 
-/// 3 for an acknowledgement and nothing else, 4 for one with data, 1 for the rest.
+/// 3 for an acknowledgement without data, 4 for one with data, 1 for other segments.
 fn tcp_type(tcp: &[u8]) -> u8 {
     let has_data = tcp.len() > tcp_header_len(tcp);
     match (tcp[13] & TCP_FLAG_ACK != 0, tcp[13] & TCP_FLAGS_FIN_SYN_RST != 0, has_data) {

@@ -96,7 +96,8 @@ fn any_wrong_bit_of_the_ip_header_or_the_segment_is_found() {
         wrong[bit / 8] ^= 0x80 >> (bit % 8);
         let found = verdict(&wrong).verdicts;
         assert_ne!(found, ALL_OK, "bit {bit}");
-        // The payload is not in the header's checksum, nor its own fields in the payload's.
+        // The payload is not covered by the header's checksum, and the payload's checksum does not
+        // cover all header fields.
         let in_addresses = (14 + 12) * 8..(14 + 20) * 8;
         if bit >= (14 + 20) * 8 {
             assert_eq!(found, L2_OK | L3_OK, "bit {bit}");
@@ -110,7 +111,7 @@ fn any_wrong_bit_of_the_ip_header_or_the_segment_is_found() {
 fn a_packet_longer_than_its_frame_is_wrong() {
     let mut frame = Frame::default().bytes();
     frame.pop();
-    // What its headers are is told all the same.
+    // The findings about its headers are reported nevertheless.
     assert_eq!((verdict(&frame).verdicts, verdict(&frame).types), (L2_OK, 2 << 4 | 2 << 2));
     let mut frame = v6().bytes();
     frame.pop();
@@ -133,15 +134,15 @@ fn less_than_an_ethernet_header_is_no_frame() {
 }
 
 proptest! {
-    /// The sum covers what follows L2, to the end that IP names.
+    /// The sum covers the bytes after L2, to the end that IP states.
     #[test]
     fn the_sum_is_the_slow_one(payload in proptest::collection::vec(any::<u8>(), 0..200), padding in 0..20_usize) {
         let frame = Frame { payload, padding, ..Frame::default() }.bytes();
         prop_assert_eq!(verdict(&frame).checksum, slow_sum(&frame[14..frame.len() - padding]));
     }
 
-    /// Two readings of the same RFCs: what the sending side fills in is right for the receiving
-    /// one.
+    /// Two readings of the same RFCs: the receiving side accepts the checksums that the sending
+    /// side fills in.
     #[test]
     fn the_checksum_offload_fills_in_what_is_found_right(
         payload in proptest::collection::vec(any::<u8>(), 0..200),
@@ -163,7 +164,7 @@ proptest! {
         prop_assert_eq!(verdict(&bytes).verdicts, ALL_OK);
     }
 
-    /// Whatever a frame holds, what was found lies inside of it.
+    /// Whatever a frame holds, the found headers are inside it.
     #[test]
     fn any_bytes_are_survived(mut frame in proptest::collection::vec(any::<u8>(), 14..120), kind in 0..5_usize) {
         let ether_type = [[0x08, 0x00], [0x86, 0xdd], [0x81, 0x00], [0x88, 0xa8], [0, 0]][kind];

@@ -1,6 +1,6 @@
-//! Work queues and indirection tables: what receive-side scaling spreads frames over. A WQ is a
-//! receiving ring with a handle; a table is a list of WQs, as many as a power of two, in which a WQ
-//! may stand several times.
+//! Work queues and indirection tables, over which receive-side scaling spreads frames. A WQ is a
+//! receiving ring with a handle. A table is a list of WQs whose length is a power of two; a WQ may
+//! be in it several times.
 
 use crate::hca::Hca;
 use crate::hca::control::{Errno, Event, EventKind, WqChange, WqCreated, WqRequest, WqState};
@@ -56,7 +56,8 @@ impl Wqs {
         }
     }
 
-    /// What the client is to hear when the ring of this number can do no more, where it is a WQ's.
+    /// The event for the client when the ring of this number cannot go on, if it is the ring of a
+    /// WQ.
     pub(in crate::hca) fn fatal_event(&mut self, rq: u32) -> Option<Event> {
         let (_, wq) = self.wqs.iter_mut().find(|(_, wq)| wq.rq == rq)?;
         wq.events += 1;
@@ -65,8 +66,7 @@ impl Wqs {
 }
 
 impl Hca {
-    /// Makes a work queue in state reset. EINVAL where domain, CQ or geometry are not what they
-    /// must be.
+    /// Makes a work queue in state reset. EINVAL where domain, CQ or geometry is invalid.
     pub fn create_wq(&mut self, request: &WqRequest) -> Result<WqCreated, Errno> {
         self.memory.hold_pd(request.pd)?;
         let number = self.add_rq(request).inspect_err(|_| self.memory.release_pd(request.pd))?;
@@ -86,8 +86,8 @@ impl Hca {
             (WqState::Error, WqState::Ready) | (WqState::Reset, WqState::Error) => false,
             (_, WqState::Reset | WqState::Ready | WqState::Error) => true,
         };
-        // Where the client believes it ready the NIC may have put it into error meanwhile, which is
-        // no reason to keep it there.
+        // The client may believe that the WQ is ready although the NIC has put it into error
+        // meanwhile. That is no reason to refuse the change.
         let belief_is_possible = current == rq.state || (current == WqState::Ready && rq.state == WqState::Error);
         if !step_is_legal || !belief_is_possible {
             return Err(Errno(libc::EINVAL));
@@ -101,8 +101,8 @@ impl Hca {
         Ok(())
     }
 
-    /// Destroys a work queue: its memory is not touched any more. Returns how many asynchronous
-    /// events it raised. EBUSY while it stands in a table.
+    /// Destroys a work queue: its memory is no longer accessed. Returns how many asynchronous
+    /// events it raised. EBUSY while it is in a table.
     pub fn destroy_wq(&mut self, handle: u32) -> Result<u32, Errno> {
         match self.wqs.wqs.get(handle) {
             None => return Err(Errno(libc::EINVAL)),
@@ -114,8 +114,8 @@ impl Hca {
         self.memory.release_pd(wq.pd);
         let before = self.events.len();
         self.events.retain(|event| event.kind != EventKind::WqFatal || event.element != wq.user_handle);
-        // What the client did not read is never told: destroying waits for those that it was told
-        // of.
+        // Events that the client did not read are dropped: destroying waits only for those that
+        // were delivered.
         Ok(wq.events - (before - self.events.len()) as u32)
     }
 

@@ -1,9 +1,9 @@
-//! What a driver may leave to the NIC when it sends: checksums, the VLAN tag, cutting a TCP stream
-//! into frames.
+//! Work that a driver may leave to the NIC when it sends: checksums, the VLAN tag, cutting a TCP
+//! stream into frames.
 //!
-//! Checksums are computed whole: the field's content does not matter, no pseudo header is expected
-//! in it (mlx5.md 2.3). Inner headers of tunnels are not looked into: no tunnel offload is
-//! announced.
+//! Checksums are computed in full: the field's content does not matter, and need not be the sum of
+//! the pseudo header (mlx5.md 2.3). Inner headers of tunnels are not parsed, because no tunnel
+//! offload is announced.
 
 /// `cs_flags`: the IPv4 header's checksum.
 pub(in crate::hca) const L3: u8 = 0x40;
@@ -27,7 +27,8 @@ struct Layers {
     l4: usize,
     /// Where the IP packet ends; frames may be padded behind it.
     end: usize,
-    /// TCP, UDP or another one; `None` where the packet is a fragment, whose checksum is not in it.
+    /// TCP, UDP or another protocol; `None` where the packet is a fragment, which does not contain
+    /// the whole checksummed data.
     protocol: Option<u8>,
 }
 
@@ -37,8 +38,8 @@ enum Ip {
     V6,
 }
 
-/// Fills in what `flags` ask for. `false` where something was asked for that the frame does not
-/// have or that is damaged.
+/// Fills in the checksums that `flags` request. `false` where the frame lacks a requested header,
+/// or the header is damaged.
 pub(in crate::hca) fn fill_checksums(frame: &mut [u8], flags: u8) -> bool {
     let Some(layers) = Layers::parse(frame) else { return false };
     if flags & L3 != 0 && layers.ip == Ip::V4 {
@@ -172,7 +173,8 @@ fn find_ip(frame: &[u8]) -> Option<(usize, Ip)> {
     None
 }
 
-/// Where the IP header and its extensions end, and what follows: `None` inside for a fragment.
+/// The end of the IP header and its extensions, and the next protocol: `None` inside for a
+/// fragment.
 fn skip_ip(frame: &[u8], l3: usize, ip: Ip) -> Option<(usize, Option<u8>)> {
     match ip {
         Ip::V4 => {
@@ -192,7 +194,7 @@ fn skip_ip(frame: &[u8], l3: usize, ip: Ip) -> Option<(usize, Option<u8>)> {
     }
 }
 
-/// Hop-by-hop 0, routing 43, destination 60; behind a fragment header 44 nothing is looked at.
+/// Hop-by-hop 0, routing 43, destination 60; after a fragment header 44 the parser stops.
 fn skip_extensions(frame: &[u8], mut at: usize, mut next: u8) -> Option<(usize, Option<u8>)> {
     while matches!(next, 0 | 43 | 60) {
         let extension = frame.get(at..at + 2)?;

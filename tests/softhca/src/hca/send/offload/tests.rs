@@ -40,7 +40,7 @@ fn tagged(len: usize) -> Vec<u8> {
     frame
 }
 
-/// Sends `frame` with these flags and returns what arrived.
+/// Sends `frame` with these flags and returns the received frame.
 #[track_caller]
 fn send(frame: &[u8], flags: u8) -> (Vec<u8>, Rig) {
     let mut rig = Rig::new(Config::default());
@@ -160,7 +160,7 @@ fn a_tag_must_fit_into_the_mtu_as_well() {
     assert_eq!(rig.frames()[0].len(), 1518);
 }
 
-/// Sends `len` bytes of payload behind the headers of `template`, and returns the frames.
+/// Sends `len` bytes of payload after the headers of `template`, and returns the frames.
 fn tso(template: &[u8], header_len: usize, len: usize, mss: u16) -> (Vec<Vec<u8>>, Rig) {
     let mut rig = Rig::new(Config::default());
     rig.memory.put(rig.buffer, &payload(len));

@@ -40,12 +40,13 @@ pub(in crate::hca) struct Sq {
     pub(in crate::hca) rung: u16,
     /// Strict mode: the register that it rang on last.
     pub(in crate::hca) register: Option<Register>,
-    /// Strict mode: it was reset since the last look at the registers, which may hold what was rung
-    /// before.
+    /// Strict mode: the queue was reset since the registers were last read, so they may hold
+    /// earlier doorbells.
     pub(in crate::hca) was_reset: bool,
     /// Strict mode: a mistake at the doorbell, which the next step punishes.
     pub(super) offence: Option<Fault>,
-    /// The first error was reported: WQEs that want to hear of that one only are flushed silently.
+    /// The first error was reported: WQEs that request only that report are flushed without a
+    /// completion.
     error_told: bool,
     doorbell: u64,
     pd: u32,
@@ -53,7 +54,7 @@ pub(in crate::hca) struct Sq {
     signal_all: bool,
 }
 
-/// What a sending queue does.
+/// The states of a sending queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hca) enum SqState {
     /// Nothing.
@@ -99,8 +100,8 @@ impl Sq {
         self.error_told = false;
     }
 
-    /// The doorbell record: the position behind the last WQE that the driver posted. `None` where
-    /// it is not mapped.
+    /// The doorbell record: the position after the last WQE that the driver posted. `None` where it
+    /// is not mapped.
     pub(in crate::hca) fn record(&self, dma: &dyn Dma) -> Option<u16> {
         // Drivers may leave upper bits set (mlx5.md 2.1).
         dma.load_be32(self.doorbell).ok().map(|record| record as u16)
@@ -160,7 +161,7 @@ impl Sq {
         }
         let control = match transmitter.scratch.fetch(&self.place(record), work.outside.dma) {
             Ok(control) => control,
-            // Nobody knows how long it is, so all that was posted counts as one.
+            // The WQE's length is not known, so all posted blocks count as one WQE.
             Err(fault) => return self.fail(fault, transmitter.scratch.bytes[3], record, work),
         };
         let next = self.ci.wrapping_add(control.wqebbs);
@@ -206,7 +207,7 @@ impl Sq {
         1
     }
 
-    /// The next WQE completes as flushed, if it is one of those that do.
+    /// Completes the next WQE as flushed, if it is one that requests a completion.
     fn flush_next(&mut self, record: u16, transmitter: &mut Transmitter, work: &mut Work<'_, '_>) -> usize {
         if self.ci == record {
             return 0;
@@ -223,7 +224,7 @@ impl Sq {
         1
     }
 
-    /// Not even a CQE can tell what is wrong: the client hears of it as an event.
+    /// Not even a CQE can report the error, so the client gets an event.
     fn give_up(&mut self, fault: Fault, work: &mut Work<'_, '_>) -> usize {
         if self.state == SqState::Error {
             return 0;
@@ -253,7 +254,7 @@ impl Sq {
         }
     }
 
-    /// The first 8 bytes of the WQE at a position, as they stand in the ring.
+    /// The first 8 bytes of the WQE at a position in the ring.
     pub(in crate::hca) fn first_word(&self, position: u16, dma: &dyn Dma) -> Option<u64> {
         let mut word = [0; 8];
         self.read_ring(position, &mut word, dma).then(|| u64::from_be_bytes(word))

@@ -3,17 +3,17 @@
 //! record is written, names another WQE or copies the wrong bytes runs on hardware by luck at best;
 //! here it gets an error CQE, a counter and a sentence.
 //!
-//! What is written to a register counts up to the WQE that it names, the last one of a post. The
-//! record may be ahead of that: the driver has begun with the next post.
+//! A write to a register releases the WQEs up to the one that it names, the last of a post. The
+//! record may be ahead of that, because the driver has begun with the next post.
 //!
-//! The registers are memory that the driver may write while they are looked at, and one write may
-//! hide the one before. So only what cannot be a coincidence is punished:
-//! - a register that names what was executed already was seen late (a later one was seen first);
-//! - BlueFlame bytes are compared only if nothing was rung unseen since the last look, and zeros
-//!   and bytes of the WQE that this half rang for before count as not written;
-//! - where several queues ring on one register, a write for one of them lets the others go on:
-//!   theirs may be hidden behind it;
-//! - what was rung before a queue was reset, and not seen, is not held against it.
+//! The registers are memory that the driver may write while they are read, and one write may hide
+//! the one before. So only writes that cannot be correct are punished:
+//! - a register that names an executed WQE was read late (a later write was read first);
+//! - BlueFlame bytes are compared only if no doorbell was missed since the last read; zeros, and
+//!   bytes of the previous WQE of this half, count as not written;
+//! - where several queues share a register, a write for one of them lets the others go on, because
+//!   it may hide theirs;
+//! - a doorbell that was written before a queue was reset, and not read, is ignored.
 
 use super::fault::Fault;
 use super::sq::{Sq, SqState};
@@ -51,8 +51,8 @@ pub(in crate::hca) fn look_at_doorbells(uars: &mut Uars, qps: &mut Qps, work: &m
     seen
 }
 
-/// Whether another write may be hidden behind the one that was seen: what lies in the registers may
-/// then be left over from it.
+/// Whether another write may be hidden by the one that was read: then the registers may hold bytes
+/// of the hidden write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unseen {
     Nothing,
@@ -106,7 +106,8 @@ fn take_ring(ring: &mut Ring, register: Register, qps: &mut Qps, work: &mut Work
     }
 }
 
-/// Checks a register against doorbell record and ring, and moves on what the queue may fetch.
+/// Checks a register against doorbell record and ring, and advances the position up to which the
+/// queue may fetch.
 fn check(sq: &mut Sq, ring: &mut Ring, others: Unseen, work: &mut Work<'_, '_>) -> Result<Unseen, Fault> {
     let dma = work.outside.dma;
     let index = (ring.control >> 40) as u16;
@@ -128,7 +129,7 @@ fn check(sq: &mut Sq, ring: &mut Ring, others: Unseen, work: &mut Work<'_, '_>) 
     if record.wrapping_sub(sq.ci) < ahead {
         return Err(Fault::RecordLate { record, rung: end });
     }
-    // It was not executed yet, so the driver may not have touched it since.
+    // The WQE was not executed yet, so the driver may not have changed it since.
     if index.wrapping_sub(sq.ci) >= ahead || posted != ring.control {
         return wrong;
     }
@@ -150,8 +151,8 @@ fn check(sq: &mut Sq, ring: &mut Ring, others: Unseen, work: &mut Work<'_, '_>) 
     Ok(Unseen::Nothing)
 }
 
-/// Where BlueFlame carried what is neither the WQE nor left over: zeros may be what was not written
-/// yet.
+/// The first position at which BlueFlame carried bytes that are neither the WQE nor left over;
+/// zeros may be bytes that were not written yet.
 fn first_difference(ring: &Ring) -> Option<usize> {
     (8..HALF_LEN).step_by(8).find(|at| {
         let carried = &ring.bytes[*at..at + 8];
@@ -159,8 +160,8 @@ fn first_difference(ring: &Ring) -> Option<usize> {
     })
 }
 
-/// Lets other queues go on whose ring may be hidden behind this one: they posted something, and
-/// ring here, or nobody knows where.
+/// Lets other queues go on whose doorbell this write may have hidden: they have posted WQEs, and
+/// ring on this register or an unknown one.
 fn release_others(register: Register, number: u32, qps: &mut Qps, work: &Work<'_, '_>) -> Unseen {
     let mut unseen = Unseen::Nothing;
     for (_, sq) in qps.sqs.iter_mut() {

@@ -223,7 +223,7 @@ fn bytes_left_over_from_an_unseen_blueflame_are_no_mistake() {
     }
     rig.step();
     assert_eq!((rig.frames().len(), rig.hca.take_diagnosis()), (3, None));
-    // Nothing is left of it for the next one.
+    // None of its bytes are left for the next doorbell.
     rig.post(&rig.wqe(0x0a, &[&ethernet(0), &inline(&frame(80))]));
     rig.record();
     rig.ring(0);
@@ -244,8 +244,8 @@ fn the_rest_of_a_blueflame_that_was_taken_half_written_is_no_mistake() {
     assert_eq!((rig.frames().len(), rig.hca.take_diagnosis()), (2, None));
 }
 
-/// A second queue on the rig's page; the rig drives it from now on. Returns what drives the first
-/// one.
+/// A second queue on the rig's page; the rig drives it from now on. Returns the values with which
+/// to drive the first one.
 fn second_queue(rig: &mut Rig) -> (u32, u32, u64, u64, u16) {
     let first = (rig.qp, rig.number, rig.ring, rig.doorbell, rig.pi);
     let mut request = rig.request();

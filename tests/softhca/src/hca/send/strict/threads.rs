@@ -76,26 +76,6 @@ impl Dma for SharedMemory {
         Ok(())
     }
 
-    fn load_be32(&self, address: u64) -> Result<u32, Unmapped> {
-        let mut word = [0; 4];
-        self.read(address, &mut word)?;
-        Ok(u32::from_be_bytes(word))
-    }
-
-    fn store_be32(&self, address: u64, value: u32) -> Result<(), Unmapped> {
-        self.write(address, &value.to_be_bytes())
-    }
-
-    fn swap_be32(&self, address: u64, value: u32) -> Result<u32, Unmapped> {
-        let before = self.load_be32(address)?;
-        self.store_be32(address, value)?;
-        Ok(before)
-    }
-
-    fn publish(&self, address: u64, value: u8) -> Result<(), Unmapped> {
-        self.write(address, &[value])
-    }
-
     fn swap_be64(&self, address: u64, value: u64) -> Result<u64, Unmapped> {
         let word = u64::from_ne_bytes(value.to_be_bytes());
         Ok(u64::from_be_bytes(self.word(address)?.swap(word, Ordering::AcqRel).to_ne_bytes()))
@@ -158,7 +138,7 @@ impl Driver<'_> {
         let _held = lock.lock().unwrap();
         let len = if blueflame && count == 1 { last.1.len().next_multiple_of(64) } else { 8 };
         last.1.resize(last.1.len().next_multiple_of(64), 0);
-        // From the ring, as drivers do it: bytes behind the WQE are what lies there.
+        // Copies from the ring, as drivers do: the bytes after the WQE are those in the ring.
         let copied = (0..len / 64).flat_map(|block| {
             let position = (u64::from(last.0) + block as u64) % u64::from(WQEBBS);
             self.memory.get(self.ring + position * 64, 64)
@@ -224,7 +204,8 @@ fn check(places: [(u32, u64); 2]) -> u64 {
                 let lock = &lock;
                 scope.spawn(move || {
                     for post in 0..POSTS {
-                        // Now and then the engine catches up: what follows is seen alone.
+                        // Now and then the engine catches up: then it sees each following write
+                        // alone.
                         while post % 20 < 2 && driver.done != driver.pi {
                             driver.reap();
                         }

@@ -1,8 +1,8 @@
 //! A send WQE: fetched from the ring into one piece, then each field read and checked (mlx5.md 2.2
 //! to 2.6).
 //!
-//! In comes a ring position, out come the pieces of memory and inline bytes that make up frames, or
-//! a [`Fault`]. Nothing is sent here, and no frame is read yet.
+//! The input is a ring position; the output is the pieces of memory and inline bytes that make up
+//! frames, or a [`Fault`]. No frame is read or sent yet.
 
 use super::fault::Fault;
 use crate::hca::config::Config;
@@ -13,7 +13,7 @@ use crate::hca::outside::{Dma, Unmapped};
 pub(super) const WQEBB_LEN: usize = 64;
 /// Bytes that `ds` counts.
 const UNIT: usize = 16;
-/// `ds` has six bits, and 0 stands for 64: the longest WQE.
+/// `ds` has six bits, and 0 means 64: the longest WQE.
 const WQE_LEN_MAX: usize = 64 * UNIT;
 /// Where the Ethernet segment begins, where the data segments without inline headers.
 const ETHERNET: usize = 16;
@@ -36,7 +36,7 @@ pub(super) struct Scratch {
     pub(super) bytes: [u8; WQE_LEN_MAX],
 }
 
-/// Where a WQE lies, and what it must say of itself.
+/// The position of a WQE, and the fields that it must have there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// The ring.
@@ -66,9 +66,9 @@ pub(super) struct Control {
 /// When a WQE completes with a CQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompletionMode {
-    /// Only if it fails or is flushed.
+    /// Only if the WQE fails or is flushed.
     OnError,
-    /// Only if it is the first that fails.
+    /// Only if the WQE is the first that fails.
     OnFirstError,
     /// Always.
     Always,
@@ -280,7 +280,7 @@ impl Pieces {
         Self { list: Vec::with_capacity(WQE_LEN_MAX / UNIT), len: 0 }
     }
 
-    /// In the order in which they lie in the WQE.
+    /// In the order of the WQE.
     #[inline]
     pub(super) fn list(&self) -> &[Piece] {
         &self.list
@@ -319,7 +319,7 @@ fn insertion(word: u16, tci: [u8; 2]) -> Result<[u8; 4], Fault> {
     Ok([high, low, tci[0], tci[1]])
 }
 
-/// `inline_hdr_sz`, ten bits, against what `ds` leaves.
+/// Checks `inline_hdr_sz`, ten bits, against the length that `ds` leaves.
 fn inline_headers(word: u16, wqe_len: usize) -> Result<usize, Fault> {
     if word & !0x3ff != 0 {
         return Err(Fault::InlineType(word));

@@ -8,8 +8,8 @@ const OPERATION: u8 = 0x02;
 const LENGTH: u8 = 0x01;
 const PROTECTION: u8 = 0x04;
 
-/// One wrong WQE: it fails with this syndrome and vendor's number, and the sentence says what is
-/// wrong.
+/// One wrong WQE: it fails with this syndrome and vendor's number, and the sentence names the
+/// mistake.
 #[track_caller]
 fn check(config: Config, spoil: impl FnOnce(&Rig) -> Vec<u8>, expected: (u8, u8), sentence: &str) {
     let mut rig = Rig::new(config);
@@ -336,8 +336,8 @@ fn one_packet_too_long_does_not_stop_the_others() {
     assert_eq!((rig.hca.counters().tx_oversize, rig.cqes()[0].opcode), (1, 0));
 }
 
-/// Whatever lies in the ring, wherever the record points and whatever was rung: no panic, no frame
-/// longer than the port carries, and the queue can be had back.
+/// Whatever bytes are in the ring, the record and the registers: no panic, no frame longer than the
+/// port carries, and the queue can be recovered.
 fn survives(strict: bool, bytes: impl FnOnce(&Rig) -> Vec<u8>, record: u16, register: Option<u64>) {
     let mut rig = Rig::new(Config { strict, ..Config::default() });
     let bytes = bytes(&rig);

@@ -1,16 +1,16 @@
-//! Flow rules: which queues a frame goes to; mlx5.md 1.3, and what Linux makes of it (`mlx5/fs.c`,
-//! `mlx5/core/fs_core.c`).
+//! Flow rules: they decide to which queues a frame goes; mlx5.md 1.3, and Linux's implementation
+//! (`mlx5/fs.c`, `mlx5/core/fs_core.c`).
 //!
-//! The kernel keeps a table for each priority, and rules that name the same fields with the same
-//! values are one entry of it with several destinations: each of their queues gets a copy, of
-//! unicast too. Of a table a frame finds one entry, here the one that names more bits, then the
-//! older. An entry takes the frame or drops it; one of `DONT_TRAP`, which have tables of their own,
-//! takes a copy and lets the frame go on to the next table. Rules for groups share one table behind
-//! all others, whatever their priority. What no rule named is the kernel's, and what the kernel
-//! does not want is for the default rules.
+//! The kernel keeps a table for each priority. Rules that match the same fields with the same
+//! values are one entry of the table with several destinations: each of their queues gets a copy,
+//! of unicast frames too. A frame matches one entry of a table: here the one with more bits, then
+//! the older. An entry takes the frame or drops it. An entry of `DONT_TRAP` rules, which have
+//! separate tables, takes a copy and lets the frame go on to the next table. Rules for groups share
+//! one table after all others, whatever their priority. Frames that no rule matches are the
+//! kernel's, and those that the kernel does not want are for the default rules.
 //!
-//! Rules with the same mask share a map that is looked up by the masked fields, so that a frame
-//! costs one look-up for each kind of rule, not one for each rule.
+//! Rules with the same mask share a map whose keys are the masked fields, so a frame costs one
+//! look-up for each mask, not one for each rule.
 
 use super::flow_key::{FlowKey, Match};
 use super::parse::Headers;
@@ -45,7 +45,7 @@ struct Rule {
     does: Does,
 }
 
-/// What a rule does with a frame that it matches.
+/// The effect of a rule on a frame that it matches.
 #[derive(Clone, Copy)]
 struct Does {
     tag: u32,
@@ -78,12 +78,12 @@ pub(in crate::hca) struct Delivery {
     pub(in crate::hca) tag: u32,
 }
 
-/// What becomes of the frame beside the copies.
+/// The fate of the frame besides the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hca) enum Rest {
     /// A rule has it.
     Taken,
-    /// A rule wanted nobody to have it.
+    /// A rule dropped it.
     Dropped,
     /// It is the kernel's.
     Kernel,
@@ -170,8 +170,8 @@ impl Steering {
         rest
     }
 
-    /// One copy for a queue, whatever the number of rules that lead there: with the tag of the
-    /// first.
+    /// Makes one copy for a queue, even if several rules lead there; it has the tag of the first
+    /// rule.
     #[inline]
     fn copy(&self, handle: u32, copies: &mut Vec<Delivery>) {
         if let Some(&Rule { qp, receiver, does: Does { tag, .. }, .. }) = self.rules.get(handle)
@@ -196,8 +196,8 @@ impl Steering {
         handle
     }
 
-    /// The entry that a rule like this one is a destination of, with what it does. EEXIST where its
-    /// rules have another tag than this one wants, or where one of both drops
+    /// The entry of which this rule becomes a destination, with its effect. EEXIST where the
+    /// entry's rules have another tag than this rule, or where only one of them drops
     /// (`check_conflicting_ftes`).
     fn entry(&self, table: u16, wanted: &Match, does: Does, tag: Option<u32>) -> Result<Option<(Entry, Does)>, Errno> {
         let alike = self.shapes.iter().find(|shape| shape.mask == wanted.mask);
@@ -243,10 +243,11 @@ impl Steering {
 }
 
 impl Hca {
-    /// Makes a flow rule, which works from the next frame on. EINVAL for a QP that does not receive
-    /// or specs that contradict each other, EOPNOTSUPP for what this NIC cannot choose by, ENOMEM
-    /// for a priority beyond 15 (as the kernel says it), ENOSPC where the table is full, EEXIST
-    /// where a rule for the same frames has another tag, or drops what this one takes.
+    /// Makes a flow rule, which is effective from the next frame on. EINVAL for a QP that does not
+    /// receive or specs that contradict each other, EOPNOTSUPP for fields that this NIC cannot
+    /// match, ENOMEM for a priority beyond 15 (as in the kernel), ENOSPC where the table is full,
+    /// EEXIST where a rule for the same frames has another tag, or drops the frames that this one
+    /// takes.
     pub fn create_flow(&mut self, request: &FlowRequest) -> Result<u32, Errno> {
         check_attributes(request)?;
         let (does, tag) = Does::of_actions(request)?;
@@ -327,7 +328,8 @@ impl Does {
     }
 }
 
-/// Multiply and rotate, a word at a time: nobody attacks this table, and each frame asks it.
+/// Multiply and rotate, a word at a time: fast, because each frame is looked up, and not secure,
+/// because no one attacks this table.
 #[derive(Default)]
 struct KeyHasher(u64);
 

@@ -410,7 +410,7 @@ fn ipv6_is_matched_by_its_own_spec() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A few groups, of which any may come and go: each frame finds the queues of its own.
+    /// A few groups, any of which may be added and removed: each frame finds its own queues.
     #[test]
     fn the_table_finds_what_a_walk_over_all_rules_would(
         steps in proptest::collection::vec((any::<bool>(), 0..12_u8, 0..3_usize, 0..3_u16), 1..60),
@@ -423,7 +423,7 @@ proptest! {
                 let specs = [to_ip([239, 0, 0, group]), to_udp(2000 + port)];
                 let named = if port == 0 { &specs[..1] } else { &specs[..] };
                 let flow = rig.flow(qp, named);
-                // Only port 0, any, and 2000 would match; the others must not.
+                // Only port 0 (any) and 2000 would match; the others must not.
                 rules.push((flow, if port == 0 { group } else { u8::MAX }, qp));
             } else if let Some((flow, ..)) = rules.pop() {
                 rig.hca.destroy_flow(flow).unwrap();

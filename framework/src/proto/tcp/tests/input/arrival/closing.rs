@@ -1,4 +1,4 @@
-//! FINs: who closes first, both at once, before data that is missing (RFC 9293 3.6).
+//! FINs: either side closes first, both at once, and a FIN before missing data (RFC 9293 3.6).
 
 use super::super::super::script::{ACK, FIN, RST, accepted, closed};
 use super::super::super::*;

@@ -70,7 +70,7 @@ fn end_of_a_connection_that_is_forgotten_is_refused_also_while_cookies_are_out()
     assert_eq!((dropped, answers[0].flags), (Some(TcpDrop::BadAck), RST));
 }
 
-/// One SYN was answered by a cookie, as the backlog was full, and the next by a stored number.
+/// One SYN was answered by a cookie, because the backlog was full, and the next by a stored number.
 fn answered_twice() -> (Script, Seq, Seq) {
     let mut script = full(ConnectionOptions::default());
     let first = script.send(SYN, Seq(ISN), Seq(0), b"").1[0].seq;

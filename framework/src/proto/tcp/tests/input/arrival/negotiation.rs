@@ -9,7 +9,7 @@ fn syn_ack(options: ConnectionOptions, syn: SynOptions, flags: TcpFlags) -> Outg
     let mut segment = Outgoing::bare(script.to, Seq(ISN), Seq(0), flags);
     segment.syn = Some(syn);
     segment.timestamps = Some(Timestamps { value: 5, echo_reply: 0 });
-    script.end.hear((segment, Vec::new()));
+    script.end.note_received((segment, Vec::new()));
     script.answers().remove(0)
 }
 
@@ -55,7 +55,7 @@ fn segments_carry_the_smaller_mss_less_the_timestamps() {
         let mut segment = Outgoing::bare(script.to, Seq(ISN), Seq(0), SYN);
         segment.syn = Some(SynOptions { mss, ..SynOptions::default() });
         segment.timestamps = timestamps;
-        script.end.hear((segment, Vec::new()));
+        script.end.note_received((segment, Vec::new()));
         script.ack = script.answers()[0].seq + 1;
         script.seq += 1;
         script.next(ACK, b"");

@@ -1,4 +1,4 @@
-//! SYN-RECEIVED: what ends a handshake that a peer began, and what does not.
+//! SYN-RECEIVED: events that end a handshake begun by a peer, and events that do not.
 
 use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
 use super::super::super::*;

@@ -1,0 +1,273 @@
+//! A program that is about to be started: its place, the kind of image that the kernel will run,
+//! and whether a preloaded library sees its sockets.
+
+mod elf;
+mod image;
+#[allow(unsafe_code)]
+mod sys;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use wirepath::counters::environment;
+use wirepath::worker::topology::{Finding, Severity};
+
+use elf::Elf;
+use image::Image;
+
+/// A program, found and looked at.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// The path passed to exec(2).
+    pub(crate) path: PathBuf,
+    /// Why the loader would ignore `LD_PRELOAD`; `None` where it heeds it.
+    rights: Option<&'static str>,
+    /// The ELF file that the kernel runs: the program itself or, of a script, its interpreter.
+    runs: PathBuf,
+    /// `None` where it may be run, but not read.
+    elf: Option<Elf>,
+}
+
+impl Program {
+    /// Looks for it as execvp(3) does: a name with a slash is a path, another is looked for in
+    /// `PATH`.
+    ///
+    /// # Errors
+    /// One sentence: there is no such program, or the kernel cannot run it.
+    pub(crate) fn find(name: &OsStr) -> Result<Self, String> {
+        let path = locate(name)?;
+        let Image { path: runs, elf } = Image::of(&path)?;
+        // Of a script the kernel heeds the interpreter's rights alone.
+        Ok(Self { rights: rights(&runs), path, runs, elf })
+    }
+
+    /// The checks of a program, each with its name.
+    pub(crate) fn findings(&self) -> Vec<(&'static str, Finding)> {
+        let mut findings = vec![("program", self.kind())];
+        if let Some(rights) = self.rights {
+            let what =
+                format!("{} gets rights from its file ({rights}), so the loader ignores LD_PRELOAD", self.name());
+            let remedy = match rights {
+                CAPABILITIES => format!("`setcap -r {}`, and start it as a user who has them", self.runs.display()),
+                _ => format!("start it as the user whose rights it takes, or `chmod ug-s {}`", self.runs.display()),
+            };
+            findings.push(("rights", fault(what, remedy)));
+        }
+        if let Some(library) = self.elf.as_ref().and_then(Elf::io_uring) {
+            findings.push((
+                "io_uring",
+                Finding {
+                    severity: Severity::Warning,
+                    what: format!("{} uses io_uring ({library}), which sees the kernel's sockets alone", self.name()),
+                    remedy: Some(
+                        "have it wait with epoll, by its own option, or by rules leave those sockets to the kernel"
+                            .into(),
+                    ),
+                },
+            ));
+        }
+        findings
+    }
+
+    /// Whether the library is loaded, and its calls pass by it.
+    fn kind(&self) -> Finding {
+        let name = self.name();
+        let Some(elf) = &self.elf else {
+            return Finding {
+                severity: Severity::Note,
+                what: format!("{name} may be run, but not read, so nothing is known of it"),
+                remedy: Some("run this as root".into()),
+            };
+        };
+        if elf.is_go {
+            return fault(
+                format!(
+                    "{name} is a Go program, which makes its system calls without libc: no library sees its sockets"
+                ),
+                "leave it on the kernel, or build it upon the sockets of the package wirepath-sockets",
+            );
+        }
+        if elf.machine != elf::OURS {
+            return fault(
+                format!("{name} is a program for {}, and the library for {}", elf.machine, elf::OURS),
+                format!("use a build of it for {}", elf::OURS),
+            );
+        }
+        let Some(loader) = &elf.interpreter else {
+            return fault(
+                format!("{name} is linked statically: no library can be put in front of it"),
+                "link it dynamically, or leave it on the kernel",
+            );
+        };
+        if loader.contains("ld-musl") {
+            return fault(
+                format!("{name} is linked with musl, and the library with glibc"),
+                "use a build of it for glibc, or leave it on the kernel",
+            );
+        }
+        let script =
+            if self.path == self.runs { String::new() } else { format!("{} is a script for ", self.path.display()) };
+        Finding {
+            severity: Severity::Good,
+            what: format!("{script}{}, linked dynamically: its sockets are seen", self.runs.display()),
+            remedy: None,
+        }
+    }
+
+    /// In sentences.
+    fn name(&self) -> String {
+        self.runs.file_name().unwrap_or(self.runs.as_os_str()).to_string_lossy().into_owned()
+    }
+}
+
+fn fault(what: String, remedy: impl Into<String>) -> Finding {
+    Finding { severity: Severity::Fault, what, remedy: Some(remedy.into()) }
+}
+
+fn locate(name: &OsStr) -> Result<PathBuf, String> {
+    let shown = name.to_string_lossy();
+    if shown.contains('/') {
+        let path = PathBuf::from(name);
+        return match fs::metadata(&path) {
+            Err(error) => Err(format!("cannot run {shown}: {error}; check the path")),
+            Ok(facts) if facts.is_dir() => {
+                Err(format!("cannot run {shown}: it is a directory; name the program in it"))
+            }
+            Ok(_) if !is_executable(&path) => {
+                Err(format!("cannot run {shown}: its file may not be executed; `chmod +x {shown}` lets it"))
+            }
+            Ok(_) => Ok(path),
+        };
+    }
+    let folders = environment("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&folders).map(|folder| folder.join(name)).filter(|path| is_executable(path));
+    match found.next() {
+        Some(path) if !name.is_empty() => Ok(path),
+        _ => Err(format!("there is no program {shown} in PATH: install it, or give its path, such as ./{shown}")),
+    }
+}
+
+/// Whether somebody may execute it; the kernel decides whether we may.
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+const CAPABILITIES: &str = "capabilities";
+
+/// The property of the file that makes the kernel set AT_SECURE (`cap_bprm_creds_from_file`,
+/// security/commoncap.c): privileges that the user who starts the program lacks.
+fn rights(path: &Path) -> Option<&'static str> {
+    let facts = fs::metadata(path).ok()?;
+    let (user, group) = sys::user_and_group();
+    let mode = facts.permissions().mode();
+    match () {
+        () if mode & 0o4000 != 0 && facts.uid() != user => Some("setuid"),
+        // Without the group's right to execute, the bit once meant a lock.
+        () if mode & 0o2010 == 0o2010 && facts.gid() != group => Some("setgid"),
+        // Root has them all.
+        () if user != 0 && sys::has_capabilities(path) => Some(CAPABILITIES),
+        () => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{ElfFile, write_program};
+    use super::*;
+
+    /// The worst finding about a program with this image, in words.
+    fn check(image: &[u8], severity: Severity, what: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = write_program(&folder, "engine", image);
+        let program = Program::find(path.as_os_str()).unwrap();
+        let findings = program.findings();
+        let (_, finding) = findings.iter().max_by_key(|(_, finding)| finding.severity as u8).unwrap();
+        assert!(finding.severity == severity && finding.what.contains(what), "{finding}");
+        assert_eq!(finding.remedy.is_some(), severity != Severity::Good, "{finding}");
+    }
+
+    #[test]
+    fn dynamic_program_is_seen() {
+        check(&ElfFile::default().bytes(), Severity::Good, "engine, linked dynamically");
+        let ours = Program::find(std::env::current_exe().unwrap().as_os_str()).unwrap();
+        assert!(ours.findings().iter().all(|(_, finding)| finding.severity == Severity::Good), "{ours:?}");
+    }
+
+    #[test]
+    fn programs_that_no_library_sees_are_told() {
+        check(&ElfFile { interpreter: None, ..ElfFile::default() }.bytes(), Severity::Fault, "linked statically");
+        let musl = ElfFile { interpreter: Some("/lib/ld-musl-x86_64.so.1"), ..ElfFile::default() };
+        check(&musl.bytes(), Severity::Fault, "engine is linked with musl");
+        // Linked dynamically or not.
+        for interpreter in [None, ElfFile::default().interpreter] {
+            let go = ElfFile { interpreter, section: ".go.buildinfo", ..ElfFile::default() };
+            check(&go.bytes(), Severity::Fault, "engine is a Go program");
+        }
+        let other = ElfFile { machine: object::elf::EM_S390, ..ElfFile::default() };
+        check(&other.bytes(), Severity::Fault, "a program for");
+    }
+
+    #[test]
+    fn liburing_is_a_warning() {
+        check(
+            &ElfFile { needed: Some("liburing.so.2"), ..ElfFile::default() }.bytes(),
+            Severity::Warning,
+            "liburing.so.2",
+        );
+        check(&ElfFile { needed: Some("libc.so.6"), ..ElfFile::default() }.bytes(), Severity::Good, "");
+    }
+
+    #[test]
+    fn script_is_judged_by_its_interpreter() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = write_program(&folder, "runs", &ElfFile { interpreter: None, ..ElfFile::default() }.bytes());
+        let script = write_program(&folder, "script", format!("#! {} -x\n", runs.display()).as_bytes());
+        let program = Program::find(script.as_os_str()).unwrap();
+        assert_eq!((&program.path, &program.runs), (&script, &runs));
+        assert!(program.findings()[0].1.what.starts_with("runs is linked statically"));
+    }
+
+    #[test]
+    fn setuid_program_is_a_fault_for_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = write_program(&folder, "engine", &ElfFile::default().bytes());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
+        // Its owner gains nothing.
+        assert_eq!(rights(&path), None);
+        if std::os::unix::fs::chown(&path, Some(12_345), Some(12_345)).is_ok() {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
+            assert_eq!(rights(&path), Some("setuid"));
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o2755)).unwrap();
+            assert_eq!(rights(&path), Some("setgid"));
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o2745)).unwrap();
+            assert_eq!(rights(&path), None);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_one_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |path: &Path, says: &str| {
+            let error = Program::find(path.as_os_str()).map(drop).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        };
+        refused(&folder.path().join("nothing"), "check the path");
+        refused(folder.path(), "it is a directory");
+        let text = folder.path().join("text");
+        fs::write(&text, "words").unwrap();
+        refused(&text, "chmod +x");
+        refused(Path::new("no-such-program-anywhere"), "no program no-such-program-anywhere in PATH");
+        refused(Path::new(""), "there is no program");
+        refused(&write_program(&folder, "words", b"words"), "neither");
+        refused(&write_program(&folder, "empty", b""), "neither");
+        refused(&write_program(&folder, "short", b"\x7fELF"), "damaged");
+        refused(&write_program(&folder, "cut", &ElfFile::default().bytes()[..100]), "damaged");
+        let itself = folder.path().join("itself");
+        refused(&write_program(&folder, "itself", format!("#!{}\n", itself.display()).as_bytes()), "scripts");
+        refused(&write_program(&folder, "orphan", b"#!/nowhere/sh\n"), "/nowhere/sh");
+    }
+}

@@ -1,0 +1,192 @@
+//! `wirepath run`: starts a program with the preloaded library, by which its sockets leave the
+//! kernel. First it checks for everything that would disable the library, because the loader itself
+//! prints nothing: the program would run on the kernel without a notice, which is how most people
+//! lose a day to kernel bypass.
+
+mod interface;
+mod library;
+mod privilege;
+
+use std::error::Error;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, ValueEnum};
+use sockets::rules::Rules;
+use wirepath::counters::{environment, printable};
+use wirepath::worker::topology::Severity;
+
+use crate::program::Program;
+use crate::root::Root;
+
+pub(crate) use library::find as find_library;
+
+/// The longest time to poll before a thread sleeps: ten seconds, more than any timer of TCP's that
+/// a request waits for.
+const SPIN_US_MAX: i64 = 10_000_000;
+
+/// The variable that the preloaded library reads.
+const INTERFACE: &str = "WIREPATH_INTERFACE";
+const RULES: &str = "WIREPATH_RULES";
+const POLICY: &str = "WIREPATH_POLICY";
+const SPIN_US: &str = "WIREPATH_SPIN_US";
+const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// Runs a program whose UDP and TCP sockets leave the kernel.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The interface whose traffic is its own; not needed where only one carries frames
+    #[arg(long, value_name = "IF")]
+    interface: Option<String>,
+    /// Whose sockets, by rules: a TOML file (docs/sockets.md), or a libvma.conf
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Where its sockets cannot leave the kernel: refuse to run it, run it there with a warning, or
+    /// run it there
+    #[arg(long, value_enum, default_value_t = Policy::Warn)]
+    policy: Policy,
+    /// Microseconds that a call polls before its thread sleeps
+    #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=SPIN_US_MAX))]
+    spin: Option<i64>,
+    /// The program: a path, or a name that is looked for in PATH
+    program: OsString,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// The treatment of a program whose sockets cannot leave the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// It does not run
+    Refuse,
+    /// It runs on the kernel, and one line says why
+    Warn,
+    /// It runs on the kernel
+    Quiet,
+}
+
+impl Policy {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Warn => "warn",
+            Self::Quiet => "quiet",
+        }
+    }
+}
+
+/// The reason why sockets stay on the kernel, and the remedy.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Obstacle {
+    pub(crate) what: String,
+    pub(crate) remedy: String,
+}
+
+impl Obstacle {
+    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { what: what.into(), remedy: remedy.into() }
+    }
+}
+
+/// Runs the subcommand: it becomes the program, and returns only with an error.
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let program = Program::find(&options.program)?;
+    let mut command = Command::new(&program.path);
+    command.arg0(&options.program).args(&options.arguments);
+    match options.prepare(&program) {
+        Ok(settings) => {
+            command.envs(settings);
+        }
+        Err(Obstacle { what, remedy }) => {
+            match options.policy {
+                Policy::Refuse => return Err(format!("{what}: {remedy}").into()),
+                Policy::Warn => {
+                    eprintln!("wirepath: the program runs on the kernel, as {}", printable(format!("{what}: {remedy}")))
+                }
+                Policy::Quiet => {}
+            }
+            // Then a copy of the library that someone else has preloaded does nothing.
+            command.env_remove(INTERFACE);
+        }
+    }
+    let error = command.exec();
+    Err(format!("cannot run {}: {error}", program.path.display()).into())
+}
+
+impl Options {
+    /// The variables that the library reads, where it will see the program's sockets.
+    fn prepare(&self, program: &Program) -> Result<Vec<(&'static str, OsString)>, Obstacle> {
+        for (_, finding) in program.findings() {
+            if finding.severity == Severity::Fault {
+                return Err(Obstacle::new(finding.what, finding.remedy.unwrap_or_default()));
+            }
+        }
+        let root = Root::new(None);
+        let library = preload(&find_library()?, environment(LD_PRELOAD).as_deref())?;
+        let wanted = self.interface.clone().map(OsString::from).or_else(|| environment(INTERFACE));
+        let interface = interface::choose(&root, wanted.as_deref())?;
+        let rules = self.rules.clone().or_else(|| environment(RULES).map(PathBuf::from));
+        let rules = rules.map(|path| check_rules(&path)).transpose()?;
+        privilege::check(&root)?;
+
+        let mut settings =
+            vec![(LD_PRELOAD, library), (INTERFACE, interface.into()), (POLICY, self.policy.as_str().into())];
+        settings.extend(rules.map(|path| (RULES, path.into())));
+        settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
+        Ok(settings)
+    }
+}
+
+/// The path from the root, because the program may change its directory before its first socket.
+fn check_rules(path: &Path) -> Result<PathBuf, Obstacle> {
+    match Rules::load(path) {
+        Ok(_) => Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
+        Err(error) => Err(Obstacle::new(error.to_string(), "mend the file, or leave --rules out")),
+    }
+}
+
+/// Ours before any others: the first library gets each call first, and passes on the calls that are
+/// not for it.
+fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Obstacle> {
+    let shown = library.display().to_string();
+    // Where the list is cut (ld.so(8)); there is no way to write either in a name.
+    if shown.contains([' ', ':']) {
+        return Err(Obstacle::new(
+            format!("the path of the library, {shown}, has a blank or a colon, which LD_PRELOAD cannot have"),
+            "move it, and say where it is in WIREPATH_PRELOAD",
+        ));
+    }
+    let mut list = OsString::from(library);
+    let others = others.map(OsStr::to_string_lossy).unwrap_or_default();
+    for other in others.split([' ', ':']).filter(|other| !other.is_empty() && *other != shown) {
+        list.push(":");
+        list.push(other);
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn library_stands_in_front_of_others_once() {
+        let check = |others: Option<&str>, expected: &str| {
+            assert_eq!(preload(Path::new("/l/ours.so"), others.map(OsStr::new)).unwrap(), expected);
+        };
+        check(None, "/l/ours.so");
+        check(Some(""), "/l/ours.so");
+        check(Some("libjemalloc.so.2"), "/l/ours.so:libjemalloc.so.2");
+        check(Some("a.so b.so:/l/ours.so::c.so"), "/l/ours.so:a.so:b.so:c.so");
+    }
+
+    #[test]
+    fn library_whose_path_the_loader_would_cut_is_refused() {
+        for path in ["/a b/ours.so", "/a:b/ours.so"] {
+            assert!(preload(Path::new(path), None).unwrap_err().remedy.contains("WIREPATH_PRELOAD"));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether the program may open an AF_XDP port. The library opens it inside the program, with the
+//! program's own rights.
+
+use wirepath::device::af_xdp::CAPABILITIES;
+
+use super::Obstacle;
+use crate::doctor::missing_capabilities;
+use crate::root::Root;
+
+pub(super) fn check(root: &Root) -> Result<(), Obstacle> {
+    let status = root.read("proc/self/status").unwrap_or_default();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let mask = |name: &str| field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    // Effective user: the second of four.
+    let user = field("Uid:").and_then(|users| users.split_ascii_whitespace().nth(1));
+    // The capabilities that execve(2) keeps: for root the bounding set, for other users their
+    // ambient set (capabilities(7)).
+    let kept = if user == Some("0") { mask("CapBnd:") } else { mask("CapAmb:") };
+    // A kernel that does not report it will say so itself.
+    let missing = kept.map(missing_capabilities).unwrap_or_default();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Obstacle::new(
+        format!("the program may not open an AF_XDP port, for lack of {}", missing.join(", ")),
+        format!(
+            "run this as root, or with those capabilities ambient: AmbientCapabilities= of systemd with {CAPABILITIES}"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn with(status: &str) -> Result<(), Obstacle> {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("proc/self")).unwrap();
+        fs::write(folder.path().join("proc/self/status"), status).unwrap();
+        check(&Root::new(Some(folder.path())))
+    }
+
+    const ALL: &str = "000001ffffffffff";
+    const NONE: &str = "0000000000000000";
+
+    #[test]
+    fn rights_that_outlast_exec_count() {
+        assert_eq!(with(&format!("Uid:\t0\t0\t0\t0\nCapAmb:\t{NONE}\nCapEff:\t{ALL}\nCapBnd:\t{ALL}\n")), Ok(()));
+        assert_eq!(with(&format!("Uid:\t7\t7\t7\t7\nCapAmb:\t{ALL}\nCapEff:\t{ALL}\nCapBnd:\t{ALL}\n")), Ok(()));
+        // File capabilities of this tool do not pass on.
+        let missing =
+            with(&format!("Uid:\t7\t7\t7\t7\nCapAmb:\t{NONE}\nCapEff:\t{ALL}\nCapBnd:\t{ALL}\n")).unwrap_err();
+        assert!(missing.what.contains("cap_net_admin, cap_net_raw, cap_bpf, cap_perfmon"), "{missing:?}");
+        // A container's root.
+        let missing = with(&format!("Uid:\t0\t0\t0\t0\nCapBnd:\t00000000a80425fb\nCapAmb:\t{NONE}\n")).unwrap_err();
+        assert!(missing.what.ends_with("for lack of cap_net_admin, cap_bpf, cap_perfmon"), "{missing:?}");
+        assert_eq!(with(""), Ok(()));
+    }
+}

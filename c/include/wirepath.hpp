@@ -1,0 +1,247 @@
+// wirepath for C++17: the handles of wirepath.h as owners that close themselves, and refusals as
+// exceptions at set-up. Calls on the hot path return what C returns, and throw nothing.
+#ifndef WIREPATH_HPP
+#define WIREPATH_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "wirepath.h"
+
+namespace wirepath {
+
+// A refused call: the sentence as what(), and the code.
+class Error : public std::runtime_error {
+public:
+    explicit Error(int code) : std::runtime_error(wp_last_error()), code_(code) {}
+    int code() const noexcept { return code_; }
+
+private:
+    int code_;
+};
+
+// Throws where a call was refused; else its result.
+template <class T> T check(T result)
+{
+    if (result < 0)
+        throw Error(static_cast<int>(result));
+    return result;
+}
+
+// The bytes of an event.
+inline std::string_view bytes(const wp_event &event) noexcept
+{
+    return {reinterpret_cast<const char *>(event.data), event.len};
+}
+
+// A handle of a stack that Close gives back. It must not outlive its stack; if it does, the handle is
+// stale and nothing happens.
+template <class Handle, int (*Close)(wp_stack, Handle)> class Owned {
+public:
+    Owned() noexcept = default;
+    Owned(wp_stack stack, Handle handle) noexcept : stack_(stack), handle_(handle) {}
+    Owned(Owned &&other) noexcept : stack_(other.stack_), handle_(std::exchange(other.handle_, Handle{0})) {}
+    Owned &operator=(Owned &&other) noexcept
+    {
+        std::swap(stack_, other.stack_);
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    Owned(const Owned &) = delete;
+    Owned &operator=(const Owned &) = delete;
+    ~Owned()
+    {
+        if (handle_.id != 0)
+            Close(stack_, handle_);
+    }
+
+    Handle get() const noexcept { return handle_; }
+    explicit operator bool() const noexcept { return handle_.id != 0; }
+
+    // Gives the handle away: it is not closed.
+    Handle release() noexcept { return std::exchange(handle_, Handle{0}); }
+
+protected:
+    wp_stack stack_{0};
+    Handle handle_{0};
+};
+
+using Subscription = Owned<wp_sub, wp_unsubscribe>;
+using Buffer = Owned<wp_buffer, wp_release>;
+using Timer = Owned<wp_timer, wp_cancel>;
+
+// Prepared headers to one destination.
+class Flow : public Owned<wp_flow, wp_udp_close> {
+public:
+    using Owned::Owned;
+    int send(std::string_view data, uint32_t flags = 0) noexcept
+    {
+        return wp_udp_send(stack_, handle_, data.data(), data.size(), flags);
+    }
+};
+
+// A prepared segment.
+class Order : public Owned<wp_order, wp_order_free> {
+public:
+    using Owned::Owned;
+    int patch(std::size_t offset, std::string_view data) noexcept
+    {
+        return wp_order_patch(stack_, handle_, offset, data.data(), data.size());
+    }
+    int fire(uint32_t flags = 0) noexcept { return wp_order_fire(stack_, handle_, flags); }
+    int warm() noexcept { return wp_order_warm(stack_, handle_); }
+};
+
+// Options with `size` set: C++17 has no designated initializers.
+inline wp_options options() noexcept
+{
+    wp_options options{};
+    options.size = sizeof options;
+    return options;
+}
+
+inline wp_tcp_options tcp_options() noexcept
+{
+    wp_tcp_options options{};
+    options.size = sizeof options;
+    return options;
+}
+
+inline wp_udp_options udp_options() noexcept
+{
+    wp_udp_options options{};
+    options.size = sizeof options;
+    return options;
+}
+
+// A worker with its port, on this thread.
+class Stack {
+public:
+    explicit Stack(const std::string &port, const wp_options &options = wirepath::options())
+    {
+        check(wp_open(port.c_str(), &options, &stack_));
+    }
+    Stack(Stack &&other) noexcept : stack_(std::exchange(other.stack_, wp_stack{0})) {}
+    Stack &operator=(Stack &&other) noexcept
+    {
+        std::swap(stack_, other.stack_);
+        return *this;
+    }
+    Stack(const Stack &) = delete;
+    Stack &operator=(const Stack &) = delete;
+    ~Stack()
+    {
+        if (stack_.id != 0)
+            wp_close(stack_);
+    }
+
+    wp_stack get() const noexcept { return stack_; }
+
+    // One turn, into an array of events: as wp_poll.
+    template <std::size_t Max> int poll(wp_event (&events)[Max]) noexcept
+    {
+        return wp_poll(stack_, events, static_cast<int>(Max));
+    }
+
+    // One turn, and `act(event)` for each event of it. False where the device has ended.
+    template <class Act> bool poll(Act &&act)
+    {
+        wp_event events[32];
+        const int count = wp_poll(stack_, events, 32);
+        if (count == WP_E_ENDED)
+            return false;
+        check(count);
+        for (int i = 0; i < count; i++)
+            act(events[i]);
+        return true;
+    }
+
+    int wait_fd() const { return check(wp_wait_fd(stack_)); }
+    int64_t time_to_next() { return check(wp_time_to_next(stack_)); }
+    void wait(int64_t timeout_ns = -1) { check(wp_wait(stack_, timeout_ns)); }
+    int flush() noexcept { return wp_flush(stack_); }
+
+    Buffer hold(const wp_event &event)
+    {
+        return make<Buffer, wp_buffer>([&](wp_buffer *made) { return wp_hold(stack_, &event, made); });
+    }
+
+    Subscription bind(const sockaddr_in &local, uint32_t tag = 0)
+    {
+        return make<Subscription, wp_sub>([&](wp_sub *made) { return wp_udp_bind(stack_, &local, tag, made); });
+    }
+
+    Subscription join(const sockaddr_in &group, uint32_t tag = 0, const sockaddr_in *sources = nullptr,
+                      std::size_t count = 0)
+    {
+        return make<Subscription, wp_sub>(
+            [&](wp_sub *made) { return wp_udp_join(stack_, &group, sources, count, tag, made); });
+    }
+
+    Subscription listen(const sockaddr_in &local, uint32_t tag = 0, const wp_tcp_options *options = nullptr)
+    {
+        return make<Subscription, wp_sub>(
+            [&](wp_sub *made) { return wp_tcp_listen(stack_, &local, options, tag, made); });
+    }
+
+    Flow flow(const sockaddr_in &local, const sockaddr_in &remote, const wp_udp_options *options = nullptr)
+    {
+        return make<Flow, wp_flow>(
+            [&](wp_flow *made) { return wp_udp_connect(stack_, &local, &remote, options, made); });
+    }
+
+    // A connection has no owner: it ends by close or abort, and WP_EVENT_CLOSED says so.
+    wp_conn connect(const sockaddr_in &local, const sockaddr_in &remote, uint32_t tag = 0,
+                    const wp_tcp_options *options = nullptr)
+    {
+        wp_conn conn{0};
+        check(wp_tcp_connect(stack_, &local, &remote, options, tag, &conn));
+        return conn;
+    }
+
+    int64_t send(wp_conn conn, std::string_view data, uint32_t flags = 0) noexcept
+    {
+        return wp_tcp_send(stack_, conn, data.data(), data.size(), flags);
+    }
+    int shutdown(wp_conn conn) noexcept { return wp_tcp_shutdown(stack_, conn); }
+    int close(wp_conn conn) noexcept { return wp_tcp_close(stack_, conn); }
+    int abort(wp_conn conn) noexcept { return wp_tcp_abort(stack_, conn); }
+    int pause(wp_conn conn) noexcept { return wp_tcp_pause(stack_, conn); }
+    int resume(wp_conn conn) noexcept { return wp_tcp_resume(stack_, conn); }
+
+    Order prepare(wp_conn conn, std::string_view data)
+    {
+        return make<Order, wp_order>(
+            [&](wp_order *made) { return wp_order_prepare(stack_, conn, data.data(), data.size(), made); });
+    }
+
+    Timer after(uint64_t delay_ns, uint64_t token)
+    {
+        return make<Timer, wp_timer>([&](wp_timer *made) { return wp_after(stack_, delay_ns, token, made); });
+    }
+
+    uint64_t counter(const std::string &name) const
+    {
+        uint64_t value = 0;
+        check(wp_counter(stack_, name.c_str(), &value));
+        return value;
+    }
+
+private:
+    template <class Owner, class Handle, class Make> Owner make(Make &&act)
+    {
+        Handle handle{0};
+        check(act(&handle));
+        return Owner(stack_, handle);
+    }
+
+    wp_stack stack_{0};
+};
+
+} // namespace wirepath
+
+#endif

@@ -1,0 +1,212 @@
+//! What both languages see: structures and constants, as in `wirepath.h`.
+
+use core::ffi::c_char;
+use core::ptr;
+
+use libc::sockaddr_in;
+
+/// A handle: `wp_stack`, `wp_conn` and the others, each a type of its own in C. 0 is none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handle {
+    /// The number, which a table gave out.
+    pub id: u64,
+}
+
+/// `wp_options`: how to open a stack. Zero is the default of every member but `size`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of the structure as the caller was compiled with it.
+    pub size: u32,
+    /// `WP_LOG`, `WP_ACCEPT_CHECKSUMS`.
+    pub flags: u32,
+    /// The name for `wirepath stats`; by default that of the executable.
+    pub name: *const c_char,
+    /// An address of the stack's own with its network, `10.0.0.2/24`; by default the kernel's.
+    pub address: *const c_char,
+    /// The gateway of the default route, with `address`.
+    pub gateway: *const c_char,
+    /// Connections at the same time; 0 is no TCP.
+    pub connections: u32,
+    /// Buffers that the caller holds at the same time.
+    pub held: u32,
+}
+
+/// `wp_tcp_options`: the options of a connection. Zero is the default of every member but `size`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpOptions {
+    /// Bytes of the structure as the caller was compiled with it.
+    pub size: u32,
+    /// `WP_TCP_NAGLE`, `WP_TCP_QUICKACK`, `WP_TCP_KEEPALIVE`.
+    pub flags: u32,
+    /// The delay of an acknowledgment.
+    pub ack_delay_ns: u64,
+    /// How long data may stay unacknowledged.
+    pub user_timeout_ns: u64,
+    /// The minimum retransmission timeout.
+    pub rto_min_ns: u64,
+    /// Bytes a second at most.
+    pub pacing_rate: u64,
+    /// The most bytes that wait to be sent or acknowledged.
+    pub send_buffer: u32,
+    /// The window.
+    pub receive_buffer: u32,
+}
+
+/// `wp_udp_options`: the options of a flow of datagrams.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UdpOptions {
+    /// Bytes of the structure as the caller was compiled with it.
+    pub size: u32,
+    /// `WP_UDP_DONT_FRAGMENT`, `WP_UDP_NO_CHECKSUM`.
+    pub flags: u32,
+    /// TTL; 0 is 1 for groups and 64 for hosts.
+    pub ttl: u8,
+    /// Type of service.
+    pub tos: u8,
+    /// Zero.
+    pub reserved: [u8; 6],
+}
+
+/// `wp_event`: what happened.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// `WP_EVENT_…`.
+    pub kind: u32,
+    /// The tag of the subscription or the connection.
+    pub tag: u32,
+    /// The connection.
+    pub connection: Handle,
+    /// The bytes, valid until the next poll unless they are held.
+    pub data: *const u8,
+    /// How many.
+    pub len: usize,
+    /// For `wp_hold`.
+    pub chunk: u64,
+    /// Arrival by the NIC's clock, since the epoch; 0 where it stamps none.
+    pub timestamp_ns: u64,
+    /// The token of a timer.
+    pub token: u64,
+    /// The sender of a datagram, the peer of a connection.
+    pub source: sockaddr_in,
+    /// The destination of a datagram, our end of a connection.
+    pub destination: sockaddr_in,
+    /// `WP_CLOSED_…`.
+    pub reason: i32,
+    /// TTL of a datagram.
+    pub ttl: u8,
+    /// Type of service of a datagram.
+    pub tos: u8,
+    /// Tag control information of its VLAN tag.
+    pub vlan: u16,
+}
+
+const NO_ADDRESS: sockaddr_in =
+    sockaddr_in { sin_family: 0, sin_port: 0, sin_addr: libc::in_addr { s_addr: 0 }, sin_zero: [0; 8] };
+
+impl Event {
+    /// An event without anything: all zero.
+    pub const EMPTY: Self = Self {
+        kind: 0,
+        tag: 0,
+        connection: Handle { id: 0 },
+        data: ptr::null(),
+        len: 0,
+        chunk: 0,
+        timestamp_ns: 0,
+        token: 0,
+        source: NO_ADDRESS,
+        destination: NO_ADDRESS,
+        reason: 0,
+        ttl: 0,
+        tos: 0,
+        vlan: 0,
+    };
+}
+
+/// Constants of the header by their names there: a test reads them both.
+macro_rules! constants {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
+        $($(#[$doc])* pub const $name: $type = $value;)*
+
+        /// All of them.
+        pub const CONSTANTS: &[(&str, i64)] = &[$((stringify!($name), $name as i64)),*];
+    };
+}
+
+constants! {
+    /// A datagram.
+    WP_EVENT_DATAGRAM: u32 = 1;
+    /// Bytes of a connection.
+    WP_EVENT_DATA: u32 = 2;
+    /// The handshake of a connection that we opened is done.
+    WP_EVENT_CONNECTED: u32 = 3;
+    /// A listener accepted a connection.
+    WP_EVENT_ACCEPTED: u32 = 4;
+    /// There is room to send again.
+    WP_EVENT_WRITABLE: u32 = 5;
+    /// The peer sends no more.
+    WP_EVENT_PEER_CLOSED: u32 = 6;
+    /// The connection is gone.
+    WP_EVENT_CLOSED: u32 = 7;
+    /// Our SYN waits for a path.
+    WP_EVENT_NO_ROUTE: u32 = 8;
+    /// A timer expired.
+    WP_EVENT_TIMER: u32 = 9;
+
+    /// Lines for the operator go to standard error.
+    WP_LOG: u32 = 1;
+    /// Checksums that cover the pseudo header only are accepted.
+    WP_ACCEPT_CHECKSUMS: u32 = 2;
+
+    /// The frames leave with a later call.
+    WP_MORE: u32 = 1;
+    /// An order leaves at once or not at all.
+    WP_NOW_OR_NEVER: u32 = 2;
+
+    /// Left, or leaves with the next doorbell.
+    WP_SENT: i32 = 0;
+    /// Waits for a neighbor, a window or room; leaves by itself.
+    WP_QUEUED: i32 = 1;
+    /// Waits for a path to the peer.
+    WP_WAITS_FOR_PATH: i32 = 2;
+
+    /// Nagle's algorithm.
+    WP_TCP_NAGLE: u32 = 1;
+    /// Acknowledge each burst.
+    WP_TCP_QUICKACK: u32 = 2;
+    /// Probe a silent peer after 15 s, every 5 s, three times.
+    WP_TCP_KEEPALIVE: u32 = 4;
+
+    /// Refuse what is longer than the MTU.
+    WP_UDP_DONT_FRAGMENT: u32 = 1;
+    /// Send no UDP checksum.
+    WP_UDP_NO_CHECKSUM: u32 = 2;
+
+    /// Both sides finished.
+    WP_CLOSED_FINISHED: i32 = 1;
+    /// We aborted it.
+    WP_CLOSED_ABORTED: i32 = 2;
+    /// The peer reset it.
+    WP_CLOSED_RESET: i32 = 3;
+    /// Nobody listens there.
+    WP_CLOSED_REFUSED: i32 = 4;
+    /// No path when our SYN was given up.
+    WP_CLOSED_NO_ROUTE: i32 = 5;
+    /// Our SYN was not answered.
+    WP_CLOSED_NO_ANSWER: i32 = 6;
+    /// The peer stopped acknowledging.
+    WP_CLOSED_TIMED_OUT: i32 = 7;
+    /// The peer answered no probe.
+    WP_CLOSED_KEEPALIVE: i32 = 8;
+    /// The network says that the peer cannot be reached.
+    WP_CLOSED_UNREACHABLE: i32 = 9;
+    /// No answer to ARP.
+    WP_CLOSED_NO_NEIGHBOR: i32 = 10;
+    /// Any other reason, of a later version.
+    WP_CLOSED_OTHER: i32 = 11;
+}

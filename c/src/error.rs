@@ -1,0 +1,175 @@
+//! Codes and sentences: every refused call returns a negative code, and `wp_last_error` has a
+//! sentence for it.
+//!
+//! What happens on the hot path, a full ring or window, has no sentence of its own: nothing is
+//! formatted there.
+
+use core::cell::{Cell, RefCell};
+use core::ffi::CStr;
+use std::ffi::CString;
+
+/// Why a call was refused: the numbers are the negative results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Code {
+    /// `WP_E_ARGUMENT`
+    Argument = -1,
+    /// `WP_E_STALE`
+    Stale = -2,
+    /// `WP_E_THREAD`
+    Thread = -3,
+    /// `WP_E_AGAIN`
+    Again = -4,
+    /// `WP_E_TOO_LONG`
+    TooLong = -5,
+    /// `WP_E_UNREACHABLE`
+    Unreachable = -6,
+    /// `WP_E_REFUSED`
+    Refused = -7,
+    /// `WP_E_STATE`
+    State = -8,
+    /// `WP_E_LIMIT`
+    Limit = -9,
+    /// `WP_E_OPEN`
+    Open = -10,
+    /// `WP_E_NAME`
+    Name = -11,
+    /// `WP_E_UNSUPPORTED`
+    Unsupported = -12,
+    /// `WP_E_ENDED`
+    Ended = -13,
+    /// `WP_E_BROKEN`
+    Broken = -14,
+}
+
+impl Code {
+    /// All of them, with their names in the header.
+    pub const ALL: [(Self, &'static str); 14] = [
+        (Self::Argument, "WP_E_ARGUMENT"),
+        (Self::Stale, "WP_E_STALE"),
+        (Self::Thread, "WP_E_THREAD"),
+        (Self::Again, "WP_E_AGAIN"),
+        (Self::TooLong, "WP_E_TOO_LONG"),
+        (Self::Unreachable, "WP_E_UNREACHABLE"),
+        (Self::Refused, "WP_E_REFUSED"),
+        (Self::State, "WP_E_STATE"),
+        (Self::Limit, "WP_E_LIMIT"),
+        (Self::Open, "WP_E_OPEN"),
+        (Self::Name, "WP_E_NAME"),
+        (Self::Unsupported, "WP_E_UNSUPPORTED"),
+        (Self::Ended, "WP_E_ENDED"),
+        (Self::Broken, "WP_E_BROKEN"),
+    ];
+
+    const fn sentence(self) -> &'static CStr {
+        match self {
+            Self::Argument => c"an argument is null, out of range or of another version",
+            Self::Stale => c"the handle names nothing, or nothing any more",
+            Self::Thread => c"the stack belongs to the thread that opened it",
+            Self::Again => c"no room at the moment: poll, then call again",
+            Self::TooLong => c"more bytes than this call may carry",
+            Self::Unreachable => c"there is no path to the peer",
+            Self::Refused => c"the address, the group or the connection was refused",
+            Self::State => c"the connection is not in a state for this call",
+            Self::Limit => c"a table is full: close what is not needed, or open the stack with more room",
+            Self::Open => c"the port cannot be opened",
+            Self::Name => c"there is no counter of this name",
+            Self::Unsupported => c"the device of this stack cannot do that",
+            Self::Ended => c"the device has ended, and no event waits",
+            Self::Broken => c"the stack broke a promise of its own in an earlier call: close it",
+        }
+    }
+}
+
+/// The sentence of a result; that of a number that is no code says so.
+pub(crate) fn sentence(code: i32) -> &'static CStr {
+    match code {
+        0.. => c"no error",
+        _ => Code::ALL
+            .iter()
+            .find(|(other, _)| *other as i32 == code)
+            .map_or(c"no such code", |(code, _)| code.sentence()),
+    }
+}
+
+/// A code, and where there is more to say, a sentence.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) code: Code,
+    sentence: Option<String>,
+}
+
+pub(crate) type Result<T> = core::result::Result<T, Fault>;
+
+impl Fault {
+    /// With a sentence for the case.
+    #[cold]
+    pub(crate) fn because(code: Code, why: impl ToString) -> Self {
+        Self { code, sentence: Some(why.to_string()) }
+    }
+}
+
+impl From<Code> for Fault {
+    fn from(code: Code) -> Self {
+        Self { code, sentence: None }
+    }
+}
+
+thread_local! {
+    static LAST: Cell<i32> = const { Cell::new(0) };
+    static SENTENCE: RefCell<Option<CString>> = const { RefCell::new(None) };
+}
+
+/// Notes the fault of a call of this thread. Returns the result of the call.
+pub(crate) fn note(fault: Fault) -> i32 {
+    let code = fault.code as i32;
+    let before = LAST.replace(code);
+    if fault.sentence.is_some() || before != code {
+        // A thread that ends has no last error any more.
+        let _ = SENTENCE.try_with(|sentence| {
+            let text = fault.sentence.map(|text| text.replace('\0', "?"));
+            sentence.replace(text.and_then(|text| CString::new(text).ok()));
+        });
+    }
+    code
+}
+
+/// Runs `act` with the last error's sentence on this thread.
+pub(crate) fn with_last<T>(act: impl FnOnce(&CStr) -> T) -> T {
+    let general = sentence(LAST.get());
+    let mut act = Some(act);
+    let mut call = |text: &CStr| (act.take().expect("called once"))(text);
+    match SENTENCE.try_with(|sentence| call(sentence.borrow().as_deref().unwrap_or(general))) {
+        Ok(result) => result,
+        Err(_) => call(general),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last() -> String {
+        with_last(|text| text.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn last_error_is_the_sentence_of_the_last_fault() {
+        assert_eq!(last(), "no error");
+        assert_eq!(note(Code::Again.into()), -4);
+        assert_eq!(last(), "no room at the moment: poll, then call again");
+        note(Fault::because(Code::Again, "this one has a \0 in it"));
+        assert_eq!(last(), "this one has a ? in it");
+        note(Code::Stale.into());
+        assert_eq!(last(), "the handle names nothing, or nothing any more");
+    }
+
+    #[test]
+    fn every_code_has_a_sentence_and_no_other_number_has() {
+        for (code, name) in Code::ALL {
+            assert!(name.starts_with("WP_E_"));
+            assert_ne!(sentence(code as i32), c"no such code");
+        }
+        assert_eq!([sentence(7), sentence(-99)], [c"no error", c"no such code"]);
+    }
+}

@@ -1,0 +1,180 @@
+//! The caller's memory: pointers become references, slices and texts for one call, or the call is
+//! refused.
+//!
+//! Invariants, which are the caller's part of `wirepath.h`:
+//! 1. A pointer that is not null is aligned for its type and points to as many readable or writable
+//!    values as its arguments say, for as long as the call lasts.
+//! 2. No other thread writes there meanwhile.
+//! 3. A text ends with a zero byte.
+//!
+//! Everything else is checked: null, lengths, the family of an address, the size of a structure.
+
+use core::ffi::{CStr, c_char};
+use core::mem::size_of;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use core::{ptr, slice};
+
+use libc::{in_addr, sockaddr_in};
+
+use crate::abi::Event;
+use crate::error::{Code, Fault, Result};
+
+fn missing(what: &str) -> Fault {
+    Fault::because(Code::Argument, format!("{what} is null"))
+}
+
+/// Bytes to be sent. Null stands for none where `len` is 0.
+#[inline]
+pub(crate) fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    if data.is_null() {
+        return Err(missing("data"));
+    }
+    if len > isize::MAX as usize {
+        return Err(Code::TooLong.into());
+    }
+    // SAFETY: `len` readable bytes (1) that do not change during the call (2).
+    Ok(unsafe { slice::from_raw_parts(data, len) })
+}
+
+/// Writes one value where the caller wants it.
+#[inline]
+pub(crate) fn write<T>(place: *mut T, value: T) -> Result<()> {
+    if place.is_null() {
+        return Err(missing("the place for the result"));
+    }
+    // SAFETY: one writable value (1, 2); nothing is read there.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Refuses a place that nothing can be written to, before a call has an effect.
+#[inline]
+pub(crate) fn check_place<T>(place: *mut T) -> Result<()> {
+    if place.is_null() { Err(missing("the place for the result")) } else { Ok(()) }
+}
+
+/// The places of an array, to be written by their numbers.
+pub(crate) struct Places<T> {
+    first: *mut T,
+    count: usize,
+}
+
+impl<T> Places<T> {
+    #[inline]
+    pub(crate) fn new(first: *mut T, count: usize) -> Result<Self> {
+        if first.is_null() && count > 0 {
+            return Err(missing("the array of events"));
+        }
+        Ok(Self { first, count })
+    }
+
+    #[inline]
+    pub(crate) fn write(&mut self, idx: usize, value: T) {
+        assert!(idx < self.count, "an event beyond the caller's array");
+        // SAFETY: the array has `count` writable places (1, 2), and this is one of them.
+        unsafe { self.first.add(idx).write(value) };
+    }
+}
+
+/// A text, or none where it is null.
+pub(crate) fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: it ends with a zero byte (3), and does not change during the call (2).
+    let text = unsafe { CStr::from_ptr(text) };
+    let wrong = |_| Fault::because(Code::Argument, format!("{what} is not UTF-8"));
+    text.to_str().map(Some).map_err(wrong)
+}
+
+/// As [`text`], where it must be there.
+pub(crate) fn required<'a>(pointer: *const c_char, what: &str) -> Result<&'a str> {
+    text(pointer, what)?.ok_or_else(|| missing(what))
+}
+
+/// An IPv4 address and port; `None` where it is null.
+#[inline]
+pub(crate) fn address(address: *const sockaddr_in) -> Result<Option<SocketAddrV4>> {
+    if address.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: one readable value (1, 2); every bit pattern is one.
+    let address = unsafe { address.read() };
+    if i32::from(address.sin_family) != libc::AF_INET {
+        return Err(Fault::because(Code::Argument, "sin_family of an address is not AF_INET"));
+    }
+    let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+    Ok(Some(SocketAddrV4::new(ip, u16::from_be(address.sin_port))))
+}
+
+/// As [`address`], where it must be there.
+#[inline]
+pub(crate) fn required_address(pointer: *const sockaddr_in) -> Result<SocketAddrV4> {
+    address(pointer)?.ok_or_else(|| missing("an address"))
+}
+
+/// The addresses of an array, each read when it is asked for.
+pub(crate) fn addresses(first: *const sockaddr_in, count: usize) -> impl Iterator<Item = Result<SocketAddrV4>> {
+    (0..count).map(move |idx| match first.is_null() {
+        true => Err(missing("the array of addresses")),
+        false => required_address(first.wrapping_add(idx)),
+    })
+}
+
+/// An address as C has it.
+#[inline]
+pub(crate) fn socket_address(address: SocketAddrV4) -> sockaddr_in {
+    sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: address.port().to_be(),
+        sin_addr: in_addr { s_addr: u32::from(*address.ip()).to_be() },
+        sin_zero: [0; 8],
+    }
+}
+
+/// Structures whose first member is their size, in which every bit pattern is a value, and zero a
+/// default.
+///
+/// # Safety
+/// A `repr(C)` structure of integers and raw pointers, with `size: u32` in front.
+pub(crate) unsafe trait Sized32: Copy {}
+
+// SAFETY: integers and raw pointers, `size` in front.
+unsafe impl Sized32 for crate::abi::Options {}
+// SAFETY: integers, `size` in front.
+unsafe impl Sized32 for crate::abi::TcpOptions {}
+// SAFETY: integers, `size` in front.
+unsafe impl Sized32 for crate::abi::UdpOptions {}
+
+/// A structure of options, `None` where it is null. That of an older caller is shorter: the rest is
+/// zero, the default. That of a newer one is longer: refused, because its members may matter.
+pub(crate) fn options<T: Sized32>(options: *const T) -> Result<Option<T>> {
+    if options.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: at least the size is readable (1, 2), and stands in front.
+    let size = unsafe { options.cast::<u32>().read() } as usize;
+    if !(8..=size_of::<T>()).contains(&size) {
+        let why =
+            format!("options of {size} bytes, where this library knows 8 to {}: set `size` to sizeof", size_of::<T>());
+        return Err(Fault::because(Code::Argument, why));
+    }
+    // SAFETY: zero is a value of each member (`Sized32`).
+    let mut read: T = unsafe { core::mem::zeroed() };
+    // SAFETY: `size` readable bytes (1, 2) into a value that has at least as many, of which every
+    // bit pattern is a value (`Sized32`).
+    unsafe { ptr::copy_nonoverlapping(options.cast::<u8>(), ptr::from_mut(&mut read).cast(), size) };
+    Ok(Some(read))
+}
+
+/// The chunk of an event: what names its bytes.
+pub(crate) fn chunk(event: *const Event) -> Result<u64> {
+    if event.is_null() {
+        return Err(missing("the event"));
+    }
+    // SAFETY: one readable value (1, 2); every bit pattern of the member is one.
+    Ok(unsafe { (*event).chunk })
+}

@@ -1,0 +1,473 @@
+//! A stack: a port's worker, and the tables of what its caller has made. All calls of the C API in
+//! safe Rust.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration as StdDuration;
+
+use wirepath::counters::Reading;
+use wirepath::pipeline::tcp::{
+    CallError, ConnectError, ConnectionId, ConnectionOptions, Keepalive, ListenOptions, SendError, Sent, TcpConfig,
+    Template, TemplateError,
+};
+use wirepath::pipeline::{self as udp, Checksum, ChecksumPolicy, Cx, UdpFlow, UdpOptions, send_to};
+use wirepath::port::{EmbeddedPort, Port, Subscription, listen, multicast, tcp_from};
+use wirepath::proto::{ConsumerId, TimerId};
+use wirepath::time::Duration;
+use wirepath::worker::live::sleep_on;
+
+use crate::abi::{self, Event, Handle};
+use crate::collector::{Bytes, Collector};
+use crate::error::{Code, Fault, Result};
+use crate::handles::Handles;
+
+/// How long `wait` sleeps between two looks at a device without a descriptor.
+const NAP: StdDuration = StdDuration::from_micros(50);
+
+pub(crate) struct Stack {
+    // Dropped in this order: what holds buffers before the pool.
+    held: Handles<Bytes>,
+    flows: Handles<UdpFlow>,
+    orders: Handles<Template>,
+    subscriptions: Handles<Subscription>,
+    /// The peers and local ports whose answers are steered here, on an interface that is shared with
+    /// the kernel.
+    answers: Vec<(SocketAddrV4, u16)>,
+    port: EmbeddedPort<Collector>,
+}
+
+/// How to open one: `wp_options`, read.
+#[derive(Default)]
+pub(crate) struct Settings {
+    pub(crate) flags: u32,
+    pub(crate) name: Option<String>,
+    pub(crate) address: Option<String>,
+    pub(crate) gateway: Option<String>,
+    pub(crate) connections: u32,
+    pub(crate) held: u32,
+}
+
+impl Stack {
+    pub(crate) fn open(name: &str, settings: &Settings) -> Result<Self> {
+        let refused = |why: &dyn std::fmt::Display| Fault::because(Code::Open, why);
+        let mut port = Port::open(name).map_err(|error| refused(&error))?.held(settings.held as usize);
+        port = match settings.flags & abi::WP_LOG {
+            0 => port.log(|_| ()),
+            _ => port.log(|line| eprintln!("{line}")),
+        };
+        if settings.flags & abi::WP_ACCEPT_CHECKSUMS != 0 {
+            port = port.checksum(ChecksumPolicy::AcceptPartial);
+        }
+        if let Some(name) = &settings.name {
+            port = port.named(name);
+        }
+        if let Some(address) = &settings.address {
+            let wrong = |_| {
+                Fault::because(Code::Argument, format!("`{address}` is no address with its network, like 10.0.0.2/24"))
+            };
+            port = port.address(address.parse().map_err(wrong)?);
+        }
+        if let Some(gateway) = &settings.gateway {
+            let wrong =
+                |_| Fault::because(Code::Argument, format!("`{gateway}` is no address of a gateway, like 10.0.0.1"));
+            port = port.route(wirepath::proto::Ipv4Prefix::ALL, gateway.parse().map_err(wrong)?);
+        }
+        if settings.connections > 0 {
+            let connections_max = settings.connections as usize;
+            port = port.tcp_with(TcpConfig { connections_max, ..TcpConfig::default() });
+        }
+        Ok(Self {
+            held: Handles::new(),
+            flows: Handles::new(),
+            orders: Handles::new(),
+            subscriptions: Handles::new(),
+            answers: Vec::new(),
+            port: port.embed(Collector::new()).map_err(|error| refused(&error))?,
+        })
+    }
+
+    /// Makes a turn where no event of the last one is left, and hands events to `put` until it has
+    /// no place. `room` is the number of places.
+    #[inline]
+    pub(crate) fn poll(&mut self, room: usize, mut put: impl FnMut(usize, Event)) -> Result<i32> {
+        let waits = self.port.app_mut().begin_poll();
+        if !waits {
+            self.port.poll();
+        }
+        let collector = self.port.app_mut();
+        let mut count = 0;
+        while count < room
+            && let Some(event) = collector.next()
+        {
+            put(count, event);
+            count += 1;
+        }
+        if count == 0 && !waits && self.port.has_ended() && self.port.app().is_empty() {
+            return Err(Code::Ended.into());
+        }
+        Ok(count as i32)
+    }
+
+    /// Calls the worker; its frames leave before this returns, unless more follow.
+    #[inline]
+    fn call<T>(&mut self, flags: u32, act: impl FnOnce(&mut Cx<'_>) -> T) -> T {
+        if flags & abi::WP_MORE == 0 {
+            self.port.with_app(|_, cx| act(cx))
+        } else {
+            self.port.with_app_batched(|_, cx| act(cx))
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.port.with_app(|_, _| ());
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.port.now().as_nanos() as i64
+    }
+
+    pub(crate) fn wait_fd(&self) -> Result<i32> {
+        let none = "the device of this stack has no descriptor to sleep on: poll it, or call wp_wait";
+        self.port.wait_fd().ok_or_else(|| Fault::because(Code::Unsupported, none))
+    }
+
+    /// Nanoseconds until the next poll has work; `i64::MAX` for never.
+    pub(crate) fn time_to_next(&mut self) -> i64 {
+        if !self.port.app().is_empty() {
+            return 0;
+        }
+        self.port.time_to_next().map_or(i64::MAX, |time| time.as_nanos().min(i64::MAX as u64) as i64)
+    }
+
+    pub(crate) fn wait(&mut self, timeout_ns: i64) {
+        let next = self.time_to_next();
+        let next = if timeout_ns < 0 { next } else { next.min(timeout_ns) };
+        let timeout = (next != i64::MAX).then(|| StdDuration::from_nanos(next.max(0) as u64));
+        match self.port.wait_fd() {
+            fd @ Some(_) => sleep_on(fd, timeout),
+            None => std::thread::sleep(timeout.map_or(NAP, |timeout| timeout.min(NAP))),
+        }
+    }
+
+    // Bytes.
+
+    pub(crate) fn hold(&mut self, chunk: u64) -> Result<Handle> {
+        let bytes = self.port.app().keep(chunk)?;
+        self.held.insert(bytes)
+    }
+
+    pub(crate) fn release(&mut self, held: Handle) -> Result<()> {
+        self.held.remove(held).map(drop)
+    }
+
+    // Subscriptions.
+
+    fn subscribe(&mut self, subscription: Subscription) -> Result<Handle> {
+        self.port.subscribe(subscription.clone()).map_err(|error| Fault::because(Code::Refused, error))?;
+        self.subscriptions.insert(subscription)
+    }
+
+    pub(crate) fn unsubscribe(&mut self, handle: Handle) -> Result<()> {
+        let subscription = self.subscriptions.remove(handle)?;
+        self.port.unsubscribe(&subscription).map_err(|error| Fault::because(Code::Refused, error))
+    }
+
+    pub(crate) fn bind(&mut self, local: SocketAddrV4, tag: u32) -> Result<Handle> {
+        if local.ip().is_multicast() {
+            return Err(Fault::because(Code::Argument, "a group is joined and not bound: call wp_udp_join"));
+        }
+        self.subscribe(wirepath::port::udp(*local.ip(), local.port()).consumer(tag))
+    }
+
+    pub(crate) fn join(
+        &mut self,
+        group: SocketAddrV4,
+        sources: impl Iterator<Item = Result<SocketAddrV4>>,
+        tag: u32,
+    ) -> Result<Handle> {
+        if !group.ip().is_multicast() {
+            return Err(Fault::because(Code::Argument, format!("{} is no group: call wp_udp_bind", group.ip())));
+        }
+        let mut subscription = multicast(*group.ip(), group.port()).consumer(tag);
+        for source in sources {
+            subscription = subscription.source(*source?.ip());
+        }
+        self.subscribe(subscription)
+    }
+
+    pub(crate) fn listen(
+        &mut self,
+        local: SocketAddrV4,
+        options: Option<ConnectionOptions>,
+        tag: u32,
+    ) -> Result<Handle> {
+        let fresh = ListenOptions::default();
+        let connection = options.unwrap_or(fresh.connection);
+        let subscription = listen(*local.ip(), local.port()).options(ListenOptions { connection, ..fresh });
+        self.subscribe(subscription.consumer(tag))
+    }
+
+    // Datagrams.
+
+    pub(crate) fn flow(&mut self, local: SocketAddrV4, remote: SocketAddrV4, options: &UdpOptions) -> Result<Handle> {
+        let flow = self.call(0, |cx| UdpFlow::connect(local, remote, options, cx));
+        self.flows.insert(flow.map_err(|error| Fault::because(Code::Unreachable, error))?)
+    }
+
+    pub(crate) fn close_flow(&mut self, flow: Handle) -> Result<()> {
+        self.flows.remove(flow).map(drop)
+    }
+
+    #[inline]
+    pub(crate) fn udp_send(&mut self, flow: Handle, payload: &[u8], flags: u32) -> Result<i32> {
+        let Self { flows, port, .. } = self;
+        let flow = flows.get_mut(flow)?;
+        let sent = if flags & abi::WP_MORE == 0 {
+            port.with_app(|_, cx| flow.send(payload, cx))
+        } else {
+            port.with_app_batched(|_, cx| flow.send(payload, cx))
+        };
+        sent.map(udp_sent).map_err(udp_fault)
+    }
+
+    pub(crate) fn udp_send_to(
+        &mut self,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        payload: &[u8],
+        flags: u32,
+    ) -> Result<i32> {
+        let sent = self.call(flags, |cx| send_to(local, remote, &UdpOptions::default(), payload, cx));
+        sent.map(udp_sent).map_err(|error| match error {
+            udp::SendToError::Send(error) => udp_fault(error),
+            error => Fault::because(Code::Unreachable, error),
+        })
+    }
+
+    // Connections.
+
+    pub(crate) fn connect(
+        &mut self,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        options: Option<ConnectionOptions>,
+        tag: u32,
+    ) -> Result<Handle> {
+        if self.port.is_shared() {
+            self.steer_answers(local.port(), remote)?;
+        }
+        let options = options.unwrap_or_default();
+        let id = self.call(0, |cx| cx.tcp().connect(local, remote, &options, ConsumerId(tag)));
+        id.map(|id| Handle { id: id.to_bits() }).map_err(|error| match error {
+            ConnectError::TooMany { .. } => Fault::because(Code::Limit, error),
+            ConnectError::NoRoute(_) => Fault::because(Code::Unreachable, error),
+            ConnectError::NoTcp => {
+                Fault::because(Code::State, "the stack was opened without TCP: set wp_options.connections")
+            }
+            error => Fault::because(Code::Refused, error),
+        })
+    }
+
+    /// On an interface that is shared with the kernel: has the peer's segments to this port come
+    /// here, until the stack is closed.
+    fn steer_answers(&mut self, local_port: u16, remote: SocketAddrV4) -> Result<()> {
+        if local_port == 0 {
+            let why = "on an interface that is shared with the kernel a connection needs a local port of its own choice, \
+                       so that its answers come here: set sin_port of the local address";
+            return Err(Fault::because(Code::Argument, why));
+        }
+        if self.answers.contains(&(remote, local_port)) {
+            return Ok(());
+        }
+        let answers = tcp_from(*remote.ip(), remote.port()).local_port(local_port);
+        self.port.subscribe(answers).map_err(|error| Fault::because(Code::Refused, error))?;
+        self.answers.push((remote, local_port));
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn tcp_send(&mut self, connection: Handle, payload: &[u8], flags: u32) -> Result<i64> {
+        let id = ConnectionId::from_bits(connection.id);
+        let sent = self.call(flags, |cx| cx.tcp().send(id, payload));
+        sent.map(|count| count as i64).map_err(tcp_fault)
+    }
+
+    pub(crate) fn shutdown(&mut self, connection: Handle) -> Result<()> {
+        self.on_connection(connection, |id, cx| cx.tcp().shutdown(id))
+    }
+
+    pub(crate) fn close(&mut self, connection: Handle) -> Result<()> {
+        self.on_connection(connection, |id, cx| cx.tcp().close(id))
+    }
+
+    pub(crate) fn abort(&mut self, connection: Handle) -> Result<()> {
+        self.on_connection(connection, |id, cx| cx.tcp().abort(id))
+    }
+
+    pub(crate) fn pause(&mut self, connection: Handle) -> Result<()> {
+        self.on_connection(connection, |id, cx| cx.tcp().pause(id))
+    }
+
+    pub(crate) fn resume(&mut self, connection: Handle) -> Result<()> {
+        self.on_connection(connection, |id, cx| cx.tcp().resume(id))
+    }
+
+    fn on_connection(
+        &mut self,
+        connection: Handle,
+        act: impl FnOnce(ConnectionId, &mut Cx<'_>) -> core::result::Result<(), CallError>,
+    ) -> Result<()> {
+        let id = ConnectionId::from_bits(connection.id);
+        self.call(0, |cx| act(id, cx)).map_err(|error| match error {
+            CallError::NotFound => Code::Stale.into(),
+            CallError::NoChunk => Code::Again.into(),
+            CallError::NotConnected => Code::State.into(),
+            error => Fault::because(Code::Argument, error),
+        })
+    }
+
+    // Orders.
+
+    pub(crate) fn prepare(&mut self, connection: Handle, payload: &[u8]) -> Result<Handle> {
+        let id = ConnectionId::from_bits(connection.id);
+        let template = self.call(0, |cx| cx.tcp().template(id, payload));
+        self.orders.insert(template.map_err(template_fault)?)
+    }
+
+    #[inline]
+    pub(crate) fn patch(&mut self, order: Handle, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.orders.get_mut(order)?.patch(offset, bytes).map_err(template_fault)
+    }
+
+    #[inline]
+    pub(crate) fn fire(&mut self, order: Handle, flags: u32) -> Result<i32> {
+        let Self { orders, port, .. } = self;
+        let order = orders.get_mut(order)?;
+        // `fire` rings the doorbell itself.
+        let sent = port.with_app_batched(|_, cx| match flags & (abi::WP_MORE | abi::WP_NOW_OR_NEVER) {
+            0 => cx.tcp().fire(order).map(Some),
+            abi::WP_MORE => cx.tcp().post(order).map(Some),
+            _ => cx.tcp().fire_fast(order).map(|is_fired| is_fired.then_some(Sent::Posted)),
+        });
+        match sent.map_err(tcp_fault)? {
+            Some(Sent::Posted) => Ok(abi::WP_SENT),
+            Some(Sent::Queued) => Ok(abi::WP_QUEUED),
+            Some(Sent::Unreachable(_)) => Ok(abi::WP_WAITS_FOR_PATH),
+            None => Err(Code::Again.into()),
+        }
+    }
+
+    pub(crate) fn warm(&mut self, order: Handle) -> Result<i32> {
+        let Self { orders, port, .. } = self;
+        let order = orders.get_mut(order)?;
+        port.with_app_batched(|_, cx| cx.tcp().warm(order)).map(i32::from).map_err(tcp_fault)
+    }
+
+    pub(crate) fn free_order(&mut self, order: Handle) -> Result<()> {
+        self.orders.remove(order).map(drop)
+    }
+
+    // Timers and counters.
+
+    pub(crate) fn after(&mut self, delay_ns: u64, token: u64) -> Result<Handle> {
+        let timer = self.port.with_app_batched(|_, cx| cx.after(Duration::from_nanos(delay_ns), token));
+        timer.map(|timer| Handle { id: timer.to_bits() }).map_err(|error| Fault::because(Code::Limit, error))
+    }
+
+    pub(crate) fn cancel(&mut self, timer: Handle) -> Result<()> {
+        let timer = TimerId::from_bits(timer.id);
+        match self.port.with_app_batched(|_, cx| cx.cancel(timer)) {
+            true => Ok(()),
+            false => Err(Code::Stale.into()),
+        }
+    }
+
+    pub(crate) fn counter(&self, name: &str) -> Result<u64> {
+        let unknown =
+            || Fault::because(Code::Name, format!("there is no counter `{name}`: `wirepath stats` lists them"));
+        match &self.port.counters().sample(name).ok_or_else(unknown)?.reading {
+            Reading::Counter(count) | Reading::Gauge(count) => Ok(*count),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+fn udp_sent(sent: udp::Sent) -> i32 {
+    match sent {
+        udp::Sent::Posted => abi::WP_SENT,
+        udp::Sent::Waiting => abi::WP_QUEUED,
+    }
+}
+
+#[cold]
+fn udp_fault(error: udp::SendError) -> Fault {
+    match error {
+        udp::SendError::PoolEmpty | udp::SendError::RingFull => Code::Again.into(),
+        udp::SendError::TooLong | udp::SendError::DontFragment { .. } => Fault::because(Code::TooLong, error),
+        error => Fault::because(Code::Unreachable, error),
+    }
+}
+
+#[cold]
+fn tcp_fault(error: SendError) -> Fault {
+    match error {
+        SendError::NotFound => Code::Stale.into(),
+        SendError::Full | SendError::PoolEmpty | SendError::NoChunk => Code::Again.into(),
+        SendError::TooLong { .. } => Fault::because(Code::TooLong, error),
+        error => Fault::because(Code::State, error),
+    }
+}
+
+#[cold]
+fn template_fault(error: TemplateError) -> Fault {
+    match error {
+        TemplateError::Send(error) => tcp_fault(error),
+        TemplateError::OverSegment { .. } | TemplateError::OverWindow { .. } => Fault::because(Code::TooLong, error),
+        error => Fault::because(Code::Argument, error),
+    }
+}
+
+/// The options of a connection over `base`, as the caller set them.
+pub(crate) fn tcp_options(options: &abi::TcpOptions, base: ConnectionOptions) -> Result<ConnectionOptions> {
+    const KNOWN: u32 = abi::WP_TCP_NAGLE | abi::WP_TCP_QUICKACK | abi::WP_TCP_KEEPALIVE;
+    check_flags(options.flags, KNOWN)?;
+    let time = |ns: u64, usual: Duration| if ns == 0 { usual } else { Duration::from_nanos(ns) };
+    let bytes = |bytes: u32, usual: u32| if bytes == 0 { usual } else { bytes };
+    let keeps_alive = options.flags & abi::WP_TCP_KEEPALIVE != 0;
+    Ok(ConnectionOptions {
+        nodelay: options.flags & abi::WP_TCP_NAGLE == 0,
+        quickack: options.flags & abi::WP_TCP_QUICKACK != 0,
+        keepalive: if keeps_alive { Some(Keepalive::SESSION) } else { base.keepalive },
+        ack_delay: time(options.ack_delay_ns, base.ack_delay),
+        user_timeout: (options.user_timeout_ns > 0).then(|| Duration::from_nanos(options.user_timeout_ns)),
+        rto_min: time(options.rto_min_ns, base.rto_min),
+        pacing_rate: (options.pacing_rate > 0).then_some(options.pacing_rate),
+        send_buffer: bytes(options.send_buffer, base.send_buffer),
+        receive_buffer: bytes(options.receive_buffer, base.receive_buffer),
+        ..base
+    })
+}
+
+/// The options of a flow, as the caller set them.
+pub(crate) fn udp_options(options: &abi::UdpOptions) -> Result<UdpOptions> {
+    check_flags(options.flags, abi::WP_UDP_DONT_FRAGMENT | abi::WP_UDP_NO_CHECKSUM)?;
+    let is_without_sum = options.flags & abi::WP_UDP_NO_CHECKSUM != 0;
+    Ok(UdpOptions {
+        ttl: (options.ttl > 0).then_some(options.ttl),
+        tos: options.tos,
+        dont_fragment: options.flags & abi::WP_UDP_DONT_FRAGMENT != 0,
+        checksum: if is_without_sum { Checksum::Zero } else { Checksum::Compute },
+        ..UdpOptions::default()
+    })
+}
+
+/// A flag that this version does not know is refused: it may change what the caller relies on.
+#[inline]
+pub(crate) fn check_flags(flags: u32, known: u32) -> Result<()> {
+    match flags & !known {
+        0 => Ok(()),
+        unknown => Err(Fault::because(Code::Argument, format!("flags {unknown:#x} are of no meaning to this call"))),
+    }
+}
+
+/// The unspecified address and port.
+pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);

@@ -1,0 +1,460 @@
+//! A port in a loop of the caller's own: one worker on the caller's thread, which polls it between
+//! other work. It starts no thread for it and handles no signal.
+//!
+//! ```text
+//!  the caller's thread
+//!  Port::embed ─▶ on_start ─▶ poll … with_app … subscribe … poll ─▶ drop: on_stop, resets, counters
+//! ```
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use super::account;
+use super::built::Capture;
+use super::control::{Control, Steering};
+use super::error::{Error, Result};
+use super::handle::{Change, refused};
+use super::named::ByName;
+use super::run::{Log, Port, Settings, block};
+use super::serve::RunningWorker;
+use super::source::PortSource;
+use super::subscription::Subscription;
+use crate::counters::{Block, Snapshot};
+use crate::device::memory::MemoryDevice;
+use crate::device::{Queue, RxQueue, RxState};
+use crate::pipeline::{App, Cx, HostStack};
+use crate::time::{Clock, Duration, Instant, MonotonicClock, TscClock};
+use crate::worker::live::LiveConfig;
+
+/// The name of the only worker, in its counters.
+const WORKER: &str = "worker0";
+
+/// Turns between two publications of the gauges, as in a worker's own loop.
+const PUBLISH_TURNS: u32 = 256;
+
+/// The worker of a source.
+type WorkerOf<S, A> =
+    RunningWorker<<<S as PortSource>::Queue as Queue>::Rx, <<S as PortSource>::Queue as Queue>::Tx, HostStack, A>;
+
+/// A port whose worker the caller polls: see [`Port::embed`]. It stays on its thread.
+pub struct EmbeddedPort<A: App> {
+    seat: Seat<A>,
+    subscriptions: Vec<Subscription>,
+    clock: AnyClock,
+    /// The time of the last turn, or of the first call after a sleep.
+    now: Instant,
+    /// Whether the caller may have slept since.
+    is_asleep: bool,
+    /// Frames of the last turn.
+    received: usize,
+    until_publish: u32,
+    is_shared: bool,
+    block: Arc<Block>,
+    log: Log,
+}
+
+/// The worker, by the kind of its source, and the port that must live as long.
+enum Seat<A> {
+    Live(Box<Place<LiveConfig, A>>),
+    Pcap(Box<Place<Capture, A>>),
+    Memory(Box<Place<MemoryDevice, A>>),
+}
+
+struct Place<S: PortSource, A> {
+    // Dropped in this order.
+    running: WorkerOf<S, A>,
+    port: S::Open,
+}
+
+/// Evaluates an expression with the place, whichever it is.
+macro_rules! of_place {
+    ($seat:expr, $place:ident => $act:expr) => {
+        match $seat {
+            Seat::Live($place) => $act,
+            Seat::Pcap($place) => $act,
+            Seat::Memory($place) => $act,
+        }
+    };
+}
+
+/// Evaluates an expression with the worker, whichever it is.
+macro_rules! of_worker {
+    ($seat:expr, $worker:ident => $act:expr) => {
+        of_place!($seat, place => {
+            let $worker = &mut place.running.worker;
+            $act
+        })
+    };
+}
+
+/// The processor's counter where it runs evenly, else the system's clock.
+enum AnyClock {
+    Tsc(TscClock),
+    System(MonotonicClock),
+}
+
+impl AnyClock {
+    fn start() -> Self {
+        TscClock::start().map_or_else(|| Self::System(MonotonicClock::start()), Self::Tsc)
+    }
+}
+
+impl Clock for AnyClock {
+    #[inline]
+    fn now(&mut self) -> Instant {
+        match self {
+            Self::Tsc(clock) => clock.now(),
+            Self::System(clock) => clock.now(),
+        }
+    }
+}
+
+impl Port {
+    /// Opens the port with one worker, on queue 0, that the caller polls on this thread: for an
+    /// engine with a loop of its own. [`on_start`](App::on_start) is called before this returns, and
+    /// [`on_stop`](App::on_stop) when the port is dropped. The options for cores do not apply, and
+    /// no signal stops it. A [`handle`](Port::handle) finds that the port has ended: subscribe by
+    /// [`EmbeddedPort::subscribe`].
+    ///
+    /// ```
+    /// use wirepath::prelude::*;
+    ///
+    /// #[derive(Default)]
+    /// struct Ticks(u64);
+    /// impl App for Ticks {
+    ///     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {
+    ///         self.0 += 1;
+    ///     }
+    /// }
+    ///
+    /// let port = Port::open("memory:embedded")?.address("192.0.2.1/24".parse().expect("an address")).log(|_| ());
+    /// let mut port = port.embed(Ticks::default())?;
+    /// port.subscribe(udp([192, 0, 2, 1], 5000))?;
+    /// for _ in 0..3 {
+    ///     port.poll();
+    ///     // and whatever else the loop does
+    /// }
+    /// assert_eq!(port.app().0, 0);
+    /// # wirepath::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Port::run).
+    pub fn embed<A: App>(self, app: A) -> Result<EmbeddedPort<A>> {
+        let Self { source, mut settings } = self;
+        if settings.cores.as_ref().is_some_and(|cores| cores.len() > 1) {
+            let what = "an embedded port has one worker on the caller's thread, so it takes no list of cores";
+            return Err(Error::Config(what.into()));
+        }
+        // No thread is pinned.
+        settings.cores = Some(Vec::new());
+        settings.is_promiscuous = matches!(source.0, ByName::Pcap(_));
+        let block = settings.block.take().unwrap_or_else(|| block(&settings.name, &mut settings.log));
+        let subscriptions = settings.handle.run();
+        let mut clock = AnyClock::start();
+        let (seat, is_shared, log) = match source.0 {
+            ByName::Live(port) => {
+                let config = LiveConfig { queues: vec![0], ..LiveConfig::over(port) };
+                let (place, is_shared, log) = Place::open(config, settings, app, &block, &mut clock)?;
+                (Seat::Live(Box::new(place)), is_shared, log)
+            }
+            ByName::Pcap(device) => {
+                let (place, is_shared, log) = Place::open(*device, settings, app, &block, &mut clock)?;
+                (Seat::Pcap(Box::new(place)), is_shared, log)
+            }
+            ByName::Memory(device) => {
+                let (place, is_shared, log) = Place::open(device, settings, app, &block, &mut clock)?;
+                (Seat::Memory(Box::new(place)), is_shared, log)
+            }
+        };
+        block.check()?;
+        let now = clock.now();
+        let mut port = EmbeddedPort {
+            seat,
+            subscriptions: Vec::new(),
+            clock,
+            now,
+            is_asleep: false,
+            received: 0,
+            until_publish: 0,
+            is_shared,
+            block,
+            log,
+        };
+        subscriptions.into_iter().try_for_each(|subscription| port.subscribe(subscription))?;
+        port.with_app(|app, cx| app.on_start(cx)).map_err(Error::App)?;
+        Ok(port)
+    }
+}
+
+impl<S: PortSource, A: App> Place<S, A> {
+    /// Opens a source and builds its worker. Returns as well whether the interface is shared with
+    /// the kernel, and the log.
+    fn open(
+        source: S,
+        mut settings: Settings,
+        app: A,
+        block: &Arc<Block>,
+        clock: &mut AnyClock,
+    ) -> Result<(Self, bool, Log)> {
+        let stop = settings.stop.take().unwrap_or_default();
+        let mut open = source.open(&settings, &[], block, &stop)?;
+        let Settings { requests, mut log, held, .. } = settings;
+        open.lines.iter().for_each(|line| log(line));
+        let (_, taken) = open.queues.pop().expect("one queue was asked for");
+        let worker = S::builder(taken).held(held).build(app, &block.scope(WORKER))?;
+        let is_shared = open.shared.is_some();
+        // Nobody is at the other end of its rings: the caller of `subscribe` is this thread.
+        let end = Control::new(requests, Vec::new()).worker_end(0, open.shared);
+        let running = RunningWorker::begin(worker, end, stop, (Arc::clone(block), WORKER.to_owned()), clock.now());
+        Ok((Self { running, port: open.port }, is_shared, log))
+    }
+
+    fn subscribe(&mut self, subscription: &Subscription, now: Instant) -> Result<()> {
+        let RunningWorker { worker, opened, .. } = &mut self.running;
+        worker.with_app(now, |_, cx| opened.open(subscription, cx))?;
+        let steered = self.port.add_flow(subscription);
+        if steered.is_err() {
+            worker.with_app(now, |_, cx| opened.close(subscription, cx));
+        }
+        steered
+    }
+
+    fn unsubscribe(&mut self, subscription: &Subscription, now: Instant) -> Result<()> {
+        let RunningWorker { worker, opened, .. } = &mut self.running;
+        let steered = self.port.remove_flow(subscription);
+        worker.with_app(now, |_, cx| opened.close(subscription, cx));
+        steered
+    }
+}
+
+impl<A: App> EmbeddedPort<A> {
+    /// Reads the clock and makes one turn
+    /// ([`Worker::poll_once`](crate::worker::Worker::poll_once)). Returns the number of frames
+    /// received.
+    #[inline]
+    pub fn poll(&mut self) -> usize {
+        self.wake();
+        self.received = of_worker!(&mut self.seat, worker => worker.poll_once(self.now));
+        if self.until_publish == 0 {
+            self.publish();
+        }
+        self.until_publish -= 1;
+        self.received
+    }
+
+    #[cold]
+    fn publish(&mut self) {
+        self.until_publish = PUBLISH_TURNS;
+        of_worker!(&mut self.seat, worker => worker.publish());
+    }
+
+    /// Calls the app between two turns ([`Worker::with_app`](crate::worker::Worker::with_app)), in
+    /// the time of the last turn, or of now where [`time_to_next`](Self::time_to_next) was asked
+    /// since. Frames that it posts leave before this returns.
+    #[inline]
+    pub fn with_app<T>(&mut self, act: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
+        if self.is_asleep {
+            self.wake();
+        }
+        of_worker!(&mut self.seat, worker => worker.with_app(self.now, act))
+    }
+
+    /// As [`with_app`](Self::with_app), and frames that it posts leave with the next turn, or by
+    /// [`Cx::ring_doorbell`].
+    #[inline]
+    pub fn with_app_batched<T>(&mut self, act: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
+        if self.is_asleep {
+            self.wake();
+        }
+        of_worker!(&mut self.seat, worker => worker.with_app_batched(self.now, act))
+    }
+
+    fn wake(&mut self) {
+        self.is_asleep = false;
+        self.now = self.clock.now();
+    }
+
+    /// Subscribes: the sockets first, then the rules and memberships. System calls on an interface.
+    ///
+    /// # Errors
+    /// The subscription was refused, and nothing has changed.
+    pub fn subscribe(&mut self, subscription: Subscription) -> Result<()> {
+        let mut subscriptions = self.subscriptions.clone();
+        Change::Subscribe(subscription.clone()).apply(&mut subscriptions)?;
+        if !subscription.is_for(0) {
+            return Err(refused(&subscription, "an embedded port has queue 0 alone"));
+        }
+        of_place!(&mut self.seat, place => place.subscribe(&subscription, self.now))?;
+        self.subscriptions = subscriptions;
+        Ok(())
+    }
+
+    /// Takes a subscription back: the rules and memberships first, then the sockets.
+    ///
+    /// # Errors
+    /// There is no such subscription; or as [`PortHandle::unsubscribe`](super::PortHandle).
+    pub fn unsubscribe(&mut self, subscription: &Subscription) -> Result<()> {
+        Change::Unsubscribe(subscription.clone()).apply(&mut self.subscriptions)?;
+        of_place!(&mut self.seat, place => place.unsubscribe(subscription, self.now))
+    }
+
+    /// A descriptor that is readable while frames wait
+    /// ([`Worker::wait_fd`](crate::worker::Worker::wait_fd)): for an epoll set. `None` where the
+    /// device can only be polled.
+    pub fn wait_fd(&self) -> Option<RawFd> {
+        of_place!(&self.seat, place => place.running.worker.wait_fd())
+    }
+
+    /// How long the caller may sleep on [`wait_fd`](Self::wait_fd) before it polls again; zero where
+    /// it is to poll at once, `None` where only a frame or a call brings work
+    /// ([`Worker::next_deadline`](crate::worker::Worker::next_deadline)). Ask it last before the
+    /// sleep.
+    pub fn time_to_next(&mut self) -> Option<Duration> {
+        self.wake();
+        let next = of_worker!(&mut self.seat, worker => worker.next_deadline(self.now))?;
+        self.is_asleep = true;
+        Some(next.since(self.now))
+    }
+
+    /// The time of the last turn, since the port was opened.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Whether no frame will come any more: the capture is over, or the interface is gone.
+    pub fn has_ended(&self) -> bool {
+        self.received == 0 && of_place!(&self.seat, place => place.running.worker.rx().state() == RxState::Ended)
+    }
+
+    /// Whether the interface is shared with the kernel: then TCP connects only where a subscription
+    /// brings the answers here.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// The subscriptions that are open.
+    pub fn subscriptions(&self) -> &[Subscription] {
+        &self.subscriptions
+    }
+
+    /// All counters, read now, with the gauges as they were at most 256 turns ago.
+    pub fn counters(&self) -> Snapshot {
+        self.block.snapshot()
+    }
+
+    /// The app.
+    pub fn app(&self) -> &A {
+        of_place!(&self.seat, place => place.running.worker.app())
+    }
+
+    /// The app, for what needs neither time nor context.
+    #[inline]
+    pub fn app_mut(&mut self) -> &mut A {
+        of_place!(&mut self.seat, place => place.running.worker.app_mut())
+    }
+}
+
+/// The app is stopped, connections are reset, groups are left, and the counters' last lines are
+/// logged.
+impl<A: App> Drop for EmbeddedPort<A> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let Self { seat, clock, .. } = self;
+        of_place!(seat, place => place.running.end_in_order(clock));
+        let Self { block, log, .. } = self;
+        account::lines(&block.snapshot()).iter().for_each(|line| log(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::SocketAddrV4;
+
+    use super::*;
+    use crate::pipeline::{AppError, Datagram, UdpOptions, send_to};
+    use crate::port::udp;
+    use crate::proto::TimerId;
+
+    const NEAR: [u8; 4] = [192, 0, 2, 1];
+    const FAR: [u8; 4] = [192, 0, 2, 2];
+
+    #[derive(Default)]
+    struct Heard {
+        started: bool,
+        payloads: Vec<Vec<u8>>,
+        timers: Vec<u64>,
+    }
+
+    impl App for Heard {
+        fn on_start(&mut self, _: &mut Cx<'_>) -> core::result::Result<(), AppError> {
+            self.started = true;
+            Ok(())
+        }
+
+        fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
+            self.payloads.push(datagram.payload.to_vec());
+        }
+
+        fn on_timer(&mut self, token: u64, _: &mut Cx<'_>) {
+            self.timers.push(token);
+        }
+
+        fn next_deadline(&self, _: &Cx<'_>) -> Instant {
+            Instant::MAX
+        }
+    }
+
+    /// Two ports at the ends of a wire.
+    fn ports(wire: &str) -> [EmbeddedPort<Heard>; 2] {
+        [NEAR, FAR].map(|address| {
+            let prefix = format!("{}/24", core::net::Ipv4Addr::from(address)).parse().unwrap();
+            let port = Port::open(&format!("memory:{wire}")).unwrap().address(prefix).log(|_| ());
+            port.embed(Heard::default()).unwrap()
+        })
+    }
+
+    fn send(port: &mut EmbeddedPort<Heard>, payload: &[u8]) {
+        let (us, them) = (SocketAddrV4::new(NEAR.into(), 40_000), SocketAddrV4::new(FAR.into(), 5_000));
+        port.with_app(|_, cx| send_to(us, them, &UdpOptions::default(), payload, cx)).unwrap();
+    }
+
+    #[test]
+    fn datagram_comes_where_it_is_subscribed_to_and_not_after() {
+        let [mut near, mut far] = ports("embedded-datagram");
+        assert!(far.app().started);
+        let turns = |near: &mut EmbeddedPort<Heard>, far: &mut EmbeddedPort<Heard>| {
+            for _ in 0..8 {
+                near.poll();
+                far.poll();
+            }
+        };
+        send(&mut near, b"before");
+        turns(&mut near, &mut far);
+        far.subscribe(udp(FAR, 5_000)).unwrap();
+        far.subscribe(udp(FAR, 5_000)).unwrap_err();
+        send(&mut near, b"meanwhile");
+        turns(&mut near, &mut far);
+        far.unsubscribe(&udp(FAR, 5_000)).unwrap();
+        far.unsubscribe(&udp(FAR, 5_000)).unwrap_err();
+        send(&mut near, b"after");
+        turns(&mut near, &mut far);
+        assert_eq!(far.app().payloads, [b"meanwhile"]);
+        assert_eq!(far.counters().count("worker0/udp/drop/no_consumer"), Some(2));
+    }
+
+    #[test]
+    fn caller_may_sleep_until_its_timer() {
+        let [mut near, _far] = ports("embedded-timer");
+        let id = near.with_app(|_, cx| cx.after(Duration::from_millis(200), 7)).unwrap();
+        assert_eq!(TimerId::from_bits(id.to_bits()), id);
+        near.poll();
+        assert!(near.time_to_next().unwrap() <= Duration::from_millis(201));
+        while near.app().timers.is_empty() {
+            near.poll();
+        }
+        assert_eq!(near.app().timers, [7]);
+    }
+}

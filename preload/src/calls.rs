@@ -1,0 +1,420 @@
+//! The socket calls on files of ours, after the program's pointers have become slices. `Pass` means
+//! that the call is the kernel's, on the twin: the socket is not ours, or the rest of it is not.
+
+use core::ffi::c_int;
+use core::net::SocketAddrV4;
+use std::time::Duration;
+
+use sockets::rules::Traffic;
+use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId};
+
+use crate::address::{self, Address, Family};
+use crate::engine::{self, Engine, Interest};
+use crate::file::{ANY, Place, Socket, What};
+use crate::table::FileId;
+use crate::wait::{self, Look, Patience, readable};
+use crate::{offload, options};
+use crate::{sys, thread};
+
+/// How a call ends that may not be ours.
+#[derive(Debug)]
+pub(crate) enum Done<T> {
+    Ours(Result<T, Errno>),
+    Pass,
+}
+
+use Done::{Ours, Pass};
+
+/// `socket`: the twin has been made.
+pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
+    let family = match domain {
+        libc::AF_INET => Family::Inet,
+        libc::AF_INET6 => Family::Inet6,
+        _ => return,
+    };
+    let what = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+    let kind_of = match (what, protocol) {
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::Stream,
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::Datagram,
+        _ => return,
+    };
+    let is_nonblocking = kind & libc::SOCK_NONBLOCK != 0;
+    engine::enter().files.open(fd, is_nonblocking, What::Socket(Socket::new(kind_of, family)));
+}
+
+/// `bind`: the twin is bound already, so its port is nobody else's.
+pub(crate) fn bind(file: FileId) -> Result<(), Errno> {
+    let mut engine = engine::enter();
+    if engine.files.socket(file)?.kind == Kind::Stream {
+        // Whose it is, `listen` or `connect` decides.
+        return Ok(());
+    }
+    let twin = engine.files.twin(file)?;
+    let Some(local) = offload::name_of(twin) else { return Ok(()) };
+    let stays = engine.files.socket(file)?.stays_the_kernels(twin);
+    if !stays && offload::is_ours(&mut engine, file, Traffic::UdpReceiver, local, None)? {
+        offload::take(&mut engine, file, Some(local), true)?;
+    }
+    Ok(())
+}
+
+/// `listen`. Ours listens first, then the twin, which hears what does not come by our interface: what
+/// the kernel has accepted by our interface would be reset when we begin.
+pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
+    let mut engine = engine::enter();
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    if socket.kind != Kind::Stream {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    match socket.ours() {
+        Some(id) => engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))?,
+        None => {
+            begin_to_listen(&mut engine, file, twin, backlog)?;
+            engine.files.socket(file)?.backlog = Some(backlog);
+            engine.files.mark(file);
+        }
+    }
+    sys::listen(twin, backlog).inspect_err(|_| offload::give_back(&mut engine, file))?;
+    engine.files.socket(file)?.is_listener = true;
+    Ok(())
+}
+
+/// Somebody waits for connections of a listener. Where a `fork` has taken it from the engine, it is
+/// ours again from now on, in this process.
+pub(crate) fn begin_to_accept(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
+    let socket = engine.files.socket(file)?;
+    let Some(backlog) = socket.backlog.take() else { return Ok(()) };
+    if socket.ours().is_none() {
+        let twin = engine.files.twin(file)?;
+        begin_to_listen(engine, file, twin, backlog)?;
+        sys::listen(twin, backlog)?;
+    }
+    engine.files.mark(file);
+    Ok(())
+}
+
+fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_int) -> Result<(), Errno> {
+    // An unbound one gets its port from the kernel's `listen`, and stays the kernel's.
+    let Some(local) = offload::name_of(twin).filter(|local| local.port() != 0) else { return Ok(()) };
+    if engine.files.socket(file)?.stays_the_kernels(twin) {
+        return Ok(());
+    }
+    if !offload::is_ours(engine, file, Traffic::TcpServer, local, None)? {
+        return Ok(());
+    }
+    let id = offload::take(engine, file, Some(local), true)?;
+    let listens = engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx));
+    listens.inspect_err(|_| offload::give_back(engine, file))
+}
+
+/// A process that forks while it has nothing but listeners that it never waited on gives its queue
+/// back: whoever of its children, or itself, waits on them first opens it again. Until then nobody
+/// listens, as what the kernel accepted meanwhile would be reset.
+pub(crate) fn leave_listeners(engine: &mut Engine) {
+    let Some(listeners) = engine.files.idle_listeners() else { return };
+    for file in listeners {
+        offload::give_back(engine, file);
+        if let Ok(twin) = engine.files.twin(file) {
+            let _ = sys::shutdown(twin, libc::SHUT_RD);
+        }
+    }
+    engine.close();
+}
+
+fn backlog_of(backlog: c_int) -> usize {
+    usize::try_from(backlog).unwrap_or(0).min(SOMAXCONN)
+}
+
+/// `net.core.somaxconn` by default.
+const SOMAXCONN: usize = 4_096;
+
+/// `connect`.
+pub(crate) fn connect(file: FileId, remote: &[u8]) -> Done<()> {
+    let remote = match address::parse(remote) {
+        Address::V4(remote) => remote,
+        Address::Unspecified => return dissolve(file),
+        Address::Other => return Pass,
+    };
+    match begin_connect(file, remote) {
+        Ok(Some((id, Kind::Stream))) => Ours(finish_connect(file, id, remote)),
+        Ok(Some((_, Kind::Datagram))) => Ours(Ok(())),
+        Ok(None) => Pass,
+        Err(error) => Ours(Err(error)),
+    }
+}
+
+/// Makes the socket ours where it is to be, and connects it where that takes no time.
+fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId, Kind)>, Errno> {
+    let mut engine = engine::enter();
+    let twin = engine.files.twin(file)?;
+    let (kind, family, ours) = {
+        let socket = engine.files.socket(file)?;
+        (socket.kind, socket.family, socket.ours())
+    };
+    let id = match ours {
+        Some(id) if kind == Kind::Stream => return Ok(Some((id, kind))),
+        Some(_) if !offload::goes_by_ours(&mut engine, *remote.ip()) => {
+            // All that it receives from now on comes another way.
+            offload::give_back(&mut engine, file);
+            engine.files.give_up(file);
+            return Ok(None);
+        }
+        Some(id) => id,
+        None => {
+            let traffic = if kind == Kind::Stream { Traffic::TcpClient } else { Traffic::UdpConnect };
+            let local = offload::name_of(twin).unwrap_or(ANY);
+            let stays = engine.files.socket(file)?.stays_the_kernels(twin);
+            if stays || !offload::is_ours(&mut engine, file, traffic, local, Some(remote))? {
+                // The kernel's for good.
+                engine.files.give_up(file);
+                return Ok(None);
+            }
+            let local = bind_twin(twin, family)?;
+            offload::take(&mut engine, file, Some(local), false)?
+        }
+    };
+    if kind == Kind::Datagram {
+        engine.call(|sockets, cx| sockets.connect(id, remote, cx))?;
+        // So that the twin, too, takes nothing of others.
+        let (address, len) = address::format(remote, family);
+        sys::connect(twin, &address[..len])?;
+    }
+    Ok(Some((id, kind)))
+}
+
+/// The handshake of a stream.
+fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<(), Errno> {
+    let patience = patience(file, id, 0, Direction::Send)?;
+    let begun = engine::enter().call(|sockets, cx| sockets.connect(id, remote, cx));
+    match begun {
+        Err(Errno::EINPROGRESS | Errno::EALREADY) if !patience.is_nonblocking => (),
+        done => return done,
+    }
+    let connected = wait::until(patience, Interest::Socket(id, Ready::OUT), &[], |engine, _| {
+        engine.call(|sockets, cx| match sockets.connect(id, remote, cx) {
+            Err(Errno::EALREADY) => Err(Errno::EAGAIN),
+            done => done,
+        })
+    });
+    match connected {
+        // The handshake goes on by itself.
+        Err(Errno::EAGAIN) => Err(Errno::EINPROGRESS),
+        done => done,
+    }
+}
+
+/// `connect` to `AF_UNSPEC`.
+fn dissolve(file: FileId) -> Done<()> {
+    let mut engine = engine::enter();
+    let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file).map(|socket| socket.ours()))
+    else {
+        return Pass;
+    };
+    let Some(id) = socket else { return Pass };
+    let unspecified = (libc::AF_UNSPEC as u16).to_ne_bytes();
+    Ours(engine.call(|sockets, cx| sockets.dissolve(id, cx)).and_then(|()| sys::connect(twin, &unspecified)))
+}
+
+/// Binds a twin that is not bound, so that its port is nobody else's, and says to what it is bound.
+fn bind_twin(twin: c_int, family: Family) -> Result<SocketAddrV4, Errno> {
+    if let Some(local) = offload::name_of(twin).filter(|local| local.port() != 0) {
+        return Ok(local);
+    }
+    let (bytes, len) = address::format(ANY, family);
+    sys::bind(twin, &bytes[..len])?;
+    offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)
+}
+
+/// What `accept` gives: a descriptor, and the peer as the program's family says it.
+pub(crate) struct Accepted {
+    pub(crate) fd: c_int,
+    pub(crate) peer: Option<(SocketAddrV4, Family)>,
+}
+
+/// `accept4`.
+pub(crate) fn accept(file: FileId, flags: c_int) -> Done<Accepted> {
+    if let Err(error) = begin_to_accept(&mut engine::enter(), file) {
+        return Ours(Err(error));
+    }
+    let Ok((id, twin, family)) = ours_of(file) else { return Pass };
+    let patience = match patience(file, id, 0, Direction::Receive) {
+        Ok(patience) => patience,
+        Err(error) => return Ours(Err(error)),
+    };
+    let interest = Interest::Socket(id, Ready::IN);
+    Ours(wait::until(patience, interest, &[readable(twin)], |engine, look| {
+        match accept_ours(engine, id, family, flags) {
+            Err(Errno::EAGAIN) if look == Look::Kernel => accept_twin(twin, flags),
+            done => done,
+        }
+    }))
+}
+
+fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) -> Result<Accepted, Errno> {
+    if !engine.look(|sockets, _| sockets.ready(id))?.has(Ready::IN) {
+        return Err(Errno::EAGAIN);
+    }
+    // First, as the connection stays in the queue where there is no descriptor for it.
+    let fd = sys::socket(family.number(), libc::SOCK_STREAM | flags, 0)?;
+    match engine.call(|sockets, _| sockets.accept(id)) {
+        Ok((accepted, peer)) => {
+            let place = Place::Ours { id: accepted, hears_twin: false };
+            let why = "accepted by a listener of ours";
+            let socket = Socket { place, why, ..Socket::new(Kind::Stream, family) };
+            engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, What::Socket(socket));
+            Ok(Accepted { fd, peer: Some((peer, family)) })
+        }
+        Err(error) => {
+            sys::close(fd);
+            Err(error)
+        }
+    }
+}
+
+/// A connection of the kernel's: by loopback, or by another interface.
+///
+/// The twin does not block while it is asked: another process may share it and be faster, and we hold
+/// the engine.
+fn accept_twin(twin: c_int, flags: c_int) -> Result<Accepted, Errno> {
+    if sys::ppoll(&mut [readable(twin)], Some(0))? == 0 {
+        return Err(Errno::EAGAIN);
+    }
+    let status = sys::fcntl(twin, libc::F_GETFL, 0)?;
+    sys::fcntl(twin, libc::F_SETFL, status | libc::O_NONBLOCK)?;
+    let accepted = sys::accept(twin, flags);
+    sys::fcntl(twin, libc::F_SETFL, status)?;
+    Ok(Accepted { fd: accepted?, peer: None })
+}
+
+/// `shutdown`.
+pub(crate) fn shutdown(file: FileId, how: c_int) -> Done<()> {
+    let how = match how {
+        libc::SHUT_RD => Shutdown::Read,
+        libc::SHUT_WR => Shutdown::Write,
+        libc::SHUT_RDWR => Shutdown::Both,
+        _ => return Pass,
+    };
+    let Ok((id, twin, _)) = ours_of(file) else { return Pass };
+    let mut engine = engine::enter();
+    let is_listener = sys::getsockopt_int(twin, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1);
+    if is_listener {
+        let _ = sys::shutdown(twin, libc::SHUT_RDWR);
+    }
+    Ours(engine.call(|sockets, cx| sockets.shutdown(id, how, cx)))
+}
+
+/// `close` of a descriptor, before the kernel's is closed.
+pub(crate) fn close(file: FileId, fd: c_int) {
+    let mut engine = engine::enter();
+    let Some(closed) = engine.files.close(file, fd) else { return };
+    match closed.what {
+        What::Socket(socket) => {
+            let Some(id) = socket.ours() else { return };
+            let closing = engine.call(|sockets, cx| {
+                let time = sockets.options(id)?.linger;
+                Ok(sockets.close_lingering(id, cx)?.zip(time))
+            });
+            drop(engine);
+            if let Ok(Some((closing, time))) = closing {
+                linger(closing, Duration::from_nanos(time.as_nanos()));
+            }
+        }
+        What::Set(set) => {
+            if let Some(set) = set.ours {
+                let _ = engine.call(|sockets, _| sockets.epoll_close(set));
+            }
+        }
+    }
+}
+
+/// Waits for the end of a connection whose socket lingers, for that time at most.
+fn linger(closing: Closing, time: Duration) {
+    let patience = Patience::of_poll(Some(time));
+    let _ = wait::until(patience, Interest::Any, &[], |engine, _| {
+        engine.call(|sockets, cx| if sockets.is_closing(closing, cx) { Err(Errno::EAGAIN) } else { Ok(()) })
+    });
+}
+
+/// `getsockname` and `getpeername`.
+pub(crate) fn name(file: FileId, of_peer: bool) -> Done<(SocketAddrV4, Family)> {
+    let Ok((id, _, family)) = ours_of(file) else { return Pass };
+    let name = engine::enter().look(|sockets, _| if of_peer { sockets.peer_addr(id) } else { sockets.local_addr(id) });
+    Ours(name.map(|name| (name, family)))
+}
+
+/// `setsockopt`. The twin has taken it where the socket is not ours yet.
+pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) -> Done<()> {
+    let mut engine = engine::enter();
+    let Ok(socket) = engine.files.socket(file) else { return Pass };
+    let Some(id) = socket.ours() else {
+        socket.options.push(level, name, value);
+        return Pass;
+    };
+    match engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx)) {
+        Err(Errno::ENOPROTOOPT) if options::changes_what_is_sent(level, name) => Ours(Err(Errno::ENOPROTOOPT)),
+        Err(Errno::ENOPROTOOPT) => Pass,
+        done => Ours(done),
+    }
+}
+
+/// `getsockopt`: how many bytes it has.
+pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8]) -> Done<usize> {
+    let Ok((id, ..)) = ours_of(file) else { return Pass };
+    // The twin is of the family that the program has asked for.
+    if level == libc::IPPROTO_IPV6 || (level, name) == (libc::SOL_SOCKET, libc::SO_DOMAIN) {
+        return Pass;
+    }
+    match engine::enter().call(|sockets, cx| sockets.getsockopt(id, level, name, into, cx)) {
+        Err(Errno::ENOPROTOOPT) => Pass,
+        done => Ours(done),
+    }
+}
+
+/// `O_NONBLOCK` is set or cleared; the kernel's descriptor has it as well.
+pub(crate) fn set_nonblocking(file: FileId, is_nonblocking: bool) {
+    if let Some(file) = engine::enter().files.get(file) {
+        file.is_nonblocking = is_nonblocking;
+    }
+}
+
+/// `FIONREAD` and `SIOCOUTQ`.
+pub(crate) fn queued(file: FileId, direction: Direction) -> Done<c_int> {
+    let Ok((id, ..)) = ours_of(file) else { return Pass };
+    let mut engine = engine::enter();
+    // What has arrived counts, whether or not anybody has looked.
+    engine.turn();
+    let len = engine.call(|sockets, cx| match direction {
+        Direction::Receive => sockets.readable_len(id),
+        Direction::Send => sockets.unsent_len(id, cx),
+    });
+    Ours(len.map(|len| c_int::try_from(len).unwrap_or(c_int::MAX)))
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Receive,
+    Send,
+}
+
+/// How a call of a socket waits: by its descriptor, its flags, and its timeout.
+pub(crate) fn patience(file: FileId, id: SocketId, flags: c_int, direction: Direction) -> Result<Patience, Errno> {
+    thread::begin_call();
+    let mut engine = engine::enter();
+    let is_nonblocking = flags & libc::MSG_DONTWAIT != 0 || engine.files.is_nonblocking(file);
+    let options = engine.look(|sockets, _| sockets.options(id))?;
+    let timeout = match direction {
+        Direction::Receive => options.receive_timeout,
+        Direction::Send => options.send_timeout,
+    };
+    Ok(Patience::of_socket(is_nonblocking, timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos()))))
+}
+
+/// The socket of ours that a file is, its twin, and its family.
+pub(crate) fn ours_of(file: FileId) -> Result<(SocketId, c_int, Family), Errno> {
+    let mut engine = engine::enter();
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    socket.ours().map(|id| (id, twin, socket.family)).ok_or(Errno::ENOTSOCK)
+}

@@ -1,0 +1,119 @@
+//! What the environment says, as `wirepath run` sets it, and the sentences that the program's user
+//! gets to read.
+
+use std::env;
+use std::fmt::Display;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use sockets::System;
+use sockets::rules::Rules;
+
+use crate::sys;
+
+/// The interface whose sockets are ours.
+pub(crate) const INTERFACE: &str = "WIREPATH_INTERFACE";
+const RULES: &str = "WIREPATH_RULES";
+const POLICY: &str = "WIREPATH_POLICY";
+const SPIN_US: &str = "WIREPATH_SPIN_US";
+const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
+
+pub(crate) struct Config {
+    pub(crate) interface: String,
+    pub(crate) program: String,
+    /// By which sections of libvma.conf name it.
+    pub(crate) application_id: Option<String>,
+    pub(crate) rules: Rules,
+    pub(crate) policy: Policy,
+    /// How long a call that waits polls before its thread sleeps.
+    spin: Duration,
+}
+
+/// What happens where sockets cannot be ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// The program ends.
+    Refuse,
+    /// It runs on the kernel, and one line says why.
+    Warn,
+    /// It runs on the kernel.
+    Quiet,
+}
+
+static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
+
+/// What the environment says; `None` where it names no interface: then nothing is ours.
+pub(crate) fn get() -> Option<&'static Config> {
+    CONFIG.get_or_init(read).as_ref()
+}
+
+/// How long a call that waits polls before its thread sleeps.
+pub(crate) fn spin() -> Duration {
+    CONFIG.get().and_then(Option::as_ref).map_or(Duration::ZERO, |config| config.spin)
+}
+
+/// What options of sockets are bounded by, and the number of our interface.
+pub(crate) fn system() -> &'static System {
+    static SYSTEM: OnceLock<System> = OnceLock::new();
+    SYSTEM.get_or_init(|| {
+        let default = System::default();
+        let number = |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+        let interface = get().map_or("", |config| &config.interface);
+        System {
+            receive_buffer_max: number("/proc/sys/net/core/rmem_max").unwrap_or(default.receive_buffer_max),
+            send_buffer_max: number("/proc/sys/net/core/wmem_max").unwrap_or(default.send_buffer_max),
+            interface_idx: number(&format!("/sys/class/net/{interface}/ifindex")).unwrap_or(0),
+        }
+    })
+}
+
+/// One line on the program's standard error.
+pub(crate) fn say(sentence: impl Display) {
+    if CONFIG.get().and_then(Option::as_ref).is_none_or(|config| config.policy != Policy::Quiet) {
+        let _ = sys::write(2, format!("wirepath: {sentence}\n").as_bytes());
+    }
+}
+
+/// Sockets cannot be ours: the policy decides what becomes of the program.
+pub(crate) fn fall_back(why: impl Display) {
+    match get().map(|config| config.policy) {
+        Some(Policy::Refuse) => {
+            say(format_args!("{why}; the policy is refuse, so the program ends"));
+            sys::exit_group(1);
+        }
+        _ => say(format_args!("{why}; the program runs on the kernel")),
+    }
+}
+
+fn read() -> Option<Config> {
+    if sys::is_privileged() {
+        return None;
+    }
+    let interface = env::var(INTERFACE).ok().filter(|name| !name.is_empty())?;
+    let program = env::args_os().next().unwrap_or_default();
+    let program = program.to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned();
+    let policy = match env::var(POLICY).as_deref() {
+        Ok("refuse") => Policy::Refuse,
+        Ok("quiet") => Policy::Quiet,
+        _ => Policy::Warn,
+    };
+    let spin_us = env::var(SPIN_US).ok().and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_SPIN_US);
+    let rules = match env::var_os(RULES).filter(|path| !path.is_empty()) {
+        None => Rules::default(),
+        Some(path) => match Rules::load(path.as_ref()) {
+            Ok(rules) => rules,
+            Err(error) => {
+                let _ = sys::write(2, format!("wirepath: {error}; the program runs on the kernel\n").as_bytes());
+                if policy == Policy::Refuse {
+                    sys::exit_group(1);
+                }
+                return None;
+            }
+        },
+    };
+    let application_id = env::var(APPLICATION_ID).ok();
+    Some(Config { interface, program, application_id, rules, policy, spin: Duration::from_micros(spin_us) })
+}
+
+/// Longer than a round trip within a building, shorter than what a CPU meter shows.
+const DEFAULT_SPIN_US: u64 = 100;

@@ -1,0 +1,353 @@
+//! Bytes to and from sockets of ours: the receive and the send family, whatever their form.
+
+use core::ffi::c_int;
+use core::net::SocketAddrV4;
+use std::io::{IoSlice, IoSliceMut};
+
+use sockets::rules::Traffic;
+use sockets::{DatagramInfo, Errno, Kind, Ready, RecvFlags, SendFlags, SocketId};
+
+use crate::address::{self, Address, Family};
+use crate::calls::{self, Direction, Done};
+use crate::engine::{self, Engine, Interest};
+use crate::file::{ANY, Place};
+use crate::table::FileId;
+use crate::wait::{self, Look, readable};
+use crate::{config, offload, sys};
+use Done::{Ours, Pass};
+
+/// What a receive call gives beside the bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    /// Bytes in the caller's buffers; with `MSG_TRUNC` those of the whole datagram.
+    pub(crate) len: usize,
+    /// Of a datagram: who sent it, and the rest.
+    pub(crate) info: Option<DatagramInfo>,
+    pub(crate) family: Family,
+    /// `msg_flags`.
+    pub(crate) flags: c_int,
+}
+
+impl Received {
+    fn nothing(target: &Target) -> Self {
+        Self { len: 0, info: None, family: target.family, flags: 0 }
+    }
+}
+
+/// The control messages of a datagram that the program has asked for: level, type, value.
+pub(crate) fn control(file: FileId, info: &DatagramInfo) -> Vec<(c_int, c_int, Vec<u8>)> {
+    let mut engine = engine::enter();
+    let Ok(target) = target(&mut engine, file) else { return Vec::new() };
+    let told = engine.call(|sockets, _| Ok((sockets.options(target.id)?.ancillary, sockets.dropped(target.id)?)));
+    let Ok((wanted, dropped)) = told else { return Vec::new() };
+    let interface_idx = config::system().interface_idx;
+    let mut messages = Vec::new();
+    if let (Some(kind), Some(at)) = (wanted.timestamp, info.timestamp) {
+        let (seconds, rest) = (at.as_nanos() / 1_000_000_000, at.as_nanos() % 1_000_000_000);
+        // `SO_TIMESTAMP` counts microseconds.
+        let rest = if matches!(kind, 29 | 63) { rest / 1_000 } else { rest };
+        messages.push((libc::SOL_SOCKET, kind, [seconds.to_ne_bytes(), rest.to_ne_bytes()].concat()));
+    }
+    if wanted.dropped && dropped > 0 {
+        messages.push((libc::SOL_SOCKET, libc::SO_RXQ_OVFL, (dropped as u32).to_ne_bytes().to_vec()));
+    }
+    if wanted.packet_info {
+        let to = info.destination.ip().octets();
+        messages.push((libc::IPPROTO_IP, libc::IP_PKTINFO, [interface_idx.to_ne_bytes(), to, to].concat()));
+    }
+    if wanted.ttl {
+        messages.push((libc::IPPROTO_IP, libc::IP_TTL, c_int::from(info.ttl).to_ne_bytes().to_vec()));
+    }
+    if wanted.tos {
+        messages.push((libc::IPPROTO_IP, libc::IP_TOS, vec![info.tos]));
+    }
+    messages
+}
+
+/// A socket of ours, as the calls of this file need it.
+#[derive(Clone, Copy)]
+struct Target {
+    id: SocketId,
+    twin: c_int,
+    family: Family,
+    kind: Kind,
+    hears_twin: bool,
+}
+
+/// `recv` and its family. [`Pass`] where the kernel's twin has what is next.
+pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Done<Received> {
+    match flags {
+        _ if flags & libc::MSG_OOB != 0 => return Ours(Err(Errno::EINVAL)),
+        _ if flags & libc::MSG_ERRQUEUE != 0 => return Ours(Err(Errno::EAGAIN)),
+        _ => (),
+    }
+    let (target, first) = {
+        let mut engine = engine::enter();
+        let Ok(target) = target(&mut engine, file) else { return Pass };
+        let first = wait::attempt_and_turn(&mut engine, Look::Kernel, &mut |engine, look| {
+            receive_once(engine, &target, parts, flags, look)
+        });
+        (target, first)
+    };
+    match first {
+        Ok(Some(received)) if flags & libc::MSG_WAITALL != 0 => receive_all(file, &target, parts, flags, received),
+        Err(Errno::EAGAIN) => match wait_to_receive(file, &target, parts, flags) {
+            Ok(Some(received)) if flags & libc::MSG_WAITALL != 0 => receive_all(file, &target, parts, flags, received),
+            Ok(None) => Pass,
+            done => Ours(done.map(|received| received.unwrap_or(Received::nothing(&target)))),
+        },
+        Ok(None) => Pass,
+        done => Ours(done.map(|received| received.unwrap_or(Received::nothing(&target)))),
+    }
+}
+
+/// The rest of a stream's bytes for a call that wants all (`MSG_WAITALL`): until the end, an error or
+/// a signal.
+fn receive_all(
+    file: FileId,
+    target: &Target,
+    parts: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    first: Received,
+) -> Done<Received> {
+    let wanted: usize = parts.iter().map(|part| part.len()).sum();
+    let mut filled = first.len;
+    if target.kind == Kind::Stream && flags & libc::MSG_PEEK == 0 {
+        let mut rest: Vec<IoSliceMut<'_>> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+        let mut rest = &mut rest[..];
+        IoSliceMut::advance_slices(&mut rest, filled);
+        while filled < wanted {
+            match wait_to_receive(file, target, rest, flags) {
+                Ok(Some(Received { len: count @ 1.., .. })) => {
+                    filled += count;
+                    IoSliceMut::advance_slices(&mut rest, count);
+                }
+                Err(error) => {
+                    report_later(target, error);
+                    break;
+                }
+                Ok(_) => break,
+            }
+        }
+    }
+    Ours(Ok(Received { len: filled, ..first }))
+}
+
+fn wait_to_receive(
+    file: FileId,
+    target: &Target,
+    parts: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Result<Option<Received>, Errno> {
+    let patience = calls::patience(file, target.id, flags, Direction::Receive)?;
+    if patience.is_nonblocking {
+        return Err(Errno::EAGAIN);
+    }
+    let twin = [readable(target.twin)];
+    let twin = if target.hears_twin { &twin[..] } else { &[] };
+    wait::until(patience, Interest::Socket(target.id, Ready::IN), twin, |engine, look| {
+        receive_once(engine, target, parts, flags, look)
+    })
+}
+
+/// What has come; `None` where the twin has it.
+fn receive_once(
+    engine: &mut Engine,
+    target: &Target,
+    parts: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    look: Look,
+) -> Result<Option<Received>, Errno> {
+    let asked = RecvFlags { peek: flags & libc::MSG_PEEK != 0, truncate: flags & libc::MSG_TRUNC != 0 };
+    match engine.call(|sockets, cx| sockets.recv_parts(target.id, parts, asked, cx)) {
+        Ok((len, info)) => {
+            let room: usize = parts.iter().map(|part| part.len()).sum();
+            let is_cut = info.is_some_and(|info| info.len > room);
+            let flags = if is_cut { libc::MSG_TRUNC } else { 0 };
+            Ok(Some(Received { len, info, flags, ..Received::nothing(target) }))
+        }
+        Err(Errno::EAGAIN) if look == Look::Kernel && target.hears_twin && has_input(target.twin) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `send` and its family; the parts are one datagram, or follow each other in a stream.
+pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int) -> Done<usize> {
+    let is_stream = target(&mut engine::enter(), file).is_ok_and(|target| target.kind == Kind::Stream);
+    let to = match to.map(address::parse) {
+        // A stream has its peer.
+        _ if is_stream => None,
+        None | Some(Address::Unspecified) => None,
+        Some(Address::V4(to)) => Some(to),
+        Some(Address::Other) => return Pass,
+    };
+    if let Some(to) = to
+        && let Err(error) = bind_to_send(file, to)
+    {
+        return Ours(Err(error));
+    }
+    if flags & libc::MSG_OOB != 0 {
+        return Ours(Err(Errno::EOPNOTSUPP));
+    }
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    let (target, first) = {
+        let mut engine = engine::enter();
+        let Ok(target) = target(&mut engine, file) else { return Pass };
+        if let (Kind::Datagram, Some(to)) = (target.kind, to)
+            && !offload::goes_by_ours(&mut engine, *to.ip())
+        {
+            return Pass;
+        }
+        (target, send_once(&mut engine, &target, parts, to, flags))
+    };
+    let sent = match first {
+        // A datagram is sent whole or not at all.
+        Ok(taken) if taken < len && target.kind == Kind::Stream => send_rest(file, &target, parts, flags, taken),
+        Err(Errno::EAGAIN) if target.kind == Kind::Stream => send_rest(file, &target, parts, flags, 0),
+        Err(Errno::EAGAIN) => send_datagram(file, &target, parts, to, flags),
+        done => done,
+    };
+    if sent == Err(Errno::EPIPE) && target.kind == Kind::Stream && flags & libc::MSG_NOSIGNAL == 0 {
+        sys::raise_sigpipe();
+    }
+    Ours(sent)
+}
+
+/// Bytes of a file to a socket, from its position or from an offset (`sendfile`).
+pub(crate) fn send_file(file: FileId, from: c_int, offset: Option<i64>, count: usize) -> Done<usize> {
+    if target(&mut engine::enter(), file).is_err() {
+        return Pass;
+    }
+    let mut block = vec![0; count.min(FILE_BLOCK)];
+    let mut sent = 0;
+    let at = match offset {
+        Some(offset) => Ok(offset),
+        None => sys::lseek(from, 0, libc::SEEK_CUR),
+    };
+    let start = match at {
+        Ok(start) => start,
+        Err(error) => return Ours(Err(error)),
+    };
+    let result = loop {
+        let want = (count - sent).min(block.len());
+        let read = match sys::pread(from, &mut block[..want], start + sent as i64) {
+            Ok(0) => break Ok(sent),
+            Ok(read) => read,
+            Err(error) => break Err(error),
+        };
+        match send(file, &[IoSlice::new(&block[..read])], None, 0) {
+            Ours(Ok(taken)) => {
+                sent += taken;
+                if taken < read || sent == count {
+                    break Ok(sent);
+                }
+            }
+            Ours(Err(error)) => break Err(error),
+            Pass => return Pass,
+        }
+    };
+    if offset.is_none() && sent > 0 {
+        let _ = sys::lseek(from, start + sent as i64, libc::SEEK_SET);
+    }
+    Ours(if sent > 0 { Ok(sent) } else { result })
+}
+
+/// Bytes of a file that are read at a time.
+const FILE_BLOCK: usize = 64 << 10;
+
+fn send_datagram(
+    file: FileId,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    to: Option<SocketAddrV4>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    let patience = calls::patience(file, target.id, flags, Direction::Send)?;
+    wait::until(patience, Interest::Socket(target.id, Ready::OUT), &[], |engine, _| {
+        send_once(engine, target, parts, to, flags)
+    })
+}
+
+fn send_once(
+    engine: &mut Engine,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    to: Option<SocketAddrV4>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    let flags = SendFlags { more: flags & libc::MSG_MORE != 0 };
+    engine.call(|sockets, cx| sockets.send_parts(target.id, parts, to, flags, cx))
+}
+
+/// A call of a stream that may wait sends all of its bytes.
+fn send_rest(
+    file: FileId,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    flags: c_int,
+    mut sent: usize,
+) -> Result<usize, Errno> {
+    let patience = calls::patience(file, target.id, flags, Direction::Send)?;
+    let mut rest = parts.to_vec();
+    let mut rest = &mut rest[..];
+    IoSlice::advance_slices(&mut rest, sent);
+    while !rest.is_empty() {
+        let step = wait::until(patience, Interest::Socket(target.id, Ready::OUT), &[], |engine, _| {
+            send_once(engine, target, rest, None, flags)
+        });
+        match step {
+            Ok(taken) => {
+                sent += taken;
+                IoSlice::advance_slices(&mut rest, taken);
+            }
+            Err(error) if sent > 0 => {
+                report_later(target, error);
+                return Ok(sent);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+/// The end of a connection that ended a call which had moved bytes: the next call says so.
+fn report_later(target: &Target, error: Errno) {
+    if matches!(error, Errno::ECONNRESET | Errno::ETIMEDOUT | Errno::EHOSTUNREACH | Errno::ENETUNREACH) {
+        let _ = engine::enter().call(|sockets, _| sockets.restore_error(target.id, error));
+    }
+}
+
+/// A datagram socket that names a destination before it has an address gets one, and is ours where
+/// that destination is.
+fn bind_to_send(file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
+    let mut engine = engine::enter();
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    let family = socket.family;
+    if socket.kind != Kind::Datagram || socket.place != Place::Twin {
+        return Ok(());
+    }
+    let local = offload::name_of(twin).unwrap_or(ANY);
+    // One that is bound already was decided upon then.
+    if local.port() != 0 || !offload::is_ours(&mut engine, file, Traffic::UdpSender, local, Some(to))? {
+        engine.files.give_up(file);
+        return Ok(());
+    }
+    let (bytes, len) = address::format(ANY, family);
+    sys::bind(twin, &bytes[..len])?;
+    let local = offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)?;
+    offload::take(&mut engine, file, Some(local), true).map(drop)
+}
+
+fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    match socket.place {
+        Place::Ours { id, hears_twin } => Ok(Target { id, twin, family: socket.family, kind: socket.kind, hears_twin }),
+        Place::Twin => Err(Errno::ENOTSOCK),
+    }
+}
+
+fn has_input(twin: c_int) -> bool {
+    sys::ppoll(&mut [readable(twin)], Some(0)) == Ok(1)
+}

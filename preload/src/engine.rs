@@ -1,0 +1,299 @@
+//! The one engine of the process: the sockets of ours on their worker, the open files, and who waits
+//! for them, behind one lock. Whoever makes a call takes the lock and turns the worker himself; no
+//! thread of ours is needed for a packet that somebody waits for.
+//!
+//! ```text
+//!   a call ──▶ enter ──▶ what it does, and a turn of the worker ──▶ leave: wakes who waits for what
+//!                                                                  has come, runs signals that came
+//! ```
+//!
+//! Invariants:
+//! 1. The stack is made, used and dropped by whoever holds the lock, and by nobody else. Nothing
+//!    that it lends (packet buffers, handles) leaves a call: bytes are copied to the program.
+//! 2. A thread of ours that the stack starts for itself (the mirror of the kernel's tables) talks to
+//!    it by channels that are `Send` on their own.
+
+use core::cell::Cell;
+use core::net::Ipv4Addr;
+use core::ops::{Deref, DerefMut};
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sockets::{Errno, Ready, Sleep, SocketId, Sockets, Stack};
+use wirepath::pipeline::Cx;
+
+use crate::file::Files;
+use crate::table::FileId;
+use crate::{config, signals, sys, thread};
+
+/// What is behind the lock.
+pub(crate) struct Engine {
+    pub(crate) files: Files,
+    pub(crate) state: State,
+    /// Threads that sleep.
+    waiters: Vec<Waiter>,
+    /// Something has come, or a call has changed something, since who sleeps was last looked at.
+    has_moved: bool,
+    /// Turns, for the keeper: whether somebody turns the worker.
+    pub(crate) turns: u64,
+    /// A stream was ours: what it sent may still be on its way.
+    pub(crate) had_streams: bool,
+    /// Sleeps of threads, and threads that others have woken.
+    pub(crate) sleeps: u64,
+    pub(crate) wakeups: u64,
+    /// Destinations of datagrams, and whether they leave by our interface. The keeper forgets them
+    /// now and then, as routes change.
+    pub(crate) destinations: Vec<(Ipv4Addr, bool)>,
+}
+
+/// How far the worker is.
+pub(crate) enum State {
+    /// No socket of the program needed it so far.
+    Closed,
+    /// It runs.
+    Open(Stack),
+    /// It could not be opened, or has panicked: all sockets are the kernel's, but for those that
+    /// were ours, whose calls fail (`EIO`).
+    Failed,
+}
+
+/// A thread that sleeps until one of its sockets is ready.
+#[derive(Clone, Copy)]
+struct Waiter {
+    eventfd: i32,
+    interest: Interest,
+}
+
+/// For what a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    Socket(SocketId, Ready),
+    /// An epoll set, by its file.
+    Set(FileId),
+    /// Several: it looks itself.
+    Any,
+}
+
+/// The engine, to who holds the lock.
+pub(crate) struct Inside(Option<MutexGuard<'static, Shared>>);
+
+struct Shared(Engine);
+
+// SAFETY: invariants 1 and 2: the handles inside that are not `Send` are only used under the lock.
+#[allow(unsafe_code)]
+unsafe impl Send for Shared {}
+
+static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
+    files: Files::new(),
+    state: State::Closed,
+    waiters: Vec::new(),
+    has_moved: false,
+    turns: 0,
+    had_streams: false,
+    sleeps: 0,
+    wakeups: 0,
+    destinations: Vec::new(),
+}));
+
+/// Takes the lock. Signals that come meanwhile are kept until it is given back, as a handler may make
+/// a call of ours.
+pub(crate) fn enter() -> Inside {
+    thread::enter();
+    Inside(Some(ENGINE.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// The same where nobody holds it.
+pub(crate) fn try_enter() -> Option<Inside> {
+    thread::enter();
+    match ENGINE.try_lock() {
+        Ok(guard) => Some(Inside(Some(guard))),
+        Err(_) => {
+            signals::leave();
+            None
+        }
+    }
+}
+
+impl Engine {
+    /// A call of the sockets, which may move them: who sleeps is looked at when the lock is given back.
+    pub(crate) fn call<T>(
+        &mut self,
+        act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.has_moved = true;
+        self.look(act)
+    }
+
+    /// A look at the sockets, which moves nothing. A panic ends the engine, and not the program.
+    pub(crate) fn look<T>(
+        &mut self,
+        mut act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
+        catch_unwind(AssertUnwindSafe(|| stack.call(&mut act))).unwrap_or_else(|_| self.fail())
+    }
+
+    /// One turn of the worker. Says how many packets came.
+    pub(crate) fn turn(&mut self) -> usize {
+        let State::Open(stack) = &self.state else { return 0 };
+        self.turns = self.turns.wrapping_add(1);
+        let received = catch_unwind(AssertUnwindSafe(|| stack.turn())).unwrap_or_else(|_| {
+            let _: Result<(), Errno> = self.fail();
+            0
+        });
+        // A timer moves sockets without a packet: who sleeps wakes for it by himself.
+        self.has_moved |= received > 0;
+        received
+    }
+
+    /// How a thread sleeps that waits: by which descriptor packets wake it, and how long at most;
+    /// `None` where a turn is due now.
+    pub(crate) fn sleep(&mut self) -> Option<Sleep> {
+        let asleep = Some(Sleep { fd: None, timeout: None });
+        let State::Open(stack) = &self.state else { return asleep };
+        match catch_unwind(AssertUnwindSafe(|| stack.sleep_until(None))) {
+            Ok(how) => how,
+            Err(_) => {
+                let _: Result<(), Errno> = self.fail();
+                asleep
+            }
+        }
+    }
+
+    /// This thread sleeps from when it leaves until one of its sockets has moved.
+    pub(crate) fn begin_wait(&mut self, eventfd: i32, interest: Interest) {
+        // What moved until now is for those who slept before: this thread has just looked.
+        self.wake_waiters();
+        self.sleeps += 1;
+        self.waiters.push(Waiter { eventfd, interest });
+    }
+
+    /// It is awake again.
+    pub(crate) fn end_wait(&mut self, eventfd: i32) {
+        self.waiters.retain(|waiter| waiter.eventfd != eventfd);
+    }
+
+    /// Threads that sleep, and so see to packets and timers.
+    pub(crate) fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
+    /// The worker runs, or does no more: threads that sleep learn anew what they sleep on.
+    pub(crate) fn wake_all(&mut self) {
+        for waiter in &self.waiters {
+            let _ = sys::write(waiter.eventfd, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// A child of `fork` has none of its parent's threads but the one that it is.
+    pub(crate) fn forget_waiters(&mut self) {
+        self.waiters.clear();
+    }
+
+    /// Closes all streams that the program has left open, as the kernel does for a process that ends.
+    /// Says whether any stream was ever ours.
+    pub(crate) fn close_streams(&mut self) -> bool {
+        let open = self.files.take_streams();
+        self.had_streams |= !open.is_empty();
+        for id in open {
+            let _ = self.call(|sockets, cx| sockets.close(id, cx));
+        }
+        self.had_streams && self.is_open()
+    }
+
+    /// Whether the worker runs.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    /// Gives the queue back. Nothing of it is ours any more.
+    pub(crate) fn close(&mut self) {
+        if let State::Open(stack) = core::mem::replace(&mut self.state, State::Closed) {
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(stack)));
+        }
+        self.files.forget_sets();
+        self.wake_all();
+    }
+
+    fn wake_waiters(&mut self) {
+        if !core::mem::take(&mut self.has_moved) || self.waiters.is_empty() {
+            return;
+        }
+        for idx in 0..self.waiters.len() {
+            let Waiter { eventfd, interest } = self.waiters[idx];
+            let is_ready = match interest {
+                Interest::Any => true,
+                Interest::Set(file) => match self.files.set(file).map(|set| set.ours) {
+                    Ok(Some(set)) => self.look(|sockets, _| sockets.epoll_ready(set)).unwrap_or(true),
+                    Ok(None) => false,
+                    Err(_) => true,
+                },
+                Interest::Socket(id, ready) => {
+                    self.look(|sockets, _| sockets.ready(id)).map_or(true, |now| now.has(ready | Ready::ALWAYS))
+                }
+            };
+            if is_ready {
+                self.wakeups += 1;
+                let _ = sys::write(eventfd, &1_u64.to_ne_bytes());
+            }
+        }
+    }
+
+    fn fail<T>(&mut self) -> Result<T, Errno> {
+        // Its memory may be half changed: it is not even dropped.
+        if let State::Open(stack) = core::mem::replace(&mut self.state, State::Failed) {
+            core::mem::forget(stack);
+        }
+        self.files.forget_sets();
+        self.wake_all();
+        config::say("wirepath has failed: its sockets end with EIO, and new ones are the kernel's");
+        Err(Errno(libc::EIO))
+    }
+}
+
+impl Deref for Inside {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        match &self.0 {
+            Some(guard) => &guard.0,
+            None => unreachable!("given back by drop alone"),
+        }
+    }
+}
+
+impl DerefMut for Inside {
+    fn deref_mut(&mut self) -> &mut Engine {
+        match &mut self.0 {
+            Some(guard) => &mut guard.0,
+            None => unreachable!("given back by drop alone"),
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.wake_waiters();
+        self.0 = None;
+        signals::leave();
+    }
+}
+
+thread_local! {
+    /// When a thread last looked at what the kernel has, in turns of its own.
+    static LOOKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether a thread that polls looks at the kernel's side too: once in so many of its looks, as each
+/// is a system call.
+pub(crate) fn looks_at_kernel() -> bool {
+    LOOKS.with(|looks| {
+        let next = looks.get().wrapping_add(1);
+        looks.set(next);
+        next.is_multiple_of(KERNEL_LOOKS)
+    })
+}
+
+/// Looks at our side for one at the kernel's.
+const KERNEL_LOOKS: u32 = 16;

@@ -1,0 +1,137 @@
+//! The program's memory, as its pointers name it.
+//!
+//! Invariants:
+//! 1. A pointer that is not null and its length were given by the program for the call that is under
+//!    way: C promises that so many bytes are there until it returns. What the kernel would refuse
+//!    with `EFAULT` of a null pointer is refused; another wrong pointer is a fault of the program, as
+//!    it is in libc's own `memcpy`.
+//! 2. `IoSlice` and `IoSliceMut` have the layout of `struct iovec`, as the standard library says.
+//! 3. A slice lives no longer than the call.
+
+use core::ffi::{c_int, c_void};
+use core::slice;
+use std::io::{IoSlice, IoSliceMut};
+
+use sockets::Errno;
+
+use crate::address::{self, Family};
+use core::net::SocketAddrV4;
+
+/// Buffers in one call at most (`UIO_MAXIOV`).
+const PARTS_MAX: usize = 1_024;
+
+const EFAULT: Errno = Errno(libc::EFAULT);
+
+/// Bytes to read.
+pub(crate) fn bytes<'a>(from: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
+    match (from.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(EFAULT),
+        // SAFETY: invariants 1 and 3.
+        (false, len) => Ok(unsafe { slice::from_raw_parts(from.cast(), len.min(isize::MAX as usize)) }),
+    }
+}
+
+/// Bytes to fill in.
+pub(crate) fn bytes_mut<'a>(into: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
+    match (into.is_null(), len) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(EFAULT),
+        // SAFETY: invariants 1 and 3.
+        (false, len) => Ok(unsafe { slice::from_raw_parts_mut(into.cast(), len.min(isize::MAX as usize)) }),
+    }
+}
+
+/// An array of structures.
+pub(crate) fn array_mut<'a, T>(into: *mut T, count: usize) -> Result<&'a mut [T], Errno> {
+    match (into.is_null(), count) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(EFAULT),
+        // SAFETY: invariants 1 and 3.
+        (false, count) => Ok(unsafe { slice::from_raw_parts_mut(into, count) }),
+    }
+}
+
+/// A structure that may be left out.
+pub(crate) fn optional<'a, T>(from: *const T) -> Option<&'a T> {
+    // SAFETY: invariants 1 and 3.
+    unsafe { from.as_ref() }
+}
+
+/// The buffers of a send.
+pub(crate) fn parts<'a>(parts: *const libc::iovec, count: usize) -> Result<&'a [IoSlice<'a>], Errno> {
+    check_parts(parts, count)?;
+    // SAFETY: invariants 1 to 3; each has been looked at.
+    Ok(if count == 0 { &[] } else { unsafe { slice::from_raw_parts(parts.cast(), count) } })
+}
+
+/// The buffers of a receive.
+pub(crate) fn parts_mut<'a>(parts: *const libc::iovec, count: usize) -> Result<&'a mut [IoSliceMut<'a>], Errno> {
+    check_parts(parts, count)?;
+    // SAFETY: invariants 1 to 3; the array itself is not written to.
+    Ok(if count == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(parts.cast_mut().cast(), count) } })
+}
+
+/// A part of no bytes may be anywhere; a slice may not.
+fn check_parts(parts: *const libc::iovec, count: usize) -> Result<(), Errno> {
+    if count > PARTS_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    for part in array_mut(parts.cast_mut(), count)? {
+        if part.iov_base.is_null() && part.iov_len > 0 {
+            return Err(EFAULT);
+        }
+        if part.iov_base.is_null() {
+            // The caller's array, which says the same afterwards: no bytes.
+            part.iov_base = core::ptr::dangling_mut::<u8>().cast();
+        }
+    }
+    Ok(())
+}
+
+/// Fills in an address, cut where the caller's room ends, and says its whole length.
+pub(crate) fn store_address(name: (SocketAddrV4, Family), into: *mut c_void, len: *mut u32) -> Result<(), Errno> {
+    if into.is_null() {
+        return Ok(());
+    }
+    let [room] = array_mut(len, 1)? else { return Err(EFAULT) };
+    if *room as i32 <= -1 {
+        return Err(Errno::EINVAL);
+    }
+    let (address, address_len) = address::format(name.0, name.1);
+    let count = address_len.min(*room as usize);
+    bytes_mut(into, count)?.copy_from_slice(&address[..count]);
+    *room = address_len as u32;
+    Ok(())
+}
+
+/// Writes one value where the caller's pointer is not null.
+pub(crate) fn store<T>(into: *mut T, value: T) {
+    if !into.is_null() {
+        // SAFETY: invariant 1.
+        unsafe { into.write(value) };
+    }
+}
+
+/// Fills in control messages of a datagram, as many as there is room for, and says with how many
+/// bytes; the flag `MSG_CTRUNC` where one was left out.
+pub(crate) fn store_control(
+    messages: &[(c_int, c_int, Vec<u8>)],
+    into: *mut c_void,
+    room: usize,
+) -> Result<(usize, c_int), Errno> {
+    const HEADER: usize = size_of::<libc::cmsghdr>();
+    const ALIGN: usize = align_of::<usize>();
+    let into = bytes_mut(into, if into.is_null() { 0 } else { room })?;
+    let mut at = 0;
+    for (level, kind, value) in messages {
+        let len = HEADER + value.len();
+        let Some(message) = into.get_mut(at..at + len) else { return Ok((at, libc::MSG_CTRUNC)) };
+        message[..8].copy_from_slice(&len.to_ne_bytes());
+        message[8..12].copy_from_slice(&level.to_ne_bytes());
+        message[12..16].copy_from_slice(&kind.to_ne_bytes());
+        message[HEADER..].copy_from_slice(value);
+        at = (at + len).next_multiple_of(ALIGN).min(into.len());
+    }
+    Ok((at, 0))
+}

@@ -1,0 +1,241 @@
+//! Whose a socket becomes, decided when it names an address: at `bind` of datagrams, at `listen`, at
+//! `connect`. In this order: what is no address of ours to carry, loopback and own addresses, another
+//! interface, and the rules. What is not ours stays the twin that it was.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use sockets::rules::{Query, Role, Traffic};
+use sockets::{Errno, Interest as Watched, Kind, Ready, SocketId, Stack, Trigger};
+use wirepath::pipeline::tcp::TcpConfig;
+use wirepath::worker::live::LiveConfig;
+
+use crate::address::{self, Address};
+use crate::engine::{Engine, State};
+use crate::file::{Place, Watch};
+use crate::options::{OptionCall, Options};
+use crate::table::FileId;
+use crate::{config, sys};
+
+/// Sockets that may be open.
+const SOCKETS_MAX: usize = 65_536;
+/// Connections, and pieces of what they send.
+const CONNECTIONS_MAX: usize = 16_384;
+const CHUNKS_MAX: usize = 32_768;
+
+/// Destinations that are remembered.
+const DESTINATIONS_MAX: usize = 64;
+
+/// Whether a socket at `local` that talks to `remote`, where it has a peer, is to be ours. The listing
+/// says why.
+///
+/// # Errors
+/// `EACCES`: the rules refuse it.
+pub(crate) fn is_ours(
+    engine: &mut Engine,
+    file: FileId,
+    traffic: Traffic,
+    local: SocketAddrV4,
+    remote: Option<SocketAddrV4>,
+) -> Result<bool, Errno> {
+    let (is_ours, why) = decide(engine, traffic, local, remote)?;
+    engine.files.socket(file)?.why = why;
+    Ok(is_ours)
+}
+
+fn decide(
+    engine: &mut Engine,
+    traffic: Traffic,
+    local: SocketAddrV4,
+    remote: Option<SocketAddrV4>,
+) -> Result<(bool, &'static str), Errno> {
+    let Some(config) = config::get() else { return Ok((false, "no interface is named")) };
+    let named = remote.unwrap_or(local);
+    if named.ip().is_loopback() || (remote.is_some() && (named.ip().is_unspecified() || named.ip().is_broadcast())) {
+        return Ok((false, "loopback or broadcast"));
+    }
+    let application_id = config.application_id.as_deref();
+    let decision = config.rules.role(&Query { program: &config.program, application_id, traffic, local, remote });
+    match decision.role {
+        Role::Os => return Ok((false, decision.why)),
+        Role::Refuse => return Err(Errno::EACCES),
+        Role::Offload | Role::Both => (),
+    }
+    if !open(engine) {
+        return Ok((false, "the interface could not be opened"));
+    }
+    let is_on_ours = match remote {
+        Some(remote) if remote.ip().is_multicast() => is_own(engine, *local.ip()),
+        Some(remote) => goes_by_ours(engine, *remote.ip()),
+        None => local.ip().is_multicast() || is_own(engine, *local.ip()),
+    };
+    Ok(if is_on_ours { (true, decision.why) } else { (false, "another interface") })
+}
+
+/// Whether what is sent to `remote` leaves by our interface: the kernel's route says so by the address
+/// that it would send from. A few system calls, once in a while for each destination.
+pub(crate) fn goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
+    if remote.is_multicast() {
+        return true;
+    }
+    if let Some((_, is_ours)) = engine.destinations.iter().find(|(known, _)| *known == remote) {
+        return *is_ours;
+    }
+    let is_ours = match source_to(remote) {
+        Some(source) => source != remote && is_own(engine, source) && !is_own(engine, remote),
+        None => false,
+    };
+    if engine.destinations.len() == DESTINATIONS_MAX {
+        engine.destinations.clear();
+    }
+    engine.destinations.push((remote, is_ours));
+    is_ours
+}
+
+/// Makes a socket ours: its options, its address, and the sets that it is in. The twin is bound to
+/// `local` already, so that the port is nobody else's.
+pub(crate) fn take(
+    engine: &mut Engine,
+    file: FileId,
+    local: Option<SocketAddrV4>,
+    hears_twin: bool,
+) -> Result<SocketId, Errno> {
+    let (kind, options) = {
+        let socket = engine.files.socket(file)?;
+        (socket.kind, socket.options.clone())
+    };
+    let id = engine.call(|sockets, _| sockets.socket(kind))?;
+    let made = replay(engine, id, &options).and_then(|()| match local {
+        Some(local) => engine.call(|sockets, cx| sockets.bind(id, local, cx)),
+        None => Ok(()),
+    });
+    if let Err(error) = made {
+        let _ = engine.call(|sockets, cx| sockets.close(id, cx));
+        return Err(error);
+    }
+    engine.had_streams |= kind == Kind::Stream;
+    let socket = engine.files.socket(file)?;
+    socket.place = Place::Ours { id, hears_twin };
+    let watches = core::mem::take(&mut socket.watches);
+    engine.files.mark(file);
+    for watch in watches {
+        move_watch(engine, id, &watch, hears_twin);
+    }
+    Ok(id)
+}
+
+/// The twin of a socket that failed to become ours is all that is left of it.
+pub(crate) fn give_back(engine: &mut Engine, file: FileId) {
+    let Ok(socket) = engine.files.socket(file) else { return };
+    if let Place::Ours { id, .. } = core::mem::replace(&mut socket.place, Place::Twin) {
+        let _ = engine.call(|sockets, cx| sockets.close(id, cx));
+    }
+    engine.files.mark(file);
+}
+
+/// What the program asks of epoll, in the engine's words. `EPOLLWAKEUP` changes nothing here.
+pub(crate) fn watched(event: libc::epoll_event) -> Watched {
+    let libc::epoll_event { events, u64: data } = event;
+    Watched {
+        ready: Ready(events & 0x3fff),
+        trigger: if events & libc::EPOLLET as u32 != 0 { Trigger::Edge } else { Trigger::Level },
+        one_shot: events & libc::EPOLLONESHOT as u32 != 0,
+        exclusive: events & libc::EPOLLEXCLUSIVE as u32 != 0,
+        data,
+    }
+}
+
+/// Opens the worker where it is not open yet. Says whether it is.
+fn open(engine: &mut Engine) -> bool {
+    match engine.state {
+        State::Open(_) => return true,
+        State::Failed => return false,
+        State::Closed => (),
+    }
+    let Some(config) = config::get() else { return false };
+    // Threads that are made here are not the program's: its signals are not for them.
+    let mask = sys::set_signal_mask(libc::SIG_SETMASK, u64::MAX);
+    let opened = open_stack(config);
+    sys::set_signal_mask(libc::SIG_SETMASK, mask);
+    match opened {
+        Ok(stack) => {
+            engine.state = State::Open(stack);
+            engine.wake_all();
+            crate::keeper::start();
+            true
+        }
+        Err(error) => {
+            engine.state = State::Failed;
+            config::fall_back(error);
+            false
+        }
+    }
+}
+
+fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Error + Send + Sync>> {
+    let tcp = TcpConfig {
+        connections_max: CONNECTIONS_MAX,
+        chunks_max: CHUNKS_MAX,
+        listeners_max: 256,
+        ..TcpConfig::default()
+    };
+    let app = format!("{}.{}", config.program, sys::getpid());
+    let stack = Stack::open_with(&LiveConfig::new(&config.interface).named(&app).with_tcp(tcp), SOCKETS_MAX)?;
+    stack.call(|sockets, _| sockets.follow_system(*config::system()));
+    Ok(stack)
+}
+
+/// The wildcard, or an address of the interface.
+fn is_own(engine: &mut Engine, ip: Ipv4Addr) -> bool {
+    ip.is_unspecified() || engine.look(|_, cx| Ok(cx.host.is_own(ip))).unwrap_or(false)
+}
+
+fn replay(engine: &mut Engine, id: SocketId, options: &Options) -> Result<(), Errno> {
+    for OptionCall { level, name, value } in options.iter() {
+        match engine.call(|sockets, cx| sockets.setsockopt(id, *level, *name, value, cx)) {
+            // What we do not know stays with the twin, which has taken it.
+            Ok(()) | Err(Errno::ENOPROTOOPT) => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Brings a twin that is in a set of the kernel's into ours.
+fn move_watch(engine: &mut Engine, id: SocketId, watch: &Watch, hears_twin: bool) {
+    let Ok(epfd) = engine.files.twin(watch.set) else { return };
+    if !hears_twin {
+        let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watch.fd, None);
+    }
+    if let Ok(set) = set_of(engine, watch.set) {
+        let _ = engine.call(|sockets, _| sockets.epoll_add(set, id, watch.fd, watched(watch.event)));
+    }
+}
+
+/// The engine's side of an epoll set, made where there is none.
+pub(crate) fn set_of(engine: &mut Engine, file: FileId) -> Result<usize, Errno> {
+    if let Some(set) = engine.files.set(file)?.ours {
+        return Ok(set);
+    }
+    let made = engine.call(|sockets, _| Ok(sockets.epoll_create()))?;
+    engine.files.set(file)?.ours = Some(made);
+    Ok(made)
+}
+
+/// The address that the kernel would send from.
+fn source_to(remote: Ipv4Addr) -> Option<Ipv4Addr> {
+    let probe = sys::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).ok()?;
+    let (bytes, len) = address::format(SocketAddrV4::new(remote, 9), address::Family::Inet);
+    let local = sys::connect(probe, &bytes[..len]).ok().and_then(|()| name_of(probe));
+    sys::close(probe);
+    local.map(|local| *local.ip())
+}
+
+/// What the kernel says a twin is bound to, where it is an IPv4 address.
+pub(crate) fn name_of(twin: i32) -> Option<SocketAddrV4> {
+    let mut bytes = [0; 128];
+    let len = sys::getsockname(twin, &mut bytes).ok()?;
+    match address::parse(&bytes[..len]) {
+        Address::V4(address) => Some(address),
+        Address::Unspecified | Address::Other => None,
+    }
+}

@@ -1,0 +1,129 @@
+//! The functions that stand behind ours: those of the next library that has the name, libc's as a
+//! rule, so that other preloaded libraries compose. Before our constructor has looked them up, and
+//! where there is none, the system call itself.
+//!
+//! Invariants:
+//! 1. A pointer in a cell is null or what `dlsym` returned for the cell's own name, so it has the
+//!    type that the function of that name has in libc.
+//! 2. Each function passes its arguments on as it got them: what its caller promised libc holds.
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::sys;
+
+/// What a call returns that is a count or -1.
+pub(crate) type Count = isize;
+
+/// Sets `errno`, and returns what libc returns with it.
+pub(crate) fn fail(errno: sockets::Errno) -> Count {
+    // SAFETY: libc's own word of this thread.
+    unsafe { *libc::__errno_location() = errno.0 };
+    -1
+}
+
+/// The error of the last call.
+pub(crate) fn errno() -> sockets::Errno {
+    // SAFETY: libc's own word of this thread.
+    sockets::Errno(unsafe { *libc::__errno_location() })
+}
+
+/// The value of a system call as libc returns it.
+fn done(value: isize) -> Count {
+    sys::result(value).map_or_else(fail, |value| value as Count)
+}
+
+/// `fn name(arguments) -> type, number [register values];` for each: the pass-through of that name.
+macro_rules! pass_through {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $number:expr, [$($register:expr),*];)*) => {
+        $(
+            /// The next function of this name.
+            ///
+            /// # Safety
+            /// As libc's.
+            pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+                let next = cells::$name.load(Ordering::Relaxed);
+                if !next.is_null() {
+                    // SAFETY: invariants 1 and 2.
+                    return unsafe {
+                        core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $result>(next)($($argument),*)
+                    };
+                }
+                let mut registers = [0_usize; 6];
+                let given: &[usize] = &[$($register as usize),*];
+                registers[..given.len()].copy_from_slice(given);
+                // SAFETY: invariant 2.
+                done(unsafe { sys::call($number, registers) }) as $result
+            }
+        )*
+
+        #[allow(non_upper_case_globals)]
+        mod cells {
+            use super::*;
+            $(pub(super) static $name: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());)*
+        }
+
+        /// Looks all of them up. Called once, by the constructor.
+        pub(crate) fn look_up() {
+            $(
+                let name = concat!(stringify!($name), "\0");
+                // SAFETY: a name that ends with a null byte; the result is only stored.
+                let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) };
+                cells::$name.store(next, Ordering::Relaxed);
+            )*
+        }
+    };
+}
+
+pass_through! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, libc::SYS_socket, [domain, kind, protocol];
+    fn close(fd: c_int) -> c_int, libc::SYS_close, [fd];
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, libc::SYS_close_range, [first, last, flags];
+    fn dup(fd: c_int) -> c_int, libc::SYS_dup, [fd];
+    fn dup2(fd: c_int, new: c_int) -> c_int, libc::SYS_dup3, [fd, new, 0];
+    fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int, libc::SYS_dup3, [fd, new, flags];
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, libc::SYS_fcntl, [fd, command, argument];
+    fn ioctl(fd: c_int, request: usize, argument: usize) -> c_int, libc::SYS_ioctl, [fd, request, argument];
+    fn bind(fd: c_int, address: *const c_void, len: u32) -> c_int, libc::SYS_bind, [fd, address, len];
+    fn listen(fd: c_int, backlog: c_int) -> c_int, libc::SYS_listen, [fd, backlog];
+    fn accept4(fd: c_int, address: *mut c_void, len: *mut u32, flags: c_int) -> c_int, libc::SYS_accept4, [fd, address, len, flags];
+    fn connect(fd: c_int, address: *const c_void, len: u32) -> c_int, libc::SYS_connect, [fd, address, len];
+    fn shutdown(fd: c_int, how: c_int) -> c_int, libc::SYS_shutdown, [fd, how];
+    fn getsockname(fd: c_int, address: *mut c_void, len: *mut u32) -> c_int, libc::SYS_getsockname, [fd, address, len];
+    fn getpeername(fd: c_int, address: *mut c_void, len: *mut u32) -> c_int, libc::SYS_getpeername, [fd, address, len];
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut u32) -> c_int, libc::SYS_getsockopt, [fd, level, name, value, len];
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: u32) -> c_int, libc::SYS_setsockopt, [fd, level, name, value, len];
+    fn read(fd: c_int, into: *mut c_void, len: usize) -> Count, libc::SYS_read, [fd, into, len];
+    fn readv(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count, libc::SYS_readv, [fd, parts, count];
+    fn recvfrom(fd: c_int, into: *mut c_void, len: usize, flags: c_int, address: *mut c_void, address_len: *mut u32) -> Count, libc::SYS_recvfrom, [fd, into, len, flags, address, address_len];
+    fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> Count, libc::SYS_recvmsg, [fd, message, flags];
+    fn recvmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, timeout: *mut libc::timespec) -> c_int, libc::SYS_recvmmsg, [fd, messages, count, flags, timeout];
+    fn write(fd: c_int, bytes: *const c_void, len: usize) -> Count, libc::SYS_write, [fd, bytes, len];
+    fn writev(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count, libc::SYS_writev, [fd, parts, count];
+    fn sendto(fd: c_int, bytes: *const c_void, len: usize, flags: c_int, address: *const c_void, address_len: u32) -> Count, libc::SYS_sendto, [fd, bytes, len, flags, address, address_len];
+    fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> Count, libc::SYS_sendmsg, [fd, message, flags];
+    fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int, libc::SYS_sendmmsg, [fd, messages, count, flags];
+    fn sendfile(fd: c_int, from: c_int, offset: *mut i64, count: usize) -> Count, libc::SYS_sendfile, [fd, from, offset, count];
+    fn splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, len: usize, flags: c_uint) -> Count, libc::SYS_splice, [from, from_offset, to, to_offset, len, flags];
+    fn ppoll(fds: *mut libc::pollfd, count: u64, timeout: *const libc::timespec, mask: *const c_void) -> c_int, libc::SYS_ppoll, [fds, count, core::ptr::null::<c_void>(), mask, 8];
+    fn poll(fds: *mut libc::pollfd, count: u64, timeout: c_int) -> c_int, SYS_POLL, [fds, count, timeout];
+    fn select(count: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set, timeout: *mut libc::timeval) -> c_int, SYS_SELECT, [count, read, write, except, timeout];
+    fn pselect(count: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set, timeout: *const libc::timespec, mask: *const c_void) -> c_int, SYS_SELECT, [count, read, write, except, core::ptr::null::<c_void>(), mask];
+    fn epoll_create1(flags: c_int) -> c_int, libc::SYS_epoll_create1, [flags];
+    fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut libc::epoll_event) -> c_int, libc::SYS_epoll_ctl, [epfd, op, fd, event];
+    fn epoll_pwait(epfd: c_int, events: *mut libc::epoll_event, count: c_int, timeout: c_int, mask: *const c_void) -> c_int, libc::SYS_epoll_pwait, [epfd, events, count, timeout, mask, 8];
+    fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
+    fn syscall(number: i64, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i64, number, [a, b, c, d, e, f];
+}
+
+/// libc's structure is not the kernel's: before the constructor the call is refused (`ENOSYS`).
+const NO_CALL: i64 = i64::MAX;
+/// aarch64 has neither of these two; there libc's own are there before a program polls.
+#[cfg(target_arch = "x86_64")]
+const SYS_POLL: i64 = libc::SYS_poll;
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_POLL: i64 = NO_CALL;
+#[cfg(target_arch = "x86_64")]
+const SYS_SELECT: i64 = libc::SYS_select;
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_SELECT: i64 = NO_CALL;

@@ -1,0 +1,142 @@
+//! Signal handlers of the program: they never run while their thread is within the engine, as they
+//! may make calls of ours, and would wait for a lock that their own thread holds. The kernel calls
+//! our handler; within the engine it keeps the signal and has it delivered again when the thread
+//! leaves, else it runs the program's.
+//!
+//! Invariants:
+//! 1. A handler that is stored was given by the program for its signal, with the flags that stand
+//!    beside it: it is called as those flags say (man 2 sigaction).
+//! 2. Our handler touches only atomics, and words of its own thread that no borrow covers.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use crate::{real, sys, thread};
+
+/// Signals of Linux (`_NSIG`).
+const SIGNALS: usize = 65;
+
+/// The program's handlers; 0 where it has none of its own.
+static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
+static FLAGS: [AtomicI32; SIGNALS] = [const { AtomicI32::new(0) }; SIGNALS];
+
+/// `sigaction` of the program.
+///
+/// # Safety
+/// As libc's.
+pub(crate) unsafe fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int {
+    let place = usize::try_from(signal).ok().filter(|signal| *signal < SIGNALS && !is_fault(*signal as c_int));
+    let Some(place) = place else {
+        // SAFETY: as the caller promises.
+        return unsafe { real::sigaction(signal, action, before) };
+    };
+    let (handler_before, flags_before) =
+        (HANDLERS[place].load(Ordering::Acquire), FLAGS[place].load(Ordering::Acquire));
+    // SAFETY: null, or a structure of the caller's.
+    let mut ours = unsafe { action.as_ref() }.copied();
+    let mut installs = None;
+    if let Some(action) = &mut ours
+        && action.sa_sigaction != libc::SIG_DFL
+        && action.sa_sigaction != libc::SIG_IGN
+    {
+        installs = Some((action.sa_sigaction, action.sa_flags));
+        // Stored first: the signal may come as soon as the kernel has ours.
+        FLAGS[place].store(action.sa_flags, Ordering::Release);
+        HANDLERS[place].store(action.sa_sigaction, Ordering::Release);
+        let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle;
+        action.sa_sigaction = handler as usize;
+        // One shot is done by us: the signal may have to come twice.
+        action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
+    }
+    let passed = ours.as_ref().map_or(core::ptr::null(), |action| &raw const *action);
+    // SAFETY: a copy of the caller's, and the caller's.
+    let done = unsafe { real::sigaction(signal, passed, before) };
+    if done != 0 {
+        if installs.is_some() {
+            HANDLERS[place].store(handler_before, Ordering::Release);
+            FLAGS[place].store(flags_before, Ordering::Release);
+        }
+        return done;
+    }
+    if ours.is_some() && installs.is_none() {
+        HANDLERS[place].store(0, Ordering::Release);
+    }
+    // SAFETY: null, or what the kernel has just filled in.
+    if let Some(before) = unsafe { before.as_mut() }
+        && handler_before != 0
+    {
+        before.sa_sigaction = handler_before;
+        before.sa_flags = flags_before;
+    }
+    done
+}
+
+/// The thread leaves the engine: what came meanwhile is delivered now.
+pub(crate) fn leave() {
+    if !thread::leave() {
+        return;
+    }
+    thread::with(|thread| {
+        for kept in &thread.kept {
+            let Some(info) = kept.take() else { break };
+            sys::raise_again(info.si_signo, &info);
+        }
+    });
+}
+
+/// What the kernel calls.
+extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: libc's own word of this thread. The handler must leave it as it was.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the kernel's, as we ask for it by `SA_SIGINFO`.
+    let is_kept = thread::is_inside() && unsafe { info.as_ref() }.is_some_and(keep);
+    if !is_kept {
+        run(signal, info, context);
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Keeps a signal until the thread leaves the engine. Where there is no room its handler runs now.
+fn keep(info: &libc::siginfo_t) -> bool {
+    let kept = thread::with(|thread| {
+        let free = thread.kept.iter().find(|kept| kept.get().is_none());
+        free.map(|free| free.set(Some(*info))).is_some()
+    });
+    kept.unwrap_or(false)
+}
+
+fn run(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let place = signal as usize % SIGNALS;
+    let (handler, flags) = (HANDLERS[place].load(Ordering::Acquire), FLAGS[place].load(Ordering::Acquire));
+    if handler == 0 {
+        return;
+    }
+    if flags & libc::SA_RESETHAND != 0 {
+        HANDLERS[place].store(0, Ordering::Release);
+        // SAFETY: a structure of ours; all zero is the default action with an empty mask.
+        unsafe {
+            let default: libc::sigaction = core::mem::zeroed();
+            real::sigaction(signal, &raw const default, core::ptr::null_mut());
+        }
+    }
+    thread::note_handler(flags & libc::SA_RESTART != 0);
+    // SAFETY: invariant 1.
+    unsafe {
+        if flags & libc::SA_SIGINFO != 0 {
+            core::mem::transmute::<usize, extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void)>(handler)(
+                signal, info, context,
+            );
+        } else {
+            core::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal);
+        }
+    }
+}
+
+/// Signals that a thread causes itself by what it executes: they cannot wait.
+fn is_fault(signal: c_int) -> bool {
+    matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGABRT | libc::SIGSYS
+    )
+}

@@ -1,0 +1,234 @@
+//! System calls without libc, whose symbols are ours: what stands here never comes back to us.
+//!
+//! Invariants:
+//! 1. [`call`] passes registers to the kernel as the system call ABI says (man 2 syscall) and
+//!    touches no memory itself: the kernel reads and writes what the arguments point at, as for a
+//!    program that makes the call.
+//! 2. A number names the call that its arguments belong to: each function here is one call.
+
+use core::arch::asm;
+use core::ffi::{c_int, c_void};
+
+use sockets::Errno;
+
+/// One system call: its result, or minus the error.
+///
+/// # Safety
+/// As the call that `number` names.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn call(number: i64, arguments: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    let result: isize;
+    // SAFETY: invariant 1.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// One system call: its result, or minus the error.
+///
+/// # Safety
+/// As the call that `number` names.
+#[cfg(target_arch = "aarch64")]
+pub(crate) unsafe fn call(number: i64, arguments: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    let result: isize;
+    // SAFETY: invariant 1.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a as isize => result,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// The result of a call, or its error.
+pub(crate) fn result(value: isize) -> Result<usize, Errno> {
+    match value {
+        -4_095..0 => Err(Errno(-value as i32)),
+        value => Ok(value as usize),
+    }
+}
+
+/// A call whose arguments are numbers and pointers to memory of ours that lives as long as the call.
+macro_rules! call {
+    ($number:expr $(, $argument:expr)*) => {{
+        let mut arguments = [0; 6];
+        let given: &[usize] = &[$($argument as usize),*];
+        arguments[..given.len()].copy_from_slice(given);
+        // SAFETY: invariants 1 and 2.
+        result(unsafe { call($number, arguments) })
+    }};
+}
+
+/// `socket`.
+pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int, Errno> {
+    call!(libc::SYS_socket, domain, kind, protocol).map(|fd| fd as c_int)
+}
+
+/// `close`.
+pub(crate) fn close(fd: c_int) {
+    let _ = call!(libc::SYS_close, fd);
+}
+
+/// `bind`.
+pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<(), Errno> {
+    call!(libc::SYS_bind, fd, address.as_ptr(), address.len()).map(drop)
+}
+
+/// `connect`.
+pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<(), Errno> {
+    call!(libc::SYS_connect, fd, address.as_ptr(), address.len()).map(drop)
+}
+
+/// `getsockname`: as many bytes as the address has.
+pub(crate) fn getsockname(fd: c_int, into: &mut [u8; 128]) -> Result<usize, Errno> {
+    let mut len = into.len() as u32;
+    call!(libc::SYS_getsockname, fd, into.as_mut_ptr(), &raw mut len)?;
+    Ok((len as usize).min(into.len()))
+}
+
+/// `listen`.
+pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<(), Errno> {
+    call!(libc::SYS_listen, fd, backlog).map(drop)
+}
+
+/// `getsockopt` of a number.
+pub(crate) fn getsockopt_int(fd: c_int, level: c_int, name: c_int) -> Result<c_int, Errno> {
+    let (mut value, mut len) = (0 as c_int, 4_u32);
+    call!(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut len)?;
+    Ok(value)
+}
+
+/// `fcntl` with a number.
+pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int, Errno> {
+    call!(libc::SYS_fcntl, fd, command, argument).map(|value| value as c_int)
+}
+
+/// `eventfd2`.
+pub(crate) fn eventfd() -> Result<c_int, Errno> {
+    call!(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).map(|fd| fd as c_int)
+}
+
+/// `write`.
+pub(crate) fn write(fd: c_int, bytes: &[u8]) -> Result<usize, Errno> {
+    call!(libc::SYS_write, fd, bytes.as_ptr(), bytes.len())
+}
+
+/// `read`.
+pub(crate) fn read(fd: c_int, into: &mut [u8]) -> Result<usize, Errno> {
+    call!(libc::SYS_read, fd, into.as_mut_ptr(), into.len())
+}
+
+/// `pread64`.
+pub(crate) fn pread(fd: c_int, into: &mut [u8], offset: i64) -> Result<usize, Errno> {
+    call!(libc::SYS_pread64, fd, into.as_mut_ptr(), into.len(), offset)
+}
+
+/// `lseek`.
+pub(crate) fn lseek(fd: c_int, offset: i64, whence: c_int) -> Result<i64, Errno> {
+    call!(libc::SYS_lseek, fd, offset, whence).map(|at| at as i64)
+}
+
+/// `ppoll`, for so many nanoseconds at most.
+pub(crate) fn ppoll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> Result<usize, Errno> {
+    let time = timeout_ns.map(timespec);
+    let time = time.as_ref().map_or(core::ptr::null(), |time| &raw const *time);
+    call!(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), time, 0, 8)
+}
+
+/// `epoll_pwait` that does not wait.
+pub(crate) fn epoll_poll(epfd: c_int, events: &mut [libc::epoll_event]) -> Result<usize, Errno> {
+    call!(libc::SYS_epoll_pwait, epfd, events.as_mut_ptr(), events.len(), 0, 0, 8)
+}
+
+/// `epoll_ctl`.
+pub(crate) fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epoll_event>) -> Result<(), Errno> {
+    let event = event.as_ref().map_or(core::ptr::null(), |event| &raw const *event);
+    call!(libc::SYS_epoll_ctl, epfd, op, fd, event).map(drop)
+}
+
+/// `getpid`, which libc may have kept from before a `vfork`.
+pub(crate) fn getpid() -> c_int {
+    call!(libc::SYS_getpid).unwrap_or(0) as c_int
+}
+
+/// `gettid`.
+pub(crate) fn gettid() -> c_int {
+    call!(libc::SYS_gettid).unwrap_or(0) as c_int
+}
+
+/// `nanosleep`, for so many nanoseconds.
+pub(crate) fn sleep(nanoseconds: u64) {
+    let time = timespec(nanoseconds);
+    let _ = call!(libc::SYS_nanosleep, &raw const time, 0);
+}
+
+/// `rt_sigprocmask`: sets the mask of this thread, and says what it was.
+pub(crate) fn set_signal_mask(how: c_int, mask: u64) -> u64 {
+    let mut before = 0_u64;
+    let _ = call!(libc::SYS_rt_sigprocmask, how, &raw const mask, &raw mut before, 8);
+    before
+}
+
+/// Sends this thread a signal that it has caught, with what came with it (`rt_tgsigqueueinfo`).
+pub(crate) fn raise_again(signal: c_int, info: &libc::siginfo_t) {
+    let _ = call!(libc::SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, &raw const *info);
+}
+
+/// Sends this thread `SIGPIPE`, as a write to a closed stream does.
+pub(crate) fn raise_sigpipe() {
+    let _ = call!(libc::SYS_tgkill, getpid(), gettid(), libc::SIGPIPE);
+}
+
+/// Whether the program has more rights than who started it (`AT_SECURE`): his environment is not to
+/// be trusted.
+pub(crate) fn is_privileged() -> bool {
+    // SAFETY: reads a word that the kernel has passed to the process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Ends the process at once.
+pub(crate) fn exit_group(status: c_int) -> ! {
+    loop {
+        let _ = call!(libc::SYS_exit_group, status);
+    }
+}
+
+/// A page that a child of `fork` finds empty (`MADV_WIPEONFORK`): its first word is 1 in the process
+/// that asked for it.
+pub(crate) fn page_of_this_process() -> Option<&'static core::sync::atomic::AtomicU32> {
+    const FLAGS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let page = call!(libc::SYS_mmap, 0, 4_096, libc::PROT_READ | libc::PROT_WRITE, FLAGS, usize::MAX).ok()?;
+    call!(libc::SYS_madvise, page, 4_096, libc::MADV_WIPEONFORK).ok()?;
+    // SAFETY: the page was mapped for us alone, is never unmapped, and is aligned for any word.
+    let word = unsafe { &*(page as *const c_void).cast::<core::sync::atomic::AtomicU32>() };
+    word.store(1, core::sync::atomic::Ordering::Relaxed);
+    Some(word)
+}
+
+fn timespec(nanoseconds: u64) -> libc::timespec {
+    let (seconds, rest) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
+    libc::timespec { tv_sec: seconds as libc::time_t, tv_nsec: rest as i64 }
+}
+
+/// `accept4` without the peer's address.
+pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<c_int, Errno> {
+    call!(libc::SYS_accept4, fd, 0, 0, flags).map(|fd| fd as c_int)
+}
+
+/// `shutdown`.
+pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
+    call!(libc::SYS_shutdown, fd, how).map(drop)
+}

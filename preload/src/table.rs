@@ -1,0 +1,90 @@
+//! Which descriptors may be ours: the number of a file for each, 0 for none, with a bit for those that
+//! are. Reading it takes no lock, as
+//! each `read` and `write` of the program does, of whichever descriptor. Only who holds the engine
+//! writes it.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+
+/// Names a file of the engine. It is never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId(pub(crate) u32);
+
+/// Descriptors in a chunk, and chunks: a million descriptors (`fs.nr_open` by default).
+const CHUNK_LEN: usize = 1_024;
+const CHUNKS: usize = 1_024;
+
+/// One of the engine's own descriptors, which the program cannot close.
+const RESERVED: u32 = u32::MAX;
+/// The file is ours, and not only a twin that may become it.
+const OURS: u32 = 1 << 31;
+
+static TABLE: [OnceLock<Box<[AtomicU32; CHUNK_LEN]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
+
+/// The file of a descriptor that is ours, or may become it. Two loads.
+#[inline]
+pub(crate) fn find(fd: c_int) -> Option<FileId> {
+    match word(fd)?.load(Ordering::Acquire) {
+        0 | RESERVED => None,
+        file => Some(FileId(file & !OURS)),
+    }
+}
+
+/// The file of a descriptor that is ours. Two loads.
+#[inline]
+pub(crate) fn find_ours(fd: c_int) -> Option<FileId> {
+    match word(fd)?.load(Ordering::Acquire) {
+        RESERVED => None,
+        file if file & OURS != 0 => Some(FileId(file & !OURS)),
+        _ => None,
+    }
+}
+
+/// Whether a descriptor is one that the engine works with.
+pub(crate) fn is_reserved(fd: c_int) -> bool {
+    word(fd).is_some_and(|word| word.load(Ordering::Acquire) == RESERVED)
+}
+
+/// A descriptor is a file's from now on.
+pub(crate) fn set(fd: c_int, file: FileId, is_ours: bool) {
+    store(fd, if is_ours { file.0 | OURS } else { file.0 });
+}
+
+/// A descriptor is the kernel's alone.
+pub(crate) fn clear(fd: c_int) {
+    store(fd, 0);
+}
+
+/// A descriptor is the engine's own.
+pub(crate) fn reserve(fd: c_int) {
+    store(fd, RESERVED);
+}
+
+/// Descriptors of a range that are ours, or the engine's own.
+pub(crate) fn in_range(first: u32, last: u32) -> impl Iterator<Item = c_int> {
+    let chunks = (first as usize / CHUNK_LEN)..=(last as usize / CHUNK_LEN).min(CHUNKS - 1);
+    let numbers = chunks.filter_map(|idx| TABLE[idx].get().map(|chunk| (idx, chunk))).flat_map(|(idx, chunk)| {
+        chunk
+            .iter()
+            .enumerate()
+            .filter(|(_, word)| word.load(Ordering::Acquire) != 0)
+            .map(move |(at, _)| idx * CHUNK_LEN + at)
+    });
+    numbers.filter(move |fd| (first as usize..=last as usize).contains(fd)).map(|fd| fd as c_int)
+}
+
+fn word(fd: c_int) -> Option<&'static AtomicU32> {
+    let fd = usize::try_from(fd).ok()?;
+    Some(&TABLE.get(fd / CHUNK_LEN)?.get()?[fd % CHUNK_LEN])
+}
+
+fn store(fd: c_int, value: u32) {
+    let Ok(number) = usize::try_from(fd) else { return };
+    let Some(chunk) = TABLE.get(number / CHUNK_LEN) else { return };
+    if value == 0 && chunk.get().is_none() {
+        return;
+    }
+    let chunk = chunk.get_or_init(|| Box::new([const { AtomicU32::new(0) }; CHUNK_LEN]));
+    chunk[number % CHUNK_LEN].store(value, Ordering::Release);
+}

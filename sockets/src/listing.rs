@@ -1,0 +1,610 @@
+//! The data that `wirepath sockets` shows: a file in shared memory with a record for each socket of
+//! a program, written by the program and read by others.
+//!
+//! The owner of the sockets writes: it may call [`Listing::set`] at any time, for tens of
+//! nanoseconds and no system call. Readers see each record whole or not at all. Records of another
+//! user's process are only claims: their strings contain no control characters, but their numbers
+//! may be anything.
+//!
+//! ```
+//! use sockets::listing::{Entry, Header, Listing, Place, Processes};
+//!
+//! # let directory = std::env::temp_dir().join(format!("listing-{}", std::process::id()));
+//! let mut listing = Listing::create_in(&directory, "redis-server", 64)?;
+//! listing.header(&Header { program: "redis-server".into(), interface: "eth1".into(), ..Header::default() });
+//! listing.set(0, &Entry { fd: 6, place: Place::Ours, why: "no rule fits".into(), ..Entry::default() });
+//!
+//! let processes = Processes::list(&directory)?;
+//! assert_eq!(processes.running[0].sockets[0].fd, 6);
+//! # drop(listing);
+//! # std::fs::remove_dir(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::borrow::Cow;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use wirepath::counters::{ReadError, RecordedProcess, RecordedProcesses, Records, default_directory};
+
+use crate::table::Kind;
+
+/// Sockets of a program that are listed by default: 1 MiB of shared memory.
+const SOCKETS_MAX: usize = 4_096;
+/// Words of a record, with room for later fields.
+const RECORD_WORDS: usize = 32;
+/// The record of the header; those of sockets follow.
+const HEADER: usize = 0;
+/// The first word of a record that is in use.
+const IN_USE: u64 = 1;
+/// Bytes of texts: a program's name, an interface's (IFNAMSIZ), a reason.
+const PROGRAM_MAX: usize = 64;
+const INTERFACE_MAX: usize = 16;
+const WHY_MAX: usize = 64;
+
+/// The program and its engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// The program's file name; 64 bytes of it are shown.
+    pub program: Cow<'a, str>,
+    /// The interface whose traffic is ours; empty while none is open.
+    pub interface: Cow<'a, str>,
+    /// Turns of the worker.
+    pub turns: u64,
+    /// How often a thread of the program slept in a call.
+    pub sleeps: u64,
+    /// How often one was woken by another that took its packet out of the ring.
+    pub wakeups: u64,
+    /// System calls that the engine made of itself.
+    pub system_calls: SystemCalls,
+    /// Sockets for which there was no room here.
+    pub unlisted: u64,
+}
+
+/// System calls of the engine, by their reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SystemCalls {
+    /// To make the device send, or look for buffers.
+    pub device: u64,
+    /// A thread went to sleep.
+    pub sleep: u64,
+    /// A thread was woken.
+    pub wake: u64,
+    /// To query or change the kernel's twin of a socket.
+    pub twin: u64,
+    /// A rule of the port came or went.
+    pub port: u64,
+}
+
+impl SystemCalls {
+    /// Each cause with its word, in the order of the fields.
+    pub fn by_cause(&self) -> [(&'static str, u64); 5] {
+        let Self { device, sleep, wake, twin, port } = *self;
+        [("device", device), ("sleep", sleep), ("wake", wake), ("twin", twin), ("port", port)]
+    }
+}
+
+/// One socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The lowest of its descriptors.
+    pub fd: i32,
+    /// TCP or UDP.
+    pub kind: Kind,
+    /// Where its connection is.
+    pub state: State,
+    /// Whose it is.
+    pub place: Place,
+    /// By which rule, or why it is not ours; 64 bytes are shown.
+    pub why: Cow<'a, str>,
+    /// Its address, unspecified while it has none.
+    pub local: SocketAddrV4,
+    /// Its peer.
+    pub remote: Option<SocketAddrV4>,
+    /// Bytes that the program received, or may receive without waiting.
+    pub rx_bytes: u64,
+    /// Segments with data, or datagrams.
+    pub rx_packets: u64,
+    /// Bytes that were sent.
+    pub tx_bytes: u64,
+    /// Segments with data, or datagrams.
+    pub tx_packets: u64,
+    /// Bytes that wait for the program; of a listener, connections that wait for `accept`.
+    pub receive_queue: u64,
+    /// Most that may wait: `SO_RCVBUF`, or the backlog.
+    pub receive_limit: u64,
+    /// Bytes that wait for the peer.
+    pub send_queue: u64,
+    /// Datagrams, or connections, that came and found no room.
+    pub drops: u64,
+    /// Segments that were sent again.
+    pub retransmits: u64,
+    /// Epoll sets that it is in.
+    pub epoll_sets: u32,
+    /// The time at which it was opened; the epoch if unknown.
+    pub opened: SystemTime,
+    /// When something last came or went; the epoch where nothing did.
+    pub active: SystemTime,
+}
+
+impl Default for Entry<'_> {
+    fn default() -> Self {
+        Self {
+            fd: -1,
+            kind: Kind::Stream,
+            state: State::Closed,
+            place: Place::Undecided,
+            why: Cow::Borrowed(""),
+            local: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+            remote: None,
+            rx_bytes: 0,
+            rx_packets: 0,
+            tx_bytes: 0,
+            tx_packets: 0,
+            receive_queue: 0,
+            receive_limit: 0,
+            send_queue: 0,
+            drops: 0,
+            retransmits: 0,
+            epoll_sets: 0,
+            opened: SystemTime::UNIX_EPOCH,
+            active: SystemTime::UNIX_EPOCH,
+        }
+    }
+}
+
+/// Words of one byte each: numbers in the file never change meaning.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $word:ident = $byte:literal $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$word_doc])* $word = $byte,)* }
+
+        impl $name {
+            /// The word in tables and JSON.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$word => $text,)* }
+            }
+
+            fn from_byte(byte: u8) -> Option<Self> {
+                match byte { $($byte => Some(Self::$word),)* _ => None }
+            }
+        }
+    };
+}
+
+words! {
+    /// Whose a socket is.
+    Place {
+        /// The program has not used the socket yet: it is the kernel's until it does.
+        Undecided = 0 "undecided",
+        /// Ours.
+        Ours = 1 "wirepath",
+        /// The kernel's.
+        Kernel = 2 "kernel",
+        /// Ours; the kernel's twin receives the traffic of other interfaces.
+        Both = 3 "both",
+        /// Nobody's: a rule refused it.
+        Refused = 4 "refused",
+    }
+}
+
+words! {
+    /// The state of a socket, in RFC 9293's words for streams.
+    State {
+        /// Neither bound nor connected, or closed.
+        Closed = 0 "closed",
+        /// Bound, no more.
+        Bound = 1 "bound",
+        /// A listener.
+        Listen = 2 "listen",
+        /// `connect` waits for the answer.
+        SynSent = 3 "syn-sent",
+        /// The handshake's last segment is missing.
+        SynReceived = 4 "syn-received",
+        /// Connected; a datagram socket with a peer, too.
+        Established = 5 "established",
+        /// Our FIN is not acknowledged yet.
+        FinWait1 = 6 "fin-wait-1",
+        /// It is, and the peer still sends.
+        FinWait2 = 7 "fin-wait-2",
+        /// The peer has ended, we still send.
+        CloseWait = 8 "close-wait",
+        /// Both have ended at once.
+        Closing = 9 "closing",
+        /// Ours is the last FIN, not acknowledged yet.
+        LastAck = 10 "last-ack",
+        /// Waits for segments that are late.
+        TimeWait = 11 "time-wait",
+    }
+}
+
+/// The listing of this process. The file goes when this is dropped; a child of fork(2) that drops
+/// its copy leaves it alone.
+pub struct Listing {
+    records: Records,
+}
+
+impl Listing {
+    /// A listing in the directory of all shared files: `WIREPATH_SHM`, or `/dev/shm/wirepath`.
+    /// `name` is the program's name; characters that a file name cannot contain are replaced.
+    ///
+    /// # Errors
+    /// The file or its directory cannot be made.
+    pub fn create(name: &str) -> io::Result<Self> {
+        Self::create_in(&default_directory(), name, SOCKETS_MAX)
+    }
+
+    /// The same in a directory of the caller's choice, with room for `sockets_max` sockets, 65,535
+    /// at most.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_in(directory: &Path, name: &str, sockets_max: usize) -> io::Result<Self> {
+        let capacity = sockets_max.clamp(1, (1 << 16) - 1) + 1;
+        let records = Records::create(directory, &file_name(name), RECORD_WORDS, capacity).map_err(io::Error::other)?;
+        let mut listing = Self { records };
+        listing.header(&Header { program: name.into(), ..Header::default() });
+        Ok(listing)
+    }
+
+    /// Sockets that there is room for: slots are `0..capacity()`.
+    pub fn capacity(&self) -> usize {
+        self.records.capacity() - 1
+    }
+
+    /// The shared file.
+    pub fn path(&self) -> &Path {
+        self.records.path()
+    }
+
+    /// Writes the present state of the program and its engine.
+    pub fn header(&mut self, header: &Header<'_>) {
+        let mut words = Words::new();
+        words.put(IN_USE);
+        words.put_text(&header.program, PROGRAM_MAX);
+        words.put_text(&header.interface, INTERFACE_MAX);
+        for value in [header.turns, header.sleeps, header.wakeups, header.unlisted] {
+            words.put(value);
+        }
+        for (_, value) in header.system_calls.by_cause() {
+            words.put(value);
+        }
+        self.records.store(HEADER, words.written());
+    }
+
+    /// Writes the present state of the socket in this slot. A socket for which there is no room is
+    /// not listed: count it in [`Header::unlisted`].
+    pub fn set(&mut self, slot: usize, entry: &Entry<'_>) {
+        if slot >= self.capacity() {
+            return;
+        }
+        let bytes = [IN_USE as u8, entry.kind as u8, entry.state as u8, entry.place as u8];
+        let mut words = Words::new();
+        words.put(u64::from(u32::from_le_bytes(bytes)) | u64::from(entry.fd as u32) << 32);
+        words.put(u64::from(entry.epoll_sets) | u64::from(entry.remote.is_some()) << 32);
+        words.put(address(entry.local));
+        words.put(entry.remote.map_or(0, address));
+        let Entry { rx_bytes, rx_packets, tx_bytes, tx_packets, receive_queue, receive_limit, .. } = *entry;
+        let Entry { send_queue, drops, retransmits, .. } = *entry;
+        for value in [rx_bytes, rx_packets, tx_bytes, tx_packets, receive_queue, receive_limit] {
+            words.put(value);
+        }
+        for value in [send_queue, drops, retransmits, since_epoch(entry.opened), since_epoch(entry.active)] {
+            words.put(value);
+        }
+        words.put_text(&entry.why, WHY_MAX);
+        self.records.store(1 + slot, words.written());
+    }
+
+    /// The slot has no socket any more.
+    pub fn clear(&mut self, slot: usize) {
+        if slot < self.capacity() {
+            self.records.store(1 + slot, &[]);
+        }
+    }
+}
+
+/// The sockets of one process, at the time of the read.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// The pid, by its own claim: in its own pid namespace.
+    pub pid: u32,
+    /// The owner of the file, if that is neither root nor the reader: everything else in here is
+    /// that user's claim.
+    pub user: Option<u32>,
+    /// Whether the process may be genuine: root's, the reader's, or run by the file's owner.
+    pub is_credible: bool,
+    /// When it made its listing.
+    pub started: SystemTime,
+    /// The program and its engine.
+    pub header: Header<'static>,
+    /// Its sockets, by their slots.
+    pub sockets: Vec<Entry<'static>>,
+}
+
+/// The sockets of all processes.
+#[derive(Debug, Default)]
+pub struct Processes {
+    /// The running ones, ordered by the names of their files.
+    pub running: Vec<Process>,
+    /// Files of processes that are gone: `Snapshot::clean` removes them.
+    pub stale: Vec<PathBuf>,
+    /// Files that cannot be read.
+    pub unreadable: Vec<ReadError>,
+}
+
+impl Processes {
+    /// Reads the listings in `directory`.
+    ///
+    /// # Errors
+    /// The directory cannot be listed. A missing directory counts as empty.
+    pub fn list(directory: &Path) -> Result<Self, ReadError> {
+        let RecordedProcesses { running, stale, unreadable } = RecordedProcesses::list(directory)?;
+        Ok(Self { running: running.into_iter().map(process).collect(), stale, unreadable })
+    }
+}
+
+/// A record that is not in our format, because its writer is not ours, is left out.
+fn process(recorded: RecordedProcess) -> Process {
+    let is_credible = recorded.is_credible();
+    let RecordedProcess { app, pid, user, started, records } = recorded;
+    let mut process = Process { pid, user, is_credible, started, header: Header::default(), sockets: Vec::new() };
+    for (idx, words) in &records {
+        match *idx {
+            HEADER => process.header = read_header(words).unwrap_or_default(),
+            _ => process.sockets.extend(read_entry(words)),
+        }
+    }
+    if process.header.program.is_empty() {
+        process.header.program = app.into();
+    }
+    process
+}
+
+fn read_header(words: &[u64]) -> Option<Header<'static>> {
+    let mut words = Read(words);
+    (words.take()? == IN_USE).then_some(())?;
+    Some(Header {
+        program: words.take_text(PROGRAM_MAX)?,
+        interface: words.take_text(INTERFACE_MAX)?,
+        turns: words.take()?,
+        sleeps: words.take()?,
+        wakeups: words.take()?,
+        unlisted: words.take()?,
+        system_calls: SystemCalls {
+            device: words.take()?,
+            sleep: words.take()?,
+            wake: words.take()?,
+            twin: words.take()?,
+            port: words.take()?,
+        },
+    })
+}
+
+fn read_entry(words: &[u64]) -> Option<Entry<'static>> {
+    let mut words = Read(words);
+    let first = words.take()?;
+    let [in_use, kind, state, place, ..] = first.to_le_bytes();
+    (u64::from(in_use) == IN_USE).then_some(())?;
+    let second = words.take()?;
+    let local = socket_address(words.take()?);
+    let remote = socket_address(words.take()?);
+    Some(Entry {
+        fd: (first >> 32) as i32,
+        kind: [Kind::Stream, Kind::Datagram].into_iter().find(|known| *known as u8 == kind)?,
+        state: State::from_byte(state)?,
+        place: Place::from_byte(place)?,
+        epoll_sets: second as u32,
+        local,
+        remote: (second >> 32 == 1).then_some(remote),
+        rx_bytes: words.take()?,
+        rx_packets: words.take()?,
+        tx_bytes: words.take()?,
+        tx_packets: words.take()?,
+        receive_queue: words.take()?,
+        receive_limit: words.take()?,
+        send_queue: words.take()?,
+        drops: words.take()?,
+        retransmits: words.take()?,
+        opened: from_epoch(words.take()?),
+        active: from_epoch(words.take()?),
+        why: words.take_text(WHY_MAX)?,
+    })
+}
+
+/// The consecutive words of a record.
+struct Words {
+    words: [u64; RECORD_WORDS],
+    count: usize,
+}
+
+impl Words {
+    fn new() -> Self {
+        Self { words: [0; RECORD_WORDS], count: 0 }
+    }
+
+    fn put(&mut self, word: u64) {
+        self.words[self.count] = word;
+        self.count += 1;
+    }
+
+    /// The length, and room for the longest text, so that later fields have a fixed place.
+    fn put_text(&mut self, text: &str, len_max: usize) {
+        let text = &text[..text.floor_char_boundary(len_max)];
+        self.put(text.len() as u64);
+        let end = self.count + len_max / 8;
+        for (word, bytes) in self.words[self.count..end].iter_mut().zip(text.as_bytes().chunks(8)) {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_ne_bytes(padded);
+        }
+        self.count = end;
+    }
+
+    fn written(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
+}
+
+/// The rest of a record that is being parsed.
+struct Read<'a>(&'a [u64]);
+
+impl Read<'_> {
+    fn take(&mut self) -> Option<u64> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    /// A text that a terminal shows as it is.
+    fn take_text(&mut self, len_max: usize) -> Option<Cow<'static, str>> {
+        let len = usize::try_from(self.take()?).ok().filter(|len| *len <= len_max)?;
+        let (words, rest) = self.0.split_at_checked(len_max / 8)?;
+        self.0 = rest;
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bytes.truncate(len);
+        let text = String::from_utf8(bytes).ok()?;
+        (!text.contains(char::is_control)).then_some(Cow::Owned(text))
+    }
+}
+
+fn address(address: SocketAddrV4) -> u64 {
+    u64::from(u32::from(*address.ip())) << 16 | u64::from(address.port())
+}
+
+fn socket_address(word: u64) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::from((word >> 16) as u32), word as u16)
+}
+
+fn since_epoch(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+fn from_epoch(ns: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH.checked_add(core::time::Duration::from_nanos(ns)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// A program may be called anything; the name of a file is 64 bytes of printable ASCII without a
+/// dot in front.
+fn file_name(program: &str) -> String {
+    let fits = |letter: char| letter.is_ascii_graphic() && letter != '/';
+    let name: String =
+        program.chars().take(PROGRAM_MAX).map(|letter| if fits(letter) { letter } else { '_' }).collect();
+    match name.strip_prefix('.') {
+        Some(rest) => format!("_{rest}"),
+        None if name.is_empty() => "program".to_owned(),
+        None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn entry(number: u64) -> Entry<'static> {
+        Entry {
+            fd: 7,
+            kind: Kind::Datagram,
+            state: State::Established,
+            place: Place::Both,
+            why: "rule 3 of trading.toml".into(),
+            local: "192.0.2.1:5000".parse().unwrap(),
+            remote: Some("255.255.255.255:65535".parse().unwrap()),
+            rx_bytes: number,
+            rx_packets: number + 1,
+            tx_bytes: number + 2,
+            tx_packets: number + 3,
+            receive_queue: number + 4,
+            receive_limit: number + 5,
+            send_queue: number + 6,
+            drops: number + 7,
+            retransmits: number + 8,
+            epoll_sets: u32::MAX,
+            opened: SystemTime::UNIX_EPOCH + Duration::from_nanos(number + 9),
+            active: SystemTime::UNIX_EPOCH + Duration::from_nanos(number + 10),
+        }
+    }
+
+    fn only(directory: &Path) -> Process {
+        let mut processes = Processes::list(directory).unwrap();
+        assert_eq!((processes.running.len(), processes.unreadable.len()), (1, 0));
+        processes.running.remove(0)
+    }
+
+    #[test]
+    fn what_was_set_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut listing = Listing::create_in(directory.path(), "engine", 4).unwrap();
+        let header = Header {
+            program: "engine".into(),
+            interface: "enp129s0f0np0ab".into(),
+            turns: 1,
+            sleeps: 2,
+            wakeups: 3,
+            system_calls: SystemCalls { device: 4, sleep: 5, wake: 6, twin: 7, port: 8 },
+            unlisted: 9,
+        };
+        listing.header(&header);
+        listing.set(3, &entry(1 << 60));
+        listing.set(0, &Entry::default());
+        listing.set(1, &entry(0));
+        listing.clear(1);
+        // No room: nothing happens.
+        listing.set(4, &entry(0));
+        listing.clear(4);
+        let process = only(directory.path());
+        assert_eq!(process.header, header);
+        assert_eq!(process.sockets, [Entry::default(), entry(1 << 60)]);
+        assert_eq!((process.pid, process.user, process.is_credible), (std::process::id(), None, true));
+        drop(listing);
+        assert!(Processes::list(directory.path()).unwrap().running.is_empty());
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut listing = Listing::create_in(directory.path(), "x", 1).unwrap();
+        listing.set(0, &Entry { why: "ä".repeat(40).into(), ..entry(5) });
+        listing.header(&Header { interface: "a".repeat(20).into(), ..Header::default() });
+        let process = only(directory.path());
+        assert_eq!(process.sockets, [Entry { why: "ä".repeat(32).into(), ..entry(5) }]);
+        assert_eq!(process.header.interface, "a".repeat(16));
+        // Without a program's name, the file's.
+        assert_eq!(process.header.program, "x");
+    }
+
+    #[test]
+    fn program_of_any_name_has_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let long = "n".repeat(100);
+        for name in ["", ".hidden", "a b/c\n", "Käse", "..", "(sd-pam)", &long] {
+            let listing = Listing::create_in(directory.path(), name, 1).unwrap();
+            assert_eq!(listing.path().parent(), Some(directory.path()), "{name:?}");
+            assert_eq!(Processes::list(directory.path()).unwrap().running.len(), 1, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn record_that_lies_is_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut records = Records::create(directory.path(), "liar", RECORD_WORDS, 8).unwrap();
+        let mut words = Words::new();
+        words.put(IN_USE);
+        words.put_text("\x1b[2J", PROGRAM_MAX);
+        records.store(HEADER, words.written());
+        for (slot, first) in [0x0101, 0x01 | 9 << 8, 0x01 | 99 << 16, 0x01 | 99 << 24, 2].into_iter().enumerate() {
+            // Words that say that the text is as long as can be.
+            let mut words = [u64::MAX; RECORD_WORDS];
+            words[0] = first;
+            records.store(1 + slot, &words);
+        }
+        let process = only(directory.path());
+        assert_eq!((process.header, process.sockets), (Header { program: "liar".into(), ..Header::default() }, vec![]));
+    }
+}

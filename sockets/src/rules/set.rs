@@ -1,0 +1,101 @@
+//! All rules of a file, and the search in them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::error::{LEN_MAX, RulesError};
+use super::query::{Decision, Query, Role, Traffic};
+use super::rule::{Endpoints, Network, Rule, TrafficSet};
+use super::{pattern, toml, vma};
+
+/// Rules, in the order in which they are tried.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    sections: Vec<Section>,
+}
+
+/// Rules for some programs. The sections that match a socket's program are tried, the first one
+/// first.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    /// A pattern of the program's file name.
+    pub(super) program: String,
+    /// `*`, or the application's id.
+    pub(super) id: String,
+    pub(super) rules: Vec<Rule>,
+    /// The decision where none of the rules matches; without it, the next section is consulted.
+    pub(super) otherwise: Option<(Role, String)>,
+}
+
+impl Section {
+    /// A program without an id fits only sections for every id, one with the id `*` fits all: so
+    /// it is in VMA (`__vma_match_user_defined_id`).
+    fn fits(&self, query: &Query<'_>) -> bool {
+        let by_id = self.id == "*" || query.application_id.is_some_and(|id| id == "*" || id == self.id);
+        by_id && pattern::matches(&self.program, query.program)
+    }
+}
+
+impl Rules {
+    /// Reads a file of rules: TOML of our own, or libvma.conf.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a file of rules; the sentence says where, and what was
+    /// expected.
+    pub fn load(path: &Path) -> Result<Self, RulesError> {
+        let unreadable = |error| RulesError::Unreadable { path: path.to_owned(), error };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(LEN_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > LEN_MAX {
+            return Err(RulesError::TooLong { path: path.to_owned() });
+        }
+        let name =
+            path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        // A comment in an old encoding is none of our business; in a value it is no address.
+        Self::parse(&name, &String::from_utf8_lossy(&bytes))
+    }
+
+    /// The rules in `text`; `name` is the name of the text's file.
+    ///
+    /// # Errors
+    /// As of [`Self::load`].
+    pub fn parse(name: &str, text: &str) -> Result<Self, RulesError> {
+        // As TOML does, so that places are counted from behind it.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let sections = if vma::is_libvma(text) { vma::parse(name, text) } else { toml::parse(name, text) };
+        Ok(Self { sections: sections? })
+    }
+
+    /// The decision about a socket, and the rule that made it. Called where a program names an
+    /// address; allocates nothing.
+    pub fn role(&self, query: &Query<'_>) -> Decision<'_> {
+        for section in self.sections.iter().filter(|section| section.fits(query)) {
+            if let Some(rule) = section.rules.iter().find(|rule| rule.fits(query)) {
+                return Decision { role: rule.role, why: &rule.why };
+            }
+            if let Some((role, why)) = &section.otherwise {
+                return Decision { role: *role, why };
+            }
+        }
+        Decision { role: Role::Offload, why: "no rule fits" }
+    }
+}
+
+impl Default for Rules {
+    /// DNS (UDP to port 53) is the kernel's, because the resolver belongs to the machine; all else
+    /// is ours.
+    fn default() -> Self {
+        let all = Section { program: "*".to_owned(), id: "*".to_owned(), rules: vec![dns()], otherwise: None };
+        Self { sections: vec![all] }
+    }
+}
+
+/// The rule that each of our own files ends with.
+pub(super) fn dns() -> Rule {
+    let mut traffic = TrafficSet::one(Traffic::UdpConnect);
+    traffic.insert(Traffic::UdpSender);
+    let remote = Some(Endpoints { network: Network::ALL, ports: 53..=53 });
+    Rule { role: Role::Os, traffic, local: None, remote, why: "DNS is the kernel's".to_owned() }
+}

@@ -1,0 +1,162 @@
+//! Groups beyond a socket's own memberships: datagrams to a group that another socket of the port
+//! joined (`IP_MULTICAST_ALL`, and sockets that bind a group without joining it), and this host's
+//! own datagrams to a group (`IP_MULTICAST_LOOP`).
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use wirepath::pipeline::Cx;
+use wirepath::proto::{FilterMode, Group, InterfaceId};
+
+use super::{SocketId, Sockets};
+use crate::errno::Errno;
+use crate::ready::Ready;
+use crate::socket::datagram::{DatagramInfo, DatagramSocket, Shared};
+use crate::socket::{Socket, State};
+
+/// Sockets of one port that get each other's groups: with more sockets, each gets only its own
+/// groups. Sharing needs a binding for each socket and group, and a worker has a few thousand
+/// bindings.
+const SHARED_MAX: usize = 64;
+
+impl Sockets {
+    /// Gives each socket of a port the groups of the port's other sockets, as the kernel does.
+    /// Called after each change of a membership or a binding; not for the data path.
+    pub(super) fn settle_shared(&mut self, port: u16, cx: &mut Cx<'_>) {
+        if port == 0 {
+            return;
+        }
+        let slots: Vec<u32> = (1..self.slots.len() as u32).filter(|slot| self.is_bound_to(*slot, port)).collect();
+        if slots.is_empty() || slots.len() > SHARED_MAX {
+            return;
+        }
+        let mut groups: Vec<Shared> = Vec::new();
+        for slot in &slots {
+            let Some((_, datagrams)) = self.datagrams_at(*slot) else { continue };
+            for membership in datagrams.memberships.iter().filter(|membership| !membership.wants_nothing()) {
+                match groups.iter_mut().find(|shared| shared.group == membership.group) {
+                    Some(shared) => shared.merge(membership.mode, &membership.sources),
+                    None => {
+                        let (group, mode) = (membership.group, membership.mode);
+                        let sources = if mode == FilterMode::Include { membership.sources.clone() } else { Vec::new() };
+                        groups.push(Shared { group, mode, sources });
+                    }
+                }
+            }
+        }
+        for slot in slots {
+            self.settle_shared_of(slot, port, &groups, cx);
+        }
+    }
+
+    fn settle_shared_of(&mut self, slot: u32, port: u16, groups: &[Shared], cx: &mut Cx<'_>) {
+        let Some((socket, datagrams)) = self.datagrams_at(slot) else { return };
+        let (local, takes_all) = (socket.local, socket.options.multicast_all);
+        let has_own = |group: Ipv4Addr| datagrams.memberships.iter().any(|own| own.group == group);
+        let wanted: Vec<Shared> = groups
+            .iter()
+            .filter(|shared| takes_all && !has_own(shared.group))
+            .filter(|shared| local.ip().is_unspecified() || *local.ip() == shared.group)
+            .cloned()
+            .collect();
+        if wanted == datagrams.shared {
+            return;
+        }
+        let consumer = SocketId { slot, generation: 0 }.consumer();
+        let group_of = |group| Group { group, port, interface: InterfaceId::ANY };
+        for before in &datagrams.shared {
+            if !has_own(before.group) && !wanted.iter().any(|shared| shared.group == before.group) {
+                // Gone already is as good.
+                let _ = cx.sockets.leave(consumer, group_of(before.group));
+            }
+        }
+        for shared in wanted.iter().filter(|shared| !datagrams.shared.contains(shared)) {
+            // Without a binding that is left it gets its own groups alone.
+            let _ = cx.sockets.set_filter(consumer, group_of(shared.group), shared.mode, &shared.sources);
+        }
+        if let Some(Socket { state: State::Datagram(datagrams), .. }) = &mut self.slots[slot as usize].socket {
+            datagrams.shared = wanted;
+        }
+    }
+
+    /// Sends a datagram to a group, and to the sockets of this host that are its members.
+    pub(super) fn send_to_group(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        group: SocketAddrV4,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        let Socket { state, local, options, .. } = self.find(id)?;
+        let State::Datagram(datagrams) = state else { return Err(Errno::EISCONN) };
+        let (loops, ttl, tos) = (options.multicast_loop, options.multicast_ttl, options.tos);
+        if ttl > 0 {
+            datagrams.send(*local, group, bytes, options, cx)?;
+        } else if datagrams.source_to(group).is_none() {
+            datagrams.prepare(*local, group, options, cx)?;
+        }
+        let source = datagrams.source_to(group).unwrap_or(*local);
+        if loops && self.members > 0 {
+            let interface = cx.host.interface();
+            let len = bytes.len();
+            let info = DatagramInfo { source, destination: group, interface, len, timestamp: None, ttl, tos };
+            self.loop_back(&info, bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    /// Delivers a datagram of this host to each socket that wants it; scans all sockets.
+    fn loop_back(&mut self, info: &DatagramInfo, bytes: &[u8]) {
+        let (group, source) = (*info.destination.ip(), *info.source.ip());
+        let is_joined = |socket: &Socket| match &socket.state {
+            State::Datagram(datagrams) => datagrams.memberships.iter().any(|own| own.group == group),
+            State::Stream(_) | State::Listener(_) => false,
+        };
+        let is_anyones = self.slots.iter().filter_map(|slot| slot.socket.as_ref()).any(is_joined);
+        if !is_anyones {
+            return;
+        }
+        for slot in 1..self.slots.len() as u32 {
+            let place = &mut self.slots[slot as usize];
+            let id = SocketId { slot, generation: place.generation };
+            let Some(Socket { state: State::Datagram(datagrams), local, options, .. }) = &mut place.socket else {
+                continue;
+            };
+            let is_bound =
+                local.port() == info.destination.port() && (local.ip().is_unspecified() || *local.ip() == group);
+            let is_wanted = match datagrams.memberships.iter().find(|own| own.group == group) {
+                Some(own) => (own.mode == FilterMode::Include) == own.sources.contains(&source),
+                None => options.multicast_all,
+            };
+            if is_bound && is_wanted && datagrams.push_copy(info, bytes, options.receive_buffer as usize) {
+                self.wake_for(id, Ready::IN);
+            }
+        }
+    }
+
+    fn is_bound_to(&self, slot: u32, port: u16) -> bool {
+        self.datagrams_at(slot).is_some_and(|(socket, _)| socket.local.port() == port)
+    }
+
+    fn datagrams_at(&self, slot: u32) -> Option<(&Socket, &DatagramSocket)> {
+        let socket = self.slots[slot as usize].socket.as_ref()?;
+        match &socket.state {
+            State::Datagram(datagrams) => Some((socket, datagrams)),
+            State::Stream(_) | State::Listener(_) => None,
+        }
+    }
+}
+
+impl Shared {
+    /// One filter for all sockets that joined the group.
+    fn merge(&mut self, mode: FilterMode, sources: &[Ipv4Addr]) {
+        if mode == FilterMode::Exclude || self.mode == FilterMode::Exclude {
+            (self.mode, self.sources) = (FilterMode::Exclude, Vec::new());
+            return;
+        }
+        for source in sources {
+            if !self.sources.contains(source) {
+                self.sources.push(*source);
+            }
+        }
+    }
+}

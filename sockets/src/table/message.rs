@@ -1,0 +1,409 @@
+//! `recvmsg` and `sendmsg`: bytes in several parts, with flags; and data that waits for more before
+//! it leaves (`MSG_MORE`, `TCP_CORK`, `UDP_CORK`).
+
+use core::net::SocketAddrV4;
+use std::io::{IoSlice, IoSliceMut};
+
+use wirepath::pipeline::Cx;
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, SendError};
+use wirepath::time::{Duration, Instant};
+
+use super::{SocketId, Sockets};
+use crate::errno::Errno;
+use crate::socket::State;
+use crate::socket::datagram::DatagramInfo;
+use crate::socket::stream::{Phase, Stream};
+
+/// How long bytes of a stream wait for more (tcp(7), `TCP_CORK`).
+const CORKED_FOR: Duration = Duration::from_millis(200);
+/// Bytes of a datagram at most: those of an IPv4 packet less the headers.
+const DATAGRAM_LEN_MAX: usize = 65_507;
+
+/// Flags of a call that receives. Whether it waits, and for all bytes, is the caller's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecvFlags {
+    /// `MSG_PEEK`: the data stays in the socket.
+    pub peek: bool,
+    /// `MSG_TRUNC`: of a stream the bytes are thrown away instead of copied; of a datagram its whole
+    /// length is returned.
+    pub truncate: bool,
+}
+
+/// Flags of a call that sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendFlags {
+    /// `MSG_MORE`: more data follows; data that does not fill a segment, or the datagram, waits for
+    /// it.
+    pub more: bool,
+}
+
+impl Sockets {
+    /// `recvmsg` into several parts: returns the number of bytes and, for a datagram, its ancillary
+    /// data.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_parts(
+        &mut self,
+        id: SocketId,
+        into: &mut [IoSliceMut<'_>],
+        flags: RecvFlags,
+        cx: &mut Cx<'_>,
+    ) -> Result<(usize, Option<DatagramInfo>), Errno> {
+        let socket = self.find(id)?;
+        let stream = match &mut socket.state {
+            State::Stream(stream) => stream,
+            State::Listener(_) => return Err(Errno::ENOTCONN),
+            State::Datagram(_) => {
+                socket.report_error()?;
+                let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
+                let read = if flags.peek { datagrams.peek_parts(into) } else { datagrams.read_parts(into) };
+                return match read {
+                    Some((_, info)) if flags.truncate => Ok((info.len, Some(info))),
+                    Some((count, info)) => Ok((count, Some(info))),
+                    None => Err(Errno::EAGAIN),
+                };
+            }
+        };
+        if stream.len() == 0 {
+            return socket.end_of_stream().map(|count| (count, None));
+        }
+        let wanted = into.iter().map(|part| part.len()).sum();
+        let count = match (flags.peek, flags.truncate) {
+            (true, true) => stream.len().min(wanted),
+            (true, false) => stream.peek_parts(into),
+            (false, true) => stream.discard(wanted),
+            (false, false) => into.iter_mut().map(|part| stream.read(part)).sum(),
+        };
+        self.resume_if_read(id, cx)?;
+        Ok((count, None))
+    }
+
+    /// Makes the machine deliver data again once half of the kept data is read.
+    pub(super) fn resume_if_read(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let socket = self.find(id)?;
+        let resume_at = socket.options.receive_buffer as usize / 2;
+        let State::Stream(stream) = &mut socket.state else { return Ok(()) };
+        if stream.is_paused && stream.charge() <= resume_at {
+            stream.is_paused = false;
+            if let Some(connection) = stream.connection {
+                cx.tcp().resume(connection)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `sendmsg` of several parts: how many of their bytes were taken. Of a datagram socket they are
+    /// one datagram, to `to` or to its peer; a stream has no use for `to`.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send) and [`send_to`](Self::send_to).
+    pub fn send_parts(
+        &mut self,
+        id: SocketId,
+        parts: &[IoSlice<'_>],
+        to: Option<SocketAddrV4>,
+        flags: SendFlags,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        self.bind_if_unbound(id, cx)?;
+        let socket = self.find(id)?;
+        let waits = flags.more || socket.options.cork;
+        match &mut socket.state {
+            State::Datagram(datagrams) if waits || datagrams.pending.is_some() => {
+                self.append_datagram(id, parts, to, waits, cx)
+            }
+            State::Datagram(_) => match parts {
+                [part] => self.send_datagram(id, part, to, cx),
+                _ => {
+                    let whole = gather(parts)?;
+                    self.send_datagram(id, &whole, to, cx)
+                }
+            },
+            State::Listener(_) => {
+                socket.report_error()?;
+                Err(Errno::EPIPE)
+            }
+            State::Stream(stream) => {
+                if let Some(error) = socket.error.take() {
+                    return Err(error);
+                }
+                let connection = stream.sends_by()?;
+                if waits || !stream.pending.is_empty() {
+                    return self.append_stream(id, connection, parts, waits, cx);
+                }
+                let taken = send_gathered(connection, parts, cx);
+                let len: usize = parts.iter().map(|part| part.len()).sum();
+                if let State::Stream(stream) = &mut self.find(id)?.state {
+                    stream.is_writable = len == 0 || taken == Ok(len);
+                }
+                Ok(taken?)
+            }
+        }
+    }
+
+    /// The bytes join those that wait, to one datagram; the first call named its destination.
+    fn append_datagram(
+        &mut self,
+        id: SocketId,
+        parts: &[IoSlice<'_>],
+        to: Option<SocketAddrV4>,
+        waits: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        let socket = self.find(id)?;
+        let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let remote = match (&datagrams.pending, to.or(datagrams.remote)) {
+            // The first call has looked at the socket.
+            (Some((remote, _)), _) => *remote,
+            (None, None) => return Err(Errno::EDESTADDRREQ),
+            (None, Some(remote)) if remote.port() == 0 => return Err(Errno::EINVAL),
+            (None, Some(remote)) => {
+                if let Some(error) = socket.error.take() {
+                    return Err(error);
+                }
+                if datagrams.is_write_shut {
+                    return Err(Errno::EPIPE);
+                }
+                remote
+            }
+        };
+        let (_, bytes) = datagrams.pending.get_or_insert_with(|| (remote, Vec::new()));
+        if bytes.len() + len > DATAGRAM_LEN_MAX {
+            return Err(Errno::EMSGSIZE);
+        }
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        if waits {
+            return Ok(len);
+        }
+        self.push_pending(id, cx).map(|()| len)
+    }
+
+    /// The bytes join those that wait; whole segments leave.
+    fn append_stream(
+        &mut self,
+        id: SocketId,
+        connection: ConnectionId,
+        parts: &[IoSlice<'_>],
+        waits: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        let mss = mss_of(connection, cx);
+        let State::Stream(stream) = &mut self.find(id)?.state else { return Err(Errno::EPIPE) };
+        if stream.pending.len() >= mss {
+            // Waiting data found no room: no new data is taken before it does.
+            stream.send_pending(connection, 0, cx);
+            if stream.pending.len() >= mss {
+                stream.is_writable = false;
+                return Err(Errno::EAGAIN);
+            }
+        }
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let room = stream.pending_room(connection, cx);
+        // A little more than there is room for, so that the machine reports when there is room.
+        let taken = len.min(room + mss);
+        let mut left = taken;
+        for part in parts {
+            let count = part.len().min(left);
+            stream.pending.extend_from_slice(&part[..count]);
+            left -= count;
+        }
+        stream.is_writable = taken == len;
+        let keep = if waits { stream.pending.len() % mss } else { 0 };
+        stream.send_pending(connection, keep, cx);
+        if stream.pending.is_empty() {
+            stream.corked_until = None;
+        } else if stream.corked_until.is_none() {
+            let until = cx.now + CORKED_FOR;
+            stream.corked_until = Some(until);
+            self.corked.push_back((until, id));
+        }
+        Ok(taken)
+    }
+
+    /// Sends data that waits for more: at the end of a cork, after 200 ms, or when the sending side
+    /// is shut.
+    ///
+    /// # Errors
+    /// Returns the errors of a datagram that leaves; those of a stream are returned by the next
+    /// call.
+    pub(crate) fn push_pending(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        match &mut self.find(id)?.state {
+            State::Datagram(datagrams) => match datagrams.pending.take() {
+                Some((remote, bytes)) => self.transmit(id, &bytes, remote, cx).map(|_| ()),
+                None => Ok(()),
+            },
+            State::Stream(stream) => {
+                if let (Phase::Open, Some(connection)) = (stream.phase, stream.connection) {
+                    stream.send_pending(connection, 0, cx);
+                    if stream.pending.is_empty() {
+                        stream.corked_until = None;
+                    }
+                }
+                Ok(())
+            }
+            State::Listener(_) => Ok(()),
+        }
+    }
+
+    /// Sends data that has waited for more for long enough.
+    pub(super) fn uncork_due(&mut self, cx: &mut Cx<'_>) {
+        while let Some((until, id)) = self.corked.front().copied()
+            && until <= cx.now
+        {
+            self.corked.pop_front();
+            let is_due = match self.find(id).map(|socket| &mut socket.state) {
+                Ok(State::Stream(stream)) if stream.corked_until == Some(until) => {
+                    stream.corked_until = None;
+                    true
+                }
+                _ => false,
+            };
+            if is_due {
+                // A stream reports the error with its next call.
+                let _ = self.push_pending(id, cx);
+            }
+        }
+    }
+
+    /// When the next of them has waited for long enough.
+    pub(super) fn uncorked_at(&self) -> Instant {
+        self.corked.front().map_or(Instant::MAX, |(until, _)| *until)
+    }
+
+    fn send_datagram(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        to: Option<SocketAddrV4>,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
+        match to {
+            Some(to) => self.send_whole(id, bytes, to, cx),
+            None => self.send(id, bytes, cx),
+        }
+    }
+
+    /// Bytes that are not sent, or not acknowledged (`SIOCOUTQ`): 0 of datagrams, which the device
+    /// has.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINVAL`: a listener.
+    pub fn unsent_len(&self, id: SocketId, cx: &mut Cx<'_>) -> Result<usize, Errno> {
+        match &self.get(id)?.state {
+            State::Datagram(_) => Ok(0),
+            State::Listener(_) => Err(Errno::EINVAL),
+            State::Stream(stream) => {
+                let info = stream.connection.and_then(|connection| cx.tcp().info(connection));
+                let len = info.map_or(0, |info| info.unacked_len as usize + info.unsent_len as usize);
+                Ok(len + stream.pending.len())
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Sends waiting data, except for the last `keep` bytes, as far as there is room.
+    fn send_pending(&mut self, connection: ConnectionId, keep: usize, cx: &mut Cx<'_>) {
+        let end = self.pending.len().saturating_sub(keep);
+        if end == 0 {
+            return;
+        }
+        let sent = cx.tcp().send(connection, &self.pending[..end]).unwrap_or(0);
+        self.pending.drain(..sent);
+    }
+
+    /// Sends all that waits, before the sending side ends: bytes that were taken may not be lost, so
+    /// the send buffer makes room for them.
+    pub(super) fn send_last(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
+        self.send_pending(connection, 0, cx);
+        if self.pending.is_empty() {
+            return;
+        }
+        if let Some(options) = cx.tcp().options(connection) {
+            let send_buffer = ConnectionOptions::BUFFER_LEN_MAX;
+            let _ = cx.tcp().set_options(connection, &ConnectionOptions { send_buffer, ..options });
+        }
+        self.send_pending(connection, 0, cx);
+    }
+
+    /// There is room again: sends the waiting data.
+    pub(super) fn send_more(&mut self, connection: ConnectionId, is_corked: bool, cx: &mut Cx<'_>) {
+        let keep = if is_corked { self.pending.len() % mss_of(connection, cx) } else { 0 };
+        self.send_pending(connection, keep, cx);
+    }
+
+    /// How much the machine would take.
+    fn pending_room(&self, connection: ConnectionId, cx: &mut Cx<'_>) -> usize {
+        let Some((info, options)) = cx.tcp().info(connection).zip(cx.tcp().options(connection)) else { return 0 };
+        let waits = info.unacked_len as usize + info.unsent_len as usize + self.pending.len();
+        (options.send_buffer as usize).saturating_sub(waits)
+    }
+}
+
+fn mss_of(connection: ConnectionId, cx: &mut Cx<'_>) -> usize {
+    cx.tcp().info(connection).map_or(1, |info| usize::from(info.snd_mss).max(1))
+}
+
+/// Sends parts of a stream as if they were one: short parts share a buffer, so that they do not
+/// become separate segments, and each byte is copied once.
+fn send_gathered(connection: ConnectionId, parts: &[IoSlice<'_>], cx: &mut Cx<'_>) -> Result<usize, SendError> {
+    if let [part] = parts {
+        return if part.is_empty() { Ok(0) } else { cx.tcp().send(connection, part) };
+    }
+    let mss = mss_of(connection, cx);
+    let mut left = parts.iter().map(|part| &part[..]).filter(|part| !part.is_empty()).peekable();
+    let (mut sent, mut rest): (usize, &[u8]) = (0, &[]);
+    let failed = |sent: usize, error| if sent > 0 { Ok(sent) } else { Err(error) };
+    loop {
+        if rest.is_empty() {
+            let Some(next) = left.next() else { return Ok(sent) };
+            rest = next;
+        }
+        // Whole segments of a long part, or all of the last one, need no buffer of ours.
+        let direct = if left.peek().is_none() { rest.len() } else { rest.len() / mss * mss };
+        if direct > 0 {
+            match cx.tcp().send(connection, &rest[..direct]) {
+                Ok(count) if count < direct => return Ok(sent + count),
+                Ok(count) => (sent, rest) = (sent + count, &rest[count..]),
+                Err(error) => return failed(sent, error),
+            }
+            continue;
+        }
+        let Some(mut mbuf) = cx.pool.alloc() else { return failed(sent, SendError::PoolEmpty) };
+        let room = mss.min(mbuf.tailroom());
+        let mut len = 0;
+        while len < room {
+            if rest.is_empty() {
+                let Some(next) = left.next() else { break };
+                rest = next;
+            }
+            let count = rest.len().min(room - len);
+            let Some(into) = mbuf.append(count) else { break };
+            into.copy_from_slice(&rest[..count]);
+            (len, rest) = (len + count, &rest[count..]);
+        }
+        if let Err((error, mbuf)) = cx.tcp().send_mbuf(connection, mbuf) {
+            // There is less room than for all of it, and perhaps for some.
+            let some = cx.tcp().send(connection, mbuf.bytes());
+            mbuf.free();
+            return match some {
+                Ok(count) => Ok(sent + count),
+                Err(_) => failed(sent, error),
+            };
+        }
+        sent += len;
+    }
+}
+
+/// All parts in one piece, as a datagram leaves.
+fn gather(parts: &[IoSlice<'_>]) -> Result<Vec<u8>, Errno> {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    if len > DATAGRAM_LEN_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    let mut whole = Vec::with_capacity(len);
+    parts.iter().for_each(|part| whole.extend_from_slice(part));
+    Ok(whole)
+}

@@ -1,0 +1,219 @@
+//! wirepath for C: the header says what the library has, the examples run, misuse is refused. The
+//! programs are compiled by the machine's compilers, against what `scripts/install-c` installs.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use core::mem::{offset_of, size_of};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use wirepath_c::Code;
+use wirepath_c::abi::{CONSTANTS, Event, Handle, Options, TcpOptions, UdpOptions};
+use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire, has_program};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn header() -> String {
+    fs::read_to_string(root().join("c/include/wirepath.h")).unwrap()
+}
+
+/// Where the library is installed, once a process. `None`, and SKIPPED is said, without a compiler.
+fn installed(test: &str) -> Option<&'static Path> {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    for program in ["cc", "c++", "pkg-config"] {
+        if !has_program(test, program) {
+            return None;
+        }
+    }
+    Some(PLACE.get_or_init(install))
+}
+
+/// Installs with the profile, and into the folder, that cargo built this test with.
+fn install() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.ancestors().find(|place| place.join("deps").is_dir()).unwrap();
+    let name = profile.file_name().unwrap().to_str().unwrap();
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c-api");
+    let mut command = Command::new(root().join("scripts/install-c"));
+    command.arg(&place).env("CARGO_TARGET_DIR", profile.parent().unwrap());
+    command.env("PROFILE", if name == "debug" { "dev" } else { name }).env_remove("DESTDIR");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let cargo = Path::new(env!("CARGO")).parent().unwrap().to_owned();
+    let paths = [cargo].into_iter().chain(std::env::split_paths(&path));
+    succeeded(command.env("PATH", std::env::join_paths(paths).unwrap()).output().unwrap());
+    place
+}
+
+/// What a program printed, once it has ended well.
+fn succeeded(output: Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+/// Compiles a program of the folder `c`, as its user would, with every warning an error.
+fn compiled(source: &str, place: &Path) -> PathBuf {
+    let name = Path::new(source).file_stem().unwrap();
+    let program = place.join(name);
+    let (compiler, standard) = if source.ends_with(".cpp") { ("c++", "-std=c++17") } else { ("cc", "-std=c11") };
+    let mut find = Command::new("pkg-config");
+    find.env("PKG_CONFIG_PATH", place.join("lib/pkgconfig")).args(["--cflags", "--libs", "wirepath"]);
+    let flags = succeeded(find.output().unwrap());
+    let mut compile = Command::new(compiler);
+    compile.args([standard, "-D_DEFAULT_SOURCE", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-o"]);
+    compile.arg(&program).arg(root().join("c").join(source)).args(flags.split_whitespace());
+    compile.arg(format!("-Wl,-rpath,{}", place.join("lib").display()));
+    succeeded(compile.output().unwrap());
+    program
+}
+
+fn run(source: &str, place: &Path) -> String {
+    succeeded(Command::new(compiled(source, place)).output().unwrap())
+}
+
+#[test]
+fn examples_run_over_plain_memory() {
+    let Some(place) = installed("examples_run_over_plain_memory") else { return };
+    assert!(
+        run("examples/feed_receiver.c", place).ends_with("1000 packets, 21000 bytes, kept: 00000999 price 101.25\n")
+    );
+    assert!(run("examples/tick_to_order.c", place).ends_with("50 orders fired\n"));
+    assert!(run("examples/echo.cpp", place).starts_with("hello\nfrom C++\n-2: "));
+}
+
+#[test]
+fn misuse_is_refused_with_a_code_and_a_sentence() {
+    let Some(place) = installed("misuse_is_refused_with_a_code_and_a_sentence") else { return };
+    assert_eq!(run("tests/misuse.c", place), "all refused, 1024 timers\n");
+}
+
+#[test]
+fn structures_are_laid_out_as_the_header_says() {
+    let Some(place) = installed("structures_are_laid_out_as_the_header_says") else { return };
+    let theirs = run("tests/layout.c", place);
+    let mut ours = format!("wp_conn {}\n", size_of::<Handle>());
+    let mut structure = |name: &str, size: usize, members: &[(&str, usize)]| {
+        ours += &format!("{name} {size}\n");
+        members.iter().for_each(|(member, place)| ours += &format!("{name}.{member} {place}\n"));
+    };
+    macro_rules! places {
+        ($type:ty: $($name:ident = $member:ident),*) => { &[$((stringify!($name), offset_of!($type, $member))),*] };
+    }
+    structure(
+        "wp_options",
+        size_of::<Options>(),
+        places!(Options: flags = flags, name = name, address = address, gateway = gateway, connections = connections, held = held),
+    );
+    structure("wp_udp_options", size_of::<UdpOptions>(), places!(UdpOptions: ttl = ttl, tos = tos));
+    structure(
+        "wp_tcp_options",
+        size_of::<TcpOptions>(),
+        places!(TcpOptions: ack_delay_ns = ack_delay_ns, user_timeout_ns = user_timeout_ns, rto_min_ns = rto_min_ns,
+                pacing_rate = pacing_rate, send_buffer = send_buffer, receive_buffer = receive_buffer),
+    );
+    structure(
+        "wp_event",
+        size_of::<Event>(),
+        places!(Event: type = kind, tag = tag, conn = connection, data = data, len = len, chunk = chunk,
+                timestamp_ns = timestamp_ns, token = token, source = source, destination = destination,
+                reason = reason, ttl = ttl, tos = tos, vlan = vlan),
+    );
+    assert_eq!(theirs, ours);
+}
+
+/// The names that follow `before` at the beginning of a word.
+fn names<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
+    let name = |rest: &'a str| rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next();
+    text.split(before).skip(1).filter_map(name).collect()
+}
+
+#[test]
+fn header_declares_what_the_library_exports() {
+    let header = header();
+    let declared: BTreeSet<String> = header
+        .split("WP_API ")
+        .skip(1)
+        .filter_map(|rest| rest.split('(').next()?.rsplit([' ', '*']).next().map(str::to_owned))
+        .filter(|name| name.starts_with("wp_"))
+        .collect();
+    let entry = fs::read_to_string(root().join("c/src/entry.rs")).unwrap();
+    let defined: BTreeSet<String> = names(&entry, "extern \"C\" fn ").into_iter().map(str::to_owned).collect();
+    assert_eq!(declared, defined, "the header (left) and the functions (right)");
+    assert!(declared.len() > 30, "only {} functions: this test no longer finds them", declared.len());
+    let Some(place) = installed("header_declares_what_the_library_exports") else { return };
+    let mut list = Command::new("nm");
+    let exported =
+        succeeded(list.args(["-D", "--defined-only"]).arg(place.join("lib/libwirepath.so")).output().unwrap());
+    let functions = exported.lines().filter(|line| line.contains(" T "));
+    let exported: BTreeSet<String> =
+        functions.filter_map(|line| line.split_once(" T ")).map(|(_, name)| name.to_owned()).collect();
+    let versioned: BTreeSet<String> = declared.iter().map(|name| format!("{name}@@WIREPATH_0.1")).collect();
+    assert_eq!(exported, versioned, "the library (left) and the header (right)");
+}
+
+#[test]
+fn constants_are_those_of_the_header() {
+    let header = header();
+    let value = |line: &str| -> Option<(String, i64)> {
+        let mut words = line.strip_prefix("#define WP_")?.split_whitespace();
+        let name = format!("WP_{}", words.next()?);
+        let number = words.next()?.trim_matches(['(', ')']).trim_end_matches('u').parse().ok()?;
+        Some((name, number))
+    };
+    let theirs: BTreeSet<(String, i64)> = header.lines().filter_map(value).collect();
+    let codes = Code::ALL.iter().map(|(code, name)| ((*name).to_owned(), *code as i64));
+    let ours: BTreeSet<_> = CONSTANTS.iter().map(|(name, value)| ((*name).to_owned(), *value)).chain(codes).collect();
+    assert_eq!(theirs, ours, "the header (left) and the library (right)");
+    assert!(header.contains(&format!("#define WP_VERSION \"{}\"", env!("CARGO_PKG_VERSION"))), "one version for both");
+}
+
+#[test]
+fn program_is_linked_with_the_static_library() {
+    let Some(place) = installed("program_is_linked_with_the_static_library") else { return };
+    let program = place.join("static");
+    let mut compile = Command::new("cc");
+    compile.args(["-std=c11", "-D_DEFAULT_SOURCE", "-o"]).arg(&program).arg(root().join("c/examples/feed_receiver.c"));
+    compile.arg("-I").arg(place.join("include")).arg(place.join("lib/libwirepath.a"));
+    succeeded(compile.args(["-lgcc_s", "-lrt", "-lpthread", "-lm", "-ldl"]).output().unwrap());
+    assert!(succeeded(Command::new(program).output().unwrap()).contains("1000 packets"));
+}
+
+#[test]
+fn epoll_loop_answers_beside_the_kernel_and_sleeps() {
+    let test = "epoll_loop_answers_beside_the_kernel_and_sleeps";
+    let (Some(wire), Some(place)) = (Wire::new(test), installed(test)) else { return };
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    let program = compiled("examples/in_epoll_loop.c", place);
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", wire.near.name()]).arg(program).args([NEAR, "5000"]);
+    let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let client = wire.socket((THEIRS, 0));
+    client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let mut answer = [0; 64];
+    // The first ones may come before the program is there.
+    let first = (0..200).find_map(|_| {
+        client.send_to(b"are you there?", (OURS, 5_000)).unwrap();
+        client.recv(&mut answer).ok()
+    });
+    if first.is_none() {
+        let _ = running.kill();
+        panic!("no answer: {}", String::from_utf8_lossy(&running.wait_with_output().unwrap().stderr));
+    }
+    assert_eq!(&answer[..first.unwrap()], b"are you there?");
+    std::thread::sleep(Duration::from_millis(300));
+    running.stdin.take().unwrap().write_all(b"stop\n").unwrap();
+    let mut said = String::new();
+    running.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(running.wait().unwrap().success(), "{said}");
+    let number = |word: &str| {
+        let before = said.split(word).next().unwrap();
+        before.rsplit([' ', '\n']).next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
+    };
+    assert!(number(" answered") >= 1 && number(" timers") >= 2 && number(" sleeps") >= 2, "{said}");
+}

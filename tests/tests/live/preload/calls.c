@@ -1,0 +1,459 @@
+// Calls of sockets by a program that knows nothing of wirepath: calls ADDRESS-OF-THE-PEER [last-words]. Prints
+// what each returns. On the kernel's sockets and under the preload library it prints the same.
+//
+// The peer echoes bytes on TCP port 7000, closes at once on 7001, refuses 7002; echoes datagrams on UDP
+// port 7000.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *peer;
+
+static void say(const char *what, long result) {
+    int error = result < 0 ? errno : 0;
+    printf("%s: %ld%s%s\n", what, result, error ? " " : "", error ? strerrorname_np(error) : "");
+}
+
+static struct sockaddr_in at(const char *ip, int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, ip, &address.sin_addr);
+    return address;
+}
+
+static int call(int port) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = at(peer, port);
+    say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
+    return fd;
+}
+
+static int ready(int fd, short events, int wait_ms) {
+    struct pollfd entry = {fd, events, 0};
+    int count = poll(&entry, 1, wait_ms);
+    return count <= 0 ? count : entry.revents;
+}
+
+static void streams(void) {
+    char bytes[64] = "";
+    int fd = call(7000);
+    struct sockaddr_storage name;
+    socklen_t len = sizeof name;
+    say("getpeername", getpeername(fd, (struct sockaddr *)&name, &len));
+    printf("peer %d %d len %d\n", name.ss_family, ntohs(((struct sockaddr_in *)&name)->sin_port), len);
+    say("again", connect(fd, (struct sockaddr *)&name, len));
+    say("write", write(fd, "hello, world", 12));
+    say("poll in", ready(fd, POLLIN | POLLOUT, 5000) & POLLIN);
+    say("peek", recv(fd, bytes, 5, MSG_PEEK));
+    say("waitall", recv(fd, bytes, 12, MSG_WAITALL));
+    printf("%s\n", bytes);
+    say("dontwait", recv(fd, bytes, 12, MSG_DONTWAIT));
+    struct iovec parts[3] = {{"one ", 4}, {NULL, 0}, {"two", 3}};
+    say("writev", writev(fd, parts, 3));
+    usleep(50000);
+    int waiting = 0;
+    say("FIONREAD", ioctl(fd, FIONREAD, &waiting));
+    printf("waiting %d\n", waiting);
+    char left[5] = "", right[5] = "";
+    struct iovec into[2] = {{left, 4}, {right, 4}};
+    say("readv", readv(fd, into, 2));
+    printf("%s|%s\n", left, right);
+    say("null", recv(fd, NULL, 10, MSG_DONTWAIT));
+    say("empty", recv(fd, bytes, 0, MSG_DONTWAIT));
+    say("sendto", sendto(fd, "to", 2, 0, (struct sockaddr *)&name, 0));
+    say("sendto", sendto(fd, "to", 2, 0, (struct sockaddr *)&name, len));
+    say("read", recv(fd, bytes, 4, MSG_WAITALL));
+    say("shutdown", shutdown(fd, SHUT_WR));
+    say("end", recv(fd, bytes, 12, 0));
+    signal(SIGPIPE, SIG_IGN);
+    say("write after", write(fd, "x", 1));
+    say("close", close(fd));
+    say("read closed", read(fd, bytes, 1));
+}
+
+static void refusals(void) {
+    int fd = call(7002);
+    close(fd);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_in address = at(peer, 7000);
+    say("nonblocking", connect(fd, (struct sockaddr *)&address, sizeof address));
+    say("writable", ready(fd, POLLOUT, 5000));
+    int error = -1;
+    socklen_t len = sizeof error;
+    say("SO_ERROR", getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len));
+    printf("error %d len %d\n", error, len);
+    say("first", connect(fd, (struct sockaddr *)&address, sizeof address));
+    say("second", connect(fd, (struct sockaddr *)&address, sizeof address));
+    char byte;
+    say("nothing", recv(fd, &byte, 1, 0));
+    close(fd);
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    say("unconnected", send(fd, "x", 1, MSG_NOSIGNAL));
+    say("unconnected", recv(fd, &byte, 1, 0));
+    say("listening", accept(fd, NULL, NULL));
+    close(fd);
+}
+
+static void options(void) {
+    int fd = call(7000), value = 1, domain = 0;
+    socklen_t len = sizeof value;
+    say("NODELAY", setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, len));
+    value = 0;
+    say("NODELAY", getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, &len));
+    printf("nodelay %d\n", value);
+    say("DOMAIN", getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len));
+    printf("domain %d\n", domain);
+    say("TYPE", getsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &len));
+    printf("type %d\n", value);
+    say("no such", setsockopt(fd, IPPROTO_TCP, 9999, &value, len));
+    struct timeval time = {0, 50000};
+    say("RCVTIMEO", setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time));
+    say("timeout", recv(fd, &value, 4, 0));
+    say("F_GETFL", fcntl(fd, F_GETFL) & O_NONBLOCK);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    say("nonblocking", recv(fd, &value, 4, 0));
+    close(fd);
+}
+
+static void duplicates(void) {
+    char bytes[8];
+    int fd = call(7000), copy = dup(fd);
+    say("close", close(fd));
+    say("write", write(copy, "dup", 3));
+    say("read", recv(copy, bytes, 3, MSG_WAITALL));
+    int other = open("/dev/null", O_RDWR);
+    say("dup2", dup2(copy, other) == other);
+    close(copy);
+    say("write", write(other, "two", 3));
+    say("read", recv(other, bytes, 3, MSG_WAITALL));
+    int file = open("/dev/null", O_RDWR);
+    say("over", dup2(file, other) == other);
+    say("file", write(other, "x", 1));
+    close(file);
+    close(other);
+    fd = call(7000);
+    copy = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+    printf("dupfd %d\n", copy >= 100);
+    say("range", close_range(3, 99, 0));
+    say("write", write(copy, "six", 3));
+    say("read", recv(copy, bytes, 3, MSG_WAITALL));
+    close(copy);
+}
+
+static void sets(void) {
+    int set = epoll_create1(0), fd = call(7000), event = eventfd(0, EFD_NONBLOCK);
+    struct epoll_event of = {EPOLLIN, {.u64 = 1}}, got[8];
+    say("add", epoll_ctl(set, EPOLL_CTL_ADD, fd, &of));
+    say("twice", epoll_ctl(set, EPOLL_CTL_ADD, fd, &of));
+    of.data.u64 = 2;
+    say("eventfd", epoll_ctl(set, EPOLL_CTL_ADD, event, &of));
+    say("silent", epoll_wait(set, got, 8, 10));
+    write(fd, "x", 1);
+    say("socket", epoll_wait(set, got, 8, 5000));
+    printf("data %lu events %x\n", (unsigned long)got[0].data.u64, got[0].events);
+    eventfd_write(event, 1);
+    usleep(20000);
+    int sum = 0;
+    for (int tries = 0; tries < 100 && sum != 3; tries++) {
+        sum = 0;
+        int count = epoll_wait(set, got, 8, 1000);
+        for (int i = 0; i < count; i++) sum += got[i].data.u64;
+    }
+    printf("both %d\n", sum);
+    char byte;
+    recv(fd, &byte, 1, 0);
+    of.events = EPOLLIN | EPOLLOUT | EPOLLET;
+    say("mod", epoll_ctl(set, EPOLL_CTL_MOD, fd, &of));
+    say("del", epoll_ctl(set, EPOLL_CTL_DEL, event, NULL));
+    say("edge", epoll_wait(set, got, 8, 1000));
+    printf("events %x\n", got[0].events);
+    say("no edge", epoll_wait(set, got, 8, 10));
+    shutdown(fd, SHUT_WR);
+    usleep(50000);
+    say("end", epoll_wait(set, got, 8, 1000));
+    say("negative", epoll_wait(set, got, 0, 0));
+    say("not a set", epoll_ctl(fd, EPOLL_CTL_ADD, event, &of));
+    close(fd);
+    say("closed", epoll_wait(set, got, 8, 10));
+    close(set);
+    close(event);
+}
+
+static void selects(void) {
+    int fd = call(7000), pipes[2];
+    say("pipe", pipe(pipes));
+    fd_set reads, writes;
+    FD_ZERO(&reads);
+    FD_ZERO(&writes);
+    FD_SET(fd, &reads);
+    FD_SET(pipes[0], &reads);
+    FD_SET(fd, &writes);
+    struct timeval time = {1, 0};
+    say("select", select(64, &reads, &writes, NULL, &time));
+    printf("%d %d %d\n", FD_ISSET(fd, &reads) != 0, FD_ISSET(pipes[0], &reads) != 0, FD_ISSET(fd, &writes) != 0);
+    write(pipes[1], "x", 1);
+    FD_ZERO(&reads);
+    FD_SET(fd, &reads);
+    FD_SET(pipes[0], &reads);
+    time.tv_sec = 5;
+    say("select", select(64, &reads, NULL, NULL, &time));
+    printf("%d %d\n", FD_ISSET(fd, &reads) != 0, FD_ISSET(pipes[0], &reads) != 0);
+    close(pipes[0]);
+    close(pipes[1]);
+    close(fd);
+}
+
+static void datagrams(void) {
+    char bytes[64] = "";
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in address = at(peer, 7000), from;
+    socklen_t len = sizeof from;
+    say("nothing", recv(fd, bytes, 8, MSG_DONTWAIT));
+    say("sendto", sendto(fd, "datagram", 8, 0, (struct sockaddr *)&address, sizeof address));
+    say("recvfrom", recvfrom(fd, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &len));
+    printf("%s from %d len %d\n", bytes, ntohs(from.sin_port), len);
+    say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
+    say("send", send(fd, "cut here", 8, 0));
+    say("poll", ready(fd, POLLIN, 5000));
+    struct iovec part = {bytes, 3};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    say("recvmsg", recvmsg(fd, &message, 0));
+    printf("flags %x\n", message.msg_flags & MSG_TRUNC);
+    say("empty", send(fd, "", 0, 0));
+    say("empty", recv(fd, bytes, 8, 0));
+    say("too long", send(fd, calloc(1, 70000), 70000, 0));
+    struct mmsghdr many[3] = {0};
+    struct iovec parts[3] = {{"a", 1}, {"bb", 2}, {"ccc", 3}};
+    for (int i = 0; i < 3; i++) many[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
+    say("sendmmsg", sendmmsg(fd, many, 3, 0));
+    char into[3][8];
+    for (int i = 0; i < 3; i++) parts[i] = (struct iovec){into[i], 8};
+    usleep(50000);
+    say("recvmmsg", recvmmsg(fd, many, 3, 0, NULL));
+    printf("%d %d %d\n", many[0].msg_len, many[1].msg_len, many[2].msg_len);
+    close(fd);
+    fd = socket(AF_INET, SOCK_DGRAM, 0);
+    address.sin_port = htons(7002);
+    connect(fd, (struct sockaddr *)&address, sizeof address);
+    say("closed port", send(fd, "x", 1, 0));
+    say("refused", recv(fd, bytes, 8, 0));
+    close(fd);
+}
+
+static void mapped(void) {
+    char bytes[8];
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons(7000)};
+    char text[64];
+    snprintf(text, sizeof text, "::ffff:%s", peer);
+    inet_pton(AF_INET6, text, &address.sin6_addr);
+    say("mapped", connect(fd, (struct sockaddr *)&address, sizeof address));
+    struct sockaddr_in6 name = {0};
+    socklen_t len = sizeof name;
+    say("getpeername", getpeername(fd, (struct sockaddr *)&name, &len));
+    inet_ntop(AF_INET6, &name.sin6_addr, text, sizeof text);
+    printf("%s %d len %d\n", text, ntohs(name.sin6_port), len);
+    say("write", write(fd, "six", 3));
+    say("read", recv(fd, bytes, 3, MSG_WAITALL));
+    close(fd);
+}
+
+static volatile int alarms;
+static void on_alarm(int number) { alarms += number == SIGALRM; }
+
+static void signals(void) {
+    struct sigaction action = {.sa_handler = on_alarm};
+    sigaction(SIGALRM, &action, NULL);
+    int fd = call(7000);
+    char byte;
+    alarm(1);
+    say("interrupted", recv(fd, &byte, 1, 0));
+    alarm(1);
+    say("poll", ready(fd, POLLIN, 5000));
+    printf("alarms %d\n", alarms);
+    struct sigaction before;
+    sigaction(SIGALRM, NULL, &before);
+    printf("own handler %d\n", before.sa_handler == on_alarm);
+    close(fd);
+}
+
+static void on_child(int number) { alarms += number == SIGUSR1; }
+
+// A signal that waits for the mask of the call ends it, also where no descriptor is a socket.
+static void masks(void) {
+    struct sigaction action = {.sa_handler = on_child};
+    sigaction(SIGUSR1, &action, NULL);
+    sigset_t blocked, none;
+    sigemptyset(&none);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
+    int fds[2];
+    pipe(fds);
+    alarms = 0;
+    raise(SIGUSR1);
+    struct pollfd entry = {fds[0], POLLIN, 0};
+    struct timespec time = {5, 0};
+    say("ppoll", ppoll(&entry, 1, &time, &none));
+    raise(SIGUSR1);
+    fd_set reads;
+    FD_ZERO(&reads);
+    FD_SET(fds[0], &reads);
+    say("pselect", pselect(fds[0] + 1, &reads, NULL, NULL, &time, &none));
+    int fd = call(7000);
+    raise(SIGUSR1);
+    entry.fd = fd;
+    say("ppoll of a socket", ppoll(&entry, 1, &time, &none));
+    printf("signals %d\n", alarms);
+    close(fd);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static int bound_to_any(struct sockaddr_in *name) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in any = {.sin_family = AF_INET};
+    bind(fd, (struct sockaddr *)&any, sizeof any);
+    socklen_t len = sizeof *name;
+    getsockname(fd, (struct sockaddr *)name, &len);
+    name->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return fd;
+}
+
+// What comes by loopback reaches a socket that is bound to all addresses, and no longer one that is
+// connected to the peer.
+static void by_loopback(void) {
+    struct sockaddr_in name, address = at(peer, 7000);
+    int fd = bound_to_any(&name), other = socket(AF_INET, SOCK_DGRAM, 0), set = epoll_create1(0);
+    struct epoll_event of = {EPOLLIN, {.u64 = 7}}, got[2];
+    epoll_ctl(set, EPOLL_CTL_ADD, fd, &of);
+    char bytes[2][8];
+    struct iovec parts[2] = {{bytes[0], 8}, {bytes[1], 8}};
+    struct mmsghdr many[2] = {{.msg_hdr = {.msg_iov = &parts[0], .msg_iovlen = 1}}, {.msg_hdr = {.msg_iov = &parts[1], .msg_iovlen = 1}}};
+    say("sendto", sendto(other, "near", 4, 0, (struct sockaddr *)&name, sizeof name));
+    say("recvmmsg", recvmmsg(fd, many, 2, MSG_WAITFORONE, NULL));
+    say("sendto", sendto(other, "near", 4, 0, (struct sockaddr *)&name, sizeof name));
+    say("readv", readv(fd, parts, 2));
+    say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
+    sendto(other, "third", 5, 0, (struct sockaddr *)&name, sizeof name);
+    say("filtered", epoll_wait(set, got, 2, 50));
+    say("filtered", recv(fd, bytes, 8, MSG_DONTWAIT));
+    say("send", send(fd, "peer", 4, 0));
+    say("heard", epoll_wait(set, got, 2, 5000));
+    say("recv", recv(fd, bytes, 8, 0));
+    close(fd);
+    close(other);
+    close(set);
+}
+
+// `select` says how much of its time is left.
+static void time_left(void) {
+    int fd = call(7000);
+    fd_set reads;
+    FD_ZERO(&reads);
+    FD_SET(fd, &reads);
+    struct timeval time = {0, 30000};
+    say("select", select(fd + 1, &reads, NULL, NULL, &time));
+    printf("left %ld %ld\n", (long)time.tv_sec, (long)time.tv_usec);
+    close(fd);
+}
+
+static void refused_options(void) {
+    int fd = call(7000), value = 0;
+    socklen_t len = sizeof value;
+    struct timeval negative = {-1, 0};
+    fd_set none;
+    FD_ZERO(&none);
+    say("negative", select(1, &none, NULL, NULL, &negative));
+    close(fd);
+    fd = socket(AF_INET6, SOCK_STREAM, 0);
+    say("DOMAIN", getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &len));
+    printf("domain %d\n", value);
+    close(fd);
+    // Both listeners of nginx's default: one for each family.
+    int four = socket(AF_INET, SOCK_STREAM, 0), six = socket(AF_INET6, SOCK_STREAM, 0);
+    value = 1;
+    say("V6ONLY", setsockopt(six, IPPROTO_IPV6, IPV6_V6ONLY, &value, sizeof value));
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(8099)};
+    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons(8099)};
+    say("bind", bind(four, (struct sockaddr *)&any, sizeof any));
+    say("bind", bind(six, (struct sockaddr *)&any6, sizeof any6));
+    say("listen", listen(four, 5));
+    say("listen", listen(six, 5));
+    close(four);
+    close(six);
+}
+
+// Writes all at once, and ends: nobody is left to send it.
+static int last_words(void) {
+    static char much[1000000];
+    return write(call(7003), much, sizeof much) == sizeof much ? 0 : 1;
+}
+
+static void loopback(void) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = at("127.0.0.1", 0);
+    say("bind", bind(listener, (struct sockaddr *)&address, sizeof address));
+    socklen_t len = sizeof address;
+    getsockname(listener, (struct sockaddr *)&address, &len);
+    say("listen", listen(listener, 5));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
+    int accepted = accept(listener, NULL, NULL);
+    say("accept", accepted > 0);
+    say("write", write(accepted, "x", 1));
+    char byte;
+    say("read", read(fd, &byte, 1));
+    close(fd);
+    close(accepted);
+    close(listener);
+}
+
+static void children(void) {
+    int fd = call(7000), status;
+    fflush(stdout);
+    if (fork() == 0) {
+        // A child that does not touch the sockets of its parent.
+        close(fd);
+        _exit(system("true"));
+    }
+    wait(&status);
+    say("child", WEXITSTATUS(status));
+    char bytes[4];
+    say("write", write(fd, "four", 4));
+    say("read", recv(fd, bytes, 4, MSG_WAITALL));
+    close(fd);
+}
+
+int main(int count, char **arguments) {
+    if (count < 2) return 2;
+    peer = arguments[1];
+    if (count == 3 && strcmp(arguments[2], "last-words") == 0) return last_words();
+    struct { const char *name; void (*act)(void); } parts[] = {
+        {"streams", streams}, {"refusals", refusals}, {"options", options}, {"duplicates", duplicates},
+        {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
+        {"signals", signals}, {"loopback", loopback}, {"children", children},
+        {"masks", masks}, {"by loopback", by_loopback},
+        {"time left", time_left}, {"refused options", refused_options},
+    };
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        printf("== %s\n", parts[i].name);
+        fflush(stdout);
+        parts[i].act();
+    }
+    return 0;
+}

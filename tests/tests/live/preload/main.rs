@@ -1,0 +1,301 @@
+//! Programs that never heard of wirepath, under the preload library: their sockets are ours, those at
+//! the other end of the wire are the kernel's. That a program's segments went by us is seen by what
+//! the kernel of its end did not receive.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+
+use wirepath_tests::live::preload::under_library;
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+use wirepath_tests::netns::Namespace;
+
+/// A wire whose near end has an address of its kernel's.
+fn wire(test: &str, programs: &[&str]) -> Option<Wire> {
+    if !programs.iter().all(|program| has_program(test, program)) {
+        return None;
+    }
+    let wire = Wire::new(test)?;
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    Some(wire)
+}
+
+/// Starts a program at the near end, under the library.
+fn start(wire: &Wire, program: &str, arguments: &[&str]) -> Program {
+    let line = under_library(program, arguments);
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    Program::start(&wire.near, line[0], &line[1..])
+}
+
+/// Runs a program at the near end, under the library, to its end.
+fn run(wire: &Wire, program: &str, arguments: &[&str]) -> Output {
+    let line = under_library(program, arguments);
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    wire.near.command(line[0], &line[1..]).unwrap()
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Waits until a server at the near end takes connections.
+fn until_it_listens(wire: &Wire, port: u16) {
+    wait_until("the server listens", || call(&wire.far, port).is_ok());
+}
+
+fn call(far: &Namespace, port: u16) -> std::io::Result<TcpStream> {
+    let socket = far.run(|| TcpStream::connect((OURS, port)))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    Ok(socket)
+}
+
+/// Segments that a kernel has received.
+fn segments_received(namespace: &Namespace) -> u64 {
+    let tables = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).unwrap();
+    let mut lines = tables.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
+    let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
+    let place = names.position(|name| name == "InSegs").unwrap();
+    values.nth(place).unwrap().parse().unwrap()
+}
+
+/// Echoes at the far end until the test is over: TCP and UDP port 7000. Port 7001 closes at once.
+fn echo(wire: &Wire) {
+    let (echoes, closes, datagrams) = wire.far.run(|| {
+        let echoes = TcpListener::bind((THEIRS, 7_000)).unwrap();
+        (echoes, TcpListener::bind((THEIRS, 7_001)).unwrap(), UdpSocket::bind((THEIRS, 7_000)).unwrap())
+    });
+    thread::spawn(move || closes.incoming().for_each(drop));
+    thread::spawn(move || {
+        for socket in echoes.incoming() {
+            thread::spawn(move || {
+                let mut socket = socket.unwrap();
+                let mut writer = socket.try_clone().unwrap();
+                let _ = std::io::copy(&mut socket, &mut writer);
+            });
+        }
+    });
+    thread::spawn(move || {
+        let mut bytes = [0; 65_536];
+        while let Ok((count, from)) = datagrams.recv_from(&mut bytes) {
+            let _ = datagrams.send_to(&bytes[..count], from);
+        }
+    });
+}
+
+/// The C program beside this file, compiled by the distribution's compiler.
+fn compile(test: &str, directory: &Path) -> Option<String> {
+    if !has_program(test, "cc") {
+        return None;
+    }
+    let program = directory.join("calls");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/preload/calls.c");
+    let compiled = Command::new("cc").args(["-O1", "-w", source, "-o"]).arg(&program).output().unwrap();
+    assert!(compiled.status.success(), "{}", text(&compiled));
+    Some(program.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn calls_of_a_c_program_return_what_they_return_on_the_kernels_sockets() {
+    let test = "calls_of_a_c_program_return_what_they_return_on_the_kernels_sockets";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, directory.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    echo(&wire);
+    let peer = THEIRS.to_string();
+    let kernel = wire.near.command(&program, &[&peer]).unwrap();
+    let before = segments_received(&wire.near);
+    let ours = run(&wire, &program, &[&peer]);
+    let by_loopback = segments_received(&wire.near) - before;
+    assert_eq!(text(&kernel), text(&ours), "the kernel's (left) and ours (right)");
+    assert!(by_loopback < 20, "{by_loopback} segments went by the kernel: the program's sockets were not ours");
+}
+
+#[test]
+fn what_a_program_wrote_before_its_end_arrives() {
+    let test = "what_a_program_wrote_before_its_end_arrives";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, directory.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_003)).unwrap());
+    let reader = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut bytes = Vec::new();
+        socket.read_to_end(&mut bytes).map(|count| (count, bytes.len()))
+    });
+    let output = run(&wire, &program, &[&THEIRS.to_string(), "last-words"]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(reader.join().unwrap().unwrap(), (1_000_000, 1_000_000));
+}
+
+#[test]
+fn program_is_untouched_where_no_interface_is_named() {
+    let test = "program_is_untouched_where_no_interface_is_named";
+    let Some(wire) = wire(test, &["curl"]) else { return };
+    let line = under_library("curl", &["--version"]);
+    let without: Vec<&str> = line.iter().map(String::as_str).filter(|word| !word.starts_with("WIREPATH_")).collect();
+    let output = wire.near.command(without[0], &without[1..]).unwrap();
+    assert!(output.status.success() && text(&output).starts_with("curl"), "{}", text(&output));
+}
+
+#[test]
+fn curl_fetches_a_page_from_a_server_of_the_kernel() {
+    let test = "curl_fetches_a_page_from_a_server_of_the_kernel";
+    let Some(wire) = wire(test, &["curl"]) else { return };
+    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 8_080)).unwrap());
+    let body = "0123456789abcdef".repeat(20_000);
+    let page = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut request = BufReader::new(socket.try_clone().unwrap());
+        let mut line = String::new();
+        while request.read_line(&mut line).unwrap() > 2 {
+            line.clear();
+        }
+        socket.write_all(page.as_bytes()).unwrap();
+    });
+    let output = run(&wire, "curl", &["--silent", "--max-time", "30", &format!("http://{THEIRS}:8080/page")]);
+    assert!(output.stdout == body.as_bytes(), "{} of {} bytes", output.stdout.len(), body.len());
+    assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
+
+#[test]
+fn redis_answers_over_the_wire_and_by_loopback_and_saves_in_a_child() {
+    let test = "redis_answers_over_the_wire_and_by_loopback_and_saves_in_a_child";
+    let Some(wire) = wire(test, &["redis-server", "redis-cli"]) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().to_str().unwrap();
+    let arguments = ["--port", "6400", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "", "--dir", folder];
+    let redis = start(&wire, "redis-server", &arguments);
+    until_it_listens(&wire, 6_400);
+    let ask = |from: &Namespace, host: Ipv4Addr, words: &[&str]| {
+        let host = host.to_string();
+        let arguments = [&["-h", &host, "-p", "6400"], words].concat();
+        text(&from.command("redis-cli", &arguments).unwrap()).trim().to_owned()
+    };
+    assert_eq!(ask(&wire.far, OURS, &["set", "price", "101"]), "OK");
+    assert_eq!(ask(&wire.far, OURS, &["get", "price"]), "101");
+    assert_eq!(ask(&wire.near, Ipv4Addr::LOCALHOST, &["get", "price"]), "101");
+    assert_eq!(ask(&wire.far, OURS, &["bgsave"]), "Background saving started");
+    wait_until("the child has saved", || ask(&wire.far, OURS, &["info", "persistence"]).contains("rdb_saves:1"));
+    assert_eq!(ask(&wire.far, OURS, &["get", "price"]), "101");
+    let said = redis.interrupt();
+    assert!(said.contains("bye bye"), "{said}");
+}
+
+#[test]
+fn memcached_with_four_threads_answers_fifty_connections() {
+    let test = "memcached_with_four_threads_answers_fifty_connections";
+    let Some(wire) = wire(test, &["memcached"]) else { return };
+    let _memcached = start(&wire, "memcached", &["-u", "root", "-p", "11311", "-t", "4", "-l", "0.0.0.0"]);
+    until_it_listens(&wire, 11_311);
+    let before = segments_received(&wire.near);
+    let mut sockets: Vec<TcpStream> = (0..50).map(|_| call(&wire.far, 11_311).unwrap()).collect();
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        let value = format!("value-{number:03}");
+        write!(socket, "set key{number} 0 0 {}\r\n{value}\r\n", value.len()).unwrap();
+    }
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        let mut stored = [0; 8];
+        socket.read_exact(&mut stored).unwrap();
+        assert_eq!(&stored, b"STORED\r\n");
+        write!(socket, "get key{number}\r\n").unwrap();
+    }
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        let expected = format!("VALUE key{number} 0 9\r\nvalue-{number:03}\r\nEND\r\n");
+        let mut got = vec![0; expected.len()];
+        socket.read_exact(&mut got).unwrap();
+        assert_eq!(String::from_utf8_lossy(&got), expected);
+    }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+}
+
+#[test]
+fn nginx_with_a_worker_process_serves_files() {
+    let test = "nginx_with_a_worker_process_serves_files";
+    let Some(wire) = wire(test, &["nginx", "curl"]) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().to_str().unwrap();
+    let page = "0123456789".repeat(30_000);
+    std::fs::write(directory.path().join("page"), &page).unwrap();
+    let configuration = format!(
+        "user root;\nworker_processes 1;\ndaemon off;\npid {folder}/pid;\nerror_log {folder}/errors;\nevents {{ }}\n\
+         http {{ access_log off; sendfile on; server {{ listen 8080; root {folder}; }} }}\n"
+    );
+    let file = directory.path().join("nginx.conf");
+    std::fs::write(&file, configuration).unwrap();
+    let nginx = start(&wire, "nginx", &["-c", file.to_str().unwrap()]);
+    until_it_listens(&wire, 8_080);
+    for _ in 0..3 {
+        let url = format!("http://{OURS}:8080/page");
+        let output = wire.far.command("curl", &["--silent", "--max-time", "30", &url]).unwrap();
+        assert!(output.stdout == page.as_bytes(), "{} of {} bytes", output.stdout.len(), page.len());
+    }
+    // Its workers end with it.
+    nginx.interrupt();
+}
+
+#[test]
+fn iperf3_sends_both_ways_as_a_server_of_ours() {
+    let test = "iperf3_sends_both_ways_as_a_server_of_ours";
+    let Some(wire) = wire(test, &["iperf3"]) else { return };
+    let _server = start(&wire, "iperf3", &["--server"]);
+    until_it_listens(&wire, 5_201);
+    let host = OURS.to_string();
+    for options in [&["--bytes", "20M"][..], &["--bytes", "20M", "--reverse", "--parallel", "4"]] {
+        let arguments = [&["--client", &host], options].concat();
+        let output = wire.far.command("iperf3", &arguments).unwrap();
+        assert!(output.status.success() && text(&output).contains("iperf Done"), "{options:?}: {}", text(&output));
+    }
+}
+
+#[test]
+fn sockperf_plays_ping_pong_by_select_poll_and_epoll() {
+    let test = "sockperf_plays_ping_pong_by_select_poll_and_epoll";
+    let Some(wire) = wire(test, &["sockperf"]) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let host = OURS.to_string();
+    for (port, way) in (11_200..).step_by(2).zip(["select", "poll", "epoll"]) {
+        // Two sockets, as sockperf waits for several alone.
+        let feed = directory.path().join(way);
+        std::fs::write(&feed, format!("U:{OURS}:{port}\nT:{OURS}:{}\n", port + 1)).unwrap();
+        let server = start(&wire, "sockperf", &["server", "-f", feed.to_str().unwrap(), "-F", way]);
+        until_it_listens(&wire, port + 1);
+        for (port, protocol) in [(port, None), (port + 1, Some("--tcp"))] {
+            let port = port.to_string();
+            let mut arguments = vec!["ping-pong", "-i", &host, "-p", &port, "-t", "1"];
+            arguments.extend(protocol);
+            let output = text(&wire.far.command("sockperf", &arguments).unwrap());
+            assert!(output.contains("dropped messages = 0;"), "{way} {protocol:?}: {output}");
+        }
+        let said = server.interrupt();
+        assert!(said.contains("Test end"), "{way}: {said}");
+    }
+}
+
+#[test]
+fn thousand_connections_that_come_and_go_leave_no_descriptor_behind() {
+    let test = "thousand_connections_that_come_and_go_leave_no_descriptor_behind";
+    let Some(wire) = wire(test, &["memcached"]) else { return };
+    let memcached = start(&wire, "memcached", &["-u", "root", "-p", "11311", "-t", "2", "-l", "0.0.0.0"]);
+    until_it_listens(&wire, 11_311);
+    let mut stays = BufReader::new(call(&wire.far, 11_311).unwrap());
+    let mut version = || {
+        let mut line = String::new();
+        stays.get_mut().write_all(b"version\r\n").unwrap();
+        stays.read_line(&mut line).unwrap();
+        assert!(line.starts_with("VERSION"), "{line}");
+    };
+    version();
+    let before = descriptors(&memcached);
+    wire.far.run(|| (0..1_000).for_each(|_| drop(TcpStream::connect((OURS, 11_311)).unwrap())));
+    // Each of its threads gets a descriptor to be woken by when it first sleeps.
+    wait_until("all are closed", || descriptors(&memcached) <= before + 8);
+    version();
+}
+
+fn descriptors(program: &Program) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", program.id())).map_or(0, Iterator::count)
+}

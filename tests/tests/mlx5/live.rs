@@ -1,0 +1,211 @@
+//! A live port on a software ConnectX, at one end of a veth, whose flows change while it runs. Each
+//! test is two processes: it starts itself again under `softhca run` at our end, and is the sender
+//! at the other.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use wirepath::counters::Block;
+use wirepath::device::mlx5::{Feature, Mlx5Config};
+use wirepath::pipeline::{App, Cx, Datagram, Sent, UdpFlow, UdpOptions};
+use wirepath::proto::{ConsumerId, Group, Sharing};
+use wirepath::time::{Clock, MonotonicClock};
+use wirepath::worker::StopFlag;
+use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveWorker, PortConfig};
+use wirepath::worker::timeline::{NicClock, TimelineConfig, TimelineThread};
+use wirepath_tests::connectx::config;
+use wirepath_tests::netns::Namespace;
+use wirepath_tests::nic;
+
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+const PORT: u16 = 9_000;
+/// Frames of one step of the model.
+const STEP: usize = 64;
+/// Nothing here takes longer, on a machine that is busy with other tests.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Set for the process at our end.
+const INSIDE: &str = "WIREPATH_TEST_INSIDE";
+
+/// A failed test leaves no polling process behind.
+struct Process(Child);
+
+impl Process {
+    fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends to the group and to our address from the far end of a veth, over and over, while the same
+/// test, started anew, runs at ours.
+fn beside_a_sender(test: &str) {
+    let namespaces = softhca::testing::missing().map_or_else(|| Ok((Namespace::new()?, Namespace::new()?)), Err);
+    let (near, far) = match namespaces {
+        Ok(namespaces) => namespaces,
+        Err(why) => return println!("SKIPPED {test}: {why}"),
+    };
+    near.veth("veth0", &far, "veth1").unwrap();
+    near.ip(&["address", "add", "10.78.0.2/24", "dev", "veth0"]).unwrap();
+    far.ip(&["address", "add", "10.78.0.1/24", "dev", "veth1"]).unwrap();
+    let sender = far.run(|| UdpSocket::bind((Ipv4Addr::new(10, 78, 0, 1), 0)).unwrap());
+    let mut command = softhca::testing::command(&["--strict", "--manual", "--wire", "veth0"]).unwrap();
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]).env(INSIDE, test);
+    let mut ours = Process(near.run(|| command.spawn()).unwrap());
+    let status = loop {
+        // While no one has our address, the kernel reports that at the next send.
+        let _ = sender.send_to(b"group", (GROUP, PORT));
+        let _ = sender.send_to(b"host", (OURS, PORT));
+        match ours.has_ended() {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    assert!(status.success(), "our end, see above");
+}
+
+/// Counts datagrams to the group, and to us.
+#[derive(Default)]
+struct Counts {
+    group: usize,
+    host: usize,
+}
+
+impl App for Counts {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, _: &mut Cx<'_>) {
+        match datagram.payload {
+            b"group" => self.group += 1,
+            _ => self.host += 1,
+        }
+    }
+}
+
+struct Ours {
+    worker: LiveWorker<Counts>,
+    port: LivePort,
+    clock: MonotonicClock,
+}
+
+impl Ours {
+    fn start(config: LiveConfig) -> Self {
+        let (block, stop) = (Block::heap(), StopFlag::new());
+        let mut port = LivePort::open(&config, &block.scope("port"), &stop).unwrap();
+        let queue = port.take_queue().unwrap().unwrap();
+        let mut worker = queue.builder().build(Counts::default(), &block.scope("worker0")).unwrap();
+        let mut clock = MonotonicClock::start();
+        worker.with_app(clock.now(), |_, cx| {
+            cx.sockets.join(ConsumerId(0), Group::new(GROUP, PORT)).unwrap();
+            cx.sockets.bind(ConsumerId(1), SocketAddrV4::new(OURS, PORT), Sharing::Exclusive).unwrap();
+        });
+        Self { worker, port, clock }
+    }
+
+    /// Turns until it is so. The model moves with each turn.
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&Counts) -> bool) {
+        let begin = Instant::now();
+        while !is_so(self.worker.app()) {
+            assert!(begin.elapsed() < TIMEOUT, "{what}");
+            nic::step(STEP);
+            self.worker.poll_once(self.clock.now());
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn is_member() -> bool {
+    std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap().contains("030201EF")
+}
+
+fn to_kernel() -> u64 {
+    nic::counter("rx_to_kernel").unwrap()
+}
+
+#[test]
+fn group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel() {
+    let test = "group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel";
+    if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
+        return beside_a_sender(test);
+    }
+    let group = FlowSpec::udp(GROUP, PORT);
+    let live = LiveConfig::new("veth0").flow(group.clone()).flow(FlowSpec::udp(OURS, PORT));
+    let mut ours = Ours::start(live.on(PortConfig::Mlx5(config("veth0"))));
+    ours.until("the group comes", |counts| counts.group > 0 && counts.host > 0);
+    assert!(is_member());
+
+    ours.port.remove_flow(&group).unwrap();
+    assert!(!is_member());
+    // Frames in the ring still arrive: a datagram to us that was sent later has overtaken none of
+    // them.
+    for _ in 0..4 {
+        let before = ours.worker.app().host;
+        ours.until("our own come", |counts| counts.host > before);
+    }
+    let (came, kernel) = (ours.worker.app().group, to_kernel());
+    let before = ours.worker.app().host;
+    ours.until("our own still come", |counts| counts.host > before + 4);
+    assert_eq!(ours.worker.app().group, came);
+    assert!(to_kernel() > kernel, "the group's frames go to the kernel");
+
+    ours.port.add_flow(group).unwrap();
+    assert!(is_member());
+    ours.until("the group comes again", |counts| counts.group > came);
+    assert_eq!(nic::diagnoses(), Vec::<String>::new());
+}
+
+/// The NIC's timestamp, converted to the worker's clock, lies between the turn before the send and
+/// the turn that found it.
+#[test]
+fn datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock() {
+    let test = "datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock";
+    if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
+        return beside_a_sender(test);
+    }
+    let stamping = Mlx5Config { timestamps: Feature::Required, ..config("veth0") };
+    let mut ours = Ours::start(LiveConfig::new("veth0").on(PortConfig::Mlx5(stamping)));
+    let mut nic = ours.port.nic_clock().unwrap();
+    // The model shows its clock at each step, and a NIC at all times.
+    let stepped: NicClock = Box::new(move || {
+        nic::step(1);
+        nic()
+    });
+    let timeline = TimelineConfig { nic: Some(stepped), ..TimelineConfig::default() };
+    let (_thread, mut readers) = TimelineThread::start(ours.clock, timeline, 1, &Block::heap().scope("app")).unwrap();
+
+    let (local, remote) = (SocketAddrV4::new(OURS, PORT), SocketAddrV4::new(GROUP, PORT));
+    let before = ours.clock.now();
+    let (mut flow, sent) = ours.worker.with_app(before, |_, cx| {
+        cx.enable_timestamps().unwrap();
+        let mut flow = UdpFlow::connect(local, remote, &UdpOptions::default(), cx).unwrap();
+        let sent = cx.timestamped(42, |cx| flow.send(b"stamped", cx));
+        (flow, sent)
+    });
+    assert_eq!(sent, (Ok(Sent::Posted), 1));
+    let mut told = None;
+    let begin = Instant::now();
+    while told.is_none() {
+        assert!(begin.elapsed() < TIMEOUT, "the NIC never says when it left");
+        nic::step(STEP);
+        ours.worker.poll_once(ours.clock.now());
+        told = ours.worker.with_app(ours.clock.now(), |_, cx| cx.take_timestamp());
+    }
+    let (told, after) = (told.unwrap(), ours.clock.now());
+    assert_eq!(told.token, 42);
+    let timeline = readers[0].latest();
+    let left = timeline.instant_of_nic(told.at).unwrap();
+    assert!(
+        before <= left.at + left.error && left.at <= after + left.error,
+        "{left:?} is not in {before:?}..={after:?}"
+    );
+    assert!(timeline.wall_of_nic(told.at).unwrap().error >= left.error);
+    // A send without a request has no timestamp.
+    ours.worker.with_app(after, |_, cx| flow.send(b"plain", cx)).unwrap();
+    assert_eq!(nic::diagnoses(), Vec::<String>::new());
+}

@@ -1,0 +1,171 @@
+//! Checks that the targets of references in documents and comments exist: links, the sections of
+//! docs/mlx5.md, the README's program.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// All files of the repository with this extension, except for build results.
+fn files(extension: &str) -> Vec<PathBuf> {
+    let (mut folders, mut found) = (vec![root().to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.is_symlink() || name == "target" || name.starts_with('.') {
+                continue;
+            } else if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// The lines of a document that are not code, by their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_code = false;
+    text.lines().enumerate().filter_map(move |(idx, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        (!is_code && !is_fence).then_some((idx + 1, line))
+    })
+}
+
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
+    let anchor = |(_, line): (usize, &str)| {
+        let heading = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        heading.chars().filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter)).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn links_of_documents_lead_somewhere() {
+    let (mut links, mut wrong) = (0, Vec::new());
+    for file in files("md") {
+        let text = fs::read_to_string(&file).unwrap();
+        for (number, line) in prose(&text) {
+            let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+            for (target, _) in targets.filter(|(target, _)| !target.contains("://") && !target.contains(' ')) {
+                links += 1;
+                let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+                let path = if path.is_empty() { file.clone() } else { file.with_file_name("").join(path) };
+                let is_there = match anchor {
+                    "" => path.exists(),
+                    _ => fs::read_to_string(&path).is_ok_and(|text| anchors(&text).contains(anchor)),
+                };
+                if !is_there {
+                    wrong.push(format!("{}:{number}: {target}", file.strip_prefix(root()).unwrap().display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
+    assert!(links > 100, "only {links} links: this test no longer finds the documents");
+}
+
+/// The number that a text begins with, such as `2.9` of `2.9, bytes 20`.
+fn section(text: &str) -> Option<&str> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let number = text[..end].trim_end_matches('.');
+    (!number.is_empty()).then_some(number)
+}
+
+/// The sections that a citation names, after `mlx5.md`: `2.9`, `2.2 to 2.6`, `2.7, 3.5, 3.7`,
+/// `section 3`, `1.1 step 7`. After the first section, a number without a point is not a section.
+fn cited(mut text: &str) -> Vec<&str> {
+    let mut cited = Vec::new();
+    loop {
+        text = text.trim_start_matches([' ', ',']);
+        text = ["section ", "to ", "and "].iter().find_map(|word| text.strip_prefix(word)).unwrap_or(text);
+        let number = section(text).filter(|number| cited.is_empty() || number.contains('.'));
+        let Some(number) = number else { return cited };
+        cited.push(number);
+        text = &text[number.len()..];
+    }
+}
+
+#[test]
+fn cited_sections_of_the_device_exist() {
+    let page = fs::read_to_string(root().join("docs/mlx5.md")).unwrap();
+    let headings = prose(&page).filter_map(|(_, line)| section(line.strip_prefix('#')?.trim_start_matches('#').trim()));
+    let sections: BTreeSet<&str> = headings.collect();
+    let steps =
+        prose(&page).filter(|(_, line)| line.split_once(". ").is_some_and(|(number, _)| number == "11")).count();
+    assert_eq!(steps, 1, "section 1.1 has the steps 1 to 11");
+    let (mut citations, mut wrong) = (0, Vec::new());
+    for file in files("rs").into_iter().filter(|file| !file.ends_with("tests/tests/repository/documents.rs")) {
+        let text = fs::read_to_string(&file).unwrap();
+        for (idx, line) in text.lines().enumerate() {
+            // With a folder before it, it is a link to the page as a whole.
+            for behind in line.split("mlx5.md").skip(1).filter(|_| !line.contains("docs/mlx5.md")) {
+                citations += 1;
+                let cited = cited(behind);
+                if cited.is_empty() || cited.iter().any(|section| !sections.contains(section)) {
+                    wrong.push(format!(
+                        "{}:{}: {}",
+                        file.strip_prefix(root()).unwrap().display(),
+                        idx + 1,
+                        line.trim()
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "docs/mlx5.md has no such section:\n{}", wrong.join("\n"));
+    assert!(citations > 50, "only {citations} citations: this test no longer finds the comments");
+}
+
+#[test]
+fn citations_are_read_as_people_read_them() {
+    assert_eq!(cited(" 2.9, bytes 20, 28 and 29."), ["2.9"]);
+    assert_eq!(cited(" 2.2 to 2.7) describes"), ["2.2", "2.7"]);
+    assert_eq!(cited(" 2.7, 3.5, 3.7), and"), ["2.7", "3.5", "3.7"]);
+    assert_eq!(cited(" 3.5, 512 bytes."), ["3.5"]);
+    assert_eq!(cited(" section 3; the structs"), ["3"]);
+    assert_eq!(cited(" 1.1 step 7"), ["1.1"]);
+    assert_eq!(cited(") and so on"), [""; 0]);
+}
+
+#[test]
+fn program_of_the_readme_is_the_example() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let example = fs::read_to_string(root().join("framework/examples/receiver.rs")).unwrap();
+    let program = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let code: Vec<&str> = example.lines().skip_while(|line| line.starts_with("//!") || line.is_empty()).collect();
+    assert_eq!(program.trim_end(), code.join("\n").trim_end());
+}
+
+#[test]
+fn readme_is_a_screen_and_a_half() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.lines().count() <= 90, "{} lines: what is more belongs into docs", readme.lines().count());
+}
+
+/// With `CARGO_TARGET_DIR` cargo builds elsewhere, and the verbs run the programs from there.
+#[test]
+fn verbs_run_what_cargo_built_where_it_was_told_to() {
+    for verb in ["run", "sim", "soak", "metal"] {
+        let mut make = Command::new("make");
+        // Within `make test` the outer make's options would be taken over.
+        make.args(["-n", verb, "DEV=a", "PEER=b"]).current_dir(root()).env_remove("MAKEFLAGS");
+        let Ok(output) = make.env("CARGO_TARGET_DIR", "/elsewhere").output() else {
+            println!("SKIPPED verbs_run_what_cargo_built_where_it_was_told_to: make is not installed");
+            return;
+        };
+        let commands = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && commands.contains("/elsewhere/"), "{verb}: {commands}");
+        assert!(!commands.contains(" target/"), "{verb} runs what is not there: {commands}");
+    }
+}

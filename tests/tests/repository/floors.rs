@@ -1,0 +1,108 @@
+//! The drawing of the floors in executable form: an arrow between the floors of `framework` may
+//! only point down. The test reads the imports of the code; a link in a comment is not an arrow.
+#![allow(clippy::unwrap_used)] // a panic here is the report
+
+use std::path::{Path, PathBuf};
+
+/// Each floor with the lower floors that it may name. `counters` is below all: words in memory,
+/// `core` and `std` only. `door of X` means the items that X itself exports, not its modules: a
+/// pipeline knows the contract of devices but no device, and a worker holds machines but does not
+/// access their inside. Tests build frames and need a concrete device, so they may name every floor
+/// that is above their own in this list, and its modules.
+const FLOORS: [(&str, &[&str]); 11] = [
+    ("counters", &[]),
+    ("time", &[]),
+    ("wire", &[]),
+    ("mem", &["time", "counters"]),
+    ("proto", &["wire", "time"]),
+    ("device", &["mem", "time", "counters", "wire"]),
+    ("pipeline", &["door of device", "wire", "proto", "mem", "time", "counters"]),
+    ("worker", &["pipeline", "device", "mem", "time", "counters", "wire", "door of proto"]),
+    ("port", &["worker", "pipeline", "device", "time", "counters", "wire", "door of proto"]),
+    ("testing", &["device", "proto", "pipeline"]),
+    ("prelude", &["port", "worker", "pipeline", "door of proto", "time"]),
+];
+
+#[test]
+fn arrows_point_down() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../framework/src");
+    let (mut arrows, mut wrong) = (0, Vec::new());
+    for file in rust_files(&src) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let name = file.strip_prefix(&src).unwrap();
+        arrows += text.matches("use crate::").count();
+        wrong.extend(wrong_arrows(name, &text));
+    }
+    assert!(wrong.is_empty(), "arrows that do not point down:\n{}", wrong.join("\n"));
+    assert!(arrows > 50, "only {arrows} arrows in {}: this test no longer finds the code", src.display());
+}
+
+#[test]
+fn upward_arrow_is_named_with_file_and_line() {
+    let check = |file: &str, text: &str, expected: &[&str]| {
+        assert_eq!(wrong_arrows(Path::new(file), text), expected, "{file}: {text}");
+    };
+    check("wire/udp.rs", "\nuse crate::mem::Mbuf;", &["framework/src/wire/udp.rs:2: wire -> mem"]);
+    check("mem/pool.rs", "use crate::{time::Instant, proto};", &["framework/src/mem/pool.rs:1: mem -> {"]);
+    check("time.rs", "use super::counters::Block;", &["framework/src/time.rs:1: time -> counters"]);
+    check(
+        "proto/host/mod.rs",
+        "fn f(_: super::super::mem::Mbuf) {}",
+        &["framework/src/proto/host/mod.rs:1: proto -> mem"],
+    );
+    check(
+        "pipeline/udp/node.rs",
+        "use crate::device::{Offload, pcap::Reader};",
+        &["framework/src/pipeline/udp/node.rs:1: pipeline -> device"],
+    );
+    check("pipeline/udp/node.rs", "use crate::device::{Offload, TxQueue};\n//! [`crate::worker::run`]", &[]);
+    check("pipeline/udp/tests.rs", "use crate::device::memory::pair;", &[]);
+    check("wire/tests.rs", "use crate::mem::Mbuf;", &["framework/src/wire/tests.rs:1: wire -> mem"]);
+}
+
+fn wrong_arrows(file: &Path, text: &str) -> Vec<String> {
+    let floor = file.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+    let (_, allowed) = FLOORS.iter().find(|(name, _)| *name == floor).unwrap_or(&("", &[]));
+    let code: String = text.lines().map(|line| line.split("//").next().unwrap().to_owned() + "\n").collect();
+    let tests_from = code.find("\nmod tests {").unwrap_or(code.len());
+    let modules_deep = file.with_extension("").iter().filter(|name| *name != "mod").count();
+    let mut wrong = Vec::new();
+    for root in ["crate::", &"super::".repeat(modules_deep)] {
+        for (start, _) in code.match_indices(root) {
+            let path = &code[start + root.len()..];
+            // A macro is exported at the root of the crate wherever it lives.
+            let target = Some(first_name(path)).filter(|name| *name != "drop_reasons").unwrap_or("counters");
+            if root != "crate::" && !FLOORS.iter().any(|(name, _)| *name == target) {
+                continue;
+            }
+            let door = allowed.contains(&&*format!("door of {target}")) && stays_at_the_door(path);
+            let in_tests = start > tests_from || file.to_str().unwrap().contains("tests");
+            let below = FLOORS.iter().take_while(|(name, _)| *name != floor).any(|(name, _)| *name == target);
+            let fine = target == floor || allowed.contains(&target) || door || (in_tests && below);
+            if !fine {
+                let line = code[..start].matches('\n').count() + 1;
+                wrong.push(format!("framework/src/{}:{line}: {floor} -> {target}", file.display()));
+            }
+        }
+    }
+    wrong
+}
+
+/// Of `device::{Offload, TxQueue}` the word `device`. A group at the root is `{`, which no floor
+/// may name: one `use` a floor keeps the arrows readable, here and for people.
+fn first_name(path: &str) -> &str {
+    let end = path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len());
+    &path[..end.max(1)]
+}
+
+/// Types and traits are exported by the floor itself; a small letter is one of its modules.
+fn stays_at_the_door(path: &str) -> bool {
+    let inside = path[first_name(path).len()..].trim_start_matches("::");
+    let names = inside.strip_prefix('{').map_or(first_name(inside), |group| group.split('}').next().unwrap());
+    names.split(',').all(|name| name.trim().is_empty() || name.trim().starts_with(|c: char| c.is_uppercase()))
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] }).collect()
+}
