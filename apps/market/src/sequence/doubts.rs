@@ -109,13 +109,25 @@ impl<T> Doubts<T> {
     /// the next one is added.
     pub(crate) fn push(&mut self, claim: Claim, header: Header, line_idx: usize, now_ns: u64, kept: T) {
         if self.entries.len() == DOUBTS_MAX {
-            let rank = |&idx: &usize| (self.entries[idx].contradictions, DOUBTS_MAX - idx);
-            let least_likely = (0..DOUBTS_MAX).max_by_key(rank).unwrap_or(0);
+            let least_likely = self.least_likely();
             self.entries[least_likely].is_dismissed = true;
         }
         let (copies, contradictions, is_dismissed) = (0, 0, false);
         self.entries.push(Doubt { header, claim, kept, line_idx, now_ns, copies, contradictions, is_dismissed });
         self.is_ripe = true;
+    }
+
+    /// Whether the next claim displaces one that nothing speaks against: as many wait as may, and
+    /// no line has contradicted its own.
+    #[cfg(test)]
+    pub(crate) fn displaces_uncontradicted(&self) -> bool {
+        self.entries.len() == DOUBTS_MAX && self.entries[self.least_likely()].contradictions == 0
+    }
+
+    /// The claim that its own line contradicts most, otherwise the oldest.
+    fn least_likely(&self) -> usize {
+        let rank = |&idx: &usize| (self.entries[idx].contradictions, DOUBTS_MAX - idx);
+        (0..self.entries.len()).max_by_key(rank).unwrap_or(0)
     }
 
     /// The packet that was pushed last.
