@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::table;
-use crate::{calls, config, engine, sys, thread};
+use crate::engine::{table, thread};
+use crate::{calls, config, engine, sys};
 
 /// 1 in the process that has the engine, 0 in a child of `fork`.
 static OWNER: OnceLock<&'static AtomicU32> = OnceLock::new();

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use sockets::Errno;
 
-use crate::engine::{self, Engine, Interest};
-use crate::{config, sys, thread};
+use crate::engine::{self, Engine, WaitFor, thread};
+use crate::{config, sys};
 
 /// How a call waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Blocking {
     /// It does not.
     pub(crate) is_nonblocking: bool,
     /// It gives up then, with `EAGAIN`.
@@ -22,7 +22,7 @@ pub(crate) struct Patience {
     pub(crate) restarts: bool,
 }
 
-impl Patience {
+impl Blocking {
     /// As a call of a socket with this timeout waits.
     pub(crate) fn of_socket(is_nonblocking: bool, timeout: Option<Duration>) -> Self {
         Self { is_nonblocking, timeout, restarts: timeout.is_none() }
@@ -36,54 +36,54 @@ impl Patience {
 
 /// Which side an attempt looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Sides {
     /// Ours alone: memory.
     Ours,
     /// The kernel's too: a system call.
-    Kernel,
+    Both,
 }
 
 /// Repeats `attempt` until it returns something else than `EAGAIN`. `kernel` are descriptors of the
 /// kernel that would change its mind too.
 ///
 /// # Errors
-/// That of the attempt; `EAGAIN` where the patience is over; `EINTR`.
+/// That of the attempt; `EAGAIN` where the blocking is over; `EINTR`.
 pub(crate) fn until<T>(
-    patience: Patience,
-    interest: Interest,
+    blocking: Blocking,
+    interest: WaitFor,
     kernel: &[libc::pollfd],
-    mut attempt: impl FnMut(&mut Engine, Look) -> Result<T, Errno>,
+    mut attempt: impl FnMut(&mut Engine, Sides) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let mut began = None;
-    let mut look = next_look();
+    let mut sides = next_sides();
     loop {
         let may_spin = {
             let mut engine = engine::enter();
-            match attempt_and_turn(&mut engine, look, &mut attempt) {
+            match attempt_and_turn(&mut engine, sides, &mut attempt) {
                 // No call says that there is nothing before it has looked at both sides.
-                Err(Errno::EAGAIN) if look == Look::Ours && patience.is_nonblocking => {
-                    look = Look::Kernel;
+                Err(Errno::EAGAIN) if sides == Sides::Ours && blocking.is_nonblocking => {
+                    sides = Sides::Both;
                     continue;
                 }
-                Err(Errno::EAGAIN) if !patience.is_nonblocking => (),
+                Err(Errno::EAGAIN) if !blocking.is_nonblocking => (),
                 done => return done,
             }
             engine.is_open()
         };
-        if thread::is_interrupted(patience.restarts) {
+        if thread::is_interrupted(blocking.restarts) {
             return Err(Errno(libc::EINTR));
         }
         let waited = began.get_or_insert_with(Instant::now).elapsed();
-        let left = patience.timeout.map(|timeout| timeout.saturating_sub(waited));
+        let left = blocking.timeout.map(|timeout| timeout.saturating_sub(waited));
         if left == Some(Duration::ZERO) {
             return Err(Errno::EAGAIN);
         }
         if may_spin && waited < config::spin() {
             core::hint::spin_loop();
-            look = next_look();
+            sides = next_sides();
             continue;
         }
-        look = Look::Kernel;
+        sides = Sides::Both;
         if let Some(done) = sleep(left, interest, kernel, &mut attempt) {
             return done;
         }
@@ -91,28 +91,28 @@ pub(crate) fn until<T>(
 }
 
 /// Mostly ours: the kernel's costs a system call.
-fn next_look() -> Look {
-    if engine::looks_at_kernel() { Look::Kernel } else { Look::Ours }
+fn next_sides() -> Sides {
+    if engine::looks_at_kernel() { Sides::Both } else { Sides::Ours }
 }
 
 /// One attempt, and another where a turn of the worker has brought packets.
 pub(crate) fn attempt_and_turn<T>(
     engine: &mut Engine,
-    look: Look,
-    attempt: &mut impl FnMut(&mut Engine, Look) -> Result<T, Errno>,
+    sides: Sides,
+    attempt: &mut impl FnMut(&mut Engine, Sides) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    match attempt(engine, look) {
-        Err(Errno::EAGAIN) if engine.turn() > 0 => attempt(engine, Look::Ours),
+    match attempt(engine, sides) {
+        Err(Errno::EAGAIN) if engine.turn() > 0 => attempt(engine, Sides::Ours),
         done => done,
     }
 }
 
-/// Sleeps until there is a reason to look again; `Some` where a last look found what is waited for.
+/// Sleeps until there is a reason to sides again; `Some` where a last sides found what is waited for.
 fn sleep<T>(
     left: Option<Duration>,
-    interest: Interest,
+    interest: WaitFor,
     kernel: &[libc::pollfd],
-    attempt: &mut impl FnMut(&mut Engine, Look) -> Result<T, Errno>,
+    attempt: &mut impl FnMut(&mut Engine, Sides) -> Result<T, Errno>,
 ) -> Option<Result<T, Errno>> {
     let eventfd = match thread::eventfd() {
         Ok(fd) => fd,
@@ -122,7 +122,7 @@ fn sleep<T>(
     let timer;
     {
         let mut engine = engine::enter();
-        match attempt(&mut engine, Look::Kernel) {
+        match attempt(&mut engine, Sides::Both) {
             Err(Errno::EAGAIN) => (),
             done => return Some(done),
         }

@@ -8,13 +8,13 @@ use sockets::rules::Traffic;
 use sockets::{DatagramInfo, Errno, Kind, Ready, RecvFlags, SendFlags, SocketId};
 
 use crate::address::{self, Address, Family};
-use crate::calls::{self, Direction, Done};
-use crate::engine::{self, Engine, Interest};
-use crate::file::{ANY, Place};
-use crate::table::FileId;
-use crate::wait::{self, Look, readable};
-use crate::{config, offload, sys};
-use Done::{Ours, Pass};
+use crate::calls::{self, Direction, Outcome, offload};
+use crate::engine::file::{ANY, Owner};
+use crate::engine::table::FileId;
+use crate::engine::wait::{self, Sides, readable};
+use crate::engine::{self, Engine, WaitFor};
+use crate::{config, sys};
+use Outcome::{Ours, Pass};
 
 /// What a receive call gives beside the bytes.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ struct Target {
 }
 
 /// `recv` and its family. [`Pass`] where the kernel's twin has what is next.
-pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Done<Received> {
+pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome<Received> {
     match flags {
         _ if flags & libc::MSG_OOB != 0 => return Ours(Err(Errno::EINVAL)),
         _ if flags & libc::MSG_ERRQUEUE != 0 => return Ours(Err(Errno::EAGAIN)),
@@ -84,8 +84,8 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
     let (target, first) = {
         let mut engine = engine::enter();
         let Ok(target) = target(&mut engine, file) else { return Pass };
-        let first = wait::attempt_and_turn(&mut engine, Look::Kernel, &mut |engine, look| {
-            receive_once(engine, &target, parts, flags, look)
+        let first = wait::attempt_and_turn(&mut engine, Sides::Both, &mut |engine, sides| {
+            receive_once(engine, &target, parts, flags, sides)
         });
         (target, first)
     };
@@ -109,7 +109,7 @@ fn receive_all(
     parts: &mut [IoSliceMut<'_>],
     flags: c_int,
     first: Received,
-) -> Done<Received> {
+) -> Outcome<Received> {
     let wanted: usize = parts.iter().map(|part| part.len()).sum();
     let mut filled = first.len;
     if target.kind == Kind::Stream && flags & libc::MSG_PEEK == 0 {
@@ -139,14 +139,14 @@ fn wait_to_receive(
     parts: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> Result<Option<Received>, Errno> {
-    let patience = calls::patience(file, target.id, flags, Direction::Receive)?;
-    if patience.is_nonblocking {
+    let blocking = calls::blocking(file, target.id, flags, Direction::Receive)?;
+    if blocking.is_nonblocking {
         return Err(Errno::EAGAIN);
     }
     let twin = [readable(target.twin)];
     let twin = if target.hears_twin { &twin[..] } else { &[] };
-    wait::until(patience, Interest::Socket(target.id, Ready::IN), twin, |engine, look| {
-        receive_once(engine, target, parts, flags, look)
+    wait::until(blocking, WaitFor::Socket(target.id, Ready::IN), twin, |engine, sides| {
+        receive_once(engine, target, parts, flags, sides)
     })
 }
 
@@ -156,7 +156,7 @@ fn receive_once(
     target: &Target,
     parts: &mut [IoSliceMut<'_>],
     flags: c_int,
-    look: Look,
+    sides: Sides,
 ) -> Result<Option<Received>, Errno> {
     let asked = RecvFlags { peek: flags & libc::MSG_PEEK != 0, truncate: flags & libc::MSG_TRUNC != 0 };
     match engine.call(|sockets, cx| sockets.recv_parts(target.id, parts, asked, cx)) {
@@ -166,13 +166,13 @@ fn receive_once(
             let flags = if is_cut { libc::MSG_TRUNC } else { 0 };
             Ok(Some(Received { len, info, flags, ..Received::nothing(target) }))
         }
-        Err(Errno::EAGAIN) if look == Look::Kernel && target.hears_twin && has_input(target.twin) => Ok(None),
+        Err(Errno::EAGAIN) if sides == Sides::Both && target.hears_twin && has_input(target.twin) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 /// `send` and its family; the parts are one datagram, or follow each other in a stream.
-pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int) -> Done<usize> {
+pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int) -> Outcome<usize> {
     let is_stream = target(&mut engine::enter(), file).is_ok_and(|target| target.kind == Kind::Stream);
     let to = match to.map(address::parse) {
         // A stream has its peer.
@@ -214,7 +214,7 @@ pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags
 }
 
 /// Bytes of a file to a socket, from its position or from an offset (`sendfile`).
-pub(crate) fn send_file(file: FileId, from: c_int, offset: Option<i64>, count: usize) -> Done<usize> {
+pub(crate) fn send_file(file: FileId, from: c_int, offset: Option<i64>, count: usize) -> Outcome<usize> {
     if target(&mut engine::enter(), file).is_err() {
         return Pass;
     }
@@ -262,8 +262,8 @@ fn send_datagram(
     to: Option<SocketAddrV4>,
     flags: c_int,
 ) -> Result<usize, Errno> {
-    let patience = calls::patience(file, target.id, flags, Direction::Send)?;
-    wait::until(patience, Interest::Socket(target.id, Ready::OUT), &[], |engine, _| {
+    let blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
+    wait::until(blocking, WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
         send_once(engine, target, parts, to, flags)
     })
 }
@@ -287,12 +287,12 @@ fn send_rest(
     flags: c_int,
     mut sent: usize,
 ) -> Result<usize, Errno> {
-    let patience = calls::patience(file, target.id, flags, Direction::Send)?;
+    let blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
     let mut rest = parts.to_vec();
     let mut rest = &mut rest[..];
     IoSlice::advance_slices(&mut rest, sent);
     while !rest.is_empty() {
-        let step = wait::until(patience, Interest::Socket(target.id, Ready::OUT), &[], |engine, _| {
+        let step = wait::until(blocking, WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
             send_once(engine, target, rest, None, flags)
         });
         match step {
@@ -324,7 +324,7 @@ fn bind_to_send(file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
     let twin = engine.files.twin(file)?;
     let socket = engine.files.socket(file)?;
     let family = socket.family;
-    if socket.kind != Kind::Datagram || socket.place != Place::Twin {
+    if socket.kind != Kind::Datagram || socket.place != Owner::Twin {
         return Ok(());
     }
     let local = offload::name_of(twin).unwrap_or(ANY);
@@ -343,8 +343,8 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
     let twin = engine.files.twin(file)?;
     let socket = engine.files.socket(file)?;
     match socket.place {
-        Place::Ours { id, hears_twin } => Ok(Target { id, twin, family: socket.family, kind: socket.kind, hears_twin }),
-        Place::Twin => Err(Errno::ENOTSOCK),
+        Owner::Ours { id, hears_twin } => Ok(Target { id, twin, family: socket.family, kind: socket.kind, hears_twin }),
+        Owner::Twin => Err(Errno::ENOTSOCK),
     }
 }
 

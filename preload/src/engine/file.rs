@@ -9,12 +9,12 @@ use std::time::SystemTime;
 use sockets::{Errno, Kind, SocketId};
 
 use crate::address::Family;
-use crate::options::Options;
+use crate::engine::options::Options;
+use crate::engine::table::{self, FileId};
 use crate::sys;
-use crate::table::{self, FileId};
 
 /// All of the process.
-pub(crate) struct Files {
+pub(crate) struct OpenFiles {
     /// The first stays empty: 0 is no file.
     files: Vec<Option<File>>,
     free: Vec<u32>,
@@ -38,7 +38,7 @@ pub(crate) enum What {
 pub(crate) struct Socket {
     pub(crate) kind: Kind,
     pub(crate) family: Family,
-    pub(crate) place: Place,
+    pub(crate) place: Owner,
     /// What the program has set so far: ours gets it when there is one.
     pub(crate) options: Options,
     /// Sets of the kernel that the twin is in, as nobody knew yet whose it would be.
@@ -55,7 +55,7 @@ pub(crate) struct Socket {
 
 /// Whose a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Owner {
     /// Not decided yet: all calls go to the twin.
     Twin,
     /// Ours.
@@ -83,7 +83,7 @@ pub(crate) struct Set {
     pub(crate) has_kernel: bool,
 }
 
-impl Files {
+impl OpenFiles {
     pub(crate) const fn new() -> Self {
         Self { files: Vec::new(), free: Vec::new() }
     }
@@ -170,7 +170,7 @@ impl Files {
             if let What::Socket(socket) = &mut file.what
                 && socket.kind == Kind::Stream
                 && !socket.is_listener
-                && let Place::Ours { id, .. } = core::mem::replace(&mut socket.place, Place::Twin)
+                && let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Twin)
             {
                 taken.push(id);
             }
@@ -184,10 +184,10 @@ impl Files {
         let mut found = Vec::new();
         for (idx, file) in self.files.iter().enumerate() {
             match file.as_ref().map(|file| &file.what) {
-                Some(What::Socket(Socket { place: Place::Ours { .. }, backlog: Some(_), .. })) => {
+                Some(What::Socket(Socket { place: Owner::Ours { .. }, backlog: Some(_), .. })) => {
                     found.push(FileId(idx as u32));
                 }
-                Some(What::Socket(Socket { place: Place::Ours { .. }, .. })) => return None,
+                Some(What::Socket(Socket { place: Owner::Ours { .. }, .. })) => return None,
                 _ => (),
             }
         }
@@ -251,7 +251,7 @@ impl Socket {
     pub(crate) fn new(kind: Kind, family: Family) -> Self {
         let opened = SystemTime::now();
         let (options, watches, why) = (Options::default(), Vec::new(), "not decided yet");
-        Self { kind, family, place: Place::Twin, options, watches, backlog: None, is_listener: false, why, opened }
+        Self { kind, family, place: Owner::Twin, options, watches, backlog: None, is_listener: false, why, opened }
     }
 
     /// What the program has set before: IPv6 alone, or what ours cannot do.
@@ -264,8 +264,8 @@ impl Socket {
     /// Ours, if it is.
     pub(crate) fn ours(&self) -> Option<SocketId> {
         match self.place {
-            Place::Twin => None,
-            Place::Ours { id, .. } => Some(id),
+            Owner::Twin => None,
+            Owner::Ours { id, .. } => Some(id),
         }
     }
 }

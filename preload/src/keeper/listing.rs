@@ -3,9 +3,10 @@
 use sockets::listing::{Entry, Header, Listing, Place as Whose, State};
 use sockets::{Kind, SocketId};
 
+use crate::calls::offload;
+use crate::config;
 use crate::engine::Engine;
-use crate::file::{File, Place, Socket, What};
-use crate::{config, offload};
+use crate::engine::file::{File, Owner, Socket, What};
 
 /// The file in shared memory, and how many of its records are in use.
 pub(crate) struct Published {
@@ -52,7 +53,7 @@ impl Published {
 struct Listed {
     fd: i32,
     kind: Kind,
-    place: Place,
+    place: Owner,
     why: &'static str,
     sets: u32,
     listens: bool,
@@ -78,10 +79,10 @@ impl Listed {
 
     fn entry(&self, engine: &mut Engine) -> Entry<'static> {
         let place = match self.place {
-            Place::Twin if self.why == "not decided yet" => Whose::Undecided,
-            Place::Twin => Whose::Kernel,
-            Place::Ours { hears_twin: true, .. } => Whose::Both,
-            Place::Ours { .. } => Whose::Ours,
+            Owner::Twin if self.why == "not decided yet" => Whose::Undecided,
+            Owner::Twin => Whose::Kernel,
+            Owner::Ours { hears_twin: true, .. } => Whose::Both,
+            Owner::Ours { .. } => Whose::Ours,
         };
         let entry = Entry {
             fd: self.fd,
@@ -95,8 +96,8 @@ impl Listed {
             ..Entry::default()
         };
         match self.place {
-            Place::Twin => Entry { local: offload::name_of(self.fd).unwrap_or(crate::file::ANY), ..entry },
-            Place::Ours { id, .. } => self.of_ours(entry, id, engine),
+            Owner::Twin => Entry { local: offload::name_of(self.fd).unwrap_or(crate::engine::file::ANY), ..entry },
+            Owner::Ours { id, .. } => self.of_ours(entry, id, engine),
         }
     }
 

@@ -23,13 +23,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sockets::{Errno, Ready, Sleep, SocketId, Sockets, Stack};
 use wirepath::pipeline::Cx;
 
-use crate::file::Files;
-use crate::table::FileId;
-use crate::{config, signals, sys, thread};
+use crate::{config, sys};
+
+pub(crate) mod file;
+pub(crate) mod options;
+#[allow(unsafe_code)]
+pub(crate) mod signals;
+pub(crate) mod table;
+pub(crate) mod thread;
+pub(crate) mod wait;
+
+use file::OpenFiles;
+use table::FileId;
 
 /// What is behind the lock.
 pub(crate) struct Engine {
-    pub(crate) files: Files,
+    pub(crate) files: OpenFiles,
     pub(crate) state: State,
     /// Threads that sleep.
     waiters: Vec<Waiter>,
@@ -62,12 +71,12 @@ pub(crate) enum State {
 #[derive(Clone, Copy)]
 struct Waiter {
     eventfd: i32,
-    interest: Interest,
+    interest: WaitFor,
 }
 
 /// For what a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interest {
+pub(crate) enum WaitFor {
     Socket(SocketId, Ready),
     /// An epoll set, by its file.
     Set(FileId),
@@ -85,7 +94,7 @@ struct Shared(Engine);
 unsafe impl Send for Shared {}
 
 static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
-    files: Files::new(),
+    files: OpenFiles::new(),
     state: State::Closed,
     waiters: Vec::new(),
     has_moved: false,
@@ -162,7 +171,7 @@ impl Engine {
     }
 
     /// This thread sleeps from when it leaves until one of its sockets has moved.
-    pub(crate) fn begin_wait(&mut self, eventfd: i32, interest: Interest) {
+    pub(crate) fn begin_wait(&mut self, eventfd: i32, interest: WaitFor) {
         // What moved until now is for those who slept before: this thread has just looked.
         self.wake_waiters();
         self.sleeps += 1;
@@ -223,13 +232,13 @@ impl Engine {
         for idx in 0..self.waiters.len() {
             let Waiter { eventfd, interest } = self.waiters[idx];
             let is_ready = match interest {
-                Interest::Any => true,
-                Interest::Set(file) => match self.files.set(file).map(|set| set.ours) {
+                WaitFor::Any => true,
+                WaitFor::Set(file) => match self.files.set(file).map(|set| set.ours) {
                     Ok(Some(set)) => self.look(|sockets, _| sockets.epoll_ready(set)).unwrap_or(true),
                     Ok(None) => false,
                     Err(_) => true,
                 },
-                Interest::Socket(id, ready) => {
+                WaitFor::Socket(id, ready) => {
                     self.look(|sockets, _| sockets.ready(id)).map_or(true, |now| now.has(ready | Ready::ALWAYS))
                 }
             };

@@ -11,7 +11,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use crate::{real, sys, thread};
+use crate::engine::thread;
+use crate::{real, sys};
 
 /// Signals of Linux (`_NSIG`).
 const SIGNALS: usize = 65;

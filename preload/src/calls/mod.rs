@@ -9,21 +9,24 @@ use sockets::rules::Traffic;
 use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId};
 
 use crate::address::{self, Address, Family};
-use crate::engine::{self, Engine, Interest};
-use crate::file::{ANY, Place, Socket, What};
-use crate::table::FileId;
-use crate::wait::{self, Look, Patience, readable};
-use crate::{offload, options};
-use crate::{sys, thread};
+use crate::engine::file::{ANY, Owner, Socket, What};
+use crate::engine::table::FileId;
+use crate::engine::wait::{self, Blocking, Sides, readable};
+use crate::engine::{self, Engine, WaitFor, options, thread};
+use crate::sys;
+
+pub(crate) mod data;
+pub(crate) mod offload;
+pub(crate) mod poll;
 
 /// How a call ends that may not be ours.
 #[derive(Debug)]
-pub(crate) enum Done<T> {
+pub(crate) enum Outcome<T> {
     Ours(Result<T, Errno>),
     Pass,
 }
 
-use Done::{Ours, Pass};
+use Outcome::{Ours, Pass};
 
 /// `socket`: the twin has been made.
 pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
@@ -130,7 +133,7 @@ fn backlog_of(backlog: c_int) -> usize {
 const SOMAXCONN: usize = 4_096;
 
 /// `connect`.
-pub(crate) fn connect(file: FileId, remote: &[u8]) -> Done<()> {
+pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
     let remote = match address::parse(remote) {
         Address::V4(remote) => remote,
         Address::Unspecified => return dissolve(file),
@@ -185,13 +188,13 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
 
 /// The handshake of a stream.
 fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<(), Errno> {
-    let patience = patience(file, id, 0, Direction::Send)?;
+    let blocking = blocking(file, id, 0, Direction::Send)?;
     let begun = engine::enter().call(|sockets, cx| sockets.connect(id, remote, cx));
     match begun {
-        Err(Errno::EINPROGRESS | Errno::EALREADY) if !patience.is_nonblocking => (),
+        Err(Errno::EINPROGRESS | Errno::EALREADY) if !blocking.is_nonblocking => (),
         done => return done,
     }
-    let connected = wait::until(patience, Interest::Socket(id, Ready::OUT), &[], |engine, _| {
+    let connected = wait::until(blocking, WaitFor::Socket(id, Ready::OUT), &[], |engine, _| {
         engine.call(|sockets, cx| match sockets.connect(id, remote, cx) {
             Err(Errno::EALREADY) => Err(Errno::EAGAIN),
             done => done,
@@ -205,7 +208,7 @@ fn finish_connect(file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<()
 }
 
 /// `connect` to `AF_UNSPEC`.
-fn dissolve(file: FileId) -> Done<()> {
+fn dissolve(file: FileId) -> Outcome<()> {
     let mut engine = engine::enter();
     let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file).map(|socket| socket.ours()))
     else {
@@ -233,19 +236,19 @@ pub(crate) struct Accepted {
 }
 
 /// `accept4`.
-pub(crate) fn accept(file: FileId, flags: c_int) -> Done<Accepted> {
+pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
     if let Err(error) = begin_to_accept(&mut engine::enter(), file) {
         return Ours(Err(error));
     }
     let Ok((id, twin, family)) = ours_of(file) else { return Pass };
-    let patience = match patience(file, id, 0, Direction::Receive) {
-        Ok(patience) => patience,
+    let blocking = match blocking(file, id, 0, Direction::Receive) {
+        Ok(blocking) => blocking,
         Err(error) => return Ours(Err(error)),
     };
-    let interest = Interest::Socket(id, Ready::IN);
-    Ours(wait::until(patience, interest, &[readable(twin)], |engine, look| {
+    let interest = WaitFor::Socket(id, Ready::IN);
+    Ours(wait::until(blocking, interest, &[readable(twin)], |engine, sides| {
         match accept_ours(engine, id, family, flags) {
-            Err(Errno::EAGAIN) if look == Look::Kernel => accept_twin(twin, flags),
+            Err(Errno::EAGAIN) if sides == Sides::Both => accept_twin(twin, flags),
             done => done,
         }
     }))
@@ -259,7 +262,7 @@ fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) 
     let fd = sys::socket(family.number(), libc::SOCK_STREAM | flags, 0)?;
     match engine.call(|sockets, _| sockets.accept(id)) {
         Ok((accepted, peer)) => {
-            let place = Place::Ours { id: accepted, hears_twin: false };
+            let place = Owner::Ours { id: accepted, hears_twin: false };
             let why = "accepted by a listener of ours";
             let socket = Socket { place, why, ..Socket::new(Kind::Stream, family) };
             engine.files.open(fd, flags & libc::SOCK_NONBLOCK != 0, What::Socket(socket));
@@ -288,7 +291,7 @@ fn accept_twin(twin: c_int, flags: c_int) -> Result<Accepted, Errno> {
 }
 
 /// `shutdown`.
-pub(crate) fn shutdown(file: FileId, how: c_int) -> Done<()> {
+pub(crate) fn shutdown(file: FileId, how: c_int) -> Outcome<()> {
     let how = match how {
         libc::SHUT_RD => Shutdown::Read,
         libc::SHUT_WR => Shutdown::Write,
@@ -330,21 +333,21 @@ pub(crate) fn close(file: FileId, fd: c_int) {
 
 /// Waits for the end of a connection whose socket lingers, for that time at most.
 fn linger(closing: Closing, time: Duration) {
-    let patience = Patience::of_poll(Some(time));
-    let _ = wait::until(patience, Interest::Any, &[], |engine, _| {
+    let blocking = Blocking::of_poll(Some(time));
+    let _ = wait::until(blocking, WaitFor::Any, &[], |engine, _| {
         engine.call(|sockets, cx| if sockets.is_closing(closing, cx) { Err(Errno::EAGAIN) } else { Ok(()) })
     });
 }
 
 /// `getsockname` and `getpeername`.
-pub(crate) fn name(file: FileId, of_peer: bool) -> Done<(SocketAddrV4, Family)> {
+pub(crate) fn name(file: FileId, of_peer: bool) -> Outcome<(SocketAddrV4, Family)> {
     let Ok((id, _, family)) = ours_of(file) else { return Pass };
     let name = engine::enter().look(|sockets, _| if of_peer { sockets.peer_addr(id) } else { sockets.local_addr(id) });
     Ours(name.map(|name| (name, family)))
 }
 
 /// `setsockopt`. The twin has taken it where the socket is not ours yet.
-pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) -> Done<()> {
+pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) -> Outcome<()> {
     let mut engine = engine::enter();
     let Ok(socket) = engine.files.socket(file) else { return Pass };
     let Some(id) = socket.ours() else {
@@ -359,7 +362,7 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
 }
 
 /// `getsockopt`: how many bytes it has.
-pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8]) -> Done<usize> {
+pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8]) -> Outcome<usize> {
     let Ok((id, ..)) = ours_of(file) else { return Pass };
     // The twin is of the family that the program has asked for.
     if level == libc::IPPROTO_IPV6 || (level, name) == (libc::SOL_SOCKET, libc::SO_DOMAIN) {
@@ -379,7 +382,7 @@ pub(crate) fn set_nonblocking(file: FileId, is_nonblocking: bool) {
 }
 
 /// `FIONREAD` and `SIOCOUTQ`.
-pub(crate) fn queued(file: FileId, direction: Direction) -> Done<c_int> {
+pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
     let Ok((id, ..)) = ours_of(file) else { return Pass };
     let mut engine = engine::enter();
     // What has arrived counts, whether or not anybody has looked.
@@ -399,7 +402,7 @@ pub(crate) enum Direction {
 }
 
 /// How a call of a socket waits: by its descriptor, its flags, and its timeout.
-pub(crate) fn patience(file: FileId, id: SocketId, flags: c_int, direction: Direction) -> Result<Patience, Errno> {
+pub(crate) fn blocking(file: FileId, id: SocketId, flags: c_int, direction: Direction) -> Result<Blocking, Errno> {
     thread::begin_call();
     let mut engine = engine::enter();
     let is_nonblocking = flags & libc::MSG_DONTWAIT != 0 || engine.files.is_nonblocking(file);
@@ -408,7 +411,7 @@ pub(crate) fn patience(file: FileId, id: SocketId, flags: c_int, direction: Dire
         Direction::Receive => options.receive_timeout,
         Direction::Send => options.send_timeout,
     };
-    Ok(Patience::of_socket(is_nonblocking, timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos()))))
+    Ok(Blocking::of_socket(is_nonblocking, timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos()))))
 }
 
 /// The socket of ours that a file is, its twin, and its family.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use sockets::{Errno, Ready};
 
-use crate::engine::{self, Engine, Interest};
-use crate::file::{Place, Set, Watch, What};
-use crate::offload::{set_of, watched};
-use crate::table::{self, FileId};
-use crate::wait::{self, Look, Patience, readable};
+use crate::calls::offload::{set_of, watched};
+use crate::engine::file::{Owner, Set, Watch, What};
+use crate::engine::table::{self, FileId};
+use crate::engine::wait::{self, Blocking, Sides, readable};
+use crate::engine::{self, Engine, WaitFor};
 use crate::{calls, sys};
 
 /// `poll`: how many of `fds` have something to report.
@@ -17,13 +17,13 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
     let members = members_of(fds);
     let kernel = kernel_side(fds, &members);
     let interest = match (&members[..], &fds[..]) {
-        ([State::Ours(member)], [one]) => Interest::Socket(member.id, Ready(u32::from(one.events as u16))),
-        _ => Interest::Any,
+        ([State::Ours(member)], [one]) => WaitFor::Socket(member.id, Ready(u32::from(one.events as u16))),
+        _ => WaitFor::Any,
     };
     let mut polled = kernel.clone();
-    let ready = wait::until(Patience::of_poll(timeout), interest, &kernel, |engine, look| {
+    let ready = wait::until(Blocking::of_poll(timeout), interest, &kernel, |engine, sides| {
         let mut count = look_at_ours(engine, fds, &members);
-        if look == Look::Kernel {
+        if sides == Sides::Both {
             count = look_at_kernel(fds, &members, &mut polled)?;
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
@@ -146,10 +146,10 @@ pub(crate) fn wait_for_events(
     }
     // Another thread may add what is ours, or the kernel's, while this one waits.
     let kernel = [readable(epfd)];
-    let count = wait::until(Patience::of_poll(timeout), Interest::Set(file), &kernel, |engine, look| {
+    let count = wait::until(Blocking::of_poll(timeout), WaitFor::Set(file), &kernel, |engine, sides| {
         let set = *engine.files.set(file)?;
         let mut count = 0;
-        if look == Look::Kernel && set.has_kernel {
+        if sides == Sides::Both && set.has_kernel {
             count = sys::epoll_poll(epfd, events)?;
         }
         if let Some(ours) = set.ours {
@@ -235,8 +235,8 @@ enum State {
 fn state_of(engine: &mut Engine, file: FileId) -> State {
     match engine.files.get(file).map(|file| &file.what) {
         Some(What::Socket(socket)) => match socket.place {
-            Place::Ours { id, hears_twin } => State::Ours(Member { id, hears_twin }),
-            Place::Twin => State::Kernel,
+            Owner::Ours { id, hears_twin } => State::Ours(Member { id, hears_twin }),
+            Owner::Twin => State::Kernel,
         },
         Some(What::Set(Set { ours: Some(set), .. })) => State::Set(*set),
         _ => State::Kernel,

@@ -6,8 +6,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::listing::Published;
+use crate::keeper::listing::Published;
 use crate::{engine, sys};
+
+mod listing;
 
 /// Between two looks while no thread of the program sleeps in a call.
 const BUSY_NS: u64 = 1_000_000;

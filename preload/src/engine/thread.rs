@@ -5,7 +5,8 @@ use core::cell::Cell;
 
 use sockets::Errno;
 
-use crate::{sys, table};
+use crate::engine::table;
+use crate::sys;
 
 /// Signals that are kept at most while a thread is within the engine. One more of a kind is merged by
 /// the kernel anyway, but for real-time ones.

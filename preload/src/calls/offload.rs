@@ -10,10 +10,10 @@ use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address};
+use crate::engine::file::{Owner, Watch};
+use crate::engine::options::{OptionCall, Options};
+use crate::engine::table::FileId;
 use crate::engine::{Engine, State};
-use crate::file::{Place, Watch};
-use crate::options::{OptionCall, Options};
-use crate::table::FileId;
 use crate::{config, sys};
 
 /// Sockets that may be open.
@@ -114,7 +114,7 @@ pub(crate) fn take(
     }
     engine.had_streams |= kind == Kind::Stream;
     let socket = engine.files.socket(file)?;
-    socket.place = Place::Ours { id, hears_twin };
+    socket.place = Owner::Ours { id, hears_twin };
     let watches = core::mem::take(&mut socket.watches);
     engine.files.mark(file);
     for watch in watches {
@@ -126,7 +126,7 @@ pub(crate) fn take(
 /// The twin of a socket that failed to become ours is all that is left of it.
 pub(crate) fn give_back(engine: &mut Engine, file: FileId) {
     let Ok(socket) = engine.files.socket(file) else { return };
-    if let Place::Ours { id, .. } = core::mem::replace(&mut socket.place, Place::Twin) {
+    if let Owner::Ours { id, .. } = core::mem::replace(&mut socket.place, Owner::Twin) {
         let _ = engine.call(|sockets, cx| sockets.close(id, cx));
     }
     engine.files.mark(file);

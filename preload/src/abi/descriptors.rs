@@ -1,0 +1,207 @@
+//! Descriptors: `socket`, `close` and its family, `dup` and its family, `fcntl`, `ioctl`; signal handlers; and
+//! `syscall` by number.
+//!
+//! Invariants:
+//! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::Ordering;
+
+use sockets::Errno;
+
+use super::polling::{epoll_ctl, epoll_pwait};
+use super::receive::{read, recvmmsg};
+use super::send::{sendmmsg, write};
+use super::{IS_ON, known, may_be_ours, memory};
+use crate::calls::{self, Direction, Outcome};
+use crate::engine::{signals, table, thread};
+use crate::process;
+use crate::real::{self, fail};
+
+symbols! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        let fd = pass!(real::socket(domain, kind, protocol));
+        if fd >= 0 && IS_ON.load(Ordering::Acquire) && thread::is_inside() {
+            return thread::move_high(fd);
+        }
+        if fd >= 0 && may_be_ours() {
+            process::forget(fd);
+            calls::socket(fd, domain, kind, protocol);
+        }
+        fd
+    }
+
+    fn close(fd: c_int) -> c_int {
+        if thread::is_inside() {
+            // Ours, or a number whose file was closed behind our back.
+            table::clear(fd);
+        } else if table::is_reserved(fd) {
+            if process::is_owner_by_pid() {
+                return fail(Errno::EBADF) as c_int;
+            }
+        } else if table::find(fd).is_some() && process::is_owner_by_pid() {
+            process::forget(fd);
+        }
+        pass!(real::close(fd))
+    }
+
+    fn __close(fd: c_int) -> c_int {
+        pass!(close(fd))
+    }
+
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        const CLOEXEC: c_int = 4;
+        if flags & CLOEXEC != 0 || !may_be_ours() || !process::is_owner_by_pid() {
+            return pass!(real::close_range(first, last, flags));
+        }
+        process::forget_range(first, last);
+        for (first, last) in process::ranges_to_close(first, last) {
+            if pass!(real::close_range(first, last, flags)) != 0 {
+                return -1;
+            }
+        }
+        0
+    }
+
+    fn closefrom(first: c_int) -> () {
+        pass!(close_range(first.max(0) as c_uint, c_uint::MAX, 0));
+    }
+
+    fn dup(fd: c_int) -> c_int {
+        let new = pass!(real::dup(fd));
+        note_dup(fd, new);
+        new
+    }
+
+    fn dup2(fd: c_int, new: c_int) -> c_int {
+        if fd != new && is_kept(new) {
+            return fail(Errno(libc::EBUSY)) as c_int;
+        }
+        let made = pass!(real::dup2(fd, new));
+        if fd != new {
+            note_dup(fd, made);
+        }
+        made
+    }
+
+    fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
+        if is_kept(new) {
+            return fail(Errno(libc::EBUSY)) as c_int;
+        }
+        let made = pass!(real::dup3(fd, new, flags));
+        note_dup(fd, made);
+        made
+    }
+
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        let result = pass!(real::fcntl(fd, command, argument));
+        if result < 0 || table::find(fd).is_none() {
+            return result;
+        }
+        match command {
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => note_dup(fd, result),
+            libc::F_SETFL => if let Some(file) = known(fd) {
+                calls::set_nonblocking(file, argument as c_int & libc::O_NONBLOCK != 0);
+            },
+            _ => (),
+        }
+        result
+    }
+
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+        pass!(fcntl(fd, command, argument))
+    }
+
+    fn ioctl(fd: c_int, request: usize, argument: usize) -> c_int {
+        let into = argument as *mut c_int;
+        let Some(file) = known(fd) else { return pass!(real::ioctl(fd, request, argument)) };
+        let queued = match request as libc::Ioctl {
+            libc::FIONREAD => calls::queued(file, Direction::Receive),
+            libc::TIOCOUTQ => calls::queued(file, Direction::Send),
+            libc::FIONBIO => {
+                let result = pass!(real::ioctl(fd, request, argument));
+                if result == 0 {
+                    calls::set_nonblocking(file, memory::optional(into).is_some_and(|on| *on != 0));
+                }
+                return result;
+            }
+            _ => Outcome::Pass,
+        };
+        match queued {
+            Outcome::Pass => pass!(real::ioctl(fd, request, argument)),
+            Outcome::Ours(Ok(_)) if into.is_null() => fail(Errno(libc::EFAULT)) as c_int,
+            Outcome::Ours(Ok(len)) => {
+                memory::store(into, len);
+                0
+            }
+            Outcome::Ours(Err(error)) => fail(error) as c_int,
+        }
+    }
+
+    fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int {
+        // A child of `vfork` has handlers of its own, but our memory.
+        if !may_be_ours() || !process::is_owner_by_pid() {
+            return pass!(real::sigaction(signal, action, before));
+        }
+        pass!(signals::sigaction(signal, action, before))
+    }
+
+    fn signal(signal: c_int, handler: usize) -> usize {
+        // As BSD and glibc have it: restarts calls, and stays.
+        let mut action: libc::sigaction = no_action();
+        let mut before: libc::sigaction = no_action();
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_RESTART;
+        match pass!(sigaction(signal, &raw const action, &raw mut before)) {
+            0 => before.sa_sigaction,
+            _ => libc::SIG_ERR,
+        }
+    }
+
+    fn syscall(number: i64, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i64 {
+        if !IS_ON.load(Ordering::Acquire) {
+            return pass!(real::syscall(number, a, b, c, d, e, f));
+        }
+        if thread::is_inside() {
+            let made = pass!(real::syscall(number, a, b, c, d, e, f));
+            let is_descriptor = matches!(number, libc::SYS_bpf if matches!(a, 0 | 5 | 18 | 28)) && made > 2;
+            return if is_descriptor { i64::from(thread::move_high(made as c_int)) } else { made };
+        }
+        match number {
+            // It would hide sockets from us, and programs do without it.
+            libc::SYS_io_uring_setup if may_be_ours() => fail(Errno(libc::ENOSYS)) as i64,
+            libc::SYS_close => i64::from(pass!(close(a as c_int))),
+            libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),
+            libc::SYS_epoll_ctl => i64::from(pass!(epoll_ctl(a as c_int, b as c_int, c as c_int, d as *mut libc::epoll_event))),
+            libc::SYS_epoll_pwait => i64::from(pass!(epoll_pwait(a as c_int, b as *mut libc::epoll_event, c as c_int, d as c_int, e as *const c_void))),
+            libc::SYS_recvmmsg => i64::from(pass!(recvmmsg(a as c_int, b as *mut libc::mmsghdr, c as c_uint, d as c_int, e as *mut libc::timespec))),
+            libc::SYS_sendmmsg => i64::from(pass!(sendmmsg(a as c_int, b as *mut libc::mmsghdr, c as c_uint, d as c_int))),
+            libc::SYS_read => pass!(read(a as c_int, b as *mut c_void, c) as i64),
+            libc::SYS_write => pass!(write(a as c_int, b as *const c_void, c) as i64),
+            libc::SYS_dup3 => i64::from(pass!(dup3(a as c_int, b as c_int, c as c_int))),
+            _ => pass!(real::syscall(number, a, b, c, d, e, f)),
+        }
+    }
+}
+
+/// The default action of a signal, without flags and with an empty mask.
+fn no_action() -> libc::sigaction {
+    // SAFETY: a structure of integers, and of a pointer that may be null.
+    unsafe { core::mem::zeroed() }
+}
+
+/// `new` is a duplicate of `fd`, where the call has made one.
+fn note_dup(fd: c_int, new: c_int) {
+    if new >= 0
+        && (table::find(fd).is_some() || table::find(new).is_some())
+        && !thread::is_inside()
+        && process::is_owner_by_pid()
+    {
+        process::duplicated(fd, new);
+    }
+}
+
+/// A descriptor of the engine's own, over which the program may not put another.
+fn is_kept(fd: c_int) -> bool {
+    table::is_reserved(fd) && process::is_owner_by_pid()
+}

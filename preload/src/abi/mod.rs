@@ -1,0 +1,128 @@
+//! The symbols of libc that stand in front of libc's. Each looks whether the descriptor is ours, and
+//! passes the call on where it is not; libc's functions are `unsafe` to call, and so are ours.
+//!
+//! Invariants:
+//! 1. Each has the type of libc's function of the name. Functions with a variable number of arguments
+//!    (`fcntl`, `ioctl`, `syscall`) take as many as any use of them has: on the platforms that we run
+//!    on these are passed as those of a function with fixed ones.
+//! 2. What the caller promises libc it promises us: `memory` makes slices of it.
+//! 3. Nothing is allocated or locked before the constructor has run, nor where a descriptor is not
+//!    ours.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use sockets::Errno;
+
+use crate::calls::{self, Outcome};
+use crate::engine::table::{self, FileId};
+use crate::engine::thread;
+use crate::real::{self, Count, fail};
+use crate::{config, process, sys};
+
+/// The constructor has run, and the environment names an interface.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+#[unsafe(link_section = ".init_array")]
+#[used]
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn begin() {
+        real::look_up();
+        if config::get().is_some() {
+            process::begin();
+            IS_ON.store(true, Ordering::Release);
+        }
+    }
+    begin
+};
+
+/// The file of a descriptor that is ours, to a call of the program.
+#[inline]
+fn ours(fd: c_int) -> Option<FileId> {
+    let file = table::find_ours(fd)?;
+    if thread::is_inside() {
+        return None;
+    }
+    if !process::is_owner() {
+        process::say_that_child_has_none();
+        return None;
+    }
+    Some(file)
+}
+
+/// The file of a descriptor that is ours or may become it.
+#[inline]
+fn known(fd: c_int) -> Option<FileId> {
+    let file = table::find(fd)?;
+    (!thread::is_inside() && process::is_owner()).then_some(file)
+}
+
+/// Whether a new descriptor of the program may become ours.
+fn may_be_ours() -> bool {
+    IS_ON.load(Ordering::Acquire) && !thread::is_inside() && process::is_owner()
+}
+
+/// A result as libc returns it.
+fn give(result: Result<usize, Errno>) -> Count {
+    result.map_or_else(fail, |value| value as Count)
+}
+
+fn give_none(result: Result<(), Errno>) -> c_int {
+    give(result.map(|()| 0)) as c_int
+}
+
+/// Defines the symbols: `fn name(arguments) -> type { body }`.
+macro_rules! symbols {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "`.\n\n# Safety\nAs libc's.")]
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> $result $body
+        )*
+    };
+}
+
+/// A call with the arguments that the caller gave us.
+macro_rules! pass {
+    ($call:expr) => {{
+        // SAFETY: invariants 1 and 2: the caller promises us what it promises libc.
+        unsafe { $call }
+    }};
+}
+
+#[allow(unsafe_code)]
+pub mod descriptors;
+#[allow(unsafe_code)]
+mod memory;
+#[allow(unsafe_code)]
+pub mod polling;
+#[allow(unsafe_code)]
+pub mod receive;
+#[allow(unsafe_code)]
+pub mod send;
+#[allow(unsafe_code)]
+pub mod socket;
+
+/// Whether a descriptor is a socket of ours.
+fn is_ours(fd: c_int) -> bool {
+    ours(fd).is_some_and(is_ours_file)
+}
+
+fn is_ours_file(file: FileId) -> bool {
+    calls::ours_of(file).is_ok()
+}
+
+/// What the `_chk` forms check: the compiler knew how much room there is.
+fn check_room(len: usize, room: usize) {
+    if len > room {
+        config::say("buffer overflow detected: a receive call names more bytes than its buffer has");
+        sys::exit_group(134);
+    }
+}
+
+fn ours_or_pass<T>(done: Outcome<T>) -> Option<Result<T, Errno>> {
+    match done {
+        Outcome::Ours(result) => Some(result),
+        Outcome::Pass => None,
+    }
+}

@@ -1,0 +1,208 @@
+//! The receive family.
+//!
+//! Invariants:
+//! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
+
+use core::ffi::{c_int, c_uint, c_void};
+use std::io::IoSliceMut;
+
+use sockets::Errno;
+
+use super::polling::duration_of;
+use super::{check_room, give, is_ours, memory, ours, ours_or_pass};
+use crate::calls::Outcome;
+use crate::calls::data::{self, Received};
+use crate::engine::table::FileId;
+use crate::real::{self, Count, fail};
+
+symbols! {
+    fn read(fd: c_int, into: *mut c_void, len: usize) -> Count {
+        match ours(fd).and_then(|file| receive_one(file, into, len, 0)) {
+            Some(received) => give(received.map(|received| received.len)),
+            None if is_ours(fd) => from_twin(|| pass!(recv(fd, into, len, 0)), |flags| {
+                pass!(real::recvfrom(fd, into, len, flags, core::ptr::null_mut(), core::ptr::null_mut()))
+            }),
+            None => pass!(real::read(fd, into, len)),
+        }
+    }
+
+    fn __read_chk(fd: c_int, into: *mut c_void, len: usize, room: usize) -> Count {
+        check_room(len, room);
+        pass!(read(fd, into, len))
+    }
+
+    fn readv(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count {
+        match ours(fd).and_then(|file| receive_parts(file, parts, count as usize, 0)) {
+            Some(received) => give(received.map(|received| received.len)),
+            None if is_ours(fd) => from_twin(|| pass!(readv(fd, parts, count)), |flags| {
+                let mut message = message_of(parts, count as usize);
+                pass!(real::recvmsg(fd, &raw mut message, flags))
+            }),
+            None => pass!(real::readv(fd, parts, count)),
+        }
+    }
+
+    fn recv(fd: c_int, into: *mut c_void, len: usize, flags: c_int) -> Count {
+        match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
+            Some(received) => give(received.map(|received| received.len)),
+            None if is_ours(fd) && flags & libc::MSG_DONTWAIT == 0 => from_twin(|| pass!(recv(fd, into, len, flags)), |more| {
+                pass!(real::recvfrom(fd, into, len, flags | more, core::ptr::null_mut(), core::ptr::null_mut()))
+            }),
+            None => pass!(real::recvfrom(fd, into, len, flags, core::ptr::null_mut(), core::ptr::null_mut())),
+        }
+    }
+
+    fn __recv_chk(fd: c_int, into: *mut c_void, len: usize, room: usize, flags: c_int) -> Count {
+        check_room(len, room);
+        pass!(recv(fd, into, len, flags))
+    }
+
+    fn recvfrom(fd: c_int, into: *mut c_void, len: usize, flags: c_int, address: *mut c_void, address_len: *mut u32) -> Count {
+        match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
+            Some(Ok(received)) => give(store_source(&received, address, address_len).map(|()| received.len)),
+            Some(Err(error)) => fail(error),
+            None if is_ours(fd) && flags & libc::MSG_DONTWAIT == 0 => {
+                from_twin(|| pass!(recvfrom(fd, into, len, flags, address, address_len)), |more| {
+                    pass!(real::recvfrom(fd, into, len, flags | more, address, address_len))
+                })
+            }
+            None => pass!(real::recvfrom(fd, into, len, flags, address, address_len)),
+        }
+    }
+
+    fn __recvfrom_chk(fd: c_int, into: *mut c_void, len: usize, room: usize, flags: c_int, address: *mut c_void, address_len: *mut u32) -> Count {
+        check_room(len, room);
+        pass!(recvfrom(fd, into, len, flags, address, address_len))
+    }
+
+    fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> Count {
+        match ours(fd).and_then(|file| receive_message(file, message, flags)) {
+            Some(received) => give(received),
+            None if is_ours(fd) && flags & libc::MSG_DONTWAIT == 0 => {
+                from_twin(|| pass!(recvmsg(fd, message, flags)), |more| pass!(real::recvmsg(fd, message, flags | more)))
+            }
+            None => pass!(real::recvmsg(fd, message, flags)),
+        }
+    }
+
+    fn recvmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, timeout: *mut libc::timespec) -> c_int {
+        let Some(file) = ours(fd) else { return pass!(real::recvmmsg(fd, messages, count, flags, timeout)) };
+        match receive_messages(file, messages, count as usize, flags, memory::optional(timeout)) {
+            Some(received) => give(received) as c_int,
+            None => from_twin(
+                || pass!(recvmmsg(fd, messages, count, flags, timeout)) as Count,
+                |more| pass!(real::recvmmsg(fd, messages, count, flags | more, timeout)) as Count,
+            ) as c_int,
+        }
+    }
+}
+
+/// Takes what the twin has, without a wait: where another thread was faster, the call begins again, so
+/// that it hears both sides.
+fn from_twin(again: impl FnOnce() -> Count, take: impl FnOnce(c_int) -> Count) -> Count {
+    let taken = take(libc::MSG_DONTWAIT);
+    if taken < 0 && real::errno() == Errno::EAGAIN { again() } else { taken }
+}
+
+/// The message of a receive that has buffers alone.
+fn message_of(parts: *const libc::iovec, count: usize) -> libc::msghdr {
+    // SAFETY: a structure of integers, and of pointers that may be null.
+    let empty: libc::msghdr = unsafe { core::mem::zeroed() };
+    libc::msghdr { msg_iov: parts.cast_mut(), msg_iovlen: count, ..empty }
+}
+
+fn receive_one(file: FileId, into: *mut c_void, len: usize, flags: c_int) -> Option<Result<Received, Errno>> {
+    match memory::bytes_mut(into, len) {
+        Ok(into) => ours_or_pass(data::receive(file, &mut [IoSliceMut::new(into)], flags)),
+        // The kernel finds out when it has bytes to put there.
+        Err(error) => match data::receive(file, &mut [IoSliceMut::new(&mut [])], flags | libc::MSG_PEEK) {
+            Outcome::Ours(Ok(_)) => Some(Err(error)),
+            done => ours_or_pass(done),
+        },
+    }
+}
+
+fn receive_parts(
+    file: FileId,
+    parts: *const libc::iovec,
+    count: usize,
+    flags: c_int,
+) -> Option<Result<Received, Errno>> {
+    match memory::parts_mut(parts, count) {
+        Ok(parts) => ours_or_pass(data::receive(file, parts, flags)),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+fn receive_message(file: FileId, message: *mut libc::msghdr, flags: c_int) -> Option<Result<usize, Errno>> {
+    let Ok([header]) = memory::array_mut(message, 1) else { return Some(Err(Errno(libc::EFAULT))) };
+    let received = match receive_parts(file, header.msg_iov, header.msg_iovlen, flags)? {
+        Ok(received) => received,
+        Err(error) => return Some(Err(error)),
+    };
+    header.msg_flags = received.flags;
+    let mut control_len = 0;
+    if let Some(info) = &received.info {
+        let stored = store_source(&received, header.msg_name, &raw mut header.msg_namelen);
+        let control = memory::store_control(&data::control(file, info), header.msg_control, header.msg_controllen);
+        match stored.and(control) {
+            Ok((len, flags)) => {
+                control_len = len;
+                header.msg_flags |= flags;
+            }
+            Err(error) => return Some(Err(error)),
+        }
+    } else {
+        header.msg_namelen = 0;
+    }
+    header.msg_controllen = control_len;
+    Some(Ok(received.len))
+}
+
+/// As many datagrams as have come, and one that is waited for where none has. `None` where the twin has
+/// the first.
+fn receive_messages(
+    file: FileId,
+    messages: *mut libc::mmsghdr,
+    count: usize,
+    flags: c_int,
+    timeout: Option<&libc::timespec>,
+) -> Option<Result<usize, Errno>> {
+    let (time, list) = match (duration_of(timeout), memory::array_mut(messages, count)) {
+        (Ok(time), Ok(list)) => (time, list),
+        (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+    };
+    let deadline = time.and_then(|time| std::time::Instant::now().checked_add(time));
+    let mut flags = flags & !libc::MSG_WAITFORONE | if flags & libc::MSG_WAITFORONE != 0 { WAIT_FOR_ONE } else { 0 };
+    for (idx, entry) in list.iter_mut().enumerate() {
+        let one = receive_message(file, &raw mut entry.msg_hdr, flags & !WAIT_FOR_ONE);
+        match one {
+            Some(Ok(len)) => entry.msg_len = len as c_uint,
+            Some(Err(error)) if idx == 0 => return Some(Err(error)),
+            None if idx == 0 => return None,
+            Some(Err(_)) | None => return Some(Ok(idx)),
+        }
+        if flags & WAIT_FOR_ONE != 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        // As Linux has it: looked at after a datagram, never before.
+        if deadline.is_some_and(|deadline| std::time::Instant::now() >= deadline) {
+            return Some(Ok(idx + 1));
+        }
+    }
+    Some(Ok(list.len()))
+}
+
+/// `MSG_WAITFORONE` is a flag of the list, and not of its messages.
+const WAIT_FOR_ONE: c_int = 1 << 30;
+
+fn store_source(received: &Received, address: *mut c_void, len: *mut u32) -> Result<(), Errno> {
+    match &received.info {
+        Some(info) => memory::store_address((info.source, received.family), address, len),
+        // Of a stream nothing is filled in.
+        None => {
+            memory::store(len, 0);
+            Ok(())
+        }
+    }
+}

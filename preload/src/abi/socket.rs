@@ -1,0 +1,116 @@
+//! Addresses, connections and options of sockets.
+//!
+//! Invariants:
+//! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
+
+use core::ffi::{c_int, c_void};
+
+use sockets::Errno;
+
+use super::{give_none, known, memory, ours};
+use crate::calls::{self, Outcome};
+use crate::real::{self, fail};
+
+symbols! {
+    fn bind(fd: c_int, address: *const c_void, len: u32) -> c_int {
+        let result = pass!(real::bind(fd, address, len));
+        match known(fd) {
+            Some(file) if result == 0 => give_none(calls::bind(file)),
+            _ => result,
+        }
+    }
+
+    fn listen(fd: c_int, backlog: c_int) -> c_int {
+        match known(fd) {
+            Some(file) => give_none(calls::listen(file, backlog)),
+            None => pass!(real::listen(fd, backlog)),
+        }
+    }
+
+    fn connect(fd: c_int, address: *const c_void, len: u32) -> c_int {
+        let Some(file) = known(fd) else { return pass!(real::connect(fd, address, len)) };
+        match memory::bytes(address, len as usize).map(|remote| calls::connect(file, remote)) {
+            Ok(Outcome::Ours(result)) => give_none(result),
+            _ => pass!(real::connect(fd, address, len)),
+        }
+    }
+
+    fn accept(fd: c_int, address: *mut c_void, len: *mut u32) -> c_int {
+        pass!(accept4(fd, address, len, 0))
+    }
+
+    fn accept4(fd: c_int, address: *mut c_void, len: *mut u32, flags: c_int) -> c_int {
+        let accepted = match ours(fd).map(|file| calls::accept(file, flags)) {
+            None | Some(Outcome::Pass) => return pass!(real::accept4(fd, address, len, flags)),
+            Some(Outcome::Ours(accepted)) => accepted,
+        };
+        match accepted {
+            Ok(accepted) => {
+                match accepted.peer {
+                    Some(peer) => _ = memory::store_address(peer, address, len),
+                    None if address.is_null() => (),
+                    None => _ = pass!(real::getpeername(accepted.fd, address, len)),
+                }
+                accepted.fd
+            }
+            Err(error) => fail(error) as c_int,
+        }
+    }
+
+    fn shutdown(fd: c_int, how: c_int) -> c_int {
+        match ours(fd).map(|file| calls::shutdown(file, how)) {
+            Some(Outcome::Ours(result)) => give_none(result),
+            _ => pass!(real::shutdown(fd, how)),
+        }
+    }
+
+    fn getsockname(fd: c_int, address: *mut c_void, len: *mut u32) -> c_int {
+        match ours(fd).map(|file| calls::name(file, false)) {
+            Some(Outcome::Ours(name)) => give_none(name.and_then(|name| memory::store_address(name, address, len))),
+            _ => pass!(real::getsockname(fd, address, len)),
+        }
+    }
+
+    fn getpeername(fd: c_int, address: *mut c_void, len: *mut u32) -> c_int {
+        match ours(fd).map(|file| calls::name(file, true)) {
+            Some(Outcome::Ours(name)) => give_none(name.and_then(|name| memory::store_address(name, address, len))),
+            _ => pass!(real::getpeername(fd, address, len)),
+        }
+    }
+
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: u32) -> c_int {
+        let Some(file) = known(fd) else { return pass!(real::setsockopt(fd, level, name, value, len)) };
+        let bytes = match memory::bytes(value, len as usize) {
+            Ok(bytes) => bytes,
+            Err(error) => return fail(error) as c_int,
+        };
+        if ours(fd).is_none() {
+            let result = pass!(real::setsockopt(fd, level, name, value, len));
+            if result == 0 {
+                let _ = calls::setsockopt(file, level, name, bytes);
+            }
+            return result;
+        }
+        match calls::setsockopt(file, level, name, bytes) {
+            Outcome::Ours(result) => give_none(result),
+            Outcome::Pass => pass!(real::setsockopt(fd, level, name, value, len)),
+        }
+    }
+
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut u32) -> c_int {
+        let Some(file) = ours(fd) else { return pass!(real::getsockopt(fd, level, name, value, len)) };
+        let Some(room) = memory::optional(len) else { return fail(Errno(libc::EFAULT)) as c_int };
+        let into = match memory::bytes_mut(value, *room as usize) {
+            Ok(into) => into,
+            Err(error) => return fail(error) as c_int,
+        };
+        match calls::getsockopt(file, level, name, into) {
+            Outcome::Ours(Ok(written)) => {
+                memory::store(len, written as u32);
+                0
+            }
+            Outcome::Ours(Err(error)) => fail(error) as c_int,
+            Outcome::Pass => pass!(real::getsockopt(fd, level, name, value, len)),
+        }
+    }
+}
