@@ -32,6 +32,8 @@ DEVICE ?= af_xdp
 HUGEPAGES ?= 16
 # Frames of the soak: 100 million take some minutes on a quiet machine, and half an hour on a busy one.
 SOAK_FRAMES ?= 100000000
+# Cases of each property, drawn anew; make test draws the same 256 each time.
+SOAK_CASES ?= 10000
 # Those over mlx5 rings from 8 to 8192, for each way to send and to receive.
 MLX5_SOAK_FRAMES ?= 10000000
 # Seeds of the simulator; SEED=n replays one.
@@ -85,6 +87,7 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,iperf,iperf,for tests against unmodified programs,:)
 	$(call want,iperf3,iperf3,for tests against unmodified programs,:)
 	$(call want,curl,curl,for tests against unmodified programs,:)
+	$(call want,tcpdump,tcpdump,for tests against unmodified programs,:)
 	$(call want,nft,nftables,for wires that lose frames,:)
 	$(call want,ethtool,ethtool,for wires that lose frames,:)
 	$(call want,sockperf,sockperf,for tests against unmodified programs,:)
@@ -144,9 +147,10 @@ sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rin
 	@SEEDS=$(SEEDS) SEED=$(SEED) $(TARGET)/release/sim
 
 .PHONY: soak
-soak: root tools ## as root: SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP
+soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,exit 2)
+	PROPTEST_CASES=$(SOAK_CASES) cargo test --release -p wirepath -p wirepath-market -p wirepath-sockets --lib
 	cargo build --release -p wirepath-tests --bin soak
 	SOAK_FRAMES=$(SOAK_FRAMES) $(TARGET)/release/soak
 	MLX5_SOAK_FRAMES=$(MLX5_SOAK_FRAMES) cargo test --release -p wirepath-tests --test mlx5_soak -- --nocapture --test-threads 1
