@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod common;
+#[path = "common/scripts.rs"]
+mod scripts;
 #[path = "common/sys.rs"]
 mod sys;
 
@@ -12,6 +14,7 @@ use std::os::fd::OwnedFd;
 
 use common::{Wire, at, wire};
 use rustix::net::{self as kernel, AddressFamily, SocketType};
+use scripts::{Random, play_all};
 use sockets::{Errno, Kind, SocketId, Stack, System};
 
 /// Scripts of one run, where the environment does not say.
@@ -159,17 +162,7 @@ enum Call {
     Get(i32, i32, usize),
 }
 
-/// Numbers from a seed (xorshift).
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-
     fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
@@ -388,7 +381,7 @@ fn form_of(level: i32, name: i32) -> Form {
 }
 
 fn play(seed: u64, wire: &Wire) -> Result<(), String> {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let of = random.pick(&Of::ALL);
     let both = make(of, wire);
     // Their defaults are the machine's.
@@ -421,13 +414,6 @@ fn play(seed: u64, wire: &Wire) -> Result<(), String> {
 
 #[test]
 fn options_are_set_and_read_as_the_kernels_are() {
-    let seeds = match std::env::var("SEED") {
-        Ok(seed) => {
-            let seed: u64 = seed.parse().unwrap();
-            seed..seed + 1
-        }
-        Err(_) => 0..std::env::var("SCRIPTS").map_or(SCRIPTS, |count| count.parse().unwrap()),
-    };
     let max =
         |name: &str| std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap().trim().parse().unwrap();
     let system =
@@ -437,16 +423,11 @@ fn options_are_set_and_read_as_the_kernels_are() {
     let listener = wire.right.call(|sockets, _| sockets.socket(Kind::Stream)).unwrap();
     wire.right.call(|sockets, cx| sockets.bind(listener, at(2, 80), cx)).unwrap();
     wire.right.call(|sockets, cx| sockets.listen(listener, 8, cx)).unwrap();
-    let count = seeds.end - seeds.start;
-    let parted: Vec<_> = seeds
-        .filter_map(|seed| {
-            let parted = play(seed, &wire).err();
-            while let Ok((id, _)) = wire.right.call(|sockets, _| sockets.accept(listener)) {
-                wire.right.call(|sockets, cx| sockets.close(id, cx)).unwrap();
-            }
-            parted
-        })
-        .collect();
-    let shortest = parted.iter().min_by_key(|parted| parted.len());
-    assert!(parted.is_empty(), "{} of {count} scripts part; the shortest:\n{}", parted.len(), shortest.unwrap());
+    play_all(SCRIPTS, |seed| {
+        let played = play(seed, &wire);
+        while let Ok((id, _)) = wire.right.call(|sockets, _| sockets.accept(listener)) {
+            wire.right.call(|sockets, cx| sockets.close(id, cx)).unwrap();
+        }
+        played
+    });
 }

@@ -72,6 +72,14 @@ impl Namespace {
         Command::new("ip").args(inside).args(arguments).output()
     }
 
+    /// Ends the processes that run in the namespace: programs that a test started, and what these
+    /// have left behind.
+    pub fn end_processes(&self) {
+        let pids = ip(&["netns", "pids", &self.name]).unwrap_or_default();
+        // One that has ended meanwhile is as good.
+        let _ = Command::new("kill").arg("-KILL").args(pids.split_whitespace()).output();
+    }
+
     /// Makes a veth pair: `here` in this namespace, `there` in `other`, which may be the same. Both
     /// are up.
     ///

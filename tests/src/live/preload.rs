@@ -1,11 +1,122 @@
 //! Unmodified programs under the preload library.
 
 use std::ffi::OsStr;
+use std::io;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::thread;
 
-use super::NEAR;
+use super::{NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+use crate::netns::Namespace;
+
+/// A wire whose near end has an address of its kernel's. Without one of `programs`, or without
+/// rights, prints why `test` is skipped.
+pub fn wire(test: &str, programs: &[&str]) -> Option<Wire> {
+    if !programs.iter().all(|program| has_program(test, program)) {
+        return None;
+    }
+    let wire = Wire::new(test)?;
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).expect("an interface takes an address");
+    Some(wire)
+}
+
+/// Starts a program at the near end, under the library.
+pub fn start(wire: &Wire, program: &str, arguments: &[&str]) -> Program {
+    let line = under_library(program, arguments);
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    Program::start(&wire.near, line[0], &line[1..])
+}
+
+/// Runs a program at the near end, under the library, to its end.
+///
+/// # Panics
+/// Where it cannot be started.
+pub fn run(wire: &Wire, program: &str, arguments: &[&str]) -> Output {
+    let line = under_library(program, arguments);
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    wire.near.command(line[0], &line[1..]).expect("ip (iproute2) is there, it made the namespace")
+}
+
+/// What a program wrote.
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Waits until a server at the near end takes connections.
+pub fn until_it_listens(wire: &Wire, port: u16) {
+    wait_until("the server listens", || call(&wire.far, port).is_ok());
+}
+
+/// A connection of the far kernel to a server at the near end.
+///
+/// # Errors
+/// The kernel's.
+pub fn call(far: &Namespace, port: u16) -> io::Result<TcpStream> {
+    let socket = far.run(|| TcpStream::connect((OURS, port)))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    Ok(socket)
+}
+
+/// Echoes at the far end until the test is over: TCP and UDP port 7000. Port 7001 closes at once.
+///
+/// # Panics
+/// Where a port is taken.
+pub fn echo(wire: &Wire) {
+    let (echoes, closes, datagrams) = wire.far.run(|| {
+        let listen = |port| TcpListener::bind((THEIRS, port)).expect("nobody else is in this namespace");
+        (listen(7_000), listen(7_001), UdpSocket::bind((THEIRS, 7_000)).expect("nor here"))
+    });
+    thread::spawn(move || closes.incoming().for_each(drop));
+    thread::spawn(move || {
+        for mut socket in echoes.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut writer = socket.try_clone()?;
+                io::copy(&mut socket, &mut writer)
+            });
+        }
+    });
+    thread::spawn(move || {
+        let mut bytes = [0; 65_536];
+        while let Ok((count, from)) = datagrams.recv_from(&mut bytes) {
+            let _ = datagrams.send_to(&bytes[..count], from);
+        }
+    });
+}
+
+/// TCP segments that a kernel has received: those that went by us are not among them.
+///
+/// # Panics
+/// Where the kernel's table is not as it was since Linux 2.
+pub fn segments_received(namespace: &Namespace) -> u64 {
+    let tables = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).expect("every kernel has it");
+    let mut lines = tables.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
+    let (names, values) = (lines.next().expect("a line of names"), lines.next().expect("a line of values"));
+    let mut both = names.zip(values);
+    both.find_map(|(name, value)| (name == "InSegs").then(|| value.parse().expect("a number"))).expect("a count")
+}
+
+/// Descriptors that a process has open.
+pub fn descriptors(process: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count)
+}
+
+/// A C program of `tests/live/preload`, compiled by the distribution's compiler into `folder`.
+///
+/// # Panics
+/// With the compiler's words, where it does not compile.
+pub fn compile(test: &str, source: &str, folder: &Path) -> Option<String> {
+    if !has_program(test, "cc") {
+        return None;
+    }
+    let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/preload")).join(source);
+    let program = folder.join(source.file_stem().expect("a file's name"));
+    let compiled = Command::new("cc").args(["-O1", "-w", "-pthread", "-o"]).arg(&program).arg(&source).output();
+    let compiled = compiled.expect("cc was found a moment ago");
+    assert!(compiled.status.success(), "{}", text(&compiled));
+    Some(program.to_string_lossy().into_owned())
+}
 
 /// The library, built once a process by the cargo and with the profile that built the test.
 ///

@@ -1,8 +1,15 @@
-//! The summary at the end of `make test` must be correct, because people and CI rely on it.
+//! The summary at the end of `make test` must be correct, because people and CI rely on it; and the
+//! packages and tests that verbs name must exist, because some verbs run once in a month.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
 
 fn check(log: &str, expected: &str, success: bool) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/summary.awk");
@@ -47,4 +54,82 @@ fn ignored_tests_and_stages_that_cannot_run_are_skipped() {
         "SKIPPED proto::c: ignored; prints timings\nSKIPPED miri: no nightly\n0 passed, 0 failed, 2 skipped\n",
         true,
     );
+}
+
+/// Packages of the workspace, and the targets of each: (kind as cargo's options say it, name).
+fn targets() -> BTreeMap<String, BTreeSet<(String, String)>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut metadata = Command::new(cargo);
+    metadata.args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--manifest-path"]);
+    let output = metadata.arg(root().join("Cargo.toml")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap().iter().map(|package| {
+        let targets = package["targets"].as_array().unwrap().iter();
+        let targets = targets.map(|target| (format!("--{}", text(&target["kind"][0])), text(&target["name"])));
+        (text(&package["name"]), targets.collect())
+    });
+    packages.collect()
+}
+
+/// The targets that a command line of cargo's names, and those of its packages that do not exist.
+fn unknown_in(line: &str, targets: &BTreeMap<String, BTreeSet<(String, String)>>) -> (usize, Vec<String>) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let named = |option: &str| {
+        let pairs = words.windows(2).filter(|pair| pair[0] == option);
+        pairs.map(|pair| pair[1].to_owned()).collect::<Vec<_>>()
+    };
+    // What a shell or make puts in is known to them alone.
+    let is_literal = |word: &str| word.chars().all(|letter| letter.is_alphanumeric() || "-_".contains(letter));
+    let packages: Vec<String> = named("-p").into_iter().filter(|package| is_literal(package)).collect();
+    let mut unknown: Vec<String> = packages.iter().filter(|package| !targets.contains_key(*package)).cloned().collect();
+    let mut count = packages.len();
+    for option in ["--test", "--bin", "--example", "--bench"] {
+        for name in named(option).into_iter().filter(|name| is_literal(name)) {
+            count += 1;
+            let wanted = (option.to_owned(), name.clone());
+            let mut places = targets.iter().filter(|(package, _)| packages.is_empty() || packages.contains(package));
+            if !places.any(|(_, targets)| targets.contains(&wanted)) {
+                unknown.push(format!("{option} {name}"));
+            }
+        }
+    }
+    (count, unknown)
+}
+
+#[test]
+fn packages_and_targets_that_verbs_and_documents_name_exist() {
+    let targets = targets();
+    let mut files = vec![root().join("Makefile"), root().join("README.md"), root().join("CONTRIBUTING.md")];
+    for folder in ["scripts", "docs", "sockets"] {
+        let entries = std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        files.extend(entries.filter(|path| path.is_file()));
+    }
+    let (mut named, mut wrong) = (0, Vec::new());
+    for file in files {
+        // Pictures are no text.
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        for line in text.replace("\\\n", " ").lines().filter(|line| line.contains("cargo ")) {
+            let (count, unknown) = unknown_in(line.trim_end_matches(['`', '.', ';', ':']), &targets);
+            named += count;
+            wrong.extend(unknown.iter().map(|name| format!("{}: there is no {name}: {line}", file.display())));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(named > 20, "only {named} packages and targets were found: does this test still read the verbs?");
+}
+
+#[test]
+fn target_that_does_not_exist_is_found() {
+    let targets = targets();
+    let line = "cargo test --release -p wirepath-tests --test live_tcp --test $(OTHER) -- --ignored";
+    assert_eq!(unknown_in(line, &targets), (2, vec![]));
+    for (line, unknown) in [
+        ("cargo test -p wirepath-tests --test live_tcpp", "--test live_tcpp"),
+        ("cargo test -p wirepath-sockets --test live_tcp", "--test live_tcp"),
+        ("cargo build -p wirepath-testing", "wirepath-testing"),
+    ] {
+        assert_eq!(unknown_in(line, &targets).1, [unknown], "{line}");
+    }
 }

@@ -4,104 +4,20 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
-use std::process::{Command, Output};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
-use wirepath_tests::live::preload::under_library;
-use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+use wirepath_tests::live::preload::{
+    call, compile, descriptors, echo, run, segments_received, start, text, under_library, until_it_listens, wire,
+};
+use wirepath_tests::live::{OURS, THEIRS, wait_until};
 use wirepath_tests::netns::Namespace;
-
-/// A wire whose near end has an address of its kernel's.
-fn wire(test: &str, programs: &[&str]) -> Option<Wire> {
-    if !programs.iter().all(|program| has_program(test, program)) {
-        return None;
-    }
-    let wire = Wire::new(test)?;
-    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
-    Some(wire)
-}
-
-/// Starts a program at the near end, under the library.
-fn start(wire: &Wire, program: &str, arguments: &[&str]) -> Program {
-    let line = under_library(program, arguments);
-    let line: Vec<&str> = line.iter().map(String::as_str).collect();
-    Program::start(&wire.near, line[0], &line[1..])
-}
-
-/// Runs a program at the near end, under the library, to its end.
-fn run(wire: &Wire, program: &str, arguments: &[&str]) -> Output {
-    let line = under_library(program, arguments);
-    let line: Vec<&str> = line.iter().map(String::as_str).collect();
-    wire.near.command(line[0], &line[1..]).unwrap()
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-/// Waits until a server at the near end takes connections.
-fn until_it_listens(wire: &Wire, port: u16) {
-    wait_until("the server listens", || call(&wire.far, port).is_ok());
-}
-
-fn call(far: &Namespace, port: u16) -> std::io::Result<TcpStream> {
-    let socket = far.run(|| TcpStream::connect((OURS, port)))?;
-    socket.set_read_timeout(Some(TIMEOUT))?;
-    Ok(socket)
-}
-
-/// Segments that a kernel has received.
-fn segments_received(namespace: &Namespace) -> u64 {
-    let tables = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).unwrap();
-    let mut lines = tables.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
-    let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
-    let place = names.position(|name| name == "InSegs").unwrap();
-    values.nth(place).unwrap().parse().unwrap()
-}
-
-/// Echoes at the far end until the test is over: TCP and UDP port 7000. Port 7001 closes at once.
-fn echo(wire: &Wire) {
-    let (echoes, closes, datagrams) = wire.far.run(|| {
-        let echoes = TcpListener::bind((THEIRS, 7_000)).unwrap();
-        (echoes, TcpListener::bind((THEIRS, 7_001)).unwrap(), UdpSocket::bind((THEIRS, 7_000)).unwrap())
-    });
-    thread::spawn(move || closes.incoming().for_each(drop));
-    thread::spawn(move || {
-        for socket in echoes.incoming() {
-            thread::spawn(move || {
-                let mut socket = socket.unwrap();
-                let mut writer = socket.try_clone().unwrap();
-                let _ = std::io::copy(&mut socket, &mut writer);
-            });
-        }
-    });
-    thread::spawn(move || {
-        let mut bytes = [0; 65_536];
-        while let Ok((count, from)) = datagrams.recv_from(&mut bytes) {
-            let _ = datagrams.send_to(&bytes[..count], from);
-        }
-    });
-}
-
-/// The C program beside this file, compiled by the distribution's compiler.
-fn compile(test: &str, directory: &Path) -> Option<String> {
-    if !has_program(test, "cc") {
-        return None;
-    }
-    let program = directory.join("calls");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/preload/calls.c");
-    let compiled = Command::new("cc").args(["-O1", "-w", source, "-o"]).arg(&program).output().unwrap();
-    assert!(compiled.status.success(), "{}", text(&compiled));
-    Some(program.to_str().unwrap().to_owned())
-}
 
 #[test]
 fn calls_of_a_c_program_return_what_they_return_on_the_kernels_sockets() {
     let test = "calls_of_a_c_program_return_what_they_return_on_the_kernels_sockets";
     let directory = tempfile::tempdir().unwrap();
-    let Some(program) = compile(test, directory.path()) else { return };
+    let Some(program) = compile(test, "calls.c", directory.path()) else { return };
     let Some(wire) = wire(test, &[]) else { return };
     echo(&wire);
     let peer = THEIRS.to_string();
@@ -117,7 +33,7 @@ fn calls_of_a_c_program_return_what_they_return_on_the_kernels_sockets() {
 fn what_a_program_wrote_before_its_end_arrives() {
     let test = "what_a_program_wrote_before_its_end_arrives";
     let directory = tempfile::tempdir().unwrap();
-    let Some(program) = compile(test, directory.path()) else { return };
+    let Some(program) = compile(test, "calls.c", directory.path()) else { return };
     let Some(wire) = wire(test, &[]) else { return };
     let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_003)).unwrap());
     let reader = thread::spawn(move || {
@@ -289,13 +205,9 @@ fn thousand_connections_that_come_and_go_leave_no_descriptor_behind() {
         assert!(line.starts_with("VERSION"), "{line}");
     };
     version();
-    let before = descriptors(&memcached);
+    let before = descriptors(memcached.id());
     wire.far.run(|| (0..1_000).for_each(|_| drop(TcpStream::connect((OURS, 11_311)).unwrap())));
     // Each of its threads gets a descriptor to be woken by when it first sleeps.
-    wait_until("all are closed", || descriptors(&memcached) <= before + 8);
+    wait_until("all are closed", || descriptors(memcached.id()) <= before + 8);
     version();
-}
-
-fn descriptors(program: &Program) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", program.id())).map_or(0, Iterator::count)
 }

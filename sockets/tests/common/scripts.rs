@@ -1,0 +1,35 @@
+//! Random scripts from seeds: `SEED=n` plays one again, `SCRIPTS=n` plays so many.
+
+use std::env;
+
+/// Numbers from a seed (xorshift).
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Those of one script.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// Plays a script for each seed, of which there are `count` where the environment does not say. An
+/// error says where the two sides part; the shortest of all is the report.
+pub(crate) fn play_all(count: u64, play: impl FnMut(u64) -> Result<(), String>) {
+    let number =
+        |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("SEED and SCRIPTS are numbers"));
+    let seeds = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SCRIPTS").unwrap_or(count),
+    };
+    let count = seeds.end - seeds.start;
+    let parted: Vec<String> = seeds.map(play).filter_map(Result::err).collect();
+    let shortest = parted.iter().min_by_key(|parted| parted.len());
+    assert!(parted.is_empty(), "{} of {count} scripts part; the shortest:\n{}", parted.len(), shortest.unwrap());
+}
