@@ -32,6 +32,7 @@ pub mod capture;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod conformance;
 pub mod either;
+mod error;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod fault;
 pub(crate) mod forward;
@@ -52,7 +53,6 @@ mod tx_timestamps;
 #[cfg(test)]
 mod wire_rig;
 
-use core::fmt;
 use core::num::NonZeroU64;
 use std::os::fd::RawFd;
 
@@ -61,6 +61,7 @@ use crate::mem::{Burst, Layout, Mbuf, Pool, Sizing};
 use crate::time::{Instant, UnixTime};
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5", feature = "pcap")))]
 pub(crate) use absent::Absent;
+pub use error::{DeviceError, DeviceErrorKind};
 pub use offload::Offload;
 use steering::{Fields, Rule, RuleId, SteerError};
 
@@ -366,57 +367,3 @@ pub struct TxOffloads {
     /// Reports transmit timestamps.
     pub timestamp: bool,
 }
-
-/// Why a device or queue cannot be opened, with the place and the next step.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum DeviceError {
-    /// There is no such queue.
-    NoQueue {
-        /// The device.
-        device: String,
-        /// The requested queue.
-        idx: u16,
-        /// The number of queues.
-        queues: u16,
-    },
-    /// Another worker has the queue.
-    QueueTaken {
-        /// The device.
-        device: String,
-        /// The requested queue.
-        idx: u16,
-    },
-    /// The pool's buffers are too small for the device's frames.
-    BuffersTooSmall {
-        /// The device.
-        device: String,
-        /// Bytes that a frame may have.
-        frame_len_max: usize,
-        /// Bytes that a buffer has.
-        data_room: usize,
-    },
-    /// An error particular to the device, as one sentence with the next step.
-    Other(String),
-}
-
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoQueue { device, idx, queues } => {
-                write!(f, "{device} has no queue {idx}: it has {queues}, numbered from 0")
-            }
-            Self::QueueTaken { device, idx } => {
-                write!(f, "queue {idx} of {device} is taken: give each worker a queue of its own")
-            }
-            Self::BuffersTooSmall { device, frame_len_max, data_room } => write!(
-                f,
-                "frames of {device} have up to {frame_len_max} bytes, but the pool's buffers hold {data_room}: \
-                 make the pool with Layout::for_frames({frame_len_max})"
-            ),
-            Self::Other(sentence) => f.write_str(sentence),
-        }
-    }
-}
-
-impl std::error::Error for DeviceError {}

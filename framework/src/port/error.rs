@@ -4,7 +4,7 @@
 use core::fmt;
 
 use crate::counters::SetupError;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, DeviceErrorKind};
 use crate::pipeline::AppError;
 use crate::worker::live::LiveError;
 use crate::worker::{StopError, WorkerBuilderError, WorkerGroupError};
@@ -16,6 +16,13 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 ///
 /// `Debug` prints the same sentence as `Display`, so that a `main` that returns it prints a message
 /// for the operator.
+///
+/// ```
+/// use wirepath::{device::DeviceErrorKind, prelude::*};
+///
+/// let error = Port::open("pcap:no such.pcap").err().unwrap();
+/// assert_eq!(error.kind(), Some(DeviceErrorKind::NotFound));
+/// ```
 #[non_exhaustive]
 pub enum Error {
     /// No device has this name.
@@ -51,6 +58,28 @@ pub enum Error {
     Config(String),
     /// The app refused to start, with its reason.
     App(AppError),
+}
+
+impl Error {
+    /// The kind of the problem, for programs that react to it, where the device, the interface or a
+    /// limit of the machine is the problem. The inner errors have the details.
+    pub fn kind(&self) -> Option<DeviceErrorKind> {
+        match self {
+            Self::PortName(_) | Self::Config(_) => Some(DeviceErrorKind::InvalidConfig),
+            Self::NotBuilt(_) => Some(DeviceErrorKind::Unsupported),
+            Self::NoInterface(_) => Some(DeviceErrorKind::NotFound),
+            Self::Device(error) => Some(error.kind()),
+            Self::Live(error) => Some(error.kind()),
+            Self::Worker(error) => Some(error.kind()),
+            Self::Threads(_)
+            | Self::Counters(_)
+            | Self::Signals(_)
+            | Self::Subscription { .. }
+            | Self::Ended
+            | Self::Busy
+            | Self::App(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -130,3 +159,52 @@ from!(
     Counters(SetupError),
     Signals(StopError),
 );
+
+#[cfg(all(test, feature = "af-xdp", feature = "mlx5", feature = "pcap"))]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice};
+    use crate::device::memory::{MemoryConfig, pair};
+    use crate::device::mlx5::{Mlx5Config, Mlx5Device};
+    use crate::device::pcap::{PcapConfig, PcapDevice};
+    use crate::port::Port;
+    use crate::worker::live::{LiveConfig, PortConfig};
+
+    fn kind<T>(opened: core::result::Result<T, impl Into<Error>>) -> (Option<DeviceErrorKind>, String) {
+        let error = opened.err().expect("it was opened").into();
+        (error.kind(), error.to_string())
+    }
+
+    fn check(found: (Option<DeviceErrorKind>, String), expected: DeviceErrorKind, next_step: &str) {
+        assert_eq!(found.0, Some(expected), "{}", found.1);
+        assert!(found.1.contains(next_step), "{} lacks `{next_step}`", found.1);
+    }
+
+    #[test]
+    fn each_device_that_cannot_be_opened_says_the_kind_through_the_port() {
+        let absent = AfXdpConfig::new("no-such-port");
+        check(kind(AfXdpDevice::open(&absent)), DeviceErrorKind::NotFound, "`ip link`");
+        let live = LiveConfig::over(PortConfig::AfXdp(absent));
+        let started = Port::from_config(live).start(|_, _| ());
+        check(kind(started), DeviceErrorKind::NotFound, "`ip link`");
+
+        let ring = AfXdpConfig { rx_ring_len: 7, ..AfXdpConfig::new("lo") };
+        check(kind(AfXdpDevice::open(&ring)), DeviceErrorKind::InvalidConfig, "use a power of two");
+        let ring = Mlx5Config { rx_ring_len: 7, ..Mlx5Config::new("mlx5_0") };
+        check(kind(Mlx5Device::open(&ring)), DeviceErrorKind::InvalidConfig, "use a power of two");
+
+        let (mut near, _far) = pair("wire", MemoryConfig::default());
+        let _queue = near.take_queue(0).unwrap();
+        check(kind(near.take_queue(0)), DeviceErrorKind::Busy, "give each worker a queue of its own");
+        check(kind(near.take_queue(1)), DeviceErrorKind::NotFound, "numbered from 0");
+    }
+
+    #[test]
+    fn files_that_are_no_captures_are_of_another_kind_than_absent_ones() {
+        let replay = |path: &str| PcapConfig { replay: Some(path.into()), ..PcapConfig::default() };
+        check(kind(PcapDevice::open(&replay("no such.pcap"))), DeviceErrorKind::NotFound, "check the path");
+        check(kind(PcapDevice::open(&replay("Cargo.toml"))), DeviceErrorKind::InvalidFile, "not a pcap");
+        check(kind(Port::open("pcap:Cargo.toml")), DeviceErrorKind::InvalidFile, "not a pcap");
+    }
+}

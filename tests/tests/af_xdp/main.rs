@@ -11,7 +11,7 @@ use std::time::Duration;
 use wirepath::counters::Block;
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice, CAPABILITIES, CopyMode, Mode};
 use wirepath::device::steering::Rule;
-use wirepath::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
+use wirepath::device::{Device, DeviceError, DeviceErrorKind, Offload, Queue, RxQueue, RxState, TxQueue};
 use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::time::Instant;
 use wirepath::wire::{MacAddr, Protocol};
@@ -403,7 +403,9 @@ fn refused_in_a_process_of_its_own() {
         return;
     }
     let tried = AfXdpDevice::open(&config("veth1")).and_then(|mut device| {
-        device.steer(&Rule::udp(GROUP, 9000), 0).map_err(|error| DeviceError::Other(error.to_string()))?;
+        device
+            .steer(&Rule::udp(GROUP, 9000), 0)
+            .map_err(|error| DeviceError::new(DeviceErrorKind::from(&error), error.to_string()))?;
         let pool = pool(1024, 2048);
         device.take_queue(0)?.open(&pool, &Block::heap().scope("port")).map(drop)
     });

@@ -16,7 +16,8 @@ use wirepath::counters::{Counter, Drops, Scope, Unit};
 use wirepath::device::pcap::{Pace, Pacer};
 use wirepath::device::steering::{Fields, Rule, RuleId, SteerError};
 use wirepath::device::{
-    Capabilities, Device, DeviceError, Offload, Queue, RxOffloads, RxQueue, RxState, TxOffloads, TxQueue,
+    Capabilities, Device, DeviceError, DeviceErrorKind, Offload, Queue, RxOffloads, RxQueue, RxState, TxOffloads,
+    TxQueue,
 };
 use wirepath::mem::{BURST_MAX, Burst, Mbuf, Pool, RxInfo, Sizing};
 use wirepath::time::{Instant, UnixTime};
@@ -67,7 +68,8 @@ impl ItchFileDevice {
         let name = config.path.display().to_string();
         let ending = FileEnding::default();
         let blocks = Blocks::open(&config.path, Arc::clone(&ending)).map_err(|error| {
-            DeviceError::Other(format!("cannot open the file {name}: {error}; check the path and its permissions"))
+            let sentence = format!("cannot open the file {name}: {error}; check the path and its permissions");
+            DeviceError::new(DeviceErrorKind::from(&error), sentence)
         })?;
         let queue = ItchFileQueue { blocks, frame_len_max: config.frame_len_max, pacer: Pacer::new(config.pace) };
         Ok(Self { name, frame_len_max: config.frame_len_max, queue: Some(queue), ending })

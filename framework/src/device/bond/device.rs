@@ -7,7 +7,7 @@ use super::rx::BondRx;
 use super::tx::BondTx;
 use crate::counters::Scope;
 use crate::device::steering::{Rule, RuleId, SteerError};
-use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
+use crate::device::{Capabilities, Device, DeviceError, DeviceErrorKind, Queue, RxOffloads, TxOffloads};
 use crate::mem::{Layout, Pool, Sizing};
 
 /// The index of the active leg in the bond. Any thread may set it; the worker reads it once per
@@ -50,7 +50,10 @@ impl<D: Device> BondDevice<D> {
     pub fn new(name: impl Into<String>, legs: Vec<D>) -> Result<Self, DeviceError> {
         let name = name.into();
         if legs.is_empty() {
-            return Err(DeviceError::Other(format!("bond {name} has no legs: name the interfaces that it is made of")));
+            return Err(DeviceError::new(
+                DeviceErrorKind::InvalidConfig,
+                format!("bond {name} has no legs: name the interfaces that it is made of"),
+            ));
         }
         Ok(Self { name, legs, active: ActiveLeg::default(), rules: Vec::new(), rules_made: 0 })
     }

@@ -79,7 +79,7 @@ impl<D: Device> Device for CaptureDevice<D> {
     fn take_queue(&mut self, idx: u16) -> Result<Self::Queue, DeviceError> {
         let inner = self.inner.take_queue(idx)?;
         let path = path_of_queue(&self.config.path, idx);
-        let writer = Writer::create(path).map_err(|error| DeviceError::Other(error.to_string()))?;
+        let writer = Writer::create(path)?;
         let outcome = Outcome::new();
         self.outcomes.push((idx, outcome.clone()));
         let CaptureConfig { directions, epoch_ns, .. } = self.config;

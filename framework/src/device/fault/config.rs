@@ -1,6 +1,6 @@
 //! The configuration of faults.
 
-use crate::device::DeviceError;
+use crate::device::{DeviceError, DeviceErrorKind};
 use crate::time::Duration;
 
 /// The seed and the faults of both directions.
@@ -68,13 +68,13 @@ impl Faults {
         ] {
             if !(0.0..=1.0).contains(&value) {
                 let sentence = format!("the fault probability {direction}.{name} is {value}: use a number from 0 to 1");
-                return Err(DeviceError::Other(sentence));
+                return Err(DeviceError::new(DeviceErrorKind::InvalidConfig, sentence));
             }
         }
         for (name, value) in [("reorder_frames_max", self.reorder_frames_max), ("ring_full_max", self.ring_full_max)] {
             if value == 0 {
                 let sentence = format!("the fault length {direction}.{name} is 0: use 1 or more");
-                return Err(DeviceError::Other(sentence));
+                return Err(DeviceError::new(DeviceErrorKind::InvalidConfig, sentence));
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::rx::MemoryRx;
 use super::tx::MemoryTx;
 use crate::counters::Scope;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
-use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads, rings};
+use crate::device::{Capabilities, Device, DeviceError, DeviceErrorKind, Queue, RxOffloads, TxOffloads, rings};
 use crate::mem::{Pool, Sizing};
 use crate::wire::{ipv4, tcp};
 
@@ -166,11 +166,14 @@ impl Queue for MemoryQueue {
             });
         }
         if self.config.segments && self.config.frame_len_max <= HEAD_LEN_MAX {
-            return Err(DeviceError::Other(format!(
-                "{} is to cut segments, but frames of {} bytes may have no room behind their headers: \
+            return Err(DeviceError::new(
+                DeviceErrorKind::InvalidConfig,
+                format!(
+                    "{} is to cut segments, but frames of {} bytes may have no room behind their headers: \
                  set frame_len_max above {HEAD_LEN_MAX}, or leave segments off",
-                self.name, self.config.frame_len_max
-            )));
+                    self.name, self.config.frame_len_max
+                ),
+            ));
         }
         let rx = MemoryRx::new(self.ends.rx, self.rules, &self.config, scope);
         Ok((rx, MemoryTx::new(self.ends.tx, &self.config, scope)))

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 use super::*;
 use crate::counters::Block;
 use crate::device::steering::Rule;
-use crate::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
+use crate::device::{Device, DeviceError, DeviceErrorKind, Offload, Queue, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::Instant;
 use crate::wire::checksum::PseudoHeader;
@@ -309,11 +309,13 @@ fn frames_without_room_behind_headers_are_refused_at_open() {
     let (mut near, far) = pair("wire", MemoryConfig { frame_len_max: 127, ..config() });
     assert_eq!(far.capabilities().tx.segmentation_len_max, SLOTS as usize / 4 * 536);
     let pool = Pool::heap(8).unwrap();
-    let Err(DeviceError::Other(why)) = near.take_queue(0).unwrap().open(&pool, &Block::heap().scope("near")) else {
+    let Err(error @ DeviceError::SetUp { kind: DeviceErrorKind::InvalidConfig, .. }) =
+        near.take_queue(0).unwrap().open(&pool, &Block::heap().scope("near"))
+    else {
         panic!("it was opened")
     };
     assert_eq!(
-        why,
+        error.to_string(),
         "wire.0 is to cut segments, but frames of 127 bytes may have no room behind their headers: set frame_len_max above 127, or \
          leave segments off"
     );

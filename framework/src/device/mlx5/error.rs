@@ -4,8 +4,8 @@ use core::fmt;
 use std::fs;
 use std::io;
 
-use crate::device::DeviceError;
 use crate::device::steering::{Rule, SteerError};
+use crate::device::{DeviceError, DeviceErrorKind};
 
 /// The capabilities that a process without root needs, for setcap(8): cap_net_raw for raw-packet
 /// queue pairs and flow rules, cap_ipc_lock to lock the memory of pool and rings regardless of the
@@ -145,6 +145,29 @@ impl SetupError {
 }
 
 impl SetupError {
+    /// The kind, for callers.
+    fn kind(&self) -> DeviceErrorKind {
+        match self {
+            Self::NoDevices { .. } | Self::NoSuchDevice { .. } | Self::NoPort { .. } => DeviceErrorKind::NotFound,
+            Self::NoRdmaCore { .. }
+            | Self::NoConnectX { .. }
+            | Self::OtherVendor { .. }
+            | Self::InfiniBand { .. }
+            | Self::Lacking { .. } => DeviceErrorKind::Unsupported,
+            Self::NoPermission { .. } => DeviceErrorKind::PermissionDenied,
+            Self::MemoryLock { .. } | Self::NoMemory { .. } | Self::Exhausted { .. } | Self::Thread { .. } => {
+                DeviceErrorKind::ResourceLimit
+            }
+            Self::RingLen { .. } | Self::Config { .. } | Self::PoolTooSmall { .. } | Self::FrameTooLong { .. } => {
+                DeviceErrorKind::InvalidConfig
+            }
+            Self::Removed { .. } => DeviceErrorKind::Removed,
+            Self::Opening { error, .. } | Self::QueuePair { error, .. } | Self::System { error, .. } => error.into(),
+            Self::Steering { error, .. } => error.into(),
+            Self::NoClock { .. } => DeviceErrorKind::Other,
+        }
+    }
+
     /// Distinguishes a lack of memory from the limit of locked memory. The kernel counts the memory
     /// locked by all processes of the user, so the limit may be the reason even if `len` alone does
     /// not reach it.
@@ -180,7 +203,7 @@ fn has_capability(status: &str, capability: u32) -> bool {
 
 impl From<SetupError> for DeviceError {
     fn from(error: SetupError) -> Self {
-        Self::Other(error.to_string())
+        Self::new(error.kind(), error.to_string())
     }
 }
 
@@ -390,6 +413,40 @@ mod tests {
             assert!(!said.contains('\n') && !said.contains(". "), "more than a sentence: {said}");
             let steps = ["use ", "run ", "stop ", "raise ", "make ", "name ", "see ", "leave ", "`"];
             assert!(steps.iter().any(|step| said.contains(step)), "no next step: {said}");
+        }
+    }
+
+    #[test]
+    fn each_has_the_kind_that_a_caller_matches() {
+        let (device, doing) = (|| "mlx5_0".to_owned(), "making a queue pair");
+        let no_group = SteerError::Refused { errno: libc::ENOMEM };
+        let lacking = SetupError::Lacking {
+            device: device(),
+            firmware: "16.28.1002".into(),
+            feature: "striding receive queue",
+            reason: "its strides are of 64 to 64 bytes".into(),
+            instead: "leave Mlx5Config::striding out",
+        };
+        for (error, kind) in [
+            (SetupError::NoDevices { wanted: device() }, DeviceErrorKind::NotFound),
+            (SetupError::NoRdmaCore { reason: "no library".into() }, DeviceErrorKind::Unsupported),
+            (lacking, DeviceErrorKind::Unsupported),
+            (SetupError::Opening { device: device(), error: error(libc::EACCES) }, DeviceErrorKind::PermissionDenied),
+            (SetupError::Opening { device: device(), error: error(libc::EBUSY) }, DeviceErrorKind::Busy),
+            (SetupError::verbs("mlx5_0", doing, 0, error(libc::EPERM)), DeviceErrorKind::PermissionDenied),
+            (SetupError::verbs("mlx5_0", doing, 0, error(libc::ENOSPC)), DeviceErrorKind::ResourceLimit),
+            (SetupError::verbs("mlx5_0", doing, 0, error(libc::EIO)), DeviceErrorKind::Removed),
+            (SetupError::verbs("mlx5_0", doing, 0, error(libc::EINVAL)), DeviceErrorKind::Other),
+            (SetupError::RingLen { name: "rx_ring_len", len: 7 }, DeviceErrorKind::InvalidConfig),
+            (
+                SetupError::Steering { device: device(), queue: 0, rule: Rule::default(), error: no_group },
+                DeviceErrorKind::ResourceLimit,
+            ),
+        ] {
+            let sentence = error.to_string();
+            let error = DeviceError::from(error);
+            assert_eq!(error.kind(), kind, "{sentence}");
+            assert_eq!(error.to_string(), sentence);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::tx::PcapTx;
 use super::{End, Error, Reader, Writer};
 use crate::counters::{Scope, printable};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
-use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads};
+use crate::device::{Capabilities, Device, DeviceError, DeviceErrorKind, Queue, RxOffloads, TxOffloads};
 use crate::mem::{BURST_MAX, Pool, Sizing};
 
 /// The files and the options.
@@ -90,14 +90,13 @@ impl PcapDevice {
         if let Pace::Times(factor) = config.pace
             && !(factor.is_finite() && factor > 0.0)
         {
-            return Err(DeviceError::Other(format!(
-                "a capture cannot be replayed at {factor} times its pace: use a number above 0"
-            )));
+            return Err(DeviceError::new(
+                DeviceErrorKind::InvalidConfig,
+                format!("a capture cannot be replayed at {factor} times its pace: use a number above 0"),
+            ));
         }
-        let sentence = |error: Error| DeviceError::Other(error.to_string());
-        let source =
-            config.replay.as_deref().map(|path| open_source(path, config.loading)).transpose().map_err(sentence)?;
-        let writer = config.record.as_deref().map(Writer::create).transpose().map_err(sentence)?;
+        let source = config.replay.as_deref().map(|path| open_source(path, config.loading)).transpose()?;
+        let writer = config.record.as_deref().map(Writer::create).transpose()?;
         let (replayed, recorded) = (Outcome::new(), Outcome::new());
         let path = config.replay.as_ref().or(config.record.as_ref());
         let name = path.map_or_else(|| "pcap".to_string(), |path| printable(path.display()).to_string());

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::io;
 
+use crate::device::{DeviceError, DeviceErrorKind};
+
 /// The end of a capture whose records have all been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
@@ -114,6 +116,19 @@ impl Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Error> for DeviceError {
+    fn from(error: Error) -> Self {
+        let kind = match &error.problem {
+            Problem::Open(error) | Problem::Create(error) | Problem::Write(error) => error.into(),
+            // The decompressor's errors have no error number.
+            Problem::Read(error) if error.raw_os_error().is_some() => error.into(),
+            Problem::TooLarge(_) => DeviceErrorKind::ResourceLimit,
+            _ => DeviceErrorKind::InvalidFile,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::counters::SetupError;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, DeviceErrorKind};
 use crate::pipeline::tcp::TcpConfigError;
 use crate::proto::HostError;
 use crate::worker::PoolSetupError;
@@ -24,6 +24,18 @@ pub enum WorkerBuilderError {
     Pool(PoolSetupError),
     /// The worker requires hugepages, and there are too few; the text says how many are missing.
     NoHugepages(String),
+}
+
+impl WorkerBuilderError {
+    /// The kind of the problem, for programs that react to it.
+    pub fn kind(&self) -> DeviceErrorKind {
+        match self {
+            Self::Device(error) => error.kind(),
+            Self::Host(_) | Self::Tcp(_) => DeviceErrorKind::InvalidConfig,
+            Self::Roster(_) => DeviceErrorKind::Other,
+            Self::Pool(_) | Self::NoHugepages(_) => DeviceErrorKind::ResourceLimit,
+        }
+    }
 }
 
 impl fmt::Display for WorkerBuilderError {

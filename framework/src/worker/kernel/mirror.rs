@@ -18,6 +18,7 @@ use super::socket::{Events, NetlinkEvents, Requests};
 use super::tables::{Link, LinkIdx, Tables, TablesState};
 use super::view::View;
 use crate::counters::{Counter, Gauge, Scope, Unit};
+use crate::device::DeviceErrorKind;
 use crate::proto::{HostConfig, HostError, Ipv4Prefix};
 use crate::worker::StopFlag;
 use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
@@ -342,3 +343,14 @@ impl fmt::Display for MirrorError {
 }
 
 impl std::error::Error for MirrorError {}
+
+impl MirrorError {
+    /// The kind of the problem.
+    pub(in crate::worker) fn kind(&self) -> DeviceErrorKind {
+        match self {
+            Self::Socket(error) | Self::Dump(error) | Self::Resolve(error) | Self::Thread(error) => error.into(),
+            Self::NoSuchInterface(_) => DeviceErrorKind::NotFound,
+            Self::Capacity(_) | Self::Host(_) => DeviceErrorKind::InvalidConfig,
+        }
+    }
+}

@@ -4,8 +4,8 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use std::io;
 
-use crate::device::DeviceError;
 use crate::device::steering::{Rule, SteerError};
+use crate::device::{DeviceError, DeviceErrorKind};
 use crate::pipeline::tcp::{TcpConfig, TcpConfigError};
 use crate::proto::{HostError, Ipv4Prefix};
 use crate::worker::kernel::MirrorError;
@@ -125,7 +125,34 @@ fn write_membership(f: &mut fmt::Formatter<'_>, interface: &str, group: Ipv4Addr
     }
 }
 
-impl std::error::Error for LiveError {}
+impl LiveError {
+    /// The kind of the problem, for programs that react to it.
+    pub fn kind(&self) -> DeviceErrorKind {
+        match self {
+            Self::Config(_) | Self::Host(_) | Self::Tcp(_) => DeviceErrorKind::InvalidConfig,
+            Self::Mirror(error) => error.kind(),
+            Self::Device(error) => error.kind(),
+            Self::Steering { error, .. } => error.into(),
+            Self::KernelHasAddress { .. } => DeviceErrorKind::Busy,
+            Self::Membership { error, .. } | Self::IcmpErrors { error, .. } => error.into(),
+            Self::TcpMemory { .. } => DeviceErrorKind::ResourceLimit,
+        }
+    }
+}
+
+impl core::error::Error for LiveError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Mirror(error) => Some(error),
+            Self::Device(error) => Some(error),
+            Self::Steering { error, .. } => Some(error),
+            Self::Host(error) => Some(error),
+            Self::Membership { error, .. } | Self::IcmpErrors { error, .. } => Some(error),
+            Self::Tcp(error) => Some(error),
+            Self::Config(_) | Self::KernelHasAddress { .. } | Self::TcpMemory { .. } => None,
+        }
+    }
+}
 
 impl From<MirrorError> for LiveError {
     fn from(error: MirrorError) -> Self {

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::io;
 
-use crate::device::DeviceError;
+use crate::device::{DeviceError, DeviceErrorKind};
 use crate::mem::Layout;
 
 /// The capabilities that a process without root needs, for setcap(8): cap_net_admin attaches
@@ -108,11 +108,35 @@ impl SetupError {
             _ => Self::System { doing, error },
         }
     }
+
+    /// The kind, for callers.
+    fn kind(&self) -> DeviceErrorKind {
+        match self {
+            Self::NoInterface { .. } => DeviceErrorKind::NotFound,
+            Self::NoPermission { .. } => DeviceErrorKind::PermissionDenied,
+            Self::KernelTooOld { .. }
+            | Self::KernelWithoutXdpSockets
+            | Self::KernelWithoutBpf
+            | Self::NoNativeXdp { .. }
+            | Self::ProgramRefused { .. }
+            | Self::NoZeroCopy { .. } => DeviceErrorKind::Unsupported,
+            Self::Attached { .. } | Self::QueueBusy { .. } => DeviceErrorKind::Busy,
+            Self::TakenOff { .. } => DeviceErrorKind::Removed,
+            Self::NotAUmem { .. } | Self::MtuTooLarge { .. } | Self::PoolTooSmall { .. } | Self::RingLen { .. } => {
+                DeviceErrorKind::InvalidConfig
+            }
+            Self::MemoryLock { .. } | Self::NoMemory { .. } => DeviceErrorKind::ResourceLimit,
+            Self::Asking { error, .. }
+            | Self::Attaching { error, .. }
+            | Self::Binding { error, .. }
+            | Self::System { error, .. } => error.into(),
+        }
+    }
 }
 
 impl From<SetupError> for DeviceError {
     fn from(error: SetupError) -> Self {
-        Self::Other(error.to_string())
+        Self::new(error.kind(), error.to_string())
     }
 }
 
@@ -204,7 +228,12 @@ impl fmt::Display for SetupError {
             Self::NoMemory { doing } => {
                 write!(f, "no memory for {doing}: use a smaller pool or smaller rings, or free some (`free -m`)")
             }
-            Self::System { doing, error } => write!(f, "{doing} failed: {error}"),
+            Self::System { doing, error } => match DeviceErrorKind::from(error) {
+                DeviceErrorKind::ResourceLimit => {
+                    write!(f, "{doing} failed ({error}): raise the limit, `ulimit -a` lists those of this user")
+                }
+                _ => write!(f, "{doing} failed ({error}): see what `dmesg` says"),
+            },
         }
     }
 }
@@ -239,7 +268,8 @@ mod tests {
         check(libc::ENOSYS, "CONFIG_BPF_SYSCALL=y");
         check(libc::EPERM, "no permission for making a BPF map: run as root, or give the program what it needs");
         check(libc::ENOMEM, "no memory for making a BPF map");
-        check(libc::EINVAL, "making a BPF map failed: Invalid argument");
+        check(libc::EINVAL, "making a BPF map failed (Invalid argument");
+        check(libc::EMFILE, "raise the limit, `ulimit -a`");
     }
 
     #[test]
@@ -261,11 +291,39 @@ mod tests {
             SetupError::QueueBusy { interface: interface.clone(), queue: 0, holder },
             SetupError::NoZeroCopy { interface, error: error() },
             SetupError::MemoryLock { len: 4096 },
+            SetupError::System { doing: "making a BPF map", error: error() },
         ] {
             let said = error.to_string();
             assert!(!said.contains('\n') && !said.contains(". "), "more than a sentence: {said}");
-            let steps = ["use ", "run ", "stop ", "`ip ", "raise "];
+            let steps = ["use ", "run ", "stop ", "`ip ", "raise ", "see "];
             assert!(steps.iter().any(|step| said.contains(step)), "no next step: {said}");
+        }
+    }
+
+    #[test]
+    fn each_has_the_kind_that_a_caller_matches() {
+        let (interface, holder) = (|| "eth0".to_owned(), || "kept by process 7 (other)".to_owned());
+        let failed = io::Error::from_raw_os_error;
+        for (error, kind) in [
+            (SetupError::NoInterface { interface: interface() }, DeviceErrorKind::NotFound),
+            (SetupError::NoPermission { doing: "loading a program" }, DeviceErrorKind::PermissionDenied),
+            (SetupError::KernelTooOld { missing: "XDP links", since: "5.9" }, DeviceErrorKind::Unsupported),
+            (
+                SetupError::NoZeroCopy { interface: interface(), error: failed(libc::EOPNOTSUPP) },
+                DeviceErrorKind::Unsupported,
+            ),
+            (SetupError::Attached { interface: interface(), holder: holder() }, DeviceErrorKind::Busy),
+            (SetupError::QueueBusy { interface: interface(), queue: 0, holder: holder() }, DeviceErrorKind::Busy),
+            (SetupError::TakenOff { interface: interface(), why: String::new() }, DeviceErrorKind::Removed),
+            (SetupError::MemoryLock { len: 1 }, DeviceErrorKind::ResourceLimit),
+            (SetupError::system("opening a socket", failed(libc::EMFILE)), DeviceErrorKind::ResourceLimit),
+            (SetupError::RingLen { name: "rx_ring_len", len: 7 }, DeviceErrorKind::InvalidConfig),
+            (SetupError::system("making a BPF map", failed(libc::EINVAL)), DeviceErrorKind::Other),
+        ] {
+            let sentence = error.to_string();
+            let error = DeviceError::from(error);
+            assert_eq!(error.kind(), kind, "{sentence}");
+            assert_eq!(error.to_string(), sentence);
         }
     }
 }

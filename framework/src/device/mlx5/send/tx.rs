@@ -29,7 +29,7 @@ use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, LenRange, Load, Sq, W
 use super::wqe::{self, BLOCK_LEN, BLOCK_UNITS, HEAD_UNITS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
 use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
 use crate::device::tx_timestamps::TxTimestamps;
-use crate::device::{DeviceError, Offload, Preposted, TxQueue, TxTimestamp, post_one_by_one};
+use crate::device::{DeviceError, DeviceErrorKind, Offload, Preposted, TxQueue, TxTimestamp, post_one_by_one};
 use crate::mem::{Burst, Mbuf, Pool, Region};
 use crate::time::{Instant, UnixTime};
 
@@ -163,14 +163,20 @@ impl Mlx5Tx {
     pub(in crate::device::mlx5) fn new(parts: TxParts, pool: &Pool, scope: &Scope) -> Result<Self, DeviceError> {
         let (blocks, entries) = (parts.sq.wqebb_count, parts.cq.entry_count);
         if !blocks.is_power_of_two() || !(BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks) {
-            return Err(DeviceError::Other(format!(
-                "a sending ring of {blocks} blocks does not work: use a power of two between {BLOCKS_MIN} and {BLOCKS_MAX}"
-            )));
+            return Err(DeviceError::new(
+                DeviceErrorKind::InvalidConfig,
+                format!(
+                    "a sending ring of {blocks} blocks does not work: use a power of two between {BLOCKS_MIN} and {BLOCKS_MAX}"
+                ),
+            ));
         }
         if entries < blocks {
-            return Err(DeviceError::Other(format!(
-                "a sending ring of {blocks} blocks needs as many completion entries, and has {entries}: use a shorter ring"
-            )));
+            return Err(DeviceError::new(
+                DeviceErrorKind::InvalidConfig,
+                format!(
+                    "a sending ring of {blocks} blocks needs as many completion entries, and has {entries}: use a shorter ring"
+                ),
+            ));
         }
         let inline_blocks_max = inline_blocks_max(blocks, parts.sq.wqe_units_max);
         let prepost_units_max =
