@@ -87,6 +87,13 @@ extern "C" fn after_fork_in_child() {
     {
         PID.store(sys::getpid(), Ordering::Relaxed);
         page.store(1, Ordering::Relaxed);
+    } else if held.is_some() {
+        // Else the queue would outlive the parent, as long as a descriptor of it is open.
+        let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_reserved(*fd)).collect();
+        for fd in theirs {
+            table::clear(fd);
+            sys::close(fd);
+        }
     }
 }
 
@@ -125,6 +132,30 @@ pub(crate) fn forget(fd: c_int) {
     if let Some(file) = table::find(fd) {
         calls::close(file, fd);
     }
+}
+
+/// The kernel has given out a number: what the table has for it was closed where nobody saw it (by
+/// libc's own `fclose`, by a system call without libc). Two loads, as a rule.
+#[inline]
+pub(crate) fn given(fd: c_int) {
+    if fd >= 0 && table::is_known(fd) {
+        forget_stale(fd);
+    }
+}
+
+#[cold]
+fn forget_stale(fd: c_int) {
+    if is_child_of_fork() || (is_owner_by_pid() && (thread::is_inside() || table::is_reserved(fd))) {
+        table::clear(fd);
+    } else if is_owner_by_pid() {
+        forget(fd);
+    }
+}
+
+/// A child of `fork` without an engine: its memory is its own, so its table may say what it likes. A
+/// child of `vfork` is none.
+pub(crate) fn is_child_of_fork() -> bool {
+    OWNER.get().is_some_and(|page| page.load(Ordering::Relaxed) == 0)
 }
 
 /// `new` names what `fd` does.

@@ -33,6 +33,12 @@ fn done(value: isize) -> Count {
     sys::result(value).map_or_else(fail, |value| value as Count)
 }
 
+/// The next function of a name, which ends with a null byte; null where there is none.
+fn next_of(name: &'static str) -> *mut c_void {
+    // SAFETY: a string that ends with a null byte; the result is only stored.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) }
+}
+
 /// `fn name(arguments) -> type, number [register values];` for each: the pass-through of that name.
 macro_rules! pass_through {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $number:expr, [$($register:expr),*];)*) => {
@@ -42,7 +48,12 @@ macro_rules! pass_through {
             /// # Safety
             /// As libc's.
             pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
-                let next = cells::$name.load(Ordering::Relaxed);
+                let mut next = cells::$name.load(Ordering::Relaxed);
+                if next.is_null() && $number == NO_CALL {
+                    // A constructor of another library may be faster than ours.
+                    next = next_of(concat!(stringify!($name), "\0"));
+                    cells::$name.store(next, Ordering::Relaxed);
+                }
                 if !next.is_null() {
                     // SAFETY: invariants 1 and 2.
                     return unsafe {
@@ -66,10 +77,7 @@ macro_rules! pass_through {
         /// Looks all of them up. Called once, by the constructor.
         pub(crate) fn look_up() {
             $(
-                let name = concat!(stringify!($name), "\0");
-                // SAFETY: a name that ends with a null byte; the result is only stored.
-                let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) };
-                cells::$name.store(next, Ordering::Relaxed);
+                cells::$name.store(next_of(concat!(stringify!($name), "\0")), Ordering::Relaxed);
             )*
         }
     };
@@ -112,11 +120,24 @@ pass_through! {
     fn epoll_create1(flags: c_int) -> c_int, libc::SYS_epoll_create1, [flags];
     fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut libc::epoll_event) -> c_int, libc::SYS_epoll_ctl, [epfd, op, fd, event];
     fn epoll_pwait(epfd: c_int, events: *mut libc::epoll_event, count: c_int, timeout: c_int, mask: *const c_void) -> c_int, libc::SYS_epoll_pwait, [epfd, events, count, timeout, mask, 8];
+    fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int, libc::SYS_openat, [libc::AT_FDCWD, path, flags, mode];
+    fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int, libc::SYS_openat, [directory, path, flags, mode];
+    fn pipe2(fds: *mut c_int, flags: c_int) -> c_int, libc::SYS_pipe2, [fds, flags];
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, fds: *mut c_int) -> c_int, libc::SYS_socketpair, [domain, kind, protocol, fds];
+    fn eventfd(value: c_uint, flags: c_int) -> c_int, libc::SYS_eventfd2, [value, flags];
+    fn memfd_create(name: *const c_char, flags: c_uint) -> c_int, libc::SYS_memfd_create, [name, flags];
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int, libc::SYS_timerfd_create, [clock, flags];
+    fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int, libc::SYS_signalfd4, [fd, mask, 8, flags];
+    fn inotify_init1(flags: c_int) -> c_int, libc::SYS_inotify_init1, [flags];
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE, NO_CALL, [path, mode];
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE, NO_CALL, [fd, mode];
+    fn fileno(stream: *mut libc::FILE) -> c_int, NO_CALL, [stream];
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
     fn syscall(number: i64, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i64, number, [a, b, c, d, e, f];
 }
 
-/// libc's structure is not the kernel's: before the constructor the call is refused (`ENOSYS`).
+/// There is no such system call, or libc's structure is not the kernel's: the function is looked up
+/// when it is first called.
 const NO_CALL: i64 = i64::MAX;
 /// aarch64 has neither of these two; there libc's own are there before a program polls.
 #[cfg(target_arch = "x86_64")]

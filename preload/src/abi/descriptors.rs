@@ -12,7 +12,7 @@ use sockets::Errno;
 use super::polling::{epoll_ctl, epoll_pwait};
 use super::receive::{read, recvmmsg};
 use super::send::{sendmmsg, write};
-use super::{IS_ON, known, may_be_ours, memory};
+use super::{IS_ON, known, made, may_be_ours, memory};
 use crate::calls::{self, Direction, Outcome};
 use crate::engine::{signals, table, thread};
 use crate::process;
@@ -20,12 +20,8 @@ use crate::real::{self, fail};
 
 symbols! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-        let fd = pass!(real::socket(domain, kind, protocol));
-        if fd >= 0 && IS_ON.load(Ordering::Acquire) && thread::is_inside() {
-            return thread::move_high(fd);
-        }
+        let fd = made(pass!(real::socket(domain, kind, protocol)));
         if fd >= 0 && may_be_ours() {
-            process::forget(fd);
             calls::socket(fd, domain, kind, protocol);
         }
         fd
@@ -42,6 +38,9 @@ symbols! {
         } else if table::find(fd).is_some() && process::is_owner_by_pid() {
             process::forget(fd);
         }
+        if process::is_child_of_fork() {
+            table::clear(fd);
+        }
         pass!(real::close(fd))
     }
 
@@ -50,8 +49,10 @@ symbols! {
     }
 
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        const UNSHARE: c_int = 2;
         const CLOEXEC: c_int = 4;
-        if flags & CLOEXEC != 0 || !may_be_ours() || !process::is_owner_by_pid() {
+        let is_refused = flags & !(UNSHARE | CLOEXEC) != 0 || first > last;
+        if is_refused || flags & CLOEXEC != 0 || !may_be_ours() || !process::is_owner_by_pid() {
             return pass!(real::close_range(first, last, flags));
         }
         process::forget_range(first, last);
@@ -95,6 +96,9 @@ symbols! {
 
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         let result = pass!(real::fcntl(fd, command, argument));
+        if command == libc::F_DUPFD_CLOEXEC && thread::is_inside() {
+            return made(result);
+        }
         if result < 0 || table::find(fd).is_none() {
             return result;
         }
@@ -178,6 +182,11 @@ symbols! {
             libc::SYS_sendmmsg => i64::from(pass!(sendmmsg(a as c_int, b as *mut libc::mmsghdr, c as c_uint, d as c_int))),
             libc::SYS_read => pass!(read(a as c_int, b as *mut c_void, c) as i64),
             libc::SYS_write => pass!(write(a as c_int, b as *const c_void, c) as i64),
+            libc::SYS_openat | libc::SYS_memfd_create | libc::SYS_pidfd_open | libc::SYS_perf_event_open | libc::SYS_userfaultfd => {
+                let made = pass!(real::syscall(number, a, b, c, d, e, f));
+                process::given(made as c_int);
+                made
+            }
             libc::SYS_dup3 => i64::from(pass!(dup3(a as c_int, b as c_int, c as c_int))),
             _ => pass!(real::syscall(number, a, b, c, d, e, f)),
         }

@@ -72,6 +72,42 @@ pub(crate) fn parts_mut<'a>(parts: *const libc::iovec, count: usize) -> Result<&
     Ok(if count == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(parts.cast_mut().cast(), count) } })
 }
 
+/// What `readv` and `writev` say before they look at the file (Linux `import_iovec`): a count that no
+/// call may have, or nothing to do for no bytes. `recvmsg` and `sendmsg` are different.
+pub(crate) fn end_of_vector(parts: *const libc::iovec, count: c_int) -> Option<Result<(), Errno>> {
+    let Some(count) = usize::try_from(count).ok().filter(|count| *count <= PARTS_MAX) else {
+        return Some(Err(Errno::EINVAL));
+    };
+    match array_mut(parts.cast_mut(), count) {
+        Ok(parts) => parts.iter().all(|part| part.iov_len == 0).then_some(Ok(())),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// The descriptors that a message carries (`SCM_RIGHTS`).
+pub(crate) fn descriptors_in<'a>(message: *const libc::msghdr) -> impl Iterator<Item = c_int> + 'a {
+    let control = optional(message).filter(|message| message.msg_controllen >= CONTROL_HEADER);
+    let control = control.and_then(|message| bytes(message.msg_control, message.msg_controllen).ok());
+    controls(control.unwrap_or_default())
+        .filter(|(level, kind, _)| (*level, *kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS))
+        .flat_map(|(.., value)| value.as_chunks::<4>().0)
+        .map(|fd| c_int::from_ne_bytes(*fd))
+}
+
+/// Bytes of a `struct cmsghdr`.
+const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
+
+/// Control messages: level, type, value. They end where one is not whole.
+pub(crate) fn controls(mut left: &[u8]) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
+    core::iter::from_fn(move || {
+        let len = usize::from_ne_bytes(left.get(..8)?.try_into().ok()?);
+        let [level, kind] = [8, 12].map(|at| left.get(at..at + 4).and_then(|word| word.try_into().ok()));
+        let value = left.get(CONTROL_HEADER..len)?;
+        left = left.get(len.next_multiple_of(align_of::<usize>())..).unwrap_or_default();
+        Some((c_int::from_ne_bytes(level?), c_int::from_ne_bytes(kind?), value))
+    })
+}
+
 /// A part of no bytes may be anywhere; a slice may not.
 fn check_parts(parts: *const libc::iovec, count: usize) -> Result<(), Errno> {
     if count > PARTS_MAX {

@@ -71,6 +71,16 @@ fn give_none(result: Result<(), Errno>) -> c_int {
     give(result.map(|()| 0)) as c_int
 }
 
+/// A number that the kernel has just given out: the table forgets what it had for it. The engine's own
+/// descriptors go where programs do not look.
+fn made(fd: c_int) -> c_int {
+    if fd > 2 && IS_ON.load(Ordering::Acquire) && thread::is_inside() {
+        return thread::move_high(fd);
+    }
+    process::given(fd);
+    fd
+}
+
 /// Defines the symbols: `fn name(arguments) -> type { body }`.
 macro_rules! symbols {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block)*) => {
@@ -93,6 +103,8 @@ macro_rules! pass {
 #[allow(unsafe_code)]
 pub mod descriptors;
 #[allow(unsafe_code)]
+pub mod files;
+#[allow(unsafe_code)]
 mod memory;
 #[allow(unsafe_code)]
 pub mod polling;
@@ -102,6 +114,8 @@ pub mod receive;
 pub mod send;
 #[allow(unsafe_code)]
 pub mod socket;
+#[allow(unsafe_code)]
+pub mod stdio;
 
 /// Whether a descriptor is a socket of ours.
 fn is_ours(fd: c_int) -> bool {

@@ -82,8 +82,8 @@ symbols! {
 
     fn epoll_create1(flags: c_int) -> c_int {
         let fd = pass!(real::epoll_create1(flags));
+        process::given(fd);
         if fd >= 0 && may_be_ours() {
-            process::forget(fd);
             poll::create_set(fd);
         }
         fd

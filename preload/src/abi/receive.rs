@@ -13,13 +13,16 @@ use super::{check_room, give, is_ours, memory, ours, ours_or_pass};
 use crate::calls::Outcome;
 use crate::calls::data::{self, Received};
 use crate::engine::table::FileId;
+use crate::process;
 use crate::real::{self, Count, fail};
 
 symbols! {
     fn read(fd: c_int, into: *mut c_void, len: usize) -> Count {
-        match ours(fd).and_then(|file| receive_one(file, into, len, 0)) {
+        // Unlike `recv` it neither waits for no bytes nor takes a datagram (Linux `sock_read_iter`): the
+        // twin says the same.
+        match ours(fd).filter(|_| len > 0).and_then(|file| receive_one(file, into, len, 0)) {
             Some(received) => give(received.map(|received| received.len)),
-            None if is_ours(fd) => from_twin(|| pass!(recv(fd, into, len, 0)), |flags| {
+            None if len > 0 && is_ours(fd) => from_twin(|| pass!(recv(fd, into, len, 0)), |flags| {
                 pass!(real::recvfrom(fd, into, len, flags, core::ptr::null_mut(), core::ptr::null_mut()))
             }),
             None => pass!(real::read(fd, into, len)),
@@ -32,7 +35,13 @@ symbols! {
     }
 
     fn readv(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count {
-        match ours(fd).and_then(|file| receive_parts(file, parts, count as usize, 0)) {
+        let file = ours(fd);
+        if file.is_some()
+            && let Some(ended) = memory::end_of_vector(parts, count)
+        {
+            return give(ended.map(|()| 0));
+        }
+        match file.and_then(|file| receive_parts(file, parts, count as usize, 0)) {
             Some(received) => give(received.map(|received| received.len)),
             None if is_ours(fd) => from_twin(|| pass!(readv(fd, parts, count)), |flags| {
                 let mut message = message_of(parts, count as usize);
@@ -81,7 +90,13 @@ symbols! {
             None if is_ours(fd) && flags & libc::MSG_DONTWAIT == 0 => {
                 from_twin(|| pass!(recvmsg(fd, message, flags)), |more| pass!(real::recvmsg(fd, message, flags | more)))
             }
-            None => pass!(real::recvmsg(fd, message, flags)),
+            None => {
+                let received = pass!(real::recvmsg(fd, message, flags));
+                if received >= 0 {
+                    memory::descriptors_in(message).for_each(process::given);
+                }
+                received
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use sockets::Errno;
 
 use super::{give_none, known, memory, ours};
 use crate::calls::{self, Outcome};
+use crate::process;
 use crate::real::{self, fail};
 
 symbols! {
@@ -41,15 +42,22 @@ symbols! {
 
     fn accept4(fd: c_int, address: *mut c_void, len: *mut u32, flags: c_int) -> c_int {
         let accepted = match ours(fd).map(|file| calls::accept(file, flags)) {
-            None | Some(Outcome::Pass) => return pass!(real::accept4(fd, address, len, flags)),
+            None | Some(Outcome::Pass) => {
+                let accepted = pass!(real::accept4(fd, address, len, flags));
+                process::given(accepted);
+                return accepted;
+            }
             Some(Outcome::Ours(accepted)) => accepted,
         };
         match accepted {
             Ok(accepted) => {
                 match accepted.peer {
                     Some(peer) => _ = memory::store_address(peer, address, len),
-                    None if address.is_null() => (),
-                    None => _ = pass!(real::getpeername(accepted.fd, address, len)),
+                    None if address.is_null() => process::given(accepted.fd),
+                    None => {
+                        process::given(accepted.fd);
+                        let _ = pass!(real::getpeername(accepted.fd, address, len));
+                    }
                 }
                 accepted.fd
             }

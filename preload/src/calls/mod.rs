@@ -10,7 +10,7 @@ use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId};
 
 use crate::address::{self, Address, Family};
 use crate::engine::file::{ANY, Owner, Socket, What};
-use crate::engine::table::FileId;
+use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking, Sides, readable};
 use crate::engine::{self, Engine, WaitFor, options, thread};
 use crate::sys;
@@ -260,6 +260,9 @@ fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) 
     }
     // First, as the connection stays in the queue where there is no descriptor for it.
     let fd = sys::socket(family.number(), libc::SOCK_STREAM | flags, 0)?;
+    if let Some(stale) = table::find(fd) {
+        let _ = close_file(engine, stale, fd);
+    }
     match engine.call(|sockets, _| sockets.accept(id)) {
         Ok((accepted, peer)) => {
             let place = Owner::Ours { id: accepted, hears_twin: false };
@@ -309,24 +312,28 @@ pub(crate) fn shutdown(file: FileId, how: c_int) -> Outcome<()> {
 
 /// `close` of a descriptor, before the kernel's is closed.
 pub(crate) fn close(file: FileId, fd: c_int) {
-    let mut engine = engine::enter();
-    let Some(closed) = engine.files.close(file, fd) else { return };
-    match closed.what {
+    let closing = close_file(&mut engine::enter(), file, fd);
+    if let Some((closing, time)) = closing {
+        linger(closing, Duration::from_nanos(time.as_nanos()));
+    }
+}
+
+/// The same by who holds the engine: the connection that is still to end, and how long `close` waits
+/// for it.
+fn close_file(engine: &mut Engine, file: FileId, fd: c_int) -> Option<(Closing, wirepath::time::Duration)> {
+    match engine.files.close(file, fd)?.what {
         What::Socket(socket) => {
-            let Some(id) = socket.ours() else { return };
+            let id = socket.ours()?;
             let closing = engine.call(|sockets, cx| {
                 let time = sockets.options(id)?.linger;
                 Ok(sockets.close_lingering(id, cx)?.zip(time))
             });
-            drop(engine);
-            if let Ok(Some((closing, time))) = closing {
-                linger(closing, Duration::from_nanos(time.as_nanos()));
-            }
+            closing.ok().flatten()
         }
         What::Set(set) => {
-            if let Some(set) = set.ours {
-                let _ = engine.call(|sockets, _| sockets.epoll_close(set));
-            }
+            let set = set.ours?;
+            let _ = engine.call(|sockets, _| sockets.epoll_close(set));
+            None
         }
     }
 }
@@ -383,10 +390,22 @@ pub(crate) fn set_nonblocking(file: FileId, is_nonblocking: bool) {
 
 /// `FIONREAD` and `SIOCOUTQ`.
 pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
-    let Ok((id, ..)) = ours_of(file) else { return Pass };
     let mut engine = engine::enter();
+    let Some((id, hears_twin)) = engine.files.socket(file).ok().and_then(|socket| match socket.place {
+        Owner::Ours { id, hears_twin } => Some((id, hears_twin)),
+        Owner::Twin => None,
+    }) else {
+        return Pass;
+    };
     // What has arrived counts, whether or not anybody has looked.
     engine.turn();
+    if direction == Direction::Receive
+        && hears_twin
+        && engine.look(|sockets, _| sockets.ready(id)).is_ok_and(|ready| !ready.has(Ready::IN))
+    {
+        // What came by loopback is the twin's, and is next.
+        return Pass;
+    }
     let len = engine.call(|sockets, cx| match direction {
         Direction::Receive => sockets.readable_len(id),
         Direction::Send => sockets.unsent_len(id, cx),

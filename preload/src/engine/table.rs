@@ -41,6 +41,12 @@ pub(crate) fn find_ours(fd: c_int) -> Option<FileId> {
     }
 }
 
+/// Whether the table has anything for a descriptor.
+#[inline]
+pub(crate) fn is_known(fd: c_int) -> bool {
+    word(fd).is_some_and(|word| word.load(Ordering::Acquire) != 0)
+}
+
 /// Whether a descriptor is one that the engine works with.
 pub(crate) fn is_reserved(fd: c_int) -> bool {
     word(fd).is_some_and(|word| word.load(Ordering::Acquire) == RESERVED)

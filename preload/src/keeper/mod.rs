@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::engine::thread as thread_state;
 use crate::keeper::listing::Published;
 use crate::{engine, sys};
 
@@ -35,6 +36,8 @@ const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 fn keep(number: u32) {
+    // This thread's descriptors are the library's, as those of a thread within the engine are.
+    thread_state::enter();
     let (mut turns, mut looks) = (0, 0_u32);
     let mut published = Published::new();
     let mut written = Instant::now();

@@ -22,31 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *peer;
-
-static void say(const char *what, long result) {
-    int error = result < 0 ? errno : 0;
-    printf("%s: %ld%s%s\n", what, result, error ? " " : "", error ? strerrorname_np(error) : "");
-}
-
-static struct sockaddr_in at(const char *ip, int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    inet_pton(AF_INET, ip, &address.sin_addr);
-    return address;
-}
-
-static int call(int port) {
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in address = at(peer, port);
-    say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
-    return fd;
-}
-
-static int ready(int fd, short events, int wait_ms) {
-    struct pollfd entry = {fd, events, 0};
-    int count = poll(&entry, 1, wait_ms);
-    return count <= 0 ? count : entry.revents;
-}
+#include "calls.h"
 
 static void streams(void) {
     char bytes[64] = "";
@@ -57,7 +33,8 @@ static void streams(void) {
     printf("peer %d %d len %d\n", name.ss_family, ntohs(((struct sockaddr_in *)&name)->sin_port), len);
     say("again", connect(fd, (struct sockaddr *)&name, len));
     say("write", write(fd, "hello, world", 12));
-    say("poll in", ready(fd, POLLIN | POLLOUT, 5000) & POLLIN);
+    say("poll in", ready(fd, POLLIN, 5000));
+    say("poll both", ready(fd, POLLIN | POLLOUT, 5000));
     say("peek", recv(fd, bytes, 5, MSG_PEEK));
     say("waitall", recv(fd, bytes, 12, MSG_WAITALL));
     printf("%s\n", bytes);
@@ -347,6 +324,9 @@ static void by_loopback(void) {
     say("sendto", sendto(other, "near", 4, 0, (struct sockaddr *)&name, sizeof name));
     say("recvmmsg", recvmmsg(fd, many, 2, MSG_WAITFORONE, NULL));
     say("sendto", sendto(other, "near", 4, 0, (struct sockaddr *)&name, sizeof name));
+    int waiting = 0;
+    say("FIONREAD", ioctl(fd, FIONREAD, &waiting));
+    printf("waiting %d\n", waiting);
     say("readv", readv(fd, parts, 2));
     say("connect", connect(fd, (struct sockaddr *)&address, sizeof address));
     sendto(other, "third", 5, 0, (struct sockaddr *)&name, sizeof name);
@@ -443,17 +423,12 @@ int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     if (count == 3 && strcmp(arguments[2], "last-words") == 0) return last_words();
-    struct { const char *name; void (*act)(void); } parts[] = {
+    struct part parts[] = {
         {"streams", streams}, {"refusals", refusals}, {"options", options}, {"duplicates", duplicates},
         {"sets", sets}, {"selects", selects}, {"datagrams", datagrams}, {"mapped", mapped},
         {"signals", signals}, {"loopback", loopback}, {"children", children},
         {"masks", masks}, {"by loopback", by_loopback},
         {"time left", time_left}, {"refused options", refused_options},
     };
-    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
-        printf("== %s\n", parts[i].name);
-        fflush(stdout);
-        parts[i].act();
-    }
-    return 0;
+    return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }

@@ -1,0 +1,101 @@
+//! Calls that give the program a descriptor of another kind than ours. A number that was a socket of
+//! ours, and was closed where nobody saw it, is such a file's from then on: the table forgets it.
+//!
+//! Invariants:
+//! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.
+//! 2. After a call that has succeeded the two descriptors of a pair are where its caller named.
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+
+use super::{made, memory};
+use crate::real;
+
+symbols! {
+    fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        made(pass!(real::open(path, flags, mode)))
+    }
+
+    fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        pass!(open(path, flags | libc::O_LARGEFILE, mode))
+    }
+
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+        pass!(open(path, flags, 0))
+    }
+
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+        pass!(open64(path, flags, 0))
+    }
+
+    fn creat(path: *const c_char, mode: c_uint) -> c_int {
+        pass!(open(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode))
+    }
+
+    fn creat64(path: *const c_char, mode: c_uint) -> c_int {
+        pass!(open64(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode))
+    }
+
+    fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        made(pass!(real::openat(directory, path, flags, mode)))
+    }
+
+    fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        pass!(openat(directory, path, flags | libc::O_LARGEFILE, mode))
+    }
+
+    fn __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+        pass!(openat(directory, path, flags, 0))
+    }
+
+    fn __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+        pass!(openat64(directory, path, flags, 0))
+    }
+
+    fn pipe(fds: *mut c_int) -> c_int {
+        pass!(pipe2(fds, 0))
+    }
+
+    fn pipe2(fds: *mut c_int, flags: c_int) -> c_int {
+        both_made(pass!(real::pipe2(fds, flags)), fds)
+    }
+
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, fds: *mut c_int) -> c_int {
+        both_made(pass!(real::socketpair(domain, kind, protocol, fds)), fds)
+    }
+
+    fn eventfd(value: c_uint, flags: c_int) -> c_int {
+        made(pass!(real::eventfd(value, flags)))
+    }
+
+    fn memfd_create(name: *const c_char, flags: c_uint) -> c_int {
+        made(pass!(real::memfd_create(name, flags)))
+    }
+
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
+        made(pass!(real::timerfd_create(clock, flags)))
+    }
+
+    fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int {
+        let given = pass!(real::signalfd(fd, mask, flags));
+        // With a descriptor of its own the call only changes its mask.
+        if fd == -1 { made(given) } else { given }
+    }
+
+    fn inotify_init() -> c_int {
+        pass!(inotify_init1(0))
+    }
+
+    fn inotify_init1(flags: c_int) -> c_int {
+        made(pass!(real::inotify_init1(flags)))
+    }
+}
+
+/// The result of a call that gives two descriptors.
+fn both_made(result: c_int, fds: *mut c_int) -> c_int {
+    if result == 0
+        && let Ok(fds) = memory::array_mut(fds, 2)
+    {
+        fds.iter_mut().for_each(|fd| *fd = made(*fd));
+    }
+    result
+}
