@@ -1,11 +1,13 @@
 # The verbs, the same for people and CI. `make` alone lists them.
 #
-# A fresh machine needs Rust and a C linker; no dependency brings a C library. What a verb needs beyond them stands in its `want`
-# lines, and is installed from the distribution when you are root, and named when you are not: for `make run` the linker and iproute2;
-# for `make test` also the unmodified programs and headers that tests run against, rdma-core and DPDK among them; for `make bench`
-# valgrind, strace, rdma-core and DPDK; for `make fuzz` a C++ compiler for libFuzzer.
+# A fresh machine needs Rust and a C linker; no dependency brings a C library. What a verb needs
+# beyond them stands in its `want` lines, and is installed from the distribution when you are root,
+# and named when you are not: for `make run` the linker and iproute2; for `make test` also the
+# unmodified programs and headers that tests run against, rdma-core and DPDK among them; for
+# `make bench` valgrind, strace, rdma-core and DPDK; for `make fuzz` a C++ compiler for libFuzzer.
 
-# rustup puts cargo where a shell finds it only after the next login, and sudo does not look there at all.
+# rustup puts cargo where a shell finds it only after the next login, and sudo does not look there
+# at all.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 ifneq ($(SUDO_USER),)
 SUDO_HOME := $(shell getent passwd $(SUDO_USER) | cut -d: -f6)
@@ -17,20 +19,24 @@ endif
 endif
 endif
 
-# Where cargo puts what it builds, and the programs of the profile `demo`; the generated day lies beside them.
+# Where cargo puts what it builds, and the programs of the profile `demo`; the generated day lies
+# beside them.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DEMO := $(TARGET)/demo
 CAPTURE ?=
 FORMAT ?=
-# The demo's day: what exchange-sim makes of it, faults included. A number that is too high only takes longer.
+# The demo's day: what exchange-sim makes of it, faults included. A number that is too high only
+# takes longer.
 DAY ?= --seed 1 --messages 2M --loss 0.1% --reorder 0.1% --duplicate 0.05%
 # The live day: seconds of open market, and some ten of quiet around them.
 LIVE ?= --seed 1 --rate 100k --seconds 2 --pack-wait 50 --loss 1% --reorder 0.5% --duplicate 0.5%
 # What the live demo's handler drives: af_xdp, or mlx5, a ConnectX made of software.
 DEVICE ?= af_xdp
-# 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back and says what it costs.
+# 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back
+# and says what it costs.
 HUGEPAGES ?= 16
-# Frames of the soak: 100 million take some minutes on a quiet machine, and half an hour on a busy one.
+# Frames of the soak: 100 million take some minutes on a quiet machine, and half an hour on a busy
+# one.
 SOAK_FRAMES ?= 100000000
 # Cases of each property, drawn anew; make test draws the same 256 each time.
 SOAK_CASES ?= 10000
@@ -182,8 +188,9 @@ tools:
 	@command -v cargo >/dev/null || { echo "wirepath: cargo is missing; install Rust from https://rustup.rs" >&2; exit 2; }
 	$(call want,cc,gcc libc6-dev,to link programs,exit 2)
 
-# $(call want,COMMAND,PACKAGES,PURPOSE,OTHERWISE): a command, or a file with its whole path, that is missing is installed when you are root on a machine with
-# apt; when not, its packages are named and OTHERWISE decides whether that is the end.
+# $(call want,COMMAND,PACKAGES,PURPOSE,OTHERWISE): installs a missing command, or a missing file that
+# is named by its whole path, as root on a machine with apt. Elsewhere it names the packages and
+# runs OTHERWISE.
 define want
 @command -v $(1) >/dev/null || [ -r "$(filter /%,$(1))" ] || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "wirepath: installing $(2) $(3)"; \

@@ -1,8 +1,10 @@
-# Reads logs of `cargo test -- --show-output` and prints what was skipped, what failed, and the counts.
+# Reads logs of `cargo test -- --show-output` and prints what was skipped, what failed, and the
+# counts.
 #
-# A test that cannot run where it is prints `SKIPPED name: why` and returns, so cargo counts it as passed; here it is
-# moved from passed to skipped. A stage that ends badly without naming a test (it did not compile, or a test took the
-# process down) counts as one failure. Exit code 1 if anything failed.
+# A test that cannot run where it is prints `SKIPPED name: why` and returns, so cargo counts it as
+# passed; here it is moved from passed to skipped. A stage that ends badly without naming a test (it
+# did not compile, or a test took the process down) counts as one failure. Exit code 1 if anything
+# failed.
 
 function skip(line) { if (!(line in seen)) { seen[line]; skipped_lines[++lines] = line } }
 

@@ -1,5 +1,5 @@
-//! What a call of the C API adds to the same call in Rust: receives and sends datagrams over a wire of
-//! plain memory by both, for a tool that counts instructions within `measured_…`.
+//! What a call of the C API adds to the same call in Rust: receives and sends datagrams over a wire
+//! of plain memory by both, for a tool that counts instructions within `measured_…`.
 //!
 //! ```console
 //! $ cargo build --release -p wirepath-c --example calls
@@ -7,8 +7,8 @@
 //!       target/release/examples/calls c-receive 100
 //! ```
 //!
-//! The instructions over those of `rust-receive`, by the rounds times 32 datagrams. An event is written
-//! down and read back, so it costs more than a callback; `c-send` is the call alone.
+//! The instructions over those of `rust-receive`, by the rounds times 32 datagrams. An event is
+//! written down and read back, so it costs more than a callback; `c-send` is the call alone.
 
 use core::net::SocketAddrV4;
 use core::ptr;

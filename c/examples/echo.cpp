@@ -1,5 +1,5 @@
-// Both ends of a wire of plain memory in one program: a client that sends lines and a server that echoes
-// them, over TCP, with the owners of wirepath.hpp.
+// Both ends of a wire of plain memory in one program: a client that sends lines and a server that
+// echoes them, over TCP, with the owners of wirepath.hpp.
 #include <iostream>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
-/* A standing epoll loop that gains a stack: it sleeps on the stack's descriptor beside its own, here
- * standard input, and polls when frames came or a timer is due. `in_epoll_loop eth1 5000` answers
- * datagrams to that port until a line "stop" comes. */
+/* A standing epoll loop that gains a stack: it sleeps on the stack's descriptor beside its own,
+ * here standard input, and polls when frames came or a timer is due. `in_epoll_loop eth1 5000`
+ * answers datagrams to that port until a line "stop" comes. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* A tick over UDP fires an order over TCP: `tick_to_order eth1 10.0.0.1 9100`. The order stands prepared;
- * only its price is written in. A tick is eight digits, the price; one of 100 or more is not bought.
+/* A tick over UDP fires an order over TCP: `tick_to_order eth1 10.0.0.1 9100`. The order stands
+ * prepared; only its price is written in. A tick is eight digits, the price; one of 100 or more is
+ * not bought.
  *
  * Without arguments the gateway and the exchange are the other end of a wire of plain memory. */
 #include <arpa/inet.h>
@@ -11,7 +12,7 @@
 
 #define ORDER "BUY 100 WIRE @ 00000000 IOC ACCOUNT 7\n"
 #define PRICE_AT 15
-#define LOCAL_PORT 40000 /* what we connect from: so the kernel's own connections stay with the kernel */
+#define LOCAL_PORT 40000 /* ours: other connections stay with the kernel */
 
 static void must(int64_t result, const char *what)
 {
@@ -21,7 +22,8 @@ static void must(int64_t result, const char *what)
     }
 }
 
-/* The other end of the memory wire: sends a hundred ticks, of which half are bought, and counts orders. */
+/* The other end of the memory wire: sends a hundred ticks, of which half are bought, and counts
+ * orders. */
 
 #define TICKS 100
 

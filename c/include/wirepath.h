@@ -13,23 +13,24 @@
  *             use(events[i].data, events[i].len);
  *     }
  *
- * A stack is one worker on the first queue of a device. It belongs to the thread that opened it, starts
- * no thread for frames, and calls nothing of yours: wp_poll makes one turn and writes what happened into
- * your array; every other call acts at once and does not wait.
+ * A stack is one worker on the first queue of a device. It belongs to the thread that opened it,
+ * starts no thread for frames, and calls nothing of yours: wp_poll makes one turn and writes what
+ * happened into your array; every other call acts at once and does not wait.
  *
- * Results. A negative result is one of WP_E_..., and wp_last_error() has a sentence for it. Handles are
- * numbers in structures of their own; all zero names nothing. A handle that is stale, made up or of
- * another stack's table gives WP_E_STALE, a stack of another thread WP_E_THREAD. A call that is refused
- * has changed nothing.
+ * Results. A negative result is one of WP_E_..., and wp_last_error() has a sentence for it. Handles
+ * are numbers in structures of their own; all zero names nothing. A handle that is stale, made up
+ * or of another stack's table gives WP_E_STALE, a stack of another thread WP_E_THREAD. A call that
+ * is refused has changed nothing.
  *
- * Your part, which no library can check: a pointer that is not null points to as much memory as the call
- * says, for as long as the call lasts.
+ * Your part, which no library can check: a pointer that is not null points to as much memory as the
+ * call says, for as long as the call lasts.
  *
- * Time is in nanoseconds, lengths in bytes, addresses and ports in network byte order (sockaddr_in).
+ * Time is in nanoseconds, lengths in bytes, addresses and ports in network byte order
+ * (sockaddr_in).
  *
- * Cost. "Hot" calls allocate nothing and make no system call of their own; the device may make one for
- * a doorbell (AF_XDP does, a ConnectX does not). A call costs some 12 ns more than the same call in Rust,
- * an event with bytes some 25 ns more than a callback: docs/c.md has the count.
+ * Cost. "Hot" calls allocate nothing and make no system call of their own; the device may make one
+ * for a doorbell (AF_XDP does, a ConnectX does not). A call costs some 12 ns more than the same
+ * call in Rust, an event with bytes some 25 ns more than a callback: docs/c.md has the count.
  */
 #ifndef WIREPATH_H
 #define WIREPATH_H
@@ -43,8 +44,8 @@
 extern "C" {
 #endif
 
-/* The version of this header. wp_version() is that of the library. Before 1.0, both must be the same
- * in the first two numbers: the symbols have the version WIREPATH_0.1. */
+/* The version of this header. wp_version() is that of the library. Before 1.0, both must be the
+ * same in the first two numbers: the symbols have the version WIREPATH_0.1. */
 #define WP_VERSION "0.1.0"
 
 #define WP_API __attribute__((visibility("default")))
@@ -83,17 +84,18 @@ WP_API const char *wp_version(void);
 WP_API const char *wp_strerror(int code);
 
 /* The sentence of this thread's last refused call, with the particulars where it has some: which
- * address, which limit, what to do. Valid until the next refused call of this thread; never null. */
+ * address, which limit, what to do. Valid until the next refused call of this thread; never
+ * null. */
 WP_API const char *wp_last_error(void);
 
 /* ---- Stacks ----------------------------------------------------------------------------------- */
 
 /* Flags of wp_options. */
 #define WP_LOG 1u              /* lines for the operator go to standard error; else there are none */
-#define WP_ACCEPT_CHECKSUMS 2u /* accept checksums of the pseudo header only, as local senders on a veth leave them */
+#define WP_ACCEPT_CHECKSUMS 2u /* accept checksums of the pseudo header only, as on a veth */
 
-/* How to open a stack. Begin with WP_OPTIONS_INIT: `size` says which members there are, and zero is the
- * default of all others. */
+/* How to open a stack. Begin with WP_OPTIONS_INIT: `size` says which members there are, and zero is
+ * the default of all others. */
 typedef struct wp_options {
     uint32_t size;        /* sizeof(wp_options) */
     uint32_t flags;       /* WP_LOG, WP_ACCEPT_CHECKSUMS */
@@ -108,16 +110,18 @@ typedef struct wp_options {
 #define WP_OPTIONS_INIT { .size = sizeof(wp_options) }
 
 /* Opens a port by its name, with one worker, on this thread: "eth1" (AF_XDP), "mlx5:eth1" or
- * "mlx5:0000:3b:00.0" (a ConnectX by its own queues), "pcap:day.pcap.gz", "memory:wire" (one end of a
- * wire within the process; the second open of the name is the other end). Frames come only for what is
- * subscribed to; the kernel keeps all others. `options` may be null. Maps the pool and takes some 30 ms.
+ * "mlx5:0000:3b:00.0" (a ConnectX by its own queues), "pcap:day.pcap.gz", "memory:wire" (one end of
+ * a wire within the process; the second open of the name is the other end). Frames come only for
+ * what is subscribed to; the kernel keeps all others. `options` may be null. Maps the pool and
+ * takes some 30 ms.
  *
- * WP_E_OPEN: no such interface, no privilege, another program on the queue, no memory; the sentence says
- * what to do next, and nothing is left on the interface. WP_E_ARGUMENT. WP_E_LIMIT: 255 stacks a thread. */
+ * WP_E_OPEN: no such interface, no privilege, another program on the queue, no memory; the sentence
+ * says what to do next, and nothing is left on the interface. WP_E_ARGUMENT. WP_E_LIMIT: 255 stacks
+ * a thread. */
 WP_API int wp_open(const char *port, const wp_options *options, wp_stack *stack);
 
-/* Closes a stack: open connections are reset, rules and memberships go, held bytes are no longer valid.
- * All handles of it are stale. Some milliseconds. A thread that ends closes its stacks. */
+/* Closes a stack: open connections are reset, rules and memberships go, held bytes are no longer
+ * valid. All handles of it are stale. Some milliseconds. A thread that ends closes its stacks. */
 WP_API int wp_close(wp_stack stack);
 
 /* ---- Events ----------------------------------------------------------------------------------- */
@@ -164,14 +168,16 @@ typedef struct wp_event {
     uint16_t vlan;         /* tag control information; 0 where untagged */
 } wp_event;
 
-/* Makes one turn: receives up to 32 frames, runs them through the stack, expires timers, and rings one
- * doorbell for what was sent meanwhile. Writes up to `max` events and returns how many. Where events of
- * the last turn did not fit, returns those and makes no turn. `max` 0 makes a turn and writes none.
- * Ends the validity of the bytes of the last call's events. Reads the clock once: calls until the next
- * poll take this time, unless wp_time_to_next or wp_wait was called in between.
+/* Makes one turn: receives up to 32 frames, runs them through the stack, expires timers, and rings
+ * one doorbell for what was sent meanwhile. Writes up to `max` events and returns how many. Where
+ * events of the last turn did not fit, returns those and makes no turn. `max` 0 makes a turn and
+ * writes none. Ends the validity of the bytes of the last call's events. Reads the clock once:
+ * calls until the next poll take this time, unless wp_time_to_next or wp_wait was called in
+ * between.
  *
  * WP_E_ENDED: the device has ended and no event is left. WP_E_ARGUMENT.
- * Hot: an idle turn some 20 ns, of which the clock is half; an event with bytes some 25 ns above the stack's own work. */
+ * Hot: an idle turn some 20 ns, of which the clock is half; an event with bytes some 25 ns above
+ * the stack's own work. */
 WP_API int wp_poll(wp_stack stack, wp_event *events, int max);
 
 /* A sentence for `reason`. Static memory. */
@@ -194,22 +200,23 @@ WP_API int wp_release(wp_stack stack, wp_buffer buffer);
  * WP_E_UNSUPPORTED: the device can only be polled (memory wires, captures). */
 WP_API int wp_wait_fd(wp_stack stack);
 
-/* Nanoseconds that you may sleep on the descriptor before wp_poll has work: 0 to poll at once, INT64_MAX
- * where only a frame or a call brings work. Ask last before the sleep, after a poll that brought nothing;
- * round the timeout of epoll_wait up. On an interface never more than 10 to 100 ms, because the kernel's
- * changes come on no descriptor. Some 100 ns. */
+/* Nanoseconds that you may sleep on the descriptor before wp_poll has work: 0 to poll at once,
+ * INT64_MAX where only a frame or a call brings work. Ask last before the sleep, after a poll that
+ * brought nothing; round the timeout of epoll_wait up. On an interface never more than 10 to 100
+ * ms, because the kernel's changes come on no descriptor. Some 100 ns. */
 WP_API int64_t wp_time_to_next(wp_stack stack);
 
-/* Sleeps until a frame comes or something is due, for at most `timeout_ns` (negative: no limit), and may
- * return early. Where the device has no descriptor it sleeps 50 us at a time. Poll next. One system call. */
+/* Sleeps until a frame comes or something is due, for at most `timeout_ns` (negative: no limit),
+ * and may return early. Where the device has no descriptor it sleeps 50 us at a time. Poll next.
+ * One system call. */
 WP_API int wp_wait(wp_stack stack, int64_t timeout_ns);
 
 /* The time of the last poll, since the stack was opened. Hot. */
 WP_API int64_t wp_now(wp_stack stack);
 
 /* ---- Subscriptions ---------------------------------------------------------------------------- *
- * They steer frames to the stack and away from the kernel, and back when they go. System calls, not hot:
- * some milliseconds on an interface. `tag` comes back in each event.
+ * They steer frames to the stack and away from the kernel, and back when they go. System calls, not
+ * hot: some milliseconds on an interface. `tag` comes back in each event.
  *
  * All: WP_E_REFUSED: the address is taken, is not ours, is subscribed to already, or the NIC or the
  * kernel refuses the rule. WP_E_ARGUMENT. */
@@ -217,14 +224,15 @@ WP_API int64_t wp_now(wp_stack stack);
 /* Datagrams to a local address; INADDR_ANY is all addresses that the interface had at wp_open. */
 WP_API int wp_udp_bind(wp_stack stack, const struct sockaddr_in *local, uint32_t tag, wp_sub *sub);
 
-/* Datagrams to a group, from `count` senders (their ports do not matter), or from any where it is 0. */
+/* Datagrams to a group, from `count` senders (their ports do not matter), or from any where it is
+ * 0. */
 WP_API int wp_udp_join(wp_stack stack, const struct sockaddr_in *group, const struct sockaddr_in *sources, size_t count,
                        uint32_t tag, wp_sub *sub);
 
 typedef struct wp_tcp_options wp_tcp_options;
 
-/* Connections to a local address: WP_EVENT_ACCEPTED for each. `options`, which they take over, may be null.
- * WP_E_REFUSED also where the stack was opened without TCP. */
+/* Connections to a local address: WP_EVENT_ACCEPTED for each. `options`, which they take over, may
+ * be null. WP_E_REFUSED also where the stack was opened without TCP. */
 WP_API int wp_tcp_listen(wp_stack stack, const struct sockaddr_in *local, const wp_tcp_options *options, uint32_t tag,
                          wp_sub *sub);
 
@@ -233,8 +241,8 @@ WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 
 /* ---- Sending ---------------------------------------------------------------------------------- */
 
-/* A flag of all calls that send: more follows at once. The frame leaves with the next such call without
- * the flag, with wp_flush, or with the next poll; so several frames share one doorbell. */
+/* A flag of all calls that send: more follows at once. The frame leaves with the next such call
+ * without the flag, with wp_flush, or with the next poll; so several frames share one doorbell. */
 #define WP_MORE 1u
 
 /* Results of calls that send. */
@@ -259,9 +267,9 @@ typedef struct wp_udp_options {
 } wp_udp_options;
 #define WP_UDP_OPTIONS_INIT { .size = sizeof(wp_udp_options) }
 
-/* Prepares the headers of datagrams to one destination. `local` null or INADDR_ANY is the route's address;
- * its port is the source port. The headers follow changes of routes and neighbors by themselves. `options`
- * may be null. Not hot: once for each destination.
+/* Prepares the headers of datagrams to one destination. `local` null or INADDR_ANY is the route's
+ * address; its port is the source port. The headers follow changes of routes and neighbors by
+ * themselves. `options` may be null. Not hot: once for each destination.
  *
  * WP_E_UNREACHABLE: no route, or the destination is this host. WP_E_LIMIT. WP_E_ARGUMENT. */
 WP_API int wp_udp_connect(wp_stack stack, const struct sockaddr_in *local, const struct sockaddr_in *remote,
@@ -270,14 +278,15 @@ WP_API int wp_udp_connect(wp_stack stack, const struct sockaddr_in *local, const
 /* Forgets a flow. WP_E_STALE. */
 WP_API int wp_udp_close(wp_stack stack, wp_flow flow);
 
-/* Sends a datagram: a copy of up to 65,507 bytes, in fragments where it is longer than the MTU. All or
- * nothing. Returns WP_SENT or WP_QUEUED.
+/* Sends a datagram: a copy of up to 65,507 bytes, in fragments where it is longer than the MTU. All
+ * or nothing. Returns WP_SENT or WP_QUEUED.
  *
  * WP_E_AGAIN: the ring or the pool is empty. WP_E_TOO_LONG. WP_E_UNREACHABLE. WP_E_STALE.
  * Hot: some 30 ns for 64 bytes, and the device's doorbell unless WP_MORE. */
 WP_API int wp_udp_send(wp_stack stack, wp_flow flow, const void *data, size_t len, uint32_t flags);
 
-/* As wp_udp_send without a flow: looks the path up each time, some 100 ns. Neither address may be null. */
+/* As wp_udp_send without a flow: looks the path up each time, some 100 ns. Neither address may be
+ * null. */
 WP_API int wp_udp_send_to(wp_stack stack, const struct sockaddr_in *local, const struct sockaddr_in *remote,
                           const void *data, size_t len, uint32_t flags);
 
@@ -300,27 +309,32 @@ struct wp_tcp_options {
 };
 #define WP_TCP_OPTIONS_INIT { .size = sizeof(wp_tcp_options) }
 
-/* Opens a connection: the SYN leaves before the call returns. WP_EVENT_CONNECTED or WP_EVENT_CLOSED says
- * how it went. `local` null is the route's address and any port. On an interface that is shared with the
- * kernel a local port is needed: the peer's segments to it are steered here until the stack is closed.
+/* Opens a connection: the SYN leaves before the call returns. WP_EVENT_CONNECTED or WP_EVENT_CLOSED
+ * says how it went. `local` null is the route's address and any port. On an interface that is
+ * shared with the kernel a local port is needed: the peer's segments to it are steered here until
+ * the stack is closed.
  *
- * WP_E_ARGUMENT: no local port there. WP_E_REFUSED: the port is in use, or in TIME-WAIT. WP_E_UNREACHABLE.
- * WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without TCP. */
+ * WP_E_ARGUMENT: no local port there. WP_E_REFUSED: the port is in use, or in TIME-WAIT.
+ * WP_E_UNREACHABLE. WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without
+ * TCP. */
 WP_API int wp_tcp_connect(wp_stack stack, const struct sockaddr_in *local, const struct sockaddr_in *remote,
                           const wp_tcp_options *options, uint32_t tag, wp_conn *conn);
 
-/* Sends a copy of as much from the front as there is room for, and returns how many bytes were taken.
- * WP_EVENT_WRITABLE says when there is room for the rest. What has no path to the peer waits.
+/* Sends a copy of as much from the front as there is room for, and returns how many bytes were
+ * taken. WP_EVENT_WRITABLE says when there is room for the rest. What has no path to the peer
+ * waits.
  *
- * WP_E_AGAIN: no room at all. WP_E_STATE: the handshake is not done, or our side is closed. WP_E_STALE.
+ * WP_E_AGAIN: no room at all. WP_E_STATE: the handshake is not done, or our side is closed.
+ * WP_E_STALE.
  * Hot: some 40 ns for 64 bytes, and the device's doorbell unless WP_MORE. */
 WP_API int64_t wp_tcp_send(wp_stack stack, wp_conn conn, const void *data, size_t len, uint32_t flags);
 
-/* We send no more: a FIN follows what was sent. The peer's data still comes. WP_E_STALE, WP_E_AGAIN,
- * WP_E_STATE. */
+/* We send no more: a FIN follows what was sent. The peer's data still comes. WP_E_STALE,
+ * WP_E_AGAIN, WP_E_STATE. */
 WP_API int wp_tcp_shutdown(wp_stack stack, wp_conn conn);
 
-/* Ends both directions: what was sent is still delivered, then WP_EVENT_CLOSED. WP_E_STALE, WP_E_AGAIN. */
+/* Ends both directions: what was sent is still delivered, then WP_EVENT_CLOSED. WP_E_STALE,
+ * WP_E_AGAIN. */
 WP_API int wp_tcp_close(wp_stack stack, wp_conn conn);
 
 /* Ends the connection at once with a reset; WP_EVENT_CLOSED follows. WP_E_STALE. */
@@ -334,16 +348,17 @@ WP_API int wp_tcp_resume(wp_stack stack, wp_conn conn);
 
 /* ---- Prepared orders -------------------------------------------------------------------------- */
 
-/* A flag of wp_order_fire: leave now, or WP_E_AGAIN and nothing happened. For orders that are worthless
- * when late. Not together with WP_MORE, which then has no meaning. */
+/* A flag of wp_order_fire: leave now, or WP_E_AGAIN and nothing happened. For orders that are
+ * worthless when late. Not together with WP_MORE, which then has no meaning. */
 #define WP_NOW_OR_NEVER 2u
 
-/* Prepares a segment of a connection whose handshake is done: headers, checksum and payload stand ready.
- * Not hot. WP_E_STATE, WP_E_STALE, WP_E_TOO_LONG (more than a segment), WP_E_ARGUMENT (no byte). */
+/* Prepares a segment of a connection whose handshake is done: headers, checksum and payload stand
+ * ready. Not hot. WP_E_STATE, WP_E_STALE, WP_E_TOO_LONG (more than a segment), WP_E_ARGUMENT (no
+ * byte). */
 WP_API int wp_order_prepare(wp_stack stack, wp_conn conn, const void *data, size_t len, wp_order *order);
 
-/* Overwrites bytes of the payload, and brings the checksum up to date by the difference. WP_E_ARGUMENT:
- * beyond the payload. WP_E_STALE. Hot: by the bytes that change. */
+/* Overwrites bytes of the payload, and brings the checksum up to date by the difference.
+ * WP_E_ARGUMENT: beyond the payload. WP_E_STALE. Hot: by the bytes that change. */
 WP_API int wp_order_patch(wp_stack stack, wp_order order, size_t offset, const void *data, size_t len);
 
 /* Sends the payload as it stands, and keeps the order for the next time. Rings the doorbell unless
@@ -353,8 +368,8 @@ WP_API int wp_order_patch(wp_stack stack, wp_order order, size_t offset, const v
  * Hot: some 40 ns. */
 WP_API int wp_order_fire(wp_stack stack, wp_order order, uint32_t flags);
 
-/* Runs what wp_order_fire runs and sends nothing, so that an order after a quiet time finds warm caches.
- * Returns 1 where an order would leave at once, else 0. WP_E_STATE, WP_E_STALE. */
+/* Runs what wp_order_fire runs and sends nothing, so that an order after a quiet time finds warm
+ * caches. Returns 1 where an order would leave at once, else 0. WP_E_STATE, WP_E_STALE. */
 WP_API int wp_order_warm(wp_stack stack, wp_order order);
 
 /* Forgets an order. Orders of a connection do not go with it. WP_E_STALE. */
@@ -362,11 +377,12 @@ WP_API int wp_order_free(wp_stack stack, wp_order order);
 
 /* ---- Timers and counters ---------------------------------------------------------------------- */
 
-/* Has WP_EVENT_TIMER with `token` come once, `delay_ns` from now: not earlier, later by 262 us at most
- * plus the time between two polls. Hot: some 40 ns. WP_E_LIMIT: 1,024 run. */
+/* Has WP_EVENT_TIMER with `token` come once, `delay_ns` from now: not earlier, later by 262 us at
+ * most plus the time between two polls. Hot: some 40 ns. WP_E_LIMIT: 1,024 run. */
 WP_API int wp_after(wp_stack stack, uint64_t delay_ns, uint64_t token, wp_timer *timer);
 
-/* Cancels a timer. WP_E_STALE: it has expired or was cancelled; its event may be in the queue. Hot. */
+/* Cancels a timer. WP_E_STALE: it has expired or was cancelled; its event may be in the queue.
+ * Hot. */
 WP_API int wp_cancel(wp_stack stack, wp_timer timer);
 
 /* Reads a counter or gauge by its name in `wirepath stats`, such as "worker0/frames" or

@@ -38,8 +38,8 @@ inline std::string_view bytes(const wp_event &event) noexcept
     return {reinterpret_cast<const char *>(event.data), event.len};
 }
 
-// A handle of a stack that Close gives back. It must not outlive its stack; if it does, the handle is
-// stale and nothing happens.
+// A handle of a stack that Close gives back. It must not outlive its stack; if it does, the handle
+// is stale and nothing happens.
 template <class Handle, int (*Close)(wp_stack, Handle)> class Owned {
 public:
     Owned() noexcept = default;

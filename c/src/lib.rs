@@ -1,6 +1,7 @@
-//! wirepath for C and C++: a stack is one worker of a [`Port`](wirepath::port::Port) in the caller's
-//! own loop. `wp_poll` makes a turn and writes what happened into the caller's array; all other calls
-//! act at once. The header is `include/wirepath.h`, and a test compares it with this library.
+//! wirepath for C and C++: a stack is one worker of a [`Port`](wirepath::port::Port) in the
+//! caller's own loop. `wp_poll` makes a turn and writes what happened into the caller's array; all
+//! other calls act at once. The header is `include/wirepath.h`, and a test compares it with this
+//! library.
 //!
 //! ```text
 //!  C ─▶ entry ── pointers checked (foreign) ─▶ registry ── handle, thread ─▶ stack ─▶ EmbeddedPort
@@ -8,8 +9,8 @@
 //!         └── code and sentence (error)                            events ── collector ◀─┘
 //! ```
 //!
-//! No panic leaves a call, and a handle is a number that is looked up, never an address: a stale or a
-//! made-up one is refused.
+//! No panic leaves a call, and a handle is a number that is looked up, never an address: a stale or
+//! a made-up one is refused.
 
 pub mod abi;
 mod collector;

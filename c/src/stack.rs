@@ -29,8 +29,8 @@ pub(crate) struct Stack {
     flows: Handles<UdpFlow>,
     orders: Handles<Template>,
     subscriptions: Handles<Subscription>,
-    /// The peers and local ports whose answers are steered here, on an interface that is shared with
-    /// the kernel.
+    /// The peers and local ports whose answers are steered here, on an interface that is shared
+    /// with the kernel.
     answers: Vec<(SocketAddrV4, u16)>,
     port: EmbeddedPort<Collector>,
 }

@@ -1,5 +1,5 @@
-/* Prints the sizes of the structures, the places of their members, and the constants, as this compiler
- * has them. A test compares the lines with the library. */
+/* Prints the sizes of the structures, the places of their members, and the constants, as this
+ * compiler has them. A test compares the lines with the library. */
 #include <stddef.h>
 #include <stdio.h>
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Writes src/bindings.rs from the headers of libibverbs-dev. Needed only when a newer rdma-core has something that we want:
-# the result is checked in, and neither bindgen nor clang nor the headers are needed to build.
+# Writes src/bindings.rs from the headers of libibverbs-dev. Needed only when a newer rdma-core has
+# something that we want: the result is checked in, and neither bindgen nor clang nor the headers
+# are needed to build.
 #
 #   apt install libibverbs-dev libclang-dev
 #   cargo install bindgen-cli --version 0.73.2
@@ -8,7 +9,8 @@
 #
 # - No comment of the headers is taken over, only what the ABI is.
 # - Types of libc are libc's: its crate knows their size on each machine.
-# - Functions become types of function pointers: nothing is linked, load.rs looks the symbols up at run time.
+# - Functions become types of function pointers: nothing is linked, load.rs looks the symbols up at
+#   run time.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -45,7 +47,8 @@ bindgen "$header" \
     rustfmt --edition 2024 --config max_width=120,use_small_heuristics=Max > src/bindings.rs.new
 mv src/bindings.rs.new src/bindings.rs
 
-# For tests/layout.rs: each struct with the paths of its fields, and each constant. Anonymous structs and unions are followed.
+# For tests/layout.rs: each struct with the paths of its fields, and each constant. Anonymous
+# structs and unions are followed.
 perl -0ne '
     while (/pub (struct|union) (\w+) \{\n(.*?)\n\}/sg) {
         my ($kind, $name, $body) = ($1, $2, $3);

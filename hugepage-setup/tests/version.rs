@@ -1,4 +1,5 @@
-//! `hugepage-setup --version` prints the commit that runs; tests/tests/repository/version.rs shows how.
+//! `hugepage-setup --version` prints the commit that runs; tests/tests/repository/version.rs shows
+//! how.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::process::Command;

@@ -16,12 +16,12 @@
 //!   address, config, sys   words of the ABI, the environment, system calls
 //! ```
 //!
-//! A descriptor of the program is always one of the kernel's as well, its twin: the kernel gives each
-//! number and each port once, and has what does not come by our interface. A thread that calls polls
-//! the worker itself, so a packet meets no other thread on its way.
+//! A descriptor of the program is always one of the kernel's as well, its twin: the kernel gives
+//! each number and each port once, and has what does not come by our interface. A thread that calls
+//! polls the worker itself, so a packet meets no other thread on its way.
 //!
-//! Calls that our own code makes while it is within the engine pass through: the library may use libc
-//! as everybody else does.
+//! Calls that our own code makes while it is within the engine pass through: the library may use
+//! libc as everybody else does.
 
 #[allow(unsafe_code)]
 pub mod abi;

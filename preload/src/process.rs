@@ -1,4 +1,5 @@
-//! What happens to the descriptors as a whole: `close` and its family, `dup` and its family, `fork`.
+//! What happens to the descriptors as a whole: `close` and its family, `dup` and its family,
+//! `fork`.
 //!
 //! A child of `fork` has the twins and nothing of an engine that runs: the queue belongs to its
 //! parent. Where none runs yet, as in a server that listens and leaves the rest to its workers, the
@@ -119,8 +120,8 @@ pub(crate) fn say_that_child_has_none() {
     }
 }
 
-/// Descriptors that the kernel's table of the process has room for: `select` looks no further (Linux
-/// `core_sys_select`). Read for sets that are longer than libc's own alone.
+/// Descriptors that the kernel's table of the process has room for: `select` looks no further
+/// (Linux `core_sys_select`). Read for sets that are longer than libc's own alone.
 pub(crate) fn descriptors_max() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")?.trim().parse().ok());
@@ -166,7 +167,8 @@ pub(crate) fn duplicated(fd: c_int, new: c_int) {
     }
 }
 
-/// Ranges of descriptors of `first..=last` that `close_range` may close: the engine's own stay open.
+/// Ranges of descriptors of `first..=last` that `close_range` may close: the engine's own stay
+/// open.
 pub(crate) fn ranges_to_close(first: c_uint, last: c_uint) -> Vec<(c_uint, c_uint)> {
     let mut ranges = Vec::new();
     let mut next = first;

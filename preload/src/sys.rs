@@ -61,7 +61,8 @@ pub(crate) fn result(value: isize) -> Result<usize, Errno> {
     }
 }
 
-/// A call whose arguments are numbers and pointers to memory of ours that lives as long as the call.
+/// A call whose arguments are numbers and pointers to memory of ours that lives as long as the
+/// call.
 macro_rules! call {
     ($number:expr $(, $argument:expr)*) => {{
         let mut arguments = [0; 6];
@@ -206,8 +207,8 @@ pub(crate) fn exit_group(status: c_int) -> ! {
     }
 }
 
-/// A page that a child of `fork` finds empty (`MADV_WIPEONFORK`): its first word is 1 in the process
-/// that asked for it.
+/// A page that a child of `fork` finds empty (`MADV_WIPEONFORK`): its first word is 1 in the
+/// process that asked for it.
 pub(crate) fn page_of_this_process() -> Option<&'static core::sync::atomic::AtomicU32> {
     const FLAGS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let page = call!(libc::SYS_mmap, 0, 4_096, libc::PROT_READ | libc::PROT_WRITE, FLAGS, usize::MAX).ok()?;

@@ -17,8 +17,8 @@
 //! ```
 //! An arrow points down, and only down. Except for `live`, and for the files of `listing` and
 //! `rules`, no part makes a system call, knows a device, or reads a clock other than the one it was
-//! given. So a [`Stack`] runs over any [`Worker`]: over plain memory in virtual time as well as over
-//! a NIC.
+//! given. So a [`Stack`] runs over any [`Worker`]: over plain memory in virtual time as well as
+//! over a NIC.
 //!
 //! [`Worker`]: wirepath::worker::Worker
 //!

@@ -1,7 +1,8 @@
 //! Random scripts of calls on UDP sockets and epoll sets, made of the kernel's over loopback and of
 //! ours over plain memory: duplicated descriptors, two sets, level, edge and one shot. Each call
-//! returns the same, `poll` reports the same of each socket after it, and each wait the same events.
-//! A script that parts is named by its seed; `SEED=n` plays it alone, `SCRIPTS=n` plays so many.
+//! returns the same, `poll` reports the same of each socket after it, and each wait the same
+//! events. A script that parts is named by its seed; `SEED=n` plays it alone, `SCRIPTS=n` plays so
+//! many.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 mod common;
@@ -33,8 +34,8 @@ const EVENTS_MAX: usize = 64;
 /// What a call returned, and the events of a wait: the handle and what it is ready for.
 type Answer = Result<(usize, Vec<(u64, u32)>), Errno>;
 
-/// A call; descriptors are named by the order in which they were made. Hosts are 1 and 2: sockets of
-/// one send to those of the other.
+/// A call; descriptors are named by the order in which they were made. Hosts are 1 and 2: sockets
+/// of one send to those of the other.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Socket(u8),
@@ -377,8 +378,8 @@ impl Random {
 /// Of a connected socket Linux keeps one place for its peer and for the destination of a datagram
 /// that is not whole, and sends to either.
 ///
-/// A datagram to a socket that is connected with another is refused by the kernel, as nobody is there
-/// for it, and dropped silently by ours.
+/// A datagram to a socket that is connected with another is refused by the kernel, as nobody is
+/// there for it, and dropped silently by ours.
 fn is_beside(call: Call, ours: &Ours) -> bool {
     let peer = |idx: usize| {
         let (stack, id, _, host) = ours.find(idx).ok()?;

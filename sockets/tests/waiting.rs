@@ -266,9 +266,9 @@ fn play(script: &Script, sleeps: bool) -> (Play, u64) {
 /// The result of a script: the steps, the turns that the sleeper needed for them, and whether both
 /// plays were the same to the end.
 ///
-/// A deadline that had passed when it was set is due with the wheel's next tick. A wheel that has not
-/// been turned for a while is behind, and its next tick is now: there the sleeper is earlier, by a
-/// tick at most. From then on the plays are two.
+/// A deadline that had passed when it was set is due with the wheel's next tick. A wheel that has
+/// not been turned for a while is behind, and its next tick is now: there the sleeper is earlier,
+/// by a tick at most. From then on the plays are two.
 fn check(seed: u64) -> (u64, u64, bool) {
     const TICK: u64 = (1 << 18) / STEP.as_nanos();
     let script = Script::draw(seed);

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Copies a program by a process of its own. A copy that this process wrote could not be started now and
-/// then ("text file busy"): a child that another test starts meanwhile has the descriptor that writes it
-/// until its `exec`.
+/// Copies a program by a process of its own. A copy that this process wrote could not be started
+/// now and then ("text file busy"): a child that another test starts meanwhile has the descriptor
+/// that writes it until its `exec`.
 ///
 /// # Panics
 /// With the words of cp, where it fails.

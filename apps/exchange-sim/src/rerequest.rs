@@ -9,8 +9,8 @@
 //! The server has a thread and a socket of its own; the publisher only hands packets over and never
 //! waits for the server. An answer is one packet with as many of the messages as fit, as the
 //! specification says; the receiver requests the others again. A request that cannot be answered is
-//! counted by its reason. A request of 20 bytes brings up to one MTU back, which is why each address
-//! has a rate limit (`requesters`).
+//! counted by its reason. A request of 20 bytes brings up to one MTU back, which is why each
+//! address has a rate limit (`requesters`).
 
 use std::fmt;
 use std::io::ErrorKind;

@@ -1,4 +1,5 @@
-//! `exchange-sim --version` prints the commit that was built; tests/tests/repository/version.rs tests how.
+//! `exchange-sim --version` prints the commit that was built; tests/tests/repository/version.rs
+//! tests how.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! A live run from start to end: a port from its configuration, a feed on each of its workers, the
-//! events until a signal or the end of its time, and the sum of the results. The workers of a replay
-//! are the same: only the source of their frames, their clock and their nodes differ.
+//! events until a signal or the end of its time, and the sum of the results. The workers of a
+//! replay are the same: only the source of their frames, their clock and their nodes differ.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 

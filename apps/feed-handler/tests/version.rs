@@ -1,4 +1,5 @@
-//! `feed-handler --version` prints the commit that was built; tests/tests/repository/version.rs tests how.
+//! `feed-handler --version` prints the commit that was built; tests/tests/repository/version.rs
+//! tests how.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::process::Command;

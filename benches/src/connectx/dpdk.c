@@ -1,9 +1,10 @@
-/* DPDK's mlx5 driver as a contender: the same rounds as `connectx` plays, on the same two NICs that move when they are told to.
+/* DPDK's mlx5 driver as a contender: the same rounds as `connectx` plays, on the same two NICs that
+ * move when they are told to.
  *
  *     softhca run --manual --devices 2 --netns -- dpdk rx|rx-compressed|tx ROUNDS
  *
- * What counts happens in the functions whose names begin with `measured`. Flow rules go by verbs (dv_flow_en=0), because the NICs have no
- * DevX.
+ * What counts happens in the functions whose names begin with `measured`. Flow rules go by verbs
+ * (dv_flow_en=0), because the NICs have no DevX.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -108,8 +108,8 @@ impl Control {
         WorkerEnd { subscriptions: ours.cloned().collect(), shared, commands: told, answers: said }
     }
 
-    /// Waits until all workers have started or failed to, and has them receive. Returns why pools are
-    /// on small pages.
+    /// Waits until all workers have started or failed to, and has them receive. Returns why pools
+    /// are on small pages.
     pub(super) fn begin(&mut self, steering: &mut impl Steering) -> Vec<String> {
         let fallbacks = self.peers.iter_mut().filter_map(Peer::started).collect();
         self.serve(steering);

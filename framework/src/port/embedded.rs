@@ -111,7 +111,8 @@ impl Clock for AnyClock {
 
 impl Port {
     /// Opens the port with one worker, on queue 0, that the caller polls on this thread: for an
-    /// engine with a loop of its own. [`on_start`](App::on_start) is called before this returns, and
+    /// engine with a loop of its own. [`on_start`](App::on_start) is called before this returns,
+    /// and
     /// [`on_stop`](App::on_stop) when the port is dropped. The options for cores do not apply, and
     /// no signal stops it. A [`handle`](Port::handle) finds that the port has ended: subscribe by
     /// [`EmbeddedPort::subscribe`].
@@ -306,8 +307,8 @@ impl<A: App> EmbeddedPort<A> {
         of_place!(&self.seat, place => place.running.worker.wait_fd())
     }
 
-    /// How long the caller may sleep on [`wait_fd`](Self::wait_fd) before it polls again; zero where
-    /// it is to poll at once, `None` where only a frame or a call brings work
+    /// How long the caller may sleep on [`wait_fd`](Self::wait_fd) before it polls again; zero
+    /// where it is to poll at once, `None` where only a frame or a call brings work
     /// ([`Worker::next_deadline`](crate::worker::Worker::next_deadline)). Ask it last before the
     /// sleep.
     pub fn time_to_next(&mut self) -> Option<Duration> {

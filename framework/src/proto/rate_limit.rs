@@ -181,8 +181,8 @@ mod tests {
         Ipv4Addr::new(10, 0, 0, idx)
     }
 
-    /// The number of answers that one peer gets in each of ten seconds, when `others` answers went to
-    /// other peers before.
+    /// The number of answers that one peer gets in each of ten seconds, when `others` answers went
+    /// to other peers before.
     fn answers_after(others: u32) -> Vec<usize> {
         let mut limit = PeerLimit::new(1_000, HashSeed::new(1, 2));
         (0..10_u64)

@@ -28,8 +28,8 @@ impl TimerId {
         (u64::from(self.generation) << 32) | (u64::from(self.slot) + 1)
     }
 
-    /// The name that [`to_bits`](Self::to_bits) made a number of. Any other number names no timer, or
-    /// one that runs and has these bits.
+    /// The name that [`to_bits`](Self::to_bits) made a number of. Any other number names no timer,
+    /// or one that runs and has these bits.
     pub fn from_bits(bits: u64) -> Self {
         Self { slot: (bits as u32).wrapping_sub(1), generation: (bits >> 32) as u32 }
     }

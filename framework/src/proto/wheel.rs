@@ -159,8 +159,8 @@ impl Wheel {
     }
 
     /// When [`take_due`](Self::take_due) has something to do next: an entry is due, or is sorted
-    /// into a lower level, which happens at most three times for each. `Instant::MAX` where there is
-    /// no entry. Reads up to sixteen words.
+    /// into a lower level, which happens at most three times for each. `Instant::MAX` where there
+    /// is no entry. Reads up to sixteen words.
     pub(super) fn next_deadline(&self) -> Instant {
         if self.len == 0 {
             return Instant::MAX;

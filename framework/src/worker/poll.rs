@@ -124,8 +124,8 @@ const DEVICE_PERIOD: Duration = Duration::from_micros(50);
 /// The interval at which it polls for the kernel's updates while it waits for an answer of the
 /// kernel: the mirror takes 10 to 20 ms for one.
 const URGENT_PERIOD: Duration = Duration::from_millis(1);
-/// How often while none is: the mirror looks as often itself. A hundred turns a second cost 0.1 % of
-/// a processor.
+/// How often while none is: the mirror looks as often itself. A hundred turns a second cost 0.1 %
+/// of a processor.
 const FOLLOWER_PERIOD: Duration = Duration::from_millis(10);
 /// The interval at which the link of a device that is slept on is read; the device reads it within
 /// its turns.
@@ -362,8 +362,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     }
 
     /// As [`with_app`](Self::with_app), without the doorbell: frames that it posts leave with the
-    /// next turn, or by [`Cx::ring_doorbell`]. For a loop that makes several calls between two turns,
-    /// on a device whose doorbell is a system call.
+    /// next turn, or by [`Cx::ring_doorbell`]. For a loop that makes several calls between two
+    /// turns, on a device whose doorbell is a system call.
     pub fn with_app_batched<T>(&mut self, now: Instant, act: impl FnOnce(&mut A, &mut Cx<'_>) -> T) -> T {
         let mut cx = self.tools.cx(now);
         act(&mut self.app, &mut cx)

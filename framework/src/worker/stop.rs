@@ -2,8 +2,8 @@
 //!
 //! The first signal, or a call of [`StopFlag::stop`] from any thread, sets a flag. Workers check it
 //! every few hundred polls and leave their loop in order: queues drained, counters whole, devices
-//! closed. A signal that comes later than [`GRACE`] after the first ends the process at once with the
-//! status that a shell expects (130 for SIGINT, 143 for SIGTERM), in case a worker hangs.
+//! closed. A signal that comes later than [`GRACE`] after the first ends the process at once with
+//! the status that a shell expects (130 for SIGINT, 143 for SIGTERM), in case a worker hangs.
 //!
 //! ```text
 //!  first signal ─▶ stopping, and a byte to a thread that sleeps ─ GRACE ─▶ armed

@@ -1,5 +1,5 @@
-//! Descriptors: `socket`, `close` and its family, `dup` and its family, `fcntl`, `ioctl`; signal handlers; and
-//! `syscall` by number.
+//! Descriptors: `socket`, `close` and its family, `dup` and its family, `fcntl`, `ioctl`; signal
+//! handlers; and `syscall` by number.
 //!
 //! Invariants:
 //! 1. Those of `abi`: types are libc's, and what the caller promises libc it promises us.

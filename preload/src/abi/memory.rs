@@ -1,10 +1,10 @@
 //! The program's memory, as its pointers name it.
 //!
 //! Invariants:
-//! 1. A pointer that is not null and its length were given by the program for the call that is under
-//!    way: C promises that so many bytes are there until it returns. What the kernel would refuse
-//!    with `EFAULT` of a null pointer is refused; another wrong pointer is a fault of the program, as
-//!    it is in libc's own `memcpy`.
+//! 1. A pointer that is not null and its length were given by the program for the call that is
+//!    under way: C promises that so many bytes are there until it returns. What the kernel would
+//!    refuse with `EFAULT` of a null pointer is refused; another wrong pointer is a fault of the
+//!    program, as it is in libc's own `memcpy`.
 //! 2. `IoSlice` and `IoSliceMut` have the layout of `struct iovec`, as the standard library says.
 //! 3. A slice lives no longer than the call.
 

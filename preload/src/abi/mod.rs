@@ -1,10 +1,10 @@
-//! The symbols of libc that stand in front of libc's. Each looks whether the descriptor is ours, and
-//! passes the call on where it is not; libc's functions are `unsafe` to call, and so are ours.
+//! The symbols of libc that stand in front of libc's. Each looks whether the descriptor is ours,
+//! and passes the call on where it is not; libc's functions are `unsafe` to call, and so are ours.
 //!
 //! Invariants:
-//! 1. Each has the type of libc's function of the name. Functions with a variable number of arguments
-//!    (`fcntl`, `ioctl`, `syscall`) take as many as any use of them has: on the platforms that we run
-//!    on these are passed as those of a function with fixed ones.
+//! 1. Each has the type of libc's function of the name. Functions with a variable number of
+//!    arguments (`fcntl`, `ioctl`, `syscall`) take as many as any use of them has: on the platforms
+//!    that we run on these are passed as those of a function with fixed ones.
 //! 2. What the caller promises libc it promises us: `memory` makes slices of it.
 //! 3. Nothing is allocated or locked before the constructor has run, nor where a descriptor is not
 //!    ours.

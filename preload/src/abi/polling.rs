@@ -169,7 +169,8 @@ fn select_ours(
     if !may_be_ours() {
         return None;
     }
-    // As the kernel does: sets have bits for what the process can have open, and programs name more.
+    // As the kernel does: sets have bits for what the process can have open, and programs name
+    // more.
     let count = usize::try_from(count).ok()?;
     let count = if count > libc::FD_SETSIZE { count.min(process::descriptors_max()) } else { count };
     let words = count.div_ceil(u64::BITS as usize);
@@ -219,7 +220,8 @@ pub(super) fn duration_of(time: Option<&libc::timespec>) -> Result<Option<Durati
     }
 }
 
-/// The time of a `timeval`; `None` without one. Microseconds may be more than a second, as on Linux.
+/// The time of a `timeval`; `None` without one. Microseconds may be more than a second, as on
+/// Linux.
 fn duration_of_timeval(time: Option<&libc::timeval>) -> Result<Option<Duration>, Errno> {
     let Some(time) = time else { return Ok(None) };
     match (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec)) {

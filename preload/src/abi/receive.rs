@@ -112,8 +112,8 @@ symbols! {
     }
 }
 
-/// Takes what the twin has, without a wait: where another thread was faster, the call begins again, so
-/// that it hears both sides.
+/// Takes what the twin has, without a wait: where another thread was faster, the call begins again,
+/// so that it hears both sides.
 fn from_twin(again: impl FnOnce() -> Count, take: impl FnOnce(c_int) -> Count) -> Count {
     let taken = take(libc::MSG_DONTWAIT);
     if taken < 0 && real::errno() == Errno::EAGAIN { again() } else { taken }
@@ -174,8 +174,8 @@ fn receive_message(file: FileId, message: *mut libc::msghdr, flags: c_int) -> Op
     Some(Ok(received.len))
 }
 
-/// As many datagrams as have come, and one that is waited for where none has. `None` where the twin has
-/// the first.
+/// As many datagrams as have come, and one that is waited for where none has. `None` where the twin
+/// has the first.
 fn receive_messages(
     file: FileId,
     messages: *mut libc::mmsghdr,

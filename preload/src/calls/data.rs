@@ -101,8 +101,8 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
     }
 }
 
-/// The rest of a stream's bytes for a call that wants all (`MSG_WAITALL`): until the end, an error or
-/// a signal.
+/// The rest of a stream's bytes for a call that wants all (`MSG_WAITALL`): until the end, an error
+/// or a signal.
 fn receive_all(
     file: FileId,
     target: &Target,

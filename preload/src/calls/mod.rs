@@ -61,8 +61,8 @@ pub(crate) fn bind(file: FileId) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `listen`. Ours listens first, then the twin, which hears what does not come by our interface: what
-/// the kernel has accepted by our interface would be reset when we begin.
+/// `listen`. Ours listens first, then the twin, which hears what does not come by our interface:
+/// what the kernel has accepted by our interface would be reset when we begin.
 pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
     let mut engine = engine::enter();
     let twin = engine.files.twin(file)?;
@@ -280,8 +280,8 @@ fn accept_ours(engine: &mut Engine, id: SocketId, family: Family, flags: c_int) 
 
 /// A connection of the kernel's: by loopback, or by another interface.
 ///
-/// The twin does not block while it is asked: another process may share it and be faster, and we hold
-/// the engine.
+/// The twin does not block while it is asked: another process may share it and be faster, and we
+/// hold the engine.
 fn accept_twin(twin: c_int, flags: c_int) -> Result<Accepted, Errno> {
     if sys::ppoll(&mut [readable(twin)], Some(0))? == 0 {
         return Err(Errno::EAGAIN);

@@ -1,6 +1,6 @@
-//! Whose a socket becomes, decided when it names an address: at `bind` of datagrams, at `listen`, at
-//! `connect`. In this order: what is no address of ours to carry, loopback and own addresses, another
-//! interface, and the rules. What is not ours stays the twin that it was.
+//! Whose a socket becomes, decided when it names an address: at `bind` of datagrams, at `listen`,
+//! at `connect`. In this order: what is no address of ours to carry, loopback and own addresses,
+//! another interface, and the rules. What is not ours stays the twin that it was.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -25,8 +25,8 @@ const CHUNKS_MAX: usize = 32_768;
 /// Destinations that are remembered.
 const DESTINATIONS_MAX: usize = 64;
 
-/// Whether a socket at `local` that talks to `remote`, where it has a peer, is to be ours. The listing
-/// says why.
+/// Whether a socket at `local` that talks to `remote`, where it has a peer, is to be ours. The
+/// listing says why.
 ///
 /// # Errors
 /// `EACCES`: the rules refuse it.
@@ -71,8 +71,8 @@ fn decide(
     Ok(if is_on_ours { (true, decision.why) } else { (false, "another interface") })
 }
 
-/// Whether what is sent to `remote` leaves by our interface: the kernel's route says so by the address
-/// that it would send from. A few system calls, once in a while for each destination.
+/// Whether what is sent to `remote` leaves by our interface: the kernel's route says so by the
+/// address that it would send from. A few system calls, once in a while for each destination.
 pub(crate) fn goes_by_ours(engine: &mut Engine, remote: Ipv4Addr) -> bool {
     if remote.is_multicast() {
         return true;

@@ -1,6 +1,6 @@
-//! Open files: what descriptors of the program stand for, where it may be ours. Each descriptor is a
-//! real one of the kernel (its twin), so that `fstat`, `/proc` and a program that we do not see find
-//! what they expect, and so that the kernel hands out each number once and each port once.
+//! Open files: what descriptors of the program stand for, where it may be ours. Each descriptor is
+//! a real one of the kernel (its twin), so that `fstat`, `/proc` and a program that we do not see
+//! find what they expect, and so that the kernel hands out each number once and each port once.
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
@@ -43,8 +43,8 @@ pub(crate) struct Socket {
     pub(crate) options: Options,
     /// Sets of the kernel that the twin is in, as nobody knew yet whose it would be.
     pub(crate) watches: Vec<Watch>,
-    /// The backlog of a listener that nobody has waited on so far: a process that forks now leaves it
-    /// to its children.
+    /// The backlog of a listener that nobody has waited on so far: a process that forks now leaves
+    /// it to its children.
     pub(crate) backlog: Option<c_int>,
     /// `listen` was called.
     pub(crate) is_listener: bool,
@@ -178,8 +178,8 @@ impl OpenFiles {
         taken
     }
 
-    /// Listeners that nobody has waited on, where nothing else is ours: what a server has that leaves
-    /// all else to its children. `None` where anything else is ours.
+    /// Listeners that nobody has waited on, where nothing else is ours: what a server has that
+    /// leaves all else to its children. `None` where anything else is ours.
     pub(crate) fn idle_listeners(&self) -> Option<Vec<FileId>> {
         let mut found = Vec::new();
         for (idx, file) in self.files.iter().enumerate() {
@@ -237,8 +237,8 @@ impl OpenFiles {
 }
 
 impl What {
-    /// Whether calls on it are the engine's. A set is, as sockets of ours may come in, and a listener
-    /// that becomes ours with the next call.
+    /// Whether calls on it are the engine's. A set is, as sockets of ours may come in, and a
+    /// listener that becomes ours with the next call.
     fn is_ours(&self) -> bool {
         match self {
             Self::Socket(socket) => socket.ours().is_some() || socket.backlog.is_some(),

@@ -1,6 +1,6 @@
-//! The one engine of the process: the sockets of ours on their worker, the open files, and who waits
-//! for them, behind one lock. Whoever makes a call takes the lock and turns the worker himself; no
-//! thread of ours is needed for a packet that somebody waits for.
+//! The one engine of the process: the sockets of ours on their worker, the open files, and who
+//! waits for them, behind one lock. Whoever makes a call takes the lock and turns the worker
+//! himself; no thread of ours is needed for a packet that somebody waits for.
 //!
 //! ```text
 //!   a call ──▶ enter ──▶ what it does, and a turn of the worker ──▶ leave: wakes who waits for what
@@ -10,8 +10,8 @@
 //! Invariants:
 //! 1. The stack is made, used and dropped by whoever holds the lock, and by nobody else. Nothing
 //!    that it lends (packet buffers, handles) leaves a call: bytes are copied to the program.
-//! 2. A thread of ours that the stack starts for itself (the mirror of the kernel's tables) talks to
-//!    it by channels that are `Send` on their own.
+//! 2. A thread of ours that the stack starts for itself (the mirror of the kernel's tables) talks
+//!    to it by channels that are `Send` on their own.
 
 use core::cell::Cell;
 use core::net::Ipv4Addr;
@@ -105,8 +105,8 @@ static ENGINE: Mutex<Shared> = Mutex::new(Shared(Engine {
     destinations: Vec::new(),
 }));
 
-/// Takes the lock. Signals that come meanwhile are kept until it is given back, as a handler may make
-/// a call of ours.
+/// Takes the lock. Signals that come meanwhile are kept until it is given back, as a handler may
+/// make a call of ours.
 pub(crate) fn enter() -> Inside {
     thread::enter();
     Inside(Some(ENGINE.lock().unwrap_or_else(PoisonError::into_inner)))
@@ -125,7 +125,8 @@ pub(crate) fn try_enter() -> Option<Inside> {
 }
 
 impl Engine {
-    /// A call of the sockets, which may move them: who sleeps is looked at when the lock is given back.
+    /// A call of the sockets, which may move them: who sleeps is looked at when the lock is given
+    /// back.
     pub(crate) fn call<T>(
         &mut self,
         act: impl FnMut(&mut Sockets, &mut Cx<'_>) -> Result<T, Errno>,
@@ -200,8 +201,8 @@ impl Engine {
         self.waiters.clear();
     }
 
-    /// Closes all streams that the program has left open, as the kernel does for a process that ends.
-    /// Says whether any stream was ever ours.
+    /// Closes all streams that the program has left open, as the kernel does for a process that
+    /// ends. Says whether any stream was ever ours.
     pub(crate) fn close_streams(&mut self) -> bool {
         let open = self.files.take_streams();
         self.had_streams |= !open.is_empty();
@@ -294,8 +295,8 @@ thread_local! {
     static LOOKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether a thread that polls looks at the kernel's side too: once in so many of its looks, as each
-/// is a system call.
+/// Whether a thread that polls looks at the kernel's side too: once in so many of its looks, as
+/// each is a system call.
 pub(crate) fn looks_at_kernel() -> bool {
     LOOKS.with(|looks| {
         let next = looks.get().wrapping_add(1);

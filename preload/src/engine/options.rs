@@ -16,8 +16,8 @@ pub(crate) struct OptionCall {
 }
 
 impl Options {
-    /// One call more. It takes the place of an earlier one of the same option, but for those of groups,
-    /// which a socket has several of.
+    /// One call more. It takes the place of an earlier one of the same option, but for those of
+    /// groups, which a socket has several of.
     pub(crate) fn push(&mut self, level: c_int, name: c_int, value: &[u8]) {
         self.0.retain(|call| {
             (call.level, call.name) != (level, name) || (is_of_groups(level, name) && call.value != value)

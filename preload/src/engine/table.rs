@@ -1,7 +1,6 @@
-//! Which descriptors may be ours: the number of a file for each, 0 for none, with a bit for those that
-//! are. Reading it takes no lock, as
-//! each `read` and `write` of the program does, of whichever descriptor. Only who holds the engine
-//! writes it.
+//! Which descriptors may be ours: the number of a file for each, 0 for none, with a bit for those
+//! that are. Reading it takes no lock, as each `read` and `write` of the program does, of whichever
+//! descriptor. Only who holds the engine writes it.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -8,8 +8,8 @@ use sockets::Errno;
 use crate::engine::table;
 use crate::sys;
 
-/// Signals that are kept at most while a thread is within the engine. One more of a kind is merged by
-/// the kernel anyway, but for real-time ones.
+/// Signals that are kept at most while a thread is within the engine. One more of a kind is merged
+/// by the kernel anyway, but for real-time ones.
 pub(crate) const KEPT_MAX: usize = 16;
 
 pub(crate) struct Thread {
@@ -116,8 +116,9 @@ pub(crate) fn move_high(fd: i32) -> i32 {
 /// by default).
 const HIGH: i32 = 900;
 
-/// Closes the descriptor of a thread that ends. Apart from [`Thread`], which has nothing to drop: what
-/// has is noted with libc when it is first used, which allocates, and an allocator makes calls of ours.
+/// Closes the descriptor of a thread that ends. Apart from [`Thread`], which has nothing to drop:
+/// what has is noted with libc when it is first used, which allocates, and an allocator makes calls
+/// of ours.
 struct Eventfd(Cell<i32>);
 
 thread_local! {

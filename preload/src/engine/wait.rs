@@ -1,7 +1,7 @@
-//! Calls that wait. The thread polls the worker for as long as the spin budget, then it sleeps until
-//! packets have come, another thread has moved what it waits for, the kernel has something, or a
-//! timer of the worker is due. Whoever sleeps turns the worker when he wakes, so that a program whose
-//! threads all wait needs nobody else.
+//! Calls that wait. The thread polls the worker for as long as the spin budget, then it sleeps
+//! until packets have come, another thread has moved what it waits for, the kernel has something,
+//! or a timer of the worker is due. Whoever sleeps turns the worker when he wakes, so that a
+//! program whose threads all wait needs nobody else.
 
 use std::time::{Duration, Instant};
 
@@ -107,7 +107,8 @@ pub(crate) fn attempt_and_turn<T>(
     }
 }
 
-/// Sleeps until there is a reason to sides again; `Some` where a last sides found what is waited for.
+/// Sleeps until there is a reason to sides again; `Some` where a last sides found what is waited
+/// for.
 fn sleep<T>(
     left: Option<Duration>,
     interest: WaitFor,

@@ -1,6 +1,6 @@
-//! A thread that turns the worker while the program computes: acknowledgments, timers, ARP. It looks
-//! seldom while a thread of the program sleeps in a call, as that one wakes for packets and timers
-//! itself, and leaves the worker alone while somebody turns it.
+//! A thread that turns the worker while the program computes: acknowledgments, timers, ARP. It
+//! looks seldom while a thread of the program sleeps in a call, as that one wakes for packets and
+//! timers itself, and leaves the worker alone while somebody turns it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -49,7 +49,8 @@ fn keep(number: u32) {
             }
             if engine.has_waiters() {
                 sleep = IDLE_NS;
-                // Who sleeps sees to what is due, unless he slept before there was anything to see to.
+                // Who sleeps sees to what is due, unless he slept before there was anything to see
+                // to.
                 if engine.sleep().is_none() {
                     engine.turn();
                 }

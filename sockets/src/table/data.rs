@@ -83,7 +83,8 @@ impl Sockets {
         }
     }
 
-    /// Bytes that `recv` would return, of a datagram socket those of the next datagram (`FIONREAD`).
+    /// Bytes that `recv` would return, of a datagram socket those of the next datagram
+    /// (`FIONREAD`).
     ///
     /// # Errors
     /// `EBADF`.

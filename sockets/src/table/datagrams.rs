@@ -111,8 +111,8 @@ impl Sockets {
         }
     }
 
-    /// What a read says that would wait, where nothing more is to come: 0 bytes (`SHUT_RD`), which a
-    /// read that does not wait does not say (Linux `__skb_wait_for_more_packets`); else `EAGAIN`.
+    /// What a read says that would wait, where nothing more is to come: 0 bytes (`SHUT_RD`), which
+    /// a read that does not wait does not say (Linux `__skb_wait_for_more_packets`); else `EAGAIN`.
     ///
     /// # Errors
     /// As above.

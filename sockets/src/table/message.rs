@@ -24,8 +24,8 @@ const DATAGRAM_LEN_MAX: usize = 65_507;
 pub struct RecvFlags {
     /// `MSG_PEEK`: the data stays in the socket.
     pub peek: bool,
-    /// `MSG_TRUNC`: of a stream the bytes are thrown away instead of copied; of a datagram its whole
-    /// length is returned.
+    /// `MSG_TRUNC`: of a stream the bytes are thrown away instead of copied; of a datagram its
+    /// whole length is returned.
     pub truncate: bool,
 }
 
@@ -93,8 +93,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// `sendmsg` of several parts: how many of their bytes were taken. Of a datagram socket they are
-    /// one datagram, to `to` or to its peer; a stream has no use for `to`.
+    /// `sendmsg` of several parts: how many of their bytes were taken. Of a datagram socket they
+    /// are one datagram, to `to` or to its peer; a stream has no use for `to`.
     ///
     /// # Errors
     /// As [`send`](Self::send) and [`send_to`](Self::send_to).
@@ -314,8 +314,8 @@ impl Stream {
         self.pending.drain(..sent);
     }
 
-    /// Sends all that waits, before the sending side ends: bytes that were taken may not be lost, so
-    /// the send buffer makes room for them.
+    /// Sends all that waits, before the sending side ends: bytes that were taken may not be lost,
+    /// so the send buffer makes room for them.
     pub(super) fn send_last(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
         self.send_pending(connection, 0, cx);
         if self.pending.is_empty() {

@@ -230,8 +230,8 @@ impl Sockets {
         }
     }
 
-    /// Puts an error back that a call was given and did not report, as it had bytes to report first: the
-    /// next call reports it.
+    /// Puts an error back that a call was given and did not report, as it had bytes to report
+    /// first: the next call reports it.
     ///
     /// # Errors
     /// `EBADF`.
@@ -312,8 +312,8 @@ impl Sockets {
         self.wake_for(id, Ready::ALL);
     }
 
-    /// The same where only that has moved: an item that does not ask for it is not looked at, so that
-    /// an edge of one kind reports nothing of another.
+    /// The same where only that has moved: an item that does not ask for it is not looked at, so
+    /// that an edge of one kind reports nothing of another.
     pub(crate) fn wake_for(&mut self, id: SocketId, moved: Ready) {
         let mut is_awake = false;
         for idx in 0.. {

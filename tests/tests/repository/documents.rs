@@ -96,6 +96,46 @@ fn cited(mut text: &str) -> Vec<&str> {
     }
 }
 
+/// The text of a comment that has its line alone.
+fn comment(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    ["//!", "///", "//"].iter().find_map(|mark| line.strip_prefix(mark))
+}
+
+/// Whether a text can be wrapped: a table, a drawing and a single word cannot.
+fn can_wrap(text: &str) -> bool {
+    let text = text.trim();
+    text.contains(' ') && !text.starts_with('|') && !text.contains("   ") && !text.contains(['─', '│', '═'])
+}
+
+/// The numbers of the lines that are too long in a document, or in the comments of a source.
+fn long_lines(text: &str, is_source: bool) -> Vec<usize> {
+    let (mut is_code, mut long) = (false, Vec::new());
+    for (idx, line) in text.lines().enumerate() {
+        let Some(words) = (if is_source { comment(line) } else { Some(line) }) else { continue };
+        is_code ^= words.trim_start().starts_with("```");
+        if !is_code && line.chars().count() > 100 && can_wrap(words) {
+            long.push(idx + 1);
+        }
+    }
+    long
+}
+
+#[test]
+fn lines_of_documents_and_comments_end_at_100_columns() {
+    let mut wrong = Vec::new();
+    for file in files("md").into_iter().chain(files("rs")) {
+        let is_source = file.extension().is_some_and(|extension| extension == "rs");
+        let name = file.strip_prefix(root()).unwrap().display();
+        let long = long_lines(&fs::read_to_string(&file).unwrap(), is_source);
+        wrong.extend(long.into_iter().map(|number| format!("{name}:{number}")));
+    }
+    assert!(wrong.is_empty(), "wrap these at 100 columns:\n{}", wrong.join("\n"));
+    let word = "word ".repeat(20);
+    assert_eq!(long_lines(&format!("{word}\n{word}x\n```\n{word}x\n```\n| {word}x |"), false), [2]);
+    assert_eq!(long_lines(&format!("// {word}\nlet {word};"), true), [1]);
+}
+
 #[test]
 fn cited_sections_of_the_device_exist() {
     let page = fs::read_to_string(root().join("docs/mlx5.md")).unwrap();

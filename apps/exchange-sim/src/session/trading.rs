@@ -201,7 +201,7 @@ impl Session {
         let head = self.head(Trade::KIND, idx, time_ns);
         let message = Trade {
             head,
-            // Nasdaq has not named hidden orders since 2010 and has called all of them buys since 2014.
+            // Nasdaq names no hidden orders since 2010 and calls all of them buys since 2014.
             order: 0.into(),
             side: b'B',
             shares: shares.into(),

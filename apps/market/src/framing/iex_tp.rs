@@ -1,7 +1,8 @@
 //! IEX Transport Protocol 1, little endian: 40 bytes of header, then blocks with a two-byte length.
 //!
-//! `0:1 version, 1:1 reserved, 2:2 protocol, 4:4 channel, 8:4 session, 12:2 payload length, 14:2 count, 16:8 stream offset, 24:8 first sequence, 32:8 send time`.
-//! A heartbeat has no payload and the next sequence.
+//! `0:1 version, 1:1 reserved, 2:2 protocol, 4:4 channel, 8:4 session, 12:2 payload length, 14:2
+//! count, 16:8 stream offset, 24:8 first sequence, 32:8 send time`. A heartbeat has no payload and
+//! the next sequence.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -37,9 +37,11 @@
 //! ```
 //!
 //! Answers are parsed like any packet of the feed, offered with [`Arbiter::offer_answer`] (from the
-//! server's address only), and reported with [`Rerequester::answer_received`]. On [`Output::Restart`] call
+//! server's address only), and reported with [`Rerequester::answer_received`]. On
+//! [`Output::Restart`] call
 //! [`Rerequester::forget`]. The arbiter's [`Window`] stays in force as the outer limit: make it
-//! longer than [`RetryPolicy::unanswered_ns`], and large enough for the packets that arrive meanwhile.
+//! longer than [`RetryPolicy::unanswered_ns`], and large enough for the packets that arrive
+//! meanwhile.
 //!
 //! [`Arbiter::offer_answer`]: crate::Arbiter::offer_answer
 //! [`Output::Restart`]: crate::Output::Restart

@@ -67,7 +67,7 @@ fn render_device(device: &Device) -> String {
     text
 }
 
-/// `eth0  virtio_net  0000:00:03.0  02:fc:00:00:00:01  mtu 1400  up  10 Gbit/s  NUMA node 0  1 queue`
+/// `eth0  ena  0000:00:03.0  02:fc:00:00:00:01  mtu 1400  up  10 Gbit/s  NUMA node 0  1 queue`
 fn head(interface: &Interface, queues: usize) -> String {
     let mut words = vec![interface.name.clone()];
     words.extend(interface.driver.clone());

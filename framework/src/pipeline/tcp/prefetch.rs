@@ -104,8 +104,8 @@ impl Inner {
     }
 }
 
-/// The flow that a frame seems to belong to. IPv4 options and fragments are not recognized: the nodes
-/// look those connections up.
+/// The flow that a frame seems to belong to. IPv4 options and fragments are not recognized: the
+/// nodes look those connections up.
 #[inline]
 fn flow_of(frame: &[u8]) -> Option<Flow> {
     let frame = EthernetFrame::parse(frame).ok().filter(|frame| frame.ethertype == EtherType::IPV4)?;

@@ -57,8 +57,9 @@ pub(in crate::pipeline) struct Inner {
     pub(super) counters: OutCounters,
     tally: TallyCounters,
     pub(super) offloads: OutOffloads,
-    /// The open connections, as a guardian reads them; `None` without one. Set by
-    /// [`TcpSockets::keep`]; [`TcpOutput`] writes the entries when connections open, send and close.
+    /// The open connections, which a guardian reads; `None` without a guardian.
+    /// [`TcpSockets::keep`] sets this; [`TcpOutput`] writes the entries when connections open, send
+    /// and close.
     pub(super) roster: Option<Roster>,
     pub(super) prefetcher: Prefetcher,
     /// Buffers of the pool that others take, where the caller has set it.

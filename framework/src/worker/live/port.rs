@@ -118,9 +118,9 @@ impl LivePort {
     }
 
     /// Adds a flow while the port runs: steers it to its queues and, if the kernel keeps the
-    /// memberships, joins its group. A flow without an address is to those that the interface had at
-    /// start. The application joins or binds the same address at its sockets. Call it in the network
-    /// namespace of [`open`](Self::open). On an error nothing has changed.
+    /// memberships, joins its group. A flow without an address is to those that the interface had
+    /// at start. The application joins or binds the same address at its sockets. Call it in the
+    /// network namespace of [`open`](Self::open). On an error nothing has changed.
     pub fn add_flow(&mut self, flow: FlowSpec) -> Result<(), LiveError> {
         let mut config = self.config.clone();
         config.flows.push(flow);

@@ -1,5 +1,6 @@
 //! Kernel memberships by interface number (the standard library identifies interfaces by address
-//! only, and supports no sources), copies of the kernel's ICMP errors, and a sleep until frames wait.
+//! only, and supports no sources), copies of the kernel's ICMP errors, and a sleep until frames
+//! wait.
 //!
 //! `unsafe`, because setsockopt(2) and ppoll(2) take addresses.
 //!
@@ -68,8 +69,9 @@ pub fn sleep_on(fd: Option<RawFd>, timeout: Option<Duration>) {
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let until = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: both are borrowed for the call, the descriptors with their own number (1). A descriptor
-    // that is closed is reported as such, and nothing is reported of the result: the caller looks.
+    // SAFETY: both are borrowed for the call, the descriptors with their own number (1). A
+    // descriptor that is closed is reported as such, and nothing is reported of the result: the
+    // caller looks.
     unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, until, ptr::null()) };
 }
 

@@ -1,6 +1,7 @@
 /*
- * Processes around a device that is open: children of fork and vfork, and one that turns the NIC itself. A line `ok FACT` for each
- * fact, `FAILED FACT` and exit code 1 at the first that does not hold.
+ * Processes around a device that is open: children of fork and vfork, and one that turns the NIC
+ * itself. A line `ok FACT` for each fact, `FAILED FACT` and exit code 1 at the first that does not
+ * hold.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -95,7 +96,8 @@ static void processes(void)
 	/* Left open: the process ends with it. */
 }
 
-/* A QP without flow rules on a cable that leads back to it: what it sends is seen by the counters. */
+/* A QP without flow rules on a cable that leads back to it: what it sends is seen by the
+ * counters. */
 static void turn_by_hand(void)
 {
 	size_t (*step)(size_t) = (size_t(*)(size_t))dlsym(RTLD_DEFAULT, "softhca_step");

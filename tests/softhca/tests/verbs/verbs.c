@@ -1,11 +1,12 @@
 /*
- * A program for ordinary verbs: it sends raw packets on one port and receives them on another that a cable joins to it, and
- * says of each fact whether it holds. It knows nothing of who made the NIC, and runs on two ports of a real one as well.
+ * A program for ordinary verbs: it sends raw packets on one port and receives them on another that
+ * a cable joins to it, and says of each fact whether it holds. It knows nothing of who made the
+ * NIC, and runs on two ports of a real one as well.
  *
  *   verbs SENDER RECEIVER        names of RDMA devices, port 1 of each
  *
- * Prints `ok FACT` for each, or `FAILED FACT: what was seen instead` and ends with exit code 1: what a fact that failed leaves
- * behind would be in the way of the others.
+ * Prints `ok FACT` for each, or `FAILED FACT: what was seen instead` and ends with exit code 1:
+ * what a fact that failed leaves behind would be in the way of the others.
  */
 #include <arpa/inet.h>
 #include <errno.h>

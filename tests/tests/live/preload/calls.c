@@ -1,8 +1,9 @@
-// Calls of sockets by a program that knows nothing of wirepath: calls ADDRESS-OF-THE-PEER [last-words]. Prints
-// what each returns. On the kernel's sockets and under the preload library it prints the same.
+// Calls of sockets by a program that knows nothing of wirepath: calls ADDRESS-OF-THE-PEER
+// [last-words]. Prints what each returns. On the kernel's sockets and under the preload library it
+// prints the same.
 //
-// The peer echoes bytes on TCP port 7000, closes at once on 7001, refuses 7002; echoes datagrams on UDP
-// port 7000.
+// The peer echoes bytes on TCP port 7000, closes at once on 7001, refuses 7002; echoes datagrams on
+// UDP port 7000.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

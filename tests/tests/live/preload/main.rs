@@ -1,6 +1,6 @@
-//! Programs that never heard of wirepath, under the preload library: their sockets are ours, those at
-//! the other end of the wire are the kernel's. That a program's segments went by us is seen by what
-//! the kernel of its end did not receive.
+//! Programs that never heard of wirepath, under the preload library: their sockets are ours, those
+//! at the other end of the wire are the kernel's. That a program's segments went by us is seen by
+//! what the kernel of its end did not receive.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::io::{BufRead, BufReader, Read, Write};

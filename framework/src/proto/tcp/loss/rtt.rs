@@ -72,8 +72,8 @@ impl Connection {
         }
     }
 
-    /// RTTM (RFC 7323 4.1), for data that was sent again: Karn's algorithm takes no sample of it, but
-    /// the echoed timestamp shows which transmission the ACK is for. Coarse: our timestamps are
+    /// RTTM (RFC 7323 4.1), for data that was sent again: Karn's algorithm takes no sample of it,
+    /// but the echoed timestamp shows which transmission the ACK is for. Coarse: our timestamps are
     /// milliseconds.
     pub(in crate::proto::tcp) fn echoed_rtt(&self, timestamps: Option<Timestamps>, now: Instant) -> Option<Duration> {
         let echo = timestamps?.echo_reply;

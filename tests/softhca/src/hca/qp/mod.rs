@@ -87,7 +87,8 @@ impl Qps {
         Some(event)
     }
 
-    /// A number that was not used for long: slot in the low bits, above it a part that counts from 1.
+    /// The number of a new QP: the slot in the low bits, above it a count from 1, so that no number
+    /// returns soon.
     fn number(&mut self, slot: u32) -> u32 {
         self.made += 1;
         let parts = (1 << (NUMBER_BITS - SLOT_BITS)) - 1;

@@ -1,5 +1,5 @@
-//! The receiving side: a frame comes from the wire (`ingress`), steering names its rings, and each of
-//! them gets its bytes and a completion.
+//! The receiving side: a frame comes from the wire (`ingress`), steering names its rings, and each
+//! of them gets its bytes and a completion.
 //!
 //! ```text
 //!  ingress ─▶ verdict ─▶ rq ─┬▶ scatter   a frame in the buffers of one WQE

@@ -1,5 +1,6 @@
-//! Which rings a frame goes to: its headers are found (`parse`), the flow rules are asked (`rules`),
-//! and where a rule names a transport interface (`tir`), a hash chooses among its rings (`rss`).
+//! Which rings a frame goes to: its headers are found (`parse`), the flow rules are asked
+//! (`rules`), and where a rule names a transport interface (`tir`), a hash chooses among its rings
+//! (`rss`).
 
 mod flow_key;
 pub(super) mod parse;

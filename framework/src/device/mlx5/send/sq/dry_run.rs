@@ -30,8 +30,8 @@ pub(super) struct DryRun {
 }
 
 impl Sq {
-    /// From here on posted frames do not leave. The caller has rung for those posted before, and has
-    /// counted them.
+    /// From here on posted frames do not leave. The caller has rung for those posted before, and
+    /// has counted them.
     pub(in crate::device::mlx5) fn begin_dry_run(&mut self, depth: WarmUp) {
         self.end_dry_run();
         self.overwrite();

@@ -37,9 +37,9 @@ impl<P: Payload> Tcp<P> {
         !self.shared.flush.is_empty() || self.shared.wheel.is_due(now)
     }
 
-    /// The time at which [`tick`](Self::tick) next has work, or an earlier one; `Instant::MAX` where
-    /// only a segment or a call brings work. `changes` is the number of changes of paths. Not called
-    /// on a packet's way.
+    /// The time at which [`tick`](Self::tick) next has work, or an earlier one; `Instant::MAX`
+    /// where only a segment or a call brings work. `changes` is the number of changes of paths. Not
+    /// called on a packet's way.
     pub fn next_deadline(&self, now: Instant, changes: u64) -> Instant {
         let shared = &self.shared;
         if !shared.flush.is_empty() || self.has_events() {

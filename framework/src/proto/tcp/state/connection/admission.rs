@@ -1,8 +1,8 @@
 //! The listener that accepted the connection, and the connection's share of the limits for remote
 //! callers.
 //!
-//! After all fields that every segment needs. Written by `listening`, and by `input` where a SYN opens the
-//! connection.
+//! After all fields that every segment needs. Written by `listening`, and by `input` where a SYN
+//! opens the connection.
 
 use crate::proto::slab::NIL;
 use crate::proto::tcp::event::ListenerId;

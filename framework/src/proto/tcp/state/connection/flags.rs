@@ -1,8 +1,9 @@
 //! Booleans of a connection. Each room that writes some has its own set. All sets are in one word,
 //! so that the fast path tests the flags of several rooms at once.
 //!
-//! In the first cache line. Written by `state` alone, whose verbs `set` and `clear` take a set:
-//! the word belongs to no room, each set to some. [`InputFlags`] are written by `input`, [`LossFlags`] by `loss`,
+//! In the first cache line. Written by `state` alone, whose verbs `set` and `clear` take a set: the
+//! word belongs to no room, each set to some. [`InputFlags`] are written by `input`, [`LossFlags`]
+//! by `loss`,
 //! [`AppFlags`] by the app's side (`calls`, `machine`, `state::room`) and where a connection begins
 //! and ends (`input::arrival`), [`OutputFlags`] by `output` and by the rooms that cause its work:
 //! `machine`, which has a connection processed when the burst ends, `route_watch`, `timers`,
